@@ -3,7 +3,16 @@
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 
 from deploy.dashboards import frame
-from deploy.dashboards.panels import ACTIVITY_COLORS, BAD_WHEN_ABOVE_ZERO, bars, chart, distribution, number, share
+from deploy.dashboards.panels import (
+    ACTIVITY_COLORS,
+    BAD_WHEN_ABOVE_ZERO,
+    Panels,
+    bars,
+    chart,
+    distribution,
+    number,
+    share,
+)
 from deploy.dashboards.promql import ANY_DEVICE, CLUSTER, busy_per_device, gpus, latest, per_gpu
 
 COST_BY = "cluster, namespace, activity, currency"
@@ -18,7 +27,7 @@ def build() -> Dashboard:
     return frame.add(built, "Scores", *_scores())
 
 
-def _numbers():  # type: ignore[no-untyped-def]
+def _numbers() -> Panels:
     yield number("GPUs", "All GPUs, allocated or not. A GPU with MIG is one GPU.", gpus(), decimals=0)
     yield share(
         "Allocated",
@@ -55,7 +64,7 @@ def _numbers():  # type: ignore[no-untyped-def]
     )
 
 
-def _gpus():  # type: ignore[no-untyped-def]
+def _gpus() -> Panels:
     yield chart(
         "GPUs by activity",
         "Verdicts of the analyzer. Unallocated GPUs are held by no container.",
@@ -94,7 +103,7 @@ def _gpus():  # type: ignore[no-untyped-def]
     )
 
 
-def _scores():  # type: ignore[no-untyped-def]
+def _scores() -> Panels:
     score = latest("gpu_utilization_score", "cluster, namespace, pod, gpu_id, container", CLUSTER)
     yield distribution(
         "GPU score distribution",

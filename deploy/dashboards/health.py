@@ -3,7 +3,7 @@
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 
 from deploy.dashboards import frame
-from deploy.dashboards.panels import BAD_WHEN_ABOVE_ZERO, Column, chart, number, rows, share
+from deploy.dashboards.panels import BAD_WHEN_ABOVE_ZERO, Column, Panels, chart, number, rows, share
 from deploy.dashboards.promql import CLUSTER, NODE
 
 MODEL_CALLS = "gpusteward_analyzer_model_calls_total"
@@ -18,7 +18,7 @@ def build() -> Dashboard:
     return frame.add(built, "Agents (gpusteward agent)", *_agents())
 
 
-def _numbers():  # type: ignore[no-untyped-def]
+def _numbers() -> Panels:
     age, limit = "gpusteward_analyzer_result_age_seconds", "gpusteward_analyzer_result_max_age_seconds"
     yield number(
         "Age of the result",
@@ -65,7 +65,7 @@ def _numbers():  # type: ignore[no-untyped-def]
     )
 
 
-def _data():  # type: ignore[no-untyped-def]
+def _data() -> Panels:
     yield chart(
         "Age of the result and its limit",
         "It grows until the next cycle ends; above the limit the result is no longer exported.",
@@ -93,7 +93,7 @@ def _data():  # type: ignore[no-untyped-def]
     )
 
 
-def _work():  # type: ignore[no-untyped-def]
+def _work() -> Panels:
     cycle = "gpu_analysis_duration_seconds"
     yield chart(
         "Duration of a cycle",
@@ -156,7 +156,7 @@ def _work():  # type: ignore[no-untyped-def]
     )
 
 
-def _agents():  # type: ignore[no-untyped-def]
+def _agents() -> Panels:
     yield chart(
         "Age of the data",
         "Time since the last collection; above three intervals the agent exports only what is still true.",

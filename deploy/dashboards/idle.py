@@ -1,9 +1,10 @@
 """Idle GPUs: who holds them, since when, what they cost, and which notices were sent."""
 
+from grafana_foundation_sdk.builders import table
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 
 from deploy.dashboards import frame
-from deploy.dashboards.panels import BAD_WHEN_ABOVE_ZERO, Column, bars, chart, number, rows
+from deploy.dashboards.panels import BAD_WHEN_ABOVE_ZERO, Column, Panels, bars, chart, number, rows
 from deploy.dashboards.promql import CLUSTER, NAMESPACE, latest
 
 WORKLOAD = "cluster, namespace, workload_kind, workload"
@@ -32,7 +33,7 @@ def build() -> Dashboard:
     return frame.add(built, "Low utilization and notices", _low(), *_notices())
 
 
-def _numbers():  # type: ignore[no-untyped-def]
+def _numbers() -> Panels:
     yield number(
         "Idle GPUs",
         "A share of a GPU counts as a fraction.",
@@ -75,7 +76,7 @@ def _numbers():  # type: ignore[no-untyped-def]
     )
 
 
-def _workloads():  # type: ignore[no-untyped-def]
+def _workloads() -> table.Panel:
     on = f"on ({WORKLOAD})"
     return rows(
         "Idle workloads by idle time",
@@ -106,7 +107,7 @@ def _workloads():  # type: ignore[no-untyped-def]
     )
 
 
-def _charts():  # type: ignore[no-untyped-def]
+def _charts() -> Panels:
     yield chart(
         "Idle GPUs by namespace",
         "The ten namespaces with the most idle GPUs.",
@@ -132,7 +133,7 @@ def _charts():  # type: ignore[no-untyped-def]
         yield bars(title, description, expression, f"{{{{{label}}}}}")
 
 
-def _low():  # type: ignore[no-untyped-def]
+def _low() -> table.Panel:
     by = "cluster, namespace, pod, hostname, gpu_id"
     score = f'max by ({by}, model, status) (gpu_utilization_score{{{NAMESPACE}, status=~"idle|low"}})'
     return rows(
@@ -170,7 +171,7 @@ def _low():  # type: ignore[no-untyped-def]
     )
 
 
-def _notices():  # type: ignore[no-untyped-def]
+def _notices() -> Panels:
     sent = "gpusteward_analyzer_deliveries_total"
     workloads = latest("gpusteward_analyzer_workloads", "cluster, activity", CLUSTER)
     yield chart(

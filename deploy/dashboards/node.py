@@ -1,9 +1,13 @@
 """Nodes and GPUs: a replacement for NVIDIA's dashboard 12239 with Tensor Cores, MIG and shared GPUs."""
 
+from collections.abc import Mapping
+from typing import Any
+
+from grafana_foundation_sdk.builders import timeseries
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 
 from deploy.dashboards import frame
-from deploy.dashboards.panels import Column, chart, number, rows, share
+from deploy.dashboards.panels import Column, Panels, chart, number, rows, share
 from deploy.dashboards.promql import (
     BY_GPU,
     BY_INSTANCE,
@@ -19,8 +23,10 @@ from deploy.dashboards.promql import (
     name_node,
     per_gpu,
     rate_of,
+    utilization,
 )
 
+MOST_LINES = 40  # GPUs of five nodes
 HOT = ((None, "green"), (80, "orange"), (90, "red"))
 HOLDER_NAME = "{{node}} GPU {{gpu}}: {{namespace}}/{{pod}}"
 SHARES = 'share!~"exclusive|mig"'
@@ -37,7 +43,13 @@ def build() -> Dashboard:
     return frame.add(built, "Links and errors", *_links())
 
 
-def _numbers():  # type: ignore[no-untyped-def]
+def _lines(title: str, description: str, queries: Mapping[str, str], **options: Any) -> timeseries.Panel:
+    """Lines of some GPUs: a large site stays readable, and so does its browser."""
+    limited = {f"topk({MOST_LINES}, {expression})": legend for expression, legend in queries.items()}
+    return chart(title, f"{description} At most the {MOST_LINES} highest at a time.", limited, **options)
+
+
+def _numbers() -> Panels:
     yield number(
         "GPUs",
         "Number of GPUs that report. A GPU with MIG is one GPU.",
@@ -75,16 +87,16 @@ def _numbers():  # type: ignore[no-untyped-def]
     )
 
 
-def _use():  # type: ignore[no-untyped-def]
+def _use() -> Panels:
     whole = f"{DEVICE}, {WHOLE}"
-    yield chart(
+    yield _lines(
         "GPU utilization",
-        "Share of time in which a kernel ran. GPUs with MIG do not report it; see MIG below.",
-        {f"max by ({BY_GPU}) ({device('utilization_ratio', whole)})": GPU_NAME},
+        "Share of time in which a kernel ran or the engine was active. GPUs with MIG: see the instances below.",
+        {f"max by ({BY_GPU}) ({utilization(whole)})": GPU_NAME},
         unit="percentunit",
         high=1,
     )
-    yield chart(
+    yield _lines(
         "Tensor Core activity",
         "Share of cycles in which the tensor pipe was active. Hopper and newer, MIG instances, or a DCGM hostengine.",
         {
@@ -94,14 +106,14 @@ def _use():  # type: ignore[no-untyped-def]
         unit="percentunit",
         high=1,
     )
-    yield chart(
+    yield _lines(
         "Memory used by GPU",
         "Memory in use, without what the driver reserves.",
         {memory_per_gpu("memory_used_bytes"): GPU_NAME},
         unit="bytes",
         width=8,
     )
-    yield chart(
+    yield _lines(
         "Memory traffic",
         "Share of time in which memory was read or written.",
         {f"max by ({BY_GPU}) ({device('memory_copy_ratio', whole)})": GPU_NAME},
@@ -109,10 +121,13 @@ def _use():  # type: ignore[no-untyped-def]
         high=1,
         width=8,
     )
-    yield chart(
+    yield _lines(
         "Video encoder and decoder",
-        "Utilization of the busier of the two.",
-        {f"max by ({BY_GPU}) ({device('encoder_ratio', DEVICE)} or {device('decoder_ratio', DEVICE)})": GPU_NAME},
+        "Utilization of the video engines.",
+        {
+            f"max by ({BY_GPU}) ({device('encoder_ratio', DEVICE)})": f"encoder {GPU_NAME}",
+            f"max by ({BY_GPU}) ({device('decoder_ratio', DEVICE)})": f"decoder {GPU_NAME}",
+        },
         unit="percentunit",
         high=1,
         width=8,
@@ -123,7 +138,7 @@ def _use():  # type: ignore[no-untyped-def]
         "All chosen GPUs as of now. An empty cell is unknown.",
         [
             f"group by (cluster, node, gpu, modelName) ({name_node(model)})",
-            name_node(f"max by ({BY_GPU}) ({device('utilization_ratio', whole)})"),
+            name_node(f"max by ({BY_GPU}) ({utilization(whole)})"),
             name_node(f"({memory_per_gpu('memory_used_bytes')})"),
             name_node(f"({memory_per_gpu('memory_free_bytes')})"),
             name_node(per_gpu("temperature_celsius")),
@@ -147,8 +162,8 @@ def _use():  # type: ignore[no-untyped-def]
     )
 
 
-def _board():  # type: ignore[no-untyped-def]
-    yield chart(
+def _board() -> Panels:
+    yield _lines(
         "GPU temperature",
         "Of the GPU.",
         {per_gpu("temperature_celsius"): GPU_NAME},
@@ -156,15 +171,15 @@ def _board():  # type: ignore[no-untyped-def]
         low=None,
         steps=HOT,
     )
-    yield chart(
+    yield _lines(
         "Memory temperature",
         "Of the memory, where it has a sensor.",
         {per_gpu("memory_temperature_celsius"): GPU_NAME},
         unit="celsius",
         low=None,
     )
-    yield chart("Power by GPU", "Power drawn by the board.", {per_gpu("power_watts"): GPU_NAME}, unit="watt")
-    yield chart(
+    yield _lines("Power by GPU", "Power drawn by the board.", {per_gpu("power_watts"): GPU_NAME}, unit="watt")
+    yield _lines(
         "SM clock",
         "Clock of the streaming multiprocessors; it falls when a limit is reached.",
         {per_gpu("sm_clock_hertz"): GPU_NAME},
@@ -172,7 +187,7 @@ def _board():  # type: ignore[no-untyped-def]
     )
 
 
-def _mig():  # type: ignore[no-untyped-def]
+def _mig() -> Panels:
     instance = f"{DEVICE}, {MIG}"
     for title, description, signal, unit in (
         (
@@ -190,7 +205,7 @@ def _mig():  # type: ignore[no-untyped-def]
         ("MIG: memory used", "Memory in use on the instance.", "memory_used_bytes", "bytes"),
     ):
         expression = f"max by ({BY_INSTANCE}) ({device(signal, instance)})"
-        yield chart(
+        yield _lines(
             title,
             description,
             {expression: INSTANCE_NAME},
@@ -200,7 +215,7 @@ def _mig():  # type: ignore[no-untyped-def]
         )
 
 
-def _shared():  # type: ignore[no-untyped-def]
+def _shared() -> Panels:
     on = "cluster, node, gpu, uuid, namespace, pod, container"
     allocated = f"max by ({on}) (gpusteward_allocation_info{{{NODE_GPU}, {SHARES}}})"
     for title, description, metric, unit in (
@@ -213,7 +228,7 @@ def _shared():  # type: ignore[no-untyped-def]
         ("Shared GPUs: memory by pod", "GPU memory of the pod.", "gpusteward_use_memory_bytes", "bytes"),
     ):
         use = f'max by ({on}) ({metric}{{{NODE_GPU}, by="container"}})'
-        yield chart(
+        yield _lines(
             title,
             f"{description} Time-slicing, MPS, HAMi and fractions.",
             {f"{use} and on ({on}) {allocated}": HOLDER_NAME},
@@ -254,23 +269,23 @@ def _shared():  # type: ignore[no-untyped-def]
     )
 
 
-def _links():  # type: ignore[no-untyped-def]
+def _links() -> Panels:
     sent, received = per_gpu("pcie_tx_bytes_per_second"), per_gpu("pcie_rx_bytes_per_second")
-    yield chart(
+    yield _lines(
         "PCIe traffic",
         "Sent and received. Hopper and newer, or a DCGM hostengine.",
         {f"{sent} + {received}": GPU_NAME},
         unit="Bps",
         width=6,
     )
-    yield chart(
+    yield _lines(
         "NVLink traffic",
         "Sent and received, all links.",
         {per_gpu("nvlink_bytes_per_second"): GPU_NAME},
         unit="Bps",
         width=6,
     )
-    yield chart(
+    yield _lines(
         "PCIe retries and remapped rows",
         "Retries per second of the PCIe link, and memory rows remapped after uncorrectable errors per second.",
         {
@@ -281,9 +296,9 @@ def _links():  # type: ignore[no-untyped-def]
         width=6,
     )
     xids = f"sum by (node, gpu, xid) (increase(gpusteward_gpu_xid_errors_total{{{NODE_GPU}}}[$__rate_interval]))"
-    yield chart(
+    yield _lines(
         "XID errors (gpusteward agent)",
-        "Errors that the driver reported, by code. The ten most frequent.",
-        {f"topk(10, {xids})": "{{node}} GPU {{gpu}} XID {{xid}}"},
+        "Errors that the driver reported, by code.",
+        {xids: "{{node}} GPU {{gpu}} XID {{xid}}"},
         width=6,
     )

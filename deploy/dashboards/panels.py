@@ -3,8 +3,9 @@
 Unknown is never 0: gaps stay gaps, and a panel without a sample says "no data".
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from grafana_foundation_sdk.builders import (
     barchart,
@@ -29,7 +30,8 @@ GOOD_WHEN_HIGH = ((None, "red"), (0.2, "yellow"), (0.5, "green"))
 BAD_WHEN_ABOVE_ZERO = ((None, "green"), (0.000001, "orange"))
 NEUTRAL = ((None, "blue"),)
 
-Steps = Sequence[tuple[float | None, str]]
+Steps = Sequence[tuple[float | None, str]]  # from which value on, color
+Panels = Iterator[Any]  # the SDK has no common type of panels
 
 
 @dataclass(frozen=True)
@@ -44,13 +46,15 @@ class Column:
     colors: Steps = ()
 
 
-def query(expression: str, legend: str = "", *, ref: str = "A", instant: bool = False, as_table: bool = False):  # type: ignore[no-untyped-def]
+def query(
+    expression: str, legend: str = "", *, ref: str = "A", instant: bool = False, as_table: bool = False
+) -> prometheus.Dataquery:
     built = prometheus.Dataquery().expr(expression).ref_id(ref).datasource(DATASOURCE).legend_format(legend or "__auto")
     built = built.instant() if instant or as_table else built.range()
     return built.format(PromQueryFormat.TABLE) if as_table else built
 
 
-def _begin(panel, title: str, description: str, *, unit: str, size: tuple[int, int], steps: Steps):  # type: ignore[no-untyped-def]
+def _begin(panel: Any, title: str, description: str, *, unit: str, size: tuple[int, int], steps: Steps) -> Any:
     width, height = size
     return (
         panel.title(title)
@@ -211,7 +215,7 @@ def rows(
     return panel.filterable(True).cell_height(models.TableCellHeight.SM)
 
 
-def _column_properties(column: Column):  # type: ignore[no-untyped-def]
+def _column_properties(column: Column) -> Iterator[dashboard.DynamicConfigValue]:
     yield dashboard.DynamicConfigValue(id_val="displayName", value=column.title)
     if column.unit:
         yield dashboard.DynamicConfigValue(id_val="unit", value=column.unit)

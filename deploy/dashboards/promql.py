@@ -6,6 +6,8 @@
 - `latest`: a metric of the analyzer; several replicas of it or of Prometheus count once.
 """
 
+from collections.abc import Callable
+
 from gpusteward.core.dcgm import DEFAULT_FIELDS, DcgmField, Unit
 
 TO_BASE_UNIT = {
@@ -45,7 +47,7 @@ def rate_of(signal: str, selector: str, window: str = "$__rate_interval") -> str
     return _join_names(_FIELDS[signal], lambda name: f"rate({name}{{{selector}}}[{window}])")
 
 
-def _join_names(field: DcgmField, select) -> str:  # type: ignore[no-untyped-def]
+def _join_names(field: DcgmField, select: Callable[[str], str]) -> str:
     names = [field.name, *([field.v49_name] if field.v49_name else [])]
     parts = [select(name) + TO_BASE_UNIT.get(field.unit_of(name), "") for name in names]
     return f"({' or '.join(parts)})" if len(parts) > 1 else parts[0]
@@ -62,11 +64,14 @@ def memory_per_gpu(signal: str, selector: str = DEVICE) -> str:
     return f"max by ({BY_GPU}) ({whole}) or sum by ({BY_GPU}) (max by ({BY_INSTANCE}) ({parts}))"
 
 
+def utilization(selector: str) -> str:
+    """Of every GPU and MIG instance. GPUs with MIG, and some sites, report engine activity instead."""
+    return f"({device('utilization_ratio', selector)} or {device('gr_engine_ratio', selector)})"
+
+
 def busy_per_device(selector: str) -> str:
-    """Utilization of every GPU and, where MIG is on, of every instance."""
-    whole = f"max by ({BY_INSTANCE}, modelName) ({device('utilization_ratio', selector)})"
-    instances = f"max by ({BY_INSTANCE}, modelName) ({device('gr_engine_ratio', f'{selector}, {MIG}')})"
-    return f"{whole} or {instances}"
+    """One value per GPU without MIG and per MIG instance."""
+    return f"max by ({BY_INSTANCE}, modelName) ({utilization(selector)})"
 
 
 def held(signal: str, selector: str = HOLDER) -> str:

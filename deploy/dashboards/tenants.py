@@ -3,7 +3,7 @@
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 
 from deploy.dashboards import frame
-from deploy.dashboards.panels import BAD_WHEN_ABOVE_ZERO, Column, bars_by_activity, chart, number, rows
+from deploy.dashboards.panels import BAD_WHEN_ABOVE_ZERO, NEUTRAL, Column, Panels, bars_by_activity, chart, number, rows
 from deploy.dashboards.promql import NAMESPACE, latest, over_range
 
 BY = "cluster, namespace, activity"
@@ -21,7 +21,7 @@ def build() -> Dashboard:
     return frame.add(built, "Over time", *_charts())
 
 
-def _numbers():  # type: ignore[no-untyped-def]
+def _numbers() -> Panels:
     yield number(
         "GPUs held", "A share of a GPU counts as a fraction.", f"sum({latest(GPUS, BY, NAMESPACE)})", decimals=1
     )
@@ -34,32 +34,22 @@ def _numbers():  # type: ignore[no-untyped-def]
     )
     cost, idle = latest(COST, COST_BY, NAMESPACE), latest(COST, COST_BY, IDLE)
     known = "Namespaces are not included where the price of a GPU is unknown."
-    per_hour = {"legend": "{{currency}}", "decimals": 2}
-    yield number("Cost per hour", f"Of all GPUs held. {known}", f"sum by (currency) ({cost})", **per_hour)  # type: ignore[arg-type]
-    yield number(
-        "Idle cost per hour",
-        f"Of the idle GPUs. {known}",
-        f"sum by (currency) ({idle})",
-        steps=BAD_WHEN_ABOVE_ZERO,
-        **per_hour,  # type: ignore[arg-type]
-    )
-    amount = {"legend": "{{currency}}", "decimals": 0, "instant": True}
-    yield number(
-        "Cost in the time range",
-        f"Cost per hour, added up over the time range. {known} Reports of the analyzer are exact.",
-        over_range(f"sum by (currency) ({cost})"),
-        **amount,  # type: ignore[arg-type]
-    )
-    yield number(
-        "Idle cost in the time range",
-        f"Idle cost per hour, added up over the time range. {known}",
-        over_range(f"sum by (currency) ({idle})"),
-        steps=BAD_WHEN_ABOVE_ZERO,
-        **amount,  # type: ignore[arg-type]
-    )
+    for title, description, expression, steps in (
+        ("Cost per hour", f"Of all GPUs held. {known}", cost, NEUTRAL),
+        ("Idle cost per hour", f"Of the idle GPUs. {known}", idle, BAD_WHEN_ABOVE_ZERO),
+    ):
+        total = f"sum by (currency) ({expression})"
+        yield number(title, description, total, legend="{{currency}}", decimals=2, steps=steps)
+    for title, expression, steps in (
+        ("Cost in the time range", cost, NEUTRAL),
+        ("Idle cost in the time range", idle, BAD_WHEN_ABOVE_ZERO),
+    ):
+        description = f"Cost per hour, added up over the time range. {known} Reports of the analyzer are exact."
+        total = over_range(f"sum by (currency) ({expression})")
+        yield number(title, description, total, legend="{{currency}}", decimals=0, steps=steps, instant=True)
 
 
-def _namespaces():  # type: ignore[no-untyped-def]
+def _namespaces() -> Panels:
     yield bars_by_activity(
         "GPUs by namespace",
         "GPUs that each namespace holds, by activity.",
@@ -100,7 +90,7 @@ def _namespaces():  # type: ignore[no-untyped-def]
     )
 
 
-def _charts():  # type: ignore[no-untyped-def]
+def _charts() -> Panels:
     yield chart(
         "GPUs held by namespace",
         "The ten largest namespaces. A share of a GPU counts as a fraction.",

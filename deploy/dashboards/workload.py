@@ -3,7 +3,7 @@
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 
 from deploy.dashboards import frame
-from deploy.dashboards.panels import GOOD_WHEN_HIGH, Column, chart, number, rows, share
+from deploy.dashboards.panels import GOOD_WHEN_HIGH, Column, Panels, chart, number, rows, share
 from deploy.dashboards.promql import HOLDER, held, latest, used_by_pod
 
 NAME = "{{pod}} on {{node}} GPU {{gpu}}"
@@ -22,7 +22,7 @@ def build() -> Dashboard:
     return frame.add(built, "Allocations and processes (gpusteward agent)", *_tables())
 
 
-def _numbers():  # type: ignore[no-untyped-def]
+def _numbers() -> Panels:
     use, memory = (
         used_by_pod("gpusteward_use_utilization_ratio", "utilization_ratio"),
         used_by_pod("gpusteward_use_memory_bytes", "memory_used_bytes"),
@@ -51,7 +51,7 @@ def _numbers():  # type: ignore[no-untyped-def]
     )
 
 
-def _charts():  # type: ignore[no-untyped-def]
+def _charts() -> Panels:
     yield chart(
         "Utilization by pod",
         "Share of time in which a kernel of the pod ran; without the gpusteward agent that of its whole GPU.",
@@ -100,7 +100,7 @@ def _charts():  # type: ignore[no-untyped-def]
     )
 
 
-def _tables():  # type: ignore[no-untyped-def]
+def _tables() -> Panels:
     own = f'{HOLDER}, by="container"'
     yield rows(
         "Allocations",

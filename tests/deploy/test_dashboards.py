@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from deploy.dashboards.frame import TITLES
 from deploy.dashboards.generate import FOLDER, render_all
@@ -297,3 +298,12 @@ def test_nvidias_dashboard_with_the_tensor_core_panel_shows_data(site: Site, exp
     values = last_values(open_dashboard(site, "gpusteward-node").query(expression.replace('gpu=~"0"', 'gpu=~".*"')))
     assert values
     assert max(values) > 0
+
+
+def test_the_provisioning_files_name_the_data_source_type_and_the_folder_of_the_dashboards():
+    files = {path.stem: yaml.safe_load(path.read_text()) for path in (ROOT / "deploy/grafana").glob("*.yaml")}
+    (source,) = files["datasource"]["datasources"]
+    (provider,) = files["dashboards"]["providers"]
+    assert source["type"] == DASHBOARDS["gpusteward-node"]["templating"]["list"][0]["query"]
+    assert (provider["type"], provider["options"]["path"]) == ("file", "/var/lib/grafana/dashboards/gpusteward")
+    assert provider["options"]["path"] in (ROOT / "docs/how-to/grafana.md").read_text()
