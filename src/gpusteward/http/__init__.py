@@ -2,6 +2,7 @@
 
     client.py            requests and responses; connections that are reused; cancellation from another thread
     connections.py       TCP, proxy tunnel and TLS; a deadline for the whole exchange
+    http1.py             messages of HTTP/1.1, also for the agent's server
     async_connection.py  the same for an event loop (needs httptools, so the agent does not import it)
     urls.py              parsing of http and https URLs, proxies of the environment
     credentials.py       basic and bearer authentication, token files

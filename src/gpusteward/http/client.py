@@ -1,17 +1,14 @@
 """Requests to one server: limits of time and size, reuse of connections, cancellation from another thread.
 
-`http.client` does the parsing: measured against urllib3 and httpx2 it needs the least memory and CPU. Redirects are not
-followed. Proxies are used only where a caller passes one.
+Redirects are not followed. Proxies are used only where a caller passes one.
 """
 
 import contextlib
-import ssl
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from email.utils import parsedate_to_datetime
-from http.client import HTTPException, HTTPResponse, IncompleteRead, RemoteDisconnected
+from typing import TYPE_CHECKING
 
 from gpusteward.http.connections import Connection, open_connection
 from gpusteward.http.credentials import basic_authorization, is_header
@@ -27,11 +24,14 @@ from gpusteward.http.errors import (
     ResponseTooLargeError,
     TlsError,
     explain_os_error,
+    is_tls_error,
 )
+from gpusteward.http.http1 import MessageError, NothingReceivedError, RawResponse, TruncatedError
 from gpusteward.http.urls import HttpUrl
 from gpusteward.messages import http_errors as messages
 
-_CHUNK_BYTES = 1 << 18
+if TYPE_CHECKING:
+    import ssl
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,8 @@ class Response:
     @property
     def date(self) -> float | None:
         """The clock of the server, in unix seconds."""
+        from email.utils import parsedate_to_datetime  # loads much, and few callers need it
+
         try:
             return parsedate_to_datetime(self.headers.get("date", "")).timestamp()
         except (TypeError, ValueError):
@@ -95,7 +97,7 @@ class HttpClient:
         self,
         url: HttpUrl,
         *,
-        tls: ssl.SSLContext | None = None,
+        tls: "ssl.SSLContext | None" = None,
         proxy: HttpUrl | None = None,
         connect_timeout_seconds: float | None = None,
         keeps_connections: bool = False,
@@ -147,7 +149,7 @@ class HttpClient:
                 if idle_seconds is not None:
                     connection.timed.set_idle_timeout(idle_seconds)
                 yield self._make_response(raw, timeout_seconds, limit_bytes, idle_seconds)
-                is_reusable = self._keeps_connections and raw.isclosed() and not raw.will_close
+                is_reusable = self._keeps_connections and raw.is_complete and not raw.will_close
         finally:
             self._put_back(connection, is_reusable=is_reusable)
 
@@ -194,7 +196,7 @@ class HttpClient:
         if self._is_closed:
             raise RequestCancelledError(messages.CANCELLED)
 
-    def _exchange(self, connection: Connection, request: Request, timeout_seconds: float) -> HTTPResponse:
+    def _exchange(self, connection: Connection, request: Request, timeout_seconds: float) -> RawResponse:
         target, headers = self._prefix + request.path, dict(request.headers)
         if self._proxy is not None and not self._url.is_tls:
             target = f"http://{self._url.address}{target}"
@@ -202,43 +204,36 @@ class HttpClient:
                 pair = basic_authorization(self._proxy.username, self._proxy.password)
                 headers["Proxy-Authorization"] = pair
         with self._translate_errors(timeout_seconds, None):
-            connection.request(request.method, target, request.body, headers)
-            return connection.getresponse()
+            return connection.send(request.method, target, request.body, headers)
 
     def _make_response(
-        self, raw: HTTPResponse, timeout_seconds: float, limit_bytes: int | None, idle_seconds: float | None
+        self, raw: RawResponse, timeout_seconds: float, limit_bytes: int | None, idle_seconds: float | None
     ) -> Response:
-        headers = {name.lower(): value for name, value in raw.getheaders()}
+        headers = raw.headers.last_values()
         body = self._read_body(raw, timeout_seconds, idle_seconds)
         chunks = decode(body, headers.get("content-encoding", ""), limit_bytes=limit_bytes)
         return Response(raw.status, raw.reason, headers, chunks)
 
-    def _read_body(self, raw: HTTPResponse, timeout_seconds: float, idle_seconds: float | None) -> Iterator[bytes]:
+    def _read_body(self, raw: RawResponse, timeout_seconds: float, idle_seconds: float | None) -> Iterator[bytes]:
         """The body as it arrives. A body that ends before its length is an error."""
-        left = raw.length  # None: in chunks, or until the server closes the connection
-        while left is None or left > 0:
+        while True:
             with self._translate_errors(timeout_seconds, idle_seconds):
-                chunk = _read_chunk(raw, left)
-            if not chunk:
+                piece = raw.read_some()
+            if not piece:
                 break
-            left = left if left is None else left - len(chunk)
-            yield chunk
+            yield piece
         self._refuse_if_closed()
-        if left:
-            raise ConnectionLostError(messages.CLOSED_EARLY)
-        raw.close()
 
     @contextlib.contextmanager
     def _translate_errors(self, timeout_seconds: float, idle_seconds: float | None) -> Iterator[None]:
         try:
             yield
-        except (OSError, HTTPException) as error:
+        except (OSError, MessageError) as error:
             self._refuse_if_closed()
             raise _translate(error, timeout_seconds, idle_seconds) from error
 
 
 def _check(path: str, headers: Mapping[str, str]) -> None:
-    """Here, because http.client repeats in its error texts what it refuses."""
     if not (path.isascii() and path.isprintable() and " " not in path):
         raise InvalidRequestError(messages.INVALID_PATH)
     for name, value in headers.items():
@@ -246,23 +241,18 @@ def _check(path: str, headers: Mapping[str, str]) -> None:
             raise InvalidRequestError(messages.INVALID_HEADER, name=name[:100])
 
 
-def _read_chunk(raw: HTTPResponse, left: int | None) -> bytes:
-    """What has arrived, without waiting for more. `HTTPResponse.read1` miscounts a body of known length."""
-    return raw.read1(_CHUNK_BYTES) if left is None else raw.fp.read1(min(_CHUNK_BYTES, left))
-
-
 def _translate(error: Exception, timeout_seconds: float, idle_seconds: float | None) -> HttpError:
     if isinstance(error, TimeoutError):
         if idle_seconds is not None:
             return ResponseTimeoutError(messages.IDLE_TIMEOUT, seconds=idle_seconds)
         return ResponseTimeoutError(messages.RESPONSE_TIMEOUT, seconds=timeout_seconds)
-    if isinstance(error, RemoteDisconnected):
+    if isinstance(error, NothingReceivedError):
         return NoResponseError(messages.CLOSED_WITHOUT_RESPONSE)
-    if isinstance(error, IncompleteRead):
+    if isinstance(error, TruncatedError):
         return ConnectionLostError(messages.CLOSED_EARLY)
     if isinstance(error, OSError):
         reason = explain_os_error(error)
-        if isinstance(error, ssl.SSLError):
+        if is_tls_error(error):
             return TlsError(messages.TLS_FAILED, reason=reason)
         return ConnectionLostError(messages.CONNECTION_LOST, reason=reason)
     text = "".join(sign if sign.isprintable() else "?" for sign in str(error)[:200])  # it may repeat what was received

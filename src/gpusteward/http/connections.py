@@ -4,12 +4,10 @@ import contextlib
 import io
 import select
 import socket
-import ssl
 import time
-from collections.abc import Iterator
-from http.client import HTTPConnection, HTTPException, HTTPResponse
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING
 
 from gpusteward.http.credentials import basic_authorization
 from gpusteward.http.errors import (
@@ -18,13 +16,20 @@ from gpusteward.http.errors import (
     ConnectTimeoutError,
     TlsError,
     explain_os_error,
+    is_tls_error,
 )
+from gpusteward.http.http1 import MessageError, RawResponse, encode_request
 from gpusteward.http.urls import HttpUrl
 from gpusteward.messages import http_errors as messages
 
+if TYPE_CHECKING:
+    import ssl
 
-def load_tls_context(ca_file: Path | str | None = None) -> ssl.SSLContext:
+
+def load_tls_context(ca_file: Path | str | None = None) -> "ssl.SSLContext":
     """Trusts the certificates of a file, or those of the system. Raises ConfigurationFileError."""
+    import ssl  # 5 MB, only where TLS is used
+
     try:
         return ssl.create_default_context(cafile=ca_file)
     except OSError as error:  # an SSLError is one too
@@ -33,7 +38,7 @@ def load_tls_context(ca_file: Path | str | None = None) -> ssl.SSLContext:
 
 
 class TimedSocket:
-    """A connected socket as `http.client` uses it, with a time limit for everything that is sent and received.
+    """A connected socket with a time limit for everything that is sent and received.
 
     The timeout of a plain socket restarts with each received byte.
     """
@@ -56,8 +61,8 @@ class TimedSocket:
         self.start_timeout()
         self._sock.sendall(data)
 
-    def makefile(self, _mode: str) -> io.BufferedReader:
-        """`http.client` reads responses from this. It keeps the socket open until it is closed itself."""
+    def open_reader(self) -> io.BufferedReader:
+        """Responses are read from this. It keeps the socket open until it is closed itself."""
         return io.BufferedReader(_TimedReader(self, self._sock.makefile("rb", buffering=0)))
 
     def close(self) -> None:
@@ -100,20 +105,30 @@ class _TimedReader(io.RawIOBase):
         super().close()
 
 
-class Connection(HTTPConnection):
-    """An open connection. `sock` is a TimedSocket."""
-
-    auto_open = 0
+class Connection:
+    """An open connection."""
 
     def __init__(self, url: HttpUrl, timed: TimedSocket) -> None:
-        self.default_port = 443 if url.is_tls else 80
-        super().__init__(url.host, url.port)
         self.timed = timed
-        self.sock = cast("socket.socket", timed)
+        self._host = url.host_header
+
+    def send(self, method: str, target: str, body: bytes | None, headers: Mapping[str, str]) -> RawResponse:
+        """Send a request and read the head of its response. Raises MessageError, OSError."""
+        self.timed.sendall(encode_request(method, target, host=self._host, body=body, headers=headers))
+        if body:
+            self.timed.sendall(body)
+        with contextlib.ExitStack() as on_error:
+            reader = on_error.enter_context(self.timed.open_reader())
+            response = RawResponse(reader, method)
+            on_error.pop_all()
+        return response
+
+    def close(self) -> None:
+        self.timed.close()
 
 
 def open_connection(
-    url: HttpUrl, *, tls: ssl.SSLContext | None, proxy: HttpUrl | None, timeout_seconds: float, server_name: str = ""
+    url: HttpUrl, *, tls: "ssl.SSLContext | None", proxy: HttpUrl | None, timeout_seconds: float, server_name: str = ""
 ) -> Connection:
     """`server_name`: that of the certificate, if it is not the host. Raises ConnectError, ConnectTimeoutError,
     TlsError."""
@@ -139,11 +154,12 @@ def _translate_errors(timeout_seconds: float) -> Iterator[None]:
         yield
     except TimeoutError as error:
         raise ConnectTimeoutError(messages.CONNECT_TIMEOUT, seconds=timeout_seconds) from error
-    except ssl.SSLError as error:
-        raise TlsError(messages.TLS_FAILED, reason=explain_os_error(error)) from error
     except OSError as error:
-        raise ConnectError(messages.CONNECT_FAILED, reason=explain_os_error(error)) from error
-    except (UnicodeError, HTTPException) as error:  # a host name that DNS cannot have; a proxy that is none
+        reason = explain_os_error(error)
+        if is_tls_error(error):
+            raise TlsError(messages.TLS_FAILED, reason=reason) from error
+        raise ConnectError(messages.CONNECT_FAILED, reason=reason) from error
+    except (UnicodeError, MessageError) as error:  # a host name that DNS cannot have; a proxy that is none
         raise ConnectError(messages.CONNECT_FAILED, reason=type(error).__name__) from error
 
 
@@ -161,10 +177,7 @@ def _open_tunnel(sock: TimedSocket, url: HttpUrl, proxy: HttpUrl) -> None:
     if proxy.username:
         head.append(f"Proxy-Authorization: {basic_authorization(proxy.username, proxy.password)}")
     sock.sendall("\r\n".join([*head, "", ""]).encode("latin-1"))
-    response = HTTPResponse(cast("socket.socket", sock), method="CONNECT")
-    try:
-        response.begin()
-        if response.status != 200:
-            raise ConnectError(messages.PROXY_REFUSED, status=response.status)
-    finally:
-        response.close()
+    with sock.open_reader() as reader:
+        status = RawResponse(reader, "CONNECT").status
+    if status != 200:
+        raise ConnectError(messages.PROXY_REFUSED, status=status)

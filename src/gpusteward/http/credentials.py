@@ -18,7 +18,7 @@ def basic_authorization(username: str, password: str) -> str:
 
 
 def is_header(name: str, value: str) -> bool:
-    """Whether a header can be sent. Checked by us, because http.client repeats the value in its error text."""
+    """Whether a header can be sent."""
     return bool(_HEADER_NAME.fullmatch(name) and _HEADER_VALUE.fullmatch(value))
 
 

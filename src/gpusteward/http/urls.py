@@ -28,6 +28,11 @@ class HttpUrl:
         return f"{self._bracketed_host}:{self.port}"
 
     @property
+    def host_header(self) -> str:
+        """The host, with its port unless that is the default of the scheme."""
+        return self._bracketed_host if self.port == DEFAULT_PORTS[self.scheme] else self.address
+
+    @property
     def target(self) -> str:
         """Path and query, as they are requested."""
         return (self.path or "/") + (f"?{self.query}" if self.query else "")
@@ -37,8 +42,7 @@ class HttpUrl:
         return f"[{self.host}]" if ":" in self.host else self.host
 
     def __str__(self) -> str:
-        port = "" if self.port == DEFAULT_PORTS[self.scheme] else f":{self.port}"
-        return f"{self.scheme}://{self._bracketed_host}{port}{self.path}"
+        return f"{self.scheme}://{self.host_header}{self.path}"
 
 
 def parse_url(text: str, *, allows_query: bool = False) -> HttpUrl:

@@ -65,6 +65,14 @@ class TlsSettings:
         """Files to reload when they change."""
         return tuple(part for part in (self.certificate, self.key, self.client_ca) if isinstance(part, Path))
 
+    @property
+    def verifies_clients(self) -> bool:
+        return self.client_auth is ssl.CERT_REQUIRED
+
+    def allows(self, client: ssl.SSLSocket | ssl.SSLObject) -> bool:
+        """Whether a client may connect, as far as the names in its certificate are limited."""
+        return self.allowed_sans is None or is_allowed_client(client, self.allowed_sans)
+
 
 def read_tls(section: Section) -> TlsSettings | None:
     certificate, key, client_ca = section.pem("cert"), section.pem("key"), section.pem("client_ca")

@@ -139,7 +139,7 @@ def test_a_page_larger_than_any_buffer_arrives_whole(start: Starter) -> None:
         (b"POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", b"405"),
         (b"POST / HTTP/1.1\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n", b"405"),
         (b"POST / HTTP/1.1\r\nContent-Length: 0\r\nContent-Length: 25\r\n\r\nGET /healthz HTTP/1.1\r\n\r\n", b"405"),
-        (b"POST / HTTP/1.1\r\nContent-Length : 25\r\n\r\nGET /healthz HTTP/1.1\r\n\r\n", b"405"),
+        (b"POST / HTTP/1.1\r\nContent-Length : 25\r\n\r\nGET /healthz HTTP/1.1\r\n\r\n", b"400"),
         (b"GET http://node:9400/healthz HTTP/1.1\r\nConnection: close\r\n\r\n", b"200"),
     ],
 )

@@ -2,14 +2,12 @@
 
 import io
 import socket
-import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from email.utils import formatdate
 from http import HTTPStatus
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from gpusteward.agent.http.connection import Connection, RequestStream, RequestTooLargeError
 from gpusteward.agent.http.requests import BadRequestError, Request, parse_request
@@ -17,9 +15,11 @@ from gpusteward.agent.http.responses import JSON, LANDING, TOO_MANY_CLIENTS, Res
 from gpusteward.core.exposition import TEXT_TYPE
 from gpusteward.core.negotiation import accepts_gzip, choose_format
 from gpusteward.http_server.local_clients import is_local_request
-from gpusteward.http_server.tls import is_allowed_client
 from gpusteward.http_server.web_config import WebConfig
 from gpusteward.logs import Log
+
+if TYPE_CHECKING:
+    import ssl
 
 log = Log(__name__)
 
@@ -89,22 +89,19 @@ class ConnectionHandler:
     def _open(self) -> None:
         web = self._context.web()
         if web.context is not None:
-            self._do_tls_handshake(web.context)
-            if web.tls and web.tls.allowed_sans is not None and not self._is_allowed(web.tls.allowed_sans):
-                raise ssl.SSLError("the client certificate has none of the allowed names")
+            connection = self._do_tls_handshake(web.context)
+            if web.tls and not web.tls.allows(connection):
+                raise ConnectionAbortedError("the client certificate has none of the allowed names")
         self._connection.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._stream = RequestStream(self._connection.socket)
         self._reader = io.BufferedReader(self._stream)
 
-    def _do_tls_handshake(self, context: ssl.SSLContext) -> None:
+    def _do_tls_handshake(self, context: "ssl.SSLContext") -> "ssl.SSLSocket":
         wrapped = context.wrap_socket(self._connection.socket, server_side=True, do_handshake_on_connect=False)
         self._connection.socket = wrapped
         wrapped.settimeout(self._context.read_seconds)
         wrapped.do_handshake()
-
-    def _is_allowed(self, sans: frozenset[str]) -> bool:
-        connection = self._connection.socket
-        return isinstance(connection, ssl.SSLSocket) and is_allowed_client(connection, sans)
+        return wrapped
 
     def _handle_request(self) -> None:
         self._stream.allow(seconds=self._timeout_seconds, size=MAX_REQUEST_BYTES)
@@ -229,7 +226,7 @@ class ConnectionHandler:
         self._write(error_response(status, message), self._context.web())
 
     def _write(self, response: Response, web: WebConfig, *, has_body: bool = True) -> None:
-        extra = [("Date", formatdate(usegmt=True)), *web.headers.items()]
+        extra = [("Date", time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime())), *web.headers.items()]
         if self._closes:
             extra.append(("Connection", "close"))
         head = render_head(response, extra)
@@ -263,8 +260,8 @@ def _status_response(good: bool, reason: str) -> Response:
 def _body_length(request: Request) -> int | None:
     """None if a proxy could see the end of the request elsewhere: the rest must not be parsed as a request."""
     headers = request.headers
-    if headers.defects or "Transfer-Encoding" in headers:
+    if "Transfer-Encoding" in headers:
         return None
-    (text, *others) = headers.get_all("Content-Length", ["0"])
+    (text, *others) = headers.get_all("Content-Length") or ["0"]
     length = int(text) if text.isdecimal() and len(text) <= 9 and not others else None
     return None if length is None or length > MAX_BODY_BYTES else length

@@ -5,8 +5,9 @@ Not `http.server`: it loads the HTML entities, MIME types and socket servers, 0.
 
 import re
 from http import HTTPStatus
-from http.client import HTTPException, HTTPMessage, parse_headers
-from typing import BinaryIO, NamedTuple, cast
+from typing import NamedTuple
+
+from gpusteward.http.http1 import Headers, LongMessageError, MessageError, Reader, read_headers
 
 _REQUEST_LINE = re.compile(r"(\S+) +(\S+) +HTTP/(\d{1,3})\.(\d{1,3})\s*")
 
@@ -23,7 +24,7 @@ class Request(NamedTuple):
     method: str
     target: str
     is_http11: bool  # False: HTTP/1.0
-    headers: HTTPMessage
+    headers: Headers
 
     @property
     def path(self) -> str:
@@ -37,22 +38,7 @@ class Request(NamedTuple):
         return connection != "close" and (self.is_http11 or connection == "keep-alive")
 
 
-class _HeaderLines:
-    """The lines of the headers. The parser behind `parse_headers` would end a line at a carriage return alone, where a
-    proxy in front of the agent may not."""
-
-    def __init__(self, reader: BinaryIO) -> None:
-        self._reader = reader
-
-    def readline(self, limit: int = -1) -> bytes:
-        """Raises BadRequestError."""
-        line = self._reader.readline(limit)
-        if b"\r" in line.removesuffix(b"\n").removesuffix(b"\r"):
-            raise BadRequestError(HTTPStatus.BAD_REQUEST, "a header contains a carriage return")
-        return line
-
-
-def parse_request(line: bytes, reader: BinaryIO) -> Request:
+def parse_request(line: bytes, reader: Reader) -> Request:
     """The request with this first line; the headers are read. Raises BadRequestError."""
     match = _REQUEST_LINE.fullmatch(line.decode("latin-1"))
     if match is None:
@@ -61,7 +47,9 @@ def parse_request(line: bytes, reader: BinaryIO) -> Request:
     if not (1, 0) <= version < (2, 0):
         raise BadRequestError(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "only HTTP/1 is supported")
     try:
-        headers = parse_headers(cast("BinaryIO", _HeaderLines(reader)))
-    except HTTPException as error:  # a long line, or many of them
+        headers = read_headers(reader)
+    except LongMessageError as error:
         raise BadRequestError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the headers are too large") from error
+    except MessageError as error:
+        raise BadRequestError(HTTPStatus.BAD_REQUEST, f"invalid headers: {error or 'incomplete'}") from error
     return Request(method, target, version >= (1, 1), headers)
