@@ -143,6 +143,12 @@ def try_files(arguments: list[str]) -> None:
     assert all((ROOT / arguments[index + 1]).is_file() for index, word in enumerate(arguments) if word == "-f")
 
 
+def try_chart(arguments: list[str]) -> None:
+    """The chart exists; tests/deploy/ installs it."""
+    assert arguments[:2] == ["install", "gpusteward"]
+    assert (ROOT / arguments[2] / "Chart.yaml").is_file()
+
+
 def try_gpusteward(arguments: list[str]) -> None:
     command, *flags = (word.replace("prometheus.monitoring:9090", "127.0.0.1:9") for word in arguments)
     {"serve": try_serve, "up": try_up}[command](flags)
@@ -181,6 +187,7 @@ TRIALS: dict[str, Callable[[list[str]], None]] = {
     "make": try_make,
     "docker": try_files,
     "kubectl": try_files,
+    "helm": try_chart,
     "gpusteward": try_gpusteward,
 }
 
@@ -241,7 +248,7 @@ PEOPLE = {
 
 
 def test_every_interactive_command_in_the_documents_has_valid_flags():
-    texts = [line for block in list_blocks("sh") for line in block.text.splitlines()]
+    texts = [line for block in list_blocks("sh") for line in block.text.replace("\\\n", "").splitlines()]
     inline = [re.findall(r"`(gpusteward \w+[^`]*)`", prose(name)) for name in DOCUMENTS]
     words = [shlex.split(line, comments=True) for line in (*texts, *(each for one in inline for each in one))]
     commands = [line[1:] for line in words if len(line) > 1 and line[0] == "gpusteward" and line[1] in PEOPLE]

@@ -154,7 +154,8 @@ def check_password(url: str, authority: trustme.CA) -> None:
 CHOSEN = [
     block
     for block in YAML
-    if all(key in Settings.model_fields for each in yaml.safe_load_all(block.text) for key in each)
+    if block.mark != "values"  # of the chart
+    and all(key in Settings.model_fields for each in yaml.safe_load_all(block.text) for key in each)
 ]
 
 

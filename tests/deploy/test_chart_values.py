@@ -23,6 +23,7 @@ from gpusteward.analyzer.sources.owners.owner_kinds import OWNER_KINDS
 from gpusteward.analyzer.sources.owners.owner_resolver import plural_of
 from tests.deploy.conftest import VALUE_SETS
 from tests.deploy.helm import CHART, ROOT, Helm, HelmError
+from tests.documents import Block, list_blocks
 
 Json = dict[str, Any]
 ABOUT = yaml.safe_load((CHART / "Chart.yaml").read_text())
@@ -177,6 +178,11 @@ def test_observe_is_the_default_and_may_only_read(rendered: dict[str, list[Json]
             for verb in rule["verbs"]
         }
         assert (verbs <= {"get", "list", "watch"}) is (name != "enforce")
+
+
+@pytest.mark.parametrize("block", [each for each in list_blocks("yaml") if each.mark == "values"], ids=str)
+def test_documented_values_are_accepted(block: Block, helm: Helm):
+    assert helm.template(CHART, yaml.safe_load(block.text))
 
 
 REFUSED = {

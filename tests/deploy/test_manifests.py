@@ -85,7 +85,11 @@ def test_every_selector_matches_the_daemon_set():
     assert OBJECTS["DaemonSet"]["spec"]["selector"]["matchLabels"].items() <= labels.items()
 
 
-ANALYZER = {each["kind"]: each for each in yaml.safe_load_all(MANIFEST.with_name("analyzer.yaml").read_text())}
+ANALYZER = {
+    each["kind"]: each
+    for each in yaml.safe_load_all(MANIFEST.with_name("analyzer.yaml").read_text())
+    if each["metadata"]["name"] == "gpusteward-analyzer"
+}
 
 
 def test_the_analyzer_may_only_read_and_only_pods_and_their_owners():
