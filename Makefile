@@ -1,6 +1,6 @@
 # gpusteward: `make demo` shows it, `make test` proves it. Both set up everything they need by themselves.
 .DEFAULT_GOAL := help
-.PHONY: help sbom demo test test-fast test-engines test-kubelet check bench bench-autoscaling ci components components-engines lock docs chart dashboards manifests golden clean
+.PHONY: help sbom demo test test-fast test-engines test-kubelet check bench bench-autoscaling ci components components-engines lock docs chart dashboards manifests krew golden clean
 
 # `python3` may be an older one; where there is a python3.11 it is the one all this is tested with.
 PYTHON ?= $(or $(shell python3.11 -c 'import sys; print(sys.executable)' 2>/dev/null),python3)
@@ -77,6 +77,9 @@ dashboards: .venv/ready ## write the JSON of the Grafana dashboards
 
 manifests: .venv/ready ## render deploy/manifests/ from the chart
 	$(BIN)/python -m deploy.chart.manifests
+
+krew: .venv/ready ## write the plugin for krew and its manifest to .build/krew, to be published below URL
+	$(BIN)/python -m deploy.krew.package .build/krew $(URL)
 
 golden: .venv/ready ## write the golden pages anew; read the diff before you commit it
 	GPUSTEWARD_WRITE_GOLDEN=1 $(BIN)/python -m pytest tests/agent/test_golden_pages.py tests/cli tests/deploy/test_chart.py
