@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpusteward.analyzer.judge.workloads import WorkloadKey
 from gpusteward.analyzer.ledger.identities import make_allocation_id
 from gpusteward.analyzer.ledger.restore_state import restore_history
 from gpusteward.analyzer.metrics.page import render_result
@@ -21,6 +20,7 @@ from gpusteward.analyzer.reports.make_report import make_report
 from gpusteward.analyzer.reports.report import ReportQuery
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import NodeModel
+from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.exposition import TEXT_TYPE
 from gpusteward.core.usages import AllocationKey
 from tests.analyzer.api.server import Api, running_api

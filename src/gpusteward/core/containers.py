@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
+from typing import NamedTuple
 
 USER_LABELS = (
     "gpusteward.io/user",
@@ -38,6 +39,20 @@ def weigh_reported(kind: str) -> OwnerEvidence:
     """The evidence of a workload that an agent reports by kind and name: these kinds never own a pod directly, so the
     agent has derived them."""
     return OwnerEvidence.DERIVED if kind in _NEVER_DIRECT_OWNERS else OwnerEvidence.REFERENCE
+
+
+class WorkloadKey(NamedTuple):
+    """Identifies a workload."""
+
+    kind: str
+    namespace: str
+    name: str
+    cluster: str = ""
+
+    @property
+    def path(self) -> str:
+        """As the API writes it; the cluster is a field of its own there."""
+        return f"{self.kind}/{self.namespace}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True)

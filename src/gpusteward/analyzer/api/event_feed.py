@@ -11,9 +11,9 @@ import msgspec
 from fastapi.concurrency import run_in_threadpool
 
 from gpusteward.analyzer.api.http.responses import format_utc
-from gpusteward.analyzer.judge.workloads import WorkloadKey
 from gpusteward.analyzer.results import Result, tag_result
 from gpusteward.analyzer.tables import ACTIVITIES
+from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.namespaces import VisibleNamespaces
 from gpusteward.core.verdicts import Activity
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,7 @@ from gpusteward.analyzer.judge.reasons import explain_workload, render_finding
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.states import name_states
 from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, STATES, STEPS, Codes, Column, VerdictTable
-from gpusteward.core.containers import EVIDENCE_ORDER, Container, OwnerEvidence, Workload
+from gpusteward.core.containers import EVIDENCE_ORDER, Container, OwnerEvidence, Workload, WorkloadKey
 from gpusteward.core.messages import Language
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity, WorkloadVerdict
@@ -23,20 +22,6 @@ Counts = NDArray[np.intp]
 _RANKS = np.array([signature.rank for signature in SIGNATURES], dtype=np.int8)
 _BY_RANK = np.zeros(_RANKS.max() + 1, dtype=np.int8)
 _BY_RANK[_RANKS] = np.arange(len(SIGNATURES))
-
-
-class WorkloadKey(NamedTuple):
-    """Identifies a workload."""
-
-    kind: str
-    namespace: str
-    name: str
-    cluster: str = ""
-
-    @property
-    def path(self) -> str:
-        """As the API writes it; the cluster is a field of its own there."""
-        return f"{self.kind}/{self.namespace}/{self.name}"
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from sqlalchemy import Connection, Engine, and_, bindparam, func, insert, select, update
 
-from gpusteward.analyzer.judge.workloads import WorkloadKey
 from gpusteward.analyzer.ledger.accrual import (
     BLOCK_ROWS,
     HourSlice,
@@ -32,6 +31,7 @@ from gpusteward.analyzer.ledger.periods import RECORDED, lock_progress, read_pro
 from gpusteward.analyzer.ledger.schema import allocations, currencies, fleet_hourly, usage_hourly, verdict_changes
 from gpusteward.analyzer.ledger.upsert import FLEET_RULES, KEEP, REPLACE, USAGE_RULES, upsert
 from gpusteward.analyzer.ledger.verdict_changes import LastVerdicts, VerdictWords, share_words
+from gpusteward.core.containers import WorkloadKey
 
 _ALLOCATION_RULES = {column.name: REPLACE for column in allocations.columns} | {
     "first_ms": KEEP,

@@ -10,13 +10,12 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from gpusteward.analyzer.judge.allocation_columns import read_allocation_columns
 from gpusteward.analyzer.judge.history import History, Past
-from gpusteward.analyzer.judge.workloads import WorkloadKey
 from gpusteward.analyzer.ledger.db_engine import describe_error
 from gpusteward.analyzer.ledger.identities import name_owner
 from gpusteward.analyzer.ledger.periods import RECORDED, read_progress
 from gpusteward.analyzer.ledger.schema import verdict_changes
 from gpusteward.analyzer.tables import Column, UsageTable
-from gpusteward.core.containers import Container
+from gpusteward.core.containers import Container, WorkloadKey
 from gpusteward.core.verdicts import Activity
 from gpusteward.logs import Log
 

@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpusteward.analyzer.judge.workloads import WorkloadKey, WorkloadTable
+from gpusteward.analyzer.judge.workloads import WorkloadTable
 from gpusteward.analyzer.ledger.identities import clean_text
 from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, STATES
+from gpusteward.core.containers import WorkloadKey
 
 
 class VerdictWords(NamedTuple):

@@ -42,7 +42,6 @@ import msgspec
 import numpy as np
 
 from gpusteward.analyzer.explain.opinions import Opinion
-from gpusteward.analyzer.judge.workloads import WorkloadKey
 from gpusteward.analyzer.ledger.identities import clean_text, make_allocation_id
 from gpusteward.analyzer.notify.errors import DeliveryError
 from gpusteward.analyzer.notify.http_post import host_of, post
@@ -50,6 +49,7 @@ from gpusteward.analyzer.notify.outbox.records import CONTROL, OutboxEvent, Pend
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.notify import ControlSettings
 from gpusteward.analyzer.tables import STATES
+from gpusteward.core.containers import WorkloadKey
 
 SIGNATURE_HEADER = "X-Gpusteward-Signature"
 KEY_HEADER = "Idempotency-Key"

@@ -40,9 +40,10 @@ from gpusteward.analyzer.api.v1.workload_facts import MOST_NAMES, WorkloadFacts
 from gpusteward.analyzer.explain.opinions import Opinion
 from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
 from gpusteward.analyzer.judge.reasons import explain_row
-from gpusteward.analyzer.judge.workloads import WorkloadKey, WorkloadTable
+from gpusteward.analyzer.judge.workloads import WorkloadTable
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, STATES, STEPS, Column
+from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.messages import Language
 from gpusteward.core.verdicts import WorkloadVerdict
 from gpusteward.messages import api_errors

@@ -12,13 +12,13 @@ from typing import NamedTuple, TypedDict
 
 import numpy as np
 
-from gpusteward.analyzer.judge.workloads import WorkloadKey
 from gpusteward.analyzer.notify.notices.formatting import safe_label
 from gpusteward.analyzer.notify.notices.idle_workloads import IdleWorkload, IdleWorkloadBuilder, find_idle_workloads
 from gpusteward.analyzer.notify.notices.messages import MessageOptions, describe_idle
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.notify import AlertmanagerSettings
 from gpusteward.analyzer.tables import ACTIVITIES
+from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.verdicts import Activity
 
 IDLE_ALERT, OUTAGE_ALERT = "GpuWorkloadIdle", "GpustewardSourceLost"

@@ -6,12 +6,12 @@ from datetime import date
 import numpy as np
 from sqlalchemy import Engine
 
-from gpusteward.analyzer.judge.workloads import WorkloadKey
 from gpusteward.analyzer.notify.notices.formatting import format_gpu_hours, format_money
 from gpusteward.analyzer.notify.notices.messages import MessageOptions, name_workload
 from gpusteward.analyzer.reports.report import Report, ReportQuery, Waster
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES
+from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.gpu_counts import format_gpus
 from gpusteward.core.messages import Language
 from gpusteward.core.verdicts import Activity

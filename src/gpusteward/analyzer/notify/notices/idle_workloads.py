@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpusteward.analyzer.judge.workloads import WorkloadKey
 from gpusteward.analyzer.prices import PriceList, cost_of
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES
+from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.usages import AllocationKey, Measure, Stat
 from gpusteward.core.verdicts import Activity
 

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from gpusteward.analyzer.judge.workloads import WorkloadKey
 from gpusteward.analyzer.notify.notices.formatting import (
     format_duration,
     format_memory,
@@ -15,6 +14,7 @@ from gpusteward.analyzer.notify.notices.formatting import (
     safe_name,
 )
 from gpusteward.analyzer.notify.notices.idle_workloads import MAX_ALLOCATIONS, IdleWorkload
+from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import SourceError
 from gpusteward.core.gpu_counts import format_gpus
 from gpusteward.core.messages import Language

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
-from gpusteward.analyzer.judge.workloads import WorkloadKey
 from gpusteward.analyzer.ledger.identities import clean_text
+from gpusteward.core.containers import WorkloadKey
 
 RateKey = tuple[str, str, str, str]  # kind of notice, channel, cluster, namespace
 

@@ -10,7 +10,6 @@ from datetime import date
 
 from sqlalchemy import Engine
 
-from gpusteward.analyzer.judge.workloads import WorkloadKey
 from gpusteward.analyzer.notify.notices.digest import read_week, write_digest
 from gpusteward.analyzer.notify.notices.idle_workloads import IdleWorkload, IdleWorkloadBuilder, find_idle_workloads
 from gpusteward.analyzer.notify.notices.messages import MessageOptions, write_idle, write_outage, write_recovery
@@ -26,6 +25,7 @@ from gpusteward.analyzer.notify.outbox.records import (
 )
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
+from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import SourceError
 from gpusteward.logs import Log
 

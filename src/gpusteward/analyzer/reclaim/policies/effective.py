@@ -1,0 +1,100 @@
+"""The policy that applies to one workload, with the origin of every field."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, time
+from enum import StrEnum
+from math import inf
+
+from gpusteward.analyzer.setting_values import read_zone
+from gpusteward.core.messages import Message
+
+
+class ReclaimAction(StrEnum):
+    """What a policy does with an idle workload, the most careful first."""
+
+    NOTIFY = "notify"  # tell the owner
+    WEBHOOK = "webhook"  # call the control webhook; another system decides
+    SCALE_TO_KEEP = "scale-to-keep"  # lower the replicas of a pool to those that are needed
+    SUSPEND = "suspend"  # the kind's own way of stopping without losing the object
+    EVICT = "evict"  # bare pods only: the pod is gone afterwards
+
+
+ACTION_ORDER = tuple(ReclaimAction)
+CHANGING_ACTIONS = frozenset({ReclaimAction.SCALE_TO_KEEP, ReclaimAction.SUSPEND, ReclaimAction.EVICT})
+"""Actions that change the cluster."""
+
+
+class WorkloadClass(StrEnum):
+    """How people use a workload; it decides the built-in windows."""
+
+    INTERACTIVE = "interactive"  # notebooks, workspaces, bare pods
+    BATCH = "batch"  # jobs that run through
+    SERVING = "serving"  # replicas that wait for requests
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How many workloads may be acted on at most."""
+
+    per_cycle: int = 5
+    per_namespace: int = 2  # in one cycle
+    per_hour: int = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Hours:
+    """Hours of some days of the week; they may span midnight, and belong to the day on which they begin."""
+
+    begin: time
+    end: time
+    zone: str = "UTC"
+    days: frozenset[int] = frozenset(range(7))  # Monday is 0
+
+    def include(self, at: float) -> bool:
+        """Whether a time (unix seconds) lies within them."""
+        now = datetime.fromtimestamp(at, read_zone(self.zone))
+        if self.begin < self.end:
+            return now.weekday() in self.days and self.begin <= now.time() < self.end
+        if now.time() >= self.begin:
+            return now.weekday() in self.days
+        return now.time() < self.end and (now.weekday() - 1) % 7 in self.days
+
+
+@dataclass(frozen=True, slots=True)
+class KeepRule:
+    """The pool rule, where a person said that replicas are interchangeable (`pool_rule.compute_keep`)."""
+
+    window_seconds: float = 7200.0  # W
+    headroom: float = 1.25  # g
+
+
+@dataclass(frozen=True, slots=True)
+class EffectivePolicy:
+    """Everything that decides about one workload."""
+
+    name: str  # of the rule of the policy file, or of the built-in default
+    workload_class: WorkloadClass
+    action: ReclaimAction = ReclaimAction.NOTIFY
+    window_seconds: float = 3600.0  # idle for this long
+    grace_seconds: float = 1800.0  # and this long after the warning
+    highest_chance: float | None = None  # of resumption within 30 minutes; None: any
+    warnings: int = 1  # at least one
+    warning_interval_seconds: float = 900.0
+    limits: Limits = Limits()
+    working_hours: Hours | None = None  # actions only within them; None: always
+    quiet_hours: Hours | None = None  # neither warnings nor actions within them
+    on_pressure: bool = False  # act only when a pending pod needs that kind of GPU
+    keep: KeepRule | None = None  # None: not a pool of interchangeable replicas
+    keep_until: float | None = None  # gpusteward.io/keep: unix seconds, infinite for "true"; None: not kept
+    longest_snooze_seconds: float = 7 * 86_400.0
+    origins: Mapping[str, str] = field(default_factory=dict)  # field -> where it comes from
+    problems: tuple[Message, ...] = ()  # annotations that could not be used, and what is done instead
+
+    def is_kept(self, at: float) -> bool:
+        """Whether its owner said that it must not be touched at this time."""
+        return self.keep_until is not None and at < self.keep_until
+
+    @property
+    def is_kept_for_ever(self) -> bool:
+        return self.keep_until == inf
