@@ -86,3 +86,16 @@ class FakeNotifier:
         if self.failure:
             raise self.failure
         self.events.append(("outage", str(reason)))
+
+
+@dataclass
+class FakeReclaimer:
+    """Keeps results."""
+
+    events: Events = field(default_factory=list)
+    failure: Exception | None = None
+
+    def reclaim(self, result: Result) -> None:
+        if self.failure:
+            raise self.failure
+        self.events.append(("reclaimed", result.number))

@@ -17,7 +17,14 @@ from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners
 from gpusteward.core import analyzer_metrics as metrics
 from gpusteward.core.errors import SourceError
 from tests.analyzer.api.server import FakeCycles, FakeDeliveries, FakeLedger, make_dependencies
-from tests.analyzer.pipeline_fakes import Events, FakeCycleLedger, FakeNotifier, FakePublisher, FakeTableSource
+from tests.analyzer.pipeline_fakes import (
+    Events,
+    FakeCycleLedger,
+    FakeNotifier,
+    FakePublisher,
+    FakeReclaimer,
+    FakeTableSource,
+)
 from tests.analyzer.usage_tables import AT, allocation, resting, table_of
 
 SETTINGS = Settings()
@@ -32,9 +39,18 @@ class Cycles:
         self.publisher = FakePublisher(self.events)
         self.ledger = FakeCycleLedger(self.events)
         self.notifier = FakeNotifier(self.events)
+        self.reclaimer = FakeReclaimer(self.events)
+        self.is_leader = True
         self.pipeline = Pipeline(
             Components(
-                self.source, ClusterOwners(None), Explainer(SETTINGS.ai), self.publisher, self.ledger, self.notifier
+                self.source,
+                ClusterOwners(None),
+                Explainer(SETTINGS.ai),
+                self.publisher,
+                self.ledger,
+                self.notifier,
+                self.reclaimer,
+                is_leader=lambda: self.is_leader,
             )
         )
 
@@ -50,9 +66,30 @@ def test_a_result_is_published_before_it_is_recorded_and_recorded_before_it_is_n
     cycles = Cycles()
     result = cycles.run()
     assert result is not None
-    assert cycles.events == [("restored", 1), ("published", 1), ("recorded", 1), ("notified", 1)]
+    assert cycles.events == [
+        ("restored", 1),
+        ("published", 1),
+        ("recorded", 1),
+        ("notified", 1),
+        ("reclaimed", 1),
+    ]
     assert (cycles.stats.finished, cycles.stats.failed, cycles.stats.last_error) == (1, 0, "")
-    assert list(cycles.stats.stages) == ["read", "judge", "explain", "publish", "record", "notify"]
+    assert list(cycles.stats.stages) == ["read", "judge", "explain", "publish", "record", "notify", "reclaim"]
+
+
+def test_only_the_leader_reclaims():
+    cycles = Cycles()
+    cycles.is_leader = False
+    assert cycles.run() is not None
+    assert cycles.events == [("restored", 1), ("published", 1)]
+
+
+def test_a_failing_reclaimer_costs_neither_a_result_nor_a_notification():
+    cycles = Cycles()
+    cycles.reclaimer.failure = ZeroDivisionError("oops")
+    assert cycles.run() is not None
+    assert cycles.events[-1] == ("notified", 1)
+    assert cycles.stats.stage_error("reclaim") == "unexpected ZeroDivisionError: oops"
 
 
 def test_the_history_is_restored_once():
@@ -93,7 +130,7 @@ def test_a_failing_ledger_costs_no_notification_is_shown_and_is_over_with_the_ne
     cycles = Cycles()
     cycles.ledger.failure = ZeroDivisionError("oops")
     assert (cycles.run() is not None, cycles.run() is not None) == (True, True)
-    assert [event for event in cycles.events if event[0] != "restored"] == [
+    assert [event for event in cycles.events if event[0] not in ("restored", "reclaimed")] == [
         ("published", 1),
         ("notified", 1),
         ("published", 2),

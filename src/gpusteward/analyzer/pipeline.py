@@ -1,16 +1,17 @@
-"""One cycle of the analyzer: read, judge, explain, publish, record, notify.
+"""One cycle of the analyzer: read, judge, explain, publish, record, notify, reclaim.
 
 `Pipeline` runs its stages in this order; `StageRunner` times each, contains its failures and counts them. A
 failure of a required stage ends the cycle: the last published result stays, and the outage is announced. A failure of
-`record` or `notify` costs only that stage. The result is published before it is recorded and notified: a slow database
-does not delay it.
+`record`, `notify` or `reclaim` costs only that stage. The result is published before it is recorded and notified: a
+slow database does not delay it.
 
-Of several analyzers on one ledger, only the leader runs `record` and `notify` and asks the language model; the others
-read, judge and publish for themselves, so that their history is complete when one of them becomes the leader.
+Of several analyzers on one ledger, only the leader runs `record`, `notify` and `reclaim` and asks the language model;
+the others read, judge and publish for themselves, so that their history is complete when one of them becomes the
+leader.
 
 A language model does not delay it either: a result is published with the opinions that are cached. Others are requested
-in another thread; when it ends, the same result is published again with them. Its notices wait for that, because an
-opinion can object to them.
+in another thread; when it ends, the same result is published again with them. Its notices and actions wait for that,
+because an opinion can object to them.
 """
 
 import time
@@ -69,6 +70,12 @@ class CycleNotifier(Protocol):
     def notify(self, result: Result) -> None: ...
 
     def announce_outage(self, reason: str | SourceError, *, at: float) -> None: ...
+
+
+class CycleReclaimer(Protocol):
+    """Plans for idle workloads and acts on them. Implemented by `reclaim.reclaimer.Reclaimer`."""
+
+    def reclaim(self, result: Result) -> None: ...
 
 
 @dataclass
@@ -162,7 +169,8 @@ class StageRunner:
 
 @dataclass(frozen=True)
 class Components:
-    """What the stages use. Without a ledger, stage `record` does nothing; without a notifier, stage `notify`."""
+    """What the stages use. Without a ledger, stage `record` does nothing; without a notifier, stage `notify`; without a
+    reclaimer, stage `reclaim`."""
 
     source: UsageSource
     owners: OwnerNames
@@ -170,6 +178,7 @@ class Components:
     publisher: Publisher
     ledger: CycleLedger | None = None
     notifier: CycleNotifier | None = None
+    reclaimer: CycleReclaimer | None = None
     is_leader: Callable[[], bool] = lambda: True  # whether this replica writes; may take as long as the database
 
 
@@ -187,6 +196,7 @@ class Pipeline:
         self._waiting: Cycle | None = None  # for opinions
         explain, publish = Stage("explain", self._explain), Stage("publish", self._publish)
         notify = Stage("notify", self._notify, is_required=False)
+        reclaim = Stage("reclaim", self._reclaim, is_required=False)
         self._stages: Sequence[Stage] = (
             Stage("read", self._read),
             Stage("judge", self._judge),
@@ -194,8 +204,9 @@ class Pipeline:
             publish,
             Stage("record", self._record, is_required=False),
             notify,
+            reclaim,
         )
-        self._opinion_stages: Sequence[Stage] = (explain, publish, notify)
+        self._opinion_stages: Sequence[Stage] = (explain, publish, notify, reclaim)
 
     def run(self, settings: Settings, *, at: float, use_ai: bool) -> Result | None:
         """Run one cycle; its result, or None when it failed: `stats.last_error` has the reason. Never raises."""
@@ -292,6 +303,12 @@ class Pipeline:
                 return
         if self._components.notifier is not None:
             self._components.notifier.notify(cycle.result)
+
+    def _reclaim(self, cycle: Cycle) -> None:
+        """After the notices, and like them not before the opinions on this result have arrived."""
+        reclaimer = self._components.reclaimer
+        if reclaimer is not None and self._waiting is not cycle and self._components.is_leader():
+            reclaimer.reclaim(cycle.result)
 
     def _request_opinions(self, cycle: Cycle) -> None:
         def receive(opinions: Mapping[str, Opinion]) -> None:

@@ -1,0 +1,130 @@
+"""An action as the journal keeps it, and what clients (API, CLI, UI) can do with reclaim."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from gpusteward.analyzer.reclaim.plan import ActionState, Decision, Mode, Plan
+from gpusteward.analyzer.reclaim.policies.effective import ReclaimAction
+from gpusteward.core.containers import WorkloadKey
+from gpusteward.core.errors import GpustewardError
+
+OPEN_STATES = frozenset({ActionState.ACTING, ActionState.ACTED, ActionState.VERIFIED, ActionState.RESTORING})
+"""The object is changed, or may be."""
+RESTORABLE_STATES = frozenset({ActionState.ACTED, ActionState.VERIFIED})
+
+
+class ReclaimError(GpustewardError):
+    """What a person asked for is refused; the text says why."""
+
+
+class Target(NamedTuple):
+    """The object that an action changes; not always the workload: a Job of a CronJob, a Workload of Kueue."""
+
+    kind: str
+    name: str
+    uid: str
+    path: str  # in the API of Kubernetes
+
+
+class Warned(NamedTuple):
+    """A warning about an action. Times are unix seconds."""
+
+    keys: tuple[str, ...]  # of the outbox, one per address
+    sent_at: float
+    delivered_at: float | None = None  # at the first address; None: not yet
+
+
+class Step(NamedTuple):
+    """A move from one state to the next."""
+
+    state: ActionState
+    at: float
+    by: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One row of the table `actions`: what is planned for, or was done to, one object."""
+
+    id: str
+    workload: WorkloadKey
+    uid: str  # of the workload
+    action: ReclaimAction
+    mode: Mode
+    state: ActionState
+    policy: str
+    gpus: float
+    idle_since: float
+    created_at: float
+    updated_at: float
+    target: Target | None = None  # None: not chosen yet
+    original: Mapping[str, Any] = field(default_factory=dict)  # JSON pointer -> value before; None: absent
+    patch: Mapping[str, Any] = field(default_factory=dict)  # JSON pointer -> our value
+    evidence: Mapping[str, Any] = field(default_factory=dict)  # proof, signature, guards, allocations
+    warnings: tuple[Warned, ...] = ()
+    by: str = ""  # gpusteward, or the person who asked
+    acted_at: float | None = None
+    ended_at: float | None = None  # restored, reverted, failed
+    error: str = ""
+    steps: tuple[Step, ...] = ()
+
+    @property
+    def is_open(self) -> bool:
+        return self.state in OPEN_STATES
+
+
+class SwitchState(NamedTuple):
+    """The panic switch."""
+
+    is_off: bool  # no action may happen
+    by: str = ""
+    at: float | None = None
+    reason: str = ""
+
+
+class ReclaimControl(Protocol):
+    """What API and CLI use; implemented by `reclaimer.Reclaimer`. Every method may be called from any thread."""
+
+    @property
+    def mode(self) -> Mode: ...
+
+    @property
+    def last_plan(self) -> Plan | None:
+        """Of the last cycle; None before the first, and in mode off."""
+
+    def read_actions(
+        self, *, workload: WorkloadKey | None = None, states: Sequence[ActionState] = (), limit: int = 100
+    ) -> list[Action]:
+        """The newest first. Raises SourceError if the ledger cannot be read."""
+
+    def read_action(self, action_id: str) -> Action | None:
+        """Raises SourceError."""
+
+    def preview(self, workload: WorkloadKey) -> Decision:
+        """What suspending it now would change, with every guard. Raises ReclaimError, SourceError."""
+
+    def suspend(self, workload: WorkloadKey, *, by: str) -> Action:
+        """Act now because a person says so: guards on time are skipped, all others hold. Raises ReclaimError,
+        SourceError."""
+
+    def restore(self, action_id: str, *, by: str) -> Action:
+        """Put the original back. Raises ReclaimError, SourceError."""
+
+    def switch_off(self, *, by: str, reason: str = "") -> SwitchState:
+        """Stop all actions, also those of other replicas. Raises SourceError."""
+
+    def switch_on(self, *, by: str) -> SwitchState:
+        """Raises SourceError."""
+
+    def read_switch(self) -> SwitchState:
+        """Raises SourceError."""
+
+    def describe(self) -> Mapping[str, Any]:
+        """For /api/v1/health: mode, leader, switch, counts of outcomes, last error."""
+
+    @property
+    def counts(self) -> Mapping[tuple[str, str], int]:
+        """For metrics: (kind of object, outcome) -> number since the start. Outcomes: warned, acted, verified, failed,
+        refused, restored, reverted, dry_run, conflict, no_effect."""
