@@ -7,7 +7,7 @@ import resource
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 import uvicorn
@@ -17,8 +17,11 @@ from gpusteward.analyzer.app import Analyzer, Owners
 from gpusteward.analyzer.http_server import IDLE_SECONDS, LimitedServer
 from gpusteward.analyzer.listen_socket import open_socket
 from gpusteward.analyzer.settings.file import SettingsFile
-from gpusteward.analyzer.sources.owners.cluster_owners import open_owners
+from gpusteward.analyzer.settings.settings import Settings
+from gpusteward.analyzer.sources.owners.cluster_owners import open_api, open_owners
+from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.logs import ROOT, Log
+from gpusteward.messages.settings_errors import ENFORCE_NEEDS_KUBERNETES
 from gpusteward.process_memory import limit_malloc_arenas
 
 log = Log(__name__)
@@ -42,6 +45,7 @@ def run_analyzer(
     """
     limit_malloc_arenas()
     raise_file_limit()
+    require_kubernetes(file.settings, os.environ)
     listening = listening or open_socket(file.settings.server)
     analyzer = Analyzer(file, owners=owners or open_owners(file.settings.kubernetes, os.environ))
     prepare(analyzer)
@@ -61,6 +65,17 @@ def run_analyzer(
             signal.signal(number, signal.SIG_IGN)  # it is ending already
     log.info("analyzer_stopped")
     return 0
+
+
+def require_kubernetes(settings: Settings, environ: Mapping[str, str]) -> None:
+    """Raises ConfigurationError if GPUs shall be given back and there is no API server. One that does not respond for a
+    while is no reason to stop reading: nothing is done meanwhile."""
+    if settings.reclaim.mode != "enforce":
+        return
+    try:
+        open_api(settings.kubernetes, environ)
+    except SourceError as error:
+        raise ConfigurationError(ENFORCE_NEEDS_KUBERNETES, reason=error) from error
 
 
 def raise_file_limit() -> None:

@@ -92,6 +92,40 @@ TOO_FEW_MILLISECONDS = Message(
 # Values that contradict each other
 
 KEY_TWICE = Message("api_key and api_key_file are both set: keep one of them", "api_key 和 api_key_file 只能设置一个")
+NOT_A_LEASE_NAME = Message(
+    "use lower-case letters, digits and hyphens, at most 63 characters, such as gpusteward-reclaim",
+    "只能使用小写字母、数字和连字符，最多 63 个字符，例如 gpusteward-reclaim",
+)
+SHORT_SIGNING_KEY = Message(
+    "the signing key of links is too short; use {length} {length:|character|characters} or more, as `openssl rand -hex 32` prints",
+    "链接的签名密钥过短；至少需要 {length} 个字符，可用 `openssl rand -hex 32` 生成",
+)
+SIGNING_KEY_TWICE = Message(
+    "set reclaim.signing_key or reclaim.signing_key_file, not both",
+    "reclaim.signing_key 与 reclaim.signing_key_file 只能设置一个",
+)
+SIGNING_KEY_UNREADABLE = Message(
+    "reclaim.signing_key_file: {path} cannot be read: {reason}",
+    "reclaim.signing_key_file：无法读取 {path}：{reason}",
+)
+ENFORCE_NEEDS_OWNERS = Message(
+    "reclaim.mode enforce acts only on owners read from Kubernetes, but kubernetes.owners is never; set it to auto or "
+    "always, or reclaim.mode to observe",
+    "reclaim.mode 为 enforce 时只处理从 Kubernetes 读取到的属主，但 kubernetes.owners 为 never；请将其设为 auto 或 "
+    "always，或将 reclaim.mode 设为 observe",
+)
+ENFORCE_NEEDS_LEDGER = Message(
+    "reclaim.mode enforce keeps the original of what it changes in the ledger, but ledger.enabled is false; enable the "
+    "ledger, or set reclaim.mode to observe",
+    "reclaim.mode 为 enforce 时需要在账本中保存被修改对象的原值，但 ledger.enabled 为 false；请启用账本，或将 "
+    "reclaim.mode 设为 observe",
+)
+ENFORCE_NEEDS_KUBERNETES = Message(
+    "reclaim.mode is enforce, but Kubernetes cannot be reached: {reason}; run the analyzer in the cluster, set "
+    "kubernetes.api_url, or set reclaim.mode to observe",
+    "reclaim.mode 为 enforce，但无法访问 Kubernetes：{reason}；请在集群内运行 analyzer、设置 kubernetes.api_url，或将 "
+    "reclaim.mode 设为 observe",
+)
 SECRET_TWICE = Message("secret and secret_file are both set; remove one of them", "secret 和 secret_file 只能设置一个")
 AZURE_NEEDS_URL = Message(
     "enabled with the provider azure needs an api_url, such as https://NAME.openai.azure.com",

@@ -12,10 +12,11 @@ from gpusteward.analyzer.judge.rules import JudgeSettings, Rules
 from gpusteward.analyzer.judge.score import Scoring
 from gpusteward.analyzer.judge.states import Thresholds
 from gpusteward.analyzer.prices import PriceSettings
-from gpusteward.analyzer.setting_values import SECTION, check_address, check_level
+from gpusteward.analyzer.setting_values import SECTION, check_address, check_level, check_url
 from gpusteward.analyzer.settings.auth import AuthSettings
 from gpusteward.analyzer.settings.ledger import LedgerSettings, ReportSettings
 from gpusteward.analyzer.settings.notify import AlertmanagerSettings, ControlSettings, NotifySettings, OutboxSettings
+from gpusteward.analyzer.settings.reclaim import ReclaimSettings
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.analyzer.sources.memory_limits import DEFAULT_BUDGET_BYTES, SMALLEST_BUDGET_BYTES, MemoryLimits
 from gpusteward.analyzer.sources.owners.settings import KubernetesSettings
@@ -24,7 +25,10 @@ from gpusteward.core.settings import InvalidSettingError, ListenAddress, parse_a
 from gpusteward.messages import settings_errors as messages
 from gpusteward.process_memory import read_memory_limit
 
-NEEDS_RESTART = ("server.address", "server.web_config_file", "logging.format", "kubernetes", "ledger", "outbox.workers")
+NEEDS_RESTART = (
+    *("server.address", "server.web_config_file", "logging.format", "kubernetes", "ledger", "outbox.workers"),
+    *("reclaim.mode", "reclaim.lease", "reclaim.signing_key", "reclaim.signing_key_file"),
+)
 """Used only at the start; a section means all its settings. All others take effect with the next cycle."""
 
 
@@ -95,6 +99,11 @@ class ServerSettings(BaseModel):
     tokens: SecretStr = Field(
         default=SecretStr(""), description="Bearer tokens in the same form, in addition to or instead of the file."
     )
+    public_url: Annotated[str, AfterValidator(check_url)] = Field(
+        default="",
+        description="Address at which people reach this server, such as https://gpusteward.example.com/gpu; links in "
+        "notices begin with it. Empty: notices have no links.",
+    )
     web_config_file: Path | None = Field(
         default=None,
         description="Web config file of the Prometheus exporter-toolkit: TLS, client certificates, basic "
@@ -149,6 +158,7 @@ class Settings(BaseModel):
     ledger: LedgerSettings = Field(default_factory=LedgerSettings)
     prices: PriceSettings = Field(default_factory=PriceSettings)
     reports: ReportSettings = Field(default_factory=ReportSettings)
+    reclaim: ReclaimSettings = Field(default_factory=ReclaimSettings)
 
     @property
     def rules(self) -> Rules:
@@ -179,4 +189,8 @@ class Settings(BaseModel):
             raise InvalidSettingError(messages.CONTROL_NEEDS_URL)
         if self.server.anonymous_reads == "always" and any(rule.is_limited for rule in self.auth.rules):
             raise InvalidSettingError(messages.LIMITS_WITHOUT_EFFECT)
+        if self.reclaim.mode == "enforce" and self.kubernetes.owners == "never":
+            raise InvalidSettingError(messages.ENFORCE_NEEDS_OWNERS)
+        if self.reclaim.mode == "enforce" and not self.ledger.enabled:
+            raise InvalidSettingError(messages.ENFORCE_NEEDS_LEDGER)
         return self

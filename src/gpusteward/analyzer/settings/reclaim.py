@@ -1,0 +1,108 @@
+"""`reclaim.*`: whether idle GPUs are given back, by which policy, and what is never touched."""
+
+import re
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SecretStr, model_validator
+
+from gpusteward.analyzer.setting_values import SECTION, split_list
+from gpusteward.core.settings import InvalidSettingError
+from gpusteward.messages import settings_errors as messages
+
+ReclaimMode = Literal["off", "observe", "enforce"]
+
+PROTECTED_NAMESPACES = (
+    *("kube-*", "openshift", "openshift-*"),
+    *("gpu-operator", "nvidia-*", "node-feature-discovery", "hami-system"),
+    *("kueue-system", "volcano-system", "kubeflow", "kserve", "knative-*", "istio-system", "kuberay-*"),
+    *("cert-manager", "monitoring", "argocd", "flux-system", "keda", "gpusteward", "gpusteward-*"),
+)
+"""Namespaces of the cluster and of the controllers that GPU workloads depend on."""
+LEAST_KEY_LENGTH = 16
+_PATTERN = re.compile(r"[a-z0-9*?]([a-z0-9*?-]{0,61}[a-z0-9*?])?")
+_LEASE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+
+
+def _check_pattern(pattern: str) -> str:
+    """Only `*` and `?` have a meaning beyond the letters of a namespace."""
+    if not _PATTERN.fullmatch(pattern):
+        raise InvalidSettingError(messages.NOT_A_NAMESPACE_PATTERN)
+    return pattern
+
+
+def _check_lease(name: str) -> str:
+    if not _LEASE.fullmatch(name):
+        raise InvalidSettingError(messages.NOT_A_LEASE_NAME)
+    return name
+
+
+def _check_key(key: SecretStr) -> SecretStr:
+    if 0 < len(key.get_secret_value()) < LEAST_KEY_LENGTH:
+        raise InvalidSettingError(messages.SHORT_SIGNING_KEY, length=LEAST_KEY_LENGTH)
+    return key
+
+
+class ReclaimSettings(BaseModel):
+    """Giving idle GPUs back: off, only planned, or done."""
+
+    model_config = SECTION
+
+    mode: ReclaimMode = Field(
+        default="off",
+        description="off: nothing is planned. observe: plans and server-side dry runs. enforce: acts; needs access to "
+        "Kubernetes and the ledger.",
+    )
+    policy_file: Path | None = Field(
+        default=None, description="YAML file with the policies; reloaded when it changes. Empty: the built-in policies."
+    )
+    protected_namespaces: Annotated[
+        list[Annotated[str, AfterValidator(_check_pattern)]], BeforeValidator(split_list)
+    ] = Field(
+        default_factory=lambda: list(PROTECTED_NAMESPACES),
+        description="Namespaces, or patterns such as `kube-*`, in which nothing is ever touched. The analyzer's own is "
+        "always protected.",
+    )
+    lease: Annotated[str, AfterValidator(_check_lease)] = Field(
+        default="gpusteward-reclaim",
+        description="Name of the Lease in the analyzer's namespace whose holder acts.",
+    )
+    cool_down_minutes: float = Field(
+        default=240, ge=0, le=525_600, description="How long a workload is left alone after it was restored."
+    )
+    regret_minutes: float = Field(
+        default=30,
+        gt=0,
+        le=10_080,
+        description="A workload that is needed again within this time after its GPUs were given back counts as "
+        "regretted.",
+    )
+    signing_key: SecretStr = Field(
+        default=SecretStr(""),
+        description="Key that signs the links in notices (snooze), at least 16 characters. Empty: a new one at every "
+        "start, so that older links and those of other replicas are refused.",
+    )
+    signing_key_file: Path | None = Field(default=None, description="File with the key; read at the start.")
+
+    @model_validator(mode="after")
+    def _check_one_key(self) -> Self:
+        if self.signing_key_file is not None and self.signing_key.get_secret_value():
+            raise InvalidSettingError(messages.SIGNING_KEY_TWICE)
+        _check_key(self.signing_key)
+        return self
+
+    @property
+    def is_on(self) -> bool:
+        return self.mode != "off"
+
+    def is_protected(self, namespace: str) -> bool:
+        """Whether the settings protect this namespace."""
+        return any(fnmatchcase(namespace, pattern) for pattern in self.protected_namespaces)
+
+    def read_signing_key(self) -> str:
+        """The key, empty when there is none. Raises OSError when its file cannot be read, InvalidSettingError when it
+        is too short."""
+        if self.signing_key_file is None:
+            return self.signing_key.get_secret_value()
+        return _check_key(SecretStr(self.signing_key_file.read_text(encoding="utf-8").strip())).get_secret_value()
