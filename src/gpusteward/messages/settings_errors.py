@@ -97,7 +97,8 @@ NOT_A_LEASE_NAME = Message(
     "只能使用小写字母、数字和连字符，最多 63 个字符，例如 gpusteward-reclaim",
 )
 SHORT_SIGNING_KEY = Message(
-    "the signing key of links is too short; use {length} {length:|character|characters} or more, as `openssl rand -hex 32` prints",
+    "the signing key of links is too short; use {length} {length:|character|characters} or more, "
+    "as `openssl rand -hex 32` prints",
     "链接的签名密钥过短；至少需要 {length} 个字符，可用 `openssl rand -hex 32` 生成",
 )
 SIGNING_KEY_TWICE = Message(

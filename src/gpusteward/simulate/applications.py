@@ -42,6 +42,7 @@ class Application:
     random: SeededRandom
     lifetimes: Lifetimes
     work: LoadCurve | None = None  # instead of the work of its kind
+    restarts: tuple[float, ...] = ()  # when its pods were stopped and started again by hand
 
     @property
     def process_count(self) -> int:
@@ -51,20 +52,25 @@ class Application:
         """A copy in which each pod runs until the next one starts."""
         return replace(self, lifetimes=replace(self.lifetimes, duration=self.lifetimes.period))
 
+    def restart(self, at: float) -> "Application":
+        """The same application with new pods."""
+        return replace(self, restarts=(*self.restarts, at))
+
     def pod(self, generation: int, ordinal: int) -> Pod:
         """The pod with that ordinal in that generation."""
-        workload = self._workload(generation)
+        workload = self.workload(generation)
+        started_at = max((self.lifetimes.starts_at(generation), *self.restarts))
         container = Container(
             self.namespace,
             self._pod_name(workload.name, generation, ordinal),
-            self.random.uuid("pod", generation, ordinal),
+            self.random.uuid("pod", generation, ordinal, *self.restarts),
             self.program.container,
             workload,
             (("app", self._stem()), ("team", self.team)),
-            self.lifetimes.starts_at(generation),
+            started_at,
             self._user(),
         )
-        return Pod(container, self.random.hexadecimal(64, "container", generation, ordinal))
+        return Pod(container, self.random.hexadecimal(64, "container", generation, ordinal, *self.restarts))
 
     def _user(self) -> str:
         """Somebody of the team."""
@@ -74,7 +80,7 @@ class Application:
         name = f"{self.program.name}-{self._user()}" if self.program.is_personal else self.program.name
         return f"{name}-{self.random.text(_LETTERS, 5, 'stem')}"
 
-    def _workload(self, generation: int) -> Workload:
+    def workload(self, generation: int) -> Workload:
         """Jobs get a new name in each generation; other workloads keep theirs."""
         name = self._stem()
         if self.program.owner in ("Job", "PyTorchJob"):
@@ -86,7 +92,7 @@ class Application:
             return f"{name}-master-0" if ordinal == 0 else f"{name}-worker-{ordinal - 1}"
         if self.program.owner in ("StatefulSet", "Notebook"):
             return f"{name}-{ordinal}"
-        suffix = self.random.text(_LETTERS, 5, "pod name", generation, ordinal)
+        suffix = self.random.text(_LETTERS, 5, "pod name", generation, ordinal, *self.restarts)
         if self.program.owner == "Deployment":
             return f"{name}-{self.random.hexadecimal(10, 'replica set', generation)}-{suffix}"
         return f"{name}-{suffix}"

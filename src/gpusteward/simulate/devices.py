@@ -1,14 +1,15 @@
 """Simulated GPUs and MIG instances, and the placements of applications and host processes on them."""
 
-from collections.abc import Iterator, Sequence
+import math
+import operator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from gpusteward.core.allocations import Allocation, Share
-from gpusteward.core.containers import Container
+from gpusteward.core.containers import Container, Workload
 from gpusteward.core.gpus import Gpu, GpuProcess, Place
 from gpusteward.simulate.applications import Application
-from gpusteward.simulate.load_curves import LoadCurve
+from gpusteward.simulate.load_curves import Between, Interrupted, Lifetimes, LoadCurve, Presence, ReducedWork
 from gpusteward.simulate.models import GpuModel, MigProfile
 from gpusteward.simulate.seeded_random import hash_to_unit
 from gpusteward.simulate.workloads import VARYING_MEMORY, ActivityMix
@@ -25,13 +26,6 @@ MEMORY_VARIATION_RATIO = 0.015
 GENERATIONS_WITH_OWN_PIDS = 16
 PIDS_PER_GENERATION = 8
 PIDS_PER_PLACEMENT = GENERATIONS_WITH_OWN_PIDS * PIDS_PER_GENERATION
-
-
-class Presence(Protocol):
-    """When the placement is occupied: a load curve that also has an on/off state."""
-
-    def __call__(self, at: float, /) -> float: ...
-    def is_on(self, at: float, /) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +105,7 @@ class Placement:
     seed: int = 0
     request: PlacementRequest | None = None
     terms: AllocationTerms | None = None  # None: another placement has the allocation of this container
+    interrupted: "Placement | None" = None  # itself before it was interrupted; None: it is not
     _generation: int | None = field(default=None, init=False, repr=False)
     _occupant: Occupant | None = field(default=None, init=False, repr=False)
 
@@ -136,6 +131,24 @@ class Placement:
 
     def with_work(self, work: LoadCurve) -> "Placement":
         return replace(self, work=work)
+
+    def interrupt(self, since: float) -> "Placement":
+        """The same placement, free from that moment on."""
+        work = ReducedWork(self.work, 1.0, since, math.inf)
+        return replace(self, presence=Interrupted(self.presence, since), work=work, interrupted=self)
+
+    def resume(self, at: float) -> "Placement":
+        """The same placement, occupied again from that moment on by a new pod of its application."""
+        before, presence = self.interrupted, self.presence
+        assert before is not None
+        assert before.request is not None
+        assert isinstance(presence, Interrupted)
+        return replace(
+            before,
+            presence=replace(presence, until=at),
+            work=ReducedWork(before.work, 1.0, presence.since, at),
+            request=replace(before.request, application=before.request.application.restart(at)),
+        )
 
     def joules(self, at: float) -> float:
         """Energy above idle since the epoch."""
@@ -202,6 +215,13 @@ class Instance:
     placements: tuple[Placement, ...] = ()
 
 
+def _end_of(presence: Presence, at: float) -> float:
+    """When a presence that is on ends."""
+    if isinstance(presence, Lifetimes):
+        return presence.starts_at(presence.generation(at)) + presence.duration
+    return presence.until if isinstance(presence, Between) else at
+
+
 @dataclass(slots=True, eq=False)
 class Device:
     """A whole GPU. Placements are on the GPU itself or on its MIG instances."""
@@ -220,6 +240,36 @@ class Device:
         return not self.instances and not any(
             each.presence.is_on(since) or each.presence(until) > each.presence(since) for each in self.placements
         )
+
+    def with_pods_of(self, workload: Workload, *, is_running: Callable[[int], bool], at: float) -> "Device":
+        """The device with exactly those pods of the workload that `is_running` says by ordinal; itself if it has no
+        other ones now."""
+
+        def change(placements: tuple[Placement, ...]) -> tuple[Placement, ...]:
+            return tuple(self._start_or_stop(each, workload, is_running, at) for each in placements)
+
+        instances = tuple(Instance(each.gpu, each.profile, change(each.placements)) for each in self.instances)
+        changed = Device(self.gpu, self.model, self.offset_celsius, change(self.placements), instances, self.is_mps)
+        is_same = all(map(operator.is_, self.all_placements(), changed.all_placements()))
+        return self if is_same else changed
+
+    def _start_or_stop(
+        self, placement: Placement, workload: Workload, is_running: Callable[[int], bool], at: float
+    ) -> Placement:
+        request = placement.request
+        if request is None or request.application.workload(request.application.lifetimes.generation(at)) != workload:
+            return placement
+        is_stopped = placement.interrupted is not None
+        if is_running(request.ordinal) is not is_stopped:
+            return placement
+        return placement.resume(self._free_from(placement, at)) if is_stopped else placement.interrupt(at)
+
+    def _free_from(self, placement: Placement, at: float) -> float:
+        """When no other pod has the whole GPU."""
+        if placement.request is None or placement.request.share is not Share.EXCLUSIVE:
+            return at
+        others = [each for each in self.placements if each is not placement and each.terms and each.presence.is_on(at)]
+        return max((_end_of(each.presence, at) for each in others), default=at)
 
     def all_placements(self) -> Iterator[Placement]:
         yield from self.placements

@@ -12,10 +12,19 @@ the mean as below, and a break or burst moves within its block but has a fixed l
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from gpusteward.simulate.seeded_random import hash_to_unit
 
 LoadCurve = Callable[[float], float]
+
+
+class Presence(Protocol):
+    """When a placement is occupied: a load curve that also has an on/off state."""
+
+    def __call__(self, at: float, /) -> float: ...
+    def is_on(self, at: float, /) -> bool: ...
+
 
 DAY = 86_400.0
 HOUR = 3_600.0
@@ -204,3 +213,18 @@ class Between:
 
     def is_on(self, at: float) -> bool:
         return self.since <= at < self.until
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """A presence that is off from `since` to `until`."""
+
+    presence: Presence
+    since: float
+    until: float = math.inf
+
+    def __call__(self, at: float) -> float:
+        return ReducedWork(self.presence, 1.0, self.since, self.until)(at)
+
+    def is_on(self, at: float) -> bool:
+        return self.presence.is_on(at) and not self.since <= at < self.until

@@ -1,6 +1,6 @@
 """A simulated node: its state at any moment as a `Snapshot`, and the ground truth of its workloads."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 
 from gpusteward.core.allocations import Allocation
@@ -105,6 +105,18 @@ class SimulatedNode:
                     load = Load(index, ratio, since, until)
                     loaded = with_load(node.devices[index], load, pid=node._next_load_pid, holder=holder)
                     node = node._replace_device(index, loaded)
+        return node
+
+    def with_pods_of(self, workload: Workload, *, is_running: Callable[[int], bool], at: float) -> "SimulatedNode":
+        """The same node where exactly those pods of the workload run from then on that `is_running` says by ordinal.
+
+        A pod that starts waits until a whole GPU that another pod got meanwhile is free again.
+        """
+        node = self
+        for index, device in enumerate(self.devices):
+            changed = device.with_pods_of(workload, is_running=is_running, at=at)
+            if changed is not device:
+                node = node._replace_device(index, changed)
         return node
 
     def with_pod(self, gpu_index: int, application: Application) -> "SimulatedNode":
