@@ -96,6 +96,10 @@ NOT_A_LEASE_NAME = Message(
     "use lower-case letters, digits and hyphens, at most 63 characters, such as gpusteward-reclaim",
     "只能使用小写字母、数字和连字符，最多 63 个字符，例如 gpusteward-reclaim",
 )
+NOT_A_NAMESPACE = Message(
+    "use the name of a namespace: lower-case letters, digits and hyphens",
+    "请填写命名空间名称：小写字母、数字和连字符",
+)
 SHORT_SIGNING_KEY = Message(
     "the signing key of links is too short; use {length} {length:|character|characters} or more, "
     "as `openssl rand -hex 32` prints",

@@ -29,6 +29,7 @@ def test_reclaim_is_off_by_default():
         {"protected_namespaces": ["[a-z]*"]},
         {"lease": "Lease"},
         {"lease": ""},
+        {"namespace": "a/b"},
         {"cool_down_minutes": -1},
         {"regret_minutes": 0},
         {"signing_key": "short"},

@@ -38,6 +38,12 @@ def _check_lease(name: str) -> str:
     return name
 
 
+def _check_namespace(name: str) -> str:
+    if name and not _LEASE.fullmatch(name):
+        raise InvalidSettingError(messages.NOT_A_NAMESPACE)
+    return name
+
+
 def _check_key(key: SecretStr) -> SecretStr:
     if 0 < len(key.get_secret_value()) < LEAST_KEY_LENGTH:
         raise InvalidSettingError(messages.SHORT_SIGNING_KEY, length=LEAST_KEY_LENGTH)
@@ -67,6 +73,11 @@ class ReclaimSettings(BaseModel):
     lease: Annotated[str, AfterValidator(_check_lease)] = Field(
         default="gpusteward-reclaim",
         description="Name of the Lease in the analyzer's namespace whose holder acts.",
+    )
+    namespace: Annotated[str, AfterValidator(_check_namespace)] = Field(
+        default="",
+        description="Namespace of the Lease and of the annotation that switches reclaim off; empty: that of the "
+        "analyzer's pod. Needed where the analyzer runs outside of the cluster.",
     )
     cool_down_minutes: float = Field(
         default=240, ge=0, le=525_600, description="How long a workload is left alone after it was restored."
