@@ -65,6 +65,7 @@ components: .venv/ready ## install the real components the tests use (Debian pac
 	.ci/hadolint
 	.ci/prometheus-adapter
 	.ci/keda
+	.ci/crds
 
 docs: .venv/ready ## write the generated reference pages
 	$(BIN)/python -m docs.generate

@@ -287,6 +287,8 @@ def path_of(item: Json) -> str:
 
 def _plural(kind: str) -> str:
     name = kind.lower()
+    if name.endswith("constraints"):  # SecurityContextConstraints: a plural already
+        return name
     if name.endswith("y"):
         return f"{name[:-1]}ies"
     return f"{name}es" if re.search("(s|x|ch)$", name) else f"{name}s"
