@@ -11,7 +11,14 @@ from gpusteward.analyzer.ledger.leadership import Leadership
 from gpusteward.analyzer.ledger.ledger import Ledger
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.reports.charges import Charge
-from gpusteward.analyzer.reports.report import EndedQuery, EndedWorkload, Report, ReportQuery, check_grouping
+from gpusteward.analyzer.reports.report import (
+    EndedQuery,
+    EndedWorkload,
+    GroupDetails,
+    Report,
+    ReportQuery,
+    check_grouping,
+)
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.analyzer.tables import UsageTable
@@ -74,6 +81,15 @@ class LedgerAccess:
         )
 
         return make_report(self._ledger.engine, query, prices=self._read_prices(), teams=self._read_teams())
+
+    def read_group_details(self, query: ReportQuery) -> GroupDetails:
+        """May take as long as the database. Raises SourceError and ConfigurationError, as `read_report` does."""
+        if self._ledger is None:
+            raise SourceError(api_errors.LEDGER_DISABLED)
+        check_grouping(query.by, self._ledger.settings.labels)
+        from gpusteward.analyzer.reports.group_details import read_group_details
+
+        return read_group_details(self._ledger.engine, query, teams=self._read_teams())
 
     def read_namespaces(self) -> list[tuple[str, str]]:
         """Clusters with their namespaces. May take as long as the database. Raises SourceError."""

@@ -33,7 +33,14 @@ from gpusteward.analyzer.listen_socket import open_socket
 from gpusteward.analyzer.notify.outbox.records import Delivery
 from gpusteward.analyzer.pipeline import CycleStats
 from gpusteward.analyzer.reports.charges import Charge
-from gpusteward.analyzer.reports.report import ClusterNamespace, EndedQuery, EndedWorkload, Report, ReportQuery
+from gpusteward.analyzer.reports.report import (
+    ClusterNamespace,
+    EndedQuery,
+    EndedWorkload,
+    GroupDetails,
+    Report,
+    ReportQuery,
+)
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.serve import configure_server
 from gpusteward.analyzer.settings.settings import ServerSettings, Settings
@@ -182,6 +189,9 @@ class FakeLedger:
 
     def read_report(self, query: ReportQuery) -> Report:
         return self._report or example_report(query)
+
+    def read_group_details(self, query: ReportQuery) -> GroupDetails:
+        return GroupDetails(3_600_000, [], [])
 
     def read_namespaces(self) -> Sequence[ClusterNamespace]:
         return ()

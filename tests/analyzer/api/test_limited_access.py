@@ -159,6 +159,7 @@ QUERIES = {
         for kind in ("json", "csv", "html", "focus")
         if kind == "json" or by in ("namespace", "day")
     ],
+    "/api/v1/reports/groups": [f"{PERIOD}&by={by}" for by in ("namespace", "workload", "node", "user", "team")],
     "/api/v1/workloads/ended": ["name=own-job", "name=foreign-job", "name=foreign-job-0"],
     "/api/v1/workloads": ["", "namespace=foreign-ns", "q=foreign", "node=foreign-node"],
     "/api/v1/gpus": ["", "namespace=foreign-ns", "node=foreign-node"],
@@ -225,6 +226,7 @@ def test_never_shows_a_name_of_a_foreign_namespace(api: Api, method: str, path: 
         *("/api/v1/sources", "/api/v1/deliveries", "/api/v1/workloads/ended?name=foreign-job"),
         *("/api/v1/workloads/Job/foreign-ns/foreign-job", "/api/v1/nodes/n1/processes"),
         *(f"/api/v1/reports?{PERIOD}&format={kind}" for kind in ("json", "csv", "html", "focus")),
+        f"/api/v1/reports/groups?{PERIOD}",
     ],
 )
 def test_an_admin_sees_all_of_it(api: Api, path: str):

@@ -13,8 +13,9 @@ from gpusteward.analyzer.api.http.concurrency_limits import CONCURRENT_REQUESTS
 from gpusteward.analyzer.ledger.periods import HOUR_MS
 from gpusteward.analyzer.ledger_access import LedgerAccess
 from gpusteward.analyzer.prices import PriceSettings
+from gpusteward.analyzer.reports.group_details import read_group_details
 from gpusteward.analyzer.reports.make_report import make_report
-from gpusteward.analyzer.reports.report import Report, ReportQuery
+from gpusteward.analyzer.reports.report import GroupDetails, Report, ReportQuery
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.analyzer.settings.settings import ServerSettings, Settings
 from gpusteward.core.errors import SourceError
@@ -39,6 +40,9 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
         class OpenLedger(FakeLedger):
             def read_report(self, query: ReportQuery) -> Report:
                 return make_report(ledger.engine, query, prices=PriceSettings(currency="CNY"), now_ms=at(24))
+
+            def read_group_details(self, query: ReportQuery) -> GroupDetails:
+                return read_group_details(ledger.engine, query, now_ms=at(24))
 
         with running_api(ledger=OpenLedger()) as running:
             yield running
@@ -84,6 +88,16 @@ def test_a_csv_is_an_attachment_and_its_rows_sum_up_to_the_total(api: Api):
     assert response.headers["content-disposition"] == 'attachment; filename="gpusteward-model.csv"'
     *rows, total = csv.DictReader(io.StringIO(response.body.decode()))
     assert sum(int(row["allocated_gpu_ms"]) for row in rows) == int(total["allocated_gpu_ms"]) == 48 * HOUR_MS
+
+
+def test_the_groups_of_a_report_have_their_time_by_hour_and_their_workloads(api: Api):
+    response = api.get(f"{PATH}/groups?since=2025-11-12&until=2025-11-13")
+    assert (response.status, response.headers["cache-control"]) == (200, "private, no-store")
+    lab, vision = response.json["groups"]
+    assert (len(response.json["at_ms"]), response.json["step_ms"]) == (24, HOUR_MS)
+    assert (lab["name"], lab["idle_gpu_ms"], lab["workloads"][0]["name"]) == ("lab", [HOUR_MS] * 24, "job-2")
+    assert (vision["name"], vision["active_gpu_ms"], vision["workloads"]) == ("vision", [HOUR_MS] * 24, [])
+    assert api.get(f"{PATH}/groups?by=colour").status == 422
 
 
 def test_rows_can_be_filtered_and_limited(api: Api):

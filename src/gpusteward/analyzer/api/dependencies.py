@@ -21,7 +21,14 @@ from gpusteward.analyzer.ledger.leadership import Leadership
 from gpusteward.analyzer.notify.outbox.records import Delivery
 from gpusteward.analyzer.pipeline import CycleStats
 from gpusteward.analyzer.reports.charges import Charge
-from gpusteward.analyzer.reports.report import ClusterNamespace, EndedQuery, EndedWorkload, Report, ReportQuery
+from gpusteward.analyzer.reports.report import (
+    ClusterNamespace,
+    EndedQuery,
+    EndedWorkload,
+    GroupDetails,
+    Report,
+    ReportQuery,
+)
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
 from gpusteward.analyzer.sources.usage_source import Chart
@@ -86,6 +93,9 @@ class LedgerReader(Protocol):
         """The state of the ledger; None where it is disabled."""
 
     def read_report(self, query: ReportQuery) -> Report:
+        """Raises SourceError. May take long: never call it on the event loop."""
+
+    def read_group_details(self, query: ReportQuery) -> GroupDetails:
         """Raises SourceError. May take long: never call it on the event loop."""
 
     def read_namespaces(self) -> Sequence[ClusterNamespace]:

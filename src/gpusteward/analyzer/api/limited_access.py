@@ -17,7 +17,14 @@ from gpusteward.analyzer.api.result_store import ResultStore
 from gpusteward.analyzer.notify.outbox.records import Delivery
 from gpusteward.analyzer.pipeline import CycleStats
 from gpusteward.analyzer.reports.charges import Charge
-from gpusteward.analyzer.reports.report import ClusterNamespace, EndedQuery, EndedWorkload, Report, ReportQuery
+from gpusteward.analyzer.reports.report import (
+    ClusterNamespace,
+    EndedQuery,
+    EndedWorkload,
+    GroupDetails,
+    Report,
+    ReportQuery,
+)
 from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.core.errors import SourceError
@@ -120,6 +127,9 @@ class _LimitedLedger:
 
     def read_report(self, query: ReportQuery) -> Report:
         return self._ledger.read_report(replace(query, visible=self.read_namespaces()))
+
+    def read_group_details(self, query: ReportQuery) -> GroupDetails:
+        return self._ledger.read_group_details(replace(query, visible=self.read_namespaces()))
 
     def read_ended_workloads(self, query: EndedQuery) -> Sequence[EndedWorkload]:
         return self._ledger.read_ended_workloads(replace(query, visible=self.read_namespaces()))

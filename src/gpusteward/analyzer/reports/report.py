@@ -263,6 +263,42 @@ class Report:
     currency_changes: Sequence[CurrencyChange] = ()  # within the period: costs are then not added, and unknown
 
 
+@dataclass(frozen=True, slots=True)
+class GroupWorkload:
+    """A workload with idle time in a group."""
+
+    kind: str
+    namespace: str
+    name: str
+    cluster: str
+    user: str  # empty if there are several
+    idle_gpu_ms: int
+    idle_cost_micros: int | None  # None if costs cannot be added
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDetail:
+    """One group over time, and its workloads with the highest idle cost."""
+
+    name: str
+    kind: str
+    namespace: str
+    cluster: str
+    active_gpu_ms: Sequence[int]  # by step
+    idle_gpu_ms: Sequence[int]
+    unknown_gpu_ms: Sequence[int]
+    workloads: Sequence[GroupWorkload]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDetails:
+    """The groups of a report with the highest idle cost, over time."""
+
+    step_ms: int
+    at_ms: Sequence[int]  # the steps that have rows
+    groups: Sequence[GroupDetail]
+
+
 def parse_time_range(since: str, until: str | None, *, now_ms: int) -> tuple[int, int]:
     """Both ends in milliseconds since 1970; a duration as `since` counts back from `until`.
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import IO, Annotated, Literal, TypeVar
 
+import msgspec
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
@@ -23,6 +24,7 @@ from gpusteward.analyzer.reports.render.html_page import content_policy, render_
 from gpusteward.analyzer.reports.render.json_text import render_json
 from gpusteward.analyzer.reports.report import (
     GROUPINGS,
+    GroupDetails,
     Report,
     ReportQuery,
     check_grouping,
@@ -49,8 +51,8 @@ _SPOOL_BYTES = 8 << 20
 _PIECE_BYTES = 1 << 16
 
 
-class ReportParameters(BaseModel):
-    """Parameters of a report."""
+class PeriodParameters(BaseModel):
+    """Period, grouping and scope of a report."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -66,16 +68,11 @@ class ReportParameters(BaseModel):
     )
     namespace: FilterValues = Field(default=(), description="Only these namespaces.")
     cluster: FilterValues = Field(default=(), description="Only these clusters.")
-    top: int = Field(default=10, ge=0, le=1000, description="Number of top wasters and of right-sizing findings.")
-    rows: int = Field(default=1000, ge=1, le=10000, description="Number of groups; all others become one row.")
-    format: Format | None = Field(default=None, description="Format; default: by `Accept`.")
-    language: Language = Field(default="en", description="The language of the HTML page.")
-    lang: Language | None = Field(default=None, description="Earlier name of `language`.")
 
-    def to_query(self, *, now_ms: int) -> ReportQuery:
-        """Raises a 422 problem."""
+    def make_query(self, *, top: int, rows: int) -> ReportQuery:
+        """Up to now, unless `until` says otherwise. Raises a 422 problem."""
         try:
-            since_ms, until_ms = parse_time_range(self.since, self.until, now_ms=now_ms)
+            since_ms, until_ms = parse_time_range(self.since, self.until, now_ms=time.time_ns() // 1_000_000)
         except ConfigurationError as error:
             raise ProblemError(422, "invalid-parameter", api_errors.INVALID_TIME_RANGE, reason=error.message) from None
         _check_grouping(self.by)
@@ -85,9 +82,26 @@ class ReportParameters(BaseModel):
             by=self.by,
             namespaces=self.namespace,
             clusters=self.cluster,
-            top=self.top,
-            rows=self.rows,
+            top=top,
+            rows=rows,
         )
+
+
+class ReportParameters(PeriodParameters):
+    """Parameters of a report."""
+
+    top: int = Field(default=10, ge=0, le=1000, description="Number of top wasters and of right-sizing findings.")
+    rows: int = Field(default=1000, ge=1, le=10000, description="Number of groups; all others become one row.")
+    format: Format | None = Field(default=None, description="Format; default: by `Accept`.")
+    language: Language = Field(default="en", description="The language of the HTML page.")
+    lang: Language | None = Field(default=None, description="Earlier name of `language`.")
+
+
+class GroupParameters(PeriodParameters):
+    """Parameters of the groups of a report."""
+
+    top: int = Field(default=5, ge=0, le=50, description="Number of workloads of each group.")
+    rows: int = Field(default=100, ge=1, le=1000, description="Number of groups, those with the highest idle cost.")
 
 
 def _check_grouping(by: str) -> None:
@@ -112,7 +126,7 @@ async def make_report(
 
     Time is in GPU-milliseconds and money in millionths of the currency, both exact. null is unknown, never 0.
     """
-    query = parameters.to_query(now_ms=time.time_ns() // 1_000_000)
+    query = parameters.make_query(top=parameters.top, rows=parameters.rows)
     chosen = parameters.format or _choose_format(request.headers.get("accept", ""))
     if chosen == "focus":
         return await _export_charges(dependencies, query)
@@ -124,6 +138,17 @@ async def make_report(
     if chosen == "csv":
         headers["Content-Disposition"] = f'attachment; filename="gpusteward-{find_grouping(parameters.by)}.csv"'
     return Response(body, headers=headers, media_type=TYPES[chosen])
+
+
+@router.get("/reports/groups", summary="Groups of a report over time", response_model=GroupDetails)
+async def read_groups(dependencies: Dependencies, parameters: Annotated[GroupParameters, Query()]) -> Response:
+    """GPU-hours of each group per day, or per hour for up to two days, and its workloads with the highest idle cost.
+
+    Groups by day have none: they are the days themselves.
+    """
+    query = parameters.make_query(top=parameters.top, rows=parameters.rows)
+    body = await _query(lambda: msgspec.json.encode(dependencies.ledger.read_group_details(query)), dependencies)
+    return Response(body, headers={"Cache-Control": "private, no-store"}, media_type=TYPES["json"])
 
 
 async def _query(read: Callable[[], T], dependencies: Dependencies) -> T:
