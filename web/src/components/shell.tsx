@@ -1,0 +1,140 @@
+/** The top bar: pages, search, cluster, period, freshness of the data, the viewer. */
+import type { ComponentChildren } from "preact";
+import { useEffect, useRef } from "preact/hooks";
+import { useResource } from "../api/resources";
+import { t } from "../i18n";
+import { findPage, PAGES, type Page } from "../pages";
+import { linkTo, navigate, route } from "../router";
+import { chooseCluster, chooseDays, cluster, days, PERIODS } from "../state/filters";
+import { Freshness } from "./freshness";
+import { Menu, MenuItem } from "./menu";
+import { useShortcuts } from "./shortcuts";
+import { UserMenu } from "./user-menu";
+
+export function Shell({ page, children }: { page: Page | undefined; children: ComponentChildren }) {
+  usePageKeys();
+  return (
+    <div class="shell">
+      <a class="skip" href="#content" onClick={focusContent}>{t("nav.skip")}</a>
+      <header class="topbar">
+        <a class="brand" href={linkTo("overview")}>
+          <Mark />
+          <span>gpusteward</span>
+        </a>
+        <Navigation page={page} />
+        <GlobalSearch />
+        <ClusterMenu />
+        <PeriodMenu />
+        <Freshness />
+        <UserMenu />
+      </header>
+      <main id="content" tabIndex={-1}>{children}</main>
+    </div>
+  );
+}
+
+function focusContent(event: Event): void {
+  event.preventDefault();
+  document.getElementById("content")?.focus();
+}
+
+/** The name of the product as four GPUs. */
+function Mark() {
+  return (
+    <svg class="mark" viewBox="0 0 16 16" aria-hidden="true">
+      <rect class="mark-active" x="0" y="0" width="7" height="7" rx="2" />
+      <rect class="mark-active" x="9" y="0" width="7" height="7" rx="2" />
+      <rect class="mark-idle" x="0" y="9" width="7" height="7" rx="2" />
+      <rect class="mark-free" x="9" y="9" width="7" height="7" rx="2" />
+    </svg>
+  );
+}
+
+function Navigation({ page }: { page: Page | undefined }) {
+  return (
+    <nav class="pages" aria-label={t("nav.label")}>
+      {PAGES.filter((each) => each.label).map((each) => (
+        <a key={each.name} href={linkTo(each.name)} aria-current={each.name === page?.name ? "page" : undefined}>
+          {t(each.label!)}
+        </a>
+      ))}
+    </nav>
+  );
+}
+
+/** `g` and then the letter of a page. */
+function usePageKeys(): void {
+  const pressed = useRef(0);
+  const keys: Record<string, () => void> = { g: () => (pressed.current = Date.now()) };
+  for (const page of PAGES) {
+    if (page.key) keys[page.key] = () => Date.now() - pressed.current < 1500 && navigate(linkTo(page.name));
+  }
+  useShortcuts(keys);
+}
+
+/** Enter searches in the list of workloads, which finds names, people, nodes and models. */
+function GlobalSearch() {
+  const input = useRef<HTMLInputElement>(null);
+  useShortcuts({ "/": () => input.current?.focus() });
+  const isOnList = route.value.page === "workloads";
+  useEffect(() => {
+    if (input.current && !isOnList) input.current.value = "";
+  }, [isOnList]);
+  const onSubmit = (event: Event) => {
+    event.preventDefault();
+    if (findPage("workloads")) navigate(linkTo("workloads", [], { q: input.current!.value.trim() }));
+  };
+  return (
+    <form class="search" role="search" onSubmit={onSubmit}>
+      <input
+        ref={input}
+        type="search"
+        placeholder={t("search.placeholder")}
+        aria-label={t("search.label")}
+        onKeyDown={(event) => event.key === "Escape" && input.current?.blur()}
+      />
+      <kbd aria-hidden="true">/</kbd>
+    </form>
+  );
+}
+
+function ClusterMenu() {
+  const { data } = useResource("/api/v1/health");
+  const names = data?.clusters.filter(Boolean) ?? [];
+  if (names.length < 2 && !cluster.value) return null;
+  const choices = ["", ...names];
+  return (
+    <Menu text={<MenuText text={cluster.value || t("filter.all-clusters")} />} label={t("filter.cluster")} align="end">
+      {(close) =>
+        choices.map((name) => (
+          <MenuItem key={name} kind="radio" isChecked={name === cluster.value} onChoose={() => (chooseCluster(name), close())}>
+            {name || t("filter.all-clusters")}
+          </MenuItem>
+        ))
+      }
+    </Menu>
+  );
+}
+
+function PeriodMenu() {
+  return (
+    <Menu text={<MenuText text={t("filter.days", { n: days.value })} />} label={t("filter.period")} align="end">
+      {(close) =>
+        PERIODS.map((count) => (
+          <MenuItem key={count} kind="radio" isChecked={count === days.value} onChoose={() => (chooseDays(count), close())}>
+            {t("filter.days", { n: count })}
+          </MenuItem>
+        ))
+      }
+    </Menu>
+  );
+}
+
+export function MenuText({ text }: { text: string }) {
+  return (
+    <>
+      <span>{text}</span>
+      <i class="caret" aria-hidden="true" />
+    </>
+  );
+}

@@ -1,0 +1,27 @@
+/** Every page is one line here, and a folder beside this file. A page is loaded when it is first opened. */
+import type { ComponentType } from "preact";
+import type { TextKey } from "../i18n";
+
+export interface Page {
+  /** The first segment of the address. */
+  readonly name: string;
+  /** The word in the navigation; null: the page is not listed there. */
+  readonly label: TextKey | null;
+  /** The key that opens it. */
+  readonly key: string | null;
+  /** `bare`: without the top bar, as for the wall and the sign-in. */
+  readonly layout: "shell" | "bare";
+  readonly load: () => Promise<{ default: ComponentType }>;
+}
+
+const page = (name: string, label: TextKey | null, key: string | null, load: Page["load"], layout: Page["layout"] = "shell"): Page => ({
+  name, label, key, layout, load,
+});
+
+export const PAGES: readonly Page[] = [
+  page("overview", "nav.overview", "o", () => import("./overview/overview")),
+  page("workloads", "nav.workloads", "w", () => import("./workloads/workloads")),
+];
+
+export const FIRST_PAGE = PAGES[0]!;
+export const findPage = (name: string): Page | undefined => (name ? PAGES.find((each) => each.name === name) : FIRST_PAGE);
