@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from pydantic.fields import FieldInfo
 
 from deploy.chart.readme import write_readme
-from deploy.chart.value_comments import CHART, Value, read_values
+from deploy.chart.value_comments import CHART, Value, read_values, walk
 from gpusteward.analyzer.settings.effective import KNOWN
 from gpusteward.analyzer.settings.fields import is_secret
 from gpusteward.analyzer.sources.owners.owner_kinds import OWNER_KINDS
@@ -131,10 +131,14 @@ def write_observe_rules() -> str:
 
 
 def write_settings() -> str:
+    """Lists that templates need."""
+    sections = [path for path, value in walk(read_values()) if value.children]
     return (
         NOTICE
         + "# The analyzer's settings that are secrets.\nsecrets:\n"
         + "".join(f"  - {each}\n" for each in SECRETS)
+        + "# Values that have values below them.\nsections:\n"
+        + "".join(f"  - {each}\n" for each in sections)
     )
 
 

@@ -103,3 +103,16 @@
 {{- printf "\n\nThese values cannot work:\n%s\n" . | fail -}}
 {{- end -}}
 {{- end }}
+
+{{/* `helm upgrade --reuse-values` leaves out the sections that the previous chart did not have. */}}
+{{- define "gpusteward.checkSections" -}}
+{{- $missing := list -}}
+{{- range $path := (.Files.Get "files/settings.yaml" | fromYaml).sections -}}
+{{- $section := $.Values -}}
+{{- range splitList "." $path }}{{ $section = get (default dict $section) . }}{{ end -}}
+{{- if not (kindIs "map" $section) }}{{ $missing = append $missing $path }}{{ end -}}
+{{- end -}}
+{{- if $missing -}}
+{{- printf "\n\nThese values are missing: %s.\nhelm upgrade --reuse-values leaves out what the previous chart did not have. Use --reset-then-reuse-values.\n" (join ", " $missing) | fail -}}
+{{- end -}}
+{{- end }}

@@ -1,0 +1,276 @@
+"""A release of the chart on a real API server: install, upgrade from the previous chart, rollback, uninstall, notes.
+
+`charts/` has the previous chart as helm packages it: the one of the last release, and until there is one, the chart as
+it first was.
+"""
+
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.deploy.helm import CHART, Helm, HelmError
+from tests.kubernetes.cluster import Cluster, Json, wait_for
+
+pytestmark = pytest.mark.slow
+
+(PREVIOUS,) = (Path(__file__).parent / "charts").glob("gpusteward-*.tgz")
+OF_EVERY_NAMESPACE = {("serviceaccounts", "default"), ("configmaps", "kube-root-ca.crt")}
+SHORT_LIVED = {"events", "leases", "pods", "endpoints", "endpointslices", "controllerrevisions", "replicasets"}
+"""Owned by other objects, and removed with them by the garbage collector, or of no release."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """A release of its own in a namespace of its own, with a node for its pods and a volume for its ledger."""
+
+    cluster: Cluster
+    helm: Helm
+    namespace: str
+
+    @property
+    def name(self) -> str:
+        return f"gpusteward-{self.namespace}"
+
+    @property
+    def values(self) -> Json:
+        """Whatever other tests have in the cluster, the result is the same."""
+        here = {"tests/namespace": self.namespace}
+        return {
+            "agent": {"nodeSelector": here},
+            "analyzer": {"nodeSelector": here, "persistence": {"storageClass": self.namespace}},
+            "serviceMonitor": {"enabled": True},
+            "prometheusRule": {"enabled": True},
+            "openshift": {"enabled": False},
+        }
+
+    def run(self, command: str, *words: str | Path, values: Json | None = None) -> str:
+        return self.helm.run(command, self.name, *words, "--namespace", self.namespace, values=values)
+
+    def read(self, plural: str, name: str, *, group: str = "api/v1") -> Json:
+        return self.cluster.request("GET", f"/{group}/namespaces/{self.namespace}/{plural}/{name}")
+
+    def read_claim(self) -> Json:
+        return self.read("persistentvolumeclaims", f"{self.name}-analyzer")
+
+    def read_tokens(self) -> dict[str, str]:
+        return dict(self.read("secrets", f"{self.name}-analyzer")["data"])
+
+    def list_objects(self) -> set[tuple[str, str]]:
+        """All of the namespace and all cluster-wide ones of the release, without what others own."""
+        return set(self._list_objects()) - OF_EVERY_NAMESPACE
+
+    def _list_objects(self) -> Iterator[tuple[str, str]]:
+        for base, resource in list_resources(self.cluster):
+            plural = resource["name"]
+            if plural in SHORT_LIVED:
+                continue
+            if resource["namespaced"]:
+                path = f"{base}/namespaces/{self.namespace}/{plural}"
+            else:
+                path = f"{base}/{plural}?labelSelector=app.kubernetes.io%2Finstance%3D{self.name}"
+            for item in self.cluster.request("GET", path)["items"]:
+                yield plural, item["metadata"]["name"]
+
+
+def list_resources(cluster: Cluster) -> Iterator[tuple[str, Json]]:
+    """The path of every group, and each of its resources that can be listed."""
+    groups = cluster.request("GET", "/apis")["groups"]
+    for base in ("/api/v1", *(f"/apis/{group['preferredVersion']['groupVersion']}" for group in groups)):
+        if "metrics.k8s.io" in base:  # of an API server behind this one, in another test
+            continue
+        for resource in cluster.request("GET", base)["resources"]:
+            if "/" not in resource["name"] and {"list", "create"} <= set(resource["verbs"]):
+                yield base, resource
+
+
+@pytest.fixture
+def release(extended: Cluster, helm: Helm) -> Release:
+    namespace = extended.add_namespace("release")
+    extended.add_node(gpus=1, labels={"tests/namespace": namespace, "nvidia.com/gpu.present": "true"})
+    volume: dict[str, Any] = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": namespace}}
+    volume["spec"] = {
+        "capacity": {"storage": "5Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": namespace,
+        "hostPath": {"path": "/nowhere"},
+    }
+    extended.apply(volume)
+    return Release(extended, helm.using(extended), namespace)
+
+
+def test_it_is_upgraded_from_the_previous_chart_and_rolled_back_with_its_claim_and_tokens(release: Release):
+    release.run("install", PREVIOUS, "--wait", "--timeout=120s", values=release.values)
+    claim, tokens, objects = release.read_claim(), release.read_tokens(), release.list_objects()
+    assert claim["status"]["phase"] == "Bound"
+    assert {"viewer", "operator", "admin", "tokens.yaml"} <= tokens.keys()
+
+    release.run("upgrade", CHART, "--reset-then-reuse-values", "--wait", "--timeout=120s")
+    check_kept(release, claim, tokens)
+    added = release.list_objects() - objects
+    assert ("roles", "gpusteward-viewer") in added, "it is the chart of this checkout"
+    assert ("configmaps", f"{release.name}-dashboard-node") in added
+
+    release.run("rollback", "1", "--wait", "--timeout=120s")
+    check_kept(release, claim, tokens)
+    history = {("secrets", f"sh.helm.release.v1.{release.name}.v{number}") for number in (2, 3)}
+    assert release.list_objects() == objects | history
+
+    release.run("upgrade", CHART, "--reset-then-reuse-values", "--wait", "--timeout=120s")
+    check_kept(release, claim, tokens)
+
+
+def check_kept(release: Release, claim: Json, tokens: dict[str, str]) -> None:
+    now = release.read_claim()
+    assert (now["metadata"]["uid"], now["status"]["phase"]) == (claim["metadata"]["uid"], "Bound")
+    assert release.read_tokens() == tokens
+    for plural, name in (("deployments", "analyzer"), ("daemonsets", "agent")):
+        status = release.read(plural, f"{release.name}-{name}", group="apis/apps/v1")["status"]
+        assert status.get("readyReplicas") or status.get("numberReady"), (plural, status)
+
+
+def test_an_upgrade_that_leaves_out_new_values_says_what_to_do_and_changes_nothing(release: Release):
+    release.run("install", PREVIOUS, values=release.values)
+    before = release.list_objects()
+    with pytest.raises(HelmError, match=r"(?s)These values are missing: kubectl,.*Use --reset-then-reuse-values"):
+        release.run("upgrade", CHART, "--reuse-values")
+    assert release.list_objects() == before
+
+
+EVERYTHING: Json = {
+    "networkPolicy": {"enabled": True},
+    "rbac": {"mode": "enforce"},
+    "agent": {"ratioFile": "0.5\n", "basicAuth": {"users": {"prometheus": "a-password"}}},
+    "prometheus": {"url": "http://prometheus.monitoring:9090"},
+    "analyzer": {"secrets": {"control.secret": "x"}, "ingress": {"enabled": True, "hosts": ["gpus.example.com"]}},
+}
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_uninstall_leaves_the_claim_unless_told_otherwise_and_nothing_else(release: Release, is_kept: bool):
+    values = merge(release.values, EVERYTHING, {"analyzer": {"persistence": {"keep": is_kept}}})
+    before = release.list_objects()
+    release.run("install", CHART, "--wait", "--timeout=120s", values=values)
+    assert len(release.list_objects()) > 30
+    release.run("uninstall", "--wait")
+    claim = {("persistentvolumeclaims", f"{release.name}-analyzer")} if is_kept else set()
+    wait_for(lambda: release.list_objects() == before | claim)
+    wait_for(lambda: release.cluster.list_pods(release.namespace) == [])
+
+
+def merge(*parts: Json) -> Json:
+    merged: Json = {}
+    for part in parts:
+        for key, value in part.items():
+            is_section = isinstance(value, dict) and isinstance(merged.get(key), dict)
+            merged[key] = merge(merged[key], value) if is_section else value
+    return merged
+
+
+def test_an_installation_again_takes_the_claim_that_was_left(release: Release):
+    release.run("install", CHART, values=release.values)
+    claim = release.read_claim()
+    release.run("uninstall", "--wait")
+    release.run("install", CHART, "--wait", "--timeout=120s", values=release.values)
+    assert release.read_claim()["metadata"]["uid"] == claim["metadata"]["uid"]
+
+
+def read_notes(release: Release, values: Json) -> str:
+    """The notes of an installation, without one."""
+    text = release.run("install", CHART, "--dry-run=server", values=merge(release.values, values))
+    return re.sub(r"\s+", " ", text.partition("NOTES:")[2])
+
+
+def test_the_notes_name_the_next_commands_and_warn_of_nothing_where_nothing_is_missing(release: Release):
+    notes = read_notes(release, {})
+    assert "WARNING" not in notes
+    for command in (
+        f"kubectl -n {release.namespace} rollout status daemonset/{release.name}-agent",
+        f"kubectl -n {release.namespace} port-forward service/{release.name}-analyzer 8080:80",
+        f"helm test {release.name} --namespace {release.namespace}",
+        "The analyzer reads the agents directly",
+    ):
+        assert command in notes
+
+
+def test_the_notes_warn_of_a_cluster_without_gpu_nodes(release: Release):
+    notes = read_notes(release, {"agent": {"nodeSelector": {"tests/namespace": "of-no-node"}}})
+    assert "WARNING: no node has the label nvidia.com/gpu.present=true tests/namespace=of-no-node, so no agent" in notes
+
+
+def test_the_notes_warn_of_a_prometheus_that_selects_other_labels(release: Release):
+    about = {"name": "stack", "namespace": release.namespace}
+    spec = {"serviceMonitorSelector": {"matchLabels": {"release": release.name}}}
+    prometheus = {"apiVersion": "monitoring.coreos.com/v1", "kind": "Prometheus", "metadata": about, "spec": spec}
+    path = f"/apis/monitoring.coreos.com/v1/namespaces/{release.namespace}/prometheuses"
+    release.cluster.request("POST", path, prometheus)
+    try:
+        expected = (
+            f"WARNING: Prometheus {release.namespace}/stack selects monitors with the label release={release.name}"
+        )
+        assert expected in read_notes(release, {})
+        labels = {"serviceMonitor": {"additionalLabels": {"release": release.name}}}
+        assert "WARNING" not in read_notes(release, labels)
+    finally:
+        release.cluster.request("DELETE", f"{path}/stack")
+
+
+def test_the_notes_warn_of_a_pod_security_level_that_refuses_the_agents(release: Release):
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    about = {"name": release.namespace, "labels": labels}
+    release.cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": about})
+    assert "enforces the Pod Security level restricted, which refuses the agents" in read_notes(release, {})
+    alone = {"agent": {"enabled": False}, "prometheus": {"url": "http://prometheus.monitoring:9090"}}
+    assert "WARNING" not in read_notes(release, alone)
+
+
+NOTES_AS_OBJECT = """
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: notes}
+data:
+  notes: |
+    {{- include (print .Template.BasePath "/NOTES.txt") . | nindent 4 }}
+"""
+
+
+def test_the_notes_warn_of_a_cluster_without_the_prometheus_operator(helm: Helm, tmp_path: Path):
+    """The control plane of the tests has its definitions; `helm template` knows none, and prints no notes itself."""
+    copy = shutil.copytree(CHART, tmp_path / "gpusteward")
+    (copy / "templates/notes.yaml").write_text(NOTES_AS_OBJECT)
+    expected = "WARNING: the Prometheus Operator is not installed (no ServiceMonitor CRD)"
+
+    def render(values: Json, *words: str) -> str:
+        (item,) = helm.template(copy, values, "--show-only", "templates/notes.yaml", *words)
+        return str(item["data"]["notes"])
+
+    assert expected in render({})
+    assert "WARNING: no node" not in render({}), "nothing is looked up without a cluster"
+    assert "WARNING" not in render({"scrapeAnnotations": {"enabled": True}})
+    assert "WARNING" not in render({}, "--api-versions", "monitoring.coreos.com/v1")
+
+
+def test_the_notes_warn_of_an_ingress_without_sign_in_and_of_a_ledger_that_is_lost(release: Release):
+    analyzer = {"ingress": {"enabled": True, "hosts": ["x.example.com"]}, "persistence": {"enabled": False}}
+    notes = read_notes(release, {"analyzer": analyzer})
+    assert "WARNING: nobody can sign in through the Ingress" in notes
+    assert "WARNING: the ledger is lost with the pod" in notes
+
+
+def test_two_releases_do_not_disturb_each_other(release: Release, extended: Cluster, helm: Helm):
+    other = Release(extended, helm.using(extended), extended.add_namespace("release"))
+    for each in (release, other):
+        each.run("install", CHART, values=each.values)
+    before = other.list_objects()
+    release.run("uninstall", "--wait")
+    assert other.list_objects() == before
+
+
+def test_the_previous_chart_is_another_one():
+    about = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert PREVIOUS.name != f"gpusteward-{about['version']}.tgz"
