@@ -4,6 +4,7 @@
     demo_settings.py    settings and socket of `gpusteward demo`, checked first
     demo.py             `gpusteward demo`: an analyzer on simulated nodes with a history
     simulated_fleet.py  HTTP server for the metrics and snapshots of simulated nodes
+    simulated_cluster.py  API server over the simulated nodes; cluster_objects.py: its objects; cluster_server.py: HTTP
     history_seed.py     simulated history in the ledger
 
 The only package that imports both programs.

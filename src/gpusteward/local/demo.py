@@ -14,12 +14,15 @@ from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
 from gpusteward.analyzer.prices import PriceList
 from gpusteward.analyzer.serve import run_analyzer
 from gpusteward.analyzer.settings.settings import Settings
+from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners
 from gpusteward.analyzer.sources.scrape.source import ScrapeSource
 from gpusteward.core.messages import Language
+from gpusteward.local.cluster_server import DirectApi, serve_cluster
 from gpusteward.local.demo_control import DemoAddress, write_control_file
 from gpusteward.local.demo_loads import DemoLoads
-from gpusteward.local.demo_settings import SCRAPE_TIMEOUT_SECONDS, DemoSetup
+from gpusteward.local.demo_settings import SCRAPE_TIMEOUT_SECONDS, DemoSetup, url_of
 from gpusteward.local.history_seed import Advance, SeededHistory
+from gpusteward.local.simulated_cluster import SimulatedCluster
 from gpusteward.local.simulated_fleet import SimulatedFleet, serve_fleet
 from gpusteward.logs import Log
 from gpusteward.messages import local as messages
@@ -41,8 +44,9 @@ def run_demo(
     fleet = SimulatedFleet(
         simulate_fleet(nodes, seed, demo_at=time.time()), ready_timeout_seconds=SCRAPE_TIMEOUT_SECONDS / 2
     )
-    loads = DemoLoads(fleet)
-    with serve_fleet(fleet, control=loads) as targets:
+    loads, cluster = DemoLoads(fleet), SimulatedCluster(fleet, clock=time.time)
+    owners = ClusterOwners(DirectApi(cluster, url_of(setup.cluster_socket)))
+    with serve_fleet(fleet, control=loads) as targets, serve_cluster(cluster, setup.cluster_socket):
         _write_targets(setup.targets_file, targets)
         write_control_file(
             setup.folder, DemoAddress(targets[0].removesuffix(f"/{fleet.nodes[0].name}/metrics"), loads.token)
@@ -57,6 +61,7 @@ def run_demo(
         return run_analyzer(
             setup.file,
             listening=setup.listening,
+            owners=owners,
             prepare=lambda analyzer: _fill_window(fleet, analyzer, targets, setup),
             announce=partial(
                 _announce,

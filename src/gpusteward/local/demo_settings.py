@@ -21,7 +21,12 @@ INTERVAL_SECONDS = 30
 WINDOW_MINUTES = 10
 SCRAPE_TIMEOUT_SECONDS = 60
 """Longer than the first window takes to fill, also on a slow machine."""
-FIXED = ("prometheus.url", "prometheus.urls", "scrape.targets", "scrape.targets_file", "ledger.url", "ledger.directory")
+FIXED = (
+    *("prometheus.url", "prometheus.urls", "scrape.targets", "scrape.targets_file", "ledger.url", "ledger.directory"),
+    *("kubernetes.api_url", "kubernetes.token_file", "kubernetes.ca_file", "reclaim.namespace"),
+)
+OWN_NAMESPACE = "gpusteward"
+"""Of the analyzer in the simulated cluster: its lease and the annotation that stops all actions are there."""
 
 PRICES = {
     "currency": "USD",
@@ -72,6 +77,7 @@ class DemoSetup:
 
     file: SettingsFile
     listening: socket.socket
+    cluster_socket: socket.socket  # of the simulated API server
     folder: Path  # removed at the end
     targets_file: Path  # to be written when the addresses of the simulated nodes are known
     signals: StopSignals
@@ -82,15 +88,24 @@ def prepare_demo(flags: Flags) -> Iterator[DemoSetup]:
     """A folder with settings and ledger, removed at the end, and the socket. Raises ConfigurationError."""
     refuse_settings(flags, FIXED, command="demo")
     signals = StopSignals()
-    with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX) as name:
+    with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX) as name, open_cluster_socket() as cluster_socket:
         folder = Path(name)
-        file = SettingsFile(replace(flags, config=_write_config(folder)), {}, directory=folder)
+        file = SettingsFile(replace(flags, config=_write_config(folder, cluster_socket)), {}, directory=folder)
         configure_logs(level=file.settings.logging.level, as_json=file.settings.logging.as_json)
         with open_socket(file.settings.server) as listening:
-            yield DemoSetup(file, listening, folder, folder / "targets.yaml", signals)
+            yield DemoSetup(file, listening, cluster_socket, folder, folder / "targets.yaml", signals)
 
 
-def _write_config(folder: Path) -> Path:
+def open_cluster_socket() -> socket.socket:
+    """A free loopback port for the simulated API server: its address is known before the cluster is simulated."""
+    return socket.create_server(("127.0.0.1", 0))
+
+
+def url_of(listening: socket.socket) -> str:
+    return f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+
+def _write_config(folder: Path, cluster_socket: socket.socket) -> Path:
     window_seconds = WINDOW_MINUTES * 60
     settings = {
         "prometheus": {"url": "", "time_window_min": WINDOW_MINUTES},
@@ -108,7 +123,8 @@ def _write_config(folder: Path) -> Path:
             }
         },
         "scheduler": {"interval": INTERVAL_SECONDS},
-        "kubernetes": {"owners": "never"},
+        "kubernetes": {"owners": "always", "api_url": url_of(cluster_socket)},
+        "reclaim": {"namespace": OWN_NAMESPACE},
         "logging": {"level": "warning"},
         "ledger": {"url": f"sqlite:///{folder / 'gpusteward.db'}"},
         "prices": PRICES,

@@ -1,0 +1,98 @@
+"""HTTP server of the simulated API server, and the same without HTTP for the analyzer of the demo."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TypeVar
+
+import msgspec
+
+from gpusteward.kubernetes.api import ApiServer, ObjectError
+from gpusteward.local.simulated_cluster import ApiRequest, SimulatedCluster
+from gpusteward.messages import kubernetes_errors as messages
+
+MAX_REQUEST_BYTES = 1 << 20
+_JSON = "json"
+_T = TypeVar("_T")
+
+
+class DirectApi(ApiServer):
+    """Reads objects of a simulated cluster without HTTP: the first cycle of the demo reads hundreds of them."""
+
+    def __init__(self, cluster: SimulatedCluster, url: str) -> None:
+        super().__init__(url)
+        self._cluster = cluster
+
+    def read_json(
+        self, path: str, kind: type[_T], *, limit_bytes: int | None = None, accept: str = "application/json"
+    ) -> _T:
+        """Raises ObjectError."""
+        del limit_bytes, accept
+        response = self._cluster.handle(ApiRequest("GET", path))
+        if response.status != HTTPStatus.OK:
+            fields = {"url": self.url, "path": path, "status": int(response.status), "reason": response.status.phrase}
+            raise ObjectError(messages.BAD_STATUS, http_status=int(response.status), **fields)
+        return msgspec.json.decode(response.body, type=kind)
+
+
+@contextmanager
+def serve_cluster(cluster: SimulatedCluster, listening: socket.socket) -> Iterator[None]:
+    """Serve on that socket, and close it."""
+    server = _ClusterServer(listening.getsockname(), _Handler, bind_and_activate=False)
+    server.socket.close()
+    server.socket, server.cluster = listening, cluster
+    thread = threading.Thread(target=server.serve_forever, name="simulated-cluster", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class _ClusterServer(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False  # clients may keep their connections open
+    cluster: SimulatedCluster
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client may close a connection during a response, as it does when the demo stops."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _ClusterServer
+
+    def do_GET(self) -> None:
+        self._respond(b"")
+
+    def do_PATCH(self) -> None:
+        self._write()
+
+    def do_POST(self) -> None:
+        self._write()
+
+    def _write(self) -> None:
+        """A web page cannot send JSON to another origin without asking, and nobody answers that it may."""
+        length, content_type = self.headers.get("Content-Length", ""), self.headers.get("Content-Type", "")
+        if not length.isdecimal() or int(length) > MAX_REQUEST_BYTES or _JSON not in content_type:
+            self.close_connection = True  # what is refused is not read
+            self.send_error(HTTPStatus.BAD_REQUEST)
+            return
+        self._respond(self.rfile.read(int(length)))
+
+    def _respond(self, body: bytes) -> None:
+        content_type = self.headers.get("Content-Type", "")
+        response = self.server.cluster.handle(ApiRequest(self.command, self.path, body, content_type))
+        self.send_response(response.status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(response.body)))
+        self.end_headers()
+        self.wfile.write(response.body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """No access log."""
