@@ -29,6 +29,7 @@ UNKNOWN_PATH = Message("there is no such endpoint; /docs lists all of them", "�
 METHOD_NOT_ALLOWED = Message("this endpoint does not support {method}", "该端点不支持 {method}")
 INTERNAL = Message("internal error; see the log of the analyzer", "内部错误；详情见 analyzer 的日志")
 TOO_LARGE = Message("the request body exceeds {bytes} bytes", "请求体超过 {bytes} 字节")
+BODY_TOO_LARGE = Message("the request body is too large", "请求体过大")
 
 READING_NEEDS_TOKEN = Message(
     "reading from this address requires a bearer token: send Authorization: Bearer TOKEN",
@@ -80,6 +81,13 @@ WHICH_CLUSTER = Message(
 NO_KEYS = Message(
     "the keys of the sign-in provider cannot be read at the moment; see the log of the analyzer",
     "暂时无法读取登录服务的公钥；详情见 analyzer 的日志",
+)
+CSRF_NEEDED = Message(
+    "a change in a browser session must repeat `csrf` of GET /api/v1/session in the header {header}",
+    "浏览器会话中的修改操作须在请求头 {header} 中带上 GET /api/v1/session 返回的 `csrf`",
+)
+TOO_MANY_SIGN_INS = Message(
+    "too many failed sign-ins from this address; try again in a minute", "该地址登录失败次数过多，请一分钟后重试"
 )
 CROSS_SITE = Message("a page of another site sent this request", "该请求由其他网站的页面发出")
 

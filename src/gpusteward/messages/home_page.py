@@ -10,6 +10,11 @@ ABOUT = Message(
 )
 FOR_PEOPLE = Message("For people", "供人查看")
 FOR_PROGRAMS = Message("For programs", "供程序读取")
+NOT_BUILT = Message(
+    "The web UI is not part of this installation. Every released package has it; in a checkout, build it with"
+    " Node.js 20:",
+    "此安装未包含网页界面。正式发布的软件包均已包含；如从源码运行，请在检出目录中用 Node.js 20 执行以下命令构建：",
+)
 IN_THE_TERMINAL = Message("In the terminal", "在终端中")
 
 

@@ -14,12 +14,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from email.message import Message
+from pathlib import Path
 from typing import Any
 
 from gpusteward.analyzer.api.build import build_api
 from gpusteward.analyzer.api.dependencies import ApiDependencies, SettingsControl
 from gpusteward.analyzer.api.event_feed import EventFeed
 from gpusteward.analyzer.api.http.roles import Roles
+from gpusteward.analyzer.api.http.static_files import UiBundle
 from gpusteward.analyzer.api.publisher import ResultPublisher
 from gpusteward.analyzer.api.result_store import ResultStore
 from gpusteward.analyzer.explain.counters import ModelCounters
@@ -65,27 +67,39 @@ class Response:
         return json.loads(self.body)
 
 
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+_OPENER = urllib.request.build_opener(_NoRedirects)
+
+
 @dataclass
 class Client:
     """Sends requests to one server. Error responses are returned like others."""
 
     url: str
 
-    def get(self, path: str, *, method: str = "GET", token: str = "", **headers: str) -> Response:
+    def get(self, path: str, *, method: str = "GET", token: str = "", body: object = None, **headers: str) -> Response:
+        """`body`: sent as JSON. Redirects are not followed."""
         request = urllib.request.Request(self.url + path, method=method)
+        if body is not None:
+            request.data = json.dumps(body).encode()
+            request.add_header("Content-Type", "application/json")
         for name, value in headers.items():
             request.add_header(name.replace("_", "-"), value)
         if token:
             request.add_header("Authorization", f"Bearer {token}")
         try:
-            with urllib.request.urlopen(request, timeout=20) as response:
+            with _OPENER.open(request, timeout=20) as response:
                 return Response(response.status, response.headers, response.read())
         except urllib.error.HTTPError as error:
             with error:
                 return Response(error.code, error.headers, error.read())
 
-    def post(self, path: str, *, token: str = "", **headers: str) -> Response:
-        return self.get(path, method="POST", token=token, **headers)
+    def post(self, path: str, *, token: str = "", body: object = None, **headers: str) -> Response:
+        return self.get(path, method="POST", token=token, body=body, **headers)
 
 
 def make_result(
@@ -252,6 +266,7 @@ def make_dependencies(
         deliveries=FakeDeliveries(),
         model_calls=ModelCounters(failures=Counter()),
         clock=(lambda: result.at) if result else time.time,  # every result is fresh
+        ui=UiBundle(Path("/nonexistent")),  # whether or not one was built here
     )
     dependencies = replace(dependencies, **others)
     if result is not None:

@@ -1,10 +1,12 @@
 """Access checks as dependencies of routes: `may_read`, `may_read_all` and `may_operate`.
 
 They find out who sends a request: a bearer token of the settings, a token of an OpenID Connect provider or of a service
-account, the header of a configured reverse proxy, or a password or certificate of the web config file; and they give
-the endpoint the components that this identity may use. What is local: `http_server/local_clients.py`.
+account, the session of a browser that signed in with one of these, the header of a configured reverse proxy, or a
+password or certificate of the web config file; and they give the endpoint the components that this identity may use.
+What is local: `http_server/local_clients.py`.
 """
 
+from dataclasses import replace
 from glob import escape
 
 from fastapi import Request
@@ -24,6 +26,7 @@ from gpusteward.analyzer.api.http.jwt_tokens import InvalidTokenError, looks_lik
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.roles import Role, parse_bearer, read_authorization
 from gpusteward.analyzer.api.http.service_accounts import ServiceAccount
+from gpusteward.analyzer.api.http.sessions import CSRF_HEADER, is_csrf_token, read_cookie
 from gpusteward.analyzer.api.http.signing_keys import KeysUnavailableError
 from gpusteward.analyzer.api.http.web_access import is_known_client
 from gpusteward.analyzer.api.limited_access import limit_access
@@ -38,13 +41,18 @@ _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="gpusteward"'}
 async def may_read(request: Request) -> None:
     """Raises a 401, 403 or 503 problem."""
     dependencies = await find_service(request)
+    await _grant(request, await find_reader(request, dependencies), dependencies)
+
+
+async def find_reader(request: Request, dependencies: ApiDependencies) -> Identity:
+    """Raises a 401, 403 or 503 problem."""
     identity = await _identify(request, dependencies)
-    if identity is None:
-        allowed = dependencies.settings.current.server.anonymous_reads
-        if allowed != "always" and (allowed != "loopback" or not _is_trusted(request, dependencies)):
-            raise _unauthorized(api_errors.READING_NEEDS_TOKEN)
-        identity = Identity("anonymous", Role.VIEWER)
-    await _grant(request, identity, dependencies)
+    if identity is not None:
+        return identity
+    allowed = dependencies.settings.current.server.anonymous_reads
+    if allowed != "always" and (allowed != "loopback" or not _is_trusted(request, dependencies)):
+        raise _unauthorized(api_errors.READING_NEEDS_TOKEN)
+    return Identity("anonymous", Role.VIEWER)
 
 
 async def may_read_all(request: Request) -> None:
@@ -57,6 +65,25 @@ async def may_read_all(request: Request) -> None:
 async def may_operate(request: Request) -> None:
     """Raises a 401, 403 or 503 problem. Where no token and no sign-in is configured, only local requests may write."""
     dependencies = await find_service(request)
+    identity = await find_operator(request, dependencies)
+    check_site(request, identity, dependencies)
+    await _grant(request, identity, dependencies)
+
+
+def check_site(request: Request, identity: Identity, dependencies: ApiDependencies) -> None:
+    """Raises a 403 problem for a change that a browser sends without its user: what identifies the user, a cookie or
+    the sign-in at a proxy, is sent with requests of any page."""
+    session = identity.session
+    if session is not None and not is_csrf_token(session.csrf, request.headers):
+        _count(request, dependencies, "no_csrf_token")
+        raise ProblemError(403, "csrf", api_errors.CSRF_NEEDED, header=CSRF_HEADER)
+    if (session is not None or identity.method in ("proxy", "oidc")) and is_cross_site(request):
+        _count(request, dependencies, "cross_site")
+        raise ProblemError(403, "cross-site", api_errors.CROSS_SITE)
+
+
+async def find_operator(request: Request, dependencies: ApiDependencies) -> Identity:
+    """Raises a 401, 403 or 503 problem."""
     identity = await _identify(request, dependencies)
     settings = dependencies.settings
     if not (settings.roles.are_set or settings.current.auth.is_configured) and _is_trusted(request, dependencies):
@@ -65,10 +92,7 @@ async def may_operate(request: Request) -> None:
         raise _unauthorized(api_errors.WRITING_NEEDS_TOKEN)
     if not identity.role.includes(Role.OPERATOR):
         raise ProblemError(403, "forbidden", api_errors.ROLE_TOO_LOW, role=identity.role, needed=Role.OPERATOR)
-    if identity.method in ("proxy", "oidc") and _is_cross_site(request):
-        _count(request, dependencies, "cross_site")
-        raise ProblemError(403, "cross-site", api_errors.CROSS_SITE)
-    await _grant(request, identity, dependencies)
+    return identity
 
 
 async def _grant(request: Request, identity: Identity, dependencies: ApiDependencies) -> None:
@@ -90,9 +114,32 @@ async def _identify(request: Request, dependencies: ApiDependencies) -> Identity
     bearer = parse_bearer(header[0]) if header else None
     if bearer is not None or (header and not is_known_client(request.scope)):
         return await _read_bearer(request, bearer, dependencies)
+    if signed_in := await _read_session(request, dependencies):
+        return signed_in
     if from_proxy:  # whatever password or certificate the proxy itself has
         return _read_proxy(request, dependencies)
     return Identity("web-config", Role.VIEWER) if is_known_client(request.scope) else None
+
+
+async def _read_session(request: Request, dependencies: ApiDependencies) -> Identity | None:
+    """None without a session. A session whose token is no longer valid ends."""
+    value = read_cookie(request.headers)
+    session = dependencies.sessions.find(value) if value else None
+    if session is None:
+        return None
+    try:
+        identity = await _read_bearer(request, session.bearer, dependencies)
+    except ProblemError as error:
+        if error.status != 401:
+            raise
+        dependencies.sessions.close(value)
+        return None
+    return replace(identity, session=session)
+
+
+async def identify_token(request: Request, token: str, dependencies: ApiDependencies) -> Identity:
+    """Whose token it is. Raises a 401, 403 or 503 problem."""
+    return await _read_bearer(request, token, dependencies)
 
 
 async def _read_bearer(request: Request, bearer: str | None, dependencies: ApiDependencies) -> Identity:
@@ -164,7 +211,7 @@ def _is_trusted(request: Request, dependencies: ApiDependencies) -> bool:
     return is_local(request) and not _is_from_proxy(request, dependencies)
 
 
-def _is_cross_site(request: Request) -> bool:
+def is_cross_site(request: Request) -> bool:
     """Whether a page of another site makes a browser send this, with what it signed in with at the proxy."""
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
     if site is not None or origin is None:

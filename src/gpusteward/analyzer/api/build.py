@@ -16,28 +16,34 @@ from gpusteward.analyzer.api.dependencies import ApiDependencies
 from gpusteward.analyzer.api.http.middleware import RequestMiddleware
 from gpusteward.analyzer.api.http.problems import PROBLEM_TYPE, Problem, add_handlers
 from gpusteward.analyzer.api.http.web_access import WebAccess
+from gpusteward.analyzer.api.ui import routes as ui
 from gpusteward.analyzer.api.v1 import (
     allocations,
     deliveries,
     ended_workloads,
     events,
+    gpu_map,
     gpus,
     health,
     me,
     namespaces,
+    overview,
     probes,
     processes,
     reports,
     series,
+    session,
     sources,
+    workload_table,
     workloads,
 )
 
 _RESOURCES = (
     *(compat_config, compat_results, metrics_page),
-    *(workloads, ended_workloads, series, processes, allocations, gpus, namespaces),
+    *(session, overview, gpu_map),
+    *(workload_table, workloads, ended_workloads, series, processes, allocations, gpus, namespaces),
     *(reports, deliveries, sources, health, me, events, probes),
-    docs,
+    *(docs, ui),
 )
 ABOUT = """Who holds each GPU, how well it is used, and the reasons for each verdict.
 
@@ -45,7 +51,8 @@ The endpoints without a prefix are those of gpu-oour with its JSON. All others a
 last finished cycle; only the series and processes of a workload are read from the engine at the time of the request.
 
 Local requests may read without a token; other requests, and all writes where tokens are configured, need
-Authorization: Bearer TOKEN, or an identity from a configured reverse proxy. Viewers may be limited to namespaces: then
+Authorization: Bearer TOKEN, an identity from a configured reverse proxy, or the session of a browser, which
+POST /api/v1/session opens. Viewers may be limited to namespaces: then
 everything else seems not to exist. Errors are problem objects (RFC 9457), in Chinese if Accept-Language prefers it."""
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
@@ -67,6 +74,19 @@ class Api(FastAPI):
 
 
 def build_api(dependencies: ApiDependencies, *, lifespan: Lifespan = _no_lifespan) -> FastAPI:
+    app = _make_app(lifespan)
+    app.state.dependencies = dependencies
+    app.add_middleware(RequestMiddleware, web=WebAccess(dependencies.web, dependencies.limits.passwords))
+    add_handlers(app)
+    return app
+
+
+def describe_api() -> dict[str, Any]:
+    """The OpenAPI document; needs no components."""
+    return _make_app(_no_lifespan).openapi()
+
+
+def _make_app(lifespan: Lifespan) -> FastAPI:
     app = Api(
         title="gpusteward",
         version=__version__,
@@ -77,9 +97,6 @@ def build_api(dependencies: ApiDependencies, *, lifespan: Lifespan = _no_lifespa
         openapi_url="/openapi.json",
         redirect_slashes=False,
     )
-    app.state.dependencies = dependencies
-    app.add_middleware(RequestMiddleware, web=WebAccess(dependencies.web, dependencies.limits.passwords))
-    add_handlers(app)
     for resource in _RESOURCES:
         app.include_router(resource.router)
     return app

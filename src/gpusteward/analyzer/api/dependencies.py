@@ -8,12 +8,15 @@ from typing import Annotated, Any, Protocol
 from fastapi import Depends, Request
 
 from gpusteward.analyzer.api.event_feed import EventFeed
+from gpusteward.analyzer.api.http.cached_reads import CachedReads
 from gpusteward.analyzer.api.http.concurrency_limits import ConcurrencyLimit
 from gpusteward.analyzer.api.http.identities import Identity, Refusals
 from gpusteward.analyzer.api.http.oidc import OidcVerifier
 from gpusteward.analyzer.api.http.problems import ProblemError, not_ready
 from gpusteward.analyzer.api.http.roles import Roles
 from gpusteward.analyzer.api.http.service_accounts import ServiceAccountVerifier
+from gpusteward.analyzer.api.http.sessions import Sessions, SignInLimit
+from gpusteward.analyzer.api.http.static_files import UiBundle
 from gpusteward.analyzer.api.result_store import PublishedResult, ResultStore
 from gpusteward.analyzer.data_health import DataHealth, assess_data
 from gpusteward.analyzer.explain.counters import ModelCounters
@@ -152,6 +155,10 @@ class ApiDependencies:
     oidc: OidcVerifier = field(default_factory=OidcVerifier)
     service_accounts: ServiceAccountVerifier = field(default_factory=ServiceAccountVerifier)
     refusals: Refusals = field(default_factory=Refusals)
+    reads: CachedReads = field(default_factory=CachedReads)
+    sessions: Sessions = field(default_factory=Sessions)
+    sign_ins: SignInLimit = field(default_factory=SignInLimit)
+    ui: UiBundle = field(default_factory=UiBundle)
     visible: VisibleNamespaces | None = None  # what the client may see; None: everything
 
     def assess_data(self) -> DataHealth:

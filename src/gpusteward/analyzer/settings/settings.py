@@ -110,6 +110,10 @@ class ServerSettings(BaseModel):
         "authentication, headers, rate limit. Reloaded when it or a certificate changes.",
     )
 
+    session_hours: float = Field(
+        default=12, gt=0, le=8760, description="How long a browser stays signed in; at most as long as its token."
+    )
+
     @property
     def listen(self) -> ListenAddress:
         """Host and port; an empty host is every address of this machine."""

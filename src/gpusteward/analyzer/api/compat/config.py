@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
 
 from gpusteward import __version__
 from gpusteward.analyzer.api.authorization import may_operate, may_read, may_read_all
 from gpusteward.analyzer.api.compat.results import format_time
-from gpusteward.analyzer.api.dependencies import Client, Dependencies, Service, reader_refuses
+from gpusteward.analyzer.api.dependencies import Client, Dependencies, Service, find_dependencies, reader_refuses
 from gpusteward.analyzer.api.home_page import prefers_html, send_home_page
 from gpusteward.analyzer.api.http.problems import find_language
 from gpusteward.analyzer.api.http.responses import send_json
@@ -21,7 +22,7 @@ log = Log(__name__)
 
 router = APIRouter(tags=["gpu-oour"])
 
-_READ, _READ_ALL, _OPERATE = [Depends(may_read)], [Depends(may_read_all)], [Depends(may_operate)]
+_READ_ALL, _OPERATE = [Depends(may_read_all)], [Depends(may_operate)]
 _ENDPOINTS = {
     "analyze": "/analyze",
     "results": "/results",
@@ -35,10 +36,16 @@ _CHANGEABLE = {"threshold": "thresholds.low_utilization", "interval": "scheduler
 Json = Mapping[str, Any]
 
 
-@router.get("/", summary="The service", response_model=Json, dependencies=_READ)
-async def show_service(request: Request, dependencies: Dependencies) -> Response:
-    """Name, version, endpoints and main settings of the service; for browsers a page with links."""
-    if prefers_html(request.headers):
+@router.get("/", summary="The service", response_model=Json)
+async def show_service(request: Request, service: Service) -> Response:
+    """Name, version, endpoints and main settings of the service. A browser is redirected to the web UI, or gets a page
+    with links where the UI is not installed."""
+    is_browser = prefers_html(request.headers)
+    if is_browser and await run_in_threadpool(lambda: service.ui.is_built):
+        return Response(status_code=307, headers={"Location": "ui/", "Vary": "Accept", "Cache-Control": "no-cache"})
+    await may_read(request)
+    dependencies = await find_dependencies(request)
+    if is_browser:
         return send_home_page(request.headers, url=str(request.base_url).rstrip("/"))
     settings = dependencies.settings.current
     return send_json(

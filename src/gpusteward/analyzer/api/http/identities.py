@@ -4,13 +4,14 @@ import ipaddress
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from starlette.datastructures import Headers
 
 from gpusteward.analyzer.api.http.roles import Role
+from gpusteward.analyzer.api.http.sessions import Session
 from gpusteward.analyzer.settings.auth import AuthRule, Network, ProxySettings, parse_networks
 from gpusteward.core.namespaces import NamespacePattern, VisibleNamespaces, see_namespaces
 from gpusteward.logs import Log
@@ -43,6 +44,7 @@ class Identity:
     user: str = ""  # empty: a token or an anonymous request
     groups: tuple[str, ...] = ()
     visible: VisibleNamespaces | None = None  # None: everything
+    session: Session | None = field(default=None, repr=False)  # of a browser; None: its credentials were sent
 
     def __str__(self) -> str:
         """As the log names it."""

@@ -4,6 +4,7 @@ import time
 from collections.abc import Mapping
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -15,7 +16,7 @@ from gpusteward.messages import api_errors
 log = Log(__name__)
 
 LARGEST_REQUEST_BYTES = 64 * 1024
-"""No endpoint reads a body; a small one does no harm."""
+"""No endpoint needs more."""
 
 SECURITY_HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
@@ -42,7 +43,7 @@ class RequestMiddleware:
             if _is_too_large(scope):
                 raise ProblemError(413, "too-large", api_errors.TOO_LARGE, bytes=LARGEST_REQUEST_BYTES)  # noqa: TRY301
             await self._web.check(scope)
-            await self._app(scope, receive, exchange.send)
+            await self._app(scope, exchange.receive, exchange.send)
         except ProblemError as error:  # of this middleware; those of endpoints have a handler
             await exchange.refuse(error)
         except Exception as error:  # noqa: BLE001 - an internal error costs this request only
@@ -66,6 +67,15 @@ class _Exchange:
         self._receive = receive
         self._send = send
         self._started = time.monotonic()
+        self._received = 0
+
+    async def receive(self) -> Message:
+        """Raises HTTPException when a body without a length becomes too large."""
+        message = await self._receive()
+        self._received += len(message.get("body", b""))
+        if self._received > LARGEST_REQUEST_BYTES:
+            raise HTTPException(413)
+        return message
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":

@@ -105,7 +105,7 @@ async def _on_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == 404 and (path := _find_without_slash(request)):
         return RedirectResponse(path, 307)
-    messages = {404: api_errors.UNKNOWN_PATH, 405: api_errors.METHOD_NOT_ALLOWED}
+    messages = {404: api_errors.UNKNOWN_PATH, 405: api_errors.METHOD_NOT_ALLOWED, 413: api_errors.BODY_TOO_LARGE}
     message = messages.get(error.status_code, str(error.detail))
     kind = HTTPStatus(error.status_code).name.lower().replace("_", "-")
     headers = {"Allow": _find_methods(request)} if error.status_code == 405 else error.headers

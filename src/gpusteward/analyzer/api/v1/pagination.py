@@ -118,11 +118,14 @@ def send_page(request: Request, query: ListQuery, *, result: Result, view: RowVi
     return send_json(Page(items, len(order), following, stamp(result, dependencies_of(request))), etag=etag)
 
 
-def make_etag(request: Request, result: Result) -> str:
-    """Changes with the result, every minute once that is stale, and with the path and query of the request."""
+def make_etag(request: Request, result: Result, *, version: bytes = b"") -> str:
+    """Changes with the result, every minute once that is stale, and with the path and query of the request. `version`:
+    what else the response is made from."""
     target, now = f"{request.url.path}?{request.url.query}", stamp(result, dependencies_of(request))
     if now.stale:
         target += f" {now.age_seconds // 60:.0f} {now.last_error}"
+    if version:
+        target += f" {version.hex()}"
     return f'"{result.tag}-{_digest(target)}"'
 
 
