@@ -1,6 +1,6 @@
 # gpusteward: `make demo` shows it, `make test` proves it. Both set up everything they need by themselves.
 .DEFAULT_GOAL := help
-.PHONY: help sbom demo test test-fast test-engines test-kubelet check bench bench-autoscaling ci components components-engines lock docs chart dashboards manifests krew golden clean
+.PHONY: help sbom web types wheel demo test test-fast test-engines test-kubelet check bench bench-autoscaling ci components components-engines lock docs chart dashboards manifests krew golden clean
 
 # `python3` may be an older one; where there is a python3.11 it is the one all this is tested with.
 PYTHON ?= $(or $(shell python3.11 -c 'import sys; print(sys.executable)' 2>/dev/null),python3)
@@ -11,27 +11,32 @@ unexport PYTHONDONTWRITEBYTECODE
 DEMO_ADDRESS ?= 127.0.0.1:8080
 # A file of tests runs in one worker; many tests wait for processes, so one worker more than cores is used.
 WORKERS ?= $(shell expr $$(nproc) + 1)
+# Without npm, or with an older Node, the web UI is left out, and the tests that need it are skipped with a reason.
+WEB := $(shell command -v npm >/dev/null && node web/check-node.cjs && echo web)
+NODE_MODULES := $(if $(WEB),web/node_modules/.ready)
+BUNDLE := src/gpusteward/analyzer/api/ui/static/index.html
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-demo: .venv/ready ## the whole product on 40 simulated nodes; prints its address
+demo: .venv/ready $(WEB) ## the whole product on 40 simulated nodes; prints its address
 	$(BIN)/gpusteward demo --address $(DEMO_ADDRESS)
 
-test: .venv/ready ## all tests; those that need a component which is not installed are skipped with a reason
+test: .venv/ready $(WEB) ## all tests; those that need a component which is not installed are skipped with a reason
 	$(PYTEST)
 
-test-fast: .venv/ready ## tests without the slow files, for the edit loop
+test-fast: .venv/ready $(WEB) ## tests without the slow files, for the edit loop
 	$(PYTEST) -m 'not slow'
 
-check: .venv/ready ## format, lint, types, import contracts
+check: .venv/ready $(NODE_MODULES) ## format, lint, types, import contracts
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(if $(WEB),npm --prefix web run --silent check)
 
-bench: .venv/ready ## measure; results with their commands go to bench/results/
+bench: .venv/ready web ## measure; results with their commands go to bench/results/
 	$(BIN)/python -m bench.agent
 	$(BIN)/python -m bench.judge_truth
 	$(BIN)/python -m bench.analyzer
@@ -44,7 +49,7 @@ bench: .venv/ready ## measure; results with their commands go to bench/results/
 bench-autoscaling: .venv/ready ## autoscaling on GPU use, end to end; needs components; writes bench/results/autoscaling.md
 	GPUSTEWARD_NO_SKIP=1 GPUSTEWARD_WRITE_RESULTS=1 $(BIN)/python -m pytest -q tests/deploy/test_autoscaling.py
 
-ci: components check ## what CI runs: real components installed, a skip is a failure
+ci: components check web ## what CI runs: real components installed, a skip is a failure
 	GPUSTEWARD_NO_SKIP=1 $(PYTEST)
 
 components-engines: ## build Thanos, Mimir and a current VictoriaMetrics, once (about 15 minutes of CPU time; needs Go)
@@ -95,6 +100,23 @@ lock: $(UV) ## pin every dependency with hashes, naming no index
 	$(UV) $(LOCK) -c requirements/dev.txt pyproject.toml -o requirements/demo.txt
 	echo 'hatchling>=1.27' | $(UV) $(LOCK) -c requirements/dev.txt -o requirements/build.txt -
 
+web: $(BUNDLE) ## build the web UI into the package (needs Node 20.19 or newer); nothing is done when nothing changed
+
+$(BUNDLE): web/node_modules/.ready $(shell find web -type f -not -path 'web/node_modules/*' 2>/dev/null)
+	npm --prefix web run --silent build
+	@touch $@
+
+web/node_modules/.ready: web/package.json web/package-lock.json
+	npm --prefix web ci --no-audit --no-fund --prefer-offline --loglevel=error
+	@touch $@
+
+types: .venv/ready web/node_modules/.ready ## write the API types of the web UI from the OpenAPI document
+	$(BIN)/python -m docs.openapi web/openapi.json
+	npm --prefix web run --silent types
+
+wheel: .venv/ready web ## build the wheel and the sdist, with the web UI, into dist/
+	$(UV) build -q --no-build-isolation --python $(BIN)/python
+
 sbom: ## software bills of materials (CycloneDX) of the images, from the locked requirements, into .build/sbom
 	mkdir -p .build/sbom
 	for image in agent analyzer demo; do $(PYTHON) deploy/images/make_sbom.py gpusteward-$$image requirements/$$image.txt \
@@ -111,4 +133,5 @@ sbom: ## software bills of materials (CycloneDX) of the images, from the locked 
 	.build/uv/bin/python -m pip install -q uv
 
 clean: ## remove what set-up made
+	rm -rf web/node_modules src/gpusteward/analyzer/api/ui/static
 	rm -rf .venv .build .mypy_cache .ruff_cache .pytest_cache .hypothesis

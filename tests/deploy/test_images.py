@@ -7,10 +7,12 @@ import signal
 import stat
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 import tomllib
 import urllib.request
+import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,14 +41,16 @@ MAKEFILE = (ROOT / "Makefile").read_text()
 def test_copied_files_exist_and_are_not_ignored(source: str):
     assert (ROOT / source).exists()
     assert "*" in IGNORED
-    assert f"!{source}" in IGNORED
+    assert f"!{source.partition('/')[0] if source.startswith('web/') else source}" in IGNORED
 
 
 def test_all_files_of_the_build_are_copied():
     project = (ROOT / "pyproject.toml").read_text()
     locks = {f"requirements/{name}.txt" for name in ("agent", "analyzer", "demo", "build")}
     scripts = {"deploy/images/make_sbom.py", "deploy/images/healthcheck.py"}
-    assert {"pyproject.toml", "src", "README.md", "LICENSE", *scripts, *locks} == set(COPIED)
+    packages = {"web", "web/package.json", "web/package-lock.json", "web/.npmrc"}
+    sources = {"pyproject.toml", "hatch_build.py", "src", "README.md", "LICENSE"}
+    assert {*sources, *scripts, *locks, *packages} == set(COPIED)
     assert 'readme = "README.md"' in project
     assert 'license-files = ["LICENSE"]' in project
 
@@ -128,6 +132,50 @@ def test_hadolint_finds_nothing(tmp_path: Path):
     command = [hadolint, ROOT / "deploy/images/Dockerfile"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout) == (0, "")
+
+
+UI = "src/gpusteward/analyzer/api/ui/static"
+WEB_STAGE = re.search(r"(?ms)^FROM \S+ AS web\n(.*?)(?=^FROM)", DOCKERFILE)
+
+
+def test_the_stage_of_the_web_ui_builds_what_the_package_serves(tmp_path: Path):
+    """Its commands, on the files that it copies."""
+    if shutil.which("npm") is None:
+        give_up("Node is not installed; the web UI needs 20.19 or newer")
+    assert WEB_STAGE is not None
+    commands = re.findall(r"^RUN (.+)$", WEB_STAGE[1], re.MULTILINE)
+    assert commands == ["npm ci --no-audit --no-fund", "npm run build"]
+    assert {f"{UI}", "web/node_modules"} <= set(IGNORED)
+    shutil.copytree(ROOT / "web", tmp_path / "web", ignore=shutil.ignore_patterns("node_modules", "openapi.json"))
+    for command in commands:
+        done = subprocess.run(
+            f"{command} --prefer-offline" if " ci " in command else command,
+            shell=True,
+            cwd=tmp_path / "web",
+            capture_output=True,
+            text=True,
+            timeout=110,
+            check=False,
+        )
+        if re.search("ENOTFOUND|EAI_AGAIN|ECONNREFUSED", done.stderr):
+            give_up("no package registry is reachable")
+        assert done.returncode == 0, done.stderr + done.stdout
+    assert f"COPY --from=web /source/{UI} {UI}" in DOCKERFILE
+    assert (tmp_path / UI / "index.html").exists()
+
+
+def test_the_wheel_and_the_sdist_contain_the_web_ui(uv: str, tmp_path: Path):
+    if not (ROOT / UI / "index.html").exists():
+        give_up("the web UI is not built; `make web` builds it")
+    run_uv(uv, tmp_path, "build", "-q", "--no-build-isolation", "--python", sys.executable, "-o", "dist", str(ROOT))
+    built = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / UI).rglob("*") if path.is_file()}
+    (wheel,), (sdist,) = (tmp_path / "dist").glob("*.whl"), (tmp_path / "dist").glob("*.tar.gz")
+    with zipfile.ZipFile(wheel) as archive:
+        assert built <= set(archive.namelist())
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {f"src/{name}" for name in built} | {"hatch_build.py", "web/package-lock.json"} <= names
+    assert not any("node_modules" in name for name in names)
 
 
 @pytest.fixture(scope="module")

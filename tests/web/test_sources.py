@@ -1,0 +1,73 @@
+"""The sources of the web UI: unit tests, lock file, and texts without addresses of other sites."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import give_up
+from tests.documents import ROOT
+
+pytestmark = pytest.mark.slow
+
+WEB = ROOT / "web"
+SOURCES = [path for path in (WEB / "src").rglob("*") if path.suffix in (".ts", ".tsx", ".css")]
+
+
+@pytest.fixture(scope="module")
+def npm() -> str:
+    """Skips where Node or the packages of the web UI are not installed."""
+    found = shutil.which("npm")
+    if found is None:
+        give_up("Node is not installed; the web UI needs 20.19 or newer")
+    if not (WEB / "node_modules/.ready").exists():
+        give_up("the packages of the web UI are not installed; `make web` installs them")
+    return str(found)
+
+
+def run_npm(npm: str, *words: str) -> None:
+    done = subprocess.run([npm, *words], cwd=WEB, capture_output=True, text=True, timeout=110, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_all_unit_tests_pass(npm: str):
+    run_npm(npm, "test", "--silent", "--", "--reporter=dot")
+
+
+def test_the_lock_file_names_no_registry_and_has_a_checksum_of_every_package():
+    text = (WEB / "package-lock.json").read_text()
+    assert '"resolved"' not in text
+    packages = {name: each for name, each in json.loads(text)["packages"].items() if name}
+    assert all(each.get("integrity") or each.get("inBundle") for each in packages.values())
+
+
+def test_every_dependency_has_one_version():
+    package = json.loads((WEB / "package.json").read_text())
+    versions = {**package["dependencies"], **package["devDependencies"]}
+    assert all(re.fullmatch(r"\d+\.\d+\.\d+", each) for each in versions.values())
+
+
+def test_the_sources_have_files():
+    assert len(SOURCES) > 20
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(WEB)))
+def test_no_source_names_another_site_or_writes_html(path: Path):
+    text = path.read_text(encoding="utf-8")
+    addresses = set(re.findall(r"(?:https?:)?//[a-z0-9-]+\.[a-z0-9.-]+", re.sub(r"(?m)^\s*(//|/?\*).*$", "", text)))
+    assert addresses <= {"http://www.w3.org"}
+    assert not re.search(r"dangerouslySetInnerHTML|innerHTML|insertAdjacentHTML|document\.write|\beval\(", text)
+
+
+def test_the_build_does_nothing_when_nothing_changed(npm: str):
+    bundle = ROOT / "src/gpusteward/analyzer/api/ui/static/index.html"
+    if not bundle.exists():
+        give_up("the web UI is not built; `make web` builds it")
+    environment = {name: value for name, value in os.environ.items() if name != "MAKEFLAGS"}
+    command = ["make", "-q", "web"]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
