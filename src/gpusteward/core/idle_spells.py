@@ -24,7 +24,7 @@ class IdleSpell:
     allocation_id: int
     started_at: float  # the last work seen, or the start of the data where none was seen
     ended_at: float | None  # None: still idle
-    proof: Proof  # the weakest of the verdicts in it
+    proof: Proof  # of its last verdict: energy proves idleness only after a while
     signature: Signature  # the last one
     ended_by: SpellEnd | None  # None: still idle
     gpus: float  # the fraction of a GPU that the allocation holds

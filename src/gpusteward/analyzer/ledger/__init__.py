@@ -8,6 +8,7 @@ From a verdict to its rows, in reading order:
     verdict_changes.py  which verdicts differ from the last recorded ones
     ledger_writer.py    writes a cycle record in one transaction
     idle_correction.py  time recorded as active that turns out to be idle
+    idle_spells.py      idle spells of allocations, from cycle to cycle
     accrual.py          the rows of `usage_hourly` and `fleet_hourly` (pure)
     upsert.py           column dictionaries -> INSERT ... ON CONFLICT
     schema.py           the tables

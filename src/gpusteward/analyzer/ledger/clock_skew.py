@@ -28,10 +28,12 @@ from gpusteward.analyzer.ledger.schema import (
     currencies,
     fleet_daily,
     fleet_hourly,
+    idle_spells,
     usage_daily,
     usage_hourly,
     verdict_changes,
 )
+from gpusteward.core.idle_spells import SpellEnd
 from gpusteward.logs import Log
 
 log = Log(__name__)
@@ -118,5 +120,15 @@ def _delete_from(connection: Connection, begin_ms: int) -> None:
         connection.execute(delete(table).where(table.c.day_ms >= floor_day(begin_ms)))
     connection.execute(delete(verdict_changes).where(verdict_changes.c.at_ms > begin_ms))
     connection.execute(delete(currencies).where(currencies.c.since_ms >= begin_ms))
+    _cut_spells(connection, begin_ms)
     for name in ("first_ms", "last_ms", "ended_ms"):
         connection.execute(update(allocations).where(allocations.c[name] > begin_ms).values({name: begin_ms}))
+
+
+def _cut_spells(connection: Connection, begin_ms: int) -> None:
+    """What follows is not known any more: neither that they lasted, nor what ended them."""
+    spells = idle_spells.c
+    connection.execute(delete(idle_spells).where(spells.started_ms >= begin_ms))
+    lost = {"ended_ms": begin_ms, "ended_by": SpellEnd.LOST.value}
+    connection.execute(update(idle_spells).where(spells.ended_ms > begin_ms).values(lost))
+    connection.execute(update(idle_spells).where(spells.ended_ms.is_(None)).values(idle_until_ms=begin_ms))

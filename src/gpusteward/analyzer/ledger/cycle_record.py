@@ -3,7 +3,7 @@ database is unavailable."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import NamedTuple
 
@@ -38,6 +38,7 @@ _IDENTITY_BYTES = 600  # of one identity with its texts; measured, rounded up
 _CHANGE_BYTES = 500
 _FLEET_ROW_BYTES = 100
 _NO_IDS: IntColumn = np.empty(0, np.int64)
+_NO_CODES: Codes = np.empty(0, np.int8)
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,9 @@ class CycleRecord:
     memory_peak: Column
     core_peak: Column
     activity: Codes
+    idle_since_ms: IntColumn = field(default_factory=lambda: _NO_IDS)  # UNKNOWN_START where it is not idle
+    proof: Codes = field(default_factory=lambda: _NO_CODES)
+    signature: Codes = field(default_factory=lambda: _NO_CODES)
     score: Float32Column
     watts: Float32Column
     fleet: Mapping[NodeModel, int]  # number of existing GPUs
@@ -129,6 +133,9 @@ def make_cycle_record(
         memory_peak=_drop_implausible(table.column(Measure.MEMORY_USED, Stat.PEAK), MAX_BYTES)[rows],
         core_peak=_drop_implausible(table.column(Measure.CORE, Stat.PEAK), MAX_RATIO)[rows],
         activity=verdicts.activity[rows],
+        idle_since_ms=_to_ms(verdicts.idle_since)[rows],
+        proof=verdicts.proof[rows],
+        signature=verdicts.signature[rows],
         score=verdicts.score[rows].astype(np.float32),
         watts=_drop_implausible(table.column(Measure.POWER, Stat.MEAN), MAX_WATTS)[rows].astype(np.float32),
         fleet=fleet,

@@ -27,6 +27,7 @@ from gpusteward.analyzer.ledger.cycle_record import (
 from gpusteward.analyzer.ledger.db_engine import with_write_lock
 from gpusteward.analyzer.ledger.identities import Attributes, Identity
 from gpusteward.analyzer.ledger.idle_correction import correct_idle_time
+from gpusteward.analyzer.ledger.idle_spells import OpenSpells, interrupt_spells, read_open_spells, write_spells
 from gpusteward.analyzer.ledger.periods import RECORDED, lock_progress, read_progress, set_progress
 from gpusteward.analyzer.ledger.schema import allocations, currencies, fleet_hourly, usage_hourly, verdict_changes
 from gpusteward.analyzer.ledger.upsert import FLEET_RULES, KEEP, REPLACE, USAGE_RULES, upsert
@@ -48,6 +49,7 @@ class LedgerState:
     held: HeldAllocations
     last_verdicts: LastVerdicts
     currency: str  # of the last costs; empty: there are none yet
+    open_spells: OpenSpells
 
 
 class LedgerWriter:
@@ -87,12 +89,14 @@ class LedgerWriter:
                 gap = self._next_gap(record, state)
                 currency = _write_currency(connection, record, state)
                 if gap is None:
-                    _write_observed(connection, record, state)
+                    spells = _write_observed(connection, record, state)
                 else:
                     _write_slice(connection, record, gap, was_held=_find_held(record, state))
+                    spells = interrupt_spells(connection, state.open_spells, gap.begin_ms)
                 recorded_ms = record.at_ms if gap is None else gap.end_ms
                 set_progress(connection, RECORDED, recorded_ms)
             state.recorded_ms, state.currency = recorded_ms, currency  # only after the commit
+            state.open_spells = spells
             if gap is None:
                 state.held = HeldAllocations(record.ids, np.empty(0, np.int64))
                 state.last_verdicts.apply(record.changes)
@@ -111,7 +115,8 @@ class LedgerWriter:
         return None if state.recorded_ms is None else next(split_gap(record, state.recorded_ms), None)
 
 
-def _write_observed(connection: Connection, record: CycleRecord, state: LedgerState) -> None:
+def _write_observed(connection: Connection, record: CycleRecord, state: LedgerState) -> OpenSpells:
+    """Returns the idle spells that are open after it."""
     was_held = _find_held(record, state)
     _write_allocations(connection, record, state, was_held=was_held)
     if state.recorded_ms is not None:
@@ -122,6 +127,7 @@ def _write_observed(connection: Connection, record: CycleRecord, state: LedgerSt
     rows = [{"at_ms": record.at_ms, **change._asdict()} for change in changes]
     if rows:
         connection.execute(insert(verdict_changes), rows)
+    return write_spells(connection, record, state.open_spells, absent=record.ids[~was_held])
 
 
 def _write_slice(connection: Connection, record: CycleRecord, hour_slice: HourSlice, *, was_held: Mask) -> None:
@@ -170,11 +176,13 @@ def _find_returned(record: CycleRecord, was_held: Mask) -> IntColumn:
 
 
 def _read_state(connection: Connection) -> LedgerState:
+    recorded_ms = read_progress(connection, RECORDED)
     return LedgerState(
-        recorded_ms=read_progress(connection, RECORDED),
+        recorded_ms=recorded_ms,
         held=_read_held(connection),
         last_verdicts=_read_last_verdicts(connection),
         currency=_read_currency(connection),
+        open_spells=read_open_spells(connection, recorded_ms),
     )
 
 

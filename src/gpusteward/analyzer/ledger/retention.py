@@ -19,6 +19,7 @@ from gpusteward.analyzer.ledger.schema import (
     allocations,
     fleet_daily,
     fleet_hourly,
+    idle_spells,
     notices,
     outbox,
     time_column,
@@ -96,6 +97,7 @@ def _delete_oldest(connection: Connection, table: Table, before_ms: int) -> int:
 def _delete_unreferenced(connection: Connection, before_ms: int) -> None:
     """Rows that no usage refers to any more. Messages that are still to be sent are kept."""
     connection.execute(delete(allocations).where(allocations.c.ended_ms < before_ms))
+    connection.execute(delete(idle_spells).where(idle_spells.c.ended_ms < before_ms))
     connection.execute(delete(verdict_changes).where(verdict_changes.c.at_ms < before_ms))
     connection.execute(delete(notices).where(notices.c.created_ms < before_ms))
     connection.execute(delete(outbox).where(outbox.c.created_ms < before_ms, outbox.c.state != "pending"))

@@ -143,6 +143,23 @@ verdict_changes = Table(
     Index("verdict_changes_by_owner", "cluster", "namespace", "owner_kind", "owner_name", "at_ms"),
 )
 
+idle_spells = Table(
+    "idle_spells",
+    METADATA,
+    Column("allocation_id", Number, nullable=False),
+    Column("started_ms", Number, nullable=False),  # since when it is idle: the last work seen
+    Column("idle_until_ms", Number),  # of a spell that has not ended; NULL: up to the last recorded cycle
+    Column("ended_ms", Number),  # NULL: it has not ended
+    Column("ended_by", Text),  # "work", "released", "reclaimed", "lost"
+    Column("proof", Text, nullable=False),
+    Column("signature", Text, nullable=False),
+    Column("gpu_fraction", Float(53), nullable=False),
+    PrimaryKeyConstraint("allocation_id", "started_ms"),
+    Index("idle_spells_by_end", "ended_ms"),
+    sqlite_with_rowid=False,
+)
+"""Periods of allocations without work (`idle_spells.py`)."""
+
 notices = Table(
     "notices",
     METADATA,

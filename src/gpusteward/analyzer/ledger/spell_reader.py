@@ -1,0 +1,86 @@
+"""Reads recorded idle spells, in columns."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Connection, Engine, Row, or_, select
+
+from gpusteward.analyzer.ledger.periods import RECORDED, read_progress
+from gpusteward.analyzer.ledger.schema import allocations, idle_spells
+from gpusteward.analyzer.spell_table import ENDS, STILL_IDLE, SpellTable
+from gpusteward.analyzer.tables import PROOFS, SIGNATURES
+from gpusteward.core.containers import WorkloadKey
+
+_BLOCK_ROWS = 20_000
+_ENDS = {None: STILL_IDLE} | {each.value: code for code, each in enumerate(ENDS)}
+_PROOFS = {each.value: code for code, each in enumerate(PROOFS)}
+_SIGNATURES = {each.value: code for code, each in enumerate(SIGNATURES)}
+
+
+class _Allocations:
+    """Workloads, models and pods of allocations by number: texts are read once for each allocation."""
+
+    def __init__(self) -> None:
+        self.workloads: dict[WorkloadKey, int] = {}
+        self.models: dict[str, int] = {}
+        self.pods: dict[str, int] = {}
+        self.numbers: dict[int, tuple[int, int, int]] = {}
+
+    def read(self, connection: Connection, since_ms: int) -> "_Allocations":
+        """Those that were held since then."""
+        held = allocations.c
+        columns = (held.id, held.owner_kind, held.namespace, held.owner_name, held.cluster, held.model, held.pod)
+        is_concerned = or_(held.ended_ms.is_(None), held.ended_ms >= since_ms)
+        for id_, kind, namespace, name, cluster, model, pod in connection.execute(select(*columns).where(is_concerned)):
+            key = WorkloadKey(kind, namespace, name, cluster)
+            self.numbers[id_] = (
+                self.workloads.setdefault(key, len(self.workloads)),
+                self.models.setdefault(model, len(self.models)),
+                self.pods.setdefault(pod, len(self.pods)),
+            )
+        return self
+
+
+def read_spells(engine: Engine, *, since: float) -> SpellTable:
+    """All spells that lasted beyond `since` (unix seconds). Raises SQLAlchemyError."""
+    since_ms = int(since * 1000)
+    columns = idle_spells.c
+    query = select(idle_spells).where(or_(columns.ended_ms.is_(None), columns.ended_ms >= since_ms))
+    with engine.connect() as connection:
+        recorded_ms = read_progress(connection, RECORDED) or 0
+        held = _Allocations().read(connection, since_ms)
+        rows = connection.execution_options(yield_per=_BLOCK_ROWS).execute(query)
+        blocks = [_make_columns(part, held, recorded_ms) for part in rows.partitions(_BLOCK_ROWS)]
+    joined = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]} if blocks else _EMPTY
+    return SpellTable(
+        at=recorded_ms / 1000,
+        workloads=list(held.workloads),
+        models=list(held.models),
+        pods=list(held.pods),
+        **joined,
+    )
+
+
+def _make_columns(rows: Iterable[Row[Any]], held: _Allocations, recorded_ms: int) -> dict[str, NDArray[Any]]:
+    """The arrays of a spell table. A spell of an allocation that is not known any more is left out."""
+    known = [row for row in rows if row.allocation_id in held.numbers]
+    ids, started, until, ended, ended_by, proof, signature, gpus = zip(*known, strict=True) if known else [()] * 8
+    numbers = np.array([held.numbers[id_] for id_ in ids], np.intp).reshape(-1, 3)
+    ends = [end if end is not None else idle_until or recorded_ms for end, idle_until in zip(ended, until, strict=True)]
+    return {
+        "workload": numbers[:, 0],
+        "model": numbers[:, 1],
+        "pod": numbers[:, 2],
+        "allocation_id": np.array(ids, np.int64),
+        "started_at": np.array(started, np.float64) / 1000,
+        "ended_at": np.array(ends, np.float64) / 1000,
+        "ended_by": np.array([_ENDS[each] for each in ended_by], np.int8),
+        "proof": np.array([_PROOFS[each] for each in proof], np.int8),
+        "signature": np.array([_SIGNATURES[each] for each in signature], np.int8),
+        "gpus": np.array(gpus, np.float64),
+    }
+
+
+_EMPTY = _make_columns([], _Allocations(), 0)
