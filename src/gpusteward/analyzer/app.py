@@ -12,6 +12,7 @@ from gpusteward.analyzer.active_source import ActiveSource
 from gpusteward.analyzer.api.build import build_api
 from gpusteward.analyzer.api.dependencies import ApiDependencies
 from gpusteward.analyzer.api.event_feed import EventFeed
+from gpusteward.analyzer.api.health_events import HealthEvents
 from gpusteward.analyzer.api.publisher import ResultPublisher
 from gpusteward.analyzer.api.result_store import ResultStore
 from gpusteward.analyzer.explain.explainer import Explainer
@@ -85,6 +86,7 @@ class Analyzer:
             model_calls=self.explainer.counters,
             web=self.web,
         )
+        self._health_events = HealthEvents(dependencies)
         self.api = build_api(dependencies, lifespan=self._run_lifespan)
 
     @asynccontextmanager
@@ -123,9 +125,11 @@ class Analyzer:
             self.scheduler.request_cycle()
 
     async def _watch_files(self) -> None:
-        """A changed file takes effect at once, not at the end of an interval of minutes."""
+        """A changed file takes effect at once, not at the end of an interval of minutes; listeners learn of a changed
+        health as soon."""
         while True:
             await asyncio.sleep(RELOAD_SECONDS)
+            self._health_events.check()
             if self._web_file is not None:
                 await asyncio.to_thread(self._web_file.current)
             if await asyncio.to_thread(self.settings.reload):

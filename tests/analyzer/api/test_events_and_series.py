@@ -11,6 +11,7 @@ import pytest
 
 from gpusteward.analyzer.api import event_feed
 from gpusteward.analyzer.api.event_feed import EventFeed, describe_cycle, find_changes
+from gpusteward.analyzer.api.health_events import HealthEvents
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.core.usages import AllocationKey
 from tests.analyzer.api.sample_results import small_result
@@ -49,6 +50,21 @@ def test_a_listener_receives_the_last_cycle_then_every_new_one():
         event = next_named(stream)
     assert (event["event"], json.loads(event["data"])["number"]) == ("cycle", 2)
     assert event["id"] == json.loads(event["data"])["tag"]
+
+
+def test_a_listener_learns_that_the_health_of_the_data_changed():
+    with running_api(small_result()) as api, listening(api) as stream:
+        next_named(stream)
+        watch = HealthEvents(api.dependencies)
+        watch.check()
+        api.cycles.stats.last_error = "the engine does not respond"
+        watch.check()
+        watch.check()
+        api.cycles.stats.last_error = ""
+        watch.check()
+        events = [next_named(stream) for _ in range(2)]
+    assert [each["event"] for each in events] == ["health", "health"]
+    assert [json.loads(each["data"])["status"] for each in events] == ["degraded", "healthy"]
 
 
 def test_changes_name_the_workloads_whose_activity_changed():

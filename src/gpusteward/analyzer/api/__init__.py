@@ -7,13 +7,15 @@
     result_store.py  the last published result, and what is derived from it
     publisher.py     the `publish` stage of the pipeline
     event_feed.py    server-sent events
+    health_events.py an event when the health of the data changes
     metrics_page.py  /metrics
     docs.py          /docs
-    home_page.py     the page at / for browsers
+    home_page.py     the page at / for browsers where the web UI is not installed
+    ui/              /ui/: the files of the web UI
     v1/              /api/v1/...: one module per resource
     compat/          gpu-oour's endpoints
-    http/            roles, identities, tokens of providers, middleware, errors, responses, concurrency limits; knows no
-                     resource
+    http/            roles, identities, tokens of providers, sessions, static files, middleware, errors, responses,
+                     concurrency limits, cached reads; knows no resource
 
 Endpoints that build rows are plain functions: FastAPI runs them in threads, and the event loop stays free. Only
 `v1/series.py` and `v1/processes.py` query the source; only `v1/reports.py`, `v1/ended_workloads.py` and

@@ -129,6 +129,11 @@ def describe_cycle(result: Result) -> Event:
     return render_event("cycle", data, number=result.tag)
 
 
+def describe_health(status: str, *, at: float) -> Event:
+    """For every listener: /health says the same without a token."""
+    return render_event("health", {"status": status, "at": format_utc(at)}, number=f"health-{at:.0f}")
+
+
 class ActivityChange(NamedTuple):
     """A workload whose activity changed."""
 

@@ -20,7 +20,7 @@ router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["ev
 )
 async def stream_events(dependencies: Dependencies) -> StreamingResponse:
     """`cycle`: a cycle has finished, with its counts. `verdicts`: workloads changed their activity, appeared or
-    disappeared.
+    disappeared. `health`: the status of /health changed, for example because the source cannot be read.
 
     The first event is the last cycle. A comment every 15 seconds keeps the connection open. Events that a slow client
     missed are not repeated: an event only says that there is something new to read.
