@@ -15,7 +15,7 @@ From a verdict to its rows, in reading order:
 
 Beside that path: retention.py (rollup and deletion), clock_skew.py (a clock that was ahead), restore_state.py (idle
 times after a restart), periods.py (hours, days and progress), db_engine.py (opening databases), leadership.py (which of
-several analyzers writes), migrations/.
+several analyzers writes), snoozes.py (workloads about which nobody wants to hear), migrations/.
 
 Rules of the contents, for readers of the tables:
 

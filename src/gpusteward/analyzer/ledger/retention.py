@@ -22,6 +22,7 @@ from gpusteward.analyzer.ledger.schema import (
     idle_spells,
     notices,
     outbox,
+    snoozes,
     time_column,
     usage_daily,
     usage_hourly,
@@ -100,4 +101,5 @@ def _delete_unreferenced(connection: Connection, before_ms: int) -> None:
     connection.execute(delete(idle_spells).where(idle_spells.c.ended_ms < before_ms))
     connection.execute(delete(verdict_changes).where(verdict_changes.c.at_ms < before_ms))
     connection.execute(delete(notices).where(notices.c.created_ms < before_ms))
+    connection.execute(delete(snoozes).where(snoozes.c.until_ms < before_ms))
     connection.execute(delete(outbox).where(outbox.c.created_ms < before_ms, outbox.c.state != "pending"))

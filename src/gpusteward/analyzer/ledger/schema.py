@@ -200,6 +200,25 @@ outbox = Table(
 )
 """Messages to send, in order per stream, at least once."""
 
+snoozes = Table(
+    "snoozes",
+    METADATA,
+    Column("id", Number, primary_key=True),
+    _cluster(),
+    Column("namespace", Text, nullable=False),
+    Column("owner_kind", Text, nullable=False),
+    Column("owner_name", Text, nullable=False),
+    Column("until_ms", Number, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("who", Text, nullable=False),
+    Column("created_ms", Number, nullable=False),
+    Column("ended_ms", Number),  # before `until_ms`, by somebody or by a newer one; NULL: not
+    Column("ended_by", Text),
+    Index("snoozes_by_owner", "cluster", "namespace", "owner_kind", "owner_name", "created_ms"),
+    Index("snoozes_by_time", "until_ms"),
+)
+"""Workloads about which nobody wants to hear for some time, and which are not touched meanwhile (`snoozes.py`)."""
+
 leases = Table(
     "leases",
     METADATA,
