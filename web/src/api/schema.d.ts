@@ -13,33 +13,10 @@ export interface paths {
         };
         /**
          * The service
-         * @description Name, version, endpoints and main settings of the service; for browsers a page with links.
+         * @description Name, version, endpoints and main settings of the service. A browser is redirected to the web UI, or gets a page
+         *     with links where the UI is not installed.
          */
         readonly get: operations["show_service__get"];
-        readonly put?: never;
-        readonly post?: never;
-        readonly delete?: never;
-        readonly options?: never;
-        readonly head?: never;
-        readonly patch?: never;
-        readonly trace?: never;
-    };
-    readonly "/health": {
-        readonly parameters: {
-            readonly query?: never;
-            readonly header?: never;
-            readonly path?: never;
-            readonly cookie?: never;
-        };
-        /**
-         * Health
-         * @description Needs no token, because probes of a kubelet have none: it describes the service, not the cluster.
-         *
-         *     healthy; degraded: the last cycle could read nothing, everything is unknown, or all targets are lost; warning: the
-         *     last analysis is older than three intervals, or more than half is unknown. The HTTP status is 200 in every case: a
-         *     restart would not help. The last four fields are additions to gpu-oour's.
-         */
-        readonly get: operations["show_health_health_get"];
         readonly put?: never;
         readonly post?: never;
         readonly delete?: never;
@@ -72,6 +49,457 @@ export interface paths {
          *     that cannot be used, and no cycle is started.
          */
         readonly post: operations["start_analysis_analyze_post"];
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/api/v1/allocations": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * Allocations
+         * @description Every container on every GPU with its score, state, activity and signature, including unknown ones.
+         */
+        readonly get: operations["list_allocations_api_v1_allocations_get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/api/v1/deliveries": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * Notices and control calls
+         * @description The newest first. Delivered ones are deleted after `outbox.keep_done_hours`, dead ones after
+         *     `outbox.keep_dead_hours`. Alerts are not among them: only their current state is sent.
+         */
+        readonly get: operations["list_deliveries_api_v1_deliveries_get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/api/v1/deliveries/{number}/retry": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly get?: never;
+        readonly put?: never;
+        /**
+         * Retry a dead delivery
+         * @description The delivery becomes pending again with its content and idempotency key. Its receiver may have got newer ones
+         *     meanwhile. A control call of an earlier cycle cannot be retried: it may no longer be true.
+         */
+        readonly post: operations["retry_delivery_api_v1_deliveries__number__retry_post"];
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/api/v1/events": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * Events as they happen
+         * @description `cycle`: a cycle has finished, with its counts. `verdicts`: workloads changed their activity, appeared or
+         *     disappeared. `health`: the status of /health changed, for example because the source cannot be read.
+         *
+         *     The first event is the last cycle. A comment every 15 seconds keeps the connection open. Events that a slow client
+         *     missed are not repeated: an event only says that there is something new to read.
+         */
+        readonly get: operations["stream_events_api_v1_events_get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/api/v1/gpu-map": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * Map of all GPUs
+         * @description Every GPU with its holders, in columns: one list per field, and indexes instead of repeated names. A GPU with MIG
+         *     instances is one GPU whose parts are the instances that are held.
+         */
+        readonly get: operations["show_gpu_map_api_v1_gpu_map_get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/api/v1/gpus": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * GPUs
+         * @description Every GPU that is held, with its holders. Where the source counts free GPUs, those of each node and model are one
+         *     row.
+         */
+        readonly get: operations["list_gpus_api_v1_gpus_get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/api/v1/health": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * Health in numbers
+         * @description More than gpu-oour's /health: cycles, coverage, reasons for unknown allocations, ledger, deliveries.
+         *
+         *     degraded: nothing can be read, every allocation is unknown, or every target of the embedded source is lost;
+         *     warning: the last result is older than three intervals, or more than half of the allocations or targets are.
+         */
+        readonly get: operations["show_health_api_v1_health_get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/api/v1/me": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * Who you are
+         * @description User, role and visible namespaces of the client, and how it was identified.
+         */
+        readonly get: operations["show_me_api_v1_me_get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/api/v1/namespaces": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * Namespaces
+         * @description Every namespace that holds a GPU; those with the most idle allocations first.
+         */
+        readonly get: operations["list_namespaces_api_v1_namespaces_get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/api/v1/nodes/{node}/processes": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * Processes of one node
+         * @description Processes of the pods that hold GPUs of the node, at this moment, from gpusteward's agents.
+         */
+        readonly get: operations["read_node_processes_api_v1_nodes__node__processes_get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/api/v1/overview": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * Overview
+         * @description GPUs now, idle GPU-hours and their cost in a period and the one before, what could be free, GPU-hours per day,
+         *     the most expensive idle workloads, the namespaces and teams that waste the most, and what is wrong with the data.
+         *
+         *     Sums of the period are from the ledger and at most a few minutes old.
+         */
+        readonly get: operations["show_overview_api_v1_overview_get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/api/v1/reports": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * Report
+         * @description GPU-hours and cost allocated, used, idle and unknown, by group; top wasters, trend, right-sizing.
+         *
+         *     Time is in GPU-milliseconds and money in millionths of the currency, both exact. null is unknown, never 0.
+         */
+        readonly get: operations["make_report_api_v1_reports_get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/api/v1/reports/groups": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * Groups of a report over time
+         * @description GPU-hours of each group per day, or per hour for up to two days, and its workloads with the highest idle cost.
+         *
+         *     Groups by day have none: they are the days themselves.
+         */
+        readonly get: operations["read_groups_api_v1_reports_groups_get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/api/v1/session": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * The session
+         * @description Who the client is and what it may do. 200 also for a client that may not read: `may_read` is false then.
+         */
+        readonly get: operations["show_session_api_v1_session_get"];
+        readonly put?: never;
+        /**
+         * Sign in
+         * @description Exchange a token for a session: an HttpOnly cookie that lasts for `server.session_hours`. Changes within the
+         *     session must repeat `csrf` in the header X-Gpusteward-CSRF.
+         *
+         *     429 after ten failures within a minute from one address.
+         */
+        readonly post: operations["sign_in_api_v1_session_post"];
+        /**
+         * Sign out
+         * @description End the session. Without one nothing happens.
+         */
+        readonly delete: operations["sign_out_api_v1_session_delete"];
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/api/v1/sources": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * Metrics and labels of the source
+         * @description The engine, its dialects with their metric and label names, and the queries that failed last.
+         */
+        readonly get: operations["show_sources_api_v1_sources_get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/api/v1/workloads": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * Workloads
+         * @description Every root owner with its verdict; those with the most idle GPUs first.
+         */
+        readonly get: operations["list_workloads_api_v1_workloads_get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/api/v1/workloads/ended": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * Ended workloads
+         * @description What the ledger has of workloads with this name: when they ended, GPU-hours and cost. Also finds workloads that
+         *     still hold GPUs; their `ended_ms` is null.
+         */
+        readonly get: operations["list_ended_workloads_api_v1_workloads_ended_get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/api/v1/workloads/table": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * All workloads in columns
+         * @description Every workload, those with the most idle GPUs first, in one response: one list per field, and indexes instead of
+         *     repeated names. Costs of the last seven days are from the ledger and at most a few minutes old.
+         */
+        readonly get: operations["show_table_api_v1_workloads_table_get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/api/v1/workloads/{kind}/{namespace}/{name}": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * One workload
+         * @description The verdict of one workload with its reasons, evidence and allocations.
+         */
+        readonly get: operations["show_workload_api_v1_workloads__kind___namespace___name__get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/api/v1/workloads/{kind}/{namespace}/{name}/processes": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * Processes of one workload
+         * @description Processes with their GPU, memory and SM use at this moment, from gpusteward's agents.
+         */
+        readonly get: operations["read_processes_api_v1_workloads__kind___namespace___name__processes_get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/api/v1/workloads/{kind}/{namespace}/{name}/series": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * Series of one workload
+         * @description Core utilization, memory copy, memory used and power over time, as the source has them.
+         */
+        readonly get: operations["read_series_api_v1_workloads__kind___namespace___name__series_get"];
+        readonly put?: never;
+        readonly post?: never;
         readonly delete?: never;
         readonly options?: never;
         readonly head?: never;
@@ -115,6 +543,117 @@ export interface paths {
          *     if a model is to be asked that the settings do not name.
          */
         readonly post: operations["update_config_config_update_post"];
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/health": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * Health
+         * @description Needs no token, because probes of a kubelet have none: it describes the service, not the cluster.
+         *
+         *     healthy; degraded: the last cycle could read nothing, everything is unknown, or all targets are lost; warning: the
+         *     last analysis is older than three intervals, or more than half is unknown. The HTTP status is 200 in every case: a
+         *     restart would not help. The last four fields are additions to gpu-oour's.
+         */
+        readonly get: operations["show_health_health_get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/healthz": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * Liveness
+         * @description 200 unless only a restart helps: the thread that runs cycles has ended or hangs. A source that is down does not
+         *     matter.
+         */
+        readonly get: operations["show_liveness_healthz_get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/livez": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * Liveness
+         * @description 200 unless only a restart helps: the thread that runs cycles has ended or hangs. A source that is down does not
+         *     matter.
+         */
+        readonly get: operations["show_liveness_livez_get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/metrics": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * Metrics for Prometheus
+         * @description gpu-oour's metrics and the analyzer's own health, as text or OpenMetrics by `Accept`, gzip by `Accept-Encoding`.
+         *
+         *     What could not be measured has no sample. A GPU has one status at a time. A result that is older than
+         *     `scheduler.max_result_age_seconds` is left out; the analyzer's own metrics stay. Of several analyzers on one ledger
+         *     only the leader shows the result: a sum over all of them counts each GPU once.
+         */
+        readonly get: operations["show_metrics_metrics_get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/readyz": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * Readiness
+         * @description 200 when the first cycle has ended, even if it failed: reports, the last result and the reason of the failure are
+         *     served while a source is down.
+         */
+        readonly get: operations["show_readiness_readyz_get"];
+        readonly put?: never;
+        readonly post?: never;
         readonly delete?: never;
         readonly options?: never;
         readonly head?: never;
@@ -187,426 +726,6 @@ export interface paths {
         readonly patch?: never;
         readonly trace?: never;
     };
-    readonly "/metrics": {
-        readonly parameters: {
-            readonly query?: never;
-            readonly header?: never;
-            readonly path?: never;
-            readonly cookie?: never;
-        };
-        /**
-         * Metrics for Prometheus
-         * @description gpu-oour's metrics and the analyzer's own health, as text or OpenMetrics by `Accept`, gzip by `Accept-Encoding`.
-         *
-         *     What could not be measured has no sample. A GPU has one status at a time. A result that is older than
-         *     `scheduler.max_result_age_seconds` is left out; the analyzer's own metrics stay. Of several analyzers on one ledger
-         *     only the leader shows the result: a sum over all of them counts each GPU once.
-         */
-        readonly get: operations["show_metrics_metrics_get"];
-        readonly put?: never;
-        readonly post?: never;
-        readonly delete?: never;
-        readonly options?: never;
-        readonly head?: never;
-        readonly patch?: never;
-        readonly trace?: never;
-    };
-    readonly "/api/v1/workloads": {
-        readonly parameters: {
-            readonly query?: never;
-            readonly header?: never;
-            readonly path?: never;
-            readonly cookie?: never;
-        };
-        /**
-         * Workloads
-         * @description Every root owner with its verdict; those with the most idle GPUs first.
-         */
-        readonly get: operations["list_workloads_api_v1_workloads_get"];
-        readonly put?: never;
-        readonly post?: never;
-        readonly delete?: never;
-        readonly options?: never;
-        readonly head?: never;
-        readonly patch?: never;
-        readonly trace?: never;
-    };
-    readonly "/api/v1/workloads/{kind}/{namespace}/{name}": {
-        readonly parameters: {
-            readonly query?: never;
-            readonly header?: never;
-            readonly path?: never;
-            readonly cookie?: never;
-        };
-        /**
-         * One workload
-         * @description The verdict of one workload with its reasons, evidence and allocations.
-         */
-        readonly get: operations["show_workload_api_v1_workloads__kind___namespace___name__get"];
-        readonly put?: never;
-        readonly post?: never;
-        readonly delete?: never;
-        readonly options?: never;
-        readonly head?: never;
-        readonly patch?: never;
-        readonly trace?: never;
-    };
-    readonly "/api/v1/workloads/ended": {
-        readonly parameters: {
-            readonly query?: never;
-            readonly header?: never;
-            readonly path?: never;
-            readonly cookie?: never;
-        };
-        /**
-         * Ended workloads
-         * @description What the ledger has of workloads with this name: when they ended, GPU-hours and cost. Also finds workloads that
-         *     still hold GPUs; their `ended_ms` is null.
-         */
-        readonly get: operations["list_ended_workloads_api_v1_workloads_ended_get"];
-        readonly put?: never;
-        readonly post?: never;
-        readonly delete?: never;
-        readonly options?: never;
-        readonly head?: never;
-        readonly patch?: never;
-        readonly trace?: never;
-    };
-    readonly "/api/v1/workloads/{kind}/{namespace}/{name}/series": {
-        readonly parameters: {
-            readonly query?: never;
-            readonly header?: never;
-            readonly path?: never;
-            readonly cookie?: never;
-        };
-        /**
-         * Series of one workload
-         * @description Core utilization, memory copy, memory used and power over time, as the source has them.
-         */
-        readonly get: operations["read_series_api_v1_workloads__kind___namespace___name__series_get"];
-        readonly put?: never;
-        readonly post?: never;
-        readonly delete?: never;
-        readonly options?: never;
-        readonly head?: never;
-        readonly patch?: never;
-        readonly trace?: never;
-    };
-    readonly "/api/v1/workloads/{kind}/{namespace}/{name}/processes": {
-        readonly parameters: {
-            readonly query?: never;
-            readonly header?: never;
-            readonly path?: never;
-            readonly cookie?: never;
-        };
-        /**
-         * Processes of one workload
-         * @description Processes with their GPU, memory and SM use at this moment, from gpusteward's agents.
-         */
-        readonly get: operations["read_processes_api_v1_workloads__kind___namespace___name__processes_get"];
-        readonly put?: never;
-        readonly post?: never;
-        readonly delete?: never;
-        readonly options?: never;
-        readonly head?: never;
-        readonly patch?: never;
-        readonly trace?: never;
-    };
-    readonly "/api/v1/nodes/{node}/processes": {
-        readonly parameters: {
-            readonly query?: never;
-            readonly header?: never;
-            readonly path?: never;
-            readonly cookie?: never;
-        };
-        /**
-         * Processes of one node
-         * @description Processes of the pods that hold GPUs of the node, at this moment, from gpusteward's agents.
-         */
-        readonly get: operations["read_node_processes_api_v1_nodes__node__processes_get"];
-        readonly put?: never;
-        readonly post?: never;
-        readonly delete?: never;
-        readonly options?: never;
-        readonly head?: never;
-        readonly patch?: never;
-        readonly trace?: never;
-    };
-    readonly "/api/v1/allocations": {
-        readonly parameters: {
-            readonly query?: never;
-            readonly header?: never;
-            readonly path?: never;
-            readonly cookie?: never;
-        };
-        /**
-         * Allocations
-         * @description Every container on every GPU with its score, state, activity and signature, including unknown ones.
-         */
-        readonly get: operations["list_allocations_api_v1_allocations_get"];
-        readonly put?: never;
-        readonly post?: never;
-        readonly delete?: never;
-        readonly options?: never;
-        readonly head?: never;
-        readonly patch?: never;
-        readonly trace?: never;
-    };
-    readonly "/api/v1/gpus": {
-        readonly parameters: {
-            readonly query?: never;
-            readonly header?: never;
-            readonly path?: never;
-            readonly cookie?: never;
-        };
-        /**
-         * GPUs
-         * @description Every GPU that is held, with its holders. Where the source counts free GPUs, those of each node and model are one
-         *     row.
-         */
-        readonly get: operations["list_gpus_api_v1_gpus_get"];
-        readonly put?: never;
-        readonly post?: never;
-        readonly delete?: never;
-        readonly options?: never;
-        readonly head?: never;
-        readonly patch?: never;
-        readonly trace?: never;
-    };
-    readonly "/api/v1/namespaces": {
-        readonly parameters: {
-            readonly query?: never;
-            readonly header?: never;
-            readonly path?: never;
-            readonly cookie?: never;
-        };
-        /**
-         * Namespaces
-         * @description Every namespace that holds a GPU; those with the most idle allocations first.
-         */
-        readonly get: operations["list_namespaces_api_v1_namespaces_get"];
-        readonly put?: never;
-        readonly post?: never;
-        readonly delete?: never;
-        readonly options?: never;
-        readonly head?: never;
-        readonly patch?: never;
-        readonly trace?: never;
-    };
-    readonly "/api/v1/reports": {
-        readonly parameters: {
-            readonly query?: never;
-            readonly header?: never;
-            readonly path?: never;
-            readonly cookie?: never;
-        };
-        /**
-         * Report
-         * @description GPU-hours and cost allocated, used, idle and unknown, by group; top wasters, trend, right-sizing.
-         *
-         *     Time is in GPU-milliseconds and money in millionths of the currency, both exact. null is unknown, never 0.
-         */
-        readonly get: operations["make_report_api_v1_reports_get"];
-        readonly put?: never;
-        readonly post?: never;
-        readonly delete?: never;
-        readonly options?: never;
-        readonly head?: never;
-        readonly patch?: never;
-        readonly trace?: never;
-    };
-    readonly "/api/v1/deliveries": {
-        readonly parameters: {
-            readonly query?: never;
-            readonly header?: never;
-            readonly path?: never;
-            readonly cookie?: never;
-        };
-        /**
-         * Notices and control calls
-         * @description The newest first. Delivered ones are deleted after `outbox.keep_done_hours`, dead ones after
-         *     `outbox.keep_dead_hours`. Alerts are not among them: only their current state is sent.
-         */
-        readonly get: operations["list_deliveries_api_v1_deliveries_get"];
-        readonly put?: never;
-        readonly post?: never;
-        readonly delete?: never;
-        readonly options?: never;
-        readonly head?: never;
-        readonly patch?: never;
-        readonly trace?: never;
-    };
-    readonly "/api/v1/deliveries/{number}/retry": {
-        readonly parameters: {
-            readonly query?: never;
-            readonly header?: never;
-            readonly path?: never;
-            readonly cookie?: never;
-        };
-        readonly get?: never;
-        readonly put?: never;
-        /**
-         * Retry a dead delivery
-         * @description The delivery becomes pending again with its content and idempotency key. Its receiver may have got newer ones
-         *     meanwhile. A control call of an earlier cycle cannot be retried: it may no longer be true.
-         */
-        readonly post: operations["retry_delivery_api_v1_deliveries__number__retry_post"];
-        readonly delete?: never;
-        readonly options?: never;
-        readonly head?: never;
-        readonly patch?: never;
-        readonly trace?: never;
-    };
-    readonly "/api/v1/sources": {
-        readonly parameters: {
-            readonly query?: never;
-            readonly header?: never;
-            readonly path?: never;
-            readonly cookie?: never;
-        };
-        /**
-         * Metrics and labels of the source
-         * @description The engine, its dialects with their metric and label names, and the queries that failed last.
-         */
-        readonly get: operations["show_sources_api_v1_sources_get"];
-        readonly put?: never;
-        readonly post?: never;
-        readonly delete?: never;
-        readonly options?: never;
-        readonly head?: never;
-        readonly patch?: never;
-        readonly trace?: never;
-    };
-    readonly "/api/v1/health": {
-        readonly parameters: {
-            readonly query?: never;
-            readonly header?: never;
-            readonly path?: never;
-            readonly cookie?: never;
-        };
-        /**
-         * Health in numbers
-         * @description More than gpu-oour's /health: cycles, coverage, reasons for unknown allocations, ledger, deliveries.
-         *
-         *     degraded: nothing can be read, every allocation is unknown, or every target of the embedded source is lost;
-         *     warning: the last result is older than three intervals, or more than half of the allocations or targets are.
-         */
-        readonly get: operations["show_health_api_v1_health_get"];
-        readonly put?: never;
-        readonly post?: never;
-        readonly delete?: never;
-        readonly options?: never;
-        readonly head?: never;
-        readonly patch?: never;
-        readonly trace?: never;
-    };
-    readonly "/api/v1/me": {
-        readonly parameters: {
-            readonly query?: never;
-            readonly header?: never;
-            readonly path?: never;
-            readonly cookie?: never;
-        };
-        /**
-         * Who you are
-         * @description User, role and visible namespaces of the client, and how it was identified.
-         */
-        readonly get: operations["show_me_api_v1_me_get"];
-        readonly put?: never;
-        readonly post?: never;
-        readonly delete?: never;
-        readonly options?: never;
-        readonly head?: never;
-        readonly patch?: never;
-        readonly trace?: never;
-    };
-    readonly "/api/v1/events": {
-        readonly parameters: {
-            readonly query?: never;
-            readonly header?: never;
-            readonly path?: never;
-            readonly cookie?: never;
-        };
-        /**
-         * Events as they happen
-         * @description `cycle`: a cycle has finished, with its counts. `verdicts`: workloads changed their activity, appeared or
-         *     disappeared.
-         *
-         *     The first event is the last cycle. A comment every 15 seconds keeps the connection open. Events that a slow client
-         *     missed are not repeated: an event only says that there is something new to read.
-         */
-        readonly get: operations["stream_events_api_v1_events_get"];
-        readonly put?: never;
-        readonly post?: never;
-        readonly delete?: never;
-        readonly options?: never;
-        readonly head?: never;
-        readonly patch?: never;
-        readonly trace?: never;
-    };
-    readonly "/healthz": {
-        readonly parameters: {
-            readonly query?: never;
-            readonly header?: never;
-            readonly path?: never;
-            readonly cookie?: never;
-        };
-        /**
-         * Liveness
-         * @description 200 unless only a restart helps: the thread that runs cycles has ended or hangs. A source that is down does not
-         *     matter.
-         */
-        readonly get: operations["show_liveness_healthz_get"];
-        readonly put?: never;
-        readonly post?: never;
-        readonly delete?: never;
-        readonly options?: never;
-        readonly head?: never;
-        readonly patch?: never;
-        readonly trace?: never;
-    };
-    readonly "/livez": {
-        readonly parameters: {
-            readonly query?: never;
-            readonly header?: never;
-            readonly path?: never;
-            readonly cookie?: never;
-        };
-        /**
-         * Liveness
-         * @description 200 unless only a restart helps: the thread that runs cycles has ended or hangs. A source that is down does not
-         *     matter.
-         */
-        readonly get: operations["show_liveness_livez_get"];
-        readonly put?: never;
-        readonly post?: never;
-        readonly delete?: never;
-        readonly options?: never;
-        readonly head?: never;
-        readonly patch?: never;
-        readonly trace?: never;
-    };
-    readonly "/readyz": {
-        readonly parameters: {
-            readonly query?: never;
-            readonly header?: never;
-            readonly path?: never;
-            readonly cookie?: never;
-        };
-        /**
-         * Readiness
-         * @description 200 when the first cycle has ended, even if it failed: reports, the last result and the reason of the failure are
-         *     served while a source is down.
-         */
-        readonly get: operations["show_readiness_readyz_get"];
-        readonly put?: never;
-        readonly post?: never;
-        readonly delete?: never;
-        readonly options?: never;
-        readonly head?: never;
-        readonly patch?: never;
-        readonly trace?: never;
-    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -616,82 +735,91 @@ export interface components {
          * @description The opinion of a language model.
          */
         readonly AiAnalysis: {
+            /** Ai Adjusted Score */
+            readonly ai_adjusted_score: number;
+            /** Confidence */
+            readonly confidence: number;
             /** Gpu Id */
             readonly gpu_id: string;
+            /** Raw Score */
+            readonly raw_score: number;
+            /** Reason */
+            readonly reason: string;
+            /** Recommendation */
+            readonly recommendation: string;
             /**
              * Status
              * @enum {string}
              */
             readonly status: "active" | "idle" | "suspicious";
-            /** Confidence */
-            readonly confidence: number;
-            /** Reason */
-            readonly reason: string;
-            /** Recommendation */
-            readonly recommendation: string;
-            /** Raw Score */
-            readonly raw_score: number;
-            /** Ai Adjusted Score */
-            readonly ai_adjusted_score: number;
         };
         /**
          * Allocation
          * @description One container on one GPU over the window. null: not measured, never zero.
          */
         readonly Allocation: {
-            /** Id */
-            readonly id: string;
-            /**
-             * Cluster
-             * @description Empty where the series of the site name no cluster.
-             */
-            readonly cluster: string;
-            /**
-             * Gpu
-             * @description UUID; of a MIG instance UUID/INSTANCE.
-             */
-            readonly gpu: string;
-            /** Node */
-            readonly node: string;
-            /** Index */
-            readonly index: string;
-            /** Model */
-            readonly model: string;
-            /** Namespace */
-            readonly namespace: string;
-            /** Pod */
-            readonly pod: string;
-            /** Container */
-            readonly container: string;
-            readonly workload: components["schemas"]["WorkloadName"];
-            /** Share */
-            readonly share: string;
-            /**
-             * Score
-             * @description 0 to 100.
-             */
-            readonly score: number | null;
-            /**
-             * State
-             * @enum {string}
-             */
-            readonly state: "idle" | "low" | "normal" | "high" | "unknown";
             /**
              * Activity
              * @enum {string}
              */
             readonly activity: "active" | "idle" | "unknown";
             /**
-             * Signature
-             * @enum {string}
+             * Cluster
+             * @description Empty where the series of the site name no cluster.
              */
-            readonly signature: "empty" | "parked" | "starved" | "hung" | "bursty" | "keep-alive" | "health-check" | "steady" | "starting" | "unknown";
+            readonly cluster: string;
+            /** Container */
+            readonly container: string;
+            /** Core Mean Ratio */
+            readonly core_mean_ratio: number | null;
+            /** Core Peak Ratio */
+            readonly core_peak_ratio: number | null;
+            /**
+             * Coverage
+             * @description Samples seen / samples expected, 0 to 1.
+             */
+            readonly coverage: number;
+            /**
+             * Doubt
+             * @description Why the activity is unknown; empty when it is known.
+             */
+            readonly doubt: string;
+            /**
+             * Gpu
+             * @description UUID; of a MIG instance UUID/INSTANCE.
+             */
+            readonly gpu: string;
+            /**
+             * Gpu Fraction
+             * @description The fraction of a GPU that it holds; 1 is a whole GPU.
+             */
+            readonly gpu_fraction: number;
             /**
              * Highest Step
              * @description The highest action that the signature, the proof and the second opinion allow.
              * @enum {string}
              */
             readonly highest_step: "nothing" | "notice" | "reclaim";
+            /** Id */
+            readonly id: string;
+            /** Idle Since */
+            readonly idle_since: string | null;
+            /** Index */
+            readonly index: string;
+            /** Memory Total Bytes */
+            readonly memory_total_bytes: number | null;
+            /** Memory Used Bytes */
+            readonly memory_used_bytes: number | null;
+            /** Model */
+            readonly model: string;
+            /** Namespace */
+            readonly namespace: string;
+            /** Node */
+            readonly node: string;
+            /** Pod */
+            readonly pod: string;
+            /** Power Watts */
+            readonly power_watts: number | null;
             /**
              * Proof
              * @description integrated: all of the time was measured; sampled: work between samples is not seen.
@@ -699,32 +827,23 @@ export interface components {
              */
             readonly proof: "sampled" | "integrated";
             /**
-             * Doubt
-             * @description Why the activity is unknown; empty when it is known.
+             * Score
+             * @description 0 to 100.
              */
-            readonly doubt: string;
-            /** Idle Since */
-            readonly idle_since: string | null;
+            readonly score: number | null;
+            /** Share */
+            readonly share: string;
             /**
-             * Coverage
-             * @description Samples seen / samples expected, 0 to 1.
+             * Signature
+             * @enum {string}
              */
-            readonly coverage: number;
-            /** Core Mean Ratio */
-            readonly core_mean_ratio: number | null;
-            /** Core Peak Ratio */
-            readonly core_peak_ratio: number | null;
-            /** Memory Used Bytes */
-            readonly memory_used_bytes: number | null;
-            /** Memory Total Bytes */
-            readonly memory_total_bytes: number | null;
-            /** Power Watts */
-            readonly power_watts: number | null;
+            readonly signature: "empty" | "parked" | "starved" | "hung" | "bursty" | "keep-alive" | "health-check" | "steady" | "starting" | "unknown";
             /**
-             * Gpu Fraction
-             * @description The fraction of a GPU that it holds; 1 is a whole GPU.
+             * State
+             * @enum {string}
              */
-            readonly gpu_fraction: number;
+            readonly state: "idle" | "low" | "normal" | "high" | "unknown";
+            readonly workload: components["schemas"]["WorkloadName"];
         };
         /**
          * AllocationSeries
@@ -752,80 +871,83 @@ export interface components {
          * @description Sums over some allocations. Allocated is always active + idle + unknown.
          */
         readonly Amounts: {
-            /** Allocations */
-            readonly allocations: number;
-            /** Allocated Gpu Ms */
-            readonly allocated_gpu_ms: number;
-            /** Active Gpu Ms */
-            readonly active_gpu_ms: number;
-            /** Idle Gpu Ms */
-            readonly idle_gpu_ms: number;
-            /** Unknown Gpu Ms */
-            readonly unknown_gpu_ms: number;
-            /** Unallocated Gpu Ms */
-            readonly unallocated_gpu_ms: number | null;
             /** Active Cost Micros */
             readonly active_cost_micros: number | null;
-            /** Idle Cost Micros */
-            readonly idle_cost_micros: number | null;
-            /** Unknown Cost Micros */
-            readonly unknown_cost_micros: number | null;
-            /** Unpriced Gpu Ms */
-            readonly unpriced_gpu_ms: number;
-            /** Energy Mj */
-            readonly energy_mj: number | null;
-            /** Energy Gpu Ms */
-            readonly energy_gpu_ms: number;
+            /** Active Gpu Ms */
+            readonly active_gpu_ms: number;
+            /** Allocated Gpu Ms */
+            readonly allocated_gpu_ms: number;
+            /** Allocations */
+            readonly allocations: number;
             /** Electricity Micros */
             readonly electricity_micros: number | null;
+            /** Energy Gpu Ms */
+            readonly energy_gpu_ms: number;
+            /** Energy Mj */
+            readonly energy_mj: number | null;
+            /** Idle Cost Micros */
+            readonly idle_cost_micros: number | null;
+            /** Idle Gpu Ms */
+            readonly idle_gpu_ms: number;
             /** Mean Score */
             readonly mean_score: number | null;
             /** Unallocated Cost Micros */
             readonly unallocated_cost_micros?: number | null;
+            /** Unallocated Gpu Ms */
+            readonly unallocated_gpu_ms: number | null;
+            /** Unknown Cost Micros */
+            readonly unknown_cost_micros: number | null;
+            /** Unknown Gpu Ms */
+            readonly unknown_gpu_ms: number;
+            /** Unpriced Gpu Ms */
+            readonly unpriced_gpu_ms: number;
         };
         /**
          * ClusterGpuResult
          * @description A row where the cluster is known, which gpu-oour's JSON does not have.
          */
         readonly ClusterGpuResult: {
+            readonly ai_analysis: components["schemas"]["AiAnalysis"] | null;
+            /** Cluster */
+            readonly cluster: string;
             /** Gpu Id */
             readonly gpu_id: string;
-            /** Pod */
-            readonly pod: string;
-            /** Namespace */
-            readonly namespace: string;
-            /** Hostname */
-            readonly hostname: string;
-            /** Model Name */
-            readonly model_name: string;
             /**
              * Gpu Util
              * @description %
              */
             readonly gpu_util: number;
+            /** Hostname */
+            readonly hostname: string;
             /**
              * Mem Copy
              * @description %
              */
             readonly mem_copy: number;
-            /** Mem Used Mb */
-            readonly mem_used_mb: number;
             /** Mem Total Mb */
             readonly mem_total_mb: number;
             /** Mem Usage Percent */
             readonly mem_usage_percent: number;
+            /** Mem Used Mb */
+            readonly mem_used_mb: number;
+            /** Model Name */
+            readonly model_name: string;
+            /** Namespace */
+            readonly namespace: string;
+            /** Pod */
+            readonly pod: string;
             /**
              * Power Usage
              * @description W
              */
             readonly power_usage: number;
+            /** Score */
+            readonly score: number;
             /**
              * Sm Clock
              * @description MHz
              */
             readonly sm_clock: number;
-            /** Score */
-            readonly score: number;
             /**
              * Status
              * @enum {string}
@@ -836,49 +958,115 @@ export interface components {
              * @description UTC, without a time zone.
              */
             readonly timestamp: string;
-            readonly ai_analysis: components["schemas"]["AiAnalysis"] | null;
             /**
              * Unmeasured
              * @description Fields of this row that were not measured: 0, or the memory of such a GPU.
              */
             readonly unmeasured: readonly string[];
-            /** Cluster */
-            readonly cluster: string;
         };
         /**
          * CurrencyChange
          * @description From `at_ms` on, costs are in another currency.
          */
         readonly CurrencyChange: {
+            /** After */
+            readonly after: string;
             /** At Ms */
             readonly at_ms: number;
             /** Before */
             readonly before: string;
-            /** After */
-            readonly after: string;
         };
         /**
          * Cycles
          * @description The cycles since the start.
          */
         readonly Cycles: {
-            /** Finished */
-            readonly finished: number;
             /** Failed */
             readonly failed: number;
+            /** Finished */
+            readonly finished: number;
+            /** Interval Seconds */
+            readonly interval_seconds: number;
+            /** Last Ended At */
+            readonly last_ended_at: string | null;
             /**
              * Last Error
              * @description Why the last cycle failed; empty when it did not.
              */
             readonly last_error: string;
-            /** Last Ended At */
-            readonly last_ended_at: string | null;
-            /** Last Succeeded At */
-            readonly last_succeeded_at: string | null;
             /** Last Seconds */
             readonly last_seconds: number | null;
-            /** Interval Seconds */
-            readonly interval_seconds: number;
+            /** Last Succeeded At */
+            readonly last_succeeded_at: string | null;
+        };
+        /**
+         * DataProblem
+         * @description One thing that is missing or wrong.
+         */
+        readonly DataProblem: {
+            /**
+             * Code
+             * @description A word for programs.
+             */
+            readonly code: string;
+            /**
+             * Level
+             * @description critical: what is shown is old or unknown; info: it may be intended.
+             * @enum {string}
+             */
+            readonly level: "critical" | "warning" | "info";
+            /**
+             * Text
+             * @description In the language of the request.
+             */
+            readonly text: string;
+        };
+        /**
+         * DataState
+         * @description Whether the data can be relied on.
+         */
+        readonly DataState: {
+            /**
+             * Problems
+             * @description The worst first; empty: everything is there.
+             */
+            readonly problems: readonly components["schemas"]["DataProblem"][];
+            /**
+             * Status
+             * @enum {string}
+             */
+            readonly status: "healthy" | "degraded" | "warning";
+        };
+        /**
+         * DayHours
+         * @description GPU-hours of one day (UTC).
+         */
+        readonly DayHours: {
+            /** Active */
+            readonly active: number;
+            /** Allocated */
+            readonly allocated: number;
+            /** Day */
+            readonly day: string;
+            /** Idle */
+            readonly idle: number;
+            /**
+             * Idle Cost Micros
+             * @description Millionths of `currency`; null: unknown.
+             */
+            readonly idle_cost_micros: number | null;
+            /**
+             * Partial
+             * @description Whether only a part of the day is recorded.
+             */
+            readonly partial: boolean;
+            /**
+             * Unallocated
+             * @description GPU-hours; null: not recorded.
+             */
+            readonly unallocated: number | null;
+            /** Unknown */
+            readonly unknown: number;
         };
         /**
          * Deliveries
@@ -893,79 +1081,79 @@ export interface components {
          * @description One notice or control call. Its content is not shown, and of its address only the host.
          */
         readonly DeliveryRow: {
-            /** Id */
-            readonly id: number;
-            /**
-             * Stream
-             * @description Deliveries of one stream are sent in order.
-             */
-            readonly stream: string;
-            /** Kind */
-            readonly kind: string;
-            /**
-             * Target
-             * @description As under `deliveries` of /api/v1/health.
-             */
-            readonly target: string;
-            /**
-             * Host
-             * @description Empty when the target is no longer in the settings.
-             */
-            readonly host: string;
-            /**
-             * State
-             * @enum {string}
-             */
-            readonly state: "pending" | "done" | "dead";
+            /** Attempts */
+            readonly attempts: number;
             /**
              * Created At
              * @description When it was created or last retried by request.
              */
             readonly created_at: string | null;
-            /** Attempts */
-            readonly attempts: number;
+            /**
+             * Error
+             * @description Why the last attempt failed.
+             */
+            readonly error: string;
+            /**
+             * Host
+             * @description Empty when the target is no longer in the settings.
+             */
+            readonly host: string;
+            /** Id */
+            readonly id: number;
+            /** Kind */
+            readonly kind: string;
             /**
              * Next At
              * @description The next attempt is not earlier; if not pending: the end.
              */
             readonly next_at: string | null;
             /**
-             * Error
-             * @description Why the last attempt failed.
+             * State
+             * @enum {string}
              */
-            readonly error: string;
+            readonly state: "pending" | "done" | "dead";
+            /**
+             * Stream
+             * @description Deliveries of one stream are sent in order.
+             */
+            readonly stream: string;
+            /**
+             * Target
+             * @description As under `deliveries` of /api/v1/health.
+             */
+            readonly target: string;
         };
         /**
          * EndedWorkload
          * @description What the ledger has of a workload. Lists have at most MAX_NAMES names.
          */
         readonly EndedWorkload: {
-            /** Kind */
-            readonly kind: string;
-            /** Namespace */
-            readonly namespace: string;
-            /** Name */
-            readonly name: string;
-            /** First Ms */
-            readonly first_ms: number;
-            /** Ended Ms */
-            readonly ended_ms: number | null;
-            /** Devices */
-            readonly devices: number;
-            /** Users */
-            readonly users: readonly string[];
-            /** Models */
-            readonly models: readonly string[];
-            /** Nodes */
-            readonly nodes: readonly string[];
-            /** Currency */
-            readonly currency: string;
             readonly amounts: components["schemas"]["Amounts"];
             /**
              * Cluster
              * @default
              */
             readonly cluster: string;
+            /** Currency */
+            readonly currency: string;
+            /** Devices */
+            readonly devices: number;
+            /** Ended Ms */
+            readonly ended_ms: number | null;
+            /** First Ms */
+            readonly first_ms: number;
+            /** Kind */
+            readonly kind: string;
+            /** Models */
+            readonly models: readonly string[];
+            /** Name */
+            readonly name: string;
+            /** Namespace */
+            readonly namespace: string;
+            /** Nodes */
+            readonly nodes: readonly string[];
+            /** Users */
+            readonly users: readonly string[];
         };
         /**
          * EndedWorkloads
@@ -976,87 +1164,160 @@ export interface components {
             readonly items: readonly components["schemas"]["EndedWorkload"][];
         };
         /**
+         * Features
+         * @description Which parts of the product are in use here.
+         */
+        readonly Features: {
+            /**
+             * Ai
+             * @description A language model gives second opinions.
+             */
+            readonly ai: boolean;
+            /**
+             * Ledger
+             * @description GPU-hours and costs are recorded.
+             */
+            readonly ledger: boolean;
+            /**
+             * Notify
+             * @description There is a channel for notices.
+             */
+            readonly notify: boolean;
+            /**
+             * Reclaim
+             * @description GPUs of idle workloads may be taken back, or that is planned.
+             */
+            readonly reclaim: boolean;
+        };
+        /**
          * Finding
          * @description A workload that would fit into a part of each GPU it holds.
          */
         readonly Finding: {
-            /** Kind */
-            readonly kind: string;
-            /** Namespace */
-            readonly namespace: string;
-            /** Name */
-            readonly name: string;
-            /** Model */
-            readonly model: string;
-            /** Gpus */
-            readonly gpus: number;
             /** Allocated Gpu Ms */
             readonly allocated_gpu_ms: number;
-            /** Part */
-            readonly part: string;
-            /** Profile */
-            readonly profile: string;
             /** Board Fraction */
             readonly board_fraction: number;
-            /** Core Peak Ratio */
-            readonly core_peak_ratio: number;
-            /** Memory Peak Bytes */
-            readonly memory_peak_bytes: number;
-            /** Memory Total Bytes */
-            readonly memory_total_bytes: number;
-            /** Saving Gpu Ms */
-            readonly saving_gpu_ms: number;
-            /** Saving Micros */
-            readonly saving_micros: number | null;
             /**
              * Cluster
              * @default
              */
             readonly cluster: string;
+            /** Core Peak Ratio */
+            readonly core_peak_ratio: number;
+            /** Gpus */
+            readonly gpus: number;
+            /** Kind */
+            readonly kind: string;
+            /** Memory Peak Bytes */
+            readonly memory_peak_bytes: number;
+            /** Memory Total Bytes */
+            readonly memory_total_bytes: number;
+            /** Model */
+            readonly model: string;
+            /** Name */
+            readonly name: string;
+            /** Namespace */
+            readonly namespace: string;
+            /** Part */
+            readonly part: string;
+            /** Profile */
+            readonly profile: string;
+            /** Saving Gpu Ms */
+            readonly saving_gpu_ms: number;
+            /** Saving Micros */
+            readonly saving_micros: number | null;
+        };
+        /**
+         * GpuMap
+         * @description All GPUs, held or free.
+         */
+        readonly GpuMap: {
+            /** Activities */
+            readonly activities: readonly string[];
+            /** Clusters */
+            readonly clusters: readonly string[];
+            readonly gpus: components["schemas"]["MapGpus"];
+            /** Models */
+            readonly models: readonly string[];
+            /** Namespaces */
+            readonly namespaces: readonly string[];
+            readonly nodes: components["schemas"]["MapNodes"];
+            readonly result: components["schemas"]["ResultStamp"];
+            /** Shares */
+            readonly shares: readonly string[];
+            /** Signatures */
+            readonly signatures: readonly string[];
+            readonly workloads: components["schemas"]["MapWorkloads"];
+        };
+        /**
+         * GpuNumbers
+         * @description GPUs now; a share of a GPU is a fraction.
+         */
+        readonly GpuNumbers: {
+            /** Active */
+            readonly active: number;
+            /** Allocated */
+            readonly allocated: number;
+            /**
+             * Free
+             * @description Free GPUs, and free parts of shared ones.
+             */
+            readonly free: number | null;
+            /** Idle */
+            readonly idle: number;
+            /**
+             * Total
+             * @description null: the source does not count GPUs that nobody holds.
+             */
+            readonly total: number | null;
+            /** Unknown */
+            readonly unknown: number;
         };
         /**
          * GpuResult
          * @description One GPU of one pod, means over the window.
          */
         readonly GpuResult: {
+            readonly ai_analysis: components["schemas"]["AiAnalysis"] | null;
             /** Gpu Id */
             readonly gpu_id: string;
-            /** Pod */
-            readonly pod: string;
-            /** Namespace */
-            readonly namespace: string;
-            /** Hostname */
-            readonly hostname: string;
-            /** Model Name */
-            readonly model_name: string;
             /**
              * Gpu Util
              * @description %
              */
             readonly gpu_util: number;
+            /** Hostname */
+            readonly hostname: string;
             /**
              * Mem Copy
              * @description %
              */
             readonly mem_copy: number;
-            /** Mem Used Mb */
-            readonly mem_used_mb: number;
             /** Mem Total Mb */
             readonly mem_total_mb: number;
             /** Mem Usage Percent */
             readonly mem_usage_percent: number;
+            /** Mem Used Mb */
+            readonly mem_used_mb: number;
+            /** Model Name */
+            readonly model_name: string;
+            /** Namespace */
+            readonly namespace: string;
+            /** Pod */
+            readonly pod: string;
             /**
              * Power Usage
              * @description W
              */
             readonly power_usage: number;
+            /** Score */
+            readonly score: number;
             /**
              * Sm Clock
              * @description MHz
              */
             readonly sm_clock: number;
-            /** Score */
-            readonly score: number;
             /**
              * Status
              * @enum {string}
@@ -1067,7 +1328,6 @@ export interface components {
              * @description UTC, without a time zone.
              */
             readonly timestamp: string;
-            readonly ai_analysis: components["schemas"]["AiAnalysis"] | null;
             /**
              * Unmeasured
              * @description Fields of this row that were not measured: 0, or the memory of such a GPU.
@@ -1080,33 +1340,46 @@ export interface components {
          */
         readonly GpuRow: {
             /**
-             * Id
-             * @description UUID; of a MIG instance UUID/INSTANCE; of free GPUs NODE/MODEL/free. `CLUSTER:` in front.
+             * Activity
+             * @description Idle only if every holder is idle; free without holders.
+             * @enum {string}
              */
-            readonly id: string;
+            readonly activity: "active" | "idle" | "unknown" | "free";
             /**
              * Cluster
              * @description Empty where the series of the site name no cluster.
              */
             readonly cluster: string;
             /**
-             * Uuid
-             * @description Empty for free GPUs: sources count them only.
-             */
-            readonly uuid: string;
-            /** Instance */
-            readonly instance: string;
-            /** Index */
-            readonly index: string;
-            /** Node */
-            readonly node: string;
-            /** Model */
-            readonly model: string;
-            /**
              * Gpus
              * @description GPUs: 1, the fraction of a MIG instance, or the number of free GPUs.
              */
             readonly gpus: number;
+            /**
+             * Hidden Holders
+             * @description Holders in namespaces that the caller may not see; they count in no other field.
+             */
+            readonly hidden_holders: number;
+            /** Holders */
+            readonly holders: readonly components["schemas"]["Holder"][];
+            /**
+             * Id
+             * @description UUID; of a MIG instance UUID/INSTANCE; of free GPUs NODE/MODEL/free. `CLUSTER:` in front.
+             */
+            readonly id: string;
+            /**
+             * Idle Gpus
+             * @description The part of `gpus` whose holders are idle.
+             */
+            readonly idle_gpus: number;
+            /** Index */
+            readonly index: string;
+            /** Instance */
+            readonly instance: string;
+            /** Model */
+            readonly model: string;
+            /** Node */
+            readonly node: string;
             /**
              * Score
              * @description Mean of the known scores of its holders.
@@ -1118,28 +1391,15 @@ export interface components {
              */
             readonly state: "idle" | "low" | "normal" | "high" | "unknown" | "free";
             /**
-             * Activity
-             * @description Idle only if every holder is idle; free without holders.
-             * @enum {string}
-             */
-            readonly activity: "active" | "idle" | "unknown" | "free";
-            /** Holders */
-            readonly holders: readonly components["schemas"]["Holder"][];
-            /**
-             * Idle Gpus
-             * @description The part of `gpus` whose holders are idle.
-             */
-            readonly idle_gpus: number;
-            /**
              * Unknown Gpus
              * @description The part of `gpus` whose holders are unknown.
              */
             readonly unknown_gpus: number;
             /**
-             * Hidden Holders
-             * @description Holders in namespaces that the caller may not see; they count in no other field.
+             * Uuid
+             * @description Empty for free GPUs: sources count them only.
              */
-            readonly hidden_holders: number;
+            readonly uuid: string;
         };
         /**
          * Group
@@ -1147,13 +1407,12 @@ export interface components {
          *     (UTC).
          */
         readonly Group: {
-            /** Name */
-            readonly name: string;
-            /** Kind */
-            readonly kind: string;
-            /** Namespace */
-            readonly namespace: string;
             readonly amounts: components["schemas"]["Amounts"];
+            /**
+             * Cluster
+             * @default
+             */
+            readonly cluster: string;
             /** Idle Change Ratio */
             readonly idle_change_ratio: number | null;
             /**
@@ -1161,11 +1420,66 @@ export interface components {
              * @default false
              */
             readonly is_partial: boolean;
-            /**
-             * Cluster
-             * @default
-             */
+            /** Kind */
+            readonly kind: string;
+            /** Name */
+            readonly name: string;
+            /** Namespace */
+            readonly namespace: string;
+        };
+        /**
+         * GroupDetail
+         * @description One group over time, and its workloads with the highest idle cost.
+         */
+        readonly GroupDetail: {
+            /** Active Gpu Ms */
+            readonly active_gpu_ms: readonly number[];
+            /** Cluster */
             readonly cluster: string;
+            /** Idle Gpu Ms */
+            readonly idle_gpu_ms: readonly number[];
+            /** Kind */
+            readonly kind: string;
+            /** Name */
+            readonly name: string;
+            /** Namespace */
+            readonly namespace: string;
+            /** Unknown Gpu Ms */
+            readonly unknown_gpu_ms: readonly number[];
+            /** Workloads */
+            readonly workloads: readonly components["schemas"]["GroupWorkload"][];
+        };
+        /**
+         * GroupDetails
+         * @description The groups of a report with the highest idle cost, over time.
+         */
+        readonly GroupDetails: {
+            /** At Ms */
+            readonly at_ms: readonly number[];
+            /** Groups */
+            readonly groups: readonly components["schemas"]["GroupDetail"][];
+            /** Step Ms */
+            readonly step_ms: number;
+        };
+        /**
+         * GroupWorkload
+         * @description A workload with idle time in a group.
+         */
+        readonly GroupWorkload: {
+            /** Cluster */
+            readonly cluster: string;
+            /** Idle Cost Micros */
+            readonly idle_cost_micros: number | null;
+            /** Idle Gpu Ms */
+            readonly idle_gpu_ms: number;
+            /** Kind */
+            readonly kind: string;
+            /** Name */
+            readonly name: string;
+            /** Namespace */
+            readonly namespace: string;
+            /** User */
+            readonly user: string;
         };
         /**
          * Health
@@ -1173,72 +1487,64 @@ export interface components {
          */
         readonly Health: {
             /**
-             * Status
-             * @enum {string}
+             * Active Gpus
+             * @description GPUs in use; a share of a GPU is a fraction.
              */
-            readonly status: "healthy" | "degraded" | "warning";
-            /** Version */
-            readonly version: string;
-            /**
-             * Ready
-             * @description Whether a cycle has finished.
-             */
-            readonly ready: boolean;
-            readonly cycles: components["schemas"]["Cycles"];
+            readonly active_gpus: number;
             /**
              * Allocations
              * @description Containers on GPUs: one per container and GPU.
              */
             readonly allocations: number;
-            /** Workloads */
-            readonly workloads: number;
             /**
              * Clusters
              * @description Clusters that the series name; empty: they name none.
              */
             readonly clusters: readonly string[];
             /**
-             * Gpus
-             * @description Whole GPUs, held or not; null: the source does not count them.
+             * Coverage
+             * @description Samples seen / samples expected, over all allocations.
              */
-            readonly gpus: number | null;
+            readonly coverage: number | null;
+            /** Currency */
+            readonly currency: string | null;
+            readonly cycles: components["schemas"]["Cycles"];
+            /**
+             * Deliveries
+             * @description The state of notices, control calls and alerts.
+             */
+            readonly deliveries: {
+                readonly [key: string]: unknown;
+            };
             /**
              * Free Gpus
              * @description Those of which no part is held.
              */
             readonly free_gpus: number | null;
             /**
-             * Active Gpus
-             * @description GPUs in use; a share of a GPU is a fraction.
+             * Gpus
+             * @description Whole GPUs, held or not; null: the source does not count them.
              */
-            readonly active_gpus: number;
+            readonly gpus: number | null;
+            /**
+             * Idle Cost Micros Per Hour
+             * @description Of idle GPUs with a price, in millionths of `currency`; null: none has one.
+             */
+            readonly idle_cost_micros_per_hour: number | null;
             /**
              * Idle Gpus
              * @description GPUs that are held without being used, likewise.
              */
             readonly idle_gpus: number;
             /**
-             * Unknown Gpus
-             * @description GPUs that are held and could not be judged, likewise.
+             * Ledger
+             * @description The state of the ledger; null if it is disabled.
              */
-            readonly unknown_gpus: number;
-            /**
-             * Unallocated Gpus
-             * @description Free GPUs and free parts of shared ones; the four add up to `gpus`.
-             */
-            readonly unallocated_gpus: number | null;
-            /**
-             * Idle Cost Micros Per Hour
-             * @description Of idle GPUs with a price, in millionths of `currency`; null: none has one.
-             */
-            readonly idle_cost_micros_per_hour: number | null;
-            /** Currency */
-            readonly currency: string | null;
-            /**
-             * Coverage
-             * @description Samples seen / samples expected, over all allocations.
-             */
-            readonly coverage: number | null;
+            readonly ledger: {
+                readonly [key: string]: unknown;
+            } | null;
+            /** Listeners */
+            readonly listeners: number;
             /**
              * Measured
              * @description Allocations that have samples in the window.
@@ -1250,17 +1556,26 @@ export interface components {
              */
             readonly measured_coverage: number | null;
             /**
-             * Unknown
-             * @description Allocations that could not be judged, by reason.
+             * Ready
+             * @description Whether a cycle has finished.
              */
-            readonly unknown: {
+            readonly ready: boolean;
+            readonly replica: components["schemas"]["Replica"];
+            readonly result: components["schemas"]["ResultStamp"] | null;
+            /**
+             * Result Age Seconds
+             * @description null before the first result.
+             */
+            readonly result_age_seconds: number | null;
+            /** Settings Reloads */
+            readonly settings_reloads: {
                 readonly [key: string]: number;
             };
             /**
-             * Unknown Ratio
-             * @description Their share of all allocations; null without any.
+             * Status
+             * @enum {string}
              */
-            readonly unknown_ratio: number | null;
+            readonly status: "healthy" | "degraded" | "warning";
             /**
              * Targets
              * @description Targets of the embedded source; null: an engine is read.
@@ -1272,61 +1587,110 @@ export interface components {
              */
             readonly targets_up: number | null;
             /**
-             * Result Age Seconds
-             * @description null before the first result.
+             * Unallocated Gpus
+             * @description Free GPUs and free parts of shared ones; the four add up to `gpus`.
              */
-            readonly result_age_seconds: number | null;
-            /** Settings Reloads */
-            readonly settings_reloads: {
+            readonly unallocated_gpus: number | null;
+            /**
+             * Unknown
+             * @description Allocations that could not be judged, by reason.
+             */
+            readonly unknown: {
                 readonly [key: string]: number;
             };
-            /** Listeners */
-            readonly listeners: number;
             /**
-             * Ledger
-             * @description The state of the ledger; null if it is disabled.
+             * Unknown Gpus
+             * @description GPUs that are held and could not be judged, likewise.
              */
-            readonly ledger: {
-                readonly [key: string]: unknown;
-            } | null;
+            readonly unknown_gpus: number;
             /**
-             * Deliveries
-             * @description The state of notices, control calls and alerts.
+             * Unknown Ratio
+             * @description Their share of all allocations; null without any.
              */
-            readonly deliveries: {
-                readonly [key: string]: unknown;
-            };
-            readonly result: components["schemas"]["ResultStamp"] | null;
-            readonly replica: components["schemas"]["Replica"];
+            readonly unknown_ratio: number | null;
+            /** Version */
+            readonly version: string;
+            /** Workloads */
+            readonly workloads: number;
         };
         /**
          * Holder
          * @description A container that holds the GPU.
          */
         readonly Holder: {
-            /** Namespace */
-            readonly namespace: string;
-            /** Pod */
-            readonly pod: string;
-            /** Container */
-            readonly container: string;
-            /** Share */
-            readonly share: string;
             /**
              * Activity
              * @enum {string}
              */
             readonly activity: "active" | "idle" | "unknown";
-            /**
-             * Proof
-             * @enum {string}
-             */
-            readonly proof: "sampled" | "integrated";
+            /** Container */
+            readonly container: string;
             /**
              * Gpu Fraction
              * @description The fraction of the GPU that it holds.
              */
             readonly gpu_fraction: number;
+            /** Namespace */
+            readonly namespace: string;
+            /** Pod */
+            readonly pod: string;
+            /**
+             * Proof
+             * @enum {string}
+             */
+            readonly proof: "sampled" | "integrated";
+            /** Share */
+            readonly share: string;
+        };
+        /**
+         * IdleWorkload
+         * @description A workload with idle GPUs.
+         */
+        readonly IdleWorkload: {
+            /**
+             * Cluster
+             * @description Empty where the series of the site name no cluster.
+             */
+            readonly cluster: string;
+            /** Gpus */
+            readonly gpus: number;
+            /**
+             * Idle Cost Micros
+             * @description In the period.
+             */
+            readonly idle_cost_micros: number | null;
+            /**
+             * Idle Gpu Hours
+             * @description In the period.
+             */
+            readonly idle_gpu_hours: number | null;
+            /** Idle Gpus */
+            readonly idle_gpus: number;
+            /**
+             * Idle Since
+             * @description null: only some of its GPUs are idle.
+             */
+            readonly idle_since: string | null;
+            /** Kind */
+            readonly kind: string;
+            /** Models */
+            readonly models: readonly string[];
+            /** Name */
+            readonly name: string;
+            /** Namespace */
+            readonly namespace: string;
+            /**
+             * Signature
+             * @enum {string}
+             */
+            readonly signature: "empty" | "parked" | "starved" | "hung" | "bursty" | "keep-alive" | "health-check" | "steady" | "starting" | "unknown";
+            /**
+             * Spell Cost Micros
+             * @description Since its GPUs are idle.
+             */
+            readonly spell_cost_micros: number | null;
+            /** Users */
+            readonly users: readonly string[];
         };
         /**
          * JudgedAllocation
@@ -1334,8 +1698,6 @@ export interface components {
          */
         readonly JudgedAllocation: {
             readonly allocation: components["schemas"]["Allocation"];
-            /** Reasons */
-            readonly reasons: readonly string[];
             /**
              * Evidence
              * @description MEASURE.STAT in base units; unknown values are left out.
@@ -1344,6 +1706,8 @@ export interface components {
                 readonly [key: string]: number;
             };
             readonly opinion: components["schemas"]["SecondOpinion"] | null;
+            /** Reasons */
+            readonly reasons: readonly string[];
         };
         /**
          * LowResults
@@ -1352,26 +1716,105 @@ export interface components {
         readonly LowResults: {
             /** Count */
             readonly count: number;
+            /** Gpus */
+            readonly gpus: readonly (components["schemas"]["GpuResult"] | components["schemas"]["ClusterGpuResult"])[];
             /** Threshold */
             readonly threshold: number;
             /** Timestamp */
             readonly timestamp: string;
-            /** Gpus */
-            readonly gpus: readonly (components["schemas"]["GpuResult"] | components["schemas"]["ClusterGpuResult"])[];
+        };
+        /**
+         * MapGpus
+         * @description One value per GPU, ordered by cluster, node and index; free GPUs come last on their node.
+         */
+        readonly MapGpus: {
+            /**
+             * Hidden Holders
+             * @description Holders in namespaces that the caller may not see.
+             */
+            readonly hidden_holders: readonly number[];
+            /**
+             * Index
+             * @description Empty for a free GPU: sources count them only.
+             */
+            readonly index: readonly string[];
+            /**
+             * Model
+             * @description Indexes `models`.
+             */
+            readonly model: readonly number[];
+            /**
+             * Node
+             * @description Indexes `nodes`.
+             */
+            readonly node: readonly number[];
+            /**
+             * Parts
+             * @description For each container on it: the fraction of the GPU that it holds, its activity (indexes `activities`), signature (indexes `signatures`), workload (indexes `workloads`) and score.
+             */
+            readonly parts: readonly (readonly (readonly [
+                number,
+                number,
+                number,
+                number,
+                number | null
+            ])[])[];
+            /**
+             * Share
+             * @description How it is shared: indexes `shares`; -1 for a free GPU.
+             */
+            readonly share: readonly number[];
+            /**
+             * Uuid
+             * @description Empty for a free GPU.
+             */
+            readonly uuid: readonly string[];
+        };
+        /**
+         * MapNodes
+         * @description One value per node.
+         */
+        readonly MapNodes: {
+            /**
+             * Cluster
+             * @description Indexes `clusters`.
+             */
+            readonly cluster: readonly number[];
+            /** Name */
+            readonly name: readonly string[];
+        };
+        /**
+         * MapWorkloads
+         * @description One value per workload.
+         */
+        readonly MapWorkloads: {
+            /**
+             * Cluster
+             * @description Indexes `clusters`.
+             */
+            readonly cluster: readonly number[];
+            /** Kind */
+            readonly kind: readonly string[];
+            /** Name */
+            readonly name: readonly string[];
+            /**
+             * Namespace
+             * @description Indexes `namespaces`.
+             */
+            readonly namespace: readonly number[];
+            /**
+             * User
+             * @description The first of its users; empty: unknown.
+             */
+            readonly user: readonly string[];
         };
         /**
          * Me
          * @description The client of this request.
          */
         readonly Me: {
-            /**
-             * User
-             * @description Empty for a token of the settings and for an anonymous client.
-             */
-            readonly user: string;
             /** Groups */
             readonly groups: readonly string[];
-            readonly role: components["schemas"]["Role"];
             /**
              * Method
              * @description How it was identified.
@@ -1383,6 +1826,12 @@ export interface components {
              * @description Names or patterns of the namespaces that it sees, CLUSTER/NAMESPACE if only there; null: all.
              */
             readonly namespaces: readonly string[] | null;
+            readonly role: components["schemas"]["Role"];
+            /**
+             * User
+             * @description Empty for a token of the settings and for an anonymous client.
+             */
+            readonly user: string;
         };
         /**
          * Namespace
@@ -1390,41 +1839,41 @@ export interface components {
          */
         readonly Namespace: {
             /**
-             * Cluster
-             * @description Empty where the series of the site name no cluster.
+             * Active
+             * @description Allocations that are active.
              */
-            readonly cluster: string;
-            /** Namespace */
-            readonly namespace: string;
+            readonly active: number;
+            /** Active Gpus */
+            readonly active_gpus: number;
             /**
              * Allocations
              * @description Containers on GPUs: one per container and GPU.
              */
             readonly allocations: number;
             /**
-             * Active
-             * @description Allocations that are active.
+             * Average Score
+             * @description Over the allocations that have a score.
              */
-            readonly active: number;
+            readonly average_score: number | null;
+            /**
+             * Cluster
+             * @description Empty where the series of the site name no cluster.
+             */
+            readonly cluster: string;
+            /**
+             * Gpus
+             * @description GPUs that it holds; a share of a GPU is a fraction.
+             */
+            readonly gpus: number;
             /**
              * Idle
              * @description Allocations that are idle.
              */
             readonly idle: number;
-            /**
-             * Unknown
-             * @description Allocations that could not be judged.
-             */
-            readonly unknown: number;
-            /** Workloads */
-            readonly workloads: number;
+            /** Idle Gpus */
+            readonly idle_gpus: number;
             /** Idle Workloads */
             readonly idle_workloads: number;
-            /**
-             * Average Score
-             * @description Over the allocations that have a score.
-             */
-            readonly average_score: number | null;
             /**
              * Low
              * @description Allocations whose score is below the low threshold, or that are idle.
@@ -1432,31 +1881,76 @@ export interface components {
             readonly low: number;
             /** Memory Used Bytes */
             readonly memory_used_bytes: number | null;
+            /** Namespace */
+            readonly namespace: string;
             /** Power Watts */
             readonly power_watts: number | null;
             /**
-             * Gpus
-             * @description GPUs that it holds; a share of a GPU is a fraction.
+             * Unknown
+             * @description Allocations that could not be judged.
              */
-            readonly gpus: number;
-            /** Active Gpus */
-            readonly active_gpus: number;
-            /** Idle Gpus */
-            readonly idle_gpus: number;
+            readonly unknown: number;
             /** Unknown Gpus */
             readonly unknown_gpus: number;
+            /** Workloads */
+            readonly workloads: number;
         };
         /**
          * NamespaceStats
          * @description One namespace.
          */
         readonly NamespaceStats: {
-            /** Count */
-            readonly count: number;
             /** Avg Score */
             readonly avg_score: number;
+            /** Count */
+            readonly count: number;
             /** Low Util Count */
             readonly low_util_count: number;
+        };
+        /**
+         * Overview
+         * @description The state of all GPUs that the caller may see.
+         */
+        readonly Overview: {
+            /**
+             * Clusters
+             * @description All that can be chosen.
+             */
+            readonly clusters: readonly string[];
+            /** Currency */
+            readonly currency: string;
+            readonly data: components["schemas"]["DataState"];
+            /**
+             * Days
+             * @description The last 14 days, without days that have no data.
+             */
+            readonly days: readonly components["schemas"]["DayHours"][];
+            readonly gpus: components["schemas"]["GpuNumbers"];
+            /**
+             * Idle Workloads
+             * @description Those with idle GPUs.
+             */
+            readonly idle_workloads: number;
+            /**
+             * Namespaces
+             * @description Those that waste the most.
+             */
+            readonly namespaces: readonly components["schemas"]["WasteGroup"][];
+            readonly potential: components["schemas"]["Potential"];
+            readonly result: components["schemas"]["ResultStamp"];
+            /**
+             * Teams
+             * @description The same by team; empty without `reports.teams`.
+             */
+            readonly teams: readonly components["schemas"]["WasteGroup"][];
+            /**
+             * Top
+             * @description The workloads whose idle GPUs cost the most.
+             */
+            readonly top: readonly components["schemas"]["IdleWorkload"][];
+            readonly waste: components["schemas"]["Waste"];
+            /** Workloads */
+            readonly workloads: number;
         };
         /**
          * Page
@@ -1466,16 +1960,16 @@ export interface components {
             /** Items */
             readonly items: readonly components["schemas"]["Allocation"][];
             /**
-             * Total
-             * @description How many rows pass the filters, on all pages together.
-             */
-            readonly total: number;
-            /**
              * Next
              * @description The cursor of the next page; null on the last one.
              */
             readonly next: string | null;
             readonly result: components["schemas"]["ResultStamp"];
+            /**
+             * Total
+             * @description How many rows pass the filters, on all pages together.
+             */
+            readonly total: number;
         };
         /**
          * Page
@@ -1485,16 +1979,16 @@ export interface components {
             /** Items */
             readonly items: readonly components["schemas"]["GpuRow"][];
             /**
-             * Total
-             * @description How many rows pass the filters, on all pages together.
-             */
-            readonly total: number;
-            /**
              * Next
              * @description The cursor of the next page; null on the last one.
              */
             readonly next: string | null;
             readonly result: components["schemas"]["ResultStamp"];
+            /**
+             * Total
+             * @description How many rows pass the filters, on all pages together.
+             */
+            readonly total: number;
         };
         /**
          * Page
@@ -1504,16 +1998,16 @@ export interface components {
             /** Items */
             readonly items: readonly components["schemas"]["Namespace"][];
             /**
-             * Total
-             * @description How many rows pass the filters, on all pages together.
-             */
-            readonly total: number;
-            /**
              * Next
              * @description The cursor of the next page; null on the last one.
              */
             readonly next: string | null;
             readonly result: components["schemas"]["ResultStamp"];
+            /**
+             * Total
+             * @description How many rows pass the filters, on all pages together.
+             */
+            readonly total: number;
         };
         /**
          * Page
@@ -1523,39 +2017,83 @@ export interface components {
             /** Items */
             readonly items: readonly components["schemas"]["Workload"][];
             /**
-             * Total
-             * @description How many rows pass the filters, on all pages together.
-             */
-            readonly total: number;
-            /**
              * Next
              * @description The cursor of the next page; null on the last one.
              */
             readonly next: string | null;
             readonly result: components["schemas"]["ResultStamp"];
+            /**
+             * Total
+             * @description How many rows pass the filters, on all pages together.
+             */
+            readonly total: number;
         };
         /**
          * Point
          * @description One bar of the chart.
          */
         readonly Point: {
-            /** At Ms */
-            readonly at_ms: number;
             /** Active Gpu Ms */
             readonly active_gpu_ms: number;
-            /** Idle Gpu Ms */
-            readonly idle_gpu_ms: number;
-            /** Unknown Gpu Ms */
-            readonly unknown_gpu_ms: number;
-            /** Unallocated Gpu Ms */
-            readonly unallocated_gpu_ms: number | null;
+            /** At Ms */
+            readonly at_ms: number;
             /** Idle Cost Micros */
             readonly idle_cost_micros: number | null;
+            /** Idle Gpu Ms */
+            readonly idle_gpu_ms: number;
             /**
              * Is Partial
              * @default false
              */
             readonly is_partial: boolean;
+            /** Unallocated Gpu Ms */
+            readonly unallocated_gpu_ms: number | null;
+            /** Unknown Gpu Ms */
+            readonly unknown_gpu_ms: number;
+        };
+        /**
+         * Potential
+         * @description What would be free if the workloads that are idle for the longest time gave their GPUs back.
+         */
+        readonly Potential: {
+            /**
+             * Cost Micros Per Hour
+             * @description Millionths of `currency`; null: unknown.
+             */
+            readonly cost_micros_per_hour: number | null;
+            /** Gpus */
+            readonly gpus: number;
+            /**
+             * Workloads
+             * @description At most 8.
+             */
+            readonly workloads: number;
+        };
+        /**
+         * Problem
+         * @description Why a request failed.
+         */
+        readonly Problem: {
+            /**
+             * Detail
+             * @description What is wrong and what helps, in Chinese if Accept-Language prefers it.
+             */
+            readonly detail: string;
+            /**
+             * Status
+             * @description The HTTP status.
+             */
+            readonly status: number;
+            /**
+             * Title
+             * @description The HTTP status in words.
+             */
+            readonly title: string;
+            /**
+             * Type
+             * @description The kind of problem: urn:gpusteward:problem:NAME.
+             */
+            readonly type: string;
         };
         /**
          * Process
@@ -1567,14 +2105,8 @@ export interface components {
              * @description Empty where the series of the site name no cluster.
              */
             readonly cluster: string;
-            /** Namespace */
-            readonly namespace: string;
-            /** Pod */
-            readonly pod: string;
             /** Container */
             readonly container: string;
-            /** Node */
-            readonly node: string;
             /**
              * Gpu
              * @description UUID; of a MIG instance its own.
@@ -1585,33 +2117,45 @@ export interface components {
              * @description Of the GPU on its node; of a MIG instance with profile and instance id.
              */
             readonly index: string;
-            /**
-             * Pid
-             * @description On the node.
-             */
-            readonly pid: number;
-            /**
-             * Process
-             * @description Its name.
-             */
-            readonly process: string;
             /** Memory Bytes */
             readonly memory_bytes: number | null;
-            /** Sm Ratio */
-            readonly sm_ratio: number | null;
+            /** Namespace */
+            readonly namespace: string;
+            /** Node */
+            readonly node: string;
             /**
              * Outside Allocation
              * @description Whether it is on a GPU that its pod does not hold.
              */
             readonly outside_allocation: boolean;
+            /**
+             * Pid
+             * @description On the node.
+             */
+            readonly pid: number;
+            /** Pod */
+            readonly pod: string;
+            /**
+             * Process
+             * @description Its name.
+             */
+            readonly process: string;
+            /** Sm Ratio */
+            readonly sm_ratio: number | null;
         };
         /**
          * Processes
          * @description The processes of the pods of a workload or a node.
          */
         readonly Processes: {
+            /**
+             * Pods
+             * @description How many pods of the workload or the node hold GPUs.
+             */
+            readonly pods: number;
             /** Processes */
             readonly processes: readonly components["schemas"]["Process"][];
+            readonly result: components["schemas"]["ResultStamp"];
             /**
              * Total
              * @description Number of processes; not all may be listed.
@@ -1622,12 +2166,6 @@ export interface components {
              * @description Pods that no agent reports: their processes are unknown.
              */
             readonly untold: readonly string[];
-            /**
-             * Pods
-             * @description How many pods of the workload or the node hold GPUs.
-             */
-            readonly pods: number;
-            readonly result: components["schemas"]["ResultStamp"];
         };
         /**
          * Range
@@ -1638,27 +2176,37 @@ export interface components {
             readonly asked_since_ms: number;
             /** Asked Until Ms */
             readonly asked_until_ms: number;
-            /** Since Ms */
-            readonly since_ms: number;
-            /** Until Ms */
-            readonly until_ms: number;
             /** First Ms */
             readonly first_ms: number | null;
-            /** Last Ms */
-            readonly last_ms: number | null;
-            /** Is Widened */
-            readonly is_widened: boolean;
             /**
              * Is Partial
              * @default false
              */
             readonly is_partial: boolean;
+            /** Is Widened */
+            readonly is_widened: boolean;
+            /** Last Ms */
+            readonly last_ms: number | null;
+            /** Since Ms */
+            readonly since_ms: number;
+            /** Until Ms */
+            readonly until_ms: number;
         };
         /**
          * Replica
          * @description This analyzer among those that share its ledger.
          */
         readonly Replica: {
+            /**
+             * Error
+             * @description Why the lease could not be renewed; empty when it could.
+             */
+            readonly error: string;
+            /**
+             * Leader
+             * @description The name of the leader; empty: there is none at the moment.
+             */
+            readonly leader: string;
             /** Name */
             readonly name: string;
             /**
@@ -1667,89 +2215,79 @@ export interface components {
              * @enum {string}
              */
             readonly role: "leader" | "reader";
-            /**
-             * Leader
-             * @description The name of the leader; empty: there is none at the moment.
-             */
-            readonly leader: string;
-            /**
-             * Error
-             * @description Why the lease could not be renewed; empty when it could.
-             */
-            readonly error: string;
         };
         /**
          * Report
          * @description GPU-hours and costs of a period.
          */
         readonly Report: {
-            /** Made Ms */
-            readonly made_ms: number;
-            /** Currency */
-            readonly currency: string;
             /** By */
             readonly by: string;
-            /** Namespaces */
-            readonly namespaces: readonly string[];
-            readonly range: components["schemas"]["Range"];
-            readonly total: components["schemas"]["Amounts"];
-            /** Groups */
-            readonly groups: readonly components["schemas"]["Group"][];
-            readonly others: components["schemas"]["Group"] | null;
-            /** Wasters */
-            readonly wasters: readonly components["schemas"]["Waster"][];
-            /** Findings */
-            readonly findings: readonly components["schemas"]["Finding"][];
-            readonly trend: components["schemas"]["Trend"] | null;
-            /** Step Ms */
-            readonly step_ms: number;
-            /** Points */
-            readonly points: readonly components["schemas"]["Point"][];
-            readonly unused: components["schemas"]["Unused"] | null;
-            /** Fleet Coverage Ratio */
-            readonly fleet_coverage_ratio?: number | null;
             /**
              * Clusters
              * @default []
              */
             readonly clusters: readonly string[];
+            /** Currency */
+            readonly currency: string;
             /**
              * Currency Changes
              * @default []
              */
             readonly currency_changes: readonly components["schemas"]["CurrencyChange"][];
+            /** Findings */
+            readonly findings: readonly components["schemas"]["Finding"][];
+            /** Fleet Coverage Ratio */
+            readonly fleet_coverage_ratio?: number | null;
+            /** Groups */
+            readonly groups: readonly components["schemas"]["Group"][];
+            /** Made Ms */
+            readonly made_ms: number;
+            /** Namespaces */
+            readonly namespaces: readonly string[];
+            readonly others: components["schemas"]["Group"] | null;
+            /** Points */
+            readonly points: readonly components["schemas"]["Point"][];
+            readonly range: components["schemas"]["Range"];
+            /** Step Ms */
+            readonly step_ms: number;
+            readonly total: components["schemas"]["Amounts"];
+            readonly trend: components["schemas"]["Trend"] | null;
+            readonly unused: components["schemas"]["Unused"] | null;
+            /** Wasters */
+            readonly wasters: readonly components["schemas"]["Waster"][];
         };
         /**
          * ResultStamp
          * @description The result that a response is from.
          */
         readonly ResultStamp: {
-            /** Tag */
-            readonly tag: string;
-            /** Number */
-            readonly number: number;
-            /**
-             * At
-             * @description The end of the window, UTC.
-             */
-            readonly at: string;
-            /** Window Seconds */
-            readonly window_seconds: number;
             /**
              * Age Seconds
              * @description How long ago that was.
              */
             readonly age_seconds: number;
             /**
-             * Stale
-             * @description Whether newer results are missing: older than two intervals, or the last cycle failed.
+             * At
+             * @description The end of the window, UTC.
              */
-            readonly stale: boolean;
+            readonly at: string;
             /**
              * Last Error
              * @description Why the last cycle failed; empty when it did not.
              */
             readonly last_error: string;
+            /** Number */
+            readonly number: number;
+            /**
+             * Stale
+             * @description Whether newer results are missing: older than two intervals, or the last cycle failed.
+             */
+            readonly stale: boolean;
+            /** Tag */
+            readonly tag: string;
+            /** Window Seconds */
+            readonly window_seconds: number;
         };
         /**
          * Role
@@ -1762,23 +2300,23 @@ export interface components {
          * @description The opinion of a language model. It can only lower the highest action; a reason says where it did.
          */
         readonly SecondOpinion: {
+            /** Adjusted Score */
+            readonly adjusted_score: number;
+            /** Asked At */
+            readonly asked_at: string | null;
+            /** Confidence */
+            readonly confidence: number;
+            /** Model */
+            readonly model: string;
+            /** Reason */
+            readonly reason: string;
+            /** Recommendation */
+            readonly recommendation: string;
             /**
              * Status
              * @enum {string}
              */
             readonly status: "active" | "idle" | "suspicious";
-            /** Confidence */
-            readonly confidence: number;
-            /** Reason */
-            readonly reason: string;
-            /** Recommendation */
-            readonly recommendation: string;
-            /** Adjusted Score */
-            readonly adjusted_score: number;
-            /** Model */
-            readonly model: string;
-            /** Asked At */
-            readonly asked_at: string | null;
         };
         /**
          * Series
@@ -1787,14 +2325,87 @@ export interface components {
         readonly Series: {
             /** Courses */
             readonly courses: readonly components["schemas"]["AllocationSeries"][];
+            readonly result: components["schemas"]["ResultStamp"];
+            /** Seconds */
+            readonly seconds: number;
             /**
              * Total
              * @description How many allocations the workload has.
              */
             readonly total: number;
-            /** Seconds */
-            readonly seconds: number;
-            readonly result: components["schemas"]["ResultStamp"];
+        };
+        /**
+         * SessionState
+         * @description Who the client is, what it may do, and what it needs to know to show anything.
+         */
+        readonly SessionState: {
+            /**
+             * Csrf
+             * @description To be repeated in X-Gpusteward-CSRF by changes; empty: no session.
+             */
+            readonly csrf: string;
+            /** Currency */
+            readonly currency: string | null;
+            /**
+             * Expires At
+             * @description When the session ends; null without one.
+             */
+            readonly expires_at: string | null;
+            readonly features: components["schemas"]["Features"] | null;
+            /** Groups */
+            readonly groups: readonly string[];
+            /**
+             * Interval Seconds
+             * @description Between two results.
+             */
+            readonly interval_seconds: number | null;
+            /** May Operate */
+            readonly may_operate: boolean;
+            /** May Read */
+            readonly may_read: boolean;
+            /**
+             * Method
+             * @description How it was identified.
+             */
+            readonly method: ("anonymous" | "token" | "proxy" | "oidc" | "service-account" | "web-config") | null;
+            /**
+             * Namespaces
+             * @description As in /api/v1/me; null: all, or it may not read.
+             */
+            readonly namespaces: readonly string[] | null;
+            /**
+             * Reason
+             * @description Why it may not read; empty if it may.
+             */
+            readonly reason: string;
+            /** @description null: it may not read. */
+            readonly role: components["schemas"]["Role"] | null;
+            /**
+             * Signed In
+             * @description Whether there is a session that can be ended.
+             */
+            readonly signed_in: boolean;
+            /**
+             * User
+             * @description Empty for a token of the settings and for an anonymous client.
+             */
+            readonly user: string;
+            /**
+             * Version
+             * @description This and the following are null if it may not read.
+             */
+            readonly version: string | null;
+        };
+        /**
+         * SignIn
+         * @description What somebody signs in with.
+         */
+        readonly SignIn: {
+            /**
+             * Token
+             * @description A token of the settings, of the OpenID Connect provider, or of a service account.
+             */
+            readonly token: string;
         };
         /**
          * Stats
@@ -1802,43 +2413,43 @@ export interface components {
          */
         readonly Stats: {
             /**
-             * Total Gpus
-             * @default 0
-             */
-            readonly total_gpus: number;
-            /**
              * Avg Score
              * @default 0
              */
             readonly avg_score: number;
+            /** By Namespace */
+            readonly by_namespace?: {
+                readonly [key: string]: components["schemas"]["NamespaceStats"];
+            };
+            /** By Status */
+            readonly by_status?: {
+                readonly [key: string]: number;
+            };
             /**
-             * Min Score
+             * Idle Count
              * @default 0
              */
-            readonly min_score: number;
-            /**
-             * Max Score
-             * @default 0
-             */
-            readonly max_score: number;
+            readonly idle_count: number;
             /**
              * Low Utilization Count
              * @default 0
              */
             readonly low_utilization_count: number;
             /**
-             * Idle Count
+             * Max Score
              * @default 0
              */
-            readonly idle_count: number;
-            /** By Status */
-            readonly by_status?: {
-                readonly [key: string]: number;
-            };
-            /** By Namespace */
-            readonly by_namespace?: {
-                readonly [key: string]: components["schemas"]["NamespaceStats"];
-            };
+            readonly max_score: number;
+            /**
+             * Min Score
+             * @default 0
+             */
+            readonly min_score: number;
+            /**
+             * Total Gpus
+             * @default 0
+             */
+            readonly total_gpus: number;
             /**
              * Unknown Count
              * @default 0
@@ -1846,64 +2457,283 @@ export interface components {
             readonly unknown_count: number;
         };
         /**
+         * TableColumns
+         * @description One value per workload in each column; the fields are those of a row of /api/v1/workloads.
+         */
+        readonly TableColumns: {
+            /**
+             * Activity
+             * @description Indexes the list of the same name in `names`.
+             */
+            readonly activity: readonly number[];
+            /** Allocations */
+            readonly allocations: readonly number[];
+            /**
+             * Cluster
+             * @description Indexes the list of the same name in `names`.
+             */
+            readonly cluster: readonly number[];
+            /**
+             * Cost Micros Per Hour
+             * @description Millionths of `currency`; null: no price.
+             */
+            readonly cost_micros_per_hour: readonly (number | null)[];
+            /** Gpus */
+            readonly gpus: readonly number[];
+            /**
+             * Highest Step
+             * @description Indexes the list of the same name in `names`.
+             */
+            readonly highest_step: readonly number[];
+            /** Idle Allocations */
+            readonly idle_allocations: readonly number[];
+            /**
+             * Idle Cost Micros
+             * @description Millionths of `currency`; null: no price.
+             */
+            readonly idle_cost_micros: readonly (number | null)[];
+            /**
+             * Idle Cost Micros 7D
+             * @description Of its idle GPU-hours in the last seven days; null: not recorded, or no price.
+             */
+            readonly idle_cost_micros_7d: readonly (number | null)[];
+            /**
+             * Idle Cost Micros Per Hour
+             * @description Millionths of `currency`; null: no price.
+             */
+            readonly idle_cost_micros_per_hour: readonly (number | null)[];
+            /** Idle Gpus */
+            readonly idle_gpus: readonly number[];
+            /**
+             * Idle Since
+             * @description Unix seconds.
+             */
+            readonly idle_since: readonly (number | null)[];
+            /**
+             * Kind
+             * @description Indexes the list of the same name in `names`.
+             */
+            readonly kind: readonly number[];
+            /**
+             * Models
+             * @description Each indexes the list of the same name in `names`.
+             */
+            readonly models: readonly (readonly number[])[];
+            /** Name */
+            readonly name: readonly string[];
+            /**
+             * Namespace
+             * @description Indexes the list of the same name in `names`.
+             */
+            readonly namespace: readonly number[];
+            /**
+             * Nodes
+             * @description Each indexes the list of the same name in `names`.
+             */
+            readonly nodes: readonly (readonly number[])[];
+            /** Nodes Total */
+            readonly nodes_total: readonly number[];
+            /**
+             * Owner Evidence
+             * @description Indexes the list of the same name in `names`.
+             */
+            readonly owner_evidence: readonly number[];
+            /**
+             * Proof
+             * @description Indexes the list of the same name in `names`.
+             */
+            readonly proof: readonly number[];
+            /** Score */
+            readonly score: readonly (number | null)[];
+            /**
+             * Signature
+             * @description Indexes the list of the same name in `names`.
+             */
+            readonly signature: readonly number[];
+            /**
+             * Snoozed Until
+             * @description Unix seconds.
+             */
+            readonly snoozed_until: readonly (number | null)[];
+            /**
+             * State
+             * @description Indexes the list of the same name in `names`.
+             */
+            readonly state: readonly number[];
+            /** Unknown Allocations */
+            readonly unknown_allocations: readonly number[];
+            /** Unknown Gpus */
+            readonly unknown_gpus: readonly number[];
+            /**
+             * Users
+             * @description Each indexes the list of the same name in `names`.
+             */
+            readonly users: readonly (readonly number[])[];
+        };
+        /**
+         * TableNames
+         * @description What the indexes of the columns stand for.
+         */
+        readonly TableNames: {
+            /** Activity */
+            readonly activity: readonly string[];
+            /** Cluster */
+            readonly cluster: readonly string[];
+            /** Highest Step */
+            readonly highest_step: readonly string[];
+            /** Kind */
+            readonly kind: readonly string[];
+            /** Models */
+            readonly models: readonly string[];
+            /** Namespace */
+            readonly namespace: readonly string[];
+            /** Nodes */
+            readonly nodes: readonly string[];
+            /** Owner Evidence */
+            readonly owner_evidence: readonly string[];
+            /** Proof */
+            readonly proof: readonly string[];
+            /** Signature */
+            readonly signature: readonly string[];
+            /** State */
+            readonly state: readonly string[];
+            /** Users */
+            readonly users: readonly string[];
+        };
+        /**
          * Trend
          * @description The previous period of the same length, and the relative change since, per hour.
          */
         readonly Trend: {
-            /** Since Ms */
-            readonly since_ms: number;
-            /** Until Ms */
-            readonly until_ms: number;
-            /** Allocated Gpu Ms */
-            readonly allocated_gpu_ms: number;
-            /** Idle Gpu Ms */
-            readonly idle_gpu_ms: number;
-            /** Idle Cost Micros */
-            readonly idle_cost_micros: number | null;
             /** Allocated Change Ratio */
             readonly allocated_change_ratio: number | null;
+            /** Allocated Gpu Ms */
+            readonly allocated_gpu_ms: number;
             /** Idle Change Ratio */
             readonly idle_change_ratio: number | null;
             /** Idle Cost Change Ratio */
             readonly idle_cost_change_ratio: number | null;
+            /** Idle Cost Micros */
+            readonly idle_cost_micros: number | null;
+            /** Idle Gpu Ms */
+            readonly idle_gpu_ms: number;
+            /** Since Ms */
+            readonly since_ms: number;
+            /** Until Ms */
+            readonly until_ms: number;
         };
         /**
          * Unused
          * @description How many GPUs were not used in the last full recorded hour; means over the hour, rounded.
          */
         readonly Unused: {
-            /** Hour Ms */
-            readonly hour_ms: number;
             /** Gpus */
             readonly gpus: number;
+            /** Hour Ms */
+            readonly hour_ms: number;
             /** Idle */
             readonly idle: number;
             /** Unallocated */
             readonly unallocated: number | null;
         };
         /**
+         * Waste
+         * @description Idle GPU-hours and their cost in a period, and in the period of the same length before.
+         */
+        readonly Waste: {
+            /**
+             * Allocated Gpu Hours
+             * @description GPU-hours; null: not recorded.
+             */
+            readonly allocated_gpu_hours: number | null;
+            /**
+             * Change Ratio
+             * @description Relative change of the cost per hour, of GPU-hours without costs; null: no period before.
+             */
+            readonly change_ratio: number | null;
+            /**
+             * Cost Micros Per Hour
+             * @description Of all GPUs that are idle now.
+             */
+            readonly cost_micros_per_hour: number | null;
+            /** Days */
+            readonly days: number;
+            /**
+             * Idle Cost Micros
+             * @description Millionths of `currency`; null: unknown.
+             */
+            readonly idle_cost_micros: number | null;
+            /**
+             * Idle Gpu Hours
+             * @description GPU-hours; null: not recorded.
+             */
+            readonly idle_gpu_hours: number | null;
+            /**
+             * Previous Idle Cost Micros
+             * @description Millionths of `currency`; null: unknown.
+             */
+            readonly previous_idle_cost_micros: number | null;
+            /**
+             * Previous Idle Gpu Hours
+             * @description GPU-hours; null: not recorded.
+             */
+            readonly previous_idle_gpu_hours: number | null;
+            /**
+             * Since
+             * @description The recorded part of the period; null: nothing is recorded.
+             */
+            readonly since: string | null;
+            /** Until */
+            readonly until: string | null;
+        };
+        /**
+         * WasteGroup
+         * @description A namespace or a team in the period.
+         */
+        readonly WasteGroup: {
+            /** Allocated Gpu Hours */
+            readonly allocated_gpu_hours: number;
+            /**
+             * Cluster
+             * @description Of a namespace.
+             */
+            readonly cluster: string;
+            /**
+             * Idle Cost Micros
+             * @description Millionths of `currency`; null: unknown.
+             */
+            readonly idle_cost_micros: number | null;
+            /** Idle Gpu Hours */
+            readonly idle_gpu_hours: number;
+            /**
+             * Name
+             * @description Empty: no team.
+             */
+            readonly name: string;
+        };
+        /**
          * Waster
          * @description A workload with idle GPUs.
          */
         readonly Waster: {
-            /** Kind */
-            readonly kind: string;
-            /** Namespace */
-            readonly namespace: string;
-            /** Name */
-            readonly name: string;
-            /** User */
-            readonly user: string;
-            /** Models */
-            readonly models: string;
-            /** Gpus */
-            readonly gpus: number;
             readonly amounts: components["schemas"]["Amounts"];
             /**
              * Cluster
              * @default
              */
             readonly cluster: string;
+            /** Gpus */
+            readonly gpus: number;
+            /** Kind */
+            readonly kind: string;
+            /** Models */
+            readonly models: string;
+            /** Name */
+            readonly name: string;
+            /** Namespace */
+            readonly namespace: string;
+            /** User */
+            readonly user: string;
         };
         /**
          * Workload
@@ -1911,102 +2741,72 @@ export interface components {
          */
         readonly Workload: {
             /**
-             * Cluster
-             * @description Empty where the series of the site name no cluster.
-             */
-            readonly cluster: string;
-            /** Kind */
-            readonly kind: string;
-            /** Namespace */
-            readonly namespace: string;
-            /** Name */
-            readonly name: string;
-            /** Score */
-            readonly score: number | null;
-            /**
-             * State
-             * @enum {string}
-             */
-            readonly state: "idle" | "low" | "normal" | "high" | "unknown";
-            /**
              * Activity
              * @enum {string}
              */
             readonly activity: "active" | "idle" | "unknown";
             /**
-             * Signature
-             * @enum {string}
-             */
-            readonly signature: "empty" | "parked" | "starved" | "hung" | "bursty" | "keep-alive" | "health-check" | "steady" | "starting" | "unknown";
-            /**
-             * Highest Step
-             * @description The highest action that the signature, the proof and the second opinion allow.
-             * @enum {string}
-             */
-            readonly highest_step: "nothing" | "notice" | "reclaim";
-            /**
-             * Proof
-             * @description integrated: all of the time was measured; sampled: work between samples is not seen.
-             * @enum {string}
-             */
-            readonly proof: "sampled" | "integrated";
-            /**
-             * Gpus
-             * @description GPUs that it holds; a share of a GPU is a fraction.
-             */
-            readonly gpus: number;
-            /**
-             * Idle Gpus
-             * @description Those that are idle.
-             */
-            readonly idle_gpus: number;
-            /**
-             * Unknown Gpus
-             * @description Those that could not be judged.
-             */
-            readonly unknown_gpus: number;
-            /** Idle Since */
-            readonly idle_since: string | null;
-            /**
              * Allocations
              * @description Containers on GPUs: one per container and GPU.
              */
             readonly allocations: number;
-            /** Idle Allocations */
-            readonly idle_allocations: number;
-            /** Unknown Allocations */
-            readonly unknown_allocations: number;
             /**
-             * Users
-             * @description Users of its pods; lists of names have at most 8.
+             * Cluster
+             * @description Empty where the series of the site name no cluster.
              */
-            readonly users: readonly string[];
-            /** Models */
-            readonly models: readonly string[];
-            /** Nodes */
-            readonly nodes: readonly string[];
-            /** Nodes Total */
-            readonly nodes_total: number;
-            /**
-             * Currency
-             * @description Of the costs, which are millionths of it; null: no price.
-             */
-            readonly currency: string;
+            readonly cluster: string;
             /**
              * Cost Micros Per Hour
              * @description Of everything it holds.
              */
             readonly cost_micros_per_hour: number | null;
             /**
-             * Idle Cost Micros Per Hour
-             * @description Of its idle GPUs; null without any.
+             * Currency
+             * @description Of the costs, which are millionths of it; null: no price.
              */
-            readonly idle_cost_micros_per_hour: number | null;
+            readonly currency: string;
+            /**
+             * Gpus
+             * @description GPUs that it holds; a share of a GPU is a fraction.
+             */
+            readonly gpus: number;
+            /**
+             * Highest Step
+             * @description The highest action that the signature, the proof and the second opinion allow.
+             * @enum {string}
+             */
+            readonly highest_step: "nothing" | "notice" | "reclaim";
+            /** Idle Allocations */
+            readonly idle_allocations: number;
             /**
              * Idle Cost Micros
              * @description Of its idle GPUs since they are idle.
              */
             readonly idle_cost_micros: number | null;
+            /**
+             * Idle Cost Micros Per Hour
+             * @description Of its idle GPUs; null without any.
+             */
+            readonly idle_cost_micros_per_hour: number | null;
+            /**
+             * Idle Gpus
+             * @description Those that are idle.
+             */
+            readonly idle_gpus: number;
+            /** Idle Since */
+            readonly idle_since: string | null;
+            /** Kind */
+            readonly kind: string;
+            /** Models */
+            readonly models: readonly string[];
+            /** Name */
+            readonly name: string;
+            /** Namespace */
+            readonly namespace: string;
+            /** Nodes */
+            readonly nodes: readonly string[];
+            /** Nodes Total */
+            readonly nodes_total: number;
             /**
              * Owner Evidence
              * @description How it is known that this object owns the pods: read from the API server by uid; named by an owner reference; derived from names or labels of the pods; unknown: the pod stands for its owner.
@@ -2018,26 +2818,60 @@ export interface components {
              * @description Empty where it was not read, or differs between the pods.
              */
             readonly owner_uid: string;
+            /**
+             * Proof
+             * @description integrated: all of the time was measured; sampled: work between samples is not seen.
+             * @enum {string}
+             */
+            readonly proof: "sampled" | "integrated";
+            /** Score */
+            readonly score: number | null;
+            /**
+             * Signature
+             * @enum {string}
+             */
+            readonly signature: "empty" | "parked" | "starved" | "hung" | "bursty" | "keep-alive" | "health-check" | "steady" | "starting" | "unknown";
+            /**
+             * State
+             * @enum {string}
+             */
+            readonly state: "idle" | "low" | "normal" | "high" | "unknown";
+            /** Unknown Allocations */
+            readonly unknown_allocations: number;
+            /**
+             * Unknown Gpus
+             * @description Those that could not be judged.
+             */
+            readonly unknown_gpus: number;
+            /**
+             * Users
+             * @description Users of its pods; lists of names have at most 8.
+             */
+            readonly users: readonly string[];
+        };
+        /**
+         * WorkloadColumns
+         * @description All workloads in columns.
+         */
+        readonly WorkloadColumns: {
+            readonly columns: components["schemas"]["TableColumns"];
+            /** Currency */
+            readonly currency: string;
+            /**
+             * Has Ledger
+             * @description Whether costs of the last seven days could be read.
+             */
+            readonly has_ledger: boolean;
+            readonly names: components["schemas"]["TableNames"];
+            readonly result: components["schemas"]["ResultStamp"];
+            /** Total */
+            readonly total: number;
         };
         /**
          * WorkloadDetail
          * @description The verdict of one workload with its reasons and evidence.
          */
         readonly WorkloadDetail: {
-            readonly workload: components["schemas"]["Workload"];
-            /**
-             * Finding
-             * @description Unused GPUs of a workload that is not idle as a whole.
-             */
-            readonly finding: string;
-            /** Reasons */
-            readonly reasons: readonly string[];
-            /** Nodes */
-            readonly nodes: readonly string[];
-            /** Evidence */
-            readonly evidence: {
-                readonly [key: string]: number;
-            };
             /** Allocations */
             readonly allocations: readonly components["schemas"]["JudgedAllocation"][];
             /**
@@ -2045,50 +2879,38 @@ export interface components {
              * @description At most 512 of them are shown here.
              */
             readonly allocations_total: number;
+            /** Evidence */
+            readonly evidence: {
+                readonly [key: string]: number;
+            };
+            /**
+             * Finding
+             * @description Unused GPUs of a workload that is not idle as a whole.
+             */
+            readonly finding: string;
+            /** Nodes */
+            readonly nodes: readonly string[];
+            /** Reasons */
+            readonly reasons: readonly string[];
             readonly result: components["schemas"]["ResultStamp"];
+            readonly workload: components["schemas"]["Workload"];
         };
         /**
          * WorkloadName
          * @description The root owner; a pod without an owner is its own workload.
          */
         readonly WorkloadName: {
-            /** Kind */
-            readonly kind: string;
-            /** Namespace */
-            readonly namespace: string;
-            /** Name */
-            readonly name: string;
             /**
              * Cluster
              * @description Empty where the series of the site name no cluster.
              */
             readonly cluster: string;
-        };
-        /**
-         * Problem
-         * @description Why a request failed.
-         */
-        readonly Problem: {
-            /**
-             * Type
-             * @description The kind of problem: urn:gpusteward:problem:NAME.
-             */
-            readonly type: string;
-            /**
-             * Title
-             * @description The HTTP status in words.
-             */
-            readonly title: string;
-            /**
-             * Status
-             * @description The HTTP status.
-             */
-            readonly status: number;
-            /**
-             * Detail
-             * @description What is wrong and what helps, in Chinese if Accept-Language prefers it.
-             */
-            readonly detail: string;
+            /** Kind */
+            readonly kind: string;
+            /** Name */
+            readonly name: string;
+            /** Namespace */
+            readonly namespace: string;
         };
     };
     responses: never;
@@ -2100,46 +2922,6 @@ export interface components {
 export type $defs = Record<string, never>;
 export interface operations {
     readonly show_service__get: {
-        readonly parameters: {
-            readonly query?: never;
-            readonly header?: never;
-            readonly path?: never;
-            readonly cookie?: never;
-        };
-        readonly requestBody?: never;
-        readonly responses: {
-            /** @description Successful Response */
-            readonly 200: {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/json": {
-                        readonly [key: string]: unknown;
-                    };
-                };
-            };
-            /** @description The request is wrong. */
-            readonly "4XX": {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The analyzer, engine or ledger failed. */
-            readonly "5XX": {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    readonly show_health_health_get: {
         readonly parameters: {
             readonly query?: never;
             readonly header?: never;
@@ -2265,6 +3047,1073 @@ export interface operations {
             };
         };
     };
+    readonly list_allocations_api_v1_allocations_get: {
+        readonly parameters: {
+            readonly query?: {
+                /** @description Maximum number of rows. */
+                readonly limit?: number;
+                /** @description `next` of the previous page; 410 once a newer result is published. */
+                readonly cursor?: string | null;
+                /** @description Rows whose names contain all of these words. */
+                readonly q?: readonly string[];
+                /** @description `-` in front: descending. Unknown values always come last. */
+                readonly sort?: "score" | "-score" | "idle_since" | "-idle_since" | "core" | "-core" | "memory" | "-memory" | "power" | "-power" | "namespace" | "-namespace" | "pod" | "-pod" | "node" | "-node" | "model" | "-model";
+                readonly namespace?: readonly string[];
+                readonly state?: readonly ("idle" | "low" | "normal" | "high" | "unknown")[];
+                readonly activity?: readonly ("active" | "idle" | "unknown")[];
+                readonly signature?: readonly ("empty" | "parked" | "starved" | "hung" | "bursty" | "keep-alive" | "health-check" | "steady" | "starting" | "unknown")[];
+                readonly proof?: readonly ("sampled" | "integrated")[];
+                readonly node?: readonly string[];
+                readonly model?: readonly string[];
+                readonly cluster?: readonly string[];
+                /** @description By KIND/NAMESPACE/NAME. */
+                readonly workload?: readonly string[];
+            };
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Page_Allocation_"];
+                };
+            };
+            /** @description The request is wrong. */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The analyzer, engine or ledger failed. */
+            readonly "5XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly list_deliveries_api_v1_deliveries_get: {
+        readonly parameters: {
+            readonly query?: {
+                /** @description Only those in this state; `dead`: all attempts failed. */
+                readonly state?: ("pending" | "done" | "dead") | null;
+                /** @description Maximum number, the newest first. */
+                readonly limit?: number;
+            };
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Deliveries"];
+                };
+            };
+            /** @description The request is wrong. */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The analyzer, engine or ledger failed. */
+            readonly "5XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly retry_delivery_api_v1_deliveries__number__retry_post: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                /** @description The `id` of a delivery. */
+                readonly number: number;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["DeliveryRow"];
+                };
+            };
+            /** @description The request is wrong. */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The analyzer, engine or ledger failed. */
+            readonly "5XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly stream_events_api_v1_events_get: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "text/event-stream": string;
+                };
+            };
+            /** @description The request is wrong. */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The analyzer, engine or ledger failed. */
+            readonly "5XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly show_gpu_map_api_v1_gpu_map_get: {
+        readonly parameters: {
+            readonly query?: {
+                /** @description Only this cluster, empty for the one without a name; default: all. */
+                readonly cluster?: string | null;
+            };
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["GpuMap"];
+                };
+            };
+            /** @description The request is wrong. */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The analyzer, engine or ledger failed. */
+            readonly "5XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly list_gpus_api_v1_gpus_get: {
+        readonly parameters: {
+            readonly query?: {
+                /** @description Maximum number of rows. */
+                readonly limit?: number;
+                /** @description `next` of the previous page; 410 once a newer result is published. */
+                readonly cursor?: string | null;
+                /** @description Rows whose names contain all of these words. */
+                readonly q?: readonly string[];
+                /** @description `-` in front: descending. Unknown values always come last. */
+                readonly sort?: "id" | "-id" | "node" | "-node" | "model" | "-model" | "score" | "-score" | "holders" | "-holders";
+                /** @description GPUs held by pods of these namespaces. */
+                readonly namespace?: readonly string[];
+                readonly state?: readonly ("idle" | "low" | "normal" | "high" | "unknown" | "free")[];
+                readonly activity?: readonly ("active" | "idle" | "unknown" | "free")[];
+                readonly node?: readonly string[];
+                readonly model?: readonly string[];
+                readonly cluster?: readonly string[];
+            };
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Page_GpuRow_"];
+                };
+            };
+            /** @description The request is wrong. */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The analyzer, engine or ledger failed. */
+            readonly "5XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly show_health_api_v1_health_get: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Health"];
+                };
+            };
+            /** @description The request is wrong. */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The analyzer, engine or ledger failed. */
+            readonly "5XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly show_me_api_v1_me_get: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Me"];
+                };
+            };
+            /** @description The request is wrong. */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The analyzer, engine or ledger failed. */
+            readonly "5XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly list_namespaces_api_v1_namespaces_get: {
+        readonly parameters: {
+            readonly query?: {
+                /** @description Maximum number of rows. */
+                readonly limit?: number;
+                /** @description `next` of the previous page; 410 once a newer result is published. */
+                readonly cursor?: string | null;
+                /** @description Rows whose names contain all of these words. */
+                readonly q?: readonly string[];
+                /** @description `-` in front: descending. Unknown values always come last. */
+                readonly sort?: "namespace" | "-namespace" | "allocations" | "-allocations" | "idle" | "-idle" | "unknown" | "-unknown" | "average_score" | "-average_score" | "workloads" | "-workloads" | "gpus" | "-gpus" | "idle_gpus" | "-idle_gpus" | "unknown_gpus" | "-unknown_gpus";
+                readonly namespace?: readonly string[];
+                readonly cluster?: readonly string[];
+            };
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Page_Namespace_"];
+                };
+            };
+            /** @description The request is wrong. */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The analyzer, engine or ledger failed. */
+            readonly "5XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly read_node_processes_api_v1_nodes__node__processes_get: {
+        readonly parameters: {
+            readonly query?: {
+                /** @description Needed if several clusters have a workload of this name. */
+                readonly cluster?: string | null;
+                /** @description Maximum number of pods. */
+                readonly limit?: number;
+                /** @description Number of pods to skip. */
+                readonly offset?: number;
+            };
+            readonly header?: never;
+            readonly path: {
+                /** @description `-` for an empty name. */
+                readonly node: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Processes"];
+                };
+            };
+            /** @description The request is wrong. */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The analyzer, engine or ledger failed. */
+            readonly "5XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly show_overview_api_v1_overview_get: {
+        readonly parameters: {
+            readonly query?: {
+                /** @description Only this cluster, empty for the one without a name; default: all. */
+                readonly cluster?: string | null;
+                /** @description Length of the period, which ends now. */
+                readonly days?: number;
+                /** @description The language of the problems. */
+                readonly language?: "en" | "zh";
+            };
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Overview"];
+                };
+            };
+            /** @description The request is wrong. */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The analyzer, engine or ledger failed. */
+            readonly "5XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly make_report_api_v1_reports_get: {
+        readonly parameters: {
+            readonly query?: {
+                /** @description Start: 24h, 7d, 4w before `until`, or a date or time (ISO 8601). */
+                readonly since?: string;
+                /** @description End, in the same form; default: now. */
+                readonly until?: string | null;
+                /** @description What the rows are grouped by: cluster, namespace, workload, model, node, user, team, day, or label:KEY for a recorded pod label. */
+                readonly by?: string;
+                /** @description Only these namespaces. */
+                readonly namespace?: readonly string[];
+                /** @description Only these clusters. */
+                readonly cluster?: readonly string[];
+                /** @description Number of top wasters and of right-sizing findings. */
+                readonly top?: number;
+                /** @description Number of groups; all others become one row. */
+                readonly rows?: number;
+                /** @description Format; default: by `Accept`. */
+                readonly format?: ("json" | "csv" | "html" | "focus") | null;
+                /** @description The language of the HTML page. */
+                readonly language?: "en" | "zh";
+                /** @description Earlier name of `language`. */
+                readonly lang?: ("en" | "zh") | null;
+            };
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Report"];
+                    readonly "text/csv; charset=utf-8": string;
+                    readonly "text/html; charset=utf-8": string;
+                };
+            };
+            /** @description The request is wrong. */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The analyzer, engine or ledger failed. */
+            readonly "5XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly read_groups_api_v1_reports_groups_get: {
+        readonly parameters: {
+            readonly query?: {
+                /** @description Start: 24h, 7d, 4w before `until`, or a date or time (ISO 8601). */
+                readonly since?: string;
+                /** @description End, in the same form; default: now. */
+                readonly until?: string | null;
+                /** @description What the rows are grouped by: cluster, namespace, workload, model, node, user, team, day, or label:KEY for a recorded pod label. */
+                readonly by?: string;
+                /** @description Only these namespaces. */
+                readonly namespace?: readonly string[];
+                /** @description Only these clusters. */
+                readonly cluster?: readonly string[];
+                /** @description Number of workloads of each group. */
+                readonly top?: number;
+                /** @description Number of groups, those with the highest idle cost. */
+                readonly rows?: number;
+            };
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["GroupDetails"];
+                };
+            };
+            /** @description The request is wrong. */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The analyzer, engine or ledger failed. */
+            readonly "5XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly show_session_api_v1_session_get: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["SessionState"];
+                };
+            };
+            /** @description The request is wrong. */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The analyzer, engine or ledger failed. */
+            readonly "5XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly sign_in_api_v1_session_post: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody: {
+            readonly content: {
+                readonly "application/json": components["schemas"]["SignIn"];
+            };
+        };
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["SessionState"];
+                };
+            };
+            /** @description The request is wrong. */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The analyzer, engine or ledger failed. */
+            readonly "5XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly sign_out_api_v1_session_delete: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["SessionState"];
+                };
+            };
+            /** @description The request is wrong. */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The analyzer, engine or ledger failed. */
+            readonly "5XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly show_sources_api_v1_sources_get: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": {
+                        readonly [key: string]: unknown;
+                    };
+                };
+            };
+            /** @description The request is wrong. */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The analyzer, engine or ledger failed. */
+            readonly "5XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly list_workloads_api_v1_workloads_get: {
+        readonly parameters: {
+            readonly query?: {
+                /** @description Maximum number of rows. */
+                readonly limit?: number;
+                /** @description `next` of the previous page; 410 once a newer result is published. */
+                readonly cursor?: string | null;
+                /** @description Rows whose names contain all of these words. */
+                readonly q?: readonly string[];
+                /** @description `-` in front: descending. Unknown values always come last. */
+                readonly sort?: "idle_gpus" | "-idle_gpus" | "gpus" | "-gpus" | "score" | "-score" | "idle_since" | "-idle_since" | "namespace" | "-namespace" | "name" | "-name" | "kind" | "-kind" | "idle_cost" | "-idle_cost" | "idle_cost_per_hour" | "-idle_cost_per_hour";
+                readonly namespace?: readonly string[];
+                readonly kind?: readonly string[];
+                readonly state?: readonly ("idle" | "low" | "normal" | "high" | "unknown")[];
+                readonly activity?: readonly ("active" | "idle" | "unknown")[];
+                readonly signature?: readonly ("empty" | "parked" | "starved" | "hung" | "bursty" | "keep-alive" | "health-check" | "steady" | "starting" | "unknown")[];
+                readonly proof?: readonly ("sampled" | "integrated")[];
+                /** @description Workloads with a GPU on one of these nodes. */
+                readonly node?: readonly string[];
+                /** @description Workloads with a GPU of one of these models. */
+                readonly model?: readonly string[];
+                readonly cluster?: readonly string[];
+            };
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Page_Workload_"];
+                };
+            };
+            /** @description The request is wrong. */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The analyzer, engine or ledger failed. */
+            readonly "5XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly list_ended_workloads_api_v1_workloads_ended_get: {
+        readonly parameters: {
+            readonly query: {
+                /** @description Name of the workload or of one of its pods. */
+                readonly name: string;
+                /** @description Only in this namespace. */
+                readonly namespace?: string;
+                /** @description Only in this cluster. */
+                readonly cluster?: string;
+                /** @description Only of this kind, in any case. */
+                readonly kind?: string;
+            };
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["EndedWorkloads"];
+                };
+            };
+            /** @description The request is wrong. */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The analyzer, engine or ledger failed. */
+            readonly "5XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly show_table_api_v1_workloads_table_get: {
+        readonly parameters: {
+            readonly query?: {
+                /** @description Only this cluster, empty for the one without a name; default: all. */
+                readonly cluster?: string | null;
+            };
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["WorkloadColumns"];
+                };
+            };
+            /** @description The request is wrong. */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The analyzer, engine or ledger failed. */
+            readonly "5XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly show_workload_api_v1_workloads__kind___namespace___name__get: {
+        readonly parameters: {
+            readonly query?: {
+                /** @description Needed if several clusters have a workload of this name. */
+                readonly cluster?: string | null;
+                /** @description The language of the reasons. */
+                readonly language?: "en" | "zh";
+                /** @description Earlier name of `language`. */
+                readonly lang?: ("en" | "zh") | null;
+            };
+            readonly header?: never;
+            readonly path: {
+                /** @description `-` for an empty name. */
+                readonly kind: string;
+                /** @description `-` for an empty name. */
+                readonly namespace: string;
+                /** @description `-` for an empty name. */
+                readonly name: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["WorkloadDetail"];
+                };
+            };
+            /** @description The request is wrong. */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The analyzer, engine or ledger failed. */
+            readonly "5XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly read_processes_api_v1_workloads__kind___namespace___name__processes_get: {
+        readonly parameters: {
+            readonly query?: {
+                /** @description Needed if several clusters have a workload of this name. */
+                readonly cluster?: string | null;
+                /** @description Maximum number of pods. */
+                readonly limit?: number;
+                /** @description Number of pods to skip. */
+                readonly offset?: number;
+            };
+            readonly header?: never;
+            readonly path: {
+                /** @description `-` for an empty name. */
+                readonly kind: string;
+                /** @description `-` for an empty name. */
+                readonly namespace: string;
+                /** @description `-` for an empty name. */
+                readonly name: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Processes"];
+                };
+            };
+            /** @description The request is wrong. */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The analyzer, engine or ledger failed. */
+            readonly "5XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly read_series_api_v1_workloads__kind___namespace___name__series_get: {
+        readonly parameters: {
+            readonly query?: {
+                /** @description Needed if several clusters have a workload of this name. */
+                readonly cluster?: string | null;
+                readonly seconds?: number;
+                /** @description Maximum number of allocations. */
+                readonly limit?: number;
+                /** @description Number of allocations to skip. */
+                readonly offset?: number;
+            };
+            readonly header?: never;
+            readonly path: {
+                /** @description `-` for an empty name. */
+                readonly kind: string;
+                /** @description `-` for an empty name. */
+                readonly namespace: string;
+                /** @description `-` for an empty name. */
+                readonly name: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Series"];
+                };
+            };
+            /** @description The request is wrong. */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The analyzer, engine or ledger failed. */
+            readonly "5XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     readonly show_config_config_get: {
         readonly parameters: {
             readonly query?: never;
@@ -2330,6 +4179,198 @@ export interface operations {
                     readonly "application/json": {
                         readonly [key: string]: unknown;
                     };
+                };
+            };
+            /** @description The request is wrong. */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The analyzer, engine or ledger failed. */
+            readonly "5XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly show_health_health_get: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": {
+                        readonly [key: string]: unknown;
+                    };
+                };
+            };
+            /** @description The request is wrong. */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The analyzer, engine or ledger failed. */
+            readonly "5XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly show_liveness_healthz_get: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "text/plain": string;
+                };
+            };
+            /** @description The request is wrong. */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The analyzer, engine or ledger failed. */
+            readonly "5XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly show_liveness_livez_get: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "text/plain": string;
+                };
+            };
+            /** @description The request is wrong. */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The analyzer, engine or ledger failed. */
+            readonly "5XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly show_metrics_metrics_get: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "text/plain": string;
+                };
+            };
+            /** @description The request is wrong. */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The analyzer, engine or ledger failed. */
+            readonly "5XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly show_readiness_readyz_get: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "text/plain": string;
                 };
             };
             /** @description The request is wrong. */
@@ -2444,927 +4485,6 @@ export interface operations {
                 };
                 content: {
                     readonly "application/json": components["schemas"]["Stats"];
-                };
-            };
-            /** @description The request is wrong. */
-            readonly "4XX": {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The analyzer, engine or ledger failed. */
-            readonly "5XX": {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    readonly show_metrics_metrics_get: {
-        readonly parameters: {
-            readonly query?: never;
-            readonly header?: never;
-            readonly path?: never;
-            readonly cookie?: never;
-        };
-        readonly requestBody?: never;
-        readonly responses: {
-            /** @description Successful Response */
-            readonly 200: {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "text/plain": string;
-                };
-            };
-            /** @description The request is wrong. */
-            readonly "4XX": {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The analyzer, engine or ledger failed. */
-            readonly "5XX": {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    readonly list_workloads_api_v1_workloads_get: {
-        readonly parameters: {
-            readonly query?: {
-                /** @description Maximum number of rows. */
-                readonly limit?: number;
-                /** @description `next` of the previous page; 410 once a newer result is published. */
-                readonly cursor?: string | null;
-                /** @description Rows whose names contain all of these words. */
-                readonly q?: readonly string[];
-                /** @description `-` in front: descending. Unknown values always come last. */
-                readonly sort?: "idle_gpus" | "-idle_gpus" | "gpus" | "-gpus" | "score" | "-score" | "idle_since" | "-idle_since" | "namespace" | "-namespace" | "name" | "-name" | "kind" | "-kind" | "idle_cost" | "-idle_cost" | "idle_cost_per_hour" | "-idle_cost_per_hour";
-                readonly namespace?: readonly string[];
-                readonly kind?: readonly string[];
-                readonly state?: readonly ("idle" | "low" | "normal" | "high" | "unknown")[];
-                readonly activity?: readonly ("active" | "idle" | "unknown")[];
-                readonly signature?: readonly ("empty" | "parked" | "starved" | "hung" | "bursty" | "keep-alive" | "health-check" | "steady" | "starting" | "unknown")[];
-                readonly proof?: readonly ("sampled" | "integrated")[];
-                /** @description Workloads with a GPU on one of these nodes. */
-                readonly node?: readonly string[];
-                /** @description Workloads with a GPU of one of these models. */
-                readonly model?: readonly string[];
-                readonly cluster?: readonly string[];
-            };
-            readonly header?: never;
-            readonly path?: never;
-            readonly cookie?: never;
-        };
-        readonly requestBody?: never;
-        readonly responses: {
-            /** @description Successful Response */
-            readonly 200: {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/json": components["schemas"]["Page_Workload_"];
-                };
-            };
-            /** @description The request is wrong. */
-            readonly "4XX": {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The analyzer, engine or ledger failed. */
-            readonly "5XX": {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    readonly show_workload_api_v1_workloads__kind___namespace___name__get: {
-        readonly parameters: {
-            readonly query?: {
-                /** @description Needed if several clusters have a workload of this name. */
-                readonly cluster?: string | null;
-                /** @description The language of the reasons. */
-                readonly language?: "en" | "zh";
-                /** @description Earlier name of `language`. */
-                readonly lang?: ("en" | "zh") | null;
-            };
-            readonly header?: never;
-            readonly path: {
-                /** @description `-` for an empty name. */
-                readonly kind: string;
-                /** @description `-` for an empty name. */
-                readonly namespace: string;
-                /** @description `-` for an empty name. */
-                readonly name: string;
-            };
-            readonly cookie?: never;
-        };
-        readonly requestBody?: never;
-        readonly responses: {
-            /** @description Successful Response */
-            readonly 200: {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/json": components["schemas"]["WorkloadDetail"];
-                };
-            };
-            /** @description The request is wrong. */
-            readonly "4XX": {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The analyzer, engine or ledger failed. */
-            readonly "5XX": {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    readonly list_ended_workloads_api_v1_workloads_ended_get: {
-        readonly parameters: {
-            readonly query: {
-                /** @description Name of the workload or of one of its pods. */
-                readonly name: string;
-                /** @description Only in this namespace. */
-                readonly namespace?: string;
-                /** @description Only in this cluster. */
-                readonly cluster?: string;
-                /** @description Only of this kind, in any case. */
-                readonly kind?: string;
-            };
-            readonly header?: never;
-            readonly path?: never;
-            readonly cookie?: never;
-        };
-        readonly requestBody?: never;
-        readonly responses: {
-            /** @description Successful Response */
-            readonly 200: {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/json": components["schemas"]["EndedWorkloads"];
-                };
-            };
-            /** @description The request is wrong. */
-            readonly "4XX": {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The analyzer, engine or ledger failed. */
-            readonly "5XX": {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    readonly read_series_api_v1_workloads__kind___namespace___name__series_get: {
-        readonly parameters: {
-            readonly query?: {
-                /** @description Needed if several clusters have a workload of this name. */
-                readonly cluster?: string | null;
-                readonly seconds?: number;
-                /** @description Maximum number of allocations. */
-                readonly limit?: number;
-                /** @description Number of allocations to skip. */
-                readonly offset?: number;
-            };
-            readonly header?: never;
-            readonly path: {
-                /** @description `-` for an empty name. */
-                readonly kind: string;
-                /** @description `-` for an empty name. */
-                readonly namespace: string;
-                /** @description `-` for an empty name. */
-                readonly name: string;
-            };
-            readonly cookie?: never;
-        };
-        readonly requestBody?: never;
-        readonly responses: {
-            /** @description Successful Response */
-            readonly 200: {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/json": components["schemas"]["Series"];
-                };
-            };
-            /** @description The request is wrong. */
-            readonly "4XX": {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The analyzer, engine or ledger failed. */
-            readonly "5XX": {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    readonly read_processes_api_v1_workloads__kind___namespace___name__processes_get: {
-        readonly parameters: {
-            readonly query?: {
-                /** @description Needed if several clusters have a workload of this name. */
-                readonly cluster?: string | null;
-                /** @description Maximum number of pods. */
-                readonly limit?: number;
-                /** @description Number of pods to skip. */
-                readonly offset?: number;
-            };
-            readonly header?: never;
-            readonly path: {
-                /** @description `-` for an empty name. */
-                readonly kind: string;
-                /** @description `-` for an empty name. */
-                readonly namespace: string;
-                /** @description `-` for an empty name. */
-                readonly name: string;
-            };
-            readonly cookie?: never;
-        };
-        readonly requestBody?: never;
-        readonly responses: {
-            /** @description Successful Response */
-            readonly 200: {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/json": components["schemas"]["Processes"];
-                };
-            };
-            /** @description The request is wrong. */
-            readonly "4XX": {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The analyzer, engine or ledger failed. */
-            readonly "5XX": {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    readonly read_node_processes_api_v1_nodes__node__processes_get: {
-        readonly parameters: {
-            readonly query?: {
-                /** @description Needed if several clusters have a workload of this name. */
-                readonly cluster?: string | null;
-                /** @description Maximum number of pods. */
-                readonly limit?: number;
-                /** @description Number of pods to skip. */
-                readonly offset?: number;
-            };
-            readonly header?: never;
-            readonly path: {
-                /** @description `-` for an empty name. */
-                readonly node: string;
-            };
-            readonly cookie?: never;
-        };
-        readonly requestBody?: never;
-        readonly responses: {
-            /** @description Successful Response */
-            readonly 200: {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/json": components["schemas"]["Processes"];
-                };
-            };
-            /** @description The request is wrong. */
-            readonly "4XX": {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The analyzer, engine or ledger failed. */
-            readonly "5XX": {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    readonly list_allocations_api_v1_allocations_get: {
-        readonly parameters: {
-            readonly query?: {
-                /** @description Maximum number of rows. */
-                readonly limit?: number;
-                /** @description `next` of the previous page; 410 once a newer result is published. */
-                readonly cursor?: string | null;
-                /** @description Rows whose names contain all of these words. */
-                readonly q?: readonly string[];
-                /** @description `-` in front: descending. Unknown values always come last. */
-                readonly sort?: "score" | "-score" | "idle_since" | "-idle_since" | "core" | "-core" | "memory" | "-memory" | "power" | "-power" | "namespace" | "-namespace" | "pod" | "-pod" | "node" | "-node" | "model" | "-model";
-                readonly namespace?: readonly string[];
-                readonly state?: readonly ("idle" | "low" | "normal" | "high" | "unknown")[];
-                readonly activity?: readonly ("active" | "idle" | "unknown")[];
-                readonly signature?: readonly ("empty" | "parked" | "starved" | "hung" | "bursty" | "keep-alive" | "health-check" | "steady" | "starting" | "unknown")[];
-                readonly proof?: readonly ("sampled" | "integrated")[];
-                readonly node?: readonly string[];
-                readonly model?: readonly string[];
-                readonly cluster?: readonly string[];
-                /** @description By KIND/NAMESPACE/NAME. */
-                readonly workload?: readonly string[];
-            };
-            readonly header?: never;
-            readonly path?: never;
-            readonly cookie?: never;
-        };
-        readonly requestBody?: never;
-        readonly responses: {
-            /** @description Successful Response */
-            readonly 200: {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/json": components["schemas"]["Page_Allocation_"];
-                };
-            };
-            /** @description The request is wrong. */
-            readonly "4XX": {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The analyzer, engine or ledger failed. */
-            readonly "5XX": {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    readonly list_gpus_api_v1_gpus_get: {
-        readonly parameters: {
-            readonly query?: {
-                /** @description Maximum number of rows. */
-                readonly limit?: number;
-                /** @description `next` of the previous page; 410 once a newer result is published. */
-                readonly cursor?: string | null;
-                /** @description Rows whose names contain all of these words. */
-                readonly q?: readonly string[];
-                /** @description `-` in front: descending. Unknown values always come last. */
-                readonly sort?: "id" | "-id" | "node" | "-node" | "model" | "-model" | "score" | "-score" | "holders" | "-holders";
-                /** @description GPUs held by pods of these namespaces. */
-                readonly namespace?: readonly string[];
-                readonly state?: readonly ("idle" | "low" | "normal" | "high" | "unknown" | "free")[];
-                readonly activity?: readonly ("active" | "idle" | "unknown" | "free")[];
-                readonly node?: readonly string[];
-                readonly model?: readonly string[];
-                readonly cluster?: readonly string[];
-            };
-            readonly header?: never;
-            readonly path?: never;
-            readonly cookie?: never;
-        };
-        readonly requestBody?: never;
-        readonly responses: {
-            /** @description Successful Response */
-            readonly 200: {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/json": components["schemas"]["Page_GpuRow_"];
-                };
-            };
-            /** @description The request is wrong. */
-            readonly "4XX": {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The analyzer, engine or ledger failed. */
-            readonly "5XX": {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    readonly list_namespaces_api_v1_namespaces_get: {
-        readonly parameters: {
-            readonly query?: {
-                /** @description Maximum number of rows. */
-                readonly limit?: number;
-                /** @description `next` of the previous page; 410 once a newer result is published. */
-                readonly cursor?: string | null;
-                /** @description Rows whose names contain all of these words. */
-                readonly q?: readonly string[];
-                /** @description `-` in front: descending. Unknown values always come last. */
-                readonly sort?: "namespace" | "-namespace" | "allocations" | "-allocations" | "idle" | "-idle" | "unknown" | "-unknown" | "average_score" | "-average_score" | "workloads" | "-workloads" | "gpus" | "-gpus" | "idle_gpus" | "-idle_gpus" | "unknown_gpus" | "-unknown_gpus";
-                readonly namespace?: readonly string[];
-                readonly cluster?: readonly string[];
-            };
-            readonly header?: never;
-            readonly path?: never;
-            readonly cookie?: never;
-        };
-        readonly requestBody?: never;
-        readonly responses: {
-            /** @description Successful Response */
-            readonly 200: {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/json": components["schemas"]["Page_Namespace_"];
-                };
-            };
-            /** @description The request is wrong. */
-            readonly "4XX": {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The analyzer, engine or ledger failed. */
-            readonly "5XX": {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    readonly make_report_api_v1_reports_get: {
-        readonly parameters: {
-            readonly query?: {
-                /** @description Start: 24h, 7d, 4w before `until`, or a date or time (ISO 8601). */
-                readonly since?: string;
-                /** @description End, in the same form; default: now. */
-                readonly until?: string | null;
-                /** @description What the rows are grouped by: cluster, namespace, workload, model, node, user, team, day, or label:KEY for a recorded pod label. */
-                readonly by?: string;
-                /** @description Only these namespaces. */
-                readonly namespace?: readonly string[];
-                /** @description Only these clusters. */
-                readonly cluster?: readonly string[];
-                /** @description Number of top wasters and of right-sizing findings. */
-                readonly top?: number;
-                /** @description Number of groups; all others become one row. */
-                readonly rows?: number;
-                /** @description Format; default: by `Accept`. */
-                readonly format?: ("json" | "csv" | "html" | "focus") | null;
-                /** @description The language of the HTML page. */
-                readonly language?: "en" | "zh";
-                /** @description Earlier name of `language`. */
-                readonly lang?: ("en" | "zh") | null;
-            };
-            readonly header?: never;
-            readonly path?: never;
-            readonly cookie?: never;
-        };
-        readonly requestBody?: never;
-        readonly responses: {
-            /** @description Successful Response */
-            readonly 200: {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/json": components["schemas"]["Report"];
-                    readonly "text/csv; charset=utf-8": string;
-                    readonly "text/html; charset=utf-8": string;
-                };
-            };
-            /** @description The request is wrong. */
-            readonly "4XX": {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The analyzer, engine or ledger failed. */
-            readonly "5XX": {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    readonly list_deliveries_api_v1_deliveries_get: {
-        readonly parameters: {
-            readonly query?: {
-                /** @description Only those in this state; `dead`: all attempts failed. */
-                readonly state?: ("pending" | "done" | "dead") | null;
-                /** @description Maximum number, the newest first. */
-                readonly limit?: number;
-            };
-            readonly header?: never;
-            readonly path?: never;
-            readonly cookie?: never;
-        };
-        readonly requestBody?: never;
-        readonly responses: {
-            /** @description Successful Response */
-            readonly 200: {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/json": components["schemas"]["Deliveries"];
-                };
-            };
-            /** @description The request is wrong. */
-            readonly "4XX": {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The analyzer, engine or ledger failed. */
-            readonly "5XX": {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    readonly retry_delivery_api_v1_deliveries__number__retry_post: {
-        readonly parameters: {
-            readonly query?: never;
-            readonly header?: never;
-            readonly path: {
-                /** @description The `id` of a delivery. */
-                readonly number: number;
-            };
-            readonly cookie?: never;
-        };
-        readonly requestBody?: never;
-        readonly responses: {
-            /** @description Successful Response */
-            readonly 200: {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/json": components["schemas"]["DeliveryRow"];
-                };
-            };
-            /** @description The request is wrong. */
-            readonly "4XX": {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The analyzer, engine or ledger failed. */
-            readonly "5XX": {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    readonly show_sources_api_v1_sources_get: {
-        readonly parameters: {
-            readonly query?: never;
-            readonly header?: never;
-            readonly path?: never;
-            readonly cookie?: never;
-        };
-        readonly requestBody?: never;
-        readonly responses: {
-            /** @description Successful Response */
-            readonly 200: {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/json": {
-                        readonly [key: string]: unknown;
-                    };
-                };
-            };
-            /** @description The request is wrong. */
-            readonly "4XX": {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The analyzer, engine or ledger failed. */
-            readonly "5XX": {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    readonly show_health_api_v1_health_get: {
-        readonly parameters: {
-            readonly query?: never;
-            readonly header?: never;
-            readonly path?: never;
-            readonly cookie?: never;
-        };
-        readonly requestBody?: never;
-        readonly responses: {
-            /** @description Successful Response */
-            readonly 200: {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/json": components["schemas"]["Health"];
-                };
-            };
-            /** @description The request is wrong. */
-            readonly "4XX": {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The analyzer, engine or ledger failed. */
-            readonly "5XX": {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    readonly show_me_api_v1_me_get: {
-        readonly parameters: {
-            readonly query?: never;
-            readonly header?: never;
-            readonly path?: never;
-            readonly cookie?: never;
-        };
-        readonly requestBody?: never;
-        readonly responses: {
-            /** @description Successful Response */
-            readonly 200: {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/json": components["schemas"]["Me"];
-                };
-            };
-            /** @description The request is wrong. */
-            readonly "4XX": {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The analyzer, engine or ledger failed. */
-            readonly "5XX": {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    readonly stream_events_api_v1_events_get: {
-        readonly parameters: {
-            readonly query?: never;
-            readonly header?: never;
-            readonly path?: never;
-            readonly cookie?: never;
-        };
-        readonly requestBody?: never;
-        readonly responses: {
-            /** @description Successful Response */
-            readonly 200: {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "text/event-stream": string;
-                };
-            };
-            /** @description The request is wrong. */
-            readonly "4XX": {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The analyzer, engine or ledger failed. */
-            readonly "5XX": {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    readonly show_liveness_healthz_get: {
-        readonly parameters: {
-            readonly query?: never;
-            readonly header?: never;
-            readonly path?: never;
-            readonly cookie?: never;
-        };
-        readonly requestBody?: never;
-        readonly responses: {
-            /** @description Successful Response */
-            readonly 200: {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "text/plain": string;
-                };
-            };
-            /** @description The request is wrong. */
-            readonly "4XX": {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The analyzer, engine or ledger failed. */
-            readonly "5XX": {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    readonly show_liveness_livez_get: {
-        readonly parameters: {
-            readonly query?: never;
-            readonly header?: never;
-            readonly path?: never;
-            readonly cookie?: never;
-        };
-        readonly requestBody?: never;
-        readonly responses: {
-            /** @description Successful Response */
-            readonly 200: {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "text/plain": string;
-                };
-            };
-            /** @description The request is wrong. */
-            readonly "4XX": {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The analyzer, engine or ledger failed. */
-            readonly "5XX": {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    readonly show_readiness_readyz_get: {
-        readonly parameters: {
-            readonly query?: never;
-            readonly header?: never;
-            readonly path?: never;
-            readonly cookie?: never;
-        };
-        readonly requestBody?: never;
-        readonly responses: {
-            /** @description Successful Response */
-            readonly 200: {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "text/plain": string;
                 };
             };
             /** @description The request is wrong. */

@@ -44,7 +44,7 @@ function WhoIsIt() {
   return (
     <div class="who">
       <strong>{name}</strong>
-      <span>{t("user.role", { role: who.role })}</span>
+      <span>{t("user.role", { role: who.role ?? "-" })}</span>
       {who.namespaces && <span>{t("user.sees", { namespaces: who.namespaces.join(", ") })}</span>}
     </div>
   );

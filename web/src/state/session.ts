@@ -1,17 +1,17 @@
 /** Who the viewer is and what they may do. */
 import { computed, signal } from "@preact/signals";
-import { clearCache, get, isAborted, Problem, whenUnauthenticated, type Answer } from "../api/client";
+import { type Answer, clearCache, get, isAborted, setCsrfToken, whenUnauthenticated } from "../api/client";
 import { restartLive } from "../api/live";
 import { clearResources } from "../api/resources";
 
-export type Identity = Answer<"/api/v1/me">;
+export type Identity = Answer<"/api/v1/session">;
 
 /** null: not known yet. */
 export const identity = signal<Identity | null>(null);
 /** The API wants a sign-in. */
 export const needsSignIn = signal(false);
 
-export const isOperator = computed(() => identity.value !== null && identity.value.role !== "viewer");
+export const isOperator = computed(() => identity.value?.may_operate ?? false);
 export const isAnonymous = computed(() => identity.value?.method === "anonymous");
 
 /** Two letters for the top bar: `sam.lee` is SL. */
@@ -21,15 +21,22 @@ export const initials = computed(() => {
   return letters.toUpperCase();
 });
 
+/** Take over what the API says about the session: after reading it, signing in or signing out. */
+export function acceptSession(state: Identity): void {
+  identity.value = state;
+  setCsrfToken(state.csrf);
+  needsSignIn.value = !state.may_read;
+}
+
 export async function readSession(): Promise<void> {
   try {
-    identity.value = await get("/api/v1/me");
-    needsSignIn.value = false;
+    acceptSession(await get("/api/v1/session"));
   } catch (error) {
-    if (isAborted(error)) return;
-    if (error instanceof Problem && error.status === 401) needsSignIn.value = true;
+    if (!isAborted(error)) setTimeout(() => void readSession(), RETRY_MS);
   }
 }
+
+const RETRY_MS = 5000;
 
 /** After a sign-in or sign-out: nothing of the person before stays. */
 export async function restartSession(): Promise<void> {

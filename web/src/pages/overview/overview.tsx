@@ -1,30 +1,31 @@
+/** Waste first: a sentence, a bar that adds up, then where, who and when. */
+import type { Answer } from "../../api/client";
 import { useResource } from "../../api/resources";
-import { StackedBar } from "../../components/bar";
 import { DataState } from "../../components/panel";
-import { fmt, t } from "../../i18n";
-import { texts } from "./texts";
+import { cluster, days } from "../../state/filters";
+import { language } from "../../i18n";
+import { DayPanel } from "./day-panel";
+import { Headline } from "./headline";
+import { MapPanel } from "./map-panel";
+import { TopPanel } from "./top-panel";
+import { WastePanel } from "./waste-panel";
+import "./overview.css";
+
+export type OverviewData = Answer<"/api/v1/overview">;
 
 export default function Overview() {
-  const health = useResource("/api/v1/health");
+  const overview = useResource("/api/v1/overview", { cluster: cluster.value, days: days.value, language: language.value });
   return (
-    <div class="page">
-      <DataState resource={health}>
-        {(data) => (
-          <>
-            <h1>{texts.rich("headline", { idle: <em class="idle-number">{fmt.gpus(data.idle_gpus)}</em>, total: fmt.gpus(data.gpus ?? 0) })}</h1>
-            <StackedBar
-              size="large"
-              label={t("nav.overview")}
-              parts={[
-                { kind: "active", value: data.active_gpus },
-                { kind: "idle", value: data.idle_gpus },
-                { kind: "unknown", value: data.unknown_gpus },
-                { kind: "free", value: data.unallocated_gpus ?? 0 },
-              ]}
-            />
-          </>
-        )}
-      </DataState>
+    <div class="page overview">
+      <div class="overview-head">
+        <DataState resource={overview} lines={2}>{(data) => <Headline data={data} />}</DataState>
+      </div>
+      <div class="overview-grid">
+        <MapPanel />
+        <TopPanel overview={overview} />
+        <DayPanel overview={overview} />
+        <WastePanel overview={overview} />
+      </div>
     </div>
   );
 }

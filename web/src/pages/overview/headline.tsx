@@ -1,0 +1,89 @@
+import { type Share, StackedBar } from "../../components/bar";
+import { fmt, t } from "../../i18n";
+import { findPage } from "../../pages";
+import { linkTo } from "../../router";
+import type { OverviewData } from "./overview";
+import { roundToSum } from "./rounding";
+import { texts } from "./texts";
+
+const KINDS: readonly Share[] = ["active", "idle", "unknown", "free"];
+/** A small fleet is counted in shares, a large one in whole GPUs. */
+const WHOLE_FROM = 20;
+const SHOWN_PROBLEMS = 2;
+
+export function Headline({ data }: { data: OverviewData }) {
+  const { gpus } = data;
+  const values = [gpus.active, gpus.idle, gpus.unknown, gpus.free ?? 0];
+  const sum = values.reduce((total, each) => total + each, 0);
+  const shown = sum >= WHOLE_FROM ? roundToSum(values) : values;
+  const counts = Object.fromEntries(KINDS.map((kind, index) => [kind, fmt.gpus(shown[index]!)]));
+  const total = gpus.total === null ? null : fmt.gpus(gpus.total);
+  return (
+    <>
+      <div class="headline">
+        <div>
+          <h1>{sentence(data, counts["idle"]!, total)}</h1>
+          <p class="headline-cost">{costSentence(data)} {potentialSentence(data)}</p>
+        </div>
+        <Problems data={data} />
+      </div>
+      <StackedBar size="large" label={texts("bar-label", counts)} parts={KINDS.map((kind, index) => ({ kind, value: values[index]! }))} />
+      <div class="legend">
+        <dl>
+          {KINDS.filter((kind) => kind !== "free" || gpus.free !== null).map((kind) => (
+            <div key={kind}>
+              <dt>{t(`activity.${kind}`)}</dt>
+              <dd><i class={`swatch fill-${kind}`} aria-hidden="true" />{counts[kind]}</dd>
+            </div>
+          ))}
+        </dl>
+        {total !== null && <span class="secondary">{texts("allocated", { allocated: fmt.gpus(sum >= WHOLE_FROM ? Math.round(gpus.allocated) : gpus.allocated), total })}</span>}
+      </div>
+    </>
+  );
+}
+
+function sentence(data: OverviewData, idle: string, total: string | null) {
+  if (!data.workloads && !data.gpus.total) return texts("headline-no-gpus");
+  if (data.gpus.idle < 0.005) return texts("headline-none");
+  const number = <em class="idle-number">{idle}</em>;
+  return total === null ? texts.rich("headline-without-total", { idle: number }) : texts.rich("headline", { idle: number, total });
+}
+
+function costSentence({ waste, currency }: OverviewData) {
+  const { days, idle_cost_micros: cost, idle_gpu_hours: hours, change_ratio: change } = waste;
+  if (hours === null || hours < 0.01) return null;
+  const amount = cost === null
+    ? texts.rich("hours", { hours: <strong>{fmt.number(hours)}</strong>, days })
+    : texts.rich("cost", { cost: <strong>{fmt.money(cost, currency)}</strong>, days });
+  if (change === null) return [...amount, texts("end")];
+  const key = Math.abs(change) < 0.005 ? "same" : change > 0 ? "more" : "less";
+  return [...amount, texts(key, { percent: fmt.percent(Math.abs(change), Math.abs(change) < 0.1 ? 0 : undefined), days })];
+}
+
+function potentialSentence({ potential }: OverviewData) {
+  const { workloads, gpus } = potential;
+  if (!workloads || gpus < 0.1) return null;
+  const count = gpus >= 2 ? Math.round(gpus) : gpus;
+  return texts(workloads === 1 ? "potential-one" : "potential", { workloads, gpus: fmt.gpus(count) });
+}
+
+/** What is missing in the data, in the words of the API. */
+function Problems({ data }: { data: OverviewData }) {
+  const { problems } = data.data;
+  if (!problems.length) return null;
+  const rest = problems.length - SHOWN_PROBLEMS;
+  return (
+    <ul class="problems">
+      {problems.slice(0, SHOWN_PROBLEMS).map((problem) => (
+        <li key={problem.code} class={`problem-${problem.level}`}>{problem.text}</li>
+      ))}
+      {(rest > 0 || findPage("sources")) && (
+        <li>
+          {rest > 0 && <span>{texts("health-more", { n: rest })} </span>}
+          {findPage("sources") && <a href={linkTo("sources")}>{texts("health-show")}</a>}
+        </li>
+      )}
+    </ul>
+  );
+}
