@@ -105,6 +105,23 @@ def test_every_link_resolves(document: str):
     assert [target for target in local if not (here / target).exists()] == []
 
 
+def list_anchors(document: str) -> set[str]:
+    """The anchors of the headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", prose(document), re.MULTILINE)
+    plain = (re.sub(r"[`*]|\[|\]\([^)]*\)", "", heading) for heading in headings)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in plain}
+
+
+@pytest.mark.parametrize("document", [name for name in DOCUMENTS if name != "CHANGELOG.md"])
+def test_every_anchor_of_a_link_is_a_heading(document: str):
+    here = (ROOT / document).parent
+    links = re.findall(r"\]\(([^)\s#]*)#([^)\s]+)\)", prose(document))
+    for target, anchor in links:
+        if "://" not in target:
+            page = (here / target).resolve() if target else ROOT / document
+            assert anchor in list_anchors(str(page.relative_to(ROOT.resolve()))), f"{target}#{anchor}"
+
+
 @pytest.mark.parametrize("document", READMES)
 def test_a_readme_is_short_and_names_only_files_that_exist(document: str):
     assert len(read_document(document).splitlines()) < 120

@@ -115,16 +115,6 @@ def test_the_documented_scrape_job_is_valid(promtool: Callable[..., str]):
     promtool("check", "config", "--syntax-only", document={"scrape_configs": [job]})
 
 
-def test_the_adapter_rule_makes_an_expression(promtool: Callable[..., str], query: Callable[[str], list]):
-    ((rule,),) = find_yaml("rules")[-1:]
-    words = {"<<.Series>>": "gpusteward_use_utilization_ratio", "<<.GroupBy>>": "pod", "<<.LabelMatchers>>": 'pod!=""'}
-    expression = rule["metricsQuery"]
-    for placeholder, word in words.items():
-        expression = expression.replace(placeholder, word)
-    assert query(rule["seriesQuery"])
-    assert query(expression)
-
-
 def test_the_web_config_serves_https_with_the_password(tmp_path: Path):
     (block,) = (block for block in YAML if "tls_server_config" in block.text)
     authority = trustme.CA()

@@ -16,7 +16,7 @@ import pytest
 
 from gpusteward.analyzer.prices import PriceList, PriceSettings
 from gpusteward.core.verdicts import Signature
-from gpusteward.local.demo_control import DemoAddress, write_control_file
+from gpusteward.local.demo_control import DemoAddress, find_demos, write_control_file
 from gpusteward.local.demo_settings import PRICES
 from gpusteward.simulate.models import MODELS
 from tests.cli.screens import LARGE, run, until_seen, watching
@@ -111,6 +111,17 @@ def test_a_demo_that_was_killed_is_passed_over(tmp_path: Path):
     folder.mkdir()
     write_control_file(folder, DemoAddress("http://127.0.0.1:9", "token"))
     assert "no demo of this user is running" in start_load(tmp_path).stderr
+
+
+def test_of_several_demos_the_one_at_the_chosen_server_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for number, port in enumerate((8081, 8082)):
+        folder = tmp_path / f"gpusteward-demo-{port}"
+        folder.mkdir()
+        write_control_file(folder, DemoAddress("http://127.0.0.1:9", "token", port))
+        os.utime(folder / "control.json", (number, number))
+    assert [demo.port for demo in find_demos()] == [8082, 8081], "the latest"
+    assert [demo.port for demo in find_demos("http://localhost:8081/")] == [8081, 8082]
 
 
 @pytest.mark.parametrize("stopping", [signal.SIGINT, signal.SIGTERM])

@@ -48,9 +48,8 @@ def run_demo(
     owners = ClusterOwners(DirectApi(cluster, url_of(setup.cluster_socket)))
     with serve_fleet(fleet, control=loads) as targets, serve_cluster(cluster, setup.cluster_socket):
         _write_targets(setup.targets_file, targets)
-        write_control_file(
-            setup.folder, DemoAddress(targets[0].removesuffix(f"/{fleet.nodes[0].name}/metrics"), loads.token)
-        )
+        url, port = targets[0].removesuffix(f"/{fleet.nodes[0].name}/metrics"), setup.listening.getsockname()[1]
+        write_control_file(setup.folder, DemoAddress(url, loads.token, port))
         with show_progress as advance:
 
             def advance_or_stop(done: int, total: int) -> None:

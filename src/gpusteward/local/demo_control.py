@@ -3,9 +3,9 @@
 import json
 import os
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 FOLDER_PREFIX = "gpusteward-demo-"
 CONTROL_FILE = "control.json"
@@ -19,20 +19,24 @@ class DemoAddress:
 
     url: str
     token: str
+    port: int = 0  # of its analyzer
 
 
 def write_control_file(folder: Path, address: DemoAddress) -> None:
     path = folder / CONTROL_FILE
     path.touch(mode=0o600)
-    path.write_text(json.dumps({"url": address.url, "token": address.token}))
+    path.write_text(json.dumps(asdict(address)))
 
 
-def find_demos() -> Iterator[DemoAddress]:
-    """The demos of this user, the latest first. One that was killed is among them until its folder is removed."""
+def find_demos(server: str = "") -> list[DemoAddress]:
+    """The demos of this user: first the one whose analyzer is at this address, then the latest.
+
+    One that was killed is among them until its folder is removed.
+    """
     paths = [path for path in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*/{CONTROL_FILE}") if _is_own(path)]
-    for path in sorted(paths, key=lambda each: each.stat().st_mtime, reverse=True):
-        content = json.loads(path.read_text())
-        yield DemoAddress(content["url"], content["token"])
+    latest_first = sorted(paths, key=lambda each: each.stat().st_mtime, reverse=True)
+    demos = [DemoAddress(**json.loads(path.read_text())) for path in latest_first]
+    return sorted(demos, key=lambda demo: demo.port != urlsplit(server).port)
 
 
 def _is_own(path: Path) -> bool:

@@ -115,7 +115,7 @@ class AgentSettings:
         None,
         "--ratio-file",
         parse=Path,
-        about="A file with the share of a GPU that one claim stands for (gpu_allocation.txt of k8s-vgpu-monitor).",
+        about="A file with the number of pods that share a GPU, such as 2 (gpu_allocation.txt of k8s-vgpu-monitor).",
     )
     kubernetes_api: str | None = setting(
         None,

@@ -1,13 +1,14 @@
 """`gpusteward demo load`: keep simulated GPUs of a running demo busy."""
 
 import json
+import os
 from collections.abc import Sequence
 from typing import Any
 
 from gpusteward.cli.api.client import Response, make_client
 from gpusteward.cli.api.errors import Peer, UnreachableError
 from gpusteward.cli.exit_codes import EXIT_OK, describe_exits
-from gpusteward.cli.flags import FlagParser, add_language_flag, integer_between, language_of
+from gpusteward.cli.flags import SERVER_VARIABLE, FlagParser, add_language_flag, integer_between, language_of
 from gpusteward.cli.output.terminal_text import clean
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.core.messages import Language, Message
@@ -58,8 +59,8 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _send(body: bytes) -> Response:
-    """To the latest demo that is still running."""
-    for demo in find_demos():
+    """To the demo at GPUSTEWARD_SERVER, or the latest one that is still running."""
+    for demo in find_demos(os.environ.get(SERVER_VARIABLE, "")):
         client = make_client(Peer.ANALYZER, demo.url, token=demo.token)
         try:
             return client.request(CONTROL_PATH, method="POST", body=body)
