@@ -1,5 +1,6 @@
-"""Kubernetes API client of agent and analyzer. Reads and watches only: nothing here can write.
+"""Kubernetes API client of agent and analyzer.
 
-api.py     JSON objects, lists and watches; error texts that name the missing permission
+api.py     JSON objects, lists and watches; error texts that name the missing permission. Nothing in it can write
 owners.py  a pod -> its workload, derived from the pod alone (pure)
+writes.py  patches, creations and evictions; only `analyzer.reclaim` may import it
 """

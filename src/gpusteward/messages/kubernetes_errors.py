@@ -60,3 +60,17 @@ OWNERS_REQUIRED = Message(
     "kubernetes.owners is always, but there is {reason}; set kubernetes.api_url",
     "kubernetes.owners 设为 always，但{reason}；请设置 kubernetes.api_url",
 )
+WRITE_FAILED = Message(
+    "the API server responded to the change of {path} with {status}: {reason}",
+    "API server 对修改 {path} 的请求返回 {status}：{reason}",
+)
+WRITE_FORBIDDEN = Message(
+    "the API server denies the change of {path} ({status}): {reason}; the service account needs the verb {verb} on it: "
+    "the chart grants it with reclaim.mode: enforce",
+    "API server 拒绝修改 {path}（{status}）：{reason}；服务账号需要对它的 {verb} 权限："
+    "Chart 在 reclaim.mode: enforce 时授予",
+)
+WRITE_REPLACED = Message(
+    "{path} is another object of the same name by now ({status}): {reason}",
+    "{path} 现在是另一个同名对象（{status}）：{reason}",
+)

@@ -93,3 +93,19 @@ CHANNEL_UNUSABLE = Message(
     "use a Feishu webhook or a service from Apprise's list",
     "notify.channels.{channel}：Apprise 不支持该 URL，请使用飞书 webhook 或 Apprise 服务列表中的地址",
 )
+
+RECLAIM_WARNING_TITLE = Message("Idle GPUs will be given back: {workload}", "空闲 GPU 即将归还：{workload}")
+RECLAIM_WARNING = Message(
+    "It has held {gpus} {gpus:|GPU|GPUs} without work since {since}. Not before {due}, unless work comes back: {text}. "
+    'Policy {policy}. To keep it, annotate it with gpusteward.io/keep: "true", or snooze it. Action {action}.',
+    "自 {since} 起占用 {gpus} 张 GPU 而无活动。若不恢复使用，最早于 {due}：{text}。策略 {policy}。"
+    '如需保留，请添加注解 gpusteward.io/keep: "true" 或设置暂缓。操作 {action}。',
+)
+RECLAIM_ACTED_TITLE = Message("Idle GPUs were given back: {workload}", "空闲 GPU 已归还：{workload}")
+RECLAIM_ACTED = Message(
+    "{text}. Undo it with: gpusteward reclaim restore {action}", "{text}。撤销命令：gpusteward reclaim restore {action}"
+)
+RECLAIM_RESTORED_TITLE = Message("Restored: {workload}", "已恢复：{workload}")
+RECLAIM_RESTORED = Message("{text}. Action {action}.", "{text}。操作 {action}。")
+RECLAIM_REFUSED_TITLE = Message("Idle GPUs are not given back: {workload}", "空闲 GPU 未归还：{workload}")
+RECLAIM_REFUSED = Message("{text}. Action {action}.", "{text}。操作 {action}。")

@@ -16,6 +16,7 @@ from gpusteward.analyzer.ledger.periods import (
     set_progress,
 )
 from gpusteward.analyzer.ledger.schema import (
+    actions,
     allocations,
     fleet_daily,
     fleet_hourly,
@@ -100,6 +101,7 @@ def _delete_unreferenced(connection: Connection, before_ms: int) -> None:
     connection.execute(delete(allocations).where(allocations.c.ended_ms < before_ms))
     connection.execute(delete(idle_spells).where(idle_spells.c.ended_ms < before_ms))
     connection.execute(delete(verdict_changes).where(verdict_changes.c.at_ms < before_ms))
+    connection.execute(delete(actions).where(actions.c.ended_ms < before_ms))  # an open one has no end
     connection.execute(delete(notices).where(notices.c.created_ms < before_ms))
     connection.execute(delete(snoozes).where(snoozes.c.until_ms < before_ms))
     connection.execute(delete(outbox).where(outbox.c.created_ms < before_ms, outbox.c.state != "pending"))

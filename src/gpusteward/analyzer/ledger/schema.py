@@ -227,3 +227,50 @@ leases = Table(
     Column("until_ms", Number, nullable=False),
 )
 """Which analyzer writes (`leadership.py`); the time is that of the database. Without rows in SQLite."""
+
+actions = Table(
+    "actions",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    _cluster(),
+    Column("namespace", Text, nullable=False),
+    Column("owner_kind", Text, nullable=False),
+    Column("owner_name", Text, nullable=False),
+    Column("owner_uid", Text, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("mode", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("policy", Text, nullable=False),
+    Column("gpus", Float(53), nullable=False),
+    Column("idle_since_ms", Number, nullable=False),
+    Column("created_ms", Number, nullable=False),
+    Column("updated_ms", Number, nullable=False),
+    Column("acted_ms", Number),
+    Column("ended_ms", Number),
+    Column("object_kind", Text, nullable=False),
+    Column("object_name", Text, nullable=False),
+    Column("object_uid", Text, nullable=False),
+    Column("object_path", Text, nullable=False),
+    Column("original_json", Text, nullable=False),
+    Column("patch_json", Text, nullable=False),
+    Column("evidence_json", Text, nullable=False),
+    Column("warnings_json", Text, nullable=False),
+    Column("steps_json", Text, nullable=False),
+    Column("actor", Text, nullable=False),
+    Column("error", Text, nullable=False),
+    Index("actions_by_state", "state"),
+    Index("actions_by_time", "created_ms"),
+    Index("actions_by_owner", "cluster", "namespace", "owner_kind", "owner_name", "created_ms"),
+)
+"""The journal of reclaim (`reclaim/journal.py`): a row per object that was warned about, changed or restored."""
+
+reclaim_switch = Table(
+    "reclaim_switch",
+    METADATA,
+    Column("name", Text, primary_key=True),
+    Column("is_off", Integer, nullable=False),
+    Column("actor", Text, nullable=False),
+    Column("at_ms", Number, nullable=False),
+    Column("reason", Text, nullable=False),
+)
+"""The switch that stops all actions; no row: it is on."""

@@ -4,7 +4,7 @@ Both only decide what is sent and write it to the outbox; other threads deliver.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -18,6 +18,8 @@ from gpusteward.analyzer.notify.channels import build_senders
 from gpusteward.analyzer.notify.control_webhook import control_events
 from gpusteward.analyzer.notify.notices.notice_history import NoticeHistory
 from gpusteward.analyzer.notify.notices.planner import NoticePlanner, ReadNotifyAnnotation
+from gpusteward.analyzer.notify.notices.reclaim_notices import ReclaimNotice, add_reclaim_notice, make_options
+from gpusteward.analyzer.notify.notices.routing import ChannelRouter
 from gpusteward.analyzer.notify.outbox.delivery_counters import DeliveryCounters
 from gpusteward.analyzer.notify.outbox.dispatcher import POLL_SECONDS, Dispatcher
 from gpusteward.analyzer.notify.outbox.records import Delivery, OutboxBatch
@@ -125,6 +127,31 @@ class Notifier:
                 self._alerts.publish_outage(reason, since=since, now=at)
             if self._may_send_notices():
                 self._store(self._planner.plan_outage(reason, since=since, now=at))
+
+    def send_reclaim_notice(self, notice: ReclaimNotice) -> tuple[str, ...]:
+        """Write a notice of reclaim to the outbox; the keys of its rows, none without a channel. The same notice a
+        second time changes nothing. For any thread."""
+        settings = self._settings
+        if self._outbox is None or self._dispatcher is None or not settings.notify.channels:
+            return ()
+        router, batch = ChannelRouter(settings.notify), OutboxBatch()
+        key = notice.workload
+        annotation = ""
+        if settings.notify.annotation and notice.pod:
+            annotation = self._read_notify_annotation(key.namespace, notice.pod, key.cluster)
+        for channel in router.find(key.namespace, annotation=annotation):
+            add_reclaim_notice(batch, notice, channel, router.targets(channel), make_options(settings, channel))
+        self._outbox.add(batch.events, batch.notices, at_ms=self._now_ms())
+        self._dispatcher.wake()
+        return tuple(event.key for event in batch.events)
+
+    def read_delivered(self, keys: Collection[str]) -> Mapping[str, float]:
+        """When these rows of the outbox were delivered, in unix seconds; those that were not are missing. Raises
+        SourceError."""
+        if self._outbox is None or not keys:
+            return {}
+        with _translate_errors():
+            return {key: ms / 1000 for key, ms in self._outbox.read_delivered(keys).items()}
 
     def describe(self) -> Mapping[str, Any]:
         """The state of deliveries for /api/v1/health: no secrets, and only the hosts of addresses."""

@@ -165,3 +165,10 @@ def read_deliveries(connection: Connection, state: str | None, *, limit: int) ->
     query = select(*_DELIVERY_COLUMNS).order_by(outbox.c.id.desc()).limit(limit)
     query = query if state is None else query.where(outbox.c.state == state)
     return [Delivery(**row) for row in connection.execute(query).mappings()]
+
+
+def read_delivered(connection: Connection, keys: Iterable[str]) -> dict[str, int]:
+    """The end time of the rows with these keys that were delivered."""
+    is_delivered = (outbox.c.state == "done") & (outbox.c.error != SUPERSEDED)
+    query = select(outbox.c.key, outbox.c.next_ms).where(outbox.c.key.in_(sorted(keys)), is_delivered)
+    return {row.key: row.next_ms for row in connection.execute(query)}

@@ -190,6 +190,11 @@ class Outbox:
         with self._lock, self._engine.connect() as connection:
             return rows.read_deliveries(connection, state, limit=limit)
 
+    def read_delivered(self, keys: Iterable[str]) -> Mapping[str, int]:
+        """When the rows with these keys were delivered; those that were not are missing. Raises SQLAlchemyError."""
+        with self._lock, self._engine.connect() as connection:
+            return rows.read_delivered(connection, keys)
+
     def retry(self, number: int, *, now_ms: int) -> tuple[Delivery | None, bool]:
         """The row with this id, and whether it was dead and is now pending like a new one. Raises SQLAlchemyError.
 

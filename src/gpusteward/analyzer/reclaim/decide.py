@@ -1,0 +1,155 @@
+"""Facts -> decision: what the answers of the guards come to (pure)."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from gpusteward.analyzer.reclaim.guards import BY_NAME, Facts, ask_all, list_delivered
+from gpusteward.analyzer.reclaim.plan import Answer, Change, Decision, Outcome
+
+RESEND_SECONDS = 3600.0
+"""A warning that was not delivered for so long is sent again: its channel may have been repaired."""
+
+
+def decide(facts: Facts, *, changes: Sequence[Change] = (), action_id: str = "") -> Decision:
+    """With every guard and its answer."""
+    answers = ask_all(facts)
+    outcome = choose_outcome(answers, facts)
+    policy = facts.policy
+    return Decision(
+        workload=facts.workload,
+        policy=policy,
+        action=policy.action if policy else None,
+        answers=answers,
+        outcome=outcome,
+        gpus=facts.gpus,
+        idle_since=facts.idle_since,
+        due_at=_find_due(facts) if outcome in (Outcome.ACT, Outcome.WARN, Outcome.WAIT) else None,
+        changes=tuple(changes),
+        action_id=action_id,
+    )
+
+
+def choose_outcome(answers: Iterable[Answer], facts: Facts) -> Outcome:
+    failed = [BY_NAME[answer.guard] for answer in answers if answer.passed is False]
+    for consequence in (Outcome.NOTHING, Outcome.REFUSE):
+        if any(guard.consequence is consequence for guard in failed):
+            return consequence
+    if not failed:
+        return Outcome.ACT
+    if any(not guard.after_warning for guard in failed):
+        return Outcome.WAIT
+    return Outcome.WARN if is_warning_due(facts) else Outcome.WAIT
+
+
+def may_be_inspected(answers: Iterable[Answer]) -> bool:
+    """Whether only time is missing, if anything: then it is worth reading the objects."""
+    failed = (BY_NAME[answer.guard] for answer in answers if answer.passed is False)
+    return all(guard.consequence is Outcome.WAIT for guard in failed)
+
+
+def list_objections(answers: Iterable[Answer]) -> list[Answer]:
+    """What forbids an action that a person asks for."""
+    return [answer for answer in answers if answer.passed is False and BY_NAME[answer.guard].by_person]
+
+
+def is_warning_due(facts: Facts) -> bool:
+    """Fewer than needed were sent, and the last one is old enough; or one was not delivered for long."""
+    policy, sent = facts.policy, facts.warnings
+    if policy is None:
+        return False
+    if not sent:
+        return True
+    since_last = facts.now - max(each.sent_at for each in sent)
+    if sent[-1].delivered_at is None:
+        return since_last >= max(policy.warning_interval_seconds, RESEND_SECONDS)
+    return len(list_delivered(sent)) < policy.warnings and since_last >= policy.warning_interval_seconds
+
+
+def _find_due(facts: Facts) -> float | None:
+    """When it would be acted on if all warnings are delivered in time."""
+    policy = facts.policy
+    if policy is None or facts.idle_since is None:
+        return None
+    delivered = list_delivered(facts.warnings)
+    missing = max(0, policy.warnings - len(delivered))
+    last_warning = delivered[policy.warnings - 1] if not missing else _last_warning(facts, missing)
+    times = [facts.now, last_warning + policy.grace_seconds, facts.snoozed_until, facts.left_alone_until]
+    return max(time for time in times if time is not None)
+
+
+def _last_warning(facts: Facts, missing: int) -> float:
+    assert facts.policy is not None
+    assert facts.idle_since is not None
+    interval = facts.policy.warning_interval_seconds
+    first = max(facts.now, facts.idle_since + facts.policy.window_seconds)
+    if facts.warnings:
+        first = max(facts.now, facts.warnings[-1].sent_at + interval)
+    return first + (missing - 1) * interval
+
+
+class PendingPod(NamedTuple):
+    """A pod that waits for GPUs."""
+
+    name: str
+    resource: str
+    gpus: int
+    created: str  # RFC 3339: the oldest comes first
+    model: str = ""  # it asks for; empty: any
+    node: str = ""  # it asks for; empty: any
+
+
+class Victim(NamedTuple):
+    """An idle workload whose GPUs could be given to a pending pod."""
+
+    number: int
+    idle_since: float
+    gpus: dict[tuple[str, str, str], int]  # node, resource, model -> whole GPUs
+
+
+def choose_victims(pending: Sequence[PendingPod], victims: Sequence[Victim]) -> set[int]:
+    """The numbers of the longest idle workloads that together let pending pods start, the oldest pod first. A pod needs
+    all its GPUs on one node; where no set of victims suffices for a pod, nothing is taken for it."""
+    chosen: set[int] = set()
+    spare: dict[tuple[str, str, str], int] = {}  # freed and not yet used
+    oldest = sorted(victims, key=lambda victim: victim.idle_since)
+    for pod in sorted(pending, key=lambda each: each.created):
+        best = _satisfy(pod, oldest, chosen=chosen, spare=spare)
+        if best is None:
+            continue
+        place, taken = best
+        for victim in taken:
+            chosen.add(victim.number)
+            for key, count in victim.gpus.items():
+                spare[key] = spare.get(key, 0) + count
+        spare[place] = spare.get(place, 0) - pod.gpus
+    return chosen
+
+
+_Place = tuple[str, str, str]
+
+
+def _satisfy(
+    pod: PendingPod, oldest: Sequence[Victim], *, chosen: set[int], spare: dict[_Place, int]
+) -> tuple[_Place, list[Victim]] | None:
+    """The node that needs the fewest victims, and these; of equal ones the one with the longest idle."""
+    places = {place: None for victim in oldest for place in victim.gpus if _fits(pod, place)}
+    found: list[tuple[int, float, _Place, list[Victim]]] = []
+    for place in places:
+        count, taken = spare.get(place, 0), list[Victim]()
+        for victim in oldest:
+            if count >= pod.gpus:
+                break
+            if victim.number not in chosen and place in victim.gpus:
+                taken.append(victim)
+                count += victim.gpus[place]
+        if count >= pod.gpus:
+            found.append((len(taken), max((victim.idle_since for victim in taken), default=0.0), place, taken))
+    if not found:
+        return None
+    _, _, place, taken = min(found, key=lambda each: each[:3])
+    return place, taken
+
+
+def _fits(pod: PendingPod, place: _Place) -> bool:
+    node, resource, model = place
+    return resource == pod.resource and pod.node in ("", node) and pod.model in ("", model)

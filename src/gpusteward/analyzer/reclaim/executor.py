@@ -1,0 +1,405 @@
+"""Carries out one action on one object, and undoes it. Every step is in the journal before it is done and after it.
+
+Acting:     WARNED -> (journal) ACTING -> lease, switch -> patch -> Event, notice -> (journal) ACTED -> VERIFIED
+Restoring:  ACTED or VERIFIED -> (journal) RESTORING -> patch -> Event, notice -> (journal) RESTORED
+
+One patch carries the change and our annotations, so that both are there or neither. A process that ends between two
+steps leaves a row in ACTING or RESTORING: `recover` compares it with the object, where the annotation with the id of
+the action shows whether the patch has happened, and goes on from there. Events and notices have names made of that id,
+so that a second one changes nothing.
+
+A write that the server refuses has changed nothing: the action goes back to WARNED (a conflict, a disruption budget)
+or ends as REFUSED (a missing right, admission). After any other failure of a request it is open whether it has
+happened: the row stays as it is, and the next cycle looks.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from gpusteward.analyzer.reclaim.actions import Action, ReclaimError, Target
+from gpusteward.analyzer.reclaim.cluster import Cluster
+from gpusteward.analyzer.reclaim.counters import ReclaimCounters
+from gpusteward.analyzer.reclaim.journal import Journal
+from gpusteward.analyzer.reclaim.kinds.kind import Kind
+from gpusteward.analyzer.reclaim.kinds.objects import DOMAIN, KubeObject, annotation, keep_original, split_pointer
+from gpusteward.analyzer.reclaim.kinds.registry import Chosen, find_kind
+from gpusteward.analyzer.reclaim.plan import ActionState, Change, Mode
+from gpusteward.analyzer.reclaim.policies.effective import ReclaimAction
+from gpusteward.core.errors import SourceError
+from gpusteward.core.gpu_counts import format_gpus
+from gpusteward.core.messages import Message
+from gpusteward.kubernetes.writes import BusyError, ConflictError, MissingError, ReplacedError, WriteError
+from gpusteward.logs import Log
+from gpusteward.messages import reclaim as messages
+
+log = Log(__name__)
+
+ACTION = f"{DOMAIN}action"
+RECLAIMED_AT = f"{DOMAIN}reclaimed-at"
+RECLAIMED_BY = f"{DOMAIN}reclaimed-by"
+REASON = f"{DOMAIN}reason"
+ORIGINAL = f"{DOMAIN}original-"
+OURS = (ACTION, RECLAIMED_AT, RECLAIMED_BY, REASON)
+RESTORE_ATTEMPTS = 3
+"""An object that changes while it is restored is read again."""
+LOWEST_COST = -1_000_000
+"""The deletion cost of the longest idle surplus replica; the others follow. Costs of users are seldom this low."""
+
+STEPS = ("journalled", "costs_set", "patched", "commanded", "told", "acted", "restoring", "unpatched", "restored")
+"""The points between two steps, in order, at which `on_step` is called."""
+OnStep = Callable[[str, Action], None]
+
+
+class Teller(Protocol):
+    """Tells people. Implemented by `warnings.Notices`."""
+
+    def tell(self, kind: str, action: Action, *, text: Message, at: float) -> tuple[str, ...]:
+        """Write a notice to the outbox; the keys of its rows. The same one a second time changes nothing."""
+
+
+class Permission(Protocol):
+    """Whether this analyzer may act at this moment."""
+
+    def find_objection(self) -> Message | None:
+        """Why not. Renews the Lease and reads the switch."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What an action does to one object, as it was read."""
+
+    chosen: Chosen
+    fields: Mapping[str, Any]  # JSON pointer -> our value
+    costs: Mapping[str, tuple[KubeObject, int]]  # deletion costs of surplus pods
+
+    @property
+    def change(self) -> Change:
+        kind, one = self.chosen
+        method = "POST" if kind.is_evicted or kind.stop else "PATCH"
+        before = {pointer: one.read(pointer) for pointer in self.fields}
+        after = dict(self.fields)
+        if kind.is_evicted:
+            before, after = {"/metadata/name": one.name}, {"/metadata/name": None}
+        elif kind.stop:
+            before, after = {"/status/state/phase": one.read("/status/state/phase")}, {"/status/state/phase": "Aborted"}
+        return Change(one.kind, one.name, one.path, method, before, after)
+
+
+class Executor:
+    """Belongs to one thread at a time: `reclaimer.Reclaimer` has the lock."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        journal: Journal,
+        *,
+        permission: Permission,
+        teller: Teller,
+        counters: ReclaimCounters,
+        clock: Callable[[], float],
+        on_step: OnStep = lambda _step, _action: None,
+    ) -> None:
+        """`on_step` is called after each step, by its name in `STEPS`: tests end the process there."""
+        self._cluster, self._journal, self._permission, self._teller = cluster, journal, permission, teller
+        self._counters, self._clock, self._on_step = counters, clock, on_step
+
+    def try_out(self, planned: Planned) -> SourceError | None:
+        """A server-side dry run; why it fails. Nothing changes."""
+        kind, one = planned.chosen
+        try:
+            if kind.is_evicted:
+                self._cluster.evict(one, dry_run=True)
+                return None
+            fields = {**planned.fields, annotation(ACTION): "dry-run"}
+            return _find_dropped(self._cluster.patch(one, fields, dry_run=True), planned.fields)
+        except SourceError as error:
+            return error
+
+    def act(self, action: Action, planned: Planned, *, evidence: Mapping[str, Any]) -> Action:
+        """The action as it is then. Raises SourceError if it is open whether the change has happened, or if the journal
+        cannot be written; `recover` continues in a later cycle."""
+        failure = self.try_out(planned)
+        if failure is not None:
+            return self._put_back(action, failure)
+        one = planned.chosen.object
+        action = self._journal.move(
+            action,
+            ActionState.ACTING,
+            at=self._clock(),
+            by=action.by,
+            target=Target(one.kind, one.name, one.uid, one.path),
+            original=keep_original(one.json, planned.fields),
+            patch=dict(planned.fields),
+            evidence=evidence,
+        )
+        self._on_step("journalled", action)
+        objection = self._permission.find_objection()
+        if objection is not None:
+            return self._return_to_warned(action, objection.en)
+        try:
+            self._change(action, planned)
+        except WriteError as error:
+            return self._put_back(action, error)
+        return self._finish_acting(action, one)
+
+    def recover(self, action: Action) -> Action:
+        """Continue an action that was interrupted in ACTING or RESTORING. Raises SourceError."""
+        if action.state is ActionState.RESTORING:
+            return self.restore(action, by=action.steps[-1].by if action.steps else "gpusteward")
+        assert action.target is not None
+        kind, one = self._read_target(action)
+        if kind.is_evicted:
+            is_done = one is None or one.is_deleted
+            return self._finish_acting(action, one) if is_done else self._return_to_warned(action, INTERRUPTED)
+        if one is None:
+            return self._close(action, ActionState.ENDED, messages.OBJECT_GONE)
+        if one.annotations.get(ACTION) != action.id:
+            return self._return_to_warned(action, INTERRUPTED)
+        if kind.stop:
+            self._cluster.send_command(kind, one, name=_name_command(action, "stop"), resume=False)
+        return self._finish_acting(action, one)
+
+    def restore(self, action: Action, *, by: str, note: Message | None = None) -> Action:
+        """Put the original back, only where the value is still ours; the action as it is then. With a `note` it has had
+        no effect, and ends as FAILED. Raises SourceError, ReclaimError if the value is not ours any more."""
+        kind, one = self._read_target(action)
+        if kind.is_evicted:
+            raise ReclaimError(messages.NOT_RESTORABLE_KIND)
+        if action.state is not ActionState.RESTORING:
+            text = note.en if note else ""
+            action = self._journal.move(action, ActionState.RESTORING, at=self._clock(), by=by, note=text, error=text)
+            self._on_step("restoring", action)
+        for attempt in range(RESTORE_ATTEMPTS):
+            if attempt:
+                kind, one = self._read_target(action)
+            if one is None:
+                return self._close(action, ActionState.ENDED, messages.OBJECT_GONE)
+            if is_restored(action, one):  # the process ended right after the patch
+                return self._finish_restoring(action, one, by=by)
+            if not is_ours(action, one):
+                closed = self.close_reverted(action, one)
+                raise ReclaimError(messages.NOT_OURS, text=closed.error)
+            try:
+                if kind.resume:
+                    self._cluster.send_command(kind, one, name=_name_command(action, "resume"), resume=True)
+                self._cluster.patch(one, make_restoring_fields(action, one))
+            except (ConflictError, MissingError, ReplacedError):
+                continue
+            self._on_step("unpatched", action)
+            return self._finish_restoring(action, one, by=by)
+        raise ReclaimError(messages.BUSY)
+
+    def verify(self, action: Action) -> Action:
+        """Its pods are gone."""
+        ended = self._clock() if self._read_kind(action).is_evicted else None
+        self._count(action, "verified")
+        return self._journal.move(action, ActionState.VERIFIED, at=self._clock(), ended_at=ended)
+
+    def find_revert(self, action: Action) -> Action | None:
+        """Whether somebody else has changed the object back, or removed it: the action, closed. Raises SourceError."""
+        kind, one = self._read_target(action)
+        if kind.is_evicted:
+            return None
+        if one is None:
+            return self._close(action, ActionState.ENDED, messages.OBJECT_GONE)
+        return None if is_ours(action, one) else self.close_reverted(action, one)
+
+    def close_reverted(self, action: Action, one: KubeObject) -> Action:
+        """Somebody else has changed the value: it is left as it is, and our annotations are taken off."""
+        text = messages.CHANGED_BACK.fill(text=_describe_difference(action, one))
+        try:
+            if one.annotations.get(ACTION) == action.id:
+                self._cluster.patch(one, _list_our_annotations(one))
+            self._add_event(action, one, "Reverted", text, is_warning=True)
+        except SourceError as error:
+            log.debug("annotations_left", path=one.path, reason=error)
+        self._teller.tell("reverted", action, text=text, at=self._clock())
+        return self._close(action, ActionState.REVERTED, text)
+
+    def _change(self, action: Action, planned: Planned) -> None:
+        """Raises SourceError: WriteError if nothing has changed."""
+        kind, one = planned.chosen
+        if kind.is_evicted:
+            self._cluster.evict(one)
+            self._on_step("patched", action)
+            return
+        if planned.costs:
+            self._cluster.set_deletion_costs(planned.costs)
+            self._on_step("costs_set", action)
+        self._cluster.patch(one, {**planned.fields, **self._make_annotations(action)})
+        self._on_step("patched", action)
+        if kind.stop:
+            self._cluster.send_command(kind, one, name=_name_command(action, "stop"), resume=False)
+            self._on_step("commanded", action)
+
+    def _make_annotations(self, action: Action) -> dict[str, str]:
+        now = format_time(self._clock())
+        reason = messages.REASON.fill(since=format_time(action.idle_since), policy=action.policy)
+        values = {ACTION: action.id, RECLAIMED_AT: now, RECLAIMED_BY: action.by, REASON: reason.en}
+        values |= {_name_original(pointer): json.dumps(value) for pointer, value in action.original.items()}
+        return {annotation(name): value for name, value in values.items()}
+
+    def _finish_acting(self, action: Action, one: KubeObject | None) -> Action:
+        text = messages.EVENT_ACTED.fill(
+            gpus=format_gpus(action.gpus),
+            text=describe_change(action),
+            since=format_time(action.idle_since),
+            action=action.id,
+        )
+        if one is not None:
+            self._try_event(action, one, "Reclaimed", text)
+        self._teller.tell("acted", action, text=text, at=self._clock())
+        self._on_step("told", action)
+        now = self._clock()
+        action = self._journal.move(action, ActionState.ACTED, at=now, by=action.by, acted_at=now)
+        self._on_step("acted", action)
+        self._count(action, "acted")
+        log.info("reclaimed", action=action.id, path=action.target.path if action.target else "", gpus=action.gpus)
+        return action
+
+    def _finish_restoring(self, action: Action, one: KubeObject, *, by: str) -> Action:
+        text = messages.EVENT_RESTORED.fill(text=describe_change(action, undo=True), by=by)
+        self._try_event(action, one, "Restored", text)
+        self._teller.tell("restored", action, text=text, at=self._clock())
+        now, has_failed = self._clock(), bool(action.error)
+        state = ActionState.FAILED if has_failed else ActionState.RESTORED
+        action = self._journal.move(action, state, at=now, by=by, note=action.error, ended_at=now)
+        self._on_step("restored", action)
+        self._count(action, "no_effect" if has_failed else "restored")
+        log.info("restored", action=action.id, path=one.path, by=by)
+        return action
+
+    def _put_back(self, action: Action, error: SourceError) -> Action:
+        """The server has refused: nothing has changed."""
+        if isinstance(error, (ConflictError, ReplacedError, MissingError)):
+            self._count(action, "conflict")
+            return self._return_to_warned(action, str(error))
+        if isinstance(error, BusyError) or not isinstance(error, (WriteError, DroppedFieldError)):
+            self._count(action, "failed")
+            return self._return_to_warned(action, str(error))
+        self._count(action, "refused")
+        self._teller.tell("refused", action, text=error.as_message(), at=self._clock())
+        return self._close(action, ActionState.REFUSED, error.as_message())
+
+    def _return_to_warned(self, action: Action, note: str) -> Action:
+        """Nothing was done; a later cycle may try again."""
+        log.info("action_put_back", action=action.id, reason=note)
+        before = ActionState.PLANNED if action.mode is Mode.OBSERVE else ActionState.WARNED
+        return self._journal.move(action, before, at=self._clock(), note=note)
+
+    def _close(self, action: Action, state: ActionState, text: Message) -> Action:
+        now = self._clock()
+        if state is not ActionState.REFUSED:
+            self._count(action, state.value)
+        log.info("action_closed", action=action.id, state=state.value, reason=text.en)
+        return self._journal.move(action, state, at=now, note=text.en, error=text.en, ended_at=now)
+
+    def _read_kind(self, action: Action) -> Kind:
+        assert action.target is not None
+        kind = find_kind(action.target.path, action.target.kind)
+        if kind is None:
+            raise ReclaimError(messages.NOT_RESTORABLE, action=action.id, state=action.state.value)
+        return kind
+
+    def _read_target(self, action: Action) -> tuple[Kind, KubeObject | None]:
+        """The kind, and the object as it is now; None if it is gone, or another one of the same name."""
+        assert action.target is not None
+        one = self._cluster.read(action.target.path)
+        return self._read_kind(action), one if one is not None and one.uid == action.target.uid else None
+
+    def _try_event(self, action: Action, one: KubeObject, reason: str, text: Message) -> None:
+        """An Event that cannot be written costs only itself."""
+        try:
+            self._add_event(action, one, reason, text, is_warning=False)
+        except SourceError as error:
+            log.warning("event_not_written", path=one.path, reason=error)
+
+    def _add_event(self, action: Action, one: KubeObject, reason: str, text: Message, *, is_warning: bool) -> None:
+        name, at = f"gpusteward.{action.id}.{reason.lower()}", format_time(self._clock())
+        self._cluster.add_event(one, name=name, reason=reason, text=text.en, at=at, is_warning=is_warning)
+
+    def _count(self, action: Action, outcome: str) -> None:
+        self._counters.add(action.target.kind if action.target else action.workload.kind, outcome)
+
+
+INTERRUPTED = messages.INTERRUPTED.en
+
+
+class DroppedFieldError(SourceError):
+    """The server accepts a change and drops its field: the CRD of this version does not have it."""
+
+
+def is_ours(action: Action, one: KubeObject) -> bool:
+    """Whether the object still has the values that we set. One without fields of ours has our annotation."""
+    if not action.patch:
+        return one.annotations.get(ACTION) == action.id
+    return all(one.read(pointer) == value for pointer, value in action.patch.items())
+
+
+def is_restored(action: Action, one: KubeObject) -> bool:
+    """Whether our annotation is gone and every field has its original value."""
+    is_original = all(one.read(pointer) == value for pointer, value in action.original.items())
+    return ACTION not in one.annotations and is_original and action.state is ActionState.RESTORING
+
+
+def make_restoring_fields(action: Action, one: KubeObject) -> dict[str, Any]:
+    """The original values, and our annotations removed. An object that we created around a field is removed with it,
+    unless somebody has added other fields to it."""
+    fields: dict[str, Any] = {}
+    for pointer, value in action.original.items():
+        ours = [each for each in action.patch if each == pointer or each.startswith(f"{pointer}/")]
+        is_whole = pointer in action.patch or _has_only(one.read(pointer), [each[len(pointer) :] for each in ours])
+        fields |= {pointer: value} if is_whole else dict.fromkeys(ours)
+    return fields | _list_our_annotations(one)
+
+
+def _has_only(value: Any, pointers: list[str]) -> bool:
+    """Whether an object has no other fields than these, which are one level below it."""
+    return isinstance(value, dict) and set(value) == {split_pointer(pointer)[0] for pointer in pointers}
+
+
+def _list_our_annotations(one: KubeObject) -> dict[str, None]:
+    names = [name for name in one.annotations if name in OURS or name.startswith(ORIGINAL)]
+    return dict.fromkeys(annotation(name) for name in names)
+
+
+def _find_dropped(answer: KubeObject, fields: Mapping[str, Any]) -> SourceError | None:
+    for pointer, value in fields.items():
+        if answer.read(pointer) != value:
+            return DroppedFieldError(messages.NOT_CHANGED, field=".".join(split_pointer(pointer)))
+    return None
+
+
+def describe_change(action: Action, *, undo: bool = False) -> str:
+    """For people: `spec.replicas: 3 -> 0`."""
+    if action.target is None:
+        return ""
+    if action.action is ReclaimAction.EVICT:
+        return f"{action.target.kind}/{action.target.name}: evict"
+    before = {pointer: action.original.get(pointer) for pointer in action.patch}
+    pair = (dict(action.patch), before) if undo else (before, dict(action.patch))
+    target = action.target
+    return Change(target.kind, target.name, target.path, "PATCH", *pair).text or f"{target.kind}/{target.name}"
+
+
+def _describe_difference(action: Action, one: KubeObject) -> str:
+    now = {pointer: one.read(pointer) for pointer in action.patch}
+    assert action.target is not None
+    return Change(action.target.kind, one.name, one.path, "PATCH", dict(action.patch), now).text
+
+
+def _name_original(pointer: str) -> str:
+    """`gpusteward.io/original-replicas`, `gpusteward.io/original-stop`: the last part of the field."""
+    return ORIGINAL + split_pointer(pointer)[-1].rpartition("/")[2]
+
+
+def _name_command(action: Action, verb: str) -> str:
+    return f"gpusteward-{action.id}-{verb}"
+
+
+def format_time(at: float) -> str:
+    """RFC 3339, in whole seconds."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,378 @@
+"""The guards: each a named question about one workload, answered from facts alone (pure).
+
+All of them are asked for every decision, in the order of `GUARDS`. An answer of no has a consequence: nothing (the
+workload is not idle, or its policy only tells), refuse (it would be due, and something forbids it) or wait (only time
+is missing). A warning is sent when nothing but time after the warning is missing.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from math import inf
+from typing import NamedTuple
+
+from gpusteward.analyzer.judge.resumption import Chance
+from gpusteward.analyzer.reclaim.actions import Action, Warned
+from gpusteward.analyzer.reclaim.plan import Answer, Outcome
+from gpusteward.analyzer.reclaim.policies.effective import CHANGING_ACTIONS, EffectivePolicy, ReclaimAction
+from gpusteward.core.containers import OwnerEvidence, Workload
+from gpusteward.core.gpu_counts import format_gpus
+from gpusteward.core.messages import Message
+from gpusteward.core.verdicts import Activity, Proof, Signature, Step
+from gpusteward.messages import reclaim as messages
+
+LEAST_CYCLES = 2
+"""A workload that this process has just seen for the first time is never acted on."""
+MOST_REVERTS = 1
+"""Once may be the owner's own hand; the second time it is a controller that will do it again."""
+
+
+class Pool(NamedTuple):
+    """The replicas of an owner whose replicas are interchangeable."""
+
+    replicas: int
+    keep: int
+    active: int = 0
+
+    @property
+    def surplus(self) -> int:
+        return max(0, self.replicas - self.keep)
+
+
+class Inspection(NamedTuple):
+    """What the objects themselves say; read only where all other guards pass."""
+
+    refusal: Message | None = None  # why they must not be changed
+    text: str = ""  # what would change
+    kind: str = ""
+    name: str = ""
+    uid: str = ""  # of the owner that was found
+    missing_pod: str = ""  # one that holds GPUs and is not in the verdict
+    pods: int = 0
+
+
+class Counts(NamedTuple):
+    """Actions so far, against which the limits of a policy count."""
+
+    cycle: int = 0
+    namespace: int = 0  # of this workload, in this cycle
+    hour: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Everything the guards ask about one workload; of a pool only its surplus replicas."""
+
+    now: float
+    workload: Workload
+    activity: Activity
+    signature: Signature
+    highest_step: Step
+    proof: Proof
+    gpus: float
+    idle_gpus: float
+    idle_since: float | None  # since when all of it is idle, proven by integrating signals
+    coverage: float
+    result_at: float
+    cycles_seen: int
+    least_coverage: float = 0.9
+    max_age_seconds: float = 600.0
+    policy: EffectivePolicy | None = None
+    chance: Chance = field(default_factory=Chance)
+    snoozed_until: float | None = None
+    is_protected: bool = False
+    has_pressure: bool = False
+    counts: Counts = field(default_factory=Counts)
+    reverts: int = 0
+    left_alone_until: float | None = None  # the end of a cool-down
+    open_action: Action | None = None
+    warnings: tuple[Warned, ...] = ()  # for this idle spell
+    pool: Pool | None = None
+    leader: Message | None = None  # why this analyzer may not act; None: it may
+    switch: Message | None = None  # why nobody may act
+    inspection: Inspection | None = None  # None: not looked at
+    pods: Mapping[str, str] = field(default_factory=dict)  # name -> uid, as in the verdict
+
+    @property
+    def idle_seconds(self) -> float:
+        return 0.0 if self.idle_since is None else max(0.0, self.now - self.idle_since)
+
+
+Ask = Callable[[Facts], Answer]
+
+
+class Guard(NamedTuple):
+    """One guard, and what its no means."""
+
+    ask: Ask
+    consequence: Outcome
+    after_warning: bool = False  # its no does not keep a warning back
+    by_person: bool = True  # it holds also where a person asks for the action
+
+    @property
+    def name(self) -> str:
+        return self.ask.__name__
+
+
+def _answer(ask: Ask, passed: bool | None, yes: Message, no: Message, **fields: object) -> Answer:
+    return Answer(ask.__name__, passed, no if passed is False else yes, fields)
+
+
+def idle(facts: Facts) -> Answer:
+    """Every allocation is idle; of a pool, the surplus ones are."""
+    if facts.pool is not None:
+        pool = facts.pool
+        is_so = pool.surplus > 0 and facts.activity is Activity.IDLE
+        fields: dict[str, object] = {"count": pool.surplus, "replicas": pool.replicas, "keep": pool.keep}
+        return _answer(idle, is_so, messages.SURPLUS, messages.NO_SURPLUS, **fields)
+    is_so = facts.activity is Activity.IDLE and facts.idle_since is not None
+    fields = {"gpus": format_gpus(facts.gpus), "active": format_gpus(facts.gpus - facts.idle_gpus)}
+    return _answer(idle, is_so, messages.IS_IDLE, messages.NOT_IDLE, **fields)
+
+
+def signature(facts: Facts) -> Answer:
+    """Nothing in it is starved, hung, keep-alive, starting or unknown."""
+    is_so = facts.highest_step is Step.RECLAIM
+    return _answer(signature, is_so, messages.MAY_RECLAIM, messages.ONLY_NOTICE, signature=facts.signature.value)
+
+
+def proof(facts: Facts) -> Answer:
+    """Idleness is proven by integrating signals."""
+    return _answer(proof, facts.proof is Proof.INTEGRATED, messages.INTEGRATED, messages.SAMPLED)
+
+
+def coverage(facts: Facts) -> Answer:
+    """No samples are missing."""
+    fields: dict[str, object] = {"coverage": facts.coverage, "least": facts.least_coverage}
+    return _answer(coverage, facts.coverage >= facts.least_coverage, messages.COVERED, messages.NOT_COVERED, **fields)
+
+
+def owner(facts: Facts) -> Answer:
+    """The owner was read from the API server, with its uid."""
+    workload = facts.workload
+    is_so = workload.evidence is OwnerEvidence.READ and bool(workload.uid)
+    fields: dict[str, object] = {"uid": workload.uid, "evidence": workload.evidence.value}
+    return _answer(owner, is_so, messages.OWNER_READ, messages.OWNER_NOT_READ, **fields)
+
+
+def policy(facts: Facts) -> Answer:
+    """The policy has an action that changes the cluster."""
+    found = facts.policy
+    if found is None:
+        return Answer("policy", None, messages.NO_POLICY)
+    fields: dict[str, object] = {"policy": found.name, "action": found.action.value}
+    is_so = found.action in CHANGING_ACTIONS and (
+        found.action is not ReclaimAction.SCALE_TO_KEEP or facts.pool is not None
+    )
+    return _answer(policy, is_so, messages.POLICY_ACTS, messages.POLICY_ONLY_TELLS, **fields)
+
+
+def protected(facts: Facts) -> Answer:
+    """The namespace is not protected by the settings."""
+    fields = {"namespace": facts.workload.namespace}
+    return _answer(protected, not facts.is_protected, messages.NOT_PROTECTED, messages.PROTECTED, **fields)
+
+
+def kept(facts: Facts) -> Answer:
+    """Nobody opted out: pod, owner or namespace."""
+    until = facts.policy.keep_until if facts.policy else None
+    shown: object = messages.FOR_EVER if until == inf else _show_time(until)
+    is_so = facts.policy is None or not facts.policy.is_kept(facts.now)
+    return _answer(kept, is_so, messages.NOT_KEPT, messages.KEPT, until=shown)
+
+
+def snoozed(facts: Facts) -> Answer:
+    """Nobody snoozed it."""
+    until = facts.snoozed_until
+    is_so = until is None or until <= facts.now
+    return _answer(snoozed, is_so, messages.NOT_SNOOZED, messages.SNOOZED, until=_show_time(until))
+
+
+def reverted(facts: Facts) -> Answer:
+    """No other controller has changed it back before."""
+    is_so = facts.reverts <= MOST_REVERTS
+    return _answer(reverted, is_so, messages.NEVER_REVERTED, messages.REVERTED, count=facts.reverts)
+
+
+def cool_down(facts: Facts) -> Answer:
+    """It was not restored or changed back recently."""
+    until = facts.left_alone_until
+    is_so = until is None or until <= facts.now
+    return _answer(cool_down, is_so, messages.COOLED_DOWN, messages.COOLING_DOWN, until=_show_time(until))
+
+
+def not_under_way(facts: Facts) -> Answer:
+    """No action on it is open: nothing is suspended twice."""
+    action = facts.open_action
+    fields = {"action": action.id, "state": action.state.value} if action else {}
+    return _answer(not_under_way, action is None, messages.NOT_OPEN, messages.OPEN, **fields)
+
+
+def seen(facts: Facts) -> Answer:
+    """It was idle in earlier cycles of this process as well."""
+    fields: dict[str, object] = {"cycles": facts.cycles_seen, "least": LEAST_CYCLES}
+    return _answer(seen, facts.cycles_seen >= LEAST_CYCLES, messages.SEEN, messages.SEEN_TOO_RARELY, **fields)
+
+
+def fresh(facts: Facts) -> Answer:
+    """The verdict is not old."""
+    seconds = facts.now - facts.result_at
+    fields: dict[str, object] = {"seconds": seconds, "most": facts.max_age_seconds}
+    return _answer(fresh, seconds <= facts.max_age_seconds, messages.FRESH, messages.STALE, **fields)
+
+
+def window(facts: Facts) -> Answer:
+    """It has been idle for the window of its policy."""
+    if facts.policy is None:
+        return Answer("window", None, messages.NO_POLICY)
+    seconds = facts.policy.window_seconds
+    fields: dict[str, object] = {"minutes": facts.idle_seconds / 60, "window": seconds / 60}
+    is_so = facts.idle_since is not None and facts.idle_seconds >= seconds
+    return _answer(window, is_so, messages.LONG_ENOUGH, messages.TOO_SHORT, **fields)
+
+
+def chance(facts: Facts) -> Answer:
+    """Work is unlikely to come back soon. An unknown chance is not a low one."""
+    most = facts.policy.highest_chance if facts.policy else None
+    if most is None:
+        return Answer("chance", True, messages.CHANCE_ANY)
+    found = facts.chance.probability
+    fields: dict[str, object] = {"spells": facts.chance.spells}
+    if found is None:
+        return Answer("chance", False, messages.CHANCE_UNKNOWN, fields)
+    fields |= {"chance": found, "most": most}
+    return _answer(chance, found <= most, messages.CHANCE_LOW, messages.CHANCE_HIGH, **fields)
+
+
+def quiet_hours(facts: Facts) -> Answer:
+    """Neither warnings nor actions in quiet hours."""
+    hours = facts.policy.quiet_hours if facts.policy else None
+    return _answer(quiet_hours, hours is None or not hours.include(facts.now), messages.IN_HOURS, messages.QUIET)
+
+
+def working_hours(facts: Facts) -> Answer:
+    """Actions only within working hours, where the policy has some."""
+    hours = facts.policy.working_hours if facts.policy else None
+    return _answer(working_hours, hours is None or hours.include(facts.now), messages.IN_HOURS, messages.OUT_OF_HOURS)
+
+
+def pressure(facts: Facts) -> Answer:
+    """A pending pod needs these GPUs, where the policy waits for that."""
+    if facts.policy is None or not facts.policy.on_pressure:
+        return Answer("pressure", True, messages.NO_PRESSURE_NEEDED)
+    return _answer(pressure, facts.has_pressure, messages.PRESSURE, messages.NO_PRESSURE)
+
+
+def budget(facts: Facts) -> Answer:
+    """The limits per cycle, namespace and hour are not reached."""
+    if facts.policy is None:
+        return Answer("budget", None, messages.NO_POLICY)
+    limits, counts = facts.policy.limits, facts.counts
+    pairs = (
+        ("per_cycle", counts.cycle, limits.per_cycle),
+        ("per_namespace", counts.namespace, limits.per_namespace),
+        ("per_hour", counts.hour, limits.per_hour),
+    )
+    for limit, count, most in pairs:
+        if count >= most:
+            return Answer("budget", False, messages.OVER_BUDGET, {"limit": limit, "count": count, "most": most})
+    return Answer("budget", True, messages.IN_BUDGET)
+
+
+def warned(facts: Facts) -> Answer:
+    """All warnings for this idle spell were delivered, the last one at least the grace period ago."""
+    if facts.policy is None:
+        return Answer("warned", None, messages.NO_POLICY)
+    delivered = list_delivered(facts.warnings)
+    least, grace = facts.policy.warnings, facts.policy.grace_seconds
+    if len(delivered) < least:
+        return Answer("warned", False, messages.NOT_WARNED, {"count": len(delivered), "least": least})
+    seconds = facts.now - delivered[least - 1]
+    fields: dict[str, object] = {"count": len(delivered), "minutes": seconds / 60, "grace": grace / 60}
+    return _answer(warned, seconds >= grace, messages.WARNED, messages.IN_GRACE, **fields)
+
+
+def leader(facts: Facts) -> Answer:
+    """This analyzer holds the Lease."""
+    return _answer(leader, facts.leader is None, messages.LEADER, facts.leader or messages.LEADER)
+
+
+def switch(facts: Facts) -> Answer:
+    """Nobody has switched reclaim off."""
+    return _answer(switch, facts.switch is None, messages.SWITCH_ON, facts.switch or messages.SWITCH_ON)
+
+
+def same_owner(facts: Facts) -> Answer:
+    """The owner of the pods, read again, has the uid of the verdict."""
+    found = facts.inspection
+    if found is None or not found.uid:
+        return Answer("same_owner", None, messages.NOT_INSPECTED)
+    fields: dict[str, object] = {"uid": found.uid, "found": found.uid, "expected": facts.workload.uid}
+    return _answer(same_owner, found.uid == facts.workload.uid, messages.SAME_OWNER, messages.OTHER_OWNER, **fields)
+
+
+def complete(facts: Facts) -> Answer:
+    """Every pod of the owner that holds GPUs is in the verdict."""
+    found = facts.inspection
+    if found is None or not found.uid:
+        return Answer("complete", None, messages.NOT_INSPECTED)
+    fields: dict[str, object] = {"count": found.pods, "pod": found.missing_pod}
+    return _answer(complete, not found.missing_pod, messages.COMPLETE, messages.INCOMPLETE, **fields)
+
+
+def kind(facts: Facts) -> Answer:
+    """The kind is known, and this very object may be changed."""
+    found = facts.inspection
+    if found is None:
+        return Answer("kind", None, messages.NOT_INSPECTED)
+    fields: dict[str, object] = {"kind": found.kind, "name": found.name, "text": found.text}
+    if found.refusal is not None:
+        return Answer("kind", False, found.refusal)
+    return Answer("kind", True, messages.KIND_KNOWN, fields)
+
+
+GUARDS: Sequence[Guard] = (
+    Guard(idle, Outcome.NOTHING),
+    Guard(policy, Outcome.NOTHING, by_person=False),
+    Guard(signature, Outcome.REFUSE),
+    Guard(proof, Outcome.REFUSE),
+    Guard(coverage, Outcome.REFUSE),
+    Guard(owner, Outcome.REFUSE),
+    Guard(protected, Outcome.REFUSE),
+    Guard(kept, Outcome.REFUSE),
+    Guard(reverted, Outcome.REFUSE),
+    Guard(same_owner, Outcome.REFUSE),
+    Guard(complete, Outcome.REFUSE),
+    Guard(kind, Outcome.REFUSE),
+    Guard(not_under_way, Outcome.WAIT),
+    Guard(snoozed, Outcome.WAIT),
+    Guard(cool_down, Outcome.WAIT, by_person=False),
+    Guard(seen, Outcome.WAIT),
+    Guard(fresh, Outcome.WAIT),
+    Guard(window, Outcome.WAIT, by_person=False),
+    Guard(chance, Outcome.WAIT, by_person=False),
+    Guard(quiet_hours, Outcome.WAIT, by_person=False),
+    Guard(leader, Outcome.WAIT),
+    Guard(switch, Outcome.WAIT),
+    Guard(warned, Outcome.WAIT, after_warning=True, by_person=False),
+    Guard(working_hours, Outcome.WAIT, after_warning=True, by_person=False),
+    Guard(pressure, Outcome.WAIT, after_warning=True, by_person=False),
+    Guard(budget, Outcome.WAIT, after_warning=True, by_person=False),
+)
+"""Names are public: they are in plans, in the journal and in metrics."""
+BY_NAME: Mapping[str, Guard] = {guard.name: guard for guard in GUARDS}
+
+
+def ask_all(facts: Facts) -> tuple[Answer, ...]:
+    return tuple(guard.ask(facts) for guard in GUARDS)
+
+
+def list_delivered(warnings: Sequence[Warned]) -> list[float]:
+    """When warnings were delivered, in order."""
+    return sorted(each.delivered_at for each in warnings if each.delivered_at is not None)
+
+
+def _show_time(at: float | None) -> str:
+    if at is None or at == inf:
+        return ""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -1,0 +1,180 @@
+"""The journal: table `actions` of the ledger. A state is written before its step is done and after it.
+
+A row begins with a warning (or with a dry run in observe mode) and lives until its object is restored. What is not in
+the journal has not happened: without a database nothing is done.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import Engine, Row, select, update
+from sqlalchemy.exc import SQLAlchemyError
+
+from gpusteward.analyzer.ledger.db_engine import describe_error, with_write_lock
+from gpusteward.analyzer.ledger.schema import actions
+from gpusteward.analyzer.reclaim.actions import OPEN_STATES, Action, Step, Target, Warned
+from gpusteward.analyzer.reclaim.plan import ActionState, Mode
+from gpusteward.analyzer.reclaim.policies.effective import ReclaimAction
+from gpusteward.core.containers import WorkloadKey
+from gpusteward.core.errors import SourceError
+from gpusteward.messages import reclaim as messages
+
+MAX_STEPS = 50
+"""Of one action; a loop of reverts is stopped long before."""
+
+
+class Journal:
+    """Safe to use from any thread. Methods raise SourceError."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine, self._writing = engine, with_write_lock(engine)
+
+    def add(self, action: Action) -> Action:
+        with _translated(), self._writing.begin() as connection:
+            connection.execute(actions.insert(), _make_row(action))
+        return action
+
+    def move(
+        self,
+        action: Action,
+        state: ActionState,
+        *,
+        at: float,
+        by: str = "gpusteward",
+        note: str = "",
+        **changes: Any,
+    ) -> Action:
+        """The action in its next state, stored. Raises SourceError also if it is not in the expected state any more:
+        another replica or a person was faster."""
+        steps = (*action.steps, Step(state, at, by, note))[-MAX_STEPS:]
+        moved = replace(action, state=state, updated_at=at, steps=steps, **changes)
+        with _translated(), self._writing.begin() as connection:
+            is_same = (actions.c.id == action.id) & (actions.c.state == action.state.value)
+            if connection.execute(update(actions).where(is_same).values(_make_row(moved))).rowcount != 1:
+                raise SourceError(messages.ACTION_MOVED, action=action.id)
+        return moved
+
+    def read(self, action_id: str) -> Action | None:
+        with _translated(), self._engine.connect() as connection:
+            row = connection.execute(select(actions).where(actions.c.id == action_id)).one_or_none()
+        return None if row is None else _make_action(row)
+
+    def list_newest(
+        self, *, workload: WorkloadKey | None = None, states: Sequence[ActionState] = (), limit: int = 100
+    ) -> list[Action]:
+        query = select(actions).order_by(actions.c.created_ms.desc(), actions.c.id).limit(limit)
+        if workload is not None:
+            query = query.where(
+                actions.c.owner_kind == workload.kind,
+                actions.c.namespace == workload.namespace,
+                actions.c.owner_name == workload.name,
+                actions.c.cluster == workload.cluster,
+            )
+        if states:
+            query = query.where(actions.c.state.in_([state.value for state in states]))
+        return self._list(query)
+
+    def list_open(self) -> list[Action]:
+        """Whose objects are changed, or may be, and those that wait for their grace period; oldest first."""
+        waiting = [ActionState.PLANNED.value, ActionState.WARNED.value]
+        query = select(actions).where(actions.c.state.in_([*(state.value for state in OPEN_STATES), *waiting]))
+        return self._list(query.order_by(actions.c.created_ms, actions.c.id))
+
+    def list_since(self, since: float) -> list[Action]:
+        """Those that have changed an object since then, or ended since then."""
+        since_ms = round(since * 1000)
+        query = select(actions).where((actions.c.acted_ms >= since_ms) | (actions.c.ended_ms >= since_ms))
+        return self._list(query.order_by(actions.c.created_ms, actions.c.id))
+
+    def _list(self, query: Any) -> list[Action]:
+        with _translated(), self._engine.connect() as connection:
+            return [_make_action(row) for row in connection.execute(query)]
+
+
+def make_action_id() -> str:
+    """Also part of the names of Events and annotations."""
+    return os.urandom(8).hex()
+
+
+def _make_row(action: Action) -> dict[str, Any]:
+    target = action.target or Target("", "", "", "")
+    return {
+        "id": action.id,
+        "cluster": action.workload.cluster,
+        "namespace": action.workload.namespace,
+        "owner_kind": action.workload.kind,
+        "owner_name": action.workload.name,
+        "owner_uid": action.uid,
+        "action": action.action.value,
+        "mode": action.mode.value,
+        "state": action.state.value,
+        "policy": action.policy,
+        "gpus": action.gpus,
+        "idle_since_ms": _ms(action.idle_since),
+        "created_ms": _ms(action.created_at),
+        "updated_ms": _ms(action.updated_at),
+        "acted_ms": _ms(action.acted_at),
+        "ended_ms": _ms(action.ended_at),
+        "object_kind": target.kind,
+        "object_name": target.name,
+        "object_uid": target.uid,
+        "object_path": target.path,
+        "original_json": _dump(action.original),
+        "patch_json": _dump(action.patch),
+        "evidence_json": _dump(action.evidence),
+        "warnings_json": _dump([list(each) for each in action.warnings]),
+        "steps_json": _dump([list(each) for each in action.steps]),
+        "actor": action.by,
+        "error": action.error[:1000],
+    }
+
+
+def _make_action(row: Row[Any]) -> Action:
+    target = Target(row.object_kind, row.object_name, row.object_uid, row.object_path)
+    return Action(
+        id=row.id,
+        workload=WorkloadKey(row.owner_kind, row.namespace, row.owner_name, row.cluster),
+        uid=row.owner_uid,
+        action=ReclaimAction(row.action),
+        mode=Mode(row.mode),
+        state=ActionState(row.state),
+        policy=row.policy,
+        gpus=row.gpus,
+        idle_since=row.idle_since_ms / 1000,
+        created_at=row.created_ms / 1000,
+        updated_at=row.updated_ms / 1000,
+        target=target if target.path else None,
+        original=json.loads(row.original_json),
+        patch=json.loads(row.patch_json),
+        evidence=json.loads(row.evidence_json),
+        warnings=tuple(Warned(tuple(keys), sent, delivered) for keys, sent, delivered in json.loads(row.warnings_json)),
+        by=row.actor,
+        acted_at=_seconds(row.acted_ms),
+        ended_at=_seconds(row.ended_ms),
+        error=row.error,
+        steps=tuple(Step(ActionState(state), at, by, note) for state, at, by, note in json.loads(row.steps_json)),
+    )
+
+
+def _dump(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+def _ms(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * 1000)
+
+
+def _seconds(ms: int | None) -> float | None:
+    return None if ms is None else ms / 1000
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except SQLAlchemyError as error:
+        raise SourceError(messages.JOURNAL_UNREADABLE, reason=describe_error(error)) from error

@@ -1,0 +1,185 @@
+"""The table of kinds; which objects to act on for a workload; the rights that reclaim needs.
+
+Owner references are followed from the pod to the root, each owner read with its uid. The root decides: a kind that is
+not in the table is refused, since it would start again what is stopped below it. Two exceptions: of a CronJob its
+running Jobs are suspended, and what is in a queue of Kueue is stopped through its Workload.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from gpusteward.analyzer.reclaim.kinds import (
+    bare_pod,
+    inference_service,
+    job,
+    job_sets,
+    keda,
+    kueue,
+    notebook,
+    ray,
+    replicated,
+    stateful_set,
+    training,
+    volcano_job,
+    workspace,
+)
+from gpusteward.analyzer.reclaim.kinds.kind import Kind, Right
+from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
+from gpusteward.analyzer.reclaim.policies.effective import ReclaimAction
+from gpusteward.core.messages import Message
+from gpusteward.messages import reclaim_kinds as messages
+
+KINDS: Mapping[tuple[str, str], Kind] = {
+    (kind.group, kind.name): kind
+    for kind in (
+        replicated.DEPLOYMENT,
+        replicated.REPLICA_SET,
+        stateful_set.STATEFUL_SET,
+        job.JOB,
+        notebook.NOTEBOOK,
+        workspace.WORKSPACE,
+        inference_service.INFERENCE_SERVICE,
+        ray.RAY_CLUSTER,
+        ray.RAY_JOB,
+        ray.RAY_SERVICE,
+        *training.TRAINING_JOBS,
+        job_sets.TRAIN_JOB,
+        job_sets.JOB_SET,
+        replicated.LEADER_WORKER_SET,
+        replicated.ROLLOUT,
+        kueue.WORKLOAD,
+        keda.SCALED_OBJECT,
+        volcano_job.VOLCANO_JOB,
+        bare_pod.BARE_POD,
+    )
+}
+CRON_JOB = ("batch", "CronJob")
+_SCALED_BY_KEDA = (replicated.DEPLOYMENT, stateful_set.STATEFUL_SET, replicated.ROLLOUT)
+
+SHARED_RIGHTS = (
+    Right("", "pods", ("get", "list", "patch")),  # which pods are there and wait; the deletion cost of surplus replicas
+    Right("", "namespaces", ("get",)),  # annotations: keep, and the switch that stops all actions
+    Right("", "events", ("create",)),
+)
+"""Beyond the kinds, in the whole cluster."""
+OWN_NAMESPACE_RIGHTS = (Right("coordination.k8s.io", "leases", ("get", "create", "patch")),)
+"""In the analyzer's own namespace only."""
+OBSERVE_RIGHTS = (
+    Right("", "pods", ("get", "list")),
+    Right("", "namespaces", ("get",)),
+    Right(kueue.GROUP, "workloads", ("get", "list")),
+    Right(keda.GROUP, "scaledobjects", ("get", "list")),
+)
+"""What a plan needs to read, beyond pods and their owners. A dry run needs the right to write: without it, it shows the
+403 that enforce would meet."""
+
+
+def list_enforce_rights() -> list[Right]:
+    """What mode enforce may do in the cluster, beyond reading pods and owners; for the chart's ClusterRole."""
+    rights = [*SHARED_RIGHTS, *(right for kind in KINDS.values() for right in kind.rights)]
+    merged: dict[tuple[str, str], tuple[str, ...]] = {}
+    for right in rights:
+        known = merged.get((right.group, right.resource), ())
+        merged[right.group, right.resource] = (*known, *(verb for verb in right.verbs if verb not in known))
+    return [Right(group, resource, verbs) for (group, resource), verbs in merged.items()]
+
+
+ListObjects = Callable[[str, str, str], Sequence[KubeObject]]
+"""Version, kind, namespace -> all objects; none where the cluster does not have the kind. May raise SourceError."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """The pods of a workload with everything above them, as they are now."""
+
+    root: KubeObject
+    pods: Sequence[KubeObject]
+    chains: Sequence[Sequence[KubeObject]]  # of each pod: its owners, the nearest first, the root last
+
+    @property
+    def owners(self) -> list[KubeObject]:
+        """Every owner once."""
+        return list({one.uid: one for chain in self.chains for one in chain}.values())
+
+
+class Chosen(NamedTuple):
+    """An object to act on."""
+
+    kind: Kind
+    object: KubeObject
+
+
+def choose_targets(
+    family: Family, action: ReclaimAction, list_objects: ListObjects
+) -> tuple[list[Chosen], Message | None]:
+    """The objects to act on, or why there are none. `list_objects` may raise SourceError."""
+    root = family.root
+    if kueue.is_dispatched(family.owners):
+        return [], messages.MULTIKUEUE
+    if queued := kueue.find_queued(family.owners):
+        chosen, reason = _choose_workload(queued, list_objects)
+    elif (root.group, root.kind) == CRON_JOB:
+        chosen, reason = _choose_jobs(family)
+    else:
+        chosen, reason = _choose_root(root, action, list_objects)
+    return (chosen, None) if reason is None else ([], reason)
+
+
+def _choose_root(
+    root: KubeObject, action: ReclaimAction, list_objects: ListObjects
+) -> tuple[list[Chosen], Message | None]:
+    kind = KINDS.get((root.group, root.kind))
+    if kind is None:
+        return [], messages.UNKNOWN_KIND.fill(kind=root.kind, group=root.group or "v1")
+    if root.controller is not None and not kind.is_evicted:
+        return [], messages.OWNED_BY_UNKNOWN.fill(kind=root.controller["kind"], name=root.controller["name"])
+    if kind.is_evicted != (action is ReclaimAction.EVICT):
+        is_pod = kind.is_evicted
+        return [], messages.EVICTION_NOT_CHOSEN if is_pod else messages.EVICTION_FOR_BARE_PODS.fill(kind=root.kind)
+    if action is ReclaimAction.SCALE_TO_KEEP and not kind.is_pool:
+        return [], messages.NOT_A_POOL.fill(kind=root.kind)
+    if kind in _SCALED_BY_KEDA:
+        found = keda.select_scaled_objects(
+            root, list_objects(f"{keda.GROUP}/{keda.VERSION}", "ScaledObject", root.namespace)
+        )
+        if len(found) > 1:
+            return [], messages.SEVERAL_SCALED_OBJECTS.fill(count=len(found))
+        if found and action is ReclaimAction.SCALE_TO_KEEP:
+            return [], messages.POOL_SCALED_BY_OTHERS
+        if found:
+            return _check([Chosen(keda.SCALED_OBJECT, found[0])])
+    return _check([Chosen(kind, root)])
+
+
+def _choose_workload(queued: KubeObject, list_objects: ListObjects) -> tuple[list[Chosen], Message | None]:
+    for version in kueue.VERSIONS:
+        found = kueue.select_workloads(queued, list_objects(f"{kueue.GROUP}/{version}", "Workload", queued.namespace))
+        if len(found) == 1:
+            return _check([Chosen(kueue.WORKLOAD, found[0])])
+        if found:
+            break
+    return [], messages.QUEUE_WITHOUT_WORKLOAD.fill(queue=queued.labels[kueue.QUEUE], count=len(found))
+
+
+def _choose_jobs(family: Family) -> tuple[list[Chosen], Message | None]:
+    jobs = [one for one in family.owners if (one.group, one.kind) == ("batch", "Job")]
+    return _check([Chosen(job.JOB, one) for one in jobs]) if jobs else ([], messages.NO_RUNNING_JOB)
+
+
+def _check(chosen: Sequence[Chosen]) -> tuple[list[Chosen], Message | None]:
+    for kind, one in chosen:
+        about = {"kind": one.kind, "name": one.name}
+        if one.is_deleted:
+            return [], messages.BEING_DELETED.fill(**about)
+        if (reason := kind.find_refusal(one)) is not None:
+            return [], reason
+        if kind.is_suspended(one):
+            return [], messages.ALREADY_SUSPENDED.fill(**about)
+    return list(chosen), None
+
+
+def find_kind(path: str, kind: str) -> Kind | None:
+    """The kind of the object at a path of the API."""
+    group = path.split("/")[2] if path.startswith("/apis/") else ""
+    return KINDS.get((group, kind))

@@ -1,0 +1,141 @@
+"""Write access to the Kubernetes API server: patches, creations and evictions. Only `analyzer.reclaim` imports this.
+
+    WriteError              the server refused a write, and nothing has changed
+    ├── ConflictError       409: the object has changed since it was read, or exists already
+    ├── ReplacedError       422 on the uid: another object of the same name
+    ├── ForbiddenError      403: a right is missing; the text names the rule
+    ├── MissingError        404
+    ├── BusyError           429: a PodDisruptionBudget, or the server's own limit; `retry_after_seconds`
+    └── RejectedError       400, 422 and others: admission, schema
+
+A SourceError that is none of these leaves open whether the write has happened: the connection ended, or the time was
+up. A dry run is a query parameter, since only there the audit log of the server shows it.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from gpusteward.core.errors import SourceError
+from gpusteward.core.messages import Message
+from gpusteward.http.client import Request, Response
+from gpusteward.kubernetes.api import RESPONSE_LIMIT_BYTES, ApiServer
+from gpusteward.messages import kubernetes_errors as messages
+
+Json = dict[str, Any]
+FIELD_MANAGER = "gpusteward"
+_ACCEPTED = (200, 201, 202)
+
+
+class WriteError(SourceError):
+    """The server refused a write: nothing has changed."""
+
+    retry_after_seconds = 0.0
+
+
+class ConflictError(WriteError):
+    """409."""
+
+
+class ReplacedError(WriteError):
+    """The object of this name has another uid by now."""
+
+
+class ForbiddenError(WriteError):
+    """403."""
+
+
+class MissingError(WriteError):
+    """404."""
+
+
+class BusyError(WriteError):
+    """429."""
+
+
+class RejectedError(WriteError):
+    """The request itself is refused."""
+
+
+_BY_STATUS: Mapping[int, type[WriteError]] = {
+    403: ForbiddenError,
+    404: MissingError,
+    409: ConflictError,
+    429: BusyError,
+}
+
+
+class _Status(msgspec.Struct):
+    message: str | None = None
+    details: dict[str, Any] | None = None
+
+
+class ApiWriter(ApiServer):
+    """The same server with the same limits of time and size."""
+
+    def patch(self, path: str, body: Json, *, dry_run: bool = False) -> Json:
+        """Merge `body` into an object; the object as it is then. With `metadata.uid` and `metadata.resourceVersion` in
+        it, only this very object is changed, and only if it is as it was read. Raises SourceError, WriteError."""
+        return self._write("PATCH", path, body, media="application/merge-patch+json", dry_run=dry_run)
+
+    def create(self, path: str, body: Json, *, dry_run: bool = False) -> Json:
+        """Raises SourceError, WriteError: ConflictError if there is an object of this name."""
+        return self._write("POST", path, body, media="application/json", dry_run=dry_run)
+
+    def evict(self, namespace: str, pod: str, *, uid: str, dry_run: bool = False) -> None:
+        """Read the pod before: a refused uid still uses up its PodDisruptionBudget. Raises SourceError, WriteError:
+        BusyError if a budget does not allow it."""
+        body: Json = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod, "namespace": namespace},
+            "deleteOptions": {"preconditions": {"uid": uid}},
+        }
+        self.create(f"/api/v1/namespaces/{namespace}/pods/{pod}/eviction", body, dry_run=dry_run)
+
+    def _write(self, method: str, path: str, body: Json, *, media: str, dry_run: bool) -> Json:
+        query = f"?fieldManager={FIELD_MANAGER}" + ("&dryRun=All" if dry_run else "")
+        read = self._make_request(path + query)
+        headers = {**read.headers, "Content-Type": media}
+        request = Request(method, path + query, body=msgspec.json.encode(body), headers=headers)
+        with (
+            self._open_client() as client,
+            self._translate_errors(path),
+            client.send(request, timeout_seconds=self._timeout_seconds, limit_bytes=RESPONSE_LIMIT_BYTES) as response,
+        ):
+            if response.status not in _ACCEPTED:
+                self._refuse(method, path, response)
+            answer = response.read()
+        try:
+            return msgspec.json.decode(answer, type=Json)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise SourceError(messages.NOT_DECODED, url=self.url, path=path, reason=error) from error
+
+    def _refuse(self, method: str, path: str, response: Response) -> None:
+        status = response.status
+        reason, is_replaced = _read_status(response)
+        fields: dict[str, object] = {"path": path, "status": status, "reason": reason}
+        if status >= 500:  # it may have been stored: a proxy reports its own time limit this way
+            raise SourceError(messages.WRITE_FAILED, **fields)
+        if status == 403:
+            raise ForbiddenError(messages.WRITE_FORBIDDEN, **fields, verb="create" if method == "POST" else "patch")
+        kind = ReplacedError if is_replaced else _BY_STATUS.get(status, RejectedError)
+        message: Message = messages.WRITE_REPLACED if is_replaced else messages.WRITE_FAILED
+        error = kind(message, **fields)
+        error.retry_after_seconds = response.retry_after_seconds
+        raise error
+
+
+def _read_status(response: Response) -> tuple[str, bool]:
+    """The message of a Status object, and whether it is about the uid of the object."""
+    body = response.read_start(65536)
+    try:
+        status = msgspec.json.decode(body, type=_Status)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return " ".join(body.decode("utf-8", "replace").split())[:300] or response.reason, False
+    causes = (status.details or {}).get("causes") or ()
+    is_replaced = response.status == 422 and any(
+        isinstance(cause, dict) and cause.get("field") == "metadata.uid" for cause in causes
+    )
+    return " ".join((status.message or "").split())[:300] or response.reason, is_replaced

@@ -1,0 +1,183 @@
+"""Answers of the guards of reclaim, and what happened to an action."""
+
+from gpusteward.core.messages import Message
+
+# Guards: what each of them says when it passes, and when it does not.
+IS_IDLE = Message("all of its GPUs ({gpus}) are idle", "全部 {gpus} 张 GPU 均空闲")
+NOT_IDLE = Message("GPUs that are not idle: {active} of {gpus}", "{gpus} 张 GPU 中有 {active} 张不空闲")
+SURPLUS = Message(
+    "surplus replicas: {count} of {replicas}, kept: {keep}",
+    "{replicas} 个副本中有 {count} 个多余：保留 {keep} 个",
+)
+NO_SURPLUS = Message(
+    "no replica is surplus; kept: {keep} of {replicas}", "没有多余的副本：{replicas} 个中保留 {keep} 个"
+)
+MAY_RECLAIM = Message("signature {signature} may be reclaimed", "特征 {signature} 允许回收")
+ONLY_NOTICE = Message("signature {signature} allows a notice at most", "特征 {signature} 最多只允许通知")
+INTEGRATED = Message("idleness is proven by signals that include all time", "空闲由覆盖全部时间的信号证明")
+SAMPLED = Message(
+    "idleness is proven by sampled gauges only: work between two samples is not seen",
+    "空闲仅由采样的瞬时值证明：两次采样之间的活动看不到",
+)
+COVERED = Message("{coverage:.0%} of the samples are there", "已有 {coverage:.0%} 的样本")
+NOT_COVERED = Message(
+    "only {coverage:.0%} of the samples are there, {least:.0%} are needed",
+    "仅有 {coverage:.0%} 的样本，需要 {least:.0%}",
+)
+SEEN = Message("seen in {cycles} {cycles:|cycle|cycles}", "已在 {cycles} 个分析周期中见到")
+SEEN_TOO_RARELY = Message(
+    "seen idle in {cycles} {cycles:|cycle|cycles} of this process; {least} are needed",
+    "本进程仅在 {cycles} 个分析周期中见到其空闲；需要 {least} 个",
+)
+FRESH = Message("the verdict is {seconds:.0f} s old", "结论产生于 {seconds:.0f} 秒前")
+STALE = Message(
+    "the verdict is {seconds:.0f} s old; {most:.0f} s are allowed",
+    "结论产生于 {seconds:.0f} 秒前；最多允许 {most:.0f} 秒",
+)
+OWNER_READ = Message("the owner was read, uid {uid}", "所有者已读取，uid {uid}")
+OWNER_NOT_READ = Message(
+    "the owner is not known for certain ({evidence}): it is never acted on",
+    "所有者不确定（{evidence}）：绝不对其操作",
+)
+LONG_ENOUGH = Message(
+    "idle for {minutes:.0f} min, the window is {window:.0f} min", "已空闲 {minutes:.0f} 分钟，窗口为 {window:.0f} 分钟"
+)
+TOO_SHORT = Message(
+    "idle for {minutes:.0f} min; the window of {window:.0f} min is not over",
+    "已空闲 {minutes:.0f} 分钟；{window:.0f} 分钟的窗口尚未结束",
+)
+POLICY_ACTS = Message("policy {policy}: {action}", "策略 {policy}：{action}")
+POLICY_ONLY_TELLS = Message("policy {policy} only tells: {action}", "策略 {policy} 只通知：{action}")
+NO_POLICY = Message("no policy was looked up", "未查找策略")
+CHANCE_LOW = Message(
+    "work comes back within 30 min: chance {chance:.0%} ({spells} {spells:|spell|spells}), allowed: {most:.0%}",
+    "30 分钟内恢复工作的概率为 {chance:.0%}（{spells} 个空闲段），允许 {most:.0%}",
+)
+CHANCE_ANY = Message("the policy allows any chance of resumption", "策略允许任何恢复概率")
+CHANCE_HIGH = Message(
+    "work comes back within 30 min: chance {chance:.0%} ({spells} {spells:|spell|spells}); allowed: {most:.0%}",
+    "30 分钟内恢复工作的概率为 {chance:.0%}（{spells} 个空闲段）；最多允许 {most:.0%}",
+)
+CHANCE_UNKNOWN = Message(
+    "the chance that work comes back is unknown ({spells} {spells:|spell|spells}), and the policy sets a limit",
+    "恢复工作的概率未知（{spells} 个空闲段），而策略设有上限",
+)
+NOT_KEPT = Message("nobody asked to keep it", "没有人要求保留")
+KEPT = Message("gpusteward.io/keep: {until}", "gpusteward.io/keep：{until}")
+FOR_EVER = Message("for ever", "永久")
+NOT_SNOOZED = Message("not snoozed", "未暂缓")
+SNOOZED = Message("snoozed until {until}", "已暂缓至 {until}")
+NOT_PROTECTED = Message("namespace {namespace} is not protected", "命名空间 {namespace} 未受保护")
+PROTECTED = Message("namespace {namespace} is protected", "命名空间 {namespace} 受保护")
+IN_HOURS = Message("within the hours of the policy", "在策略规定的时段内")
+OUT_OF_HOURS = Message("outside of the working hours of the policy", "不在策略的工作时段内")
+QUIET = Message("within the quiet hours of the policy", "处于策略的安静时段")
+NO_PRESSURE_NEEDED = Message("the policy does not wait for pending pods", "策略不等待 Pending 的 Pod")
+PRESSURE = Message("a pending pod needs these GPUs", "有 Pending 的 Pod 需要这些 GPU")
+NO_PRESSURE = Message(
+    "no pending pod could start with the GPUs of the longest idle workloads",
+    "没有 Pending 的 Pod 能靠空闲最久的工作负载的 GPU 启动",
+)
+IN_BUDGET = Message("within the limits of the policy", "在策略的限额内")
+OVER_BUDGET = Message(
+    "a limit of the policy is reached: {limit} ({count} of {most})", "已达到策略的限额：{limit}（{count}/{most}）"
+)
+NEVER_REVERTED = Message("reverted {count} {count:|time|times} so far", "迄今被还原 {count} 次")
+REVERTED = Message(
+    "something else has changed it back {count} {count:|time|times}: it is not touched any more",
+    "已被其他组件还原 {count} 次：不再触碰",
+)
+COOLED_DOWN = Message("not restored recently", "近期没有恢复过")
+COOLING_DOWN = Message("restored or changed back; left alone until {until}", "已恢复或被还原；在 {until} 之前不再触碰")
+NOT_OPEN = Message("no action on it is under way", "没有正在进行的操作")
+OPEN = Message("action {action} on it is {state}", "对它的操作 {action} 处于 {state} 状态")
+WARNED = Message(
+    "{count} {count:|warning|warnings} delivered, the last one {minutes:.0f} min ago",
+    "已送达 {count} 次警告，最近一次在 {minutes:.0f} 分钟前",
+)
+NOT_WARNED = Message(
+    "warnings delivered for this idle spell: {count} of {least}", "本空闲段已送达 {count}/{least} 次警告"
+)
+IN_GRACE = Message(
+    "the last warning was delivered {minutes:.0f} min ago; the grace period of {grace:.0f} min is not over",
+    "最近一次警告于 {minutes:.0f} 分钟前送达；{grace:.0f} 分钟的宽限期尚未结束",
+)
+LEADER = Message("this analyzer holds the Lease", "本 analyzer拥有 Lease")
+NOT_LEADER = Message("another analyzer holds the Lease: {holder}", "其他 analyzer拥有 Lease：{holder}")
+SWITCH_ON = Message("the switch is on", "开关已打开")
+KIND_KNOWN = Message("{kind}/{name} can be changed: {text}", "可以修改 {kind}/{name}：{text}")
+NOT_INSPECTED = Message("not looked at: another guard already says no", "未检查：其他守卫已拒绝")
+SAME_OWNER = Message("the owner is still the same, uid {uid}", "所有者未变，uid {uid}")
+OTHER_OWNER = Message(
+    "the owner is another one by now: {found} instead of {expected}", "所有者已变为另一个：{found}，而不是 {expected}"
+)
+COMPLETE = Message(
+    "all of its pods with GPUs ({count}) are in the verdict", "全部 {count} 个占用 GPU 的 Pod 均在结论中"
+)
+INCOMPLETE = Message("pod {pod} holds GPUs and is not in the verdict", "Pod {pod} 占用 GPU，但不在结论中")
+
+# The panic switch.
+SWITCHED_OFF = Message("reclaim is switched off by {by}: {reason}", "回收已被 {by} 关闭：{reason}")
+SWITCHED_OFF_BY_ANNOTATION = Message(
+    "annotation {annotation} of namespace {namespace} switches reclaim off",
+    "命名空间 {namespace} 的注解 {annotation} 已关闭回收",
+)
+SWITCH_UNREADABLE = Message(
+    "the switch cannot be read, so nothing is done: {reason}", "无法读取开关，因此不做任何操作：{reason}"
+)
+
+# Failures.
+NO_JOURNAL = Message("reclaim needs the ledger (ledger.enabled)", "回收需要账本（ledger.enabled）")
+JOURNAL_UNREADABLE = Message("the journal of reclaim: {reason}", "回收日志：{reason}")
+ACTION_MOVED = Message("action {action} is in another state by now", "操作 {action} 已处于其他状态")
+POD_GONE = Message("pod {pod} is gone, or another one by now", "Pod {pod} 已不存在，或已是另一个")
+SEVERAL_ROOTS = Message("its pods have different owners ({count})", "其 Pod 有 {count} 个不同的所有者")
+OWNER_UNREADABLE = Message(
+    "{kind}/{name} cannot be read, or is another one by now", "{kind}/{name} 无法读取，或已是另一个"
+)
+WORK_SEEN = Message("work was seen on GPU {gpu} of pod {pod} a moment ago", "刚刚在 Pod {pod} 的 GPU {gpu} 上见到活动")
+USAGE_UNREADABLE = Message("usage could not be read again: {reason}", "无法再次读取用量：{reason}")
+USAGE_OLD = Message("there is no recent sample of GPU {gpu} of pod {pod}", "Pod {pod} 的 GPU {gpu} 没有最近的样本")
+LEASE_LOST = Message("the Lease was lost in the middle: {holder} holds it", "操作中途失去 Lease：现由 {holder} 占用")
+NOT_CHANGED = Message(
+    "the server accepted the change and dropped it: the field {field} does not exist in this version",
+    "服务器接受了修改但将其丢弃：此版本没有字段 {field}",
+)
+INTERRUPTED = Message("interrupted before the change; nothing was done", "在修改之前中断；没有做任何操作")
+NO_EFFECT = Message(
+    "the pods were still there after {minutes:.0f} min; the change is undone",
+    "{minutes:.0f} 分钟后 Pod 仍然存在；已撤销修改",
+)
+CHANGED_BACK = Message("somebody else changed it back: {text}", "已被他人改回：{text}")
+OBJECT_GONE = Message("the object does not exist any more", "对象已不存在")
+SPELL_ENDED = Message("work came back", "已恢复工作")
+RESTORED_FOR_DEMAND = Message(
+    "all kept replicas ({keep}) are busy: the others are given back", "保留的 {keep} 个副本都在工作：归还其余副本"
+)
+
+# What people ask for.
+NO_SUCH_ACTION = Message("there is no action {action}", "没有操作 {action}")
+NOT_RESTORABLE = Message(
+    "action {action} is {state}: there is nothing to restore", "操作 {action} 处于 {state} 状态：没有可恢复的内容"
+)
+NOT_RESTORABLE_KIND = Message("an evicted pod cannot be restored", "被驱逐的 Pod 无法恢复")
+NOT_OURS = Message(
+    "its value is not ours any more: it is left as it is ({text})", "其值已不是我们设置的：保持原样（{text}）"
+)
+NO_SUCH_WORKLOAD = Message("the last result has no workload {workload}", "最近的结果中没有工作负载 {workload}")
+NOT_ON = Message("reclaim.mode is {mode}; enforce is needed to act", "reclaim.mode 为 {mode}；需要 enforce 才能操作")
+REFUSED = Message("refused: {reason}", "已拒绝：{reason}")
+NOT_CONNECTED = Message("there is no API server of Kubernetes", "没有 Kubernetes API server")
+BUSY = Message("reclaim is busy; try again", "回收正忙；请重试")
+
+# Events on objects.
+EVENT_ACTED = Message(
+    "gpusteward gave {gpus} idle {gpus:|GPU|GPUs} back ({text}); idle since {since}. "
+    "Undo: gpusteward reclaim restore {action}",
+    "gpusteward 归还了 {gpus} 张空闲 GPU（{text}）；自 {since} 起空闲。撤销：gpusteward reclaim restore {action}",
+)
+EVENT_RESTORED = Message(
+    "gpusteward restored the original ({text}), asked by {by}", "gpusteward 已恢复原值（{text}），由 {by} 请求"
+)
+EVENT_REVERTED = Message("{text}", "{text}")
+REASON = Message("no GPU work since {since}, policy {policy}", "自 {since} 起 GPU 无活动，策略 {policy}")
