@@ -9,7 +9,6 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -48,6 +47,17 @@ class Release:
             "prometheusRule": {"enabled": True},
             "openshift": {"enabled": False},
         }
+
+    def add_volume(self) -> None:
+        """For the claim of the ledger. No process mounts it."""
+        volume: Json = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": self.namespace}}
+        volume["spec"] = {
+            "capacity": {"storage": "5Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": self.namespace,
+            "hostPath": {"path": "/nowhere"},
+        }
+        self.cluster.apply(volume)
 
     def run(self, command: str, *words: str | Path, values: Json | None = None) -> str:
         return self.helm.run(command, self.name, *words, "--namespace", self.namespace, values=values)
@@ -93,15 +103,9 @@ def list_resources(cluster: Cluster) -> Iterator[tuple[str, Json]]:
 def release(extended: Cluster, helm: Helm) -> Release:
     namespace = extended.add_namespace("release")
     extended.add_node(gpus=1, labels={"tests/namespace": namespace, "nvidia.com/gpu.present": "true"})
-    volume: dict[str, Any] = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": namespace}}
-    volume["spec"] = {
-        "capacity": {"storage": "5Gi"},
-        "accessModes": ["ReadWriteOnce"],
-        "storageClassName": namespace,
-        "hostPath": {"path": "/nowhere"},
-    }
-    extended.apply(volume)
-    return Release(extended, helm.using(extended), namespace)
+    made = Release(extended, helm.using(extended), namespace)
+    made.add_volume()
+    return made
 
 
 def test_it_is_upgraded_from_the_previous_chart_and_rolled_back_with_its_claim_and_tokens(release: Release):

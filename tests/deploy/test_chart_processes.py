@@ -1,0 +1,184 @@
+"""The chart's pods as real processes on a real API server: agent, analyzer and `helm test`, each with its own account.
+
+The previous chart is installed first, with the ledger that it left; the upgrade starts the analyzer of this checkout.
+"""
+
+import json
+import sqlite3
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpusteward.analyzer.ledger.migrations.upgrade import HEAD
+from tests.analyzer.ledger.test_migrations import DUMPS
+from tests.deploy.helm import CHART, Helm, HelmError
+from tests.deploy.pod_processes import PodNode, check_mounts
+from tests.deploy.test_chart_release import PREVIOUS, Release, merge
+from tests.fakes import nvml_scenarios as nvml
+from tests.fakes.kubelet import FakeKubelet, device_claim, response
+from tests.fakes.machines import write_process
+from tests.fakes.nvml_library import build_library
+from tests.kubernetes.cluster import Cluster, Json, wait_for
+
+pytestmark = pytest.mark.slow
+
+PID = 4242
+
+
+@dataclass(frozen=True)
+class Installation:
+    """A release whose pods run here, and the workload that its agent sees."""
+
+    release: Release
+    node: PodNode
+    tenant: str  # namespace of a Deployment `trainer` with one GPU
+    claim: Json  # before the upgrade
+
+    def get(self, path: str, token: str) -> Any:
+        url = f"http://{self.node.find_pod('analyzer').address}:8080{path}"
+        request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return json.load(answer)
+
+    def find_events(self, component: str) -> list[Json]:
+        """What the API server was asked for by the account of this component."""
+        cluster, about = self.release.cluster, self.node.find_pod(component).pod
+        account = about["spec"]["serviceAccountName"]
+        return cluster.read_audit(f"system:serviceaccount:{self.release.namespace}:{account}")
+
+    @property
+    def viewer(self) -> str:
+        secret = self.node.read_secret(f"{self.release.name}-analyzer")
+        return secret["viewer"].decode()
+
+
+def make_values(release: Release) -> Json:
+    """With a short window verdicts need a minute. Without kube-proxy the Service has the port of the pod."""
+    config = {
+        "prometheus": {"time_window_min": 1},
+        "scheduler": {"interval": 10},
+        "scrape": {"interval": 2},
+    }
+    tolerations = [{"operator": "Exists"}]
+    analyzer = {"config": config, "tolerations": tolerations, "service": {"port": 8080}}
+    return merge(release.values, {"agent": {"interval": 1}, "analyzer": analyzer})
+
+
+@pytest.fixture(scope="module")
+def installation(extended: Cluster, helm: Helm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    folder = tmp_path_factory.mktemp("pods")
+    check_mounts(folder / "trial")
+    namespace, tenant = extended.add_namespace("release"), extended.add_namespace("tenant")
+    release = Release(extended, helm.using(extended), namespace)
+    release.add_volume()
+    proc, socket, scenario = folder / "proc", folder / "kubelet", nvml.a100x8()
+    socket.mkdir()
+    scenario.gpus[0].compute(PID, nvml.GIB)
+    scenario.write(folder / "scenario")
+    node = PodNode(
+        extended,
+        namespace,
+        folder,
+        host_paths={"/proc": proc, "/var/lib/kubelet/pod-resources": socket},
+        environ={"LD_LIBRARY_PATH": str(build_library().parent), "FAKE_NVML_SCENARIO": str(folder / "scenario")},
+        hosts={"analyzer": f"{release.name}-analyzer"},
+    )
+    with node.running():
+        pod = add_trainer(extended, tenant, node.name)
+        write_process(proc, PID, cgroup=f"/kubepods/pod{pod['metadata']['uid']}/{'a' * 64}", argv0="python3")
+        claim = device_claim(tenant, pod["metadata"]["name"], "main", scenario.gpus[0].uuid)
+        with FakeKubelet(socket / "kubelet.sock", response(claim)):
+            values = make_values(release)
+            release.run("install", PREVIOUS, values=merge(values, {"analyzer": {"replicas": 0}}))
+            before = release.read_claim()
+            leave_ledger(node.find_claim(f"{release.name}-analyzer"))
+            release.run("upgrade", CHART, "--wait", "--timeout=150s", values=values)
+            yield Installation(release, node, tenant, before)
+            release.run("uninstall")
+
+
+def leave_ledger(folder: Path) -> None:
+    """The ledger of the first version."""
+    with sqlite3.connect(folder / "gpusteward.db") as database:
+        database.executescript(DUMPS[0].read_text())
+    database.close()
+
+
+def add_trainer(cluster: Cluster, namespace: str, node: str) -> Json:
+    """The pod of a Deployment, as a kubelet would have started it."""
+    labels = {"app": "trainer"}
+    spec = {"nodeName": node, "containers": [{"name": "main", "image": "cuda"}], "terminationGracePeriodSeconds": 0}
+    template = {"metadata": {"labels": labels}, "spec": spec}
+    about = {"name": "trainer", "namespace": namespace}
+    deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": about}
+    cluster.apply({**deployment, "spec": {"selector": {"matchLabels": labels}, "template": template}})
+    wait_for(lambda: len(cluster.list_pods(namespace)) == 1)
+    pod = {"apiVersion": "v1", "kind": "Pod", **cluster.list_pods(namespace)[0]}
+    return cluster.set_status(pod, {"phase": "Running"})
+
+
+def find_workload(installation: Installation) -> Json:
+    """The Deployment in the analyzer's list; empty before it is known."""
+    items = installation.get("/api/v1/workloads", installation.viewer)["items"]
+    return next((each for each in items if each["namespace"] == installation.tenant), {})
+
+
+@pytest.mark.timeout(400)
+def test_agent_and_analyzer_run_as_the_chart_says_and_judge_a_workload(installation: Installation):
+    wait_for(lambda: find_workload(installation).get("activity") == "active", 240)
+    found = find_workload(installation)
+    assert (found["kind"], found["name"]) == ("Deployment", "trainer"), "its owners were read from the API server"
+
+
+def test_an_upgrade_keeps_the_claim_and_migrates_the_ledger(installation: Installation):
+    release = installation.release
+    assert release.read_claim()["metadata"]["uid"] == installation.claim["metadata"]["uid"]
+    path = installation.node.find_claim(f"{release.name}-analyzer") / "gpusteward.db"
+    with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as database:
+        assert database.execute("SELECT version_num FROM alembic_version").fetchone() == (HEAD,)
+        assert database.execute("SELECT count(*) FROM allocations WHERE namespace = 'team'").fetchone()[0] > 0
+    database.close()
+    assert "ledger_upgraded" in installation.node.find_pod("analyzer").log
+
+
+def test_people_are_known_to_the_analyzer_by_the_service_accounts_of_the_chart(installation: Installation):
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": ["gpusteward"]}}
+    path = f"/api/v1/namespaces/{installation.release.namespace}/serviceaccounts/gpusteward-viewer/token"
+    token = installation.release.cluster.request("POST", path, body)["status"]["token"]
+    assert installation.get("/api/v1/me", token)["role"] == "viewer"
+
+
+def test_helm_test_finds_agents_targets_and_a_verdict(installation: Installation):
+    wait_for(lambda: bool(find_workload(installation)), 120)
+    text = installation.release.run("test", "--timeout=150s")
+    assert "Phase:          Succeeded" in text
+    log = installation.node.ended[f"{installation.release.name}-test"].log
+    assert "1 of 1" in log
+    assert "fail" not in log
+
+
+def test_helm_test_fails_where_agents_are_not_ready(installation: Installation):
+    release, node = installation.release, installation.node
+    quick = merge(make_values(release), {"tests": {"waitSeconds": 0}})
+    release.run("upgrade", CHART, "--wait", "--timeout=150s", values=quick)
+    agent = node.find_pod("agent")
+    agent.stop()
+    path = f"/apis/apps/v1/namespaces/{release.namespace}/daemonsets/{release.name}-agent"
+    wait_for(lambda: not release.cluster.request("GET", path)["status"].get("numberReady"))
+    with pytest.raises(HelmError, match="failed"):
+        release.run("test", "--timeout=150s")
+    assert "0 of 1" in node.ended[f"{release.name}-test"].log
+
+
+@pytest.mark.parametrize("component", ["agent", "analyzer"])
+def test_no_request_to_the_api_server_was_refused_and_none_changed_anything(component: str, installation: Installation):
+    wait_for(lambda: bool(find_workload(installation)), 120)
+    events = installation.find_events(component)
+    assert events
+    refused = [each for each in events if each["responseStatus"]["code"] in (401, 403)]
+    assert [each["requestURI"] for each in refused] == []
+    assert {each["verb"] for each in events} <= {"get", "list", "watch"}

@@ -1,0 +1,143 @@
+"""The workflow of a release: what it builds exists, what it runs works, and it has no more rights than it needs."""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gpusteward import __version__
+from tests.deploy.helm import ROOT, Helm
+
+WORKFLOWS = ROOT / ".github/workflows"
+RELEASE = yaml.safe_load((WORKFLOWS / "release.yml").read_text())
+JOBS: dict[str, Any] = RELEASE["jobs"]
+DOCKERFILE = (ROOT / "deploy/images/Dockerfile").read_text()
+TEXT = (WORKFLOWS / "release.yml").read_text()
+
+
+def list_steps(job: str) -> list[dict[str, Any]]:
+    return list(JOBS[job]["steps"])
+
+
+def find_step(job: str, name: str) -> dict[str, Any]:
+    (found,) = [each for each in list_steps(job) if name in (each.get("name"), each.get("uses", "").partition("@")[0])]
+    return found
+
+
+def list_scripts() -> Iterator[tuple[str, str]]:
+    for path in sorted(WORKFLOWS.glob("*.yml")):
+        for job, about in yaml.safe_load(path.read_text())["jobs"].items():
+            for number, step in enumerate(about["steps"]):
+                if "run" in step:
+                    yield f"{path.stem}/{job}/{number}", step["run"]
+
+
+SCRIPTS = dict(list_scripts())
+
+
+def test_only_a_tag_of_a_version_starts_it():
+    assert RELEASE[True] == {"push": {"tags": ["v*.*.*"]}}  # YAML 1.1 reads `on` as true
+
+
+def test_nothing_is_published_before_all_tests_have_passed():
+    assert [step["run"] for step in list_steps("check") if "run" in step][-1] == "make ci"
+    for name, job in JOBS.items():
+        needs = job.get("needs", [])
+        assert name == "check" or "check" in ([needs] if isinstance(needs, str) else needs)
+        assert name == "check" or job["environment"] == "release"
+
+
+def test_a_job_may_write_only_what_it_publishes():
+    assert RELEASE["permissions"] == {"contents": "read"}
+    rights = {name: job.get("permissions", {}) for name, job in JOBS.items()}
+    signs = {"contents": "read", "id-token": "write"}
+    package = {"contents": "write", "id-token": "write"}
+    assert rights == {"check": {}, "images": signs, "chart": signs, "package": package}
+    checkouts = [
+        step for name in JOBS for step in list_steps(name) if step.get("uses", "").startswith("actions/checkout")
+    ]
+    assert all(step["with"]["persist-credentials"] is False for step in checkouts)
+
+
+def test_every_image_is_built_for_both_architectures_with_bill_of_materials_provenance_and_signature():
+    images = re.findall(r"(?m)^FROM base AS (\w+)$", DOCKERFILE)
+    assert sorted(JOBS["images"]["strategy"]["matrix"]["image"]) == sorted(images)
+    build = find_step("images", "docker/build-push-action")["with"]
+    assert (ROOT / build["file"]).is_file()
+    assert build["platforms"].split(",") == ["linux/amd64", "linux/arm64"]
+    assert build["sbom"] is True
+    assert build["provenance"] == "mode=max"
+    arguments = {line.partition("=")[0] for line in build["build-args"].splitlines()}
+    assert arguments == set(re.findall(r"(?m)^ARG (\w+)", DOCKERFILE))
+    assert "cosign sign" in find_step("images", "Sign")["run"]
+    assert "@$DIGEST" in find_step("images", "Sign")["run"], "a tag could be moved between push and signature"
+
+
+def test_the_images_have_the_names_that_the_chart_uses():
+    values = yaml.safe_load((ROOT / "deploy/chart/gpusteward/values.yaml").read_text())
+    tag = find_step("images", "docker/build-push-action")["with"]["tags"]
+    for image in ("agent", "analyzer"):
+        assert f"/{values[image]['image']['repository']}:" in tag.replace("${{ matrix.image }}", image)
+
+
+def test_the_settings_of_the_repository_are_those_of_the_guide():
+    guides = [ROOT / "docs/how-to/images.md", ROOT / "docs/zh-CN/how-to/images.md"]
+    wanted = set(re.findall(r"(?:secrets|vars)\.(\w+)", TEXT))
+    assert wanted == {"IMAGE_REGISTRY", "REGISTRY_USERNAME", "REGISTRY_PASSWORD"}
+    assert all(name in path.read_text() for path in guides for name in wanted)
+
+
+def test_secrets_and_texts_of_others_reach_scripts_as_variables_only():
+    assert [name for name, script in SCRIPTS.items() if "${{" in script] == []
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_every_script_is_valid_and_uses_targets_and_files_that_exist(name: str):
+    script = SCRIPTS[name]
+    done = subprocess.run(["bash", "-n"], input=script, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    targets = re.findall(r"(?m)^(?:.*&& )?make ([a-z-]+)", script)
+    makefile = (ROOT / "Makefile").read_text()
+    assert all(re.search(rf"(?m)^{target}:", makefile) for target in targets)
+    files = re.findall(r"(?<![\w/.])((?:deploy|requirements|\.ci)/[\w./-]+)", script)
+    assert all((ROOT / path).exists() for path in files), files
+
+
+def run_step(step: dict[str, Any], folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    environ = {**os.environ, "GITHUB_OUTPUT": str(folder / "output"), **variables}
+    command = ["bash", "-eo", "pipefail", "-c", step["run"]]
+    return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_a_tag_that_is_not_the_version_or_not_in_the_changelog_ends_the_release(tmp_path: Path):
+    step = find_step("check", "The tag is the version of the package")
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    (tmp_path / "CHANGELOG.md").write_text("## [Unreleased]\n")
+    assert "the tag is v9.9.9" in run_step(step, tmp_path, GITHUB_REF_NAME="v9.9.9").stderr
+    assert "no entry of" in run_step(step, tmp_path, GITHUB_REF_NAME=f"v{__version__}").stderr
+    assert not (tmp_path / "output").exists()
+    (tmp_path / "CHANGELOG.md").write_text(f"## [{__version__}] - 2026-01-01\n")
+    done = run_step(step, tmp_path, GITHUB_REF_NAME=f"v{__version__}")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "output").read_text() == f"version={__version__}\n"
+
+
+@pytest.mark.slow
+def test_the_step_that_packages_the_chart_makes_the_file_that_is_pushed(helm: Helm, tmp_path: Path):
+    for part in ("deploy/chart/gpusteward", ".ci"):
+        shutil.copytree(ROOT / part, tmp_path / part)
+    done = run_step(find_step("chart", "Package"), tmp_path)
+    assert done.returncode == 0, done.stderr
+    made = tmp_path / f".build/chart/gpusteward-{__version__}.tgz"
+    assert f'"{made.relative_to(tmp_path)}"' in find_step("chart", "Push and sign")["run"].replace(
+        "$VERSION", __version__
+    )
+    assert helm.template(made, {"analyzer": {"tokens": {"generate": False}}}) == helm.template(
+        ROOT / "deploy/chart/gpusteward", {"analyzer": {"tokens": {"generate": False}}}
+    )
