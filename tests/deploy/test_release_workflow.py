@@ -141,3 +141,21 @@ def test_the_step_that_packages_the_chart_makes_the_file_that_is_pushed(helm: He
     assert helm.template(made, {"analyzer": {"tokens": {"generate": False}}}) == helm.template(
         ROOT / "deploy/chart/gpusteward", {"analyzer": {"tokens": {"generate": False}}}
     )
+
+
+def test_base_images_are_named_by_their_digests(tmp_path: Path):
+    (tmp_path / "deploy/images").mkdir(parents=True)
+    shutil.copy(ROOT / "deploy/images/Dockerfile", tmp_path / "deploy/images")
+    docker = tmp_path / "docker"
+    docker.write_text('#!/bin/sh\n[ "$1 $2 $3" = "buildx imagetools inspect" ] && echo "sha256:of-$4"\n')
+    docker.chmod(0o755)
+    step = find_step("images", "The base images by their digests")
+    done = run_step(step, tmp_path, PATH=f"{tmp_path}:{os.environ['PATH']}")
+    assert done.returncode == 0, done.stderr
+    lines = (tmp_path / "output").read_text().splitlines()
+    assert len(lines) == 2
+    for line in lines:
+        name, _, value = line.partition("=")
+        image, _, tag = re.search(rf"(?m)^ARG {name}=(\S+)$", DOCKERFILE)[1].partition(":")
+        assert value == f"{image}@sha256:of-{image}:{tag}"
+        assert f"{name}=${{{{ steps.base.outputs.{name} }}}}" in TEXT
