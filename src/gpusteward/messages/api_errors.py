@@ -100,6 +100,7 @@ PROCESSES = Message("processes", "进程")
 REPORTS = Message("reports", "报表")
 ENDED_WORKLOADS = Message("ended workloads", "已结束的工作负载")
 DELIVERIES = Message("deliveries", "投递")
+ACTIONS = Message("actions of reclaim", "回收操作")
 PASSWORDS = Message("password checks", "密码校验")
 TOO_MANY_REQUESTS = Message(
     "too many concurrent requests for {resource}; try again", "{resource}的并发请求过多，请稍后重试"
@@ -108,6 +109,10 @@ TOO_MANY_LISTENERS = Message("too many concurrent event streams; try again later
 ENGINE_TOO_SLOW = Message("the engine did not respond in time; request less data", "引擎响应超时；请减少请求的数据量")
 LEDGER_TOO_SLOW = Message(
     "the database did not respond in time; request a shorter time range", "数据库响应超时；请缩短查询的时间范围"
+)
+RECLAIM_TOO_SLOW = Message(
+    "Kubernetes or the database did not respond in time; GET /api/v1/actions shows what was done",
+    "Kubernetes 或数据库响应超时；实际执行情况见 GET /api/v1/actions",
 )
 LEDGER_DISABLED = Message("the ledger is disabled (ledger.enabled: false)", "账本未启用（ledger.enabled: false）")
 
@@ -133,6 +138,17 @@ WORKLOAD_NOT_FOUND = Message(
 NODE_NOT_FOUND = Message(
     "no node of this name has a GPU in the last result; GET /api/v1/gpus lists all GPUs with their nodes",
     "最近一次结果中，没有该名称的 GPU 节点；全部 GPU 及其节点见 GET /api/v1/gpus",
+)
+RECLAIM_OFF = Message(
+    "reclaim is off (reclaim.mode); docs/how-to/reclaim.md says how to switch it on",
+    "回收功能未启用（reclaim.mode）；启用方法见 docs/zh-CN/how-to/reclaim.md",
+)
+ACTION_NOT_FOUND = Message(
+    "there is no such action; GET /api/v1/actions lists all of them", "没有这个操作；全部操作见 GET /api/v1/actions"
+)
+NOTHING_TO_RESTORE = Message(
+    "nothing was done to this workload that can be undone; GET /api/v1/actions lists all actions",
+    "该工作负载没有可恢复的操作；全部操作见 GET /api/v1/actions",
 )
 DELIVERY_NOT_FOUND = Message(
     "the delivery does not exist or was removed; GET /api/v1/deliveries lists all deliveries",

@@ -30,6 +30,7 @@ from gpusteward.core.errors import SourceError
 from gpusteward.core.namespaces import NamespacePattern, VisibleNamespaces
 from gpusteward.core.usages import AllocationKey, Measure
 from gpusteward.messages import unknown_reasons
+from tests.analyzer.api.fake_reclaim import FakeReclaim
 from tests.analyzer.api.sample_results import H100, OPINION
 from tests.analyzer.api.server import (
     Api,
@@ -132,6 +133,7 @@ def serving(ledger: LedgerAccess) -> Iterator[Api]:
         "source": TalkativeSource(described={"failures": {"q": 'namespace="foreign-ns"'}}),
         "deliveries": TalkativeDeliveries(),
         "ledger": ledger,
+        "reclaim": FakeReclaim([OWN_JOB, FOREIGN_JOB]),
     }
     with running_api(two_namespaces(), **components) as api:
         api.cycles.stats = stats
@@ -151,6 +153,7 @@ VALUES = {
     "node": ["n1", "foreign-node"],
     "number": ["1"],
     "file": ["index.html"],
+    "action_id": ["a1", "a2"],
 }
 """Of path parameters. A new one needs values here that exist in the foreign namespace."""
 QUERIES = {
@@ -229,6 +232,7 @@ def test_never_shows_a_name_of_a_foreign_namespace(api: Api, method: str, path: 
         *("/results", "/results/low", "/results/stats", "/metrics", "/config"),
         *("/api/v1/workloads", "/api/v1/allocations", "/api/v1/gpus", "/api/v1/namespaces", "/api/v1/health"),
         *("/api/v1/overview", "/api/v1/gpu-map", "/api/v1/workloads/table"),
+        *("/api/v1/plan", "/api/v1/actions", "/api/v1/actions/a2"),
         *("/api/v1/sources", "/api/v1/deliveries", "/api/v1/workloads/ended?name=foreign-job"),
         *("/api/v1/workloads/Job/foreign-ns/foreign-job", "/api/v1/nodes/n1/processes"),
         *(f"/api/v1/reports?{PERIOD}&format={kind}" for kind in ("json", "csv", "html", "focus")),
@@ -241,7 +245,13 @@ def test_an_admin_sees_all_of_it(api: Api, path: str):
     assert SECRET in response.body.decode()
 
 
-@pytest.mark.parametrize("path", ["/results", "/api/v1/workloads", "/api/v1/allocations", f"/api/v1/reports?{PERIOD}"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/results", "/api/v1/workloads", "/api/v1/allocations", f"/api/v1/reports?{PERIOD}"),
+        *("/api/v1/plan", "/api/v1/actions", "/api/v1/actions/a1"),
+    ],
+)
 def test_the_own_namespace_is_there(api: Api, path: str):
     response = ask(api, "GET", path, LEAD)
     assert (response.status, "own-job" in response.body.decode()) == (200, True)
@@ -306,7 +316,7 @@ def test_costs_of_a_shared_gpu_are_those_of_the_own_share(api: Api):
 
 
 def test_what_covers_the_whole_site_is_forbidden(api: Api):
-    for path in ("/metrics", "/config", "/api/v1/sources", "/api/v1/deliveries"):
+    for path in ("/metrics", "/config", "/api/v1/sources", "/api/v1/deliveries", "/api/v1/reclaim"):
         response = ask(api, "GET", path, LEAD)
         assert (response.status, response.json["type"]) == (403, "urn:gpusteward:problem:limited")
 

@@ -15,7 +15,9 @@ from schemathesis.checks import positive_data_acceptance
 
 from gpusteward.analyzer.api.build import build_api
 from gpusteward.analyzer.sources.usage_source import Chart
+from gpusteward.core.containers import Workload
 from gpusteward.core.usages import AllocationKey
+from tests.analyzer.api.fake_reclaim import FakeReclaim
 from tests.analyzer.api.sample_results import small_result
 from tests.analyzer.api.server import Api, FakeSource, make_dependencies, running_api
 
@@ -23,15 +25,15 @@ DOCUMENT = build_api(make_dependencies(small_result())).openapi()
 SCHEMA = schemathesis.openapi.from_dict(DOCUMENT).exclude(path_regex="/events$")
 PATHS = sorted(
     f"{path}?name=trainer" if path.endswith("/ended") else path
-    for path in DOCUMENT["paths"]
-    if "{" not in path and not path.endswith(("/events", "/update"))
+    for path, item in DOCUMENT["paths"].items()
+    if "get" in item and "{" not in path and not path.endswith("/events")
 )
 WORKLOAD = "/api/v1/workloads/Job/vision/trainer"
 
 
 @pytest.fixture(scope="module")
 def api() -> Iterator[Api]:
-    with running_api(small_result()) as running:
+    with running_api(small_result(), reclaim=FakeReclaim([Workload("Job", "vision", "trainer")])) as running:
         yield running
 
 

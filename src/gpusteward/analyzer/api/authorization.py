@@ -1,4 +1,4 @@
-"""Access checks as dependencies of routes: `may_read`, `may_read_all` and `may_operate`.
+"""Access checks as dependencies of routes: `may_read`, `may_read_all`, `may_operate` and `may_administer`.
 
 They find out who sends a request: a bearer token of the settings, a token of an OpenID Connect provider or of a service
 account, the session of a browser that signed in with one of these, the header of a configured reverse proxy, or a
@@ -68,6 +68,14 @@ async def may_operate(request: Request) -> None:
     identity = await find_operator(request, dependencies)
     check_site(request, identity, dependencies)
     await _grant(request, identity, dependencies)
+
+
+async def may_administer(request: Request) -> None:
+    """For what stops or starts reclaim as a whole. Raises a 401, 403 or 503 problem."""
+    await may_operate(request)
+    identity = await find_identity(request)
+    if identity.method != "anonymous" and not identity.role.includes(Role.ADMIN):
+        raise ProblemError(403, "forbidden", api_errors.ROLE_TOO_LOW, role=identity.role, needed=Role.ADMIN)
 
 
 def check_site(request: Request, identity: Identity, dependencies: ApiDependencies) -> None:

@@ -18,6 +18,7 @@ from gpusteward.analyzer.api.http.problems import PROBLEM_TYPE, Problem, add_han
 from gpusteward.analyzer.api.http.web_access import WebAccess
 from gpusteward.analyzer.api.ui import routes as ui
 from gpusteward.analyzer.api.v1 import (
+    actions,
     allocations,
     deliveries,
     ended_workloads,
@@ -28,8 +29,10 @@ from gpusteward.analyzer.api.v1 import (
     me,
     namespaces,
     overview,
+    plan,
     probes,
     processes,
+    reclaim,
     reports,
     series,
     session,
@@ -42,6 +45,7 @@ _RESOURCES = (
     *(compat_config, compat_results, metrics_page),
     *(session, overview, gpu_map),
     *(workload_table, workloads, ended_workloads, series, processes, allocations, gpus, namespaces),
+    *(plan, actions, reclaim),
     *(reports, deliveries, sources, health, me, events, probes),
     *(docs, ui),
 )

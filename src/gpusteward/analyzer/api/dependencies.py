@@ -23,6 +23,7 @@ from gpusteward.analyzer.explain.counters import ModelCounters
 from gpusteward.analyzer.ledger.leadership import Leadership
 from gpusteward.analyzer.notify.outbox.records import Delivery
 from gpusteward.analyzer.pipeline import CycleStats
+from gpusteward.analyzer.reclaim.actions import ReclaimControl
 from gpusteward.analyzer.reports.charges import Charge
 from gpusteward.analyzer.reports.report import (
     ClusterNamespace,
@@ -132,6 +133,7 @@ class RequestLimits:
     reports: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(api_errors.REPORTS))
     ended_workloads: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(api_errors.ENDED_WORKLOADS))
     deliveries: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(api_errors.DELIVERIES))
+    reclaim: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(api_errors.ACTIONS, size=4))
     passwords: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(api_errors.PASSWORDS, size=8))
 
 
@@ -159,6 +161,7 @@ class ApiDependencies:
     sessions: Sessions = field(default_factory=Sessions)
     sign_ins: SignInLimit = field(default_factory=SignInLimit)
     ui: UiBundle = field(default_factory=UiBundle)
+    reclaim: ReclaimControl | None = None  # None: mode off
     visible: VisibleNamespaces | None = None  # what the client may see; None: everything
 
     def assess_data(self) -> DataHealth:

@@ -4,6 +4,7 @@ Whatever cannot be divided by namespace is empty or without text, so that an end
 nothing: error texts, descriptions of the source, deliveries, the /metrics page.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,6 +17,8 @@ from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.result_store import ResultStore
 from gpusteward.analyzer.notify.outbox.records import Delivery
 from gpusteward.analyzer.pipeline import CycleStats
+from gpusteward.analyzer.reclaim.actions import Action, ReclaimControl, SwitchState
+from gpusteward.analyzer.reclaim.plan import ActionState, Decision, Mode, Plan
 from gpusteward.analyzer.reports.charges import Charge
 from gpusteward.analyzer.reports.report import (
     ClusterNamespace,
@@ -27,6 +30,7 @@ from gpusteward.analyzer.reports.report import (
 )
 from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
 from gpusteward.analyzer.sources.usage_source import Chart
+from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import SourceError
 from gpusteward.core.namespaces import VisibleNamespaces
 from gpusteward.core.usages import AllocationKey
@@ -34,6 +38,9 @@ from gpusteward.logs import Log
 from gpusteward.messages import api_errors
 
 log = Log(__name__)
+
+MOST_ACTIONS = 10_000
+"""Read for a viewer of some namespaces: those of the others are left out afterwards."""
 
 
 async def limit_access(dependencies: ApiDependencies, visible: VisibleNamespaces | None) -> ApiDependencies:
@@ -47,6 +54,7 @@ async def limit_access(dependencies: ApiDependencies, visible: VisibleNamespaces
         source=_LimitedSource(dependencies.source, visible),
         ledger=_LimitedLedger(dependencies.ledger, visible),
         deliveries=_NoDeliveries(),
+        reclaim=dependencies.reclaim and _LimitedReclaim(dependencies.reclaim, visible),
         visible=visible,
     )
 
@@ -136,6 +144,68 @@ class _LimitedLedger:
 
     def read_charges(self, query: ReportQuery) -> Iterator[Charge]:
         return self._ledger.read_charges(replace(query, visible=self.read_namespaces()))
+
+
+@dataclass(frozen=True)
+class _LimitedReclaim:
+    """Plan and journal of the visible namespaces; nothing can be changed."""
+
+    _control: ReclaimControl
+    _visible: VisibleNamespaces
+
+    @property
+    def mode(self) -> Mode:
+        return self._control.mode
+
+    @property
+    def last_plan(self) -> Plan | None:
+        plan = self._control.last_plan
+        if plan is None:
+            return None
+        decisions = tuple(
+            each for each in plan.decisions if self._visible.includes(each.workload.cluster, each.workload.namespace)
+        )
+        return replace(plan, decisions=decisions, counts=Counter(each.outcome for each in decisions))
+
+    def read_actions(
+        self, *, workload: WorkloadKey | None = None, states: Sequence[ActionState] = (), limit: int = 100
+    ) -> list[Action]:
+        with _hiding_errors():
+            found = self._control.read_actions(workload=workload, states=states, limit=MOST_ACTIONS)
+        return [each for each in found if self._is_visible(each)][:limit]
+
+    def read_action(self, action_id: str) -> Action | None:
+        with _hiding_errors():
+            found = self._control.read_action(action_id)
+        return found if found is not None and self._is_visible(found) else None
+
+    def preview(self, workload: WorkloadKey) -> Decision:  # noqa: ARG002 - as its protocol
+        raise _forbidden()
+
+    def suspend(self, workload: WorkloadKey, *, by: str) -> Action:  # noqa: ARG002 - as its protocol
+        raise _forbidden()
+
+    def restore(self, action_id: str, *, by: str) -> Action:  # noqa: ARG002 - as its protocol
+        raise _forbidden()
+
+    def switch_off(self, *, by: str, reason: str = "") -> SwitchState:  # noqa: ARG002 - as its protocol
+        raise _forbidden()
+
+    def switch_on(self, *, by: str) -> SwitchState:  # noqa: ARG002 - as its protocol
+        raise _forbidden()
+
+    def read_switch(self) -> SwitchState:
+        raise _forbidden()
+
+    def describe(self) -> Mapping[str, Any]:
+        return {}
+
+    @property
+    def counts(self) -> Mapping[tuple[str, str], int]:
+        return {}
+
+    def _is_visible(self, action: Action) -> bool:
+        return self._visible.includes(action.workload.cluster, action.workload.namespace)
 
 
 class _NoDeliveries:

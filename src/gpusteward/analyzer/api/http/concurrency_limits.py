@@ -12,6 +12,7 @@ from functools import partial
 from typing import TypeVar
 
 from gpusteward.analyzer.api.http.problems import ProblemError
+from gpusteward.analyzer.reclaim.actions import ReclaimError
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message
 from gpusteward.messages import api_errors
@@ -19,6 +20,7 @@ from gpusteward.messages import api_errors
 CONCURRENT_REQUESTS = 2
 SOURCE_TIMEOUT_SECONDS = 15.0
 LEDGER_TIMEOUT_SECONDS = 60.0
+RECLAIM_TIMEOUT_SECONDS = 60.0
 T = TypeVar("T")
 
 
@@ -69,6 +71,7 @@ class _Backend:
 
 _SOURCE = _Backend("engine", SOURCE_TIMEOUT_SECONDS, api_errors.ENGINE_TOO_SLOW)
 _LEDGER = _Backend("ledger", LEDGER_TIMEOUT_SECONDS, api_errors.LEDGER_TOO_SLOW)
+_RECLAIM = _Backend("reclaim", RECLAIM_TIMEOUT_SECONDS, api_errors.RECLAIM_TOO_SLOW)
 
 
 async def query_source(read: Callable[[], T], limit: ConcurrencyLimit) -> T:
@@ -79,6 +82,14 @@ async def query_source(read: Callable[[], T], limit: ConcurrencyLimit) -> T:
 async def query_ledger(read: Callable[[], T], limit: ConcurrencyLimit) -> T:
     """Raises a 503 or 504 problem."""
     return await _query(_LEDGER, read, limit)
+
+
+async def query_reclaim(act: Callable[[], T], limit: ConcurrencyLimit) -> T:
+    """Raises a 409 problem for what is refused, or a 503 or 504 problem."""
+    try:
+        return await _query(_RECLAIM, act, limit)
+    except ReclaimError as error:
+        raise ProblemError.from_error(409, "refused", error) from error
 
 
 async def _query(backend: _Backend, read: Callable[[], T], limit: ConcurrencyLimit) -> T:

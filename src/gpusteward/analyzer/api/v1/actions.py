@@ -1,0 +1,265 @@
+"""/api/v1/actions: what reclaim did, would have done, was refused or has put back; suspending and restoring by hand."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Path, Query, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from gpusteward.analyzer.api.authorization import may_operate, may_read
+from gpusteward.analyzer.api.dependencies import ApiDependencies, Client, Dependencies
+from gpusteward.analyzer.api.http.concurrency_limits import query_reclaim
+from gpusteward.analyzer.api.http.problems import ProblemError
+from gpusteward.analyzer.api.http.responses import format_utc, send_json
+from gpusteward.analyzer.api.v1.pagination import MOST_ROWS, ClusterName
+from gpusteward.analyzer.api.v1.plan import DecisionRow, ModeName, make_decision_row
+from gpusteward.analyzer.reclaim.actions import RESTORABLE_STATES, Action, ReclaimControl
+from gpusteward.analyzer.reclaim.plan import ActionState, Mode
+from gpusteward.core.containers import WorkloadKey
+from gpusteward.core.messages import Language
+from gpusteward.logs import Log
+from gpusteward.messages import api_errors
+
+log = Log(__name__)
+
+router = APIRouter(prefix="/api/v1", tags=["reclaim"])
+
+if TYPE_CHECKING:
+    StateName = str
+else:
+    StateName = Literal[tuple(each.value for each in ActionState)]
+Name = Annotated[str, Path(max_length=253)]
+ClusterParameter = Annotated[str, Query(max_length=253, description="Needed where several clusters are known.")]
+ActionId = Annotated[str, Path(max_length=64, pattern="^[A-Za-z0-9._-]+$", description="The `id` of an action.")]
+
+
+class ActionQuery(BaseModel):
+    """Filters of the journal."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    state: Annotated[tuple[StateName, ...], Field(max_length=len(ActionState))] = Field(
+        default=(), description="Only actions in these states."
+    )
+    cluster: str = Field(default="", max_length=253, description="Of the workload below.")
+    kind: str = Field(default="", max_length=253, description="Only of this workload: kind, namespace and name.")
+    namespace: str = Field(default="", max_length=253)
+    name: str = Field(default="", max_length=253)
+    limit: int = Field(default=100, ge=1, le=MOST_ROWS, description="Maximum number, the newest first.")
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """A move from one state to the next."""
+
+    state: StateName
+    at: str | None
+    by: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class WarningRow:
+    """A warning before an action."""
+
+    sent_at: str | None
+    delivered_at: Annotated[str | None, Field(description="At the first address; null: not yet.")]
+
+
+@dataclass(frozen=True, slots=True)
+class TargetRow:
+    """The object that an action changes."""
+
+    kind: str
+    name: str
+    uid: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class ActionRow:
+    """One action of the journal."""
+
+    id: str
+    cluster: ClusterName
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    action: str
+    mode: ModeName
+    is_dry_run: Annotated[bool, Field(description="Planned in mode observe: nothing was changed.")]
+    is_restorable: Annotated[bool, Field(description="Whether it can be undone now.")]
+    state: StateName
+    policy: str
+    gpus: float
+    idle_since: str | None
+    created_at: str | None
+    updated_at: str | None
+    acted_at: str | None
+    ended_at: str | None
+    by: Annotated[str, Field(description="gpusteward, or the person who asked for it.")]
+    error: str
+    target: TargetRow | None
+    original: Annotated[dict[str, Any], Field(description="Values before the change, by JSON pointer.")]
+    patch: Annotated[dict[str, Any], Field(description="Values that were set, by JSON pointer.")]
+    evidence: Annotated[dict[str, Any], Field(description="Proof, signature and answers of the guards.")]
+    warnings: list[WarningRow]
+    steps: list[StepRow]
+
+
+@dataclass(frozen=True, slots=True)
+class Actions:
+    """A part of the journal."""
+
+    items: list[ActionRow]
+
+
+@router.get("/actions", summary="Journal of reclaim", response_model=Actions, dependencies=[Depends(may_read)])
+async def list_actions(dependencies: Dependencies, query: Annotated[ActionQuery, Query()]) -> Response:
+    """The newest first. Actions of mode `observe` are dry runs: nothing was changed."""
+    control = dependencies.reclaim
+    if control is None:
+        return send_json(Actions([]))
+    workload = WorkloadKey(query.kind, query.namespace, query.name, query.cluster) if query.name else None
+    states = tuple(ActionState(each) for each in query.state)
+    found = await query_reclaim(
+        lambda: control.read_actions(workload=workload, states=states, limit=query.limit), dependencies.limits.reclaim
+    )
+    return send_json(Actions([make_action_row(each) for each in found]))
+
+
+@router.get("/actions/{action_id}", summary="One action", response_model=ActionRow, dependencies=[Depends(may_read)])
+async def read_action(dependencies: Dependencies, action_id: ActionId) -> Response:
+    """With its evidence, the values before and after, and every step."""
+    return send_json(make_action_row(await _find_action(dependencies, action_id)))
+
+
+@router.post(
+    "/actions/{action_id}/restore",
+    summary="Undo an action",
+    response_model=ActionRow,
+    dependencies=[Depends(may_operate)],
+)
+async def restore_action(dependencies: Dependencies, client: Client, action_id: ActionId) -> Response:
+    """Puts exactly the original back, if the value is still the one that was set; then the workload is left alone for
+    `reclaim.cool_down_minutes`."""
+    found = await _find_action(dependencies, action_id)
+    return await _restore(dependencies, found.id, by=str(client))
+
+
+@router.post(
+    "/workloads/{kind}/{namespace}/{name}/restore",
+    summary="Undo what was done to a workload",
+    response_model=ActionRow,
+    dependencies=[Depends(may_operate)],
+)
+async def restore_workload(
+    dependencies: Dependencies,
+    client: Client,
+    *,
+    kind: Name,
+    namespace: Name,
+    name: Name,
+    cluster: ClusterParameter = "",
+) -> Response:
+    """As above, for the last action on this workload that can be undone."""
+    control, workload = _require_control(dependencies), WorkloadKey(kind, namespace, name, cluster)
+    found = await query_reclaim(
+        lambda: control.read_actions(workload=workload, states=tuple(RESTORABLE_STATES), limit=1),
+        dependencies.limits.reclaim,
+    )
+    if not found:
+        raise ProblemError(404, "not-found", api_errors.NOTHING_TO_RESTORE)
+    return await _restore(dependencies, found[0].id, by=str(client))
+
+
+@dataclass(frozen=True, slots=True)
+class SuspendResult:
+    """What suspending would change, or what it did."""
+
+    preview: Annotated[DecisionRow | None, Field(description="With preview=true: every guard, and what would change.")]
+    action: Annotated[ActionRow | None, Field(description="With preview=false: the action that was begun.")]
+
+
+@router.post(
+    "/workloads/{kind}/{namespace}/{name}/suspend",
+    summary="Suspend a workload now",
+    response_model=SuspendResult,
+    dependencies=[Depends(may_operate)],
+)
+async def suspend_workload(
+    dependencies: Dependencies,
+    client: Client,
+    *,
+    kind: Name,
+    namespace: Name,
+    name: Name,
+    preview: Annotated[bool, Query(description="Only show what would change, with a server-side dry run.")] = True,
+    cluster: ClusterParameter = "",
+    language: Annotated[Language, Query(description="The language of the reasons.")] = "en",
+) -> Response:
+    """Guards on time (window, warning, hours, budgets) do not hold for a person who asks; all others do: an active,
+    kept or protected workload is refused with 409. Without `preview=false` nothing is changed."""
+    control, workload = _require_control(dependencies), WorkloadKey(kind, namespace, name, cluster)
+    if preview:
+        decision = await query_reclaim(lambda: control.preview(workload), dependencies.limits.reclaim)
+        return send_json(SuspendResult(make_decision_row(decision, language), None))
+    by = str(client)
+    log.info("suspend_requested", by=client, kind=kind, namespace=namespace, name=name)
+    action = await query_reclaim(lambda: control.suspend(workload, by=by), dependencies.limits.reclaim)
+    return send_json(SuspendResult(None, make_action_row(action)))
+
+
+async def _find_action(dependencies: ApiDependencies, action_id: str) -> Action:
+    control = _require_control(dependencies)
+    found = await query_reclaim(lambda: control.read_action(action_id), dependencies.limits.reclaim)
+    if found is None:
+        raise ProblemError(404, "not-found", api_errors.ACTION_NOT_FOUND)
+    return found
+
+
+async def _restore(dependencies: ApiDependencies, action_id: str, *, by: str) -> Response:
+    control = _require_control(dependencies)
+    log.info("restore_requested", by=by, action=action_id)
+    action = await query_reclaim(lambda: control.restore(action_id, by=by), dependencies.limits.reclaim)
+    return send_json(make_action_row(action))
+
+
+def _require_control(dependencies: ApiDependencies) -> ReclaimControl:
+    """Raises a 409 problem where reclaim is not configured."""
+    if dependencies.reclaim is None:
+        raise ProblemError(409, "reclaim-off", api_errors.RECLAIM_OFF)
+    return dependencies.reclaim
+
+
+def make_action_row(action: Action) -> ActionRow:
+    workload, target = action.workload, action.target
+    return ActionRow(
+        id=action.id,
+        cluster=workload.cluster,
+        kind=workload.kind,
+        namespace=workload.namespace,
+        name=workload.name,
+        uid=action.uid,
+        action=action.action.value,
+        mode=action.mode.value,
+        is_dry_run=action.mode is not Mode.ENFORCE,
+        is_restorable=action.mode is Mode.ENFORCE and action.state in RESTORABLE_STATES,
+        state=action.state.value,
+        policy=action.policy,
+        gpus=round(action.gpus, 4),
+        idle_since=format_utc(action.idle_since),
+        created_at=format_utc(action.created_at),
+        updated_at=format_utc(action.updated_at),
+        acted_at=format_utc(action.acted_at),
+        ended_at=format_utc(action.ended_at),
+        by=action.by,
+        error=action.error,
+        target=TargetRow(*target) if target else None,
+        original=dict(action.original),
+        patch=dict(action.patch),
+        evidence=dict(action.evidence),
+        warnings=[WarningRow(format_utc(each.sent_at), format_utc(each.delivered_at)) for each in action.warnings],
+        steps=[StepRow(each.state.value, format_utc(each.at), each.by, each.note) for each in action.steps],
+    )

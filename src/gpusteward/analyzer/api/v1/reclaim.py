@@ -1,0 +1,92 @@
+"""/api/v1/reclaim: mode and state of reclaim, and the switch that stops all actions."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Response
+from pydantic import Field
+
+from gpusteward.analyzer.api.authorization import may_administer, may_read_all
+from gpusteward.analyzer.api.dependencies import ApiDependencies, Client, Dependencies
+from gpusteward.analyzer.api.http.concurrency_limits import query_reclaim
+from gpusteward.analyzer.api.http.problems import ProblemError
+from gpusteward.analyzer.api.http.responses import format_utc, send_json
+from gpusteward.analyzer.api.v1.plan import ModeName
+from gpusteward.analyzer.reclaim.actions import ReclaimControl, SwitchState
+from gpusteward.analyzer.reclaim.plan import Mode
+from gpusteward.logs import Log
+from gpusteward.messages import api_errors
+
+log = Log(__name__)
+
+router = APIRouter(prefix="/api/v1", tags=["reclaim"])
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchRow:
+    """The switch: while it is off, no action happens, whatever the mode is."""
+
+    is_off: bool
+    by: str
+    at: str | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReclaimStatus:
+    """Mode, switch and counts."""
+
+    mode: ModeName
+    switch: Annotated[SwitchRow | None, Field(description="Null in mode off.")]
+    details: Annotated[dict[str, Any], Field(description="Leader, counts of outcomes, last error.")]
+
+
+@router.get("/reclaim", summary="State of reclaim", response_model=ReclaimStatus, dependencies=[Depends(may_read_all)])
+async def read_reclaim(dependencies: Dependencies) -> Response:
+    """The mode of the settings, who switched reclaim off, and what happened since the start."""
+    control = dependencies.reclaim
+    if control is None:
+        return send_json(ReclaimStatus(Mode.OFF.value, None, {}))
+    return await _send_status(control, dependencies)
+
+
+@router.post(
+    "/reclaim/off", summary="Stop all actions", response_model=ReclaimStatus, dependencies=[Depends(may_administer)]
+)
+async def switch_off(
+    dependencies: Dependencies,
+    client: Client,
+    reason: Annotated[str, Query(max_length=500, description="Shown to everybody.")] = "",
+) -> Response:
+    """No action begins from now on, also of other replicas, until it is switched on again. What was suspended stays so
+    until somebody restores it."""
+    control, by = _require_control(dependencies), str(client)
+    log.warning("reclaim_switched_off", by=client, reason=reason)
+    await query_reclaim(lambda: control.switch_off(by=by, reason=reason), dependencies.limits.reclaim)
+    return await _send_status(control, dependencies)
+
+
+@router.post(
+    "/reclaim/on", summary="Allow actions again", response_model=ReclaimStatus, dependencies=[Depends(may_administer)]
+)
+async def switch_on(dependencies: Dependencies, client: Client) -> Response:
+    """Undoes `off`. The mode stays as the settings say."""
+    control, by = _require_control(dependencies), str(client)
+    log.warning("reclaim_switched_on", by=client)
+    await query_reclaim(lambda: control.switch_on(by=by), dependencies.limits.reclaim)
+    return await _send_status(control, dependencies)
+
+
+async def _send_status(control: ReclaimControl, dependencies: ApiDependencies) -> Response:
+    switch = await query_reclaim(control.read_switch, dependencies.limits.reclaim)
+    return send_json(ReclaimStatus(control.mode.value, _make_row(switch), dict(control.describe())))
+
+
+def _make_row(switch: SwitchState) -> SwitchRow:
+    return SwitchRow(switch.is_off, switch.by, format_utc(switch.at), switch.reason)
+
+
+def _require_control(dependencies: ApiDependencies) -> ReclaimControl:
+    if dependencies.reclaim is None:
+        raise ProblemError(409, "reclaim-off", api_errors.RECLAIM_OFF)
+    return dependencies.reclaim

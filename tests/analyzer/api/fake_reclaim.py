@@ -1,0 +1,138 @@
+"""Reclaim with one planned, one done and one refused workload, behind the API."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from gpusteward.analyzer.reclaim.actions import Action, ReclaimError, Step, SwitchState, Target, Warned
+from gpusteward.analyzer.reclaim.plan import ActionState, Answer, Change, Decision, Mode, Outcome, Plan
+from gpusteward.analyzer.reclaim.policies.effective import EffectivePolicy, ReclaimAction, WorkloadClass
+from gpusteward.core.containers import Workload, WorkloadKey
+from gpusteward.core.errors import SourceError
+from gpusteward.core.messages import Message
+from tests.analyzer.usage_tables import AT
+
+POLICY = EffectivePolicy("night-shift", WorkloadClass.SERVING, ReclaimAction.SUSPEND)
+IDLE = Answer("idle", True, Message("all {gpus} GPUs are idle", "全部 {gpus} 张 GPU 均空闲"), {"gpus": 2})
+WAITS = Answer("warned", False, Message("the grace period is not over", "宽限期尚未结束"))
+CHANGE = Change(
+    "Deployment", "own-job", "/apis/apps/v1/x", "PATCH", {"/spec/replicas": 3}, {"/spec/replicas": 0}, gpus=2.0
+)
+
+
+def decide(workload: Workload, outcome: Outcome = Outcome.WAIT) -> Decision:
+    return Decision(
+        workload=workload,
+        policy=POLICY,
+        action=ReclaimAction.SUSPEND,
+        answers=(IDLE, WAITS),
+        outcome=outcome,
+        gpus=2.0,
+        idle_since=AT - 7200,
+        due_at=AT + 1800,
+        changes=(CHANGE,),
+        action_id="a1",
+    )
+
+
+def make_action(
+    action_id: str, workload: WorkloadKey, state: ActionState = ActionState.VERIFIED, mode: Mode = Mode.ENFORCE
+) -> Action:
+    return Action(
+        id=action_id,
+        workload=workload,
+        uid=f"uid-{workload.name}",
+        action=ReclaimAction.SUSPEND,
+        mode=mode,
+        state=state,
+        policy="night-shift",
+        gpus=2.0,
+        idle_since=AT - 7200,
+        created_at=AT - 3600,
+        updated_at=AT - 60,
+        target=Target("Deployment", workload.name, f"uid-{workload.name}", "/apis/apps/v1/x"),
+        original={"/spec/replicas": 3},
+        patch={"/spec/replicas": 0},
+        evidence={"proof": "integrated"},
+        warnings=(Warned(("k",), AT - 3600, AT - 3590),),
+        by="gpusteward",
+        acted_at=AT - 60,
+        steps=(Step(state, AT - 60, "gpusteward"),),
+    )
+
+
+@dataclass
+class FakeReclaim:
+    """Remembers what was asked of it."""
+
+    workloads: Sequence[Workload]
+    mode: Mode = Mode.ENFORCE
+    failure: str = ""  # why everything fails
+    refusal: str = ""  # why changes are refused
+    asked: list[tuple[str, ...]] = field(default_factory=list)
+    switch: SwitchState = field(default_factory=lambda: SwitchState(False))
+    counts: Mapping[tuple[str, str], int] = field(default_factory=lambda: {("Deployment", "acted"): 3})
+
+    @property
+    def last_plan(self) -> Plan | None:
+        decisions = tuple(decide(each) for each in self.workloads)
+        return Plan(AT, self.mode, decisions, None, {Outcome.WAIT: len(decisions)})
+
+    @property
+    def actions(self) -> list[Action]:
+        return [
+            make_action(f"a{number}", WorkloadKey(each.kind, each.namespace, each.name))
+            for number, each in enumerate(self.workloads, 1)
+        ]
+
+    def read_actions(
+        self, *, workload: WorkloadKey | None = None, states: Sequence[ActionState] = (), limit: int = 100
+    ) -> list[Action]:
+        self._check()
+        found = [each for each in self.actions if workload in (None, each.workload)]
+        return [each for each in found if not states or each.state in states][:limit]
+
+    def read_action(self, action_id: str) -> Action | None:
+        self._check()
+        return next((each for each in self.actions if each.id == action_id), None)
+
+    def preview(self, workload: WorkloadKey) -> Decision:
+        self._ask("preview", workload.name)
+        return decide(Workload(workload.kind, workload.namespace, workload.name), Outcome.ACT)
+
+    def suspend(self, workload: WorkloadKey, *, by: str) -> Action:
+        self._ask("suspend", workload.name, by)
+        return make_action("new", workload, ActionState.ACTED)
+
+    def restore(self, action_id: str, *, by: str) -> Action:
+        self._ask("restore", action_id, by)
+        found = self.read_action(action_id)
+        assert found is not None
+        return replace(found, state=ActionState.RESTORED, ended_at=AT)
+
+    def switch_off(self, *, by: str, reason: str = "") -> SwitchState:
+        self._ask("off", by, reason)
+        self.switch = SwitchState(True, by, AT, reason)
+        return self.switch
+
+    def switch_on(self, *, by: str) -> SwitchState:
+        self._ask("on", by)
+        self.switch = SwitchState(False, by, AT)
+        return self.switch
+
+    def read_switch(self) -> SwitchState:
+        self._check()
+        return self.switch
+
+    def describe(self) -> Mapping[str, Any]:
+        return {"mode": self.mode.value, "leader": "me"}
+
+    def _ask(self, *words: str) -> None:
+        self._check()
+        if self.refusal:
+            raise ReclaimError(Message(self.refusal, self.refusal))
+        self.asked.append(words)
+
+    def _check(self) -> None:
+        if self.failure:
+            raise SourceError(self.failure)
