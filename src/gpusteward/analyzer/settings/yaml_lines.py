@@ -24,6 +24,7 @@ class Written:
     line: int
     children: "dict[str, Written] | None" = None  # of a mapping
     texts: tuple[str, ...] = ()  # of a list, its scalars as written
+    items: "tuple[Written, ...]" = ()  # of a list
 
 
 def parse_yaml(text: str, *, where: str) -> Written | None:
@@ -46,7 +47,8 @@ def _written(node: yaml.Node, loader: yaml.SafeLoader) -> Written:
         return Written(_construct(node, loader), None, line, children=children)
     if isinstance(node, yaml.SequenceNode):
         texts = tuple(str(each.value) for each in node.value if isinstance(each, yaml.ScalarNode))
-        return Written(_construct(node, loader), None, line, texts=texts)
+        items = tuple(_written(each, loader) for each in node.value)
+        return Written(_construct(node, loader), None, line, texts=texts, items=items)
     return Written(_construct(node, loader), str(node.value), line)
 
 

@@ -1,0 +1,123 @@
+"""What owners say about their workloads: the annotations `gpusteward.io/*` of pods, owners and namespaces.
+
+An annotation can only make a policy more careful. One that cannot be read is taken for the most careful value it could
+mean, and this is said: whoever wrote `gpusteward.io/keep: "yesterdayish"` wanted it to be kept.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from math import inf
+
+from gpusteward.analyzer.reclaim.policies.effective import ReclaimAction
+from gpusteward.core.messages import Message
+from gpusteward.core.settings import InvalidSettingError, parse_duration
+from gpusteward.messages import policies as messages
+
+PREFIX = "gpusteward.io/"
+KEEP = f"{PREFIX}keep"
+WINDOW = f"{PREFIX}idle-window"
+GRACE = f"{PREFIX}grace"
+ACTION = f"{PREFIX}action"
+WARNINGS = f"{PREFIX}warnings"
+INTERCHANGEABLE = f"{PREFIX}interchangeable"
+ANNOTATIONS: Mapping[str, Message] = {
+    KEEP: messages.ABOUT_KEEP,
+    WINDOW: messages.ABOUT_WINDOW,
+    GRACE: messages.ABOUT_GRACE,
+    ACTION: messages.ABOUT_ACTION,
+    WARNINGS: messages.ABOUT_WARNINGS,
+    INTERCHANGEABLE: messages.ABOUT_INTERCHANGEABLE,
+}
+"""All annotations, with a sentence each."""
+_TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0", "")
+_MOST_WARNINGS = 10
+
+
+@dataclass
+class Wishes:
+    """The annotations of one object, read. None: not set."""
+
+    keep_until: float | None = None  # infinite for "true", 0 for "false"
+    window_seconds: float | None = None
+    grace_seconds: float | None = None
+    action: ReclaimAction | None = None
+    warnings: int | None = None
+    is_interchangeable: bool | None = None
+    problems: list[Message] = field(default_factory=list)
+
+
+def read_wishes(annotations: Mapping[str, str]) -> Wishes:
+    """Never raises: a value that cannot be read is a problem, and the most careful outcome."""
+    wishes = Wishes()
+    for name, read in _READERS.items():
+        if name in annotations:
+            read(annotations[name].strip(), wishes)
+    return wishes
+
+
+def read_keep(value: str) -> float:
+    """Until when (unix seconds): `true` is for ever, `false` 0, a date until its end (UTC). Raises ValueError."""
+    if value.lower() in _TRUE:
+        return inf
+    if value.lower() in _FALSE:
+        return 0.0
+    if len(value) == len("2027-01-31"):
+        day = date.fromisoformat(value) + timedelta(days=1)
+        return datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()
+    moment = datetime.fromisoformat(value)
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _read_keep(value: str, wishes: Wishes) -> None:
+    try:
+        wishes.keep_until = read_keep(value)
+    except (ValueError, OverflowError):
+        wishes.keep_until = inf
+        wishes.problems.append(messages.BAD_KEEP.fill(name=KEEP, value=repr(value)))
+
+
+def _read_seconds(name: str, attribute: str) -> Callable[[str, Wishes], None]:
+    def read(value: str, wishes: Wishes) -> None:
+        try:
+            setattr(wishes, attribute, parse_duration(value))
+        except InvalidSettingError as error:
+            wishes.keep_until = inf
+            wishes.problems.append(messages.BAD_WISH.fill(name=name, value=repr(value), problem=error.problem))
+
+    return read
+
+
+def _read_action(value: str, wishes: Wishes) -> None:
+    try:
+        wishes.action = ReclaimAction(value.lower())
+    except ValueError:
+        wishes.action = ReclaimAction.NOTIFY
+        words = ", ".join(ReclaimAction)
+        wishes.problems.append(messages.BAD_ACTION.fill(name=ACTION, value=repr(value), words=words))
+
+
+def _read_warnings(value: str, wishes: Wishes) -> None:
+    if value.isdecimal() and 1 <= int(value) <= _MOST_WARNINGS:
+        wishes.warnings = int(value)
+        return
+    wishes.warnings = _MOST_WARNINGS
+    wishes.problems.append(messages.BAD_WARNINGS.fill(name=WARNINGS, value=repr(value), most=_MOST_WARNINGS))
+
+
+def _read_interchangeable(value: str, wishes: Wishes) -> None:
+    if value.lower() in (*_TRUE, *_FALSE):
+        wishes.is_interchangeable = value.lower() in _TRUE
+        return
+    wishes.is_interchangeable = False
+    wishes.problems.append(messages.BAD_INTERCHANGEABLE.fill(name=INTERCHANGEABLE, value=repr(value)))
+
+
+_READERS: Mapping[str, Callable[[str, Wishes], None]] = {
+    KEEP: _read_keep,
+    WINDOW: _read_seconds(WINDOW, "window_seconds"),
+    GRACE: _read_seconds(GRACE, "grace_seconds"),
+    ACTION: _read_action,
+    WARNINGS: _read_warnings,
+    INTERCHANGEABLE: _read_interchangeable,
+}

@@ -1,0 +1,131 @@
+"""The policy file while the program runs: a changed file is applied, an invalid change is refused and logged once.
+
+Without a file the built-in policies apply. An invalid file at the start stops the program, as invalid settings do.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from gpusteward.analyzer.reclaim.policies.policy import (
+    NO_POLICIES,
+    KeepFields,
+    LimitFields,
+    Match,
+    Policy,
+    PolicyFile,
+)
+from gpusteward.analyzer.settings.yaml_lines import Written, parse_yaml
+from gpusteward.analyzer.watched_file import WatchedFile
+from gpusteward.core.did_you_mean import find_nearest
+from gpusteward.core.errors import ConfigurationError
+from gpusteward.core.messages import Message
+from gpusteward.core.settings import InvalidSettingError, Origin, Source
+from gpusteward.logs import Log
+from gpusteward.messages import policies as messages
+
+log = Log(__name__)
+
+_SECTIONS: dict[str, type[BaseModel]] = {"limits": LimitFields, "keep": KeepFields, "match": Match}
+
+
+def parse_policies(text: str, *, where: str) -> PolicyFile:
+    """Raises ConfigurationError with the file, the line, what is wrong and what to write, one line per error."""
+    written = parse_yaml(text, where=where)
+    if written is None:
+        return NO_POLICIES
+    if not isinstance(written.value, dict):
+        raise ConfigurationError(messages.NOT_A_POLICY_FILE, where=where)
+    try:
+        return PolicyFile.model_validate(written.value)
+    except ValidationError as error:
+        lines = [_describe(each, written, where) for each in error.errors(include_url=False)]
+        raise ConfigurationError(
+            Message("\n".join(each.en for each in lines), "\n".join(each.zh for each in lines))
+        ) from None
+
+
+def _describe(detail: ErrorDetails, written: Written, where: str) -> Message:
+    location = [part for part in detail["loc"] if part != "function-before[_read_seconds(), constrained-float]"]
+    origin = Origin(Source.FILE, where, _find_line(written, location))
+    return messages.INVALID_POLICY.fill(path=_show(location), where=origin, problem=_problem(detail, location))
+
+
+def _problem(detail: ErrorDetails, location: Sequence[int | str]) -> Message:
+    raised = detail.get("ctx", {}).get("error")
+    if detail["type"] == "extra_forbidden":
+        return _explain_unknown(location)
+    if detail["type"] == "missing":
+        return messages.MISSING_POLICY_FIELD
+    reason = raised.problem if isinstance(raised, InvalidSettingError) else Message(detail["msg"], detail["msg"])
+    if isinstance(detail["input"], dict | list):
+        return reason
+    return messages.WRITE_FIELD.fill(value=repr(detail["input"]), reason=reason)
+
+
+def _explain_unknown(location: Sequence[int | str]) -> Message:
+    parents = [str(part) for part in location[:-1] if isinstance(part, str)]
+    model: type[BaseModel] = PolicyFile if not parents else _SECTIONS.get(parents[-1], Policy)
+    names = list(model.model_fields)
+    near = find_nearest(str(location[-1]), names)
+    hint = messages.FIELD_HINT.fill(nearest=near) if near else messages.FIELD_LIST.fill(names=", ".join(names))
+    return messages.UNKNOWN_POLICY_FIELD.fill(hint=hint)
+
+
+def _find_line(written: Written, location: Sequence[int | str]) -> int:
+    """Of the value, or of the nearest one around it that exists."""
+    for part in location:
+        inside = (
+            written.items[part]
+            if isinstance(part, int) and part < len(written.items)
+            else (written.children or {}).get(str(part))
+        )
+        if inside is None:
+            return written.line
+        written = inside
+    return written.line
+
+
+def _show(location: Sequence[int | str]) -> str:
+    """`policies[0].window`."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
+    return text.removeprefix(".") or "policies"
+
+
+class WatchedPolicies:
+    """The policies in effect. `poll` is for one thread; `current` and `error` for all."""
+
+    def __init__(self, path: Path | None) -> None:
+        """Raises ConfigurationError when the file cannot be used."""
+        self.current: PolicyFile = NO_POLICIES
+        self.error: Message | None = None  # why the last change was refused; None: it was not
+        self.reloads_ok = self.reloads_refused = 0
+        self._watched = WatchedFile(path, setting="reclaim.policy_file") if path else None
+        if self._watched is not None:
+            self.current = parse_policies(self._watched.read(), where=str(self._watched.path))
+
+    def poll(self) -> PolicyFile:
+        """The policies to use from now on. An invalid change keeps the last valid ones."""
+        if self._watched is not None and self._watched.has_changed():
+            try:
+                self._accept(parse_policies(self._watched.read(), where=str(self._watched.path)))
+            except ConfigurationError as error:
+                self._refuse(error)
+        return self.current
+
+    def _accept(self, policies: PolicyFile) -> None:
+        self.error = None
+        if policies != self.current:
+            self.current = policies
+            self.reloads_ok += 1
+            log.info("policies_reloaded", policies=len(policies.policies))
+
+    def _refuse(self, error: ConfigurationError) -> None:
+        """Log it once: the same error returns at every poll while the file is missing."""
+        reason = error.as_message()
+        if reason != self.error:
+            self.reloads_refused += 1
+            log.warning("policies_refused", reason=str(error), kept="the last valid policies")
+        self.error = reason

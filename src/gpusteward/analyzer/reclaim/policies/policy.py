@@ -1,0 +1,234 @@
+"""The policy file, field by field. `docs/reference/policies.md` is generated from these models."""
+
+import re
+from collections.abc import Mapping
+from datetime import time
+from typing import Annotated, Self
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from gpusteward.analyzer.reclaim.policies.effective import CHANGING_ACTIONS, Hours, ReclaimAction, WorkloadClass
+from gpusteward.analyzer.setting_values import read_zone, split_list
+from gpusteward.core.settings import InvalidSettingError, parse_duration
+from gpusteward.messages import policies as messages
+
+FORM = ConfigDict(frozen=True, extra="forbid")
+_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_HOURS = re.compile(
+    r"(?:(?P<first>[a-z]{3})(?:-(?P<last>[a-z]{3}))?\s+)?(?P<begin>[0-2]?\d:[0-5]\d)\s*-\s*(?P<end>[0-2]?\d:[0-5]\d)"
+)
+LEAST_WINDOW_SECONDS = 600.0
+"""The window of the verdicts: with a shorter one, an idle spell would be acted on as soon as it is seen."""
+
+
+def _read_seconds(value: object) -> object:
+    return parse_duration(value) if isinstance(value, str) else value
+
+
+def _read_days(match: re.Match[str]) -> frozenset[int]:
+    if match["first"] is None:
+        return frozenset(range(7))
+    first, last = match["first"], match["last"] or match["first"]
+    if first not in _DAYS or last not in _DAYS:
+        raise InvalidSettingError(messages.NOT_POLICY_HOURS)
+    begin, count = _DAYS.index(first), (_DAYS.index(last) - _DAYS.index(first)) % 7 + 1
+    return frozenset((begin + number) % 7 for number in range(count))
+
+
+def read_hours(text: str, zone: str) -> Hours | None:
+    """`22:00-08:00` or `mon-fri 09:00-18:00`; None for an empty text. Raises InvalidSettingError."""
+    if not text.strip():
+        return None
+    match = _HOURS.fullmatch(text.strip().lower())
+    if match is None:
+        raise InvalidSettingError(messages.NOT_POLICY_HOURS)
+    try:
+        begin, end = (time.fromisoformat(match[name].zfill(5)) for name in ("begin", "end"))
+    except ValueError:
+        raise InvalidSettingError(messages.NOT_POLICY_HOURS) from None
+    return Hours(begin, end, zone, _read_days(match))
+
+
+def _check_hours(text: str) -> str:
+    read_hours(text, "UTC")
+    return text
+
+
+def _check_zone(name: str) -> str:
+    read_zone(name)
+    return name
+
+
+Seconds = Annotated[float, BeforeValidator(_read_seconds)]
+HoursText = Annotated[str, AfterValidator(_check_hours)]
+Patterns = Annotated[list[str], BeforeValidator(split_list)]
+
+
+class Match(BaseModel):
+    """Which workloads a policy is for. All fields that are set must match; of a list, one entry. Clusters, namespaces,
+    kinds, models and priority classes may contain `*` and `?`."""
+
+    model_config = FORM
+
+    clusters: Patterns = Field(default_factory=list, description="Names of clusters.")
+    namespaces: Patterns = Field(default_factory=list, description="Namespaces, such as `team-*`.")
+    labels: dict[str, str] = Field(
+        default_factory=dict,
+        description="Labels of the pods; the value may contain `*`, and `*` alone means any value.",
+    )
+    kinds: Patterns = Field(default_factory=list, description="Kinds of owners, such as Notebook or PyTorchJob.")
+    models: Patterns = Field(default_factory=list, description="GPU models, such as `*H100*`.")
+    classes: list[WorkloadClass] = Field(
+        default_factory=list,
+        description="How the workload is used. interactive: notebooks, workspaces, bare pods. batch: jobs. serving: "
+        "replicas that wait for requests.",
+    )
+    priority_classes: Patterns = Field(default_factory=list, description="Priority classes of the pods.")
+
+
+class LimitFields(BaseModel):
+    """How many workloads are acted on at most. Budgets are shared by all workloads of the policy."""
+
+    model_config = FORM
+
+    per_cycle: int = Field(default=5, ge=0, le=1000, description="In one cycle.")
+    per_namespace: int = Field(default=2, ge=0, le=1000, description="In one namespace in one cycle.")
+    per_hour: int = Field(default=20, ge=0, le=10_000, description="In one hour.")
+
+
+class KeepFields(BaseModel):
+    """The pool rule: `keep = ceil(headroom x most replicas active at once over the window) + 1`."""
+
+    model_config = FORM
+
+    window: Seconds = Field(
+        default=7200, ge=LEAST_WINDOW_SECONDS, le=30 * 86_400, description="How far back the activity is looked at."
+    )
+    headroom: float = Field(
+        default=1.25, ge=1.0, le=100, description="Factor on the highest number of replicas that were active at once."
+    )
+
+
+class PolicyFields(BaseModel):
+    """What a policy sets. What it leaves out is as in the built-in policy of the class of the workload."""
+
+    model_config = FORM
+
+    window: Seconds | None = Field(
+        default=None,
+        ge=LEAST_WINDOW_SECONDS,
+        le=90 * 86_400,
+        description="How long a workload must have been idle, such as `60m`, `5h`, `2d`: no activity on any of its "
+        "GPUs, proven by signals that include all of the time.",
+    )
+    grace: Seconds | None = Field(
+        default=None,
+        ge=60,
+        le=30 * 86_400,
+        description="Time between the last warning and the action, in which the owner can answer.",
+    )
+    highest_chance: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="Highest chance that work comes back within 30 minutes. Where the chance is unknown, nothing is "
+        "done. 1: the chance does not matter.",
+    )
+    warnings: int | None = Field(
+        default=None, ge=1, le=10, description="How many warnings are delivered; at least one."
+    )
+    warning_interval: Seconds | None = Field(
+        default=None, ge=60, le=7 * 86_400, description="Time between two warnings."
+    )
+    action: ReclaimAction | None = Field(
+        default=None,
+        description="notify: tell the owner. webhook: call the control webhook. scale-to-keep: lower the replicas of a "
+        "pool to those it needs. suspend: stop the workload in the way of its kind. evict: as suspend, and pods "
+        "without an owner are evicted.",
+    )
+    limits: LimitFields | None = Field(default=None, description="Budgets.")
+    working_hours: HoursText | None = Field(
+        default=None, description="Actions only within these hours, such as `mon-fri 09:00-18:00`."
+    )
+    quiet_hours: HoursText | None = Field(
+        default=None, description="Neither warnings nor actions within these hours, such as `22:00-08:00`."
+    )
+    time_zone: Annotated[str, AfterValidator(_check_zone)] | None = Field(
+        default=None, description="Time zone of the hours, such as Asia/Shanghai; UTC if not set."
+    )
+    on_pressure: bool | None = Field(
+        default=None,
+        description="Act only when a pending pod needs this kind of GPU, and the workloads that are idle for the "
+        "longest time together satisfy it.",
+    )
+    interchangeable: bool | None = Field(
+        default=None,
+        description="The replicas of these workloads are interchangeable: any of them can serve any request. A person "
+        "must say so, here or with the annotation gpusteward.io/interchangeable; otherwise scale-to-keep "
+        "stays a notice.",
+    )
+    keep: KeepFields | None = Field(default=None, description="Parameters of the pool rule.")
+    longest_snooze: Seconds | None = Field(
+        default=None, ge=3600, le=365 * 86_400, description="How long an owner may snooze a workload at most."
+    )
+
+
+class Policy(PolicyFields):
+    """One policy; the first whose match fits a workload counts."""
+
+    name: str = Field(
+        min_length=1,
+        max_length=63,
+        pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$",
+        description="Shown in plans, notices and the journal: lower case letters, digits and hyphens.",
+    )
+    match: Match = Field(default_factory=Match, description="Which workloads it is for; empty: all.")
+
+    @model_validator(mode="after")
+    def _check_action(self) -> Self:
+        if self.action in CHANGING_ACTIONS and self.limits is not None and not self.limits.per_cycle:
+            raise InvalidSettingError(messages.NO_BUDGET)
+        return self
+
+
+class PolicyFile(BaseModel):
+    """The whole file."""
+
+    model_config = FORM
+
+    policies: list[Policy] = Field(
+        default_factory=list, max_length=500, description="The first that matches a workload counts."
+    )
+
+    @model_validator(mode="after")
+    def _check_names(self) -> Self:
+        names = [policy.name for policy in self.policies]
+        for name in names:
+            if names.count(name) > 1:
+                raise InvalidSettingError(messages.POLICY_TWICE, name=name)
+        return self
+
+
+NO_POLICIES = PolicyFile()
+
+BUILT_IN: Mapping[WorkloadClass, PolicyFields] = {
+    # 60 + 30 minutes: on a trace of inference pods a fixed window of 90 minutes is regretted in 30 % of all cases, with
+    # the chance as a brake in 7 %.
+    WorkloadClass.INTERACTIVE: PolicyFields(
+        window=3600, grace=1800, highest_chance=0.3, action=ReclaimAction.SUSPEND, warnings=1, warning_interval=900
+    ),
+    # Jobs pause for data, evaluation and checkpoints: two thirds of idle periods lie within a job that goes on.
+    WorkloadClass.BATCH: PolicyFields(
+        window=5 * 3600, grace=3600, highest_chance=0.3, action=ReclaimAction.SUSPEND, warnings=2, warning_interval=1800
+    ),
+    WorkloadClass.SERVING: PolicyFields(
+        window=7200,
+        grace=1800,
+        highest_chance=1.0,
+        action=ReclaimAction.SCALE_TO_KEEP,
+        warnings=1,
+        warning_interval=900,
+        keep=KeepFields(),
+    ),
+}
+"""What applies where no policy sets a field."""

@@ -1,0 +1,231 @@
+"""Policies: which one applies, what annotations may change, what a bad file or annotation leads to."""
+
+from math import inf
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpusteward.analyzer.reclaim.policies.annotations import ACTION, GRACE, INTERCHANGEABLE, KEEP, WARNINGS, WINDOW
+from gpusteward.analyzer.reclaim.policies.effective import (
+    ACTION_ORDER,
+    KeepRule,
+    Limits,
+    ReclaimAction,
+    WorkloadClass,
+)
+from gpusteward.analyzer.reclaim.policies.file import WatchedPolicies, parse_policies
+from gpusteward.analyzer.reclaim.policies.policy import NO_POLICIES, PolicyFile, read_hours
+from gpusteward.analyzer.reclaim.policies.resolve import WorkloadFacts, resolve_policy
+from gpusteward.core.containers import WorkloadKey
+from gpusteward.core.errors import ConfigurationError
+
+NOTEBOOK = WorkloadFacts(WorkloadKey("Notebook", "team-a", "nb", "east"), models=("NVIDIA H100 80GB HBM3",))
+SERVER = WorkloadFacts(WorkloadKey("Deployment", "team-a", "llm"))
+JOB = WorkloadFacts(WorkloadKey("PyTorchJob", "team-b", "train"))
+
+
+def policies(text: str) -> PolicyFile:
+    return parse_policies(text, where="policies.yaml")
+
+
+def with_annotations(facts: WorkloadFacts, namespace: dict[str, str] | None = None, **own: str) -> WorkloadFacts:
+    names = {"keep": KEEP, "window": WINDOW, "grace": GRACE, "action": ACTION, "warnings": WARNINGS}
+    names["interchangeable"] = INTERCHANGEABLE
+    return WorkloadFacts(
+        facts.key,
+        facts.models,
+        annotations={names[name]: value for name, value in own.items()},
+        namespace_annotations=namespace or {},
+    )
+
+
+def test_without_a_file_the_class_of_the_workload_decides():
+    notebook, job, server = (resolve_policy(NO_POLICIES, each) for each in (NOTEBOOK, JOB, SERVER))
+    assert (notebook.workload_class, notebook.window_seconds) == (WorkloadClass.INTERACTIVE, 3600)
+    assert (job.workload_class, job.window_seconds) == (WorkloadClass.BATCH, 5 * 3600)
+    assert (server.workload_class, server.window_seconds) == (WorkloadClass.SERVING, 7200)
+    assert notebook.name == "default-interactive"
+    assert notebook.action is ReclaimAction.SUSPEND
+    assert notebook.warnings >= 1
+    assert notebook.origins["window"] == "default-interactive"
+
+
+def test_an_unknown_kind_gets_the_longest_window():
+    unknown = resolve_policy(NO_POLICIES, WorkloadFacts(WorkloadKey("Spaceship", "a", "b")))
+    assert unknown.window_seconds == 5 * 3600
+
+
+def test_lowering_replicas_stays_advice_until_somebody_says_that_they_are_interchangeable():
+    advice = resolve_policy(NO_POLICIES, SERVER)
+    assert advice.action is ReclaimAction.NOTIFY
+    assert advice.keep is None
+    assert "interchangeable" in advice.problems[0].en
+    opted_in = resolve_policy(NO_POLICIES, with_annotations(SERVER, interchangeable="true"))
+    assert (opted_in.action, opted_in.keep) == (ReclaimAction.SCALE_TO_KEEP, KeepRule(7200, 1.25))
+    file = policies("policies: [{name: pools, interchangeable: true, keep: {window: 90m, headroom: 1.5}}]")
+    assert resolve_policy(file, SERVER).keep == KeepRule(5400, 1.5)
+    opted_out = with_annotations(SERVER, interchangeable="false")
+    assert resolve_policy(file, opted_out).action is ReclaimAction.NOTIFY
+
+
+def test_replicas_with_an_identity_are_no_pool():
+    file = policies("policies: [{name: pools, interchangeable: true}]")
+    found = resolve_policy(file, WorkloadFacts(WorkloadKey("StatefulSet", "a", "b")))
+    assert (found.action, found.keep) == (ReclaimAction.NOTIFY, None)
+
+
+def test_the_first_policy_that_matches_counts_and_the_rest_comes_from_the_default():
+    file = policies("""
+policies:
+  - name: labelled
+    match: {labels: {team: "ml-*"}}
+    window: 4h
+  - name: east-notebooks
+    match: {clusters: [east], namespaces: "team-*", kinds: Notebook, models: ["*H100*"], classes: [interactive]}
+    window: 2h
+    limits: {per_hour: 3}
+    quiet_hours: "22:00-08:00"
+    time_zone: Asia/Shanghai
+  - name: rest
+    action: notify
+""")
+    found = resolve_policy(file, NOTEBOOK)
+    assert (found.name, found.window_seconds, found.grace_seconds) == ("east-notebooks", 7200, 1800)
+    assert found.limits == Limits(5, 2, 3)
+    assert (found.origins["window"], found.origins["grace"]) == ("policy east-notebooks", "default-interactive")
+    assert found.quiet_hours is not None
+    assert found.quiet_hours.zone == "Asia/Shanghai"
+    assert resolve_policy(file, JOB).name == "rest"
+    labelled = WorkloadFacts(NOTEBOOK.key, labels={"team": "ml-vision"})
+    assert resolve_policy(file, labelled).window_seconds == 4 * 3600
+
+
+def test_the_nearest_annotation_wins():
+    facts = with_annotations(NOTEBOOK, {WINDOW: "8h", GRACE: "3h"}, window="4h")
+    found = resolve_policy(NO_POLICIES, facts)
+    assert (found.window_seconds, found.grace_seconds) == (4 * 3600, 3 * 3600)
+    assert (found.origins["window"], found.origins["grace"]) == ("workload annotation", "namespace annotation")
+
+
+def test_never_less_careful_by_an_annotation():
+    file = policies("policies: [{name: careful, action: notify, window: 10h, grace: 5h, warnings: 3}]")
+    facts = with_annotations(NOTEBOOK, window="1h", grace="1m", warnings="1", action="suspend")
+    found = resolve_policy(file, facts)
+    assert (found.window_seconds, found.grace_seconds, found.warnings) == (36_000, 18_000, 3)
+    assert found.action is ReclaimAction.NOTIFY
+    assert len(found.problems) == 4
+
+
+words = st.sampled_from(
+    ["true", "false", "1m", "9h", "suspend", "notify", "evict", "2", "0", "x", "", "2031-01-01", "-1"]
+)
+annotations = st.dictionaries(st.sampled_from([KEEP, WINDOW, GRACE, ACTION, WARNINGS]), words)
+
+
+@given(annotations, annotations)
+def test_no_annotation_makes_a_policy_less_careful(own, namespace):
+    plain = resolve_policy(NO_POLICIES, NOTEBOOK)
+    found = resolve_policy(NO_POLICIES, WorkloadFacts(NOTEBOOK.key, annotations=own, namespace_annotations=namespace))
+    assert found.window_seconds >= plain.window_seconds
+    assert found.grace_seconds >= plain.grace_seconds
+    assert found.warnings >= plain.warnings
+    assert ACTION_ORDER.index(found.action) <= ACTION_ORDER.index(plain.action)
+    assert (found.limits, found.highest_chance) == (plain.limits, plain.highest_chance)
+
+
+@pytest.mark.parametrize(
+    ("value", "until"),
+    [
+        ("true", inf),
+        ("TRUE", inf),
+        ("2027-01-31", 1801440000.0),
+        ("2027-01-31T08:00:00+08:00", 1801353600.0),
+        ("false", None),
+    ],
+)
+def test_keep_is_true_or_a_date(value, until):
+    found = resolve_policy(NO_POLICIES, with_annotations(NOTEBOOK, keep=value))
+    assert found.keep_until == until
+    assert found.problems == ()
+    assert found.is_kept(1801353599.0) == (until is not None)
+
+
+@pytest.mark.parametrize("value", ["yesterdayish", "2027-13-45", "tomorrow", "maybe", "31.01.2027"])
+def test_a_keep_that_cannot_be_read_keeps_the_workload_and_is_said(value):
+    found = resolve_policy(NO_POLICIES, with_annotations(NOTEBOOK, keep=value))
+    assert found.is_kept(4e9)
+    assert value in found.problems[0].en
+    assert value in found.problems[0].zh
+
+
+def test_a_window_that_cannot_be_read_keeps_the_workload():
+    found = resolve_policy(NO_POLICIES, with_annotations(NOTEBOOK, window="long"))
+    assert found.is_kept(4e9)
+    assert "idle-window" in found.problems[0].en
+
+
+BAD = {
+    "policies:\n  - name: a\n    windw: 1h\n": ("policies.yaml line 3", "policies[0].windw", "did you mean window?"),
+    "policies:\n  - name: a\n    window: soon\n": ("line 3", "'soon'", "write a duration"),
+    "policies:\n  - name: a\n    window: 1m\n": ("line 3", "policies[0].window", "greater than or equal to 600"),
+    "policies:\n  - window: 1h\n": ("line 2", "policies[0].name", "required"),
+    "policies:\n  - name: a\n  - name: a\n": (
+        "line 1",
+        "the name a is used twice",
+    ),
+    "policies:\n  - name: a\n    warnings: 0\n": ("line 3", "policies[0].warnings", "greater than or equal to 1"),
+    "policies:\n  - name: a\n    action: delete\n": ("line 3", "policies[0].action", "'suspend'"),
+    "policies:\n  - name: a\n    quiet_hours: nights\n": ("line 3", "22:00-08:00"),
+    "policies:\n  - name: a\n    time_zone: Mars/Olympus\n": ("line 3", "time_zone"),
+    "policies:\n  - name: a\n    action: suspend\n    limits: {per_cycle: 0}\n": ("line 2", "never allows the action"),
+    "policies:\n  - name: a\n    match: {namespace: b}\n": ("line 3", "did you mean namespaces?"),
+    "- a": ("policies.yaml", "key policies"),
+    "policies: [": ("policies.yaml", "YAML"),
+}
+
+
+@pytest.mark.parametrize(("text", "parts"), BAD.items(), ids=[key.split("\n")[-2:][0][:40] for key in BAD])
+def test_a_bad_policy_is_refused_with_its_line_and_what_to_write(text, parts):
+    with pytest.raises(ConfigurationError) as raised:
+        policies(text)
+    for part in parts:
+        assert part in str(raised.value)
+    assert raised.value.text("zh")
+
+
+def test_a_bad_change_keeps_the_last_good_policies(tmp_path):
+    path = tmp_path / "policies.yaml"
+    path.write_text("policies: [{name: first, window: 2h}]")
+    watched = WatchedPolicies(path)
+    assert watched.poll().policies[0].name == "first"
+    path.write_text("policies: [{name: second, window: never}]")
+    for _ in range(3):
+        assert watched.poll().policies[0].name == "first"
+    assert watched.error is not None
+    assert "second" not in str(watched.error)
+    assert watched.reloads_refused == 1
+    path.unlink()
+    assert watched.poll().policies[0].name == "first"
+    path.write_text("policies: [{name: third-one, window: 3h}]")
+    assert watched.poll().policies[0].name == "third-one"
+    assert watched.error is None
+
+
+def test_an_invalid_file_at_the_start_is_an_error(tmp_path):
+    with pytest.raises(ConfigurationError, match="missing"):
+        WatchedPolicies(tmp_path / "missing.yaml")
+    assert WatchedPolicies(None).poll() == NO_POLICIES
+
+
+def test_hours_may_span_midnight_and_belong_to_the_day_on_which_they_begin():
+    night = read_hours("fri 22:00-06:00", "UTC")
+    assert night is not None
+    friday = 1_790_899_200.0  # Friday 2026-10-02 00:00 UTC
+    assert [night.include(friday + hour * 3600) for hour in (3, 21, 23, 27, 29, 31)] == [
+        False, False, True, True, True, False,
+    ]  # fmt: skip
+    office = read_hours("mon-fri 9:00-18:00", "Asia/Shanghai")
+    assert office is not None
+    assert office.include(friday + 2 * 3600)  # 10:00 in Shanghai
+    assert not office.include(friday + 26 * 3600)  # Saturday
