@@ -40,10 +40,15 @@ def agent() -> Iterator[RunningAgent]:
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The home and temporary folder of the demo."""
+    return tmp_path_factory.mktemp("demo")
+
+
+@pytest.fixture(scope="module")
+def demo(home: Path) -> Iterator[Program]:
     """A small one: its output has the same form."""
-    home = str(tmp_path_factory.mktemp("demo"))
-    env = {**os.environ, "TMPDIR": home, "HOME": home}
+    env = {**os.environ, "TMPDIR": str(home), "HOME": str(home)}
     with running_program("demo", "--nodes", "6", "--address", "127.0.0.1:0", env=env) as one:
         one.wait_for_address(90)
         one.wait_for("/api/v1/workloads", 120)
@@ -252,6 +257,40 @@ def test_a_command_in_the_text_of_a_readme_succeeds(demo: Program, agent: Runnin
     assert (done.returncode, done.stderr) == (0, "")
     assert len(done.stdout.splitlines()) > 3
     assert verb != "explain" or workload.partition("/")[2] in done.stdout
+
+
+TUTORIALS = ("docs/tutorial/first-report.md", "docs/zh-CN/tutorial/first-report.md")
+TUTORIAL_STEPS = [
+    (name, line)
+    for name in TUTORIALS
+    for block in list_blocks("sh", name)
+    for line in block.text.splitlines()
+    if line.startswith("gpusteward ")
+]
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(("document", "line"), TUTORIAL_STEPS)
+def test_a_command_of_the_tutorial_prints_what_is_shown(
+    demo: Program, home: Path, tmp_path: Path, document: str, line: str
+):
+    """The output begins with the word that the page shows; numbers depend on the time."""
+    done = subprocess.run(
+        [sys.executable, "-m", "gpusteward.cli.main", *shlex.split(line)[1:]],
+        env={**os.environ, "GPUSTEWARD_SERVER": demo.url, "TMPDIR": str(home), "LC_ALL": find_locale(document)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    shown = re.search(rf"```sh\n{re.escape(line)}\n```\n\n```\n(.*?)\n", read_document(document))
+    assert shown is None or shown[1].split()[0] == done.stdout.split()[0]
+
+
+def find_locale(document: str) -> str:
+    return "zh_CN.UTF-8" if "zh-CN" in document else "C.UTF-8"
 
 
 EXPLAIN = "gpusteward explain "
