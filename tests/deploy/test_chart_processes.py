@@ -182,3 +182,60 @@ def test_no_request_to_the_api_server_was_refused_and_none_changed_anything(comp
     refused = [each for each in events if each["responseStatus"]["code"] in (401, 403)]
     assert [each["requestURI"] for each in refused] == []
     assert {each["verb"] for each in events} <= {"get", "list", "watch"}
+
+
+FOUND_BY_LABEL = {"serviceSelector": "tests/engine=yes", "servicePort": "web"}
+RIGHTS: dict[str, tuple[Json, str]] = {
+    "engine of one namespace": (
+        {"prometheus": {**FOUND_BY_LABEL, "serviceNamespace": "OTHER"}},
+        "/api/v1/namespaces/OTHER/services",
+    ),
+    "engine of any namespace": ({"prometheus": FOUND_BY_LABEL}, "/api/v1/services"),
+    "exporters of another namespace": (
+        {"analyzer": {"config": {"scrape": {"selector": "app=dcgm", "namespaces": ["OTHER"]}}}},
+        "/api/v1/namespaces/OTHER/pods",
+    ),
+    "exporters of all namespaces": (
+        {"analyzer": {"config": {"scrape": {"selector": "app=dcgm", "namespaces": ["*"]}}}},
+        "/api/v1/pods",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", RIGHTS)
+def test_the_chart_gives_the_analyzer_the_rights_that_its_settings_need_and_no_others(
+    case: str, extended: Cluster, helm: Helm, tmp_path: Path
+):
+    check_mounts(tmp_path / "trial")
+    release = Release(extended, helm.using(extended), extended.add_namespace("release"))
+    other = extended.add_namespace("other")
+    about = {"name": "engine", "namespace": other, "labels": {"tests/engine": "yes"}}
+    spec = {"ports": [{"name": "web", "port": 9090}]}
+    extended.apply({"apiVersion": "v1", "kind": "Service", "metadata": about, "spec": spec})
+    text, path = json.dumps(RIGHTS[case][0]).replace("OTHER", other), RIGHTS[case][1].replace("OTHER", other)
+    alone = {"agent": {"enabled": False}, "analyzer": {"persistence": {"enabled": False}}}
+    with PodNode(extended, release.namespace, tmp_path).running():
+        release.run("install", CHART, values=merge(make_values(release), alone, json.loads(text)))
+        user = f"system:serviceaccount:{release.namespace}:{release.name}-analyzer"
+        wait_for(lambda: any(each["requestURI"].startswith(f"{path}?") for each in extended.read_audit(user)), 120)
+        events = extended.read_audit(user)
+        asked = [(resource, where) for resource in ("pods", "services", "secrets") for where in (other, "")]
+        allowed = {(resource, where) for resource, where in asked if may_list(extended, user, resource, where)}
+        release.run("uninstall", "--wait")
+    assert {each["responseStatus"]["code"] for each in events} == {200}
+    assert {each["verb"] for each in events} <= {"get", "list"}
+    resource = path.rpartition("/")[2]
+    assert allowed == {(resource, other)} | (set() if other in path else {(resource, "")})
+
+
+def may_list(cluster: Cluster, user: str, resource: str, namespace: str) -> bool:
+    attributes = {"verb": "list", "resource": resource, "namespace": namespace}
+    spec = {
+        "user": user,
+        "groups": ["system:authenticated", "system:serviceaccounts"],
+        "resourceAttributes": attributes,
+    }
+    review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+    return bool(
+        cluster.request("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)["status"]["allowed"]
+    )

@@ -202,6 +202,33 @@ def test_the_notes_name_the_next_commands_and_warn_of_nothing_where_nothing_is_m
         assert command in notes
 
 
+SOURCES: dict[str, tuple[Json, str]] = {
+    "agents": ({}, "the agents directly; set prometheus.url to use Prometheus."),
+    "address": ({"prometheus": {"url": "http://thanos:9090"}}, "http://thanos:9090."),
+    "label": (
+        {"prometheus": {"serviceSelector": "app=prometheus", "serviceNamespace": "monitoring"}},
+        "the engine whose Service has the labels app=prometheus, in the namespace monitoring; its log",
+    ),
+    "any namespace": (
+        {"prometheus": {"serviceSelector": "app=prometheus"}},
+        "app=prometheus, in any namespace; its log",
+    ),
+    "several": (
+        {"analyzer": {"config": {"prometheus": {"urls": {"east": "http://a:9090"}}}}},
+        "the engines of analyzer.config.prometheus.urls.",
+    ),
+    "exporters": (
+        {"agent": {"enabled": False}, "analyzer": {"config": {"scrape": {"selector": "app=dcgm"}}}},
+        "the exporters of analyzer.config.scrape.",
+    ),
+}
+
+
+def test_the_notes_say_where_the_analyzer_reads_from(release: Release):
+    for name, (values, text) in SOURCES.items():
+        assert text in read_notes(release, values), name
+
+
 def test_the_notes_warn_of_a_cluster_without_gpu_nodes(release: Release):
     notes = read_notes(release, {"agent": {"nodeSelector": {"tests/namespace": "of-no-node"}}})
     assert "WARNING: no node has the label nvidia.com/gpu.present=true tests/namespace=of-no-node, so no agent" in notes

@@ -25,6 +25,24 @@
 {{- if and .Values.prometheus.serviceSelector (not .Values.prometheus.url) }}true{{ end -}}
 {{- end }}
 
+{{/* For people: where the usage of GPUs comes from. */}}
+{{- define "gpusteward.analyzer.readsFrom" -}}
+{{- $prometheus := .Values.prometheus -}}
+{{- if $prometheus.url -}}
+{{- $prometheus.url -}}
+{{- else if include "gpusteward.analyzer.findsEngine" . -}}
+the engine whose Service has the labels {{ $prometheus.serviceSelector }}, in {{ with $prometheus.serviceNamespace }}the namespace {{ . }}{{ else }}any namespace{{ end }}; its log and /api/v1/sources name the one it found
+{{- else if .Values.analyzer.existingConfigMap -}}
+what the ConfigMap {{ .Values.analyzer.existingConfigMap }} says
+{{- else if (default dict .Values.analyzer.config.prometheus).urls -}}
+the engines of analyzer.config.prometheus.urls
+{{- else if .Values.agent.enabled -}}
+the agents directly; set prometheus.url to use Prometheus
+{{- else -}}
+the exporters of analyzer.config.scrape
+{{- end -}}
+{{- end }}
+
 {{/* "true" where the ledger is in PostgreSQL. */}}
 {{- define "gpusteward.analyzer.hasPostgresql" -}}
 {{- with .Values.analyzer -}}
