@@ -63,7 +63,7 @@ def running_serve(
         process = subprocess.Popen(command, cwd=folder, stdout=out, stderr=out, text=True, env=environment)
         server = RunningServe("", process, log)
         try:
-            server.wait_for(RunningServe.has_address)
+            server.wait_for(RunningServe.has_address, 60)  # a machine that is busy with other tests starts it slowly
             server.wait_for(lambda it: it.get("/health").status == 200)
             yield server
         finally:

@@ -27,11 +27,11 @@ def run_sbom(*words: str | Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_base_image_is_a_build_argument():
-    assert re.search(r"(?m)^ARG PYTHON_IMAGE=\S+$", DOCKERFILE)
+def test_base_images_are_build_arguments():
+    assert re.findall(r"(?m)^ARG (\w+_IMAGE)=\S+$", DOCKERFILE) == ["PYTHON_IMAGE", "NODE_IMAGE"]
     images = re.findall(r"(?m)^FROM (\S+)", DOCKERFILE)
     stages = re.findall(r"(?m)^FROM \S+ AS (\S+)", DOCKERFILE)
-    assert {each for each in images if each not in stages} == {"${PYTHON_IMAGE}"}
+    assert {each for each in images if each not in stages} == {"${PYTHON_IMAGE}", "${NODE_IMAGE}"}
 
 
 def test_whatever_is_fetched_is_pinned_with_its_hash():
