@@ -17,6 +17,7 @@ from gpusteward.analyzer.api.publisher import ResultPublisher
 from gpusteward.analyzer.api.result_store import ResultStore
 from gpusteward.analyzer.explain.explainer import Explainer
 from gpusteward.analyzer.ledger_access import LedgerAccess
+from gpusteward.analyzer.notify.links import LinkSigner
 from gpusteward.analyzer.notify.notifier import Notifier
 from gpusteward.analyzer.pipeline import Components, OwnerNames, Pipeline
 from gpusteward.analyzer.runtime_settings import RuntimeSettings
@@ -53,9 +54,11 @@ class Analyzer:
             settings.ledger, lambda: self.settings.current.prices, lambda: self.settings.current.reports.teams
         )
         self.leadership = self.ledger.leadership
+        links = LinkSigner.open(settings.reclaim)
         self.notifier = Notifier(
             settings,
             self.ledger.engine,
+            links=links,
             read_notify_annotation=owners.read_notify_annotation,
             may_send=lambda: self.leadership.holds_lease,
         )

@@ -38,8 +38,8 @@ MORE_WORKLOADS = Message(
 TOTAL_COST = Message("Total cost of the idle time so far: {cost}", "空闲期间累计费用合计：{cost}")
 
 NEXT_NOTICE = Message(
-    "Nothing will be stopped. If the GPUs stay idle, the next notice follows in {repeat}.",
-    "系统不会停止任何工作负载；如继续空闲，{repeat}后将再次通知。",
+    "This notice stops nothing. If the GPUs stay idle, the next one follows in {repeat}.",
+    "此通知不会停止任何工作负载；如继续空闲，{repeat}后将再次通知。",
 )
 WHAT_TO_DO = Message(
     "Use the GPUs, or release them: scale the workload down or delete it.",
@@ -95,17 +95,28 @@ CHANNEL_UNUSABLE = Message(
 )
 
 RECLAIM_WARNING_TITLE = Message("Idle GPUs will be given back: {workload}", "空闲 GPU 即将归还：{workload}")
-RECLAIM_WARNING = Message(
-    "It has held {gpus} {gpus:|GPU|GPUs} without work since {since}. Not before {due}, unless work comes back: {text}. "
-    'Policy {policy}. To keep it, annotate it with gpusteward.io/keep: "true", or snooze it. Action {action}.',
-    "自 {since} 起占用 {gpus} 张 GPU 而无活动。若不恢复使用，最早于 {due}：{text}。策略 {policy}。"
-    '如需保留，请添加注解 gpusteward.io/keep: "true" 或设置暂缓。操作 {action}。',
-)
 RECLAIM_ACTED_TITLE = Message("Idle GPUs were given back: {workload}", "空闲 GPU 已归还：{workload}")
-RECLAIM_ACTED = Message(
-    "{text}. Undo it with: gpusteward reclaim restore {action}", "{text}。撤销命令：gpusteward reclaim restore {action}"
-)
 RECLAIM_RESTORED_TITLE = Message("Restored: {workload}", "已恢复：{workload}")
-RECLAIM_RESTORED = Message("{text}. Action {action}.", "{text}。操作 {action}。")
 RECLAIM_REFUSED_TITLE = Message("Idle GPUs are not given back: {workload}", "空闲 GPU 未归还：{workload}")
-RECLAIM_REFUSED = Message("{text}. Action {action}.", "{text}。操作 {action}。")
+RECLAIM_IDLE = Message(
+    "It holds {gpus} {gpus:|GPU and has not used it|GPUs and has not used any of them} since {since} ({duration}).",
+    "占用 {gpus} 张 GPU，自 {since} 起一直未使用（已空闲 {duration}）。",
+)
+RECLAIM_DUE = Message(
+    "Not before {due} gpusteward will change, by policy {policy}: {text}",
+    "最早于 {due}，gpusteward 将按策略 {policy} 修改：{text}",
+)
+RECLAIM_HOW_TO_KEEP = Message(
+    'Using the GPUs prevents it. To keep it idle, snooze it, or annotate it with gpusteward.io/keep: "true".',
+    '恢复使用 GPU 即可避免。如需继续空闲占用，请暂缓处理，或添加注解 gpusteward.io/keep: "true"。',
+)
+RECLAIM_UNDONE_LATER = Message(
+    "The object and its data stay; it can be restored with one command.", "对象及其数据都会保留，用一条命令即可恢复。"
+)
+RECLAIM_CHANGED = Message("Changed: {text}", "已修改：{text}")
+RECLAIM_HOW_TO_RESTORE = Message("Undo it with: gpusteward restore {name}", "撤销命令：gpusteward restore {name}")
+RECLAIM_BY = Message("By: {by}", "操作者：{by}")
+RECLAIM_REASON = Message("Reason: {text}", "原因：{text}")
+RECLAIM_COOL_DOWN = Message("It is left alone for a while.", "在一段时间内不会再次处理。")
+SNOOZE_BUTTON = Message("Snooze for {hours} h", "暂缓 {hours} 小时")
+DETAILS_BUTTON = Message("Show details", "查看详情")

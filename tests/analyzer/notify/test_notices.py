@@ -79,7 +79,7 @@ def test_a_notice_names_gpus_time_peak_memory_cost_and_what_happens_next():
         "Peak GPU core utilization in the last 10 min: 0 %",
         "GPU memory in use: 8.0 GiB",
         "Cost of the idle time so far: 10.83 USD",
-        "Nothing will be stopped. If the GPUs stay idle, the next notice follows in 24 h.",
+        "This notice stops nothing. If the GPUs stay idle, the next one follows in 24 h.",
         "Use the GPUs, or release them: scale the workload down or delete it.",
     ]
 

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from gpusteward.analyzer.notify.errors import DeliveryError
-from gpusteward.analyzer.notify.outbox.records import PendingDelivery
+from gpusteward.analyzer.notify.outbox.records import PendingDelivery, read_buttons
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.messages.notices import CHANNEL_UNUSABLE
 
@@ -43,6 +43,7 @@ class AppriseSender:
         from apprise import NotifyFormat
 
         title, _, body = delivery.body.partition("\n")
+        body = "\n".join([body, *(f"{each.label}: {each.url}" for each in read_buttons(delivery.headers))]).strip()
         text = {"body": body or title, "title": title, "body_format": NotifyFormat.TEXT}
         try:
             was_sent = self._services.notify(**text, interpret_escapes=False, timeout=TIMEOUT_SECONDS)

@@ -1,4 +1,5 @@
-"""Senders of the current settings: the control webhook, Feishu webhooks, and every other channel through Apprise.
+"""Senders of the current settings: the control webhook, webhooks of Feishu and Slack, and every other channel through
+Apprise.
 
 Rows of the outbox name a target; only the settings know its address.
 """
@@ -9,6 +10,7 @@ import hmac
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 
@@ -16,10 +18,19 @@ from gpusteward.analyzer.notify.control_webhook import ControlSender
 from gpusteward.analyzer.notify.errors import DeliveryError
 from gpusteward.analyzer.notify.http_post import host_of, post
 from gpusteward.analyzer.notify.outbox.dispatcher import Sender
-from gpusteward.analyzer.notify.outbox.records import CONTROL, PendingDelivery, channel_target
-from gpusteward.analyzer.settings.notify import ControlSettings, NotifySettings, is_feishu, secrets_of, urls_of
+from gpusteward.analyzer.notify.outbox.records import CONTROL, PendingDelivery, channel_target, read_buttons
+from gpusteward.analyzer.settings.notify import (
+    ControlSettings,
+    NotifySettings,
+    is_feishu,
+    is_slack,
+    secrets_of,
+    urls_of,
+)
 
 TIMEOUT_SECONDS = 10.0
+SLACK_TITLE, SLACK_TEXT, SLACK_LABEL = 150, 3000, 75
+"""The longest texts that Slack accepts in a header, a section and a button."""
 _FEISHU_RATE_LIMITED = (9499, 11232)  # too many requests of this bot, of all bots
 _FEISHU_HINTS = {19021: ": signature check failed; check notify.secrets and the clock of the analyzer"}
 
@@ -35,9 +46,13 @@ def build_senders(
         bot_secrets = iter(secrets_of(notify, name))
         for number, url in enumerate(urls_of(secret)):
             senders[channel_target(name, number)] = (
-                FeishuSender(url, next(bot_secrets, ""), clock) if is_feishu(url) else _open_apprise(name, url)
+                FeishuSender(url, next(bot_secrets, ""), clock) if is_feishu(url) else _open_other(name, url)
             )
     return senders
+
+
+def _open_other(name: str, url: str) -> Sender:
+    return SlackSender(url) if is_slack(url) else _open_apprise(name, url)
 
 
 def _open_apprise(name: str, url: str) -> Sender:
@@ -65,7 +80,7 @@ class FeishuSender:
 
     def send(self, delivery: PendingDelivery) -> None:
         signature = sign_feishu(self.secret, at=self.clock()) if self.secret else {}
-        message = msgspec.json.encode({**signature, "msg_type": "text", "content": {"text": delivery.body}})
+        message = msgspec.json.encode({**signature, **_make_feishu_message(delivery)})
         response = post(self.url, message, headers={}, timeout=TIMEOUT_SECONDS)
         try:
             decoded = msgspec.json.decode(response, type=_FeishuResponse)
@@ -76,6 +91,60 @@ class FeishuSender:
             raise DeliveryError(
                 f"rejected by Feishu with code {code}{hint}", is_refusal=code not in _FEISHU_RATE_LIMITED
             )
+
+
+def _make_feishu_message(delivery: PendingDelivery) -> dict[str, Any]:
+    """A text, as gpu-oour sends it; with buttons a card."""
+    buttons = read_buttons(delivery.headers)
+    if not buttons:
+        return {"msg_type": "text", "content": {"text": delivery.body}}
+    title, _, body = delivery.body.partition("\n")
+    actions = [{"tag": "button", "text": _plain(each.label), "type": "default", "url": each.url} for each in buttons]
+    card = {
+        "config": {"wide_screen_mode": True},
+        "header": {"title": _plain(title), "template": "orange"},
+        "elements": [{"tag": "div", "text": _plain(body)}, {"tag": "action", "actions": actions}],
+    }
+    return {"msg_type": "interactive", "card": card}
+
+
+def _plain(text: str) -> dict[str, str]:
+    """Names come from tenants: no markup."""
+    return {"tag": "plain_text", "content": text}
+
+
+@dataclass(frozen=True, slots=True)
+class SlackSender:
+    """Incoming webhook of Slack: a message of blocks, with buttons where the notice has some."""
+
+    url: str = field(repr=False)
+
+    @property
+    def host(self) -> str:
+        return host_of(self.url)
+
+    def send(self, delivery: PendingDelivery) -> None:
+        """The text beside the blocks is what notifications show."""
+        title, _, body = delivery.body.partition("\n")
+        blocks: list[dict[str, Any]] = [{"type": "header", "text": _slack_text(title, SLACK_TITLE)}]
+        if body:
+            blocks.append({"type": "section", "text": _slack_text(body, SLACK_TEXT)})
+        buttons = [
+            {"type": "button", "text": _slack_text(each.label, SLACK_LABEL), "url": each.url}
+            for each in read_buttons(delivery.headers)
+        ]
+        if buttons:
+            blocks.append({"type": "actions", "elements": buttons})
+        message = {"text": _escape_slack(title), "blocks": blocks}
+        post(self.url, msgspec.json.encode(message), headers={}, timeout=TIMEOUT_SECONDS)
+
+
+def _slack_text(text: str, length: int) -> dict[str, Any]:
+    return {"type": "plain_text", "text": text if len(text) <= length else f"{text[: length - 1]}…", "emoji": False}
+
+
+def _escape_slack(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def sign_feishu(secret: str, *, at: float) -> dict[str, str]:

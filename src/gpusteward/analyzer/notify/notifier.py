@@ -16,9 +16,15 @@ from gpusteward.analyzer.ledger.db_engine import describe_error
 from gpusteward.analyzer.notify.alertmanager.pusher import AlertPublisher
 from gpusteward.analyzer.notify.channels import build_senders
 from gpusteward.analyzer.notify.control_webhook import control_events
+from gpusteward.analyzer.notify.links import LinkSigner
 from gpusteward.analyzer.notify.notices.notice_history import NoticeHistory
 from gpusteward.analyzer.notify.notices.planner import NoticePlanner, ReadNotifyAnnotation
-from gpusteward.analyzer.notify.notices.reclaim_notices import ReclaimNotice, add_reclaim_notice, make_options
+from gpusteward.analyzer.notify.notices.reclaim_notices import (
+    ReclaimNotice,
+    add_reclaim_notice,
+    make_buttons,
+    make_options,
+)
 from gpusteward.analyzer.notify.notices.routing import ChannelRouter
 from gpusteward.analyzer.notify.outbox.delivery_counters import DeliveryCounters
 from gpusteward.analyzer.notify.outbox.dispatcher import POLL_SECONDS, Dispatcher
@@ -52,6 +58,7 @@ class Notifier:
         clock: Callable[[], float] = time.time,
         poll_seconds: float = POLL_SECONDS,
         may_send: Callable[[], bool] = lambda: True,
+        links: LinkSigner | None = None,
     ) -> None:
         """`engine` is the ledger's, None without a ledger. Deliveries wait while `may_send` is false: another replica
         sends them. Raises ConfigurationError for an unusable channel."""
@@ -62,6 +69,8 @@ class Notifier:
         self._clock = clock
         self._poll_seconds = poll_seconds
         self._may_send = may_send
+        self._links = links or LinkSigner()
+        self._has_reported_links = False
         self._senders = build_senders(settings.control, settings.notify, clock=clock)
         self._history = NoticeHistory()
         self._planner = self._make_planner(settings)
@@ -140,10 +149,21 @@ class Notifier:
         if settings.notify.annotation and notice.pod:
             annotation = self._read_notify_annotation(key.namespace, notice.pod, key.cluster)
         for channel in router.find(key.namespace, annotation=annotation):
-            add_reclaim_notice(batch, notice, channel, router.targets(channel), make_options(settings, channel))
+            options = make_options(settings, channel)
+            public_url, language = settings.server.public_url, options.language
+            buttons = make_buttons(notice, self._links, public_url, channel=channel, language=language)
+            targets = router.targets(channel)
+            add_reclaim_notice(batch, notice, channel, targets=targets, options=options, buttons=buttons)
+        self._report_missing_links()
         self._outbox.add(batch.events, batch.notices, at_ms=self._now_ms())
         self._dispatcher.wake()
         return tuple(event.key for event in batch.events)
+
+    def _report_missing_links(self) -> None:
+        """Once."""
+        if not self._settings.server.public_url and not self._has_reported_links:
+            self._has_reported_links = True
+            log.warning("notices_without_links", reason="server.public_url is empty", effect="no snooze by link")
 
     def read_delivered(self, keys: Collection[str]) -> Mapping[str, float]:
         """When these rows of the outbox were delivered, in unix seconds; those that were not are missing. Raises

@@ -15,6 +15,7 @@ from gpusteward.messages import settings_errors as messages
 
 _CHANNEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _FEISHU_PATH = "/open-apis/bot/v2/hook/"
+_SLACK_PATH = re.compile(r"/services/T[A-Z0-9]+/B[A-Z0-9]+/[A-Za-z0-9]+/?")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")
 
 
@@ -61,6 +62,12 @@ def is_feishu(url: str) -> bool:
     return parts.scheme in ("http", "https") and parts.path.startswith(_FEISHU_PATH)
 
 
+def is_slack(url: str) -> bool:
+    """An incoming webhook of Slack, or of what takes the same messages under the same path."""
+    parts = urlsplit(url)
+    return parts.scheme in ("http", "https") and bool(_SLACK_PATH.fullmatch(parts.path))
+
+
 Channels = Annotated[dict[str, SecretStr], AfterValidator(_check_channels)]
 Names = Annotated[list[str], BeforeValidator(split_list)]
 Urls = Annotated[list[Annotated[str, AfterValidator(check_url)]], BeforeValidator(split_list)]
@@ -73,7 +80,7 @@ class NotifySettings(BaseModel):
 
     channels: Channels = Field(
         default_factory=dict,
-        description="By name: Feishu webhooks or Apprise URLs, separated by spaces. Secret.",
+        description="By name: webhooks of Feishu or Slack, or Apprise URLs, separated by spaces. Secret.",
     )
     secrets: dict[str, SecretStr] = Field(
         default_factory=dict,

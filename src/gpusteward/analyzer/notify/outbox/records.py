@@ -1,8 +1,10 @@
 """Rows that are written to the outbox and read from it, and the names of their targets."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+
+import msgspec
 
 CONTROL = "control"
 """Target and kind of calls to the control webhook."""
@@ -10,6 +12,25 @@ SUPERSEDED = "superseded by a later cycle"
 """Error text of a control call that was not sent because it was no longer true."""
 NOTICE = "notice"
 """Kind of messages to channels."""
+BUTTONS = "buttons"
+"""Among the headers of a notice: its buttons, as JSON. Channels without buttons get them as lines of text."""
+
+
+class Button(msgspec.Struct, array_like=True, frozen=True):
+    """A link in a notice."""
+
+    label: str
+    url: str
+
+
+def write_buttons(buttons: Sequence[Button]) -> dict[str, str]:
+    """As headers of an event."""
+    return {BUTTONS: msgspec.json.encode(buttons).decode()} if buttons else {}
+
+
+def read_buttons(headers: Mapping[str, str]) -> list[Button]:
+    text = headers.get(BUTTONS, "")
+    return msgspec.json.decode(text, type=list[Button]) if text else []
 
 
 def channel_target(channel: str, number: int) -> str:
@@ -31,7 +52,7 @@ class OutboxEvent:
     kind: str  # CONTROL or NOTICE
     target: str
     body: str
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)  # of a control call; of a notice its buttons
 
 
 @dataclass(frozen=True, slots=True)
