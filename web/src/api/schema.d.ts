@@ -55,6 +55,67 @@ export interface paths {
         readonly patch?: never;
         readonly trace?: never;
     };
+    readonly "/api/v1/actions": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * Journal of reclaim
+         * @description The newest first. Actions of mode `observe` are dry runs: nothing was changed.
+         */
+        readonly get: operations["list_actions_api_v1_actions_get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/api/v1/actions/{action_id}": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * One action
+         * @description With its evidence, the values before and after, and every step.
+         */
+        readonly get: operations["read_action_api_v1_actions__action_id__get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/api/v1/actions/{action_id}/restore": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly get?: never;
+        readonly put?: never;
+        /**
+         * Undo an action
+         * @description Puts exactly the original back, if the value is still the one that was set; then the workload is left alone for
+         *     `reclaim.cool_down_minutes`.
+         */
+        readonly post: operations["restore_action_api_v1_actions__action_id__restore_post"];
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
     readonly "/api/v1/allocations": {
         readonly parameters: {
             readonly query?: never;
@@ -289,6 +350,88 @@ export interface paths {
         readonly patch?: never;
         readonly trace?: never;
     };
+    readonly "/api/v1/plan": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * What reclaim would do now
+         * @description One decision for each workload that holds GPUs, the longest idle first. In mode `observe` outcome `act` means
+         *     that it would be acted on; nothing is.
+         */
+        readonly get: operations["read_plan_api_v1_plan_get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/api/v1/reclaim": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * State of reclaim
+         * @description The mode of the settings, who switched reclaim off, and what happened since the start.
+         */
+        readonly get: operations["read_reclaim_api_v1_reclaim_get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/api/v1/reclaim/off": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly get?: never;
+        readonly put?: never;
+        /**
+         * Stop all actions
+         * @description No action begins from now on, also of other replicas, until it is switched on again. What was suspended stays so
+         *     until somebody restores it.
+         */
+        readonly post: operations["switch_off_api_v1_reclaim_off_post"];
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/api/v1/reclaim/on": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly get?: never;
+        readonly put?: never;
+        /**
+         * Allow actions again
+         * @description Undoes `off`. The mode stays as the settings say.
+         */
+        readonly post: operations["switch_on_api_v1_reclaim_on_post"];
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
     readonly "/api/v1/reports": {
         readonly parameters: {
             readonly query?: never;
@@ -486,6 +629,26 @@ export interface paths {
         readonly patch?: never;
         readonly trace?: never;
     };
+    readonly "/api/v1/workloads/{kind}/{namespace}/{name}/restore": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly get?: never;
+        readonly put?: never;
+        /**
+         * Undo what was done to a workload
+         * @description As above, for the last action on this workload that can be undone.
+         */
+        readonly post: operations["restore_workload_api_v1_workloads__kind___namespace___name__restore_post"];
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
     readonly "/api/v1/workloads/{kind}/{namespace}/{name}/series": {
         readonly parameters: {
             readonly query?: never;
@@ -500,6 +663,27 @@ export interface paths {
         readonly get: operations["read_series_api_v1_workloads__kind___namespace___name__series_get"];
         readonly put?: never;
         readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/api/v1/workloads/{kind}/{namespace}/{name}/suspend": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly get?: never;
+        readonly put?: never;
+        /**
+         * Suspend a workload now
+         * @description Guards on time (window, warning, hours, budgets) do not hold for a person who asks; all others do: an active,
+         *     kept or protected workload is refused with 409. Without `preview=false` nothing is changed.
+         */
+        readonly post: operations["suspend_workload_api_v1_workloads__kind___namespace___name__suspend_post"];
         readonly delete?: never;
         readonly options?: never;
         readonly head?: never;
@@ -731,6 +915,104 @@ export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
         /**
+         * ActionRow
+         * @description One action of the journal.
+         */
+        readonly ActionRow: {
+            /** Acted At */
+            readonly acted_at: string | null;
+            /** Action */
+            readonly action: string;
+            /**
+             * By
+             * @description gpusteward, or the person who asked for it.
+             */
+            readonly by: string;
+            /**
+             * Cluster
+             * @description Empty where the series of the site name no cluster.
+             */
+            readonly cluster: string;
+            /** Created At */
+            readonly created_at: string | null;
+            /** Ended At */
+            readonly ended_at: string | null;
+            /** Error */
+            readonly error: string;
+            /**
+             * Evidence
+             * @description Proof, signature and answers of the guards.
+             */
+            readonly evidence: {
+                readonly [key: string]: unknown;
+            };
+            /** Gpus */
+            readonly gpus: number;
+            /** Id */
+            readonly id: string;
+            /** Idle Since */
+            readonly idle_since: string | null;
+            /**
+             * Is Dry Run
+             * @description Planned in mode observe: nothing was changed.
+             */
+            readonly is_dry_run: boolean;
+            /**
+             * Is Restorable
+             * @description Whether it can be undone now.
+             */
+            readonly is_restorable: boolean;
+            /** Kind */
+            readonly kind: string;
+            /**
+             * Mode
+             * @enum {string}
+             */
+            readonly mode: "off" | "observe" | "enforce";
+            /** Name */
+            readonly name: string;
+            /** Namespace */
+            readonly namespace: string;
+            /**
+             * Original
+             * @description Values before the change, by JSON pointer.
+             */
+            readonly original: {
+                readonly [key: string]: unknown;
+            };
+            /**
+             * Patch
+             * @description Values that were set, by JSON pointer.
+             */
+            readonly patch: {
+                readonly [key: string]: unknown;
+            };
+            /** Policy */
+            readonly policy: string;
+            /**
+             * State
+             * @enum {string}
+             */
+            readonly state: "planned" | "warned" | "acting" | "acted" | "verified" | "failed" | "restoring" | "restored" | "refused" | "reverted" | "ended";
+            /** Steps */
+            readonly steps: readonly components["schemas"]["StepRow"][];
+            readonly target: components["schemas"]["TargetRow"] | null;
+            /** Uid */
+            readonly uid: string;
+            /** Updated At */
+            readonly updated_at: string | null;
+            /** Warnings */
+            readonly warnings: readonly components["schemas"]["WarningRow"][];
+        };
+        /**
+         * Actions
+         * @description A part of the journal.
+         */
+        readonly Actions: {
+            /** Items */
+            readonly items: readonly components["schemas"]["ActionRow"][];
+        };
+        /**
          * AiAnalysis
          * @description The opinion of a language model.
          */
@@ -903,6 +1185,44 @@ export interface components {
             readonly unpriced_gpu_ms: number;
         };
         /**
+         * ChangeRow
+         * @description What exactly would change on one object.
+         */
+        readonly ChangeRow: {
+            /** After */
+            readonly after: {
+                readonly [key: string]: unknown;
+            };
+            /**
+             * Before
+             * @description Values by JSON pointer; null: absent.
+             */
+            readonly before: {
+                readonly [key: string]: unknown;
+            };
+            /**
+             * Gpus
+             * @description GPUs that become free; null: all of the workload.
+             */
+            readonly gpus: number | null;
+            /** Kind */
+            readonly kind: string;
+            /** Method */
+            readonly method: string;
+            /** Name */
+            readonly name: string;
+            /**
+             * Path
+             * @description In the API of Kubernetes.
+             */
+            readonly path: string;
+            /**
+             * Text
+             * @description `spec.replicas: 3 -> 0`
+             */
+            readonly text: string;
+        };
+        /**
          * ClusterGpuResult
          * @description A row where the cluster is known, which gpu-oour's JSON does not have.
          */
@@ -1067,6 +1387,55 @@ export interface components {
             readonly unallocated: number | null;
             /** Unknown */
             readonly unknown: number;
+        };
+        /**
+         * DecisionRow
+         * @description The decision on one workload.
+         */
+        readonly DecisionRow: {
+            /**
+             * Action
+             * @description Of the policy; empty: the policy was not looked up.
+             */
+            readonly action: string;
+            /**
+             * Action Id
+             * @description Of the journal, once a warning was sent.
+             */
+            readonly action_id: string;
+            /** Answers */
+            readonly answers: readonly components["schemas"]["GuardAnswer"][];
+            /** Changes */
+            readonly changes: readonly components["schemas"]["ChangeRow"][];
+            /**
+             * Cluster
+             * @description Empty where the series of the site name no cluster.
+             */
+            readonly cluster: string;
+            /**
+             * Due At
+             * @description When it is acted on if nothing changes; null: never, or unknown.
+             */
+            readonly due_at: string | null;
+            /** Gpus */
+            readonly gpus: number;
+            /** Idle Since */
+            readonly idle_since: string | null;
+            /** Kind */
+            readonly kind: string;
+            /** Name */
+            readonly name: string;
+            /** Namespace */
+            readonly namespace: string;
+            /**
+             * Outcome
+             * @enum {string}
+             */
+            readonly outcome: "act" | "warn" | "wait" | "refuse" | "nothing";
+            /** Policy */
+            readonly policy: string;
+            /** Uid */
+            readonly uid: string;
         };
         /**
          * Deliveries
@@ -1480,6 +1849,21 @@ export interface components {
             readonly namespace: string;
             /** User */
             readonly user: string;
+        };
+        /**
+         * GuardAnswer
+         * @description The answer of one guard.
+         */
+        readonly GuardAnswer: {
+            /** Guard */
+            readonly guard: string;
+            /**
+             * Passed
+             * @description Null: not asked, because another guard already says no.
+             */
+            readonly passed: boolean | null;
+            /** Reason */
+            readonly reason: string;
         };
         /**
          * Health
@@ -2029,6 +2413,41 @@ export interface components {
             readonly total: number;
         };
         /**
+         * PlanPage
+         * @description The plan of the last cycle.
+         */
+        readonly PlanPage: {
+            /**
+             * At
+             * @description Null before the first plan, and in mode off.
+             */
+            readonly at: string | null;
+            /**
+             * Counts
+             * @description How many of all decisions have each outcome.
+             */
+            readonly counts: {
+                readonly [key: string]: number;
+            };
+            /** Items */
+            readonly items: readonly components["schemas"]["DecisionRow"][];
+            /**
+             * Mode
+             * @enum {string}
+             */
+            readonly mode: "off" | "observe" | "enforce";
+            /**
+             * Stopped By
+             * @description Why nothing is done at all: the switch, or another leader.
+             */
+            readonly stopped_by: string;
+            /**
+             * Total
+             * @description How many decisions pass the filters.
+             */
+            readonly total: number;
+        };
+        /**
          * Point
          * @description One bar of the chart.
          */
@@ -2191,6 +2610,26 @@ export interface components {
             readonly since_ms: number;
             /** Until Ms */
             readonly until_ms: number;
+        };
+        /**
+         * ReclaimStatus
+         * @description Mode, switch and counts.
+         */
+        readonly ReclaimStatus: {
+            /**
+             * Details
+             * @description Leader, counts of outcomes, last error.
+             */
+            readonly details: {
+                readonly [key: string]: unknown;
+            };
+            /**
+             * Mode
+             * @enum {string}
+             */
+            readonly mode: "off" | "observe" | "enforce";
+            /** @description Null in mode off. */
+            readonly switch: components["schemas"]["SwitchRow"] | null;
         };
         /**
          * Replica
@@ -2457,6 +2896,47 @@ export interface components {
             readonly unknown_count: number;
         };
         /**
+         * StepRow
+         * @description A move from one state to the next.
+         */
+        readonly StepRow: {
+            /** At */
+            readonly at: string | null;
+            /** By */
+            readonly by: string;
+            /** Note */
+            readonly note: string;
+            /**
+             * State
+             * @enum {string}
+             */
+            readonly state: "planned" | "warned" | "acting" | "acted" | "verified" | "failed" | "restoring" | "restored" | "refused" | "reverted" | "ended";
+        };
+        /**
+         * SuspendResult
+         * @description What suspending would change, or what it did.
+         */
+        readonly SuspendResult: {
+            /** @description With preview=false: the action that was begun. */
+            readonly action: components["schemas"]["ActionRow"] | null;
+            /** @description With preview=true: every guard, and what would change. */
+            readonly preview: components["schemas"]["DecisionRow"] | null;
+        };
+        /**
+         * SwitchRow
+         * @description The switch: while it is off, no action happens, whatever the mode is.
+         */
+        readonly SwitchRow: {
+            /** At */
+            readonly at: string | null;
+            /** By */
+            readonly by: string;
+            /** Is Off */
+            readonly is_off: boolean;
+            /** Reason */
+            readonly reason: string;
+        };
+        /**
          * TableColumns
          * @description One value per workload in each column; the fields are those of a row of /api/v1/workloads.
          */
@@ -2601,6 +3081,20 @@ export interface components {
             readonly users: readonly string[];
         };
         /**
+         * TargetRow
+         * @description The object that an action changes.
+         */
+        readonly TargetRow: {
+            /** Kind */
+            readonly kind: string;
+            /** Name */
+            readonly name: string;
+            /** Path */
+            readonly path: string;
+            /** Uid */
+            readonly uid: string;
+        };
+        /**
          * Trend
          * @description The previous period of the same length, and the relative change since, per hour.
          */
@@ -2635,6 +3129,19 @@ export interface components {
             readonly idle: number;
             /** Unallocated */
             readonly unallocated: number | null;
+        };
+        /**
+         * WarningRow
+         * @description A warning before an action.
+         */
+        readonly WarningRow: {
+            /**
+             * Delivered At
+             * @description At the first address; null: not yet.
+             */
+            readonly delivered_at: string | null;
+            /** Sent At */
+            readonly sent_at: string | null;
         };
         /**
          * Waste
@@ -3025,6 +3532,137 @@ export interface operations {
                     readonly "application/json": {
                         readonly [key: string]: unknown;
                     };
+                };
+            };
+            /** @description The request is wrong. */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The analyzer, engine or ledger failed. */
+            readonly "5XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly list_actions_api_v1_actions_get: {
+        readonly parameters: {
+            readonly query?: {
+                /** @description Only actions in these states. */
+                readonly state?: readonly ("planned" | "warned" | "acting" | "acted" | "verified" | "failed" | "restoring" | "restored" | "refused" | "reverted" | "ended")[];
+                /** @description Of the workload below. */
+                readonly cluster?: string;
+                /** @description Only of this workload: kind, namespace and name. */
+                readonly kind?: string;
+                readonly namespace?: string;
+                readonly name?: string;
+                /** @description Maximum number, the newest first. */
+                readonly limit?: number;
+            };
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Actions"];
+                };
+            };
+            /** @description The request is wrong. */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The analyzer, engine or ledger failed. */
+            readonly "5XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly read_action_api_v1_actions__action_id__get: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                /** @description The `id` of an action. */
+                readonly action_id: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["ActionRow"];
+                };
+            };
+            /** @description The request is wrong. */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The analyzer, engine or ledger failed. */
+            readonly "5XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly restore_action_api_v1_actions__action_id__restore_post: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                /** @description The `id` of an action. */
+                readonly action_id: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["ActionRow"];
                 };
             };
             /** @description The request is wrong. */
@@ -3517,6 +4155,176 @@ export interface operations {
                 };
                 content: {
                     readonly "application/json": components["schemas"]["Overview"];
+                };
+            };
+            /** @description The request is wrong. */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The analyzer, engine or ledger failed. */
+            readonly "5XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly read_plan_api_v1_plan_get: {
+        readonly parameters: {
+            readonly query?: {
+                /** @description Only in these clusters. */
+                readonly cluster?: readonly string[];
+                /** @description Only in these namespaces. */
+                readonly namespace?: readonly string[];
+                /** @description Only workloads with these names. */
+                readonly name?: readonly string[];
+                /** @description Only workloads of these kinds. */
+                readonly kind?: readonly string[];
+                /** @description Only decisions with these outcomes. */
+                readonly outcome?: readonly ("act" | "warn" | "wait" | "refuse" | "nothing")[];
+                /** @description Maximum number, the longest idle first. */
+                readonly limit?: number;
+                /** @description The language of the reasons. */
+                readonly language?: "en" | "zh";
+            };
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["PlanPage"];
+                };
+            };
+            /** @description The request is wrong. */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The analyzer, engine or ledger failed. */
+            readonly "5XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly read_reclaim_api_v1_reclaim_get: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["ReclaimStatus"];
+                };
+            };
+            /** @description The request is wrong. */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The analyzer, engine or ledger failed. */
+            readonly "5XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly switch_off_api_v1_reclaim_off_post: {
+        readonly parameters: {
+            readonly query?: {
+                /** @description Shown to everybody. */
+                readonly reason?: string;
+            };
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["ReclaimStatus"];
+                };
+            };
+            /** @description The request is wrong. */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The analyzer, engine or ledger failed. */
+            readonly "5XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly switch_on_api_v1_reclaim_on_post: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["ReclaimStatus"];
                 };
             };
             /** @description The request is wrong. */
@@ -4061,6 +4869,51 @@ export interface operations {
             };
         };
     };
+    readonly restore_workload_api_v1_workloads__kind___namespace___name__restore_post: {
+        readonly parameters: {
+            readonly query?: {
+                /** @description Needed where several clusters are known. */
+                readonly cluster?: string;
+            };
+            readonly header?: never;
+            readonly path: {
+                readonly kind: string;
+                readonly namespace: string;
+                readonly name: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["ActionRow"];
+                };
+            };
+            /** @description The request is wrong. */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The analyzer, engine or ledger failed. */
+            readonly "5XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     readonly read_series_api_v1_workloads__kind___namespace___name__series_get: {
         readonly parameters: {
             readonly query?: {
@@ -4092,6 +4945,55 @@ export interface operations {
                 };
                 content: {
                     readonly "application/json": components["schemas"]["Series"];
+                };
+            };
+            /** @description The request is wrong. */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The analyzer, engine or ledger failed. */
+            readonly "5XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly suspend_workload_api_v1_workloads__kind___namespace___name__suspend_post: {
+        readonly parameters: {
+            readonly query?: {
+                /** @description Only show what would change, with a server-side dry run. */
+                readonly preview?: boolean;
+                /** @description Needed where several clusters are known. */
+                readonly cluster?: string;
+                /** @description The language of the reasons. */
+                readonly language?: "en" | "zh";
+            };
+            readonly header?: never;
+            readonly path: {
+                readonly kind: string;
+                readonly namespace: string;
+                readonly name: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["SuspendResult"];
                 };
             };
             /** @description The request is wrong. */

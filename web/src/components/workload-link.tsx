@@ -8,11 +8,17 @@ export interface WorkloadKey {
   readonly name: string;
 }
 
-/** The cluster without a name is `-` in the address. */
-const NO_CLUSTER = "-";
+/** What has no name is `-` in addresses: a cluster that the series do not name, the namespace of a host process. */
+const NO_NAME = "-";
 
 export function workloadPath(key: WorkloadKey): readonly string[] {
-  return [key.cluster || NO_CLUSTER, key.kind, key.namespace, key.name];
+  return [key.cluster, key.kind, key.namespace, key.name].map((part) => part || NO_NAME);
+}
+
+/** The parameters of the API's paths below /api/v1/workloads/. */
+export function workloadParameters(key: WorkloadKey): Record<string, string> {
+  const [, kind, namespace, name] = workloadPath(key);
+  return { cluster: key.cluster, kind: kind!, namespace: namespace!, name: name! };
 }
 
 export function workloadLink(key: WorkloadKey, query: Query = {}): string {
@@ -21,9 +27,9 @@ export function workloadLink(key: WorkloadKey, query: Query = {}): string {
 
 /** The workload of an address; null if it names none. */
 export function readWorkloadPath(path: readonly string[]): WorkloadKey | null {
-  const [cluster, kind, namespace, name] = path;
-  if (!cluster || !kind || !namespace || !name) return null;
-  return { cluster: cluster === NO_CLUSTER ? "" : cluster, kind, namespace, name };
+  if (path.length < 4) return null;
+  const [cluster = "", kind = "", namespace = "", name = ""] = path.map((part) => (part === NO_NAME ? "" : part));
+  return { cluster, kind, namespace, name };
 }
 
 export function WorkloadName({ of: key, short = false }: { of: WorkloadKey; short?: boolean }) {

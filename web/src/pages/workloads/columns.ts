@@ -32,34 +32,36 @@ const amount = (name: string, label: WorkloadText, width: string, head: string, 
 });
 
 export const COLUMNS: readonly Column[] = [
-  { ...text("workload", "col-workload", "minmax(200px, 3fr)", (row) => `${row.namespace}/${row.kind}/${row.name}`) },
+  text("workload", "col-workload", "minmax(190px, 3.4fr)", (row) => `${row.namespace}/${row.kind}/${row.name}`),
   text("cluster", "col-cluster", "minmax(80px, 1fr)", (row) => row.cluster),
   text("namespace", "col-namespace", "minmax(90px, 1fr)", (row) => row.namespace),
   text("kind", "col-kind", "minmax(90px, 1fr)", (row) => row.kind),
-  text("user", "col-user", "minmax(64px, 0.8fr)", (row) => joined(row.users)),
-  { ...amount("gpus", "col-gpus", "minmax(88px, 0.9fr)", "gpus", (row) => row.gpus), isNumber: false },
+  text("user", "col-user", "minmax(64px, 0.6fr)", (row) => joined(row.users)),
+  { ...amount("gpus", "col-gpus", "minmax(92px, 0.7fr)", "gpus", (row) => row.gpus), isNumber: false },
   text("model", "col-model", "minmax(90px, 1fr)", (row) => joined(row.models)),
   text("node", "col-node", "minmax(90px, 1fr)", (row) => joined(row.nodes)),
   text("state", "col-state", "84px", (row) => row.activity),
-  text("signature", "col-signature", "112px", (row) => row.signature),
+  text("signature", "col-signature", "98px", (row) => row.signature),
   text("proof", "col-proof", "100px", (row) => row.proof),
   amount("score", "col-score", "64px", "score", (row) => row.score),
   amount("idle-gpus", "col-idle-gpus", "84px", "idle_gpus", (row) => row.idleGpus),
-  { name: "idle", label: "col-idle", width: "96px", isNumber: true, descends: true, sortBy: idleAge, csv: { head: "idle_since", value: (row) => iso(row.idleSince) } },
-  amount("spell", "col-spell", "88px", "idle_cost_this_spell", (row) => unit(row.costSpell)),
-  amount("cost", "col-cost", "88px", "idle_cost_7d", (row) => unit(row.costWeek)),
+  { name: "idle", label: "col-idle", width: "88px", isNumber: true, descends: true, sortBy: idleAge, csv: { head: "idle_since", value: (row) => iso(row.idleSince) } },
+  amount("spell", "col-spell", "84px", "idle_cost_this_spell", (row) => unit(row.costSpell)),
+  amount("cost", "col-cost", "76px", "idle_cost_7d", (row) => unit(row.costWeek)),
   amount("rate", "col-rate", "84px", "cost_per_hour", (row) => unit(row.costPerHour)),
   { name: "snoozed", label: "col-snoozed", width: "104px", sortBy: (row) => row.snoozedUntil, csv: { head: "snoozed_until", value: (row) => iso(row.snoozedUntil) } },
 ];
 
 export const DEFAULT_COLUMNS: readonly string[] = ["workload", "user", "gpus", "signature", "idle", "cost"];
+/** Where there is room for more, and nobody chose columns. */
+const WIDE_COLUMNS: readonly string[] = ["workload", "user", "gpus", "node", "signature", "idle", "spell", "cost"];
 export const DEFAULT_SORT = "-cost";
 
 export const findColumn = (name: string): Column | undefined => COLUMNS.find((column) => column.name === name);
 
 /** The columns of an address, in their fixed order; the name of the workload is always there. */
-export function readColumns(text: string | undefined): Column[] {
-  const wanted = text ? new Set(["workload", ...text.split(",")]) : new Set(DEFAULT_COLUMNS);
+export function readColumns(text: string | undefined, isWide = false): Column[] {
+  const wanted = new Set(text ? ["workload", ...text.split(",")] : isWide ? WIDE_COLUMNS : DEFAULT_COLUMNS);
   return COLUMNS.filter((column) => wanted.has(column.name));
 }
 

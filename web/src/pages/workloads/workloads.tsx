@@ -1,26 +1,66 @@
+/** The list of workloads, and the opened one beside it. The whole view is in the address. */
+import { useMemo } from "preact/hooks";
 import { useResource } from "../../api/resources";
-import { SignatureBadge } from "../../components/badge";
-import { Panel } from "../../components/panel";
-import { t } from "../../i18n";
+import { useShortcuts } from "../../components/shortcuts";
+import { DataState } from "../../components/panel";
+import { useSize } from "../../components/size";
+import { useNow } from "../../components/time";
+import { readWorkloadPath, workloadPath } from "../../components/workload-link";
+import { formatRoute, navigate, route } from "../../router";
+import { cluster } from "../../state/filters";
+import { readColumns, readSort, sortRows } from "./columns";
+import { Detail } from "./detail/detail";
+import { compileQuery, parseQuery } from "./query";
+import { makeRows, type Row, rowId } from "./rows";
+import { Table } from "./table";
+import { texts } from "./texts";
+import { Toolbar } from "./toolbar";
+import "./workloads.css";
 
 export default function Workloads() {
-  const list = useResource("/api/v1/workloads", { limit: 100 });
+  const table = useResource("/api/v1/workloads/table", { cluster: cluster.value });
+  const opened = readWorkloadPath(route.value.path);
+  const [root, { width }] = useSize<HTMLDivElement>();
+  useShortcuts({ Escape: () => opened && openRow(null) });
   return (
-    <div class="page">
-      <Panel title={t("nav.workloads")} resource={list} isEmpty={(data) => data.items.length === 0}>
-        {(data) => (
-          <table>
-            <tbody>
-              {data.items.map((row) => (
-                <tr key={`${row.cluster}/${row.namespace}/${row.kind}/${row.name}`}>
-                  <td>{row.namespace}/{row.kind}/{row.name}</td>
-                  <td><SignatureBadge signature={row.signature} /></td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        )}
-      </Panel>
+    <div class={`workloads${opened ? " workloads-open" : ""}`}>
+      <div ref={root} class="workloads-list">
+        <h1 class="visually-hidden">{texts("list")}</h1>
+        <DataState resource={table} lines={14}>
+          {(data) => <List data={data} openedId={opened ? rowId(opened) : null} isWide={width >= WIDE_FROM} />}
+        </DataState>
+      </div>
+      {opened && <Detail key={rowId(opened)} of={opened} onClose={() => openRow(null)} />}
     </div>
+  );
+}
+
+/** Open a row beside the list, or none; the filter, sort and columns stay in the address. */
+export function openRow(row: Row | null, replace = false): void {
+  const { page, query } = route.value;
+  navigate(formatRoute(page, row ? workloadPath(row) : [], query), { replace });
+}
+
+const WIDE_FROM = 1080;
+
+type TableData = Parameters<typeof makeRows>[0];
+
+function List({ data, openedId, isWide }: { data: TableData; openedId: string | null; isWide: boolean }) {
+  const { q = "", sort: sortText, columns: columnText } = route.value.query;
+  // Ages change slowly: filtering by them once a minute is enough.
+  const now = Math.floor(useNow(60_000) / 60_000) * 60;
+  const rows = useMemo(() => makeRows(data), [data]);
+  const parsed = useMemo(() => parseQuery(q), [q]);
+  const sort = readSort(sortText);
+  const shown = useMemo(
+    () => sortRows(rows.filter(compileQuery(parsed, now)), sort),
+    [rows, parsed, now, sort.column, sort.isDescending],
+  );
+  const columns = readColumns(columnText, isWide);
+  return (
+    <>
+      <Toolbar rows={rows} shown={shown} columns={columns} query={q} errors={parsed.errors} />
+      <Table rows={shown} total={rows.length} columns={columns} sort={sort} currency={data.currency} openedId={openedId} now={now} isFiltered={q.trim() !== ""} />
+    </>
   );
 }

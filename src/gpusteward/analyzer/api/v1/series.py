@@ -17,7 +17,7 @@ from gpusteward.analyzer.sources.usage_source import Chart
 
 router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["workloads"])
 
-LONGEST_SECONDS = 7 * 86400.0
+LONGEST_SECONDS = 14 * 86400.0
 MOST_ALLOCATIONS = 16
 
 

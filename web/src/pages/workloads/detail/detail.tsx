@@ -1,0 +1,99 @@
+/** One workload beside the list: verdict in four facts, reasons, signals, GPUs, processes, history, actions. */
+import { useEffect, useRef } from "preact/hooks";
+import type { Answer } from "../../../api/client";
+import { type ResourceView, useResource } from "../../../api/resources";
+import { SignatureBadge } from "../../../components/badge";
+import { DataState } from "../../../components/panel";
+import { Time } from "../../../components/time";
+import { type WorkloadKey, workloadParameters } from "../../../components/workload-link";
+import { fmt, language } from "../../../i18n";
+import { texts } from "../texts";
+import { Facts } from "./facts";
+import { Gpus } from "./gpus";
+import { Processes } from "./processes";
+import { Reasons } from "./reasons";
+import { Signals } from "./signals";
+import "./detail.css";
+
+export type DetailData = Answer<"/api/v1/workloads/{kind}/{namespace}/{name}">;
+
+interface Props {
+  readonly of: WorkloadKey;
+  readonly onClose: () => void;
+}
+
+export function Detail({ of: key, onClose }: Props) {
+  const detail = useResource("/api/v1/workloads/{kind}/{namespace}/{name}", { ...workloadParameters(key), language: language.value });
+  const heading = useRef<HTMLHeadingElement>(null);
+  // On a narrow screen the detail covers the list: start at its top.
+  useEffect(() => heading.current?.scrollIntoView({ block: "nearest" }), []);
+  return (
+    <aside class="detail" aria-label={key.name}>
+      <header class="detail-head">
+        <div class="detail-path">
+          <span>{[key.cluster, key.namespace, key.kind].filter(Boolean).join(" / ")}</span>
+          <button type="button" class="button button-quiet" onClick={onClose}>{texts("close")} <kbd aria-hidden="true">Esc</kbd></button>
+        </div>
+        <div class="detail-title">
+          <h2 ref={heading}>{key.name}</h2>
+          {detail.data && <SignatureBadge signature={detail.data.workload.signature} />}
+        </div>
+        {detail.data && <Subtitle data={detail.data} />}
+      </header>
+      <Content of={key} detail={detail} />
+    </aside>
+  );
+}
+
+function Content({ of: key, detail }: { of: WorkloadKey; detail: ResourceView<DetailData> }) {
+  if (detail.problem?.status === 404) {
+    return (
+      <div class="state state-forbidden">
+        <strong>{texts("not-there")}</strong>
+        <span>{texts("not-there-hint")}</span>
+      </div>
+    );
+  }
+  return (
+    <DataState resource={detail} lines={10}>
+      {(data) => (
+        <>
+          <Facts data={data} />
+          <Reasons data={data} />
+          <Signals of={key} data={data} />
+          <Gpus data={data} />
+          <Processes of={key} />
+        </>
+      )}
+    </DataState>
+  );
+}
+
+function Subtitle({ data }: { data: DetailData }) {
+  const { workload, nodes } = data;
+  const models = workload.models.map((model) => model.replace(/^NVIDIA\s+/, "")).join(", ") || "GPU";
+  const where = nodes.length === 1 ? texts("on-node", { node: nodes[0]! }) : texts("on-nodes", { n: workload.nodes_total });
+  return (
+    <p class="detail-subtitle">
+      {[workload.users.join(", "), `${fmt.gpus(workload.gpus)} × ${models} ${where}`].filter(Boolean).join(" · ")}
+    </p>
+  );
+}
+
+/** Text of the API with its times in the viewer's zone; they are written as `2026-11-13 17:02 UTC`. */
+export function LocalText({ text }: { text: string }) {
+  const parts = text.split(/(\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)? UTC)/);
+  return <>{parts.map((part, index) => (index % 2 ? <Time key={index} at={`${part.slice(0, -4).replace(" ", "T")}Z`} /> : part))}</>;
+}
+
+export function Section({ title, aside, children }: { title: string; aside?: preact.ComponentChildren; children: preact.ComponentChildren }) {
+  return (
+    <section class="detail-section">
+      <header>
+        <h3>{title}</h3>
+        {aside}
+      </header>
+      {children}
+    </section>
+  );
+}
