@@ -128,6 +128,7 @@ class Watch:
     _began: float = field(default_factory=time.monotonic)
     _busy: float = field(default_factory=read_busy_seconds)
     _shown: float = 0.0
+    _finished: int = 0
 
     def run(self) -> None:
         while (passed := time.monotonic() - self._began) < self.plan.minutes * 60:
@@ -161,8 +162,9 @@ class Watch:
             return
         cycles = health["cycles"]
         self.failed_cycles = cycles["failed"]
-        if cycles["finished"] <= len(self.cycles):
+        if cycles["finished"] <= self._finished:
             return
+        self._finished = cycles["finished"]
         unknown = sum(health["unknown"].values())
         self.cycles.append(Cycle(passed, cycles["last_seconds"], health["allocations"], unknown, health["coverage"]))
         if len(self.cycles) % COMPARE_CYCLES == 0:

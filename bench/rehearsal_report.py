@@ -13,6 +13,8 @@ from bench.report import render_bars, render_table
 PROMETHEUS, ANALYZER, NODES = "Prometheus", "analyzer", "simulated agents"
 PROGRAMS = (PROMETHEUS, ANALYZER, NODES)
 FLAT_SHARE, FLAT_MB = 0.02, 2.0
+MOST_UNKNOWN_PERCENT = 10.0
+"""MIG instances before Hopper cannot be measured, and pods that have just started are not judged."""
 ROWS_OVER_TIME = 15
 
 NOTES = """\
@@ -25,6 +27,8 @@ NOTES = """\
   Memory is VmRSS; its slope is a least-squares line from the end of the warm-up on. "Flat": from the first to the
   last fifth of that time it grows by less than 2 % or 2 MB, median to median. The memory of Prometheus rises until
   it cuts its first block after two to three hours.
+- Prometheus starts empty. In the first ten minutes every verdict is unknown: a scrape job is not judged before its
+  interval is known.
 - Truth is what the simulator's workloads did within the window of the compared result. Work within one scrape
   interval of the ends of the window is a row of its own: the samples do not cover it. Reading all allocations for
   the comparison is part of the analyzer's CPU.
@@ -94,6 +98,11 @@ class Results:
         return min(self.window_seconds + 2 * self.cycle_seconds, self.readings[-1].seconds / 2)
 
     @property
+    def unknown_percent(self) -> float:
+        last = self.cycles[-1]
+        return 100 * last.unknown / max(last.allocations, 1)
+
+    @property
     def steady(self) -> list[Reading]:
         return [reading for reading in self.readings if reading.seconds >= self.warm_up_seconds]
 
@@ -131,6 +140,7 @@ def judge(results: Results) -> list[Bar]:
         Bar("longest cycle", results.cycle_seconds, max(c.seconds for c in results.cycles), "s", "wall clock"),
         Bar("failed scrapes", 0, results.scraped.failed_scrapes, "", "`up` is 0, nodes and analyzer"),
         Bar("working allocations judged idle", 0, wrong, "", "all comparisons with the truth"),
+        Bar("unknown allocations", MOST_UNKNOWN_PERCENT, results.unknown_percent, "%", "of the last cycle"),
         Bar(
             "growth of the analyzer's memory",
             max(FLAT_SHARE * steady, FLAT_MB),

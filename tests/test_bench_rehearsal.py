@@ -25,7 +25,7 @@ def port() -> Iterator[int]:
         yield port
 
 
-def results(*, analyzer_growth_kib: int = 0, failed: int = 0, wrong: int = 0) -> Results:
+def results(*, analyzer_growth_kib: int = 0, failed: int = 0, wrong: int = 0, unknown: int = 3) -> Results:
     readings = [
         Reading(60.0 * n, (n * 1.0, n * 0.5, n * 0.1), (900_000, 150_000 + n * analyzer_growth_kib, 80_000), 0.1, n, n)
         for n in range(31)
@@ -39,7 +39,7 @@ def results(*, analyzer_growth_kib: int = 0, failed: int = 0, wrong: int = 0) ->
         window_seconds=WINDOW,
         scrape_seconds=15,
         readings=readings,
-        cycles=[Cycle(60.0, 1.5, 6000, 3, 1.0)],
+        cycles=[Cycle(60.0, 1.5, 6000, unknown, 1.0)],
         failed_cycles=failed,
         comparisons=[Comparison(AT, {WORKED: {"active": 5, "idle": wrong}}, 0)],
         scraped=Scraped(300_000, 20_000, 0, [5, 9], [20, 30], 40_000, 160_000, 11_000),
@@ -102,6 +102,7 @@ def test_a_comparison_counts_wrong_verdicts_and_missing_allocations():
         (results(), []),
         (results(failed=1), ["failed cycles"]),
         (results(wrong=2), ["working allocations judged idle"]),
+        (results(unknown=6000), ["unknown allocations"]),
         (results(analyzer_growth_kib=500), ["growth of the analyzer's memory"]),
     ],
 )
