@@ -145,6 +145,22 @@ def test_a_translation_has_the_sections_and_code_blocks_of_the_original(english:
     assert list_fences(english) == list_fences(chinese)
 
 
+PAGE_KINDS = ("*.md", "tutorial/*.md", "how-to/*.md", "runbooks/README.md")
+ENGLISH_ONLY = {"architecture.md", "decisions.md", "glossary.md"}  # for developers; the glossary has both languages
+
+
+@pytest.mark.parametrize("folder", ["docs", "docs/zh-CN"])
+def test_the_index_has_every_page(folder: str):
+    pages = [path.relative_to(ROOT / folder).as_posix() for kind in PAGE_KINDS for path in (ROOT / folder).glob(kind)]
+    index = read_document(f"{folder}/README.md")
+    assert [page for page in pages if page != "README.md" and f"]({page})" not in index] == []
+
+
+def test_every_page_for_users_has_a_translation():
+    pages = {path.relative_to(ROOT / "docs").as_posix() for kind in PAGE_KINDS for path in (ROOT / "docs").glob(kind)}
+    assert pages - ENGLISH_ONLY - set(CHINESE) == set()
+
+
 def test_the_readmes_have_the_same_tables():
     shapes = [re.findall(r"^\| `?", read_document(name), re.MULTILINE) for name in READMES]
     assert shapes[0] == shapes[1]
