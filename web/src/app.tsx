@@ -7,11 +7,12 @@ import { Toasts } from "./components/toast";
 import { language, t } from "./i18n";
 import { findPage, type Page } from "./pages";
 import { route } from "./router";
+import { needsSignIn } from "./state/session";
 
 const loaded = new Map<string, ComponentType>();
 
 export function App() {
-  const page = findPage(route.value.page);
+  const page = findPage(needsSignIn.value ? "sign-in" : route.value.page);
   useEffect(() => effect(() => void (document.documentElement.lang = language.value === "zh" ? "zh-CN" : "en")), []);
   useEffect(() => {
     document.title = page?.label ? `${t(page.label)} · gpusteward` : "gpusteward";

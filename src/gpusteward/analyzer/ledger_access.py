@@ -1,6 +1,7 @@
 """The ledger as the pipeline and the API use it. With `ledger.enabled: false` nothing is recorded, and reports fail."""
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Engine
@@ -12,6 +13,7 @@ from gpusteward.analyzer.ledger.ledger import Ledger
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.reports.charges import Charge
 from gpusteward.analyzer.reports.report import (
+    LABEL_PREFIX,
     EndedQuery,
     EndedWorkload,
     GroupDetails,
@@ -89,7 +91,13 @@ class LedgerAccess:
         check_grouping(query.by, self._ledger.settings.labels)
         from gpusteward.analyzer.reports.group_details import read_group_details
 
-        return read_group_details(self._ledger.engine, query, teams=self._read_teams())
+        details = read_group_details(self._ledger.engine, query, teams=self._read_teams())
+        return replace(details, groupings=self._list_groupings())
+
+    def _list_groupings(self) -> list[str]:
+        """What people can be grouped by with these settings."""
+        labels = self._ledger.settings.labels if self._ledger else ()
+        return ["namespace", *(["team"] if self._read_teams() else []), "user", *(LABEL_PREFIX + key for key in labels)]
 
     def read_namespaces(self) -> list[tuple[str, str]]:
         """Clusters with their namespaces. May take as long as the database. Raises SourceError."""

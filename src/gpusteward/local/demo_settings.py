@@ -48,6 +48,18 @@ PRICES = {
 }
 """Examples in the range of cloud prices, for every simulated model."""
 
+TEAMS = {
+    "nlp-research": "language",
+    "speech": "language",
+    "recsys-prod": "ranking",
+    "search-ranking": "ranking",
+    "vision": "perception",
+    "robotics-lab": "perception",
+    "student-projects": "university",
+    "ml-platform": "platform",
+}
+"""The teams of the simulated namespaces."""
+
 
 class StopSignals:
     """SIGINT and SIGTERM until the analyzer handles them.
@@ -128,6 +140,7 @@ def _write_config(folder: Path, cluster_socket: socket.socket) -> Path:
         "logging": {"level": "warning"},
         "ledger": {"url": f"sqlite:///{folder / 'gpusteward.db'}"},
         "prices": PRICES,
+        "reports": {"teams": TEAMS},
     }
     path = folder / "config.yaml"
     path.write_text(yaml.safe_dump(settings, sort_keys=False))

@@ -1,12 +1,18 @@
 """The groups of a report over time, on ledgers in SQLite and PostgreSQL with known rows."""
 
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
 from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS
+from gpusteward.analyzer.ledger_access import LedgerAccess
+from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.reports.group_details import read_group_details
 from gpusteward.analyzer.reports.report import GROUPINGS, GroupDetails, ReportQuery
+from gpusteward.analyzer.settings.ledger import LedgerSettings
 from tests.analyzer.reports.ledger_rows import A100, T4, LedgerRows, at, open_ledger_rows
 
 pytestmark = pytest.mark.slow
@@ -82,6 +88,16 @@ def test_a_reader_who_sees_one_namespace_gets_its_groups(ledger: LedgerRows, by:
     assert sum(sum(group.active_gpu_ms) for group in details.groups) == (0 if by == "day" else 72 * HOUR_MS)
     assert sum(sum(group.idle_gpu_ms) for group in details.groups) == 0
     assert read(ledger, 0, 72, by=by, visible=()).groups == []
+
+
+def test_people_can_be_grouped_by_teams_and_labels_where_there_are_some(tmp_path: Path):
+    url = SecretStr(f"sqlite:///{tmp_path / 'ledger.db'}")
+    query = ReportQuery(at(0), at(1))
+    with closing(LedgerAccess(LedgerSettings(url=url), PriceSettings)) as plain:
+        assert plain.read_group_details(query).groupings == ["namespace", "user"]
+    labelled = LedgerSettings(url=url, labels=("cost-center",))
+    with closing(LedgerAccess(labelled, PriceSettings, lambda: TEAMS)) as access:
+        assert access.read_group_details(query).groupings == ["namespace", "team", "user", "label:cost-center"]
 
 
 def test_only_the_requested_number_of_groups_is_returned(ledger: LedgerRows):

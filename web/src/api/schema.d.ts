@@ -1825,6 +1825,11 @@ export interface components {
         readonly GroupDetails: {
             /** At Ms */
             readonly at_ms: readonly number[];
+            /**
+             * Groupings
+             * @default []
+             */
+            readonly groupings: readonly string[];
             /** Groups */
             readonly groups: readonly components["schemas"]["GroupDetail"][];
             /** Step Ms */

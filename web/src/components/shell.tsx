@@ -24,7 +24,7 @@ export function Shell({ page, children }: { page: Page | undefined; children: Co
         <Navigation page={page} />
         <GlobalSearch />
         <ClusterMenu />
-        <PeriodMenu />
+        {page?.hasPeriod !== false && <PeriodMenu />}
         <Freshness />
         <UserMenu />
       </header>

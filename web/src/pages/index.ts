@@ -11,16 +11,24 @@ export interface Page {
   readonly key: string | null;
   /** `bare`: without the top bar, as for the wall and the sign-in. */
   readonly layout: "shell" | "bare";
+  /** Whether the top bar offers the last days to choose from. */
+  readonly hasPeriod: boolean;
   readonly load: () => Promise<{ default: ComponentType }>;
 }
 
-const page = (name: string, label: TextKey | null, key: string | null, load: Page["load"], layout: Page["layout"] = "shell"): Page => ({
-  name, label, key, layout, load,
+type Options = Partial<Pick<Page, "layout" | "hasPeriod">>;
+
+const page = (name: string, label: TextKey | null, key: string | null, load: Page["load"], options: Options = {}): Page => ({
+  name, label, key, load, layout: "shell", hasPeriod: true, ...options,
 });
 
 export const PAGES: readonly Page[] = [
   page("overview", "nav.overview", "o", () => import("./overview/overview")),
   page("workloads", "nav.workloads", "w", () => import("./workloads/workloads")),
+  page("teams", "nav.teams", "t", () => import("./teams/teams"), { hasPeriod: false }),
+  page("sources", "nav.sources", "s", () => import("./sources/sources"), { hasPeriod: false }),
+  page("wall", null, null, () => import("./wall/wall"), { layout: "bare" }),
+  page("sign-in", null, null, () => import("./sign-in/sign-in"), { layout: "bare" }),
 ];
 
 export const FIRST_PAGE = PAGES[0]!;

@@ -297,6 +297,7 @@ class GroupDetails:
     step_ms: int
     at_ms: Sequence[int]  # the steps that have rows
     groups: Sequence[GroupDetail]
+    groupings: Sequence[str] = ()  # what people can be grouped by here: teams and labels only where there are some
 
 
 def parse_time_range(since: str, until: str | None, *, now_ms: int) -> tuple[int, int]:
