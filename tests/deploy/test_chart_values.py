@@ -1,6 +1,7 @@
 """Values of the chart and settings of the code cannot drift apart, and values that cannot work are refused."""
 
 import argparse
+import json
 import re
 import tomllib
 from collections.abc import Iterator
@@ -121,6 +122,32 @@ def test_every_value_is_used_by_a_template():
     ]  # fmt: skip
     within = ("Probe.", "rollingUpdate.", "prometheusRule.")  # handed over as a whole, and switches named as files
     assert [path for path in unused if not any(part in path for part in within)] == []
+
+
+def read_quantity(text: str) -> float:
+    """`48Mi` in bytes, `10m` in cores."""
+    factors = {"Mi": 2**20, "Gi": 2**30, "m": 1e-3}
+    number, unit = re.fullmatch(r"(\d+)(\w*)", text).groups()
+    return float(number) * factors.get(unit, 1)
+
+
+def test_requests_and_limits_of_the_agent_follow_from_the_measured_figures():
+    resources = yaml.safe_load((CHART / "values.yaml").read_text())["agent"]["resources"]
+    measured = [each["agent"] for each in json.loads((ROOT / "bench/results/agent.json").read_text())["comparisons"]]
+    peak = max(each["memory"]["scraped"]["peak"] for each in measured) * 1024
+    assert peak <= read_quantity(resources["requests"]["memory"])
+    assert 2 * peak <= read_quantity(resources["limits"]["memory"])
+    shares = [share for each in measured for share in (*each["scraped_shares"], *each["idle_shares"]["5 s"])]
+    assert max(shares) <= read_quantity(resources["requests"]["cpu"])
+    assert "cpu" not in resources["limits"]
+
+
+def test_requests_and_limits_of_the_analyzer_follow_from_the_measured_figures():
+    resources = yaml.safe_load((CHART / "values.yaml").read_text())["analyzer"]["resources"]
+    measured = json.loads((ROOT / "bench/results/analyzer.json").read_text())["served"]
+    peaks = [each["after_requests"]["peak"] * 1024 for each in measured]
+    assert min(peaks) <= read_quantity(resources["requests"]["memory"]), "of a small site"
+    assert 2 * max(peaks) <= read_quantity(resources["limits"]["memory"]), "of the largest"
 
 
 def test_every_file_of_rules_can_be_switched_off():
