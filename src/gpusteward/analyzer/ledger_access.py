@@ -1,15 +1,19 @@
 """The ledger as the pipeline and the API use it. With `ledger.enabled: false` nothing is recorded, and reports fail."""
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import SQLAlchemyError
 
 from gpusteward.analyzer.judge.history import History
-from gpusteward.analyzer.ledger.db_engine import show_url
+from gpusteward.analyzer.ledger.db_engine import describe_error, show_url, with_write_lock
 from gpusteward.analyzer.ledger.leadership import Leadership
 from gpusteward.analyzer.ledger.ledger import Ledger
+from gpusteward.analyzer.ledger.snoozes import Snooze, active_snoozes, add_snooze, end_snooze
+from gpusteward.analyzer.notify.outbox.records import list_delivery_keys
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.reports.charges import Charge
 from gpusteward.analyzer.reports.report import (
@@ -24,8 +28,12 @@ from gpusteward.analyzer.reports.report import (
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.analyzer.tables import UsageTable
+from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import SourceError
-from gpusteward.messages import api_errors
+from gpusteward.messages import api_errors, ledger_errors
+
+if TYPE_CHECKING:
+    from gpusteward.analyzer.reports.workload_history import WorkloadHistory
 
 
 class LedgerAccess:
@@ -101,11 +109,9 @@ class LedgerAccess:
 
     def read_namespaces(self) -> list[tuple[str, str]]:
         """Clusters with their namespaces. May take as long as the database. Raises SourceError."""
-        if self._ledger is None:
-            raise SourceError(api_errors.LEDGER_DISABLED)
         from gpusteward.analyzer.reports.ledger_connection import read_namespaces
 
-        return read_namespaces(self._ledger.engine)
+        return read_namespaces(self._open())
 
     def read_ended_workloads(self, query: EndedQuery) -> list[EndedWorkload]:
         """May take as long as the database. Raises SourceError, also where the ledger is disabled."""
@@ -122,6 +128,43 @@ class LedgerAccess:
         from gpusteward.analyzer.reports.focus import read_charges
 
         return read_charges(self._ledger.engine, query, prices=self._read_prices(), teams=self._read_teams())
+
+    def read_history(self, workload: WorkloadKey, *, limit: int) -> "WorkloadHistory":
+        """May take as long as the database. Raises SourceError, also where the ledger is disabled."""
+        from gpusteward.analyzer.reports.workload_history import read_workload_history
+
+        return read_workload_history(self._open(), workload, limit=limit, list_keys=list_delivery_keys)
+
+    def read_snoozes(self, at: float) -> Mapping[WorkloadKey, Snooze]:
+        """Those that are active. May take as long as the database. Raises SourceError."""
+        from gpusteward.analyzer.reports.ledger_connection import read_ledger
+
+        with read_ledger(self._open()) as connection:
+            return active_snoozes(connection, at)
+
+    def add_snooze(self, workload: WorkloadKey, *, until: float, reason: str, who: str, at: float) -> Snooze:
+        """May take as long as the database. Raises SourceError."""
+        with self._writing() as connection:
+            return add_snooze(connection, workload, until=until, reason=reason, who=who, at=at)
+
+    def end_snooze(self, workload: WorkloadKey, *, who: str, at: float) -> bool:
+        """Whether there was one. May take as long as the database. Raises SourceError."""
+        with self._writing() as connection:
+            return end_snooze(connection, workload, who=who, at=at)
+
+    def _open(self) -> Engine:
+        if self._ledger is None:
+            raise SourceError(api_errors.LEDGER_DISABLED)
+        return self._ledger.engine
+
+    @contextmanager
+    def _writing(self) -> Iterator[Connection]:
+        engine = self._open()
+        try:
+            with with_write_lock(engine).begin() as connection:
+                yield connection
+        except SQLAlchemyError as error:
+            raise SourceError(ledger_errors.NOT_WRITABLE, reason=describe_error(error)) from error
 
     def describe(self) -> Mapping[str, Any] | None:
         """The state of the ledger without its password; None where it is disabled."""

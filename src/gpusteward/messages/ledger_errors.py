@@ -18,6 +18,7 @@ OTHER_SCHEMA = Message(
     "无法读取账本：schema 版本为 {version}，当前 gpusteward 支持的版本为 {supported}；"
     "运行新版的 `gpusteward serve` 可升级账本",
 )
+NOT_WRITABLE = Message("the ledger cannot be written: {reason}", "无法写入账本：{reason}")
 NOT_READABLE = Message("the ledger cannot be read: {reason}", "无法读取账本：{reason}")
 INVALID_GROUPING = Message("'{by}' is not one of {groupings}", "“{by}”不是有效的分组方式，可选：{groupings}")
 UNKNOWN_LABEL = Message(

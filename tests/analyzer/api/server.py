@@ -31,6 +31,7 @@ from gpusteward.analyzer.http_server import ConnectionLimits, LimitedServer
 from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.workloads import judge_workloads
+from gpusteward.analyzer.ledger.snoozes import Snooze
 from gpusteward.analyzer.listen_socket import open_socket
 from gpusteward.analyzer.notify.outbox.records import Delivery
 from gpusteward.analyzer.pipeline import CycleStats
@@ -43,12 +44,14 @@ from gpusteward.analyzer.reports.report import (
     Report,
     ReportQuery,
 )
+from gpusteward.analyzer.reports.workload_history import WorkloadHistory
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.serve import configure_server
 from gpusteward.analyzer.settings.settings import ServerSettings, Settings
 from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses, RunningProcess
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.tables import UsageTable
+from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import SourceError
 from gpusteward.core.usages import AllocationKey, Measure
 from tests.analyzer.reports.example_reports import example_report
@@ -197,6 +200,7 @@ class FakeLedger:
     def __init__(self, report: Report | None = None, ended: Sequence[EndedWorkload] = ()) -> None:
         self._report = report
         self._ended = ended
+        self.snoozes: dict[WorkloadKey, Snooze] = {}
 
     def describe(self) -> Mapping[str, Any] | None:
         return None
@@ -216,6 +220,19 @@ class FakeLedger:
     def read_charges(self, query: ReportQuery) -> Iterator[Charge]:
         return iter(())
 
+    def read_history(self, workload: WorkloadKey, *, limit: int) -> WorkloadHistory:
+        return WorkloadHistory((), (), (), ())
+
+    def read_snoozes(self, at: float) -> Mapping[WorkloadKey, Snooze]:
+        return self.snoozes
+
+    def add_snooze(self, workload: WorkloadKey, *, until: float, reason: str, who: str, at: float) -> Snooze:
+        self.snoozes[workload] = Snooze(workload, until, reason, who, at)
+        return self.snoozes[workload]
+
+    def end_snooze(self, workload: WorkloadKey, *, who: str, at: float) -> bool:
+        return self.snoozes.pop(workload, None) is not None
+
 
 class FakeDeliveries:
     """An empty outbox. `failure`: why reading it fails."""
@@ -233,6 +250,9 @@ class FakeDeliveries:
 
     def retry_delivery(self, number: int) -> tuple[Delivery | None, bool]:
         return None, False
+
+    def notify_now(self, result: Result, number: int) -> Sequence[str]:
+        return ()
 
 
 @dataclass

@@ -36,7 +36,9 @@ from gpusteward.analyzer.api.v1 import (
     reports,
     series,
     session,
+    snoozes,
     sources,
+    workload_history,
     workload_table,
     workloads,
 )
@@ -46,6 +48,7 @@ _RESOURCES = (
     *(session, overview, gpu_map),
     *(workload_table, workloads, ended_workloads, series, processes, allocations, gpus, namespaces),
     *(plan, actions, reclaim),
+    *(workload_history, snoozes),
     *(reports, deliveries, sources, health, me, events, probes),
     *(docs, ui),
 )

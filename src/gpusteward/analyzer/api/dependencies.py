@@ -21,6 +21,7 @@ from gpusteward.analyzer.api.result_store import PublishedResult, ResultStore
 from gpusteward.analyzer.data_health import DataHealth, assess_data
 from gpusteward.analyzer.explain.counters import ModelCounters
 from gpusteward.analyzer.ledger.leadership import Leadership
+from gpusteward.analyzer.ledger.snoozes import Snooze
 from gpusteward.analyzer.notify.outbox.records import Delivery
 from gpusteward.analyzer.pipeline import CycleStats
 from gpusteward.analyzer.reclaim.actions import ReclaimControl
@@ -33,9 +34,12 @@ from gpusteward.analyzer.reports.report import (
     Report,
     ReportQuery,
 )
+from gpusteward.analyzer.reports.workload_history import WorkloadHistory
+from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
 from gpusteward.analyzer.sources.usage_source import Chart
+from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.namespaces import VisibleNamespaces
 from gpusteward.core.usages import AllocationKey
 from gpusteward.http_server.web_config import WebConfig
@@ -111,10 +115,22 @@ class LedgerReader(Protocol):
     def read_charges(self, query: ReportQuery) -> Iterator[Charge]:
         """Raises SourceError and ConfigurationError, also while the rows are read. May take long."""
 
+    def read_history(self, workload: WorkloadKey, *, limit: int) -> WorkloadHistory:
+        """Raises SourceError. May take long: never call it on the event loop."""
+
+    def read_snoozes(self, at: float) -> Mapping[WorkloadKey, Snooze]:
+        """Those that are active. Raises SourceError. May take long: never call it on the event loop."""
+
+    def add_snooze(self, workload: WorkloadKey, *, until: float, reason: str, who: str, at: float) -> Snooze:
+        """Raises SourceError. May take long: never call it on the event loop."""
+
+    def end_snooze(self, workload: WorkloadKey, *, who: str, at: float) -> bool:
+        """Whether there was one. Raises SourceError. May take long: never call it on the event loop."""
+
 
 class DeliveryControl(Protocol):
-    """Notices and control calls in the outbox. Implemented by the notifier. `read_deliveries` and `retry_delivery`
-    raise SourceError and may take long: never call them on the event loop."""
+    """Notices and control calls in the outbox. Implemented by the notifier. Reading, retrying and notifying raise
+    SourceError and may take long: never call them on the event loop."""
 
     def describe(self) -> Mapping[str, Any]: ...
 
@@ -122,6 +138,9 @@ class DeliveryControl(Protocol):
 
     def retry_delivery(self, number: int) -> tuple[Delivery | None, bool]:
         """The delivery, and whether it is tried again."""
+
+    def notify_now(self, result: Result, number: int) -> Sequence[str]:
+        """Send a notice about an idle workload of the result. The names of its channels; none: there is no channel."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +151,8 @@ class RequestLimits:
     processes: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(api_errors.PROCESSES))
     reports: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(api_errors.REPORTS))
     ended_workloads: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(api_errors.ENDED_WORKLOADS))
+    history: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(api_errors.HISTORY, size=4))
+    snoozes: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(api_errors.SNOOZES, size=4))
     deliveries: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(api_errors.DELIVERIES))
     reclaim: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(api_errors.ACTIONS, size=4))
     passwords: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(api_errors.PASSWORDS, size=8))

@@ -15,6 +15,7 @@ from fastapi.concurrency import run_in_threadpool
 from gpusteward.analyzer.api.dependencies import ApiDependencies, CycleControl, LedgerReader, SourceReader
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.result_store import ResultStore
+from gpusteward.analyzer.ledger.snoozes import Snooze
 from gpusteward.analyzer.notify.outbox.records import Delivery
 from gpusteward.analyzer.pipeline import CycleStats
 from gpusteward.analyzer.reclaim.actions import Action, ReclaimControl, SwitchState
@@ -28,6 +29,8 @@ from gpusteward.analyzer.reports.report import (
     Report,
     ReportQuery,
 )
+from gpusteward.analyzer.reports.workload_history import WorkloadHistory
+from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.core.containers import WorkloadKey
@@ -145,6 +148,23 @@ class _LimitedLedger:
     def read_charges(self, query: ReportQuery) -> Iterator[Charge]:
         return self._ledger.read_charges(replace(query, visible=self.read_namespaces()))
 
+    def read_history(self, workload: WorkloadKey, *, limit: int) -> WorkloadHistory:
+        """Without channels and deliveries: they belong to the whole site."""
+        if not self._visible.includes(workload.cluster, workload.namespace):
+            return WorkloadHistory((), (), (), ())
+        history = self._ledger.read_history(workload, limit=limit)
+        return replace(history, notices=[replace(each, channel="", deliveries=()) for each in history.notices])
+
+    def read_snoozes(self, at: float) -> Mapping[WorkloadKey, Snooze]:
+        found = self._ledger.read_snoozes(at)
+        return {key: one for key, one in found.items() if self._visible.includes(key.cluster, key.namespace)}
+
+    def add_snooze(self, workload: WorkloadKey, **_: object) -> Snooze:  # noqa: ARG002 - as its protocol
+        raise _forbidden()
+
+    def end_snooze(self, workload: WorkloadKey, **_: object) -> bool:  # noqa: ARG002 - as its protocol
+        raise _forbidden()
+
 
 @dataclass(frozen=True)
 class _LimitedReclaim:
@@ -218,6 +238,9 @@ class _NoDeliveries:
         raise _forbidden()
 
     def retry_delivery(self, number: int) -> tuple[Delivery | None, bool]:  # noqa: ARG002 - as its protocol
+        raise _forbidden()
+
+    def notify_now(self, result: Result, number: int) -> Sequence[str]:  # noqa: ARG002 - as its protocol
         raise _forbidden()
 
 

@@ -33,7 +33,7 @@ A second signature scheme would be appended as `v2=`; receivers ignore parts tha
 import hashlib
 import hmac
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -43,6 +43,7 @@ import numpy as np
 
 from gpusteward.analyzer.explain.opinions import Opinion
 from gpusteward.analyzer.ledger.identities import clean_text, make_allocation_id
+from gpusteward.analyzer.ledger.snoozes import clean_workload
 from gpusteward.analyzer.notify.errors import DeliveryError
 from gpusteward.analyzer.notify.http_post import host_of, post
 from gpusteward.analyzer.notify.outbox.records import CONTROL, OutboxEvent, PendingDelivery, make_event_key
@@ -55,12 +56,15 @@ SIGNATURE_HEADER = "X-Gpusteward-Signature"
 KEY_HEADER = "Idempotency-Key"
 
 
-def control_events(result: Result) -> Iterator[OutboxEvent]:
-    """Events of one cycle. The same cycle always gives the same keys."""
+def control_events(result: Result, *, snoozed: Collection[WorkloadKey] = ()) -> Iterator[OutboxEvent]:
+    """Events of one cycle, none about `snoozed` workloads: a receiver may take their GPUs. The same cycle always gives
+    the same keys."""
     verdicts, keys = result.verdicts, result.workloads.keys
     timestamp = datetime.fromtimestamp(result.at, UTC).replace(tzinfo=None).isoformat(timespec="seconds")
     allocations = verdicts.usage.allocations
     for row in np.flatnonzero(result.is_low).tolist():
+        if snoozed and clean_workload(keys[result.workloads.codes[row]]) in snoozed:
+            continue
         body = _make_body(result, row, timestamp=timestamp)
         yield OutboxEvent(
             stream="/".join((CONTROL, *map(clean_text, _list_parts(keys[result.workloads.codes[row]])))),

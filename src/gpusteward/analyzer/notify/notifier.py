@@ -3,6 +3,7 @@
 Both only decide what is sent and write it to the outbox; other threads deliver. An error here never fails a cycle.
 """
 
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from gpusteward.analyzer.ledger.db_engine import describe_error
+from gpusteward.analyzer.ledger.snoozes import active_snoozes
 from gpusteward.analyzer.notify.alertmanager.pusher import AlertPublisher
 from gpusteward.analyzer.notify.channels import build_senders
 from gpusteward.analyzer.notify.control_webhook import control_events
@@ -32,6 +34,7 @@ from gpusteward.analyzer.notify.outbox.records import Delivery, OutboxBatch
 from gpusteward.analyzer.notify.outbox.store import Outbox
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
+from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.logs import Log
 from gpusteward.messages.notices import OUTBOX_UNREADABLE
@@ -80,6 +83,8 @@ class Notifier:
         self._is_running = self._has_history = False
         self._outage_since: float | None = None
         self._last_fault = ""
+        self._snoozed: Collection[WorkloadKey] = frozenset()
+        self._planning = threading.RLock()  # the planner and its history, for cycles and for `notify_now`
         self._open_outbox()
 
     def start(self) -> None:
@@ -123,8 +128,19 @@ class Notifier:
         with self._guarded():
             self._follow_settings(result.settings)
             self._outage_since = None
-            self._alerts.publish(result)
-            self._store(self._plan(result), replaces_states=True)
+            snoozed = self._read_snoozed()
+            self._alerts.publish(result, snoozed=snoozed)
+            self._store(self._plan(result, snoozed), replaces_states=True)
+
+    def notify_now(self, result: Result, number: int) -> list[str]:
+        """Write a notice about one idle workload of a result to the outbox, because somebody asks for it. Returns the
+        names of the channels; none where there is no channel. May take as long as the database; for any thread."""
+        with self._planning:
+            if not self._may_send_notices():
+                return []
+            batch = self._planner.plan_now(result, number, now=self._clock())
+            self._store(batch)
+        return sorted({each.channel for each in batch.notices})
 
     def announce_outage(self, reason: str | SourceError, *, at: float) -> None:
         """A cycle failed: usage could not be read."""
@@ -239,12 +255,25 @@ class Notifier:
         if self._is_running:
             self._dispatcher.start()
 
-    def _plan(self, result: Result) -> OutboxBatch:
+    def _plan(self, result: Result, snoozed: Collection[WorkloadKey]) -> OutboxBatch:
         """Notices first: when the outbox is nearly full, calls to the control webhook are refused before notices."""
-        batch = self._planner.plan(result, now=self._clock()) if self._may_send_notices() else OutboxBatch()
+        batch = OutboxBatch()
+        if self._may_send_notices():
+            batch = self._planner.plan(result, now=self._clock(), snoozed=snoozed)
         if self._settings.control.enabled:
-            batch.events += control_events(result)
+            batch.events += control_events(result, snoozed=snoozed)
         return batch
+
+    def _read_snoozed(self) -> Collection[WorkloadKey]:
+        """While the ledger cannot be read, those of the last time. Without a target nothing is read."""
+        if self._engine is None or not (self._senders or self._settings.alertmanager.url):
+            return self._snoozed
+        try:
+            with self._engine.connect() as connection:
+                self._snoozed = active_snoozes(connection, self._clock()).keys()
+        except SQLAlchemyError as error:
+            log.debug("snoozes_unreadable", reason=describe_error(error))
+        return self._snoozed
 
     def _may_send_notices(self) -> bool:
         """Whether there is a channel and the notice history is loaded."""
@@ -272,7 +301,8 @@ class Notifier:
     @contextmanager
     def _guarded(self) -> Iterator[None]:
         try:
-            yield
+            with self._planning:
+                yield
             self._last_fault = ""
         # An unexpected error is logged once; the next cycle tries again.
         except Exception as error:  # noqa: BLE001

@@ -48,9 +48,9 @@ class _LatestBody:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._made: tuple[str, Body] | None = None
+        self._made: tuple[bytes, Body] | None = None
 
-    def get(self, version: str, make: Callable[[], Body]) -> Body:
+    def get(self, version: bytes, make: Callable[[], Body]) -> Body:
         made = self._made
         if made is None or made[0] != version:
             with self._lock:
@@ -67,14 +67,14 @@ def send_compact(
     cluster: str | None,
     make: Callable[[Result], Mapping[str, object]],
     *,
-    version: str = "",
+    version: bytes = b"",
     extra: Mapping[str, object] | None = None,
 ) -> Response:
     """What `make` returns, with `extra` and the stamp of the result, or 304 when the client has it. It is made once per
     result, cluster and `version`, which says what else it was made from."""
     result = published.result
     last = msgspec.json.encode(extra or {})[1:-1]
-    etag = make_etag(request, result, version=version.encode() + last)
+    etag = make_etag(request, result, version=version + last)
     if has_current(request, etag):
         return send_not_modified(etag)
     is_known = cluster is None or cluster in result.workloads.clusters or cluster in result.verdicts.usage.clusters

@@ -22,12 +22,13 @@ from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.compact import SelectedCluster, send_compact
 from gpusteward.analyzer.api.v1.data_problems import DataProblem, LedgerState, find_problems
 from gpusteward.analyzer.api.v1.pagination import ClusterName, ResultStamp, SignatureName
-from gpusteward.analyzer.api.v1.period_costs import DAY_MS, IdleAmount, PeriodCosts, read_period_costs
+from gpusteward.analyzer.api.v1.period_costs import DAY_MS, PeriodCosts, read_period_costs
+from gpusteward.analyzer.api.v1.snooze_state import ActiveSnoozes, find_snoozes
 from gpusteward.analyzer.api.v1.workload_facts import WorkloadFacts
 from gpusteward.analyzer.data_health import Status
 from gpusteward.analyzer.judge.fleet import count_fleet, sum_gpus
 from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
-from gpusteward.analyzer.reports.report import Group, Point, Report, ReportQuery
+from gpusteward.analyzer.reports.report import Amounts, Group, Point, Report, ReportQuery
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import SIGNATURES, Column
 from gpusteward.core.containers import WorkloadKey
@@ -117,6 +118,7 @@ class IdleWorkload:
     idle_gpu_hours: Annotated[float | None, Field(description="In the period.")]
     idle_cost_micros: Annotated[int | None, Field(description="In the period.")]
     spell_cost_micros: Annotated[int | None, Field(description="Since its GPUs are idle.")]
+    snoozed_until: Annotated[str | None, Field(description="No notices about it are sent until then; null: it is not.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +168,8 @@ class _LedgerPart:
     problem: ProblemError | None = None
 
     @property
-    def version(self) -> str:
-        return f"{self.costs.number if self.costs else 0}.{self.chart.number if self.chart else 0}"
+    def version(self) -> bytes:
+        return f"{self.costs.number if self.costs else 0}.{self.chart.number if self.chart else 0} ".encode()
 
 
 @router.get("/overview", summary="Overview", response_model=Overview)
@@ -187,13 +189,20 @@ async def show_overview(
     """
     ledger = await _read_ledger(dependencies, days=days, cluster=cluster)
     state = _assess(published, dependencies, ledger, days=days, language=language)
+    snoozes = await find_snoozes(dependencies)
 
     def make(result: Result) -> Mapping[str, object]:
-        return _make_overview(result, dependencies, ledger, cluster=cluster, days=days)
+        return _make_overview(result, dependencies, ledger, snoozes, cluster=cluster, days=days)
 
     return await run_in_threadpool(
         lambda: send_compact(
-            request, published, f"overview/{days}", cluster, make, version=ledger.version, extra={"data": state}
+            request,
+            published,
+            f"overview/{days}",
+            cluster,
+            make,
+            version=ledger.version + snoozes.version,
+            extra={"data": state},
         )
     )
 
@@ -238,7 +247,13 @@ def _assess(
 
 
 def _make_overview(
-    result: Result, dependencies: ApiDependencies, ledger: _LedgerPart, *, cluster: str | None, days: int
+    result: Result,
+    dependencies: ApiDependencies,
+    ledger: _LedgerPart,
+    snoozes: ActiveSnoozes,
+    *,
+    cluster: str | None,
+    days: int,
 ) -> Mapping[str, object]:
     """The fields of `Overview` that follow from the result and the ledger."""
     costs = ledger.costs.value if ledger.costs else None
@@ -255,7 +270,7 @@ def _make_overview(
         "waste": _make_waste(costs, days, cost_per_hour=_sum_known(facts.idle_cost_per_hour[idle])),
         "potential": _find_potential(result, facts, idle),
         "days": [_make_day(point) for point in ledger.chart.value.points] if ledger.chart else [],
-        "top": _list_top(result, facts, idle, costs.by_workload if costs else {}),
+        "top": _list_top(result, facts, idle, costs.by_workload if costs else {}, snoozes),
         "namespaces": _sum_namespaces(costs.report.groups) if costs else [],
         "teams": _sum_teams(costs.report.groups, teams) if costs and teams else [],
     }
@@ -313,23 +328,29 @@ def _find_potential(result: Result, facts: WorkloadFacts, idle: Sequence[int]) -
 
 
 def _list_top(
-    result: Result, facts: WorkloadFacts, idle: Sequence[int], costs: Mapping[WorkloadKey, IdleAmount]
+    result: Result,
+    facts: WorkloadFacts,
+    idle: Sequence[int],
+    costs: Mapping[WorkloadKey, Amounts],
+    snoozes: ActiveSnoozes,
 ) -> list[IdleWorkload]:
     """By the cost of the period, else of the current idle time; without prices by idle GPUs."""
     table, spell = result.workloads, np.nan_to_num(facts.idle_cost)
 
     def order(number: int) -> tuple[float, float]:
         found = costs.get(table.keys[number])
-        cost = found.cost_micros if found and found.cost_micros is not None else float(spell[number])
+        cost = found.idle_cost_micros if found and found.idle_cost_micros is not None else float(spell[number])
         return -cost, -float(table.idle_gpus[number])
 
     return [
-        _make_row(result, facts, number, costs.get(table.keys[number]))
+        _make_row(result, facts, number, costs.get(table.keys[number]), snoozes)
         for number in sorted(idle, key=order)[:TOP_WORKLOADS]
     ]
 
 
-def _make_row(result: Result, facts: WorkloadFacts, number: int, amount: IdleAmount | None) -> IdleWorkload:
+def _make_row(
+    result: Result, facts: WorkloadFacts, number: int, amount: Amounts | None, snoozes: ActiveSnoozes
+) -> IdleWorkload:
     table = result.workloads
     key, spell = table.keys[number], facts.idle_cost[number]
     return IdleWorkload(
@@ -344,8 +365,9 @@ def _make_row(result: Result, facts: WorkloadFacts, number: int, amount: IdleAmo
         signature=SIGNATURES[table.signature[number]].value,
         idle_since=format_utc(float(table.idle_since[number])),
         idle_gpu_hours=_hours(amount.idle_gpu_ms) if amount else None,
-        idle_cost_micros=amount.cost_micros if amount else None,
+        idle_cost_micros=amount.idle_cost_micros if amount else None,
         spell_cost_micros=None if np.isnan(spell) else round(float(spell)),
+        snoozed_until=format_utc(snoozes.find_end(key)),
     )
 
 

@@ -105,9 +105,10 @@ class RowView(Protocol):
     def row(self, number: int) -> object: ...
 
 
-def send_page(request: Request, query: ListQuery, *, result: Result, view: RowView) -> Response:
-    """One page, or 304 when the client has it. Raises a 410 or 422 problem for an invalid cursor."""
-    etag = make_etag(request, result)
+def send_page(request: Request, query: ListQuery, *, result: Result, view: RowView, version: bytes = b"") -> Response:
+    """One page, or 304 when the client has it. `version`: what else it is made from. Raises a 410 or 422 problem for an
+    invalid cursor."""
+    etag = make_etag(request, result, version=version)
     if has_current(request, etag):
         return send_not_modified(etag)
     offset = _read_cursor(query, result)

@@ -14,10 +14,12 @@ from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import Dependencies, LastResult
 from gpusteward.analyzer.api.v1.compact import Dictionary, SelectedCluster, send_compact
 from gpusteward.analyzer.api.v1.pagination import ResultStamp
-from gpusteward.analyzer.api.v1.period_costs import IdleAmount, find_period_costs
+from gpusteward.analyzer.api.v1.period_costs import find_period_costs
+from gpusteward.analyzer.api.v1.snooze_state import ActiveSnoozes, find_snoozes
 from gpusteward.analyzer.api.v1.workload_facts import WorkloadFacts
 from gpusteward.analyzer.api.v1.workloads import view_workloads
 from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
+from gpusteward.analyzer.reports.report import Amounts
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, STATES, STEPS, Column
 from gpusteward.core.containers import EVIDENCE_ORDER, WorkloadKey
@@ -106,13 +108,14 @@ async def show_table(
     repeated names. Costs of the last seven days are from the ledger and at most a few minutes old."""
     costs = await find_period_costs(dependencies, days=COST_DAYS)
     by_workload = costs.value.by_workload if costs else None
+    snoozes = await find_snoozes(dependencies)
 
     def make(result: Result) -> Mapping[str, object]:
         return _make_table(
-            result, view_workloads(published).listing.select("-idle_gpus", {}).tolist(), cluster, by_workload
+            result, view_workloads(published).listing.select("-idle_gpus", {}).tolist(), cluster, by_workload, snoozes
         )
 
-    version = f"{costs.number if costs else 0}"
+    version = f"{costs.number if costs else 0} ".encode() + snoozes.version
     return await run_in_threadpool(
         lambda: send_compact(request, published, "workloads/table", cluster, make, version=version)
     )
@@ -122,7 +125,8 @@ def _make_table(
     result: Result,
     order: Sequence[int],
     cluster: str | None,
-    costs: Mapping[WorkloadKey, IdleAmount] | None,
+    costs: Mapping[WorkloadKey, Amounts] | None,
+    snoozes: ActiveSnoozes,
 ) -> Mapping[str, object]:
     table, facts = result.workloads, WorkloadFacts(result)
     rows = [number for number in order if cluster in (None, table.keys[number].cluster)]
@@ -158,7 +162,7 @@ def _make_table(
         idle_cost_micros=_whole(facts.idle_cost[chosen]),
         idle_cost_micros_7d=[_find_cost(costs, key) for key in keys],
         owner_evidence=[EVIDENCE_ORDER.index(table.find_owner(number).evidence) for number in rows],
-        snoozed_until=[None for _ in rows],
+        snoozed_until=[_find_end(snoozes, key) for key in keys],
     )
     names = TableNames(
         cluster=clusters.names,
@@ -183,9 +187,14 @@ def _make_table(
     }
 
 
-def _find_cost(costs: Mapping[WorkloadKey, IdleAmount] | None, key: WorkloadKey) -> int | None:
+def _find_cost(costs: Mapping[WorkloadKey, Amounts] | None, key: WorkloadKey) -> int | None:
     found = costs.get(key) if costs else None
-    return found.cost_micros if found else None
+    return found.idle_cost_micros if found else None
+
+
+def _find_end(snoozes: ActiveSnoozes, key: WorkloadKey) -> int | None:
+    until = snoozes.find_end(key)
+    return None if until is None else int(until)
 
 
 def _known(column: Column, *, digits: int) -> Numbers:

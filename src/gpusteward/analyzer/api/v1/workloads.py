@@ -1,15 +1,16 @@
 """/api/v1/workloads: verdicts on root owners with all GPUs of all their pods."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Final, Literal
 
 import numpy as np
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
 from pydantic import Field
 
 from gpusteward.analyzer.api.authorization import may_read
-from gpusteward.analyzer.api.dependencies import ApiDependencies, LastResult
+from gpusteward.analyzer.api.dependencies import ApiDependencies, Dependencies, LastResult
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.responses import format_utc, has_current, send_json, send_not_modified
 from gpusteward.analyzer.api.result_store import PublishedResult
@@ -31,11 +32,11 @@ from gpusteward.analyzer.api.v1.pagination import (
     ResultStamp,
     SignatureName,
     StateName,
-    dependencies_of,
     make_etag,
     send_page,
     stamp,
 )
+from gpusteward.analyzer.api.v1.snooze_state import ActiveSnoozes, find_snoozes
 from gpusteward.analyzer.api.v1.workload_facts import MOST_NAMES, WorkloadFacts
 from gpusteward.analyzer.explain.opinions import Opinion
 from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
@@ -99,6 +100,7 @@ class Workload:
         ),
     ]
     owner_uid: Annotated[str, Field(description="Empty where it was not read, or differs between the pods.")]
+    snoozed_until: Annotated[str | None, Field(description="No notices about it are sent until then; null: it is not.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +175,7 @@ class WorkloadQuery(ListQuery):
 
 
 class WorkloadView:
-    """The workloads of one result as a list."""
+    """The workloads of one result as a list. `row` knows no snoozes: `SnoozedView` adds them."""
 
     def __init__(self, result: Result) -> None:
         self._table = result.workloads
@@ -213,12 +215,30 @@ class WorkloadView:
             idle_cost_micros=_micros(facts.idle_cost, number),
             owner_evidence=owner.evidence.value,
             owner_uid=owner.uid,
+            snoozed_until=None,
         )
 
     def sum_idle_cost(self) -> int | None:
         """Per hour, of all workloads whose idle GPUs have a price."""
         known = self._facts.idle_cost_per_hour[~np.isnan(self._facts.idle_cost_per_hour)]
         return round(float(known.sum())) if len(known) else None
+
+
+@dataclass(frozen=True, slots=True)
+class SnoozedView:
+    """The workloads of one result with their snoozes."""
+
+    view: WorkloadView
+    snoozes: ActiveSnoozes
+
+    @property
+    def listing(self) -> Listing:
+        return self.view.listing
+
+    def row(self, number: int) -> Workload:
+        row = self.view.row(number)
+        until = self.snoozes.find_end(WorkloadKey(row.kind, row.namespace, row.name, row.cluster))
+        return row if until is None else replace(row, snoozed_until=format_utc(until))
 
 
 def _micros(column: Column, number: int) -> int | None:
@@ -270,16 +290,24 @@ def view_workloads(published: PublishedResult) -> WorkloadView:
 
 
 @router.get("/workloads", summary="Workloads", response_model=Page[Workload])
-def list_workloads(request: Request, published: LastResult, query: Annotated[WorkloadQuery, Query()]) -> Response:
+async def list_workloads(
+    request: Request, published: LastResult, dependencies: Dependencies, query: Annotated[WorkloadQuery, Query()]
+) -> Response:
     """Every root owner with its verdict; those with the most idle GPUs first."""
-    view = view_workloads(published)
-    return send_page(request, query, result=published.result, view=view)
+    snoozes = await find_snoozes(dependencies)
+
+    def send() -> Response:
+        view = SnoozedView(view_workloads(published), snoozes)
+        return send_page(request, query, result=published.result, view=view, version=snoozes.version)
+
+    return await run_in_threadpool(send)
 
 
 @router.get("/workloads/{kind}/{namespace}/{name}", summary="One workload", response_model=WorkloadDetail)
-def show_workload(
+async def show_workload(
     request: Request,
     published: LastResult,
+    dependencies: Dependencies,
     *,
     kind: Part,
     namespace: Part,
@@ -290,10 +318,14 @@ def show_workload(
 ) -> Response:
     """The verdict of one workload with its reasons, evidence and allocations."""
     number = find_workload(published.result.workloads, kind=kind, namespace=namespace, name=name, cluster=cluster)
-    etag = make_etag(request, published.result)
+    snoozes = await find_snoozes(dependencies)
+    etag = make_etag(request, published.result, version=snoozes.version)
     if has_current(request, etag):
         return send_not_modified(etag)
-    return send_json(_detail(published, number, dependencies_of(request), language=lang or language), etag=etag)
+    detail = await run_in_threadpool(
+        lambda: _detail(published, number, dependencies, snoozes, language=lang or language)
+    )
+    return send_json(detail, etag=etag)
 
 
 def find_workload(table: WorkloadTable, *, kind: str, namespace: str, name: str, cluster: str | None) -> int:
@@ -309,13 +341,18 @@ def find_workload(table: WorkloadTable, *, kind: str, namespace: str, name: str,
 
 
 def _detail(
-    published: PublishedResult, number: int, dependencies: ApiDependencies, *, language: Language
+    published: PublishedResult,
+    number: int,
+    dependencies: ApiDependencies,
+    snoozes: ActiveSnoozes,
+    *,
+    language: Language,
 ) -> WorkloadDetail:
     result = published.result
     verdict: WorkloadVerdict = result.workloads.verdict(number, language=language)
     rows = result.workloads.rows(number)
     return WorkloadDetail(
-        workload=view_workloads(published).row(number),
+        workload=SnoozedView(view_workloads(published), snoozes).row(number),
         finding=verdict.finding,
         reasons=list(verdict.reasons),
         nodes=list(verdict.nodes),

@@ -5,13 +5,14 @@ workload's activity is unknown it is neither renewed nor resolved, and expires a
 gpusteward stops.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import NamedTuple, TypedDict
 
 import numpy as np
 
+from gpusteward.analyzer.ledger.snoozes import clean_workload
 from gpusteward.analyzer.notify.notices.formatting import safe_label
 from gpusteward.analyzer.notify.notices.idle_workloads import IdleWorkload, IdleWorkloadBuilder, find_idle_workloads
 from gpusteward.analyzer.notify.notices.messages import MessageOptions, describe_idle
@@ -49,11 +50,19 @@ class ActiveAlerts:
     outage_since: float | None = None
     left_out: int = 0  # idle workloads beyond `alertmanager.max_alerts`
 
-    def update(self, result: Result, settings: AlertmanagerSettings, options: MessageOptions) -> Iterator[Alert]:
-        """Alerts to push after a cycle: all that fire, and those that are resolved now."""
+    def update(
+        self,
+        result: Result,
+        settings: AlertmanagerSettings,
+        options: MessageOptions,
+        *,
+        snoozed: Collection[WorkloadKey] = (),
+    ) -> Iterator[Alert]:
+        """Alerts to push after a cycle: all that fire, and those that are resolved now. `snoozed`: as the ledger has
+        them."""
         expires_at = result.at + LIFETIME_INTERVALS * result.settings.scheduler.interval
         firing: dict[WorkloadKey, _Firing] = {}
-        for workload in self._select(result, settings):
+        for workload in self._select(result, settings, snoozed):
             firing[workload.key] = _Firing(workload.idle_since, expires_at)
             yield _idle_alert(workload, settings, options, ends_at=expires_at)
         for key, alert in self.firing.items():
@@ -79,9 +88,12 @@ class ActiveAlerts:
         if since is not None:
             yield _alert(_outage_labels(settings), {}, starts_at=since, ends_at=now)
 
-    def _select(self, result: Result, settings: AlertmanagerSettings) -> Iterator[IdleWorkload]:
+    def _select(
+        self, result: Result, settings: AlertmanagerSettings, snoozed: Collection[WorkloadKey]
+    ) -> Iterator[IdleWorkload]:
         """The largest workloads, if there are too many."""
-        numbers = np.array(find_idle_workloads(result, minutes=settings.idle_minutes), dtype=np.intp)
+        idle, keys = find_idle_workloads(result, minutes=settings.idle_minutes), result.workloads.keys
+        numbers = np.array([one for one in idle if clean_workload(keys[one]) not in snoozed], dtype=np.intp)
         largest = numbers[np.argsort(-result.workloads.gpus[numbers], kind="stable")]
         self.left_out = max(0, len(largest) - settings.max_alerts)
         if len(largest):

@@ -5,7 +5,7 @@ by that of the next cycle; delivered later, it would fire and resolve alerts of 
 """
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -19,6 +19,7 @@ from gpusteward.analyzer.notify.outbox.retry import backoff_seconds
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.notify import AlertmanagerSettings
 from gpusteward.analyzer.settings.settings import Settings
+from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import SourceError
 from gpusteward.http.credentials import basic_authorization
 from gpusteward.logs import Log
@@ -57,8 +58,8 @@ class AlertPublisher:
         if has_changed and self._is_running:
             self._start_pushers()
 
-    def publish(self, result: Result) -> None:
-        """The alerts of a successful cycle: firing and resolved."""
+    def publish(self, result: Result, *, snoozed: Collection[WorkloadKey] = ()) -> None:
+        """The alerts of a successful cycle: firing and resolved. Those of `snoozed` workloads are resolved."""
         if not self._pushers:
             return
         settings, notify = self._settings.alertmanager, self._settings.notify
@@ -69,7 +70,7 @@ class AlertPublisher:
             repeat_hours=notify.repeat_hours,
             window_seconds=result.verdicts.usage.window_seconds,
         )
-        firing_and_resolved = self._alerts.update(result, settings, options)
+        firing_and_resolved = self._alerts.update(result, settings, options, snoozed=snoozed)
         self._push([*firing_and_resolved, *self._alerts.end_outage(settings, now=result.at)])
 
     def publish_outage(self, reason: str | SourceError, *, since: float, now: float) -> None:

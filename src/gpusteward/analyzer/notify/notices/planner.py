@@ -5,7 +5,7 @@ An idle notice that must wait is not stored: if the workload is still idle, a la
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import date
 
 from sqlalchemy import Engine
@@ -62,23 +62,23 @@ class NoticePlanner:
         self._with_cluster = False
         self._longest_interval_ms = round(max(self._notify.repeat_hours, self._notify.owner_minutes / 60) * 3_600_000)
 
-    def plan(self, result: Result, *, now: float) -> OutboxBatch:
-        """All notices of a successful cycle."""
+    def plan(self, result: Result, *, now: float, snoozed: Collection[WorkloadKey] = ()) -> OutboxBatch:
+        """All notices of a successful cycle; none about idle GPUs of `snoozed` workloads."""
         self._with_cluster = len(result.verdicts.usage.clusters) > 1
         batch = self.plan_recovery(now=now)
-        batch.extend(self.plan_idle(result, now=now))
+        batch.extend(self.plan_idle(result, now=now, snoozed=snoozed))
         batch.extend(self._plan_digests(result, now=now))
         return batch
 
-    def plan_idle(self, result: Result, *, now: float) -> OutboxBatch:
-        """Workloads that are idle for long enough and were not reported recently."""
+    def plan_idle(self, result: Result, *, now: float, snoozed: Collection[WorkloadKey] = ()) -> OutboxBatch:
+        """Workloads that are idle for long enough and were not reported recently. `snoozed`: as the ledger has them."""
         batch = OutboxBatch()
         if not self._notify.channels or self._is_quiet(now):
             return batch
         self._window_seconds = result.verdicts.usage.window_seconds
         self._history.prune(_ms(now) - self._longest_interval_ms)
         self._with_cluster = len(result.verdicts.usage.clusters) > 1
-        for channel, by_namespace in self._route(self._find_due(result, now=now)).items():
+        for channel, by_namespace in self._route(self._find_due(result, snoozed, now=now)).items():
             groups = [
                 idle_workloads
                 for namespace, idle_workloads in sorted(by_namespace.items())
@@ -86,6 +86,20 @@ class NoticePlanner:
             ]
             for idle_workloads in self._merge(groups):
                 self._add_idle(batch, channel, idle_workloads, at=result.at, now=now)
+        return batch
+
+    def plan_now(self, result: Result, number: int, *, now: float) -> OutboxBatch:
+        """About one idle workload because somebody asks for it: also in quiet hours, and whatever was sent before. The
+        same again within a minute is the same message."""
+        batch = OutboxBatch()
+        self._window_seconds = result.verdicts.usage.window_seconds
+        self._with_cluster = len(result.verdicts.usage.clusters) > 1
+        for channel, by_namespace in self._route(IdleWorkloadBuilder(result).build([number])).items():
+            idle_workloads = [each for group in by_namespace.values() for each in group]
+            workload = clean_key(result.workloads.keys[number])
+            key = make_event_key(NoticeKind.IDLE, "now", channel, *workload, str(_ms(now) // 60_000))
+            body = write_idle(idle_workloads, self._message_options(channel))
+            self._add(batch, NoticeKind.IDLE, channel, [workload], body=body, key=key, now=now)
         return batch
 
     def plan_outage(self, reason: str | SourceError, *, since: float, now: float) -> OutboxBatch:
@@ -143,12 +157,15 @@ class NoticePlanner:
         key = (NoticeKind.IDLE, channel, cluster, namespace)
         return self._history.is_within_rate(key, now_ms=_ms(now), minutes=self._notify.owner_minutes)
 
-    def _find_due(self, result: Result, *, now: float) -> Iterable[IdleWorkload]:
+    def _find_due(self, result: Result, snoozed: Collection[WorkloadKey], *, now: float) -> Iterable[IdleWorkload]:
         keys, hours = result.workloads.keys, self._notify.repeat_hours
+        found = {
+            number: clean_key(keys[number]) for number in find_idle_workloads(result, minutes=self._notify.idle_minutes)
+        }
         due = [
             number
-            for number in find_idle_workloads(result, minutes=self._notify.idle_minutes)
-            if self._is_due(NoticeKind.IDLE, clean_key(keys[number]), now=now, hours=hours)
+            for number, key in found.items()
+            if key not in snoozed and self._is_due(NoticeKind.IDLE, key, now=now, hours=hours)
         ]
         return IdleWorkloadBuilder(result).build(due) if due else ()
 

@@ -38,6 +38,16 @@ def channel_target(channel: str, number: int) -> str:
     return f"channel/{channel}/{number}"
 
 
+MAX_ADDRESSES = 16
+"""Of a channel, whose deliveries `list_delivery_keys` finds."""
+
+
+def list_delivery_keys(notice_key: str, channel: str) -> list[str]:
+    """The keys of the events that belong to the record of a notice; there may be fewer."""
+    message_key = notice_key.partition("/")[0]
+    return [make_event_key(message_key, channel_target(channel, number)) for number in range(MAX_ADDRESSES)]
+
+
 def make_event_key(*parts: str) -> str:
     """A key that is always the same for the same event and reveals nothing about it."""
     return hashlib.blake2b("\x1f".join(parts).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

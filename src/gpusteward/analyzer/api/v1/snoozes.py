@@ -1,0 +1,151 @@
+"""/api/v1/workloads/.../snooze and /api/v1/snoozes: no notices about a workload for some time. Writes to the ledger."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from gpusteward.analyzer.api.authorization import may_operate, may_read
+from gpusteward.analyzer.api.dependencies import ApiDependencies, Client, Dependencies, LastResult
+from gpusteward.analyzer.api.http.concurrency_limits import query_ledger
+from gpusteward.analyzer.api.http.problems import ProblemError
+from gpusteward.analyzer.api.http.responses import format_utc, send_json
+from gpusteward.analyzer.api.v1.pagination import ClusterName
+from gpusteward.analyzer.api.v1.snooze_state import forget_snoozes
+from gpusteward.analyzer.api.v1.workloads import NO_NAME, Cluster, Part, find_workload
+from gpusteward.analyzer.ledger.snoozes import Snooze, clean_workload
+from gpusteward.core.containers import WorkloadKey
+from gpusteward.logs import Log
+from gpusteward.messages import api_errors
+
+log = Log(__name__)
+
+router = APIRouter(prefix="/api/v1", tags=["snoozes"])
+
+LONGEST_DAYS = 30
+LONGEST_REASON = 500
+_PATH = "/workloads/{kind}/{namespace}/{name}/snooze"
+
+
+class SnoozeRequest(BaseModel):
+    """How long, and why."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    hours: float | None = Field(default=None, gt=0, le=24 * LONGEST_DAYS, description="From now; or `until`.")
+    until: datetime | None = Field(default=None, description="ISO 8601, UTC without a zone; or `hours`.")
+    reason: str = Field(
+        min_length=1, max_length=LONGEST_REASON, description="Why, for others who look at the workload."
+    )
+
+    def find_end(self, now: float) -> float:
+        """Unix seconds. Raises a 422 problem."""
+        end = 0.0
+        if self.until is not None:
+            end = (self.until if self.until.tzinfo else self.until.replace(tzinfo=UTC)).timestamp()
+        elif self.hours is not None:
+            end = now + self.hours * 3600
+        if (self.hours is None) == (self.until is None) or not now < end <= now + LONGEST_DAYS * 86_400:
+            raise ProblemError(422, "invalid-parameter", api_errors.SNOOZE_TIME, days=LONGEST_DAYS)
+        return end
+
+
+@dataclass(frozen=True, slots=True)
+class SnoozeRow:
+    """Until when nobody wants to hear about a workload."""
+
+    cluster: ClusterName
+    kind: str
+    namespace: str
+    name: str
+    until: str | None
+    reason: str
+    who: str
+    created_at: str | None
+    ended_at: Annotated[str | None, Field(description="Where somebody or a newer snooze ended it before `until`.")]
+    ended_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Snoozes:
+    """A list of snoozes."""
+
+    items: list[SnoozeRow]
+
+
+@router.get("/snoozes", summary="Snoozed workloads", response_model=Snoozes, dependencies=[Depends(may_read)])
+async def list_active(dependencies: Dependencies) -> Response:
+    """The workloads that are snoozed now; the one that ends first comes first."""
+    now = dependencies.clock()
+    found = await query_ledger(lambda: dependencies.ledger.read_snoozes(now), dependencies.limits.snoozes)
+    return send_json(Snoozes([show_snooze(one) for one in sorted(found.values(), key=lambda each: each.until)]))
+
+
+@router.post(_PATH, summary="Snooze a workload", response_model=SnoozeRow, dependencies=[Depends(may_operate)])
+async def snooze(
+    published: LastResult,
+    dependencies: Dependencies,
+    client: Client,
+    body: SnoozeRequest,
+    *,
+    kind: Part,
+    namespace: Part,
+    name: Part,
+    cluster: Cluster = None,
+) -> Response:
+    """Send no notices, alerts and control calls about the workload for some time. It replaces an earlier snooze. Needs
+    the role operator and the ledger."""
+    table, now = published.result.workloads, dependencies.clock()
+    workload = table.keys[find_workload(table, kind=kind, namespace=namespace, name=name, cluster=cluster)]
+    until = body.find_end(now)
+    added = await query_ledger(
+        lambda: dependencies.ledger.add_snooze(workload, until=until, reason=body.reason, who=str(client), at=now),
+        dependencies.limits.snoozes,
+    )
+    forget_snoozes(dependencies)
+    log.info("workload_snoozed", by=client, workload=workload.path, cluster=workload.cluster, until=format_utc(until))
+    return send_json(show_snooze(added))
+
+
+@router.delete(_PATH, summary="End a snooze", response_model=SnoozeRow, dependencies=[Depends(may_operate)])
+async def end_snooze(
+    dependencies: Dependencies, client: Client, *, kind: Part, namespace: Part, name: Part, cluster: Cluster = None
+) -> Response:
+    """Notices about the workload are sent again. Also for a workload that no longer holds GPUs."""
+    ended = await query_ledger(
+        lambda: _end(dependencies, str(client), (kind, namespace, name), cluster), dependencies.limits.snoozes
+    )
+    forget_snoozes(dependencies)
+    log.info("snooze_ended", by=client, workload=ended.workload.path, cluster=ended.workload.cluster)
+    return send_json(show_snooze(ended))
+
+
+def _end(dependencies: ApiDependencies, who: str, parts: tuple[str, str, str], cluster: str | None) -> Snooze:
+    """Raises a 404 problem, or a 409 problem if several clusters have it and none is chosen."""
+    now, names = dependencies.clock(), ["" if part == NO_NAME else part for part in parts]
+    wanted = clean_workload(WorkloadKey(*names))[:3]
+    active = dependencies.ledger.read_snoozes(now).values()
+    found = [one for one in active if one.workload[:3] == wanted and cluster in (None, one.workload.cluster)]
+    if len(found) > 1:
+        clusters = ", ".join(sorted(one.workload.cluster for one in found))
+        raise ProblemError(409, "ambiguous", api_errors.SEVERAL_CLUSTERS, clusters=clusters)
+    if not found or not dependencies.ledger.end_snooze(found[0].workload, who=who, at=now):
+        raise ProblemError(404, "not-found", api_errors.SNOOZE_NOT_FOUND)
+    return found[0]
+
+
+def show_snooze(one: Snooze) -> SnoozeRow:
+    return SnoozeRow(
+        cluster=one.workload.cluster,
+        kind=one.workload.kind,
+        namespace=one.workload.namespace,
+        name=one.workload.name,
+        until=format_utc(one.until),
+        reason=one.reason,
+        who=one.who,
+        created_at=format_utc(one.created_at),
+        ended_at=format_utc(one.ended_at),
+        ended_by=one.ended_by,
+    )

@@ -1,0 +1,346 @@
+"""/api/v1/workloads/.../history and .../notify: what the ledger has of a workload, and a notice about it now."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal, NamedTuple
+
+import numpy as np
+from fastapi import APIRouter, Depends, Query, Response
+from pydantic import Field
+
+from gpusteward.analyzer.api.authorization import may_operate, may_read
+from gpusteward.analyzer.api.dependencies import (
+    ApiDependencies,
+    Client,
+    Dependencies,
+    LastResult,
+    reader_refuses,
+)
+from gpusteward.analyzer.api.http.concurrency_limits import query_ledger
+from gpusteward.analyzer.api.http.problems import ProblemError
+from gpusteward.analyzer.api.http.responses import format_utc, send_json
+from gpusteward.analyzer.api.result_store import PublishedResult
+from gpusteward.analyzer.api.v1.pagination import ActivityName, ProofName, SignatureName, StateName
+from gpusteward.analyzer.api.v1.period_costs import PeriodCosts, find_period_costs
+from gpusteward.analyzer.api.v1.snoozes import SnoozeRow, show_snooze
+from gpusteward.analyzer.api.v1.workload_facts import WorkloadFacts
+from gpusteward.analyzer.api.v1.workloads import NO_NAME, Cluster, Part, find_workload
+from gpusteward.analyzer.reports.report import Amounts, EndedQuery, EndedWorkload, Finding
+from gpusteward.analyzer.reports.workload_history import (
+    NoticeDelivery,
+    RecordedNotice,
+    RecordedSpell,
+    RecordedVerdict,
+    WorkloadHistory,
+)
+from gpusteward.core.containers import WorkloadKey
+from gpusteward.logs import Log
+from gpusteward.messages import api_errors
+
+log = Log(__name__)
+
+router = APIRouter(prefix="/api/v1", tags=["workloads"])
+
+COST_DAYS = 7
+HOUR_MS = 3_600_000
+MOST_ROWS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictRow:
+    """A verdict that held from `at` until the next one."""
+
+    at: str | None
+    activity: ActivityName
+    signature: SignatureName
+    state: StateName
+    score: float | None
+    allocations: int
+    idle_allocations: int
+    idle_since: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SpellRow:
+    """A time without work of one GPU of the workload."""
+
+    started_at: str | None
+    ended_at: Annotated[str | None, Field(description="null: it has not ended.")]
+    ended_by: Annotated[str, Field(description="work, released, reclaimed or lost; empty: it has not ended.")]
+    proof: ProofName
+    signature: SignatureName
+    gpus: float
+    pod: str
+    node: str
+    gpu: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoticeDeliveryRow:
+    """A message to one address of a channel; deleted some time after it was delivered."""
+
+    id: int
+    target: str
+    state: Literal["pending", "done", "dead"]
+    attempts: int
+    next_at: str | None
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoticeRow:
+    """A notice that mentioned the workload."""
+
+    at: str | None
+    kind: str
+    channel: Annotated[str, Field(description="Empty for viewers of some namespaces.")]
+    deliveries: list[NoticeDeliveryRow]
+
+
+@dataclass(frozen=True, slots=True)
+class CostSum:
+    """GPU-hours and money; null: not recorded, or no price."""
+
+    gpu_hours: float
+    idle_gpu_hours: float
+    cost_micros: int | None
+    idle_cost_micros: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadCost:
+    """What the workload cost, in millionths of the currency."""
+
+    currency: str
+    since: Annotated[str | None, Field(description="When it was first recorded.")]
+    total: Annotated[CostSum | None, Field(description="As far as the ledger reaches.")]
+    last_7_days: CostSum | None
+    spell_idle_cost_micros: Annotated[int | None, Field(description="Of its idle GPUs since they are idle.")]
+
+
+@dataclass(frozen=True, slots=True)
+class SizeAdvice:
+    """The workload would fit into a part of each GPU that it holds, by its peaks in the last seven days."""
+
+    model: str
+    gpus: int
+    part: Annotated[Literal["mig", "share"], Field(description="share: the board has no MIG.")]
+    profile: str
+    board_fraction: float
+    core_peak_ratio: float
+    memory_peak_bytes: int
+    memory_total_bytes: int
+    saving_gpu_hours: float
+    saving_micros: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What the ledger has of a workload, the newest first."""
+
+    verdicts: list[VerdictRow]
+    spells: list[SpellRow]
+    notices: list[NoticeRow]
+    snoozes: list[SnoozeRow]
+    cost: WorkloadCost
+    advice: list[SizeAdvice]
+
+
+@dataclass(frozen=True, slots=True)
+class Notified:
+    """Where a notice was sent."""
+
+    channels: list[str]
+
+
+@router.get(
+    "/workloads/{kind}/{namespace}/{name}/history",
+    summary="History of one workload",
+    response_model=History,
+    dependencies=[Depends(may_read)],
+)
+async def show_history(
+    published: LastResult,
+    dependencies: Dependencies,
+    *,
+    kind: Part,
+    namespace: Part,
+    name: Part,
+    cluster: Cluster = None,
+    limit: Annotated[int, Query(ge=1, le=MOST_ROWS, description="Maximum number of rows of each kind.")] = 50,
+) -> Response:
+    """Changes of its verdict, idle spells, notices with their deliveries, snoozes, costs and right-sizing advice, from
+    the ledger. Also of a workload that no longer holds GPUs."""
+    number, workload = _find(published, kind=kind, namespace=namespace, name=name, cluster=cluster)
+    history, ended = await query_ledger(lambda: _read(dependencies, workload, limit=limit), dependencies.limits.history)
+    if number is None and not ended and not (history.verdicts or history.snoozes):
+        raise ProblemError(404, "not-found", api_errors.WORKLOAD_NOT_FOUND)
+    week = await find_period_costs(dependencies, days=COST_DAYS)
+    recorded = _Recorded(history, ended, week.value if week else None)
+    return send_json(_make_history(published, number, workload, recorded))
+
+
+def _find(
+    published: PublishedResult, *, kind: str, namespace: str, name: str, cluster: str | None
+) -> tuple[int | None, WorkloadKey]:
+    """Its number in the last result; None: it holds no GPU. Raises a 409 problem if several clusters have it."""
+    table = published.result.workloads
+    try:
+        number = find_workload(table, kind=kind, namespace=namespace, name=name, cluster=cluster)
+    except ProblemError as error:
+        if error.status != 404:
+            raise
+        kind, namespace, name = ("" if part == NO_NAME else part for part in (kind, namespace, name))
+        return None, WorkloadKey(kind, namespace, name, cluster or "")
+    return number, table.keys[number]
+
+
+def _read(
+    dependencies: ApiDependencies, workload: WorkloadKey, *, limit: int
+) -> tuple[WorkloadHistory, EndedWorkload | None]:
+    history = dependencies.ledger.read_history(workload, limit=limit)
+    query = EndedQuery(workload.name, workload.namespace, workload.kind, workload.cluster)
+    found = dependencies.ledger.read_ended_workloads(query)
+    return history, next((one for one in found if _key_of(one) == workload), None)
+
+
+def _key_of(one: EndedWorkload | Finding) -> WorkloadKey:
+    return WorkloadKey(one.kind, one.namespace, one.name, one.cluster)
+
+
+class _Recorded(NamedTuple):
+    """What was read from the ledger."""
+
+    history: WorkloadHistory
+    ended: EndedWorkload | None
+    week: PeriodCosts | None
+
+
+def _make_history(
+    published: PublishedResult, number: int | None, workload: WorkloadKey, recorded: _Recorded
+) -> History:
+    history, ended, week = recorded
+    return History(
+        verdicts=[_show_verdict(each) for each in history.verdicts],
+        spells=[_show_spell(each) for each in history.spells],
+        notices=[_show_notice(each) for each in history.notices],
+        snoozes=[show_snooze(each) for each in history.snoozes],
+        cost=WorkloadCost(
+            currency=ended.currency if ended else published.result.settings.prices.currency,
+            since=_format_ms(ended.first_ms) if ended else None,
+            total=_sum(ended.amounts) if ended else None,
+            last_7_days=_sum(week.by_workload[workload]) if week and workload in week.by_workload else None,
+            spell_idle_cost_micros=_find_spell_cost(published, number),
+        ),
+        advice=[_show_advice(each) for each in (week.report.findings if week else ()) if _key_of(each) == workload],
+    )
+
+
+def _find_spell_cost(published: PublishedResult, number: int | None) -> int | None:
+    if number is None:
+        return None
+    cost = float(published.once("workload facts", WorkloadFacts).idle_cost[number])
+    return None if np.isnan(cost) else round(cost)
+
+
+def _sum(amounts: Amounts) -> CostSum:
+    return CostSum(
+        gpu_hours=_hours(amounts.allocated_gpu_ms),
+        idle_gpu_hours=_hours(amounts.idle_gpu_ms),
+        cost_micros=amounts.cost_micros,
+        idle_cost_micros=amounts.idle_cost_micros,
+    )
+
+
+def _show_verdict(one: RecordedVerdict) -> VerdictRow:
+    return VerdictRow(
+        at=_format_ms(one.at_ms),
+        activity=one.activity,
+        signature=one.signature,
+        state=one.state,
+        score=None if one.score is None else round(one.score, 1),
+        allocations=one.allocations,
+        idle_allocations=one.idle_allocations,
+        idle_since=_format_ms(one.idle_since_ms),
+    )
+
+
+def _show_spell(one: RecordedSpell) -> SpellRow:
+    return SpellRow(
+        started_at=_format_ms(one.started_ms),
+        ended_at=_format_ms(one.ended_ms),
+        ended_by=one.ended_by,
+        proof=one.proof,
+        signature=one.signature,
+        gpus=round(one.gpus, 4),
+        pod=one.pod,
+        node=one.node,
+        gpu=f"{one.gpu_uuid}/{one.gpu_instance}" if one.gpu_instance else one.gpu_uuid,
+    )
+
+
+def _show_notice(one: RecordedNotice) -> NoticeRow:
+    return NoticeRow(_format_ms(one.at_ms), one.kind, one.channel, [_show_delivery(each) for each in one.deliveries])
+
+
+def _show_delivery(one: NoticeDelivery) -> NoticeDeliveryRow:
+    state: Literal["pending", "done", "dead"] = "pending"
+    if one.state in ("done", "dead"):
+        state = "done" if one.state == "done" else "dead"
+    return NoticeDeliveryRow(one.id, one.target, state, one.attempts, _format_ms(one.next_ms), one.error)
+
+
+def _show_advice(one: Finding) -> SizeAdvice:
+    return SizeAdvice(
+        model=one.model,
+        gpus=one.gpus,
+        part="mig" if one.part == "mig" else "share",
+        profile=one.profile,
+        board_fraction=one.board_fraction,
+        core_peak_ratio=one.core_peak_ratio,
+        memory_peak_bytes=one.memory_peak_bytes,
+        memory_total_bytes=one.memory_total_bytes,
+        saving_gpu_hours=_hours(one.saving_gpu_ms),
+        saving_micros=one.saving_micros,
+    )
+
+
+@router.post(
+    "/workloads/{kind}/{namespace}/{name}/notify",
+    summary="Send a notice now",
+    response_model=Notified,
+    dependencies=[Depends(may_operate)],
+)
+async def notify(
+    published: LastResult,
+    dependencies: Dependencies,
+    client: Client,
+    *,
+    kind: Part,
+    namespace: Part,
+    name: Part,
+    cluster: Cluster = None,
+) -> Response:
+    """Send a notice about an idle workload to its channels at once, also in quiet hours and while it is snoozed. Twice
+    within a minute it is sent once. Needs the role operator, and a channel in `notify.channels`."""
+    table = published.result.workloads
+    number = find_workload(table, kind=kind, namespace=namespace, name=name, cluster=cluster)
+    if not dependencies.leadership.is_leader:
+        raise reader_refuses(dependencies)
+    if np.isnan(table.idle_since[number]):
+        raise ProblemError(409, "not-idle", api_errors.NOT_IDLE)
+    channels: Sequence[str] = await query_ledger(
+        lambda: dependencies.deliveries.notify_now(published.result, number), dependencies.limits.deliveries
+    )
+    if not channels:
+        raise ProblemError(409, "no-channel", api_errors.NO_CHANNEL)
+    log.info("notice_requested", by=client, workload=table.keys[number].path, channels=", ".join(channels))
+    return send_json(Notified(list(channels)))
+
+
+def _hours(gpu_ms: int) -> float:
+    return round(gpu_ms / HOUR_MS, 3)
+
+
+def _format_ms(at_ms: int | None) -> str | None:
+    return None if at_ms is None else format_utc(at_ms / 1000)
