@@ -20,6 +20,8 @@ from gpusteward.analyzer.ledger_access import LedgerAccess
 from gpusteward.analyzer.notify.links import LinkSigner
 from gpusteward.analyzer.notify.notifier import Notifier
 from gpusteward.analyzer.pipeline import Components, OwnerNames, Pipeline
+from gpusteward.analyzer.reclaim.build import build_reclaimer
+from gpusteward.analyzer.reclaim.cluster import Cluster
 from gpusteward.analyzer.runtime_settings import RuntimeSettings
 from gpusteward.analyzer.scheduler import CycleScheduler
 from gpusteward.analyzer.settings.file import SettingsFile
@@ -43,8 +45,16 @@ class Owners(OwnerNames, Protocol):
 class Analyzer:
     """Creates all components and connects them; starts and stops their threads."""
 
-    def __init__(self, file: SettingsFile, *, owners: Owners | None = None) -> None:
-        """Raises ConfigurationError for unusable settings. Without `owners`, owners come from metric labels."""
+    def __init__(
+        self,
+        file: SettingsFile,
+        *,
+        owners: Owners | None = None,
+        cluster: Cluster | None = None,
+        own_namespace: str = "",
+    ) -> None:
+        """Raises ConfigurationError for unusable settings. Without `owners`, owners come from metric labels; without
+        `cluster`, nothing is reclaimed. `own_namespace`: of this pod."""
         settings, owners = file.settings, owners or ClusterOwners(None)
         self.source, self.explainer = ActiveSource(settings), Explainer(settings.ai)
         self.settings = RuntimeSettings(file, source=self.source, explainer=self.explainer)
@@ -62,6 +72,15 @@ class Analyzer:
             read_notify_annotation=owners.read_notify_annotation,
             may_send=lambda: self.leadership.holds_lease,
         )
+        self.reclaimer = build_reclaimer(
+            settings,
+            cluster=cluster,
+            engine=self.ledger.engine,
+            sender=self.notifier,
+            source=self.source,
+            holder=self.leadership.holder,
+            own_namespace=own_namespace,
+        )
         self.results, self.events = ResultStore(), EventFeed()
         self._pipeline = Pipeline(
             Components(
@@ -71,6 +90,7 @@ class Analyzer:
                 publisher=ResultPublisher(self.results, self.events),
                 ledger=self.ledger,
                 notifier=self.notifier,
+                reclaimer=self.reclaimer,
                 is_leader=self.leadership.renew,
             )
         )
@@ -85,6 +105,7 @@ class Analyzer:
             source=self.source,
             ledger=self.ledger,
             deliveries=self.notifier,
+            reclaim=self.reclaimer,
             leadership=self.leadership,
             model_calls=self.explainer.counters,
             web=self.web,
@@ -116,6 +137,8 @@ class Analyzer:
     def _stop(self) -> None:
         self.scheduler.stop(timeout_seconds=CYCLE_GRACE_SECONDS)
         self._pipeline.requests.join(CYCLE_GRACE_SECONDS)
+        if self.reclaimer is not None:
+            self.reclaimer.close()
         self.notifier.stop(NOTIFIER_GRACE_SECONDS)
         self.leadership.stop()
         self.ledger.close()

@@ -16,6 +16,7 @@ from fastapi import FastAPI
 from gpusteward.analyzer.app import Analyzer, Owners
 from gpusteward.analyzer.http_server import IDLE_SECONDS, LimitedServer
 from gpusteward.analyzer.listen_socket import open_socket
+from gpusteward.analyzer.reclaim.build import find_own_namespace, open_cluster
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.owners.cluster_owners import open_api, open_owners
@@ -47,7 +48,12 @@ def run_analyzer(
     raise_file_limit()
     require_kubernetes(file.settings, os.environ)
     listening = listening or open_socket(file.settings.server)
-    analyzer = Analyzer(file, owners=owners or open_owners(file.settings.kubernetes, os.environ))
+    analyzer = Analyzer(
+        file,
+        owners=owners or open_owners(file.settings.kubernetes, os.environ),
+        cluster=open_cluster(file.settings, os.environ),
+        own_namespace=find_own_namespace(file.settings, os.environ),
+    )
     prepare(analyzer)
     _redirect_uvicorn_logs()
     server = _Server(configure_server(analyzer.api), web=analyzer.web)

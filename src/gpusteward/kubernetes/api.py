@@ -8,7 +8,7 @@ import contextlib
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Self, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -84,7 +84,7 @@ class ApiServer:
         account: Path = SERVICE_ACCOUNT,
         timeout_seconds: float = 10.0,
         user_agent: str = "gpusteward-agent",
-    ) -> "ApiServer":
+    ) -> Self:
         """The API server of the cluster this pod runs in. Raises SourceError outside of a cluster."""
         host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT", "443")
         if not host:

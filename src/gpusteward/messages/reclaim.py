@@ -181,3 +181,7 @@ EVENT_RESTORED = Message(
 )
 EVENT_REVERTED = Message("{text}", "{text}")
 REASON = Message("no GPU work since {since}, policy {policy}", "自 {since} 起 GPU 无活动，策略 {policy}")
+REPLICAS_DIFFER = Message(
+    "the number of replicas ({replicas}) is not that of its pods with GPUs ({pods})",
+    "副本数（{replicas}）与占用 GPU 的 Pod 数（{pods}）不一致",
+)

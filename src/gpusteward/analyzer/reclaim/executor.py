@@ -37,6 +37,8 @@ from gpusteward.messages import reclaim as messages
 
 log = Log(__name__)
 
+SELF = "gpusteward"
+"""Who acts where no person asked for it."""
 ACTION = f"{DOMAIN}action"
 RECLAIMED_AT = f"{DOMAIN}reclaimed-at"
 RECLAIMED_BY = f"{DOMAIN}reclaimed-by"
@@ -285,7 +287,9 @@ class Executor:
         return self._close(action, ActionState.REFUSED, error.as_message())
 
     def _return_to_warned(self, action: Action, note: str) -> Action:
-        """Nothing was done; a later cycle may try again."""
+        """Nothing was done; a later cycle may try again. What a person asked for is not tried again."""
+        if action.by != SELF:
+            return self._close(action, ActionState.FAILED, Message(note, note))
         log.info("action_put_back", action=action.id, reason=note)
         before = ActionState.PLANNED if action.mode is Mode.OBSERVE else ActionState.WARNED
         return self._journal.move(action, before, at=self._clock(), note=note)

@@ -81,7 +81,8 @@ class Journal:
     def list_open(self) -> list[Action]:
         """Whose objects are changed, or may be, and those that wait for their grace period; oldest first."""
         waiting = [ActionState.PLANNED.value, ActionState.WARNED.value]
-        query = select(actions).where(actions.c.state.in_([*(state.value for state in OPEN_STATES), *waiting]))
+        states = [*(state.value for state in OPEN_STATES), *waiting]
+        query = select(actions).where(actions.c.state.in_(states), actions.c.ended_ms.is_(None))
         return self._list(query.order_by(actions.c.created_ms, actions.c.id))
 
     def list_since(self, since: float) -> list[Action]:

@@ -27,7 +27,8 @@ from gpusteward.process_memory import read_memory_limit
 
 NEEDS_RESTART = (
     *("server.address", "server.web_config_file", "logging.format", "kubernetes", "ledger", "outbox.workers"),
-    *("reclaim.mode", "reclaim.lease", "reclaim.namespace", "reclaim.signing_key", "reclaim.signing_key_file"),
+    *("reclaim.mode", "reclaim.lease", "reclaim.namespace", "reclaim.policy_file"),
+    *("reclaim.signing_key", "reclaim.signing_key_file"),
 )
 """Used only at the start; a section means all its settings. All others take effect with the next cycle."""
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from gpusteward.analyzer.sources.owners.owner_resolver import CACHE_SECONDS as OWNER_SECONDS
 from gpusteward.analyzer.sources.owners.owner_resolver import (
@@ -39,6 +40,7 @@ USER_AGENT = "gpusteward-analyzer"
 CACHE_SECONDS = 6 * 3600.0
 """A pod keeps its controller as long as it runs, but for rare exceptions; the owners above it are read more often."""
 _FORBIDDEN = 403
+_Api = TypeVar("_Api", bound=ApiServer)
 
 
 def open_owners(
@@ -60,13 +62,20 @@ def open_owners(
 
 def open_api(settings: KubernetesSettings, environ: Mapping[str, str], account: Path = SERVICE_ACCOUNT) -> ApiServer:
     """The API server of the settings, else that of this cluster. Raises SourceError if there is none."""
+    return open_api_as(ApiServer, settings, environ, account)
+
+
+def open_api_as(
+    kind: type[_Api], settings: KubernetesSettings, environ: Mapping[str, str], account: Path = SERVICE_ACCOUNT
+) -> _Api:
+    """The same with a client of this class. Raises SourceError if there is none."""
     timeout = settings.timeout
     if not settings.api_url:
-        return ApiServer.from_cluster(environ, account=account, timeout_seconds=timeout, user_agent=USER_AGENT)
+        return kind.from_cluster(environ, account=account, timeout_seconds=timeout, user_agent=USER_AGENT)
     token, ca = (Path(name) if name else None for name in (settings.token_file, settings.ca_file))
     if token is None and ca is None and (account / "token").exists():
         token, ca = account / "token", account / "ca.crt"  # only a server with a certificate of this cluster gets it
-    return ApiServer(settings.api_url, token_path=token, ca_path=ca, timeout_seconds=timeout, user_agent=USER_AGENT)
+    return kind(settings.api_url, token_path=token, ca_path=ca, timeout_seconds=timeout, user_agent=USER_AGENT)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,183 @@
+"""Result -> candidates: idle workloads, and pools with idle replicas, with the facts of their verdict (pure)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gpusteward.analyzer.reclaim.cluster import PodName
+from gpusteward.analyzer.reclaim.guards import Facts, Pool
+from gpusteward.analyzer.reclaim.sightings import Candidate
+from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, STEPS
+from gpusteward.core.containers import Workload, WorkloadKey
+from gpusteward.core.usages import AllocationKey
+from gpusteward.core.verdicts import Activity, Proof, Signature, Step
+
+POOL_KINDS = frozenset({"Deployment", "ReplicaSet", "Rollout"})
+"""Kinds whose replicas may be interchangeable, and whose surplus ones can be chosen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One pod of a workload."""
+
+    pod: PodName
+    rows: tuple[int, ...]
+    is_active: bool
+    is_idle: bool  # proven: every allocation idle, covered, integrated, and may be reclaimed
+    idle_since: float
+    gpus: float
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateFacts:
+    """One workload of a result, with its rows."""
+
+    number: int
+    workload: Workload
+    facts: Facts
+    rows: tuple[int, ...]
+    pods: tuple[PodName, ...]
+    allocations: tuple[AllocationKey, ...]
+
+    @property
+    def key(self) -> WorkloadKey:
+        one = self.workload
+        return WorkloadKey(one.kind, one.namespace, one.name, one.cluster)
+
+    @property
+    def sighting(self) -> Candidate:
+        return Candidate(self.key, self.workload.uid, self.facts.proof is not Proof.INTEGRATED)
+
+    @property
+    def can_be_pool(self) -> bool:
+        return self.workload.kind in POOL_KINDS and len(self.pods) > 1
+
+
+class CandidateFinder:
+    """Reads one result."""
+
+    def __init__(self, result: Result) -> None:
+        self._result = result
+        self._coverage = result.verdicts.usage.coverage
+
+    def find_all(self) -> list[int]:
+        """Workloads that are idle, and possible pools with at least one idle allocation; the longest idle first."""
+        table = self._result.workloads
+        is_idle = table.activity == ACTIVITIES.index(Activity.IDLE)
+        numbers = np.flatnonzero(is_idle).tolist()
+        numbers.sort(key=lambda number: float(table.idle_since[number]))
+        has_idle = np.flatnonzero(~is_idle & (table.idle_allocations > 0)).tolist()
+        return numbers + [number for number in has_idle if table.keys[number].kind in POOL_KINDS]
+
+    def describe(self, number: int, *, now: float) -> CandidateFacts:
+        """The facts of all its allocations."""
+        table, result = self._result.workloads, self._result
+        rows = tuple(table.rows(number).tolist())
+        allocations = tuple(result.verdicts.usage.allocations[row] for row in rows)
+        workload = table.find_owner(number)
+        facts = Facts(
+            now=now,
+            workload=workload,
+            activity=ACTIVITIES[table.activity[number]],
+            signature=SIGNATURES[table.signature[number]],
+            highest_step=STEPS[table.step[number]],
+            proof=PROOFS[table.proof[number]],
+            gpus=float(table.gpus[number]),
+            idle_gpus=float(table.idle_gpus[number]),
+            idle_since=_known(float(table.idle_since[number])),
+            coverage=float(np.min(self._coverage[list(rows)])),
+            result_at=result.at,
+            cycles_seen=0,
+            least_coverage=result.settings.judge.activity.coverage,
+            max_age_seconds=result.settings.max_result_age_seconds,
+        )
+        pods = tuple(dict.fromkeys(PodName(one.container.pod, one.container.pod_uid) for one in allocations))
+        return CandidateFacts(number, workload, facts, rows, pods, allocations)
+
+    def list_replicas(self, found: CandidateFacts) -> list[Replica]:
+        """Its pods; the longest idle first, those that are not idle last."""
+        by_pod: dict[PodName, list[int]] = {}
+        for row, allocation in zip(found.rows, found.allocations, strict=True):
+            pod = PodName(allocation.container.pod, allocation.container.pod_uid)
+            by_pod.setdefault(pod, []).append(row)
+        replicas = [self._make_replica(pod, rows) for pod, rows in by_pod.items()]
+        return sorted(replicas, key=lambda one: (not one.is_idle, one.idle_since, one.pod))
+
+    def limit_to(self, found: CandidateFacts, replicas: list[Replica], pool: Pool) -> CandidateFacts:
+        """The facts of a pool: those of these surplus replicas only."""
+        if not replicas:
+            return replace(found, facts=replace(found.facts, pool=pool, activity=Activity.ACTIVE))
+        verdicts = self._result.verdicts
+        rows = [row for one in replicas for row in one.rows]
+        ranked = min((SIGNATURES[code] for code in verdicts.signature[rows]), key=lambda each: each.rank)
+        facts = replace(
+            found.facts,
+            pool=pool,
+            activity=Activity.IDLE,
+            signature=ranked,
+            highest_step=_lowest_step(ranked, [STEPS[code] for code in verdicts.step[rows]]),
+            proof=PROOFS[int(np.min(verdicts.proof[rows]))],
+            gpus=sum(one.gpus for one in replicas),
+            idle_gpus=sum(one.gpus for one in replicas),
+            idle_since=max(one.idle_since for one in replicas),
+            coverage=float(np.min(self._coverage[rows])),
+        )
+        return replace(found, facts=facts)
+
+    def _make_replica(self, pod: PodName, rows: list[int]) -> Replica:
+        verdicts, table = self._result.verdicts, self._result.workloads
+        idle, active = ACTIVITIES.index(Activity.IDLE), ACTIVITIES.index(Activity.ACTIVE)
+        codes = verdicts.activity[rows]
+        least = self._result.settings.judge.activity.coverage
+        is_proven = (
+            bool(np.all(codes == idle))
+            and bool(np.all(verdicts.proof[rows] == PROOFS.index(Proof.INTEGRATED)))
+            and bool(np.all(verdicts.step[rows] == STEPS.index(Step.RECLAIM)))
+            and bool(np.all(self._coverage[rows] >= least))
+        )
+        since = float(np.max(verdicts.idle_since[rows])) if is_proven else np.inf
+        gpus = float(np.sum(table.fractions[rows]))
+        return Replica(pod, tuple(rows), bool(np.any(codes == active)), is_proven, since, gpus)
+
+
+def list_evidence(found: CandidateFacts, result: Result) -> dict[str, object]:
+    """What the verdict is based on, for the journal."""
+    verdict = result.workloads.verdict(found.number)
+    return {
+        "signature": verdict.signature.value,
+        "proof": verdict.proof.value,
+        "idle_since": verdict.idle_since,
+        "result_at": result.at,
+        "window_seconds": result.verdicts.usage.window_seconds,
+        "numbers": dict(verdict.evidence),
+        "reasons": list(verdict.reasons),
+        "allocations": [
+            {
+                "pod": one.container.pod,
+                "pod_uid": one.container.pod_uid,
+                "container": one.container.name,
+                "gpu": one.gpu_uuid,
+                "instance": one.gpu_instance,
+                "node": one.node,
+                "model": one.model,
+            }
+            for one in found.allocations
+        ],
+    }
+
+
+def count_by_place(found: CandidateFacts, result: Result) -> Iterator[tuple[str, str, float]]:
+    """Node, model and GPUs of each allocation."""
+    for row, one in zip(found.rows, found.allocations, strict=True):
+        yield one.node, one.model, float(result.workloads.fractions[row])
+
+
+def _lowest_step(signature: Signature, steps: list[Step]) -> Step:
+    order = tuple(Step)
+    return min([signature.highest_step, *steps], key=order.index)
+
+
+def _known(number: float) -> float | None:
+    return None if np.isnan(number) else number

@@ -1,0 +1,116 @@
+"""Reads the objects behind a candidate, and plans what would change on them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpusteward.analyzer.reclaim.candidates import CandidateFacts, Replica
+from gpusteward.analyzer.reclaim.cluster import Reading
+from gpusteward.analyzer.reclaim.executor import LOWEST_COST, Planned, format_time
+from gpusteward.analyzer.reclaim.guards import Inspection
+from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
+from gpusteward.analyzer.reclaim.kinds.registry import Chosen, Family, choose_targets
+from gpusteward.analyzer.reclaim.policies.effective import EffectivePolicy, ReclaimAction
+from gpusteward.analyzer.reclaim.policies.resolve import WorkloadFacts
+from gpusteward.analyzer.reclaim.subjects import make_subject
+from gpusteward.core.errors import SourceError
+from gpusteward.core.messages import Message
+from gpusteward.messages import reclaim as messages
+
+
+@dataclass(frozen=True)
+class Inspected:
+    """The objects of a candidate as they were read."""
+
+    family: Family | None
+    subject: WorkloadFacts | None
+    missing_pod: str = ""
+    error: Message | None = None  # why they could not be read
+
+
+def read_objects(found: CandidateFacts, reading: Reading) -> Inspected:
+    """Never raises: what cannot be read is a reason to refuse."""
+    namespace = found.workload.namespace
+    try:
+        family = reading.read_family(namespace, found.pods)
+        annotations = reading.read_namespace(namespace)
+        known = {pod.uid for pod in family.pods}
+        others = [pod for pod in reading.list_pods_below(namespace, [family.root.uid]) if pod.uid not in known]
+    except SourceError as error:
+        return Inspected(None, None, error=error.as_message())
+    models = [one.model for one in found.allocations]
+    subject = make_subject(found.key, family, models=models, namespace_annotations=annotations)
+    return Inspected(family, subject, missing_pod=others[0].name if others else "")
+
+
+def plan_changes(
+    inspected: Inspected, policy: EffectivePolicy, reading: Reading, *, surplus: Sequence[Replica], now: float
+) -> tuple[Inspection, list[Planned]]:
+    """What would change, and why it must not. Never raises."""
+    family = inspected.family
+    if family is None:
+        return Inspection(refusal=inspected.error), []
+    about = Inspection(uid=family.root.uid, missing_pod=inspected.missing_pod, pods=len(family.pods))
+    about = about._replace(kind=family.root.kind, name=family.root.name)
+    try:
+        chosen, refusal = choose_targets(family, policy.action, reading.list_objects)
+    except SourceError as error:
+        return about._replace(refusal=error.as_message()), []
+    if refusal is None and policy.action is ReclaimAction.SCALE_TO_KEEP:
+        refusal = _check_replicas(chosen[0], family)
+    if refusal is not None:
+        return about._replace(refusal=refusal), []
+    planned = [_plan_one(one, policy, family, surplus=surplus, now=now) for one in chosen]
+    text = "; ".join(each.change.text for each in planned)
+    return about._replace(text=text, kind=chosen[0].object.kind, name=chosen[0].object.name), planned
+
+
+def _check_replicas(chosen: Chosen, family: Family) -> Message | None:
+    replicas = chosen.object.read(chosen.kind.replicas)
+    if replicas != len(family.pods):
+        return messages.REPLICAS_DIFFER.fill(replicas=replicas, pods=len(family.pods))
+    return None
+
+
+def _plan_one(
+    chosen: Chosen, policy: EffectivePolicy, family: Family, *, surplus: Sequence[Replica], now: float
+) -> Planned:
+    kind = chosen.kind
+    if policy.action is not ReclaimAction.SCALE_TO_KEEP:
+        return Planned(chosen, kind.make_fields(format_time(now)), {})
+    pods: Mapping[str, KubeObject] = {pod.uid: pod for pod in family.pods}
+    costs: dict[str, tuple[KubeObject, int]] = {}
+    for number, replica in enumerate(surplus):
+        pod = pods.get(replica.pod.uid) or next(one for one in family.pods if one.name == replica.pod.name)
+        costs[pod.name] = (pod, LOWEST_COST + number)
+    fields: dict[str, Any] = {kind.replicas: len(family.pods) - len(costs)}
+    return Planned(chosen, fields, costs)
+
+
+FindObjects = Callable[[CandidateFacts, Reading], Inspected]
+
+
+class InspectionCache:
+    """Objects of candidates from earlier cycles, for plans only: before an action everything is read again."""
+
+    SECONDS = 300.0
+    MOST = 2000
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._entries: dict[tuple[object, ...], tuple[float, Inspected]] = {}
+
+    def read(self, found: CandidateFacts, reading: Reading) -> Inspected:
+        now, key = self._clock(), (found.key, found.workload.uid, found.pods)
+        entry = self._entries.get(key)
+        if entry is not None and entry[0] > now:
+            return entry[1]
+        inspected = read_objects(found, reading)
+        if len(self._entries) >= self.MOST:
+            self._entries.clear()
+        seconds = self.SECONDS if inspected.error is None else self.SECONDS / 5
+        self._entries[key] = (now + seconds, inspected)
+        return inspected
+
+    def forget(self) -> None:
+        self._entries.clear()

@@ -1,0 +1,60 @@
+"""What a policy is looked up by: a workload with its labels and the annotations of everything around it."""
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from gpusteward.analyzer.reclaim.kinds.objects import DOMAIN
+from gpusteward.analyzer.reclaim.kinds.registry import Family
+from gpusteward.analyzer.reclaim.policies.effective import EffectivePolicy
+from gpusteward.analyzer.reclaim.policies.file import WatchedPolicies
+from gpusteward.analyzer.reclaim.policies.resolve import WorkloadFacts, resolve_policy
+from gpusteward.core.containers import WorkloadKey
+
+KEEP = f"{DOMAIN}keep"
+
+
+class Policies(Protocol):
+    """The policies in effect."""
+
+    def refresh(self) -> None:
+        """Take over changes; called once per cycle."""
+
+    def find_policy(self, subject: WorkloadFacts) -> EffectivePolicy:
+        """The nearest setting wins; a tenant may only make it more careful."""
+
+
+class FilePolicies:
+    """Those of the policy file."""
+
+    def __init__(self, file: WatchedPolicies) -> None:
+        self._file = file
+
+    def refresh(self) -> None:
+        self._file.poll()
+
+    def find_policy(self, subject: WorkloadFacts) -> EffectivePolicy:
+        return resolve_policy(self._file.current, subject)
+
+
+def make_subject(
+    key: WorkloadKey, family: Family, *, models: Iterable[str], namespace_annotations: Mapping[str, str]
+) -> WorkloadFacts:
+    """Of several annotations of one name, that of the pod wins over that of its owner; keep counts wherever it is."""
+    nearest_last = [*reversed(family.owners), *family.pods]
+    annotations: dict[str, str] = {}
+    labels: dict[str, str] = {}
+    keeps = [one.annotations[KEEP] for one in nearest_last if KEEP in one.annotations]
+    for one in nearest_last:
+        annotations |= {name: value for name, value in one.annotations.items() if name.startswith(DOMAIN)}
+        labels |= one.labels
+    if keeps:
+        annotations[KEEP] = next((value for value in keeps if value.strip().lower() == "true"), max(keeps))
+    classes = {str(pod.spec.get("priorityClassName") or "") for pod in family.pods}
+    return WorkloadFacts(
+        key,
+        sorted(set(models) - {""}),
+        labels,
+        classes.pop() if len(classes) == 1 else "",
+        annotations,
+        namespace_annotations,
+    )

@@ -1,0 +1,100 @@
+"""Warnings and other notices of reclaim, through the outbox of `notify`.
+
+A warning counts when a row of it in the outbox is done: then somebody has received it. In observe mode nobody is
+warned; the plan goes on as if a warning were delivered at once.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Protocol
+
+from gpusteward.analyzer.notify.notices.notice_history import NoticeKind
+from gpusteward.analyzer.notify.notices.reclaim_notices import ReclaimNotice
+from gpusteward.analyzer.reclaim.actions import Action, Warned
+from gpusteward.analyzer.reclaim.plan import Mode
+from gpusteward.core.messages import Message
+
+KINDS = {
+    "warning": NoticeKind.WARNING,
+    "acted": NoticeKind.ACTION,
+    "restored": NoticeKind.RESTORED,
+    "reverted": NoticeKind.REFUSED,
+    "refused": NoticeKind.REFUSED,
+}
+
+
+class NoticeSender(Protocol):
+    """Implemented by `notify.notifier.Notifier`."""
+
+    def send_reclaim_notice(self, notice: ReclaimNotice) -> tuple[str, ...]:
+        """The keys of its rows in the outbox; none without a channel."""
+
+    def read_delivered(self, keys: Collection[str]) -> Mapping[str, float]:
+        """When these rows were delivered; those that were not are missing. Raises SourceError."""
+
+
+class Notices:
+    """Writes notices about actions, and finds out whether warnings were delivered."""
+
+    def __init__(self, sender: NoticeSender | None) -> None:
+        self._sender = sender
+
+    def tell(self, kind: str, action: Action, *, text: Message, at: float) -> tuple[str, ...]:
+        """A notice that something has happened."""
+        return self._send(KINDS[kind], action, text=text, at=at) if action.mode is Mode.ENFORCE else ()
+
+    def warn(self, action: Action, *, text: Message, at: float, due_at: float | None) -> Warned:
+        """Send the next warning of an action. The same one a second time changes nothing."""
+        if action.mode is Mode.OBSERVE:
+            return Warned((), at, at)
+        number = len(action.warnings)
+        keys = self._send(NoticeKind.WARNING, action, text=text, at=at, due_at=due_at, number=number)
+        return Warned(keys, at)
+
+    def update(self, warnings: tuple[Warned, ...]) -> tuple[Warned, ...]:
+        """The same warnings with the time of their delivery, as far as it is known. Raises SourceError."""
+        waiting = [key for each in warnings if each.delivered_at is None for key in each.keys]
+        delivered = self._sender.read_delivered(waiting) if waiting and self._sender else {}
+        if not delivered:
+            return warnings
+        return tuple(each if each.delivered_at is not None else _mark(each, delivered) for each in warnings)
+
+    def _send(
+        self,
+        kind: NoticeKind,
+        action: Action,
+        *,
+        text: Message,
+        at: float,
+        due_at: float | None = None,
+        number: int = 0,
+    ) -> tuple[str, ...]:
+        if self._sender is None:
+            return ()
+        pods = action.evidence.get("allocations") or ()
+        notice = ReclaimNotice(
+            kind=kind,
+            workload=action.workload,
+            pod=str(pods[0]["pod"]) if pods else "",
+            gpus=action.gpus,
+            idle_since=action.idle_since,
+            action_id=action.id,
+            action=action.action.value,
+            policy=action.policy,
+            text=text,
+            at=at,
+            due_at=due_at,
+            by=action.by,
+            number=number,
+        )
+        return self._sender.send_reclaim_notice(notice)
+
+
+def _mark(warned: Warned, delivered: Mapping[str, float]) -> Warned:
+    times = [delivered[key] for key in warned.keys if key in delivered]
+    return warned._replace(delivered_at=min(times)) if times else warned
+
+
+def keep_for_spell(action: Action, idle_since: float) -> Action:
+    """Without the warnings of an earlier idle spell."""
+    return replace(action, warnings=tuple(each for each in action.warnings if each.sent_at >= idle_since))

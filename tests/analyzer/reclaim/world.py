@@ -1,0 +1,272 @@
+"""A reclaimer on a real control plane, with simulated usage and time.
+
+    world = World(kubernetes, tmp_path)
+    world.hold(pods)              # these pods hold GPUs from now on, and are idle
+    world.rest(minutes=90)        # cycles without reclaim
+    world.cycle()                 # one cycle with it: warns
+    world.rest(minutes=40)
+    world.cycle()                 # acts
+
+Every pod holds the GPUs that its containers ask for. Which pods exist is up to the cluster; a pod that is gone leaves
+the usage table.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.judge import judge
+from gpusteward.analyzer.judge.workloads import judge_workloads
+from gpusteward.analyzer.ledger.db_engine import open_engine
+from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
+from gpusteward.analyzer.notify.notices.reclaim_notices import ReclaimNotice
+from gpusteward.analyzer.reclaim.actions import Action
+from gpusteward.analyzer.reclaim.cluster import Cluster as ReclaimCluster
+from gpusteward.analyzer.reclaim.cluster import count_gpus
+from gpusteward.analyzer.reclaim.executor import OnStep
+from gpusteward.analyzer.reclaim.journal import Journal
+from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
+from gpusteward.analyzer.reclaim.kinds.registry import OWN_NAMESPACE_RIGHTS, list_enforce_rights
+from gpusteward.analyzer.reclaim.lease import ActorLease
+from gpusteward.analyzer.reclaim.plan import ActionState, Decision, Outcome
+from gpusteward.analyzer.reclaim.policies.effective import (
+    EffectivePolicy,
+    ReclaimAction,
+    WorkloadClass,
+)
+from gpusteward.analyzer.reclaim.policies.resolve import WorkloadFacts
+from gpusteward.analyzer.reclaim.reclaimer import ReclaimComponents, Reclaimer
+from gpusteward.analyzer.reclaim.switch import Switch
+from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.settings.settings import Settings
+from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners
+from gpusteward.analyzer.sources.owners.owner_kinds import OWNER_KINDS
+from gpusteward.analyzer.sources.owners.owner_resolver import plural_of
+from gpusteward.analyzer.tables import UsageTable
+from gpusteward.core.containers import Container
+from gpusteward.core.usages import AllocationKey, Measure, Stat
+from gpusteward.kubernetes.writes import ApiWriter
+from tests.analyzer.usage_tables import resting, table_of, working
+from tests.kubernetes.cluster import Account, Cluster, Json
+
+START = 1_800_000_000.0
+STEP_SECONDS = 300.0
+Row = Mapping[tuple[Measure, Stat], float]
+
+
+def read_rules() -> list[Json]:
+    """What the analyzer may read anyway: pods and owners."""
+    groups = {"": ["pods", "replicationcontrollers"]}
+    groups |= {group: [plural_of(kind) for kind in kinds] for group, kinds in OWNER_KINDS.items() if group}
+    return [{"apiGroups": [group], "resources": names, "verbs": ["get"]} for group, names in groups.items()]
+
+
+def enforce_rules() -> list[Json]:
+    """What mode enforce needs, from the table of rights."""
+    rights = [*list_enforce_rights(), *OWN_NAMESPACE_RIGHTS]
+    return read_rules() + [
+        {"apiGroups": [right.group], "resources": [right.resource], "verbs": list(right.verbs)} for right in rights
+    ]
+
+
+def suspend_policy(**fields: Any) -> EffectivePolicy:
+    defaults: dict[str, Any] = {
+        "name": "test",
+        "workload_class": WorkloadClass.INTERACTIVE,
+        "action": ReclaimAction.SUSPEND,
+        "window_seconds": 3600.0,
+        "grace_seconds": 1800.0,
+    }
+    return EffectivePolicy(**defaults | fields)
+
+
+@dataclass
+class FixedPolicies:
+    """One policy for all; `keep` annotations count."""
+
+    policy: EffectivePolicy = field(default_factory=suspend_policy)
+    subjects: list[WorkloadFacts] = field(default_factory=list)
+
+    def refresh(self) -> None: ...
+
+    def find_policy(self, subject: WorkloadFacts) -> EffectivePolicy:
+        from dataclasses import replace
+        from math import inf
+
+        self.subjects.append(subject)
+        both = {**subject.namespace_annotations, **subject.annotations}
+        return replace(self.policy, keep_until=inf) if both.get("gpusteward.io/keep") == "true" else self.policy
+
+
+@dataclass
+class FakeSender:
+    """Keeps notices; delivers them at once unless told otherwise."""
+
+    clock: Callable[[], float]
+    delivers: bool = True
+    has_channel: bool = True
+    notices: dict[str, ReclaimNotice] = field(default_factory=dict)
+    delivered: dict[str, float] = field(default_factory=dict)
+
+    def send_reclaim_notice(self, notice: ReclaimNotice) -> tuple[str, ...]:
+        if not self.has_channel:
+            return ()
+        key = f"{notice.kind}/{notice.action_id}/{notice.number}"
+        if key not in self.notices:
+            self.notices[key] = notice
+            if self.delivers:
+                self.delivered[key] = self.clock()
+        return (key,)
+
+    def read_delivered(self, keys: Collection[str]) -> Mapping[str, float]:
+        return {key: self.delivered[key] for key in keys if key in self.delivered}
+
+    def kinds(self) -> list[str]:
+        return [str(notice.kind) for notice in self.notices.values()]
+
+
+class World:
+    """See above."""
+
+    def __init__(
+        self,
+        kubernetes: Cluster,
+        folder: Path,
+        *,
+        mode: str = "enforce",
+        account: Account | None = None,
+        on_step: OnStep = lambda _step, _action: None,
+    ) -> None:
+        self.kubernetes = kubernetes
+        self.now = START
+        self.own = kubernetes.add_namespace("gpusteward")
+        self.namespace = kubernetes.add_namespace("team")
+        self.account = account or kubernetes.add_account(self.own, enforce_rules())
+        self.engine = open_engine(f"sqlite:///{folder / 'ledger.db'}")
+        upgrade(self.engine)
+        self.policies, self.sender = FixedPolicies(), FakeSender(lambda: self.now)
+        self.settings = self.make_settings(mode)
+        self.rows: dict[str, Row] = {}  # by pod name: what its GPUs do; resting by default
+        self.coverage = 1.0
+        self.snoozes: dict[Any, float] = {}
+        self.on_step = on_step
+        self.history: History | None = History()
+        self.result: Result | None = None
+        self.reclaimer = self.start()
+
+    def make_settings(self, mode: str) -> Settings:
+        given = {"mode": mode, "namespace": self.own, "cool_down_minutes": 240}
+        return Settings.model_validate({"reclaim": given})
+
+    def start(self, *, holder: str = "analyzer-0", account: Account | None = None) -> Reclaimer:
+        """A new process: what is not in the ledger or in the cluster is forgotten."""
+        account = account or self.account
+        api = ApiWriter.from_cluster(self.kubernetes.environ, account=account.folder, user_agent="gpusteward-analyzer")
+        assert isinstance(api, ApiWriter)
+        self.cluster = ReclaimCluster(api)
+        self.owners = ClusterOwners(api)
+        self.journal = Journal(self.engine)
+        self.lease = ActorLease(self.cluster, namespace=self.own, name="gpusteward-reclaim", holder=holder)
+        self.reclaimer = Reclaimer(
+            self.settings.reclaim,
+            ReclaimComponents(
+                cluster=self.cluster,
+                journal=self.journal,
+                switch=Switch(self.engine, self.cluster, namespace=self.own),
+                lease=self.lease,
+                policies=self.policies,
+                sender=self.sender,
+                read_snoozes=lambda _now: self.snoozes,
+                own_namespace=self.own,
+                clock=lambda: self.now,
+                on_step=self.on_step,
+            ),
+        )
+        return self.reclaimer
+
+    def judge(self) -> Result:
+        """A cycle without reclaim."""
+        table = self.owners.resolve_owners(self.read_usage())
+        assert self.history is not None
+        verdicts, self.history = judge(table, self.settings.rules, self.history, now=self.now)
+        workloads = judge_workloads(verdicts, self.settings.rules)
+        number = 1 if self.result is None else self.result.number + 1
+        self.result = Result(number, self.now, 0.1, self.settings, verdicts, workloads)
+        return self.result
+
+    def read_usage(self) -> UsageTable:
+        """All pods of the team's namespace that hold GPUs."""
+        pods = [each for each in self.kubernetes.list_pods(self.namespace) if each["status"].get("phase") == "Running"]
+        allocations, rows = [], []
+        for pod in sorted(pods, key=lambda each: str(each["metadata"]["name"])):
+            about = pod["metadata"]
+            container = Container(about["namespace"], about["name"], about["uid"], "main", None, (), START - 86_400)
+            for number in range(sum(count_gpus(KubeObject("v1", "Pod", pod)).values())):
+                gpu, node = f"GPU-{about['uid']}-{number}", pod["spec"]["nodeName"]
+                allocations.append(AllocationKey(gpu, "", container, node, str(number), "NVIDIA H100", "exclusive"))
+                rows.append(self.rows.get(f"{about['name']}/{number}", self.rows.get(about["name"], resting())))
+        return table_of(*rows, allocations=allocations, coverage=self.coverage, at=self.now)
+
+    def rest(self, minutes: float) -> None:
+        """Time passes; every five minutes there is a cycle without reclaim."""
+        for _ in range(round(minutes * 60 / STEP_SECONDS)):
+            self.judge()
+            self.now += STEP_SECONDS
+
+    def cycle(self) -> dict[str, Outcome]:
+        """A cycle with reclaim, then five minutes pass; the outcomes by name of the workload."""
+        result = self.judge()
+        self.reclaimer.reclaim(result)
+        self.now += STEP_SECONDS
+        plan = self.reclaimer.last_plan
+        return {decision.workload.name: decision.outcome for decision in plan.decisions} if plan else {}
+
+    def run_until_acted(self) -> list[Action]:
+        """An hour of idleness, the warning, the grace period, the action."""
+        self.rest(minutes=65)
+        for _ in range(10):
+            self.cycle()
+            if acted := self.list_actions(ActionState.ACTED, ActionState.VERIFIED):
+                return acted
+        raise AssertionError(self.explain())
+
+    def decision(self, name: str) -> Decision:
+        plan = self.reclaimer.last_plan
+        assert plan is not None
+        return next(each for each in plan.decisions if each.workload.name == name)
+
+    def list_failed(self, name: str) -> list[str]:
+        """The guards that say no."""
+        return [answer.guard for answer in self.decision(name).failed]
+
+    def list_actions(self, *states: ActionState) -> list[Action]:
+        return self.journal.list_newest(states=states)
+
+    def explain(self) -> str:
+        plan = self.reclaimer.last_plan
+        decisions = plan.decisions if plan else ()
+        lines = [
+            f"{each.workload.name} {each.outcome}: " + "; ".join(f"{one.guard}: {one.reason.en}" for one in each.failed)
+            for each in decisions
+        ]
+        lines += [f"{each.id} {each.state} {[step.note for step in each.steps]}" for each in self.list_actions()]
+        return "\n".join(lines) or "no decisions"
+
+    def list_writes(self) -> list[Json]:
+        """The audit events of the analyzer's account that are no reads and no dry runs, and not its Lease."""
+        events = self.kubernetes.read_audit(self.account.user)
+        return [
+            event
+            for event in events
+            if event["verb"] not in ("get", "list", "watch")
+            and "dryRun=All" not in event["requestURI"]
+            and "/leases" not in event["requestURI"]
+        ]
+
+    def put_to_work(self, names: Sequence[str]) -> None:
+        self.rows |= {name: working() for name in names}
+
+    def close(self) -> None:
+        self.engine.dispose()
