@@ -110,6 +110,18 @@ def test_every_link_resolves(document: str):
     assert [target for target in local if not (here / target).exists()] == []
 
 
+def test_every_document_that_deployment_files_name_exists():
+    """Comments of manifests and texts of the chart send people to these pages."""
+    files = [path for path in (ROOT / "deploy").rglob("*") if path.is_file() and path.suffix != ".png"]
+    named = {
+        (path.relative_to(ROOT).as_posix(), page)
+        for path in [*files, ROOT / "compose.yaml"]
+        for page in re.findall(r"\bdocs/[\w./-]+\.md", path.read_text(encoding="utf-8", errors="ignore"))
+    }
+    assert named
+    assert {each for each in named if not (ROOT / each[1]).exists() and "NAME" not in each[1]} == set()
+
+
 def list_anchors(document: str) -> set[str]:
     """The anchors of the headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.*)$", prose(document), re.MULTILINE)

@@ -28,7 +28,7 @@ from tests.documents import Block, list_blocks
 
 Json = dict[str, Any]
 ABOUT = yaml.safe_load((CHART / "Chart.yaml").read_text())
-NOT_SETTINGS = {"NODE_NAME", "POD_NAMESPACE", "POD_NAME", "POD_IP"}
+NOT_SETTINGS = {"NODE_NAME", "POD_NAMESPACE", "POD_NAME", "POD_IP", "LD_LIBRARY_PATH"}
 
 
 def find_containers(objects: list[Json], name: str) -> Iterator[Json]:
@@ -52,7 +52,11 @@ def test_the_chart_has_the_version_of_the_package(rendered: dict[str, list[Json]
 
 @pytest.mark.parametrize("name", VALUE_SETS)
 def test_the_agent_accepts_its_flags_and_variables(name: str, rendered: dict[str, list[Json]]):
-    for container in find_containers(rendered[name], "agent"):
+    check_agent(rendered[name])
+
+
+def check_agent(objects: list[Json]) -> None:
+    for container in find_containers(objects, "agent"):
         command, *flags = container["args"]
         assert command == "agent"
         given = {each["name"]: each.get("value", "x") for each in container["env"]}
@@ -73,8 +77,12 @@ def check_paths(container: Json, paths: tuple[Path | None, ...]) -> None:
 def test_the_analyzer_accepts_its_flags_settings_and_variables(
     name: str, rendered: dict[str, list[Json]], tmp_path: Path
 ):
-    config = [each for each in rendered[name] if each["kind"] == "ConfigMap" and "config.yaml" in each["data"]]
-    for container in find_containers(rendered[name], "analyzer"):
+    check_analyzer(rendered[name], tmp_path)
+
+
+def check_analyzer(objects: list[Json], tmp_path: Path) -> None:
+    config = [each for each in objects if each["kind"] == "ConfigMap" and "config.yaml" in each["data"]]
+    for container in find_containers(objects, "analyzer"):
         (tmp_path / "config.yaml").write_text(config[0]["data"]["config.yaml"] if config else "")
         parser = argparse.ArgumentParser()
         add_settings_flags(parser)
@@ -208,8 +216,17 @@ def test_observe_is_the_default_and_may_only_read(rendered: dict[str, list[Json]
 
 
 @pytest.mark.parametrize("block", [each for each in list_blocks("yaml") if each.mark == "values"], ids=str)
-def test_documented_values_are_accepted(block: Block, helm: Helm):
-    assert helm.template(CHART, yaml.safe_load(block.text))
+def test_documented_values_are_accepted_by_the_chart_and_by_both_programs(block: Block, helm: Helm, tmp_path: Path):
+    objects = helm.template(CHART, yaml.safe_load(block.text))
+    assert objects
+    check_agent(objects)
+    check_analyzer(objects, tmp_path)
+
+
+@pytest.mark.parametrize("flags", [["-c", "10000"], ["-c=10000"], ["--collect-interval", "10000"]])
+def test_the_interval_of_dcgm_exporter_replaces_that_of_the_values(flags: list[str], helm: Helm):
+    (container,) = find_containers(helm.template(CHART, {"agent": {"arguments": flags}}), "agent")
+    assert read_settings(container["args"][1:], {}).interval_seconds == 10
 
 
 REFUSED = {

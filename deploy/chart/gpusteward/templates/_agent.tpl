@@ -28,7 +28,9 @@ gpu_allocation.txt: |
 {{- define "gpusteward.agent.args" -}}
 - agent
 - --address=:{{ .Values.agent.service.port }}
+{{- if not (regexMatch "(^| )(-c|--?collect-interval)( |=|$)" (join " " .Values.agent.arguments)) }}
 - --interval={{ .Values.agent.interval }}
+{{- end }}
 - --log-level={{ .Values.agent.logLevel }}
 - --log-format={{ .Values.agent.logFormat }}
 {{- if .Values.agent.hostProcFsMount.enabled }}
