@@ -2,12 +2,13 @@
 
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from math import ceil
 from typing import Any
 
 from gpusteward.analyzer.settings.settings import Settings
+from gpusteward.analyzer.sources.gpu_readings import GpuReading
 from gpusteward.analyzer.sources.memory_limits import SERIES_BYTES, MemoryLimits
 from gpusteward.analyzer.sources.owners.cluster_owners import open_api
 from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
@@ -65,6 +66,9 @@ class ActiveSource:
 
     def read_processes(self, pods: Collection[Pod], at: float) -> PodProcesses:
         return self._source.read_processes(pods, at)
+
+    def read_gpus(self, node: str, cluster: str, at: float) -> Sequence[GpuReading]:
+        return self._source.read_gpus(node, cluster, at)
 
     def describe(self) -> Mapping[str, Any]:
         return self._source.describe()

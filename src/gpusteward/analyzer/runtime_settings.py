@@ -3,13 +3,14 @@
 import stat
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gpusteward.analyzer.active_source import ActiveSource
 from gpusteward.analyzer.api.http.roles import Roles
 from gpusteward.analyzer.explain.explainer import Explainer
 from gpusteward.analyzer.settings.file import SettingsFile
+from gpusteward.analyzer.settings.masked import MaskedSetting, mask_settings
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.watched_file import read_mode
 from gpusteward.core.errors import ConfigurationError
@@ -38,6 +39,10 @@ class RuntimeSettings:
     @property
     def roles(self) -> Roles:
         return self._roles
+
+    def describe(self) -> Sequence[MaskedSetting]:
+        """Every setting with its origin; secrets are masked."""
+        return mask_settings(self._file.effective)
 
     def reload(self) -> bool:
         """Read changed files; whether the settings have changed."""

@@ -97,6 +97,7 @@ SEVERAL_CLUSTERS = Message(
 )
 SERIES = Message("charts", "图表")
 PROCESSES = Message("processes", "进程")
+GPU_READINGS = Message("GPUs of a node", "节点的 GPU")
 REPORTS = Message("reports", "报表")
 ENDED_WORKLOADS = Message("ended workloads", "已结束的工作负载")
 DELIVERIES = Message("deliveries", "投递")

@@ -47,7 +47,10 @@ from gpusteward.analyzer.reports.report import (
 from gpusteward.analyzer.reports.workload_history import WorkloadHistory
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.serve import configure_server
+from gpusteward.analyzer.settings.effective import EffectiveSettings
+from gpusteward.analyzer.settings.masked import MaskedSetting, mask_settings
 from gpusteward.analyzer.settings.settings import ServerSettings, Settings
+from gpusteward.analyzer.sources.gpu_readings import GpuReading
 from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses, RunningProcess
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.tables import UsageTable
@@ -157,6 +160,9 @@ class FakeSettings:
     def count_reloads(self) -> Mapping[str, int]:
         return {"ok": 0, "refused": 0}
 
+    def describe(self) -> Sequence[MaskedSetting]:
+        return mask_settings(EffectiveSettings(self.current, {}))
+
 
 @dataclass
 class FakeSource:
@@ -183,6 +189,12 @@ class FakeSource:
         if self.processes_failure:
             raise SourceError(self.processes_failure)
         return _run_processes(pods) if self.running is None else self.running
+
+    def read_gpus(self, node: str, cluster: str, at: float) -> Sequence[GpuReading]:
+        if self.processes_failure:
+            raise SourceError(self.processes_failure)
+        values = {"temperature_celsius": 41.0, "power_watts": 70.0, "up": 1.0}
+        return [GpuReading("0", "", "GPU-a", model="H100", values=values, xid_errors={79: 2})]
 
 
 def _run_processes(pods: Collection[Pod]) -> PodProcesses:

@@ -232,7 +232,8 @@ def test_never_shows_a_name_of_a_foreign_namespace(api: Api, method: str, path: 
     [
         *("/results", "/results/low", "/results/stats", "/metrics", "/config"),
         *("/api/v1/workloads", "/api/v1/allocations", "/api/v1/gpus", "/api/v1/namespaces", "/api/v1/health"),
-        *("/api/v1/overview", "/api/v1/gpu-map", "/api/v1/workloads/table"),
+        *("/api/v1/overview", "/api/v1/gpu-map", "/api/v1/workloads/table", "/api/v1/nodes"),
+        *("/api/v1/nodes/n1", "/api/v1/settings", "/api/v1/workloads/Job/foreign-ns/foreign-job/history"),
         *("/api/v1/plan", "/api/v1/actions", "/api/v1/actions/a2"),
         *("/api/v1/sources", "/api/v1/deliveries", "/api/v1/workloads/ended?name=foreign-job"),
         *("/api/v1/workloads/Job/foreign-ns/foreign-job", "/api/v1/nodes/n1/processes"),

@@ -62,6 +62,12 @@ async def may_read_all(request: Request) -> None:
         raise ProblemError(403, "limited", api_errors.NEEDS_ALL_NAMESPACES)
 
 
+async def may_inspect(request: Request) -> None:
+    """For reading what only operators should see. Raises a 401, 403 or 503 problem."""
+    dependencies = await find_service(request)
+    await _grant(request, await find_operator(request, dependencies), dependencies)
+
+
 async def may_operate(request: Request) -> None:
     """Raises a 401, 403 or 503 problem. Where no token and no sign-in is configured, only local requests may write."""
     dependencies = await find_service(request)

@@ -28,6 +28,7 @@ from gpusteward.analyzer.api.v1 import (
     health,
     me,
     namespaces,
+    nodes,
     overview,
     plan,
     probes,
@@ -36,6 +37,7 @@ from gpusteward.analyzer.api.v1 import (
     reports,
     series,
     session,
+    settings,
     snoozes,
     sources,
     workload_history,
@@ -48,8 +50,8 @@ _RESOURCES = (
     *(session, overview, gpu_map),
     *(workload_table, workloads, ended_workloads, series, processes, allocations, gpus, namespaces),
     *(plan, actions, reclaim),
-    *(workload_history, snoozes),
-    *(reports, deliveries, sources, health, me, events, probes),
+    *(nodes, workload_history, snoozes),
+    *(reports, deliveries, sources, settings, health, me, events, probes),
     *(docs, ui),
 )
 ABOUT = """Who holds each GPU, how well it is used, and the reasons for each verdict.

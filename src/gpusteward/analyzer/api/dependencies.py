@@ -36,7 +36,9 @@ from gpusteward.analyzer.reports.report import (
 )
 from gpusteward.analyzer.reports.workload_history import WorkloadHistory
 from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.settings.masked import MaskedSetting
 from gpusteward.analyzer.settings.settings import Settings
+from gpusteward.analyzer.sources.gpu_readings import GpuReading
 from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.core.containers import WorkloadKey
@@ -74,6 +76,9 @@ class SettingsControl(Protocol):
 
     def count_reloads(self) -> Mapping[str, int]: ...
 
+    def describe(self) -> Sequence[MaskedSetting]:
+        """Every setting with its origin; secrets are masked."""
+
 
 class SourceReader(Protocol):
     """What clients read from the source. Implemented by `ActiveSource`. The `read_` methods raise SourceError and may
@@ -92,6 +97,8 @@ class SourceReader(Protocol):
     def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart: ...
 
     def read_processes(self, pods: Collection[Pod], at: float) -> PodProcesses: ...
+
+    def read_gpus(self, node: str, cluster: str, at: float) -> Sequence[GpuReading]: ...
 
 
 class LedgerReader(Protocol):
@@ -148,6 +155,7 @@ class RequestLimits:
     """How many slow requests of each kind may run at once."""
 
     series: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(api_errors.SERIES))
+    gpus: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(api_errors.GPU_READINGS, size=4))
     processes: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(api_errors.PROCESSES))
     reports: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(api_errors.REPORTS))
     ended_workloads: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(api_errors.ENDED_WORKLOADS))

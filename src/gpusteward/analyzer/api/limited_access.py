@@ -31,6 +31,7 @@ from gpusteward.analyzer.reports.report import (
 )
 from gpusteward.analyzer.reports.workload_history import WorkloadHistory
 from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.sources.gpu_readings import GpuReading
 from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.core.containers import WorkloadKey
@@ -50,11 +51,12 @@ async def limit_access(dependencies: ApiDependencies, visible: VisibleNamespaces
     """The components as if there were only these namespaces; None: all of them."""
     if visible is None:
         return dependencies
+    results = await _limit_results(dependencies.results, visible)
     return replace(
         dependencies,
-        results=await _limit_results(dependencies.results, visible),
+        results=results,
         cycles=_LimitedCycles(dependencies.cycles),
-        source=_LimitedSource(dependencies.source, visible),
+        source=_LimitedSource(dependencies.source, visible, results),
         ledger=_LimitedLedger(dependencies.ledger, visible),
         deliveries=_NoDeliveries(),
         reclaim=dependencies.reclaim and _LimitedReclaim(dependencies.reclaim, visible),
@@ -94,6 +96,7 @@ class _LimitedCycles:
 class _LimitedSource:
     _source: SourceReader
     _visible: VisibleNamespaces
+    _results: ResultStore  # of the visible namespaces
 
     @property
     def request_counts(self) -> Mapping[str, int]:
@@ -119,6 +122,16 @@ class _LimitedSource:
             [each for each in running.processes if self._is_visible(each.pod)],
             frozenset(pod for pod in running.reported if self._is_visible(pod)),
         )
+
+    def read_gpus(self, node: str, cluster: str, at: float) -> Sequence[GpuReading]:
+        """Those of which a pod of a visible namespace holds a part; of MIG instances those that one holds."""
+        published = self._results.published
+        held = published.result.verdicts.usage.allocations if published else ()
+        own = [one for one in held if (one.node, one.cluster) == (node, cluster)]
+        visible = {(one.gpu_index, instance) for one in own for instance in ("", one.gpu_instance)}
+        with _hiding_errors():
+            found = self._source.read_gpus(node, cluster, at)
+        return [each for each in found if (each.index, each.instance) in visible]
 
     def _is_visible(self, pod: Pod) -> bool:
         return self._visible.includes(pod.cluster, pod.namespace)

@@ -1,10 +1,11 @@
 """An engine whose address is not set: its Service is found by label, and looked up again after a failed cycle."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from gpusteward.analyzer.sources.engine.service_discovery import EngineService
+from gpusteward.analyzer.sources.gpu_readings import GpuReading
 from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
 from gpusteward.analyzer.sources.usage_source import Chart, CountingSource
 from gpusteward.analyzer.tables import UsageTable
@@ -50,6 +51,9 @@ class FoundEngine:
 
     def read_processes(self, pods: Collection[Pod], at: float) -> PodProcesses:
         return self._connected().read_processes(pods, at)
+
+    def read_gpus(self, node: str, cluster: str, at: float) -> Sequence[GpuReading]:
+        return self._connected().read_gpus(node, cluster, at)
 
     def describe(self) -> Mapping[str, Any]:
         """As of the engine, and which Service it is."""

@@ -1,10 +1,18 @@
-"""Queries outside the cycle, on demand: the chart of one allocation, and the processes of pods."""
+"""Queries outside the cycle, on demand: the chart of one allocation, the processes of pods, the GPUs of a node."""
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from gpusteward.analyzer.sources.engine.client import Engine
 from gpusteward.analyzer.sources.engine.decode import Vector, decode_labels, decode_matrix, decode_vector
+from gpusteward.analyzer.sources.gpu_readings import METRIC_NAMES as METRIC_NAMES_OF_GPUS
+from gpusteward.analyzer.sources.gpu_readings import (
+    GpuLabels,
+    GpuReading,
+    GpuSample,
+    collect_readings,
+    find_labels,
+)
 from gpusteward.analyzer.sources.pod_processes import (
     METRIC_NAMES,
     HolderLabels,
@@ -105,3 +113,26 @@ def _list_samples(vector: Vector) -> Iterator[ProcessSample]:
     for text, value in zip(vector.labels, vector.values.tolist(), strict=True):
         labels = decode_labels(text)
         yield ProcessSample(labels.get("__name__", ""), labels, value)
+
+
+def read_node_gpus(
+    engine: Engine, schemes: Iterable[DetectedScheme], node: str, cluster: str, at: float
+) -> list[GpuReading]:
+    """The GPUs of a node as reported by gpusteward's agents and dcgm-exporter. Raises SourceError."""
+    samples: list[tuple[GpuSample, GpuLabels]] = []
+    for mapping in dict.fromkeys(group.mapping for detected in schemes for group in detected.groups):
+        if not mapping.node or not mapping.uuid:
+            continue
+        matchers = [match_any("__name__", sorted(METRIC_NAMES_OF_GPUS)), Matcher(mapping.node, "=", node)]
+        if mapping.cluster and cluster:
+            matchers.append(Matcher(mapping.cluster, "=", cluster))
+        vector = decode_vector(engine.query(write_selector("", matchers), at))
+        labels = GpuLabels(mapping.uuid, mapping.gpu, mapping.model, mapping.instance)
+        samples += [(GpuSample(*each), _complete_labels(labels, each.metric)) for each in _list_samples(vector)]
+    return collect_readings(samples)
+
+
+def _complete_labels(labels: GpuLabels, metric: str) -> GpuLabels:
+    """The labels of the site; as the exporter names them where the site's series of holders do not have them."""
+    own = find_labels(metric)
+    return GpuLabels(*(found or default for found, default in zip(labels, own, strict=True)))

@@ -1,12 +1,13 @@
 """`PrometheusSource`: the usage table from a Prometheus-compatible engine."""
 
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from gpusteward.analyzer.setting_values import mask_password
 from gpusteward.analyzer.sources.engine.client import Engine
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
+from gpusteward.analyzer.sources.gpu_readings import GpuReading
 from gpusteward.analyzer.sources.memory_limits import DEFAULT_LIMITS, MemoryLimits
 from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
 from gpusteward.analyzer.sources.promql.discovery import (
@@ -17,7 +18,7 @@ from gpusteward.analyzer.sources.promql.discovery import (
     has_new_nodes,
 )
 from gpusteward.analyzer.sources.promql.expressions import Window
-from gpusteward.analyzer.sources.promql.on_demand_queries import read_chart, read_pod_processes
+from gpusteward.analyzer.sources.promql.on_demand_queries import read_chart, read_node_gpus, read_pod_processes
 from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme
 from gpusteward.analyzer.sources.promql.recording_rules import RuleFreshness
 from gpusteward.analyzer.sources.promql.scheme_reader import MAX_ENDED_ROWS, PARTIAL_RESPONSES, ReadCycle, SchemeReader
@@ -119,6 +120,11 @@ class PrometheusSource:
         """The processes of these pods, where gpusteward's agent reports them. Raises SourceError."""
         schemes = (self._discovered or self._discover(at)).schemes
         return read_pod_processes(self._engine, schemes, pods, at)
+
+    def read_gpus(self, node: str, cluster: str, at: float) -> Sequence[GpuReading]:
+        """The GPUs of a node, from gpusteward's agent and dcgm-exporter. Raises SourceError."""
+        schemes = (self._discovered or self._discover(at)).schemes
+        return read_node_gpus(self._engine, schemes, node, cluster, at)
 
     def close(self) -> None:
         self._engine.close()

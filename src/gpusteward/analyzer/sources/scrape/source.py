@@ -5,6 +5,8 @@ from dataclasses import replace
 from itertools import chain, islice
 from typing import Any
 
+from gpusteward.analyzer.sources.gpu_readings import METRIC_NAMES as GPU_METRIC_NAMES
+from gpusteward.analyzer.sources.gpu_readings import GpuReading, GpuSample, collect_readings, find_labels
 from gpusteward.analyzer.sources.memory_limits import DEFAULT_LIMITS, MemoryLimits
 from gpusteward.analyzer.sources.pod_processes import (
     METRIC_NAMES,
@@ -51,6 +53,8 @@ from gpusteward.messages import source_errors as messages
 _CLUSTER = "cluster"
 MAX_PROCESS_SAMPLES = 20_000
 """Of one target."""
+MAX_GPU_SAMPLES = 20_000
+_GPU_METRICS = frozenset(name.encode() for name in GPU_METRIC_NAMES)
 _PROCESS_METRICS = frozenset(name.encode() for name in METRIC_NAMES)
 
 
@@ -168,6 +172,18 @@ class ScrapeSource:
         samples = self._loop.fetch_now(self._find_targets(pods), read)
         return collect_processes(chain.from_iterable(samples), pods, HolderLabels(cluster=_CLUSTER))
 
+    def read_gpus(self, node: str, cluster: str, at: float) -> list[GpuReading]:
+        """The GPUs of a node, from pages fetched now. Raises SourceError if all its exporters fail."""
+        del cluster  # a target knows its node; nodes of the same name in two clusters have different GPUs
+
+        def read(_: str, page: bytes) -> list[GpuSample]:
+            return list(islice(_parse_gpus(page, at), MAX_GPU_SAMPLES))
+
+        with self.store.lock_targets() as (_labels, targets):
+            names = [target for target, samples in targets.items() if samples.node.node == node]
+        pages = self._loop.fetch_now(names, read)
+        return collect_readings((sample, find_labels(sample.metric)) for sample in chain.from_iterable(pages))
+
     def _find_targets(self, pods: Collection[Pod]) -> list[str]:
         """Targets that report these pods."""
         with self.store.lock_targets() as (series_labels, targets):
@@ -233,3 +249,15 @@ def _parse_processes(
         value = parse_value(line, parsed.end, errors=errors, at=at)
         if value is not None:
             yield ProcessSample(parsed.name.decode(), {**parsed.labels, _CLUSTER: cluster}, value)
+
+
+def _parse_gpus(page: bytes, at: float) -> Iterator[GpuSample]:
+    """Malformed lines are counted by the regular scrapes, not here."""
+    errors = ParseErrors()
+    for line in split_lines(page):
+        if line[: line.find(b"{")] not in _GPU_METRICS:
+            continue
+        parsed = parse_line(line, errors=errors)
+        value = None if parsed is None else parse_value(line, parsed.end, errors=errors, at=at)
+        if parsed is not None and value is not None:
+            yield GpuSample(parsed.name.decode(), parsed.labels, value)

@@ -1,0 +1,417 @@
+"""/api/v1/nodes: the nodes with their GPUs, and the state of the GPUs of one node now."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal
+
+import numpy as np
+from fastapi import APIRouter, Depends, Query, Request, Response
+from pydantic import Field
+
+from gpusteward.analyzer.api.authorization import may_read
+from gpusteward.analyzer.api.dependencies import Dependencies, LastResult
+from gpusteward.analyzer.api.http.concurrency_limits import query_source
+from gpusteward.analyzer.api.http.problems import ProblemError
+from gpusteward.analyzer.api.http.responses import format_utc, send_json
+from gpusteward.analyzer.api.result_store import PublishedResult, device_key
+from gpusteward.analyzer.api.v1.allocations import HowProven, WorkloadName
+from gpusteward.analyzer.api.v1.compact import SelectedCluster, natural_key, send_compact
+from gpusteward.analyzer.api.v1.gpus import view_fleet
+from gpusteward.analyzer.api.v1.pagination import ActivityName, ClusterName, ResultStamp, SignatureName, stamp
+from gpusteward.analyzer.api.v1.workloads import Cluster, Part
+from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
+from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.sources.gpu_readings import GpuReading
+from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES
+from gpusteward.core.messages import Language, Message
+from gpusteward.core.usages import Measure, Stat
+from gpusteward.core.verdicts import Activity
+from gpusteward.messages import api_errors
+from gpusteward.messages import gpu_errors as messages
+
+router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["gpus"])
+
+NodeKey = tuple[str, str]  # cluster, node
+Level = Literal["critical", "warning", "info"]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    """A node with GPUs; a share of a GPU is a fraction."""
+
+    cluster: ClusterName
+    node: str
+    models: list[str]
+    gpus: Annotated[int | None, Field(description="All of them; null: the source does not count those that are free.")]
+    free_gpus: Annotated[int | None, Field(description="Those of which no part is held.")]
+    allocated_gpus: float
+    active_gpus: float
+    idle_gpus: float
+    unknown_gpus: float
+    shares: Annotated[list[str], Field(description="How GPUs are held: exclusive, mig, time-sliced and so on.")]
+    workloads: Annotated[int, Field(description="How many hold a GPU here.")]
+    idle_cost_micros_per_hour: Annotated[int | None, Field(description="Of its idle GPUs; null: none has a price.")]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeList:
+    """All nodes with GPUs, by cluster and name."""
+
+    currency: str
+    items: list[NodeRow]
+    result: ResultStamp
+
+
+@dataclass(frozen=True, slots=True)
+class GpuError:
+    """Something that is wrong with a GPU."""
+
+    level: Level
+    code: Annotated[str, Field(description="xid-79, lost, row-remap-failure and so on.")]
+    count: Annotated[int | None, Field(description="Since the exporter or the driver started; null: unknown.")]
+    text: Annotated[str, Field(description="What it means, in the language of the request.")]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeHolder:
+    """A container that holds the GPU or a part of it."""
+
+    workload: WorkloadName
+    pod: str
+    container: str
+    user: str
+    share: str
+    gpu_fraction: float
+    instance: Annotated[str, Field(description="Of MIG; empty: the whole GPU.")]
+    activity: ActivityName
+    signature: SignatureName
+    proof: HowProven
+    idle_since: str | None
+    memory_used_bytes: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class MigInstance:
+    """A MIG instance. Its position on the GPU is not reported by any exporter."""
+
+    instance: str
+    profile: Annotated[str, Field(description="1g.10gb and so on; empty: unknown.")]
+    uuid: str
+    compute_slices: Annotated[int | None, Field(description="Of seven, by its profile; null: unknown.")]
+    memory_total_bytes: float | None
+    memory_used_bytes: float | None
+    utilization_ratio: float | None
+    is_free: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGpu:
+    """A GPU of a node. null: not reported, never zero."""
+
+    index: str
+    uuid: str
+    model: str
+    share: Annotated[str, Field(description="How it is held; empty for a free GPU.")]
+    is_free: bool
+    is_up: Annotated[bool | None, Field(description="false: it is lost; null: not reported.")]
+    driver: str
+    temperature_celsius: float | None
+    memory_temperature_celsius: float | None
+    power_watts: float | None
+    power_limit_watts: float | None
+    sm_clock_hertz: float | None
+    memory_clock_hertz: float | None
+    utilization_ratio: float | None
+    memory_used_bytes: float | None
+    memory_total_bytes: float | None
+    clock_events: Annotated[dict[str, int], Field(description="How often a reason began to limit the clocks.")]
+    errors: list[GpuError]
+    instances: Annotated[list[MigInstance], Field(description="Of MIG.")]
+    holders: list[NodeHolder]
+    hidden_holders: Annotated[int, Field(description="Holders in namespaces that the caller may not see.")]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDetail:
+    """The GPUs of a node now."""
+
+    node: NodeRow
+    gpus: list[NodeGpu]
+    uncounted_free_gpus: Annotated[
+        int, Field(description="Free GPUs that are counted, but that no exporter describes.")
+    ]
+    readings_error: Annotated[str, Field(description="Why the exporters could not be read; empty if they could.")]
+    result: ResultStamp
+
+
+@router.get("/nodes", summary="Nodes", response_model=NodeList)
+def list_nodes(request: Request, published: LastResult, cluster: SelectedCluster = None) -> Response:
+    """Every node that has GPUs, with the numbers of its GPUs by activity."""
+
+    def make(result: Result) -> Mapping[str, object]:
+        rows = [row for row in _view_nodes(published).values() if cluster in (None, row.cluster)]
+        return {"currency": result.settings.prices.currency, "items": rows}
+
+    return send_compact(request, published, "nodes", cluster, make)
+
+
+@router.get("/nodes/{node}", summary="One node", response_model=NodeDetail)
+async def show_node(
+    published: LastResult,
+    dependencies: Dependencies,
+    *,
+    node: Part,
+    cluster: Cluster = None,
+    language: Annotated[Language, Query(description="The language of errors.")] = "en",
+) -> Response:
+    """The GPUs of a node with temperature, power, clocks, memory and errors as their exporters report them now, and
+    with their holders from the last result. Where exporters cannot be read, the values of the last result remain."""
+    row = _find_node(published, node, cluster)
+    readings: Sequence[GpuReading] = ()
+    error = ""
+    try:
+        readings = await query_source(
+            lambda: dependencies.source.read_gpus(row.node, row.cluster, dependencies.clock()),
+            dependencies.limits.gpus,
+        )
+    except ProblemError as problem:
+        if problem.kind == "busy":
+            raise
+        error = problem.text(language)
+    gpus = _make_gpus(published, row, readings, language=language)
+    described = sum(one.is_free for one in gpus)
+    return send_json(
+        NodeDetail(
+            node=row,
+            gpus=gpus,
+            uncounted_free_gpus=max(0, (row.free_gpus or 0) - described),
+            readings_error=error,
+            result=stamp(published.result, dependencies),
+        )
+    )
+
+
+def _find_node(published: PublishedResult, node: str, cluster: str | None) -> NodeRow:
+    """Raises a 404 problem, or a 409 problem if several clusters have it and none is chosen."""
+    rows = [one for one in _view_nodes(published).values() if one.node == node and cluster in (None, one.cluster)]
+    if not rows:
+        raise ProblemError(404, "not-found", api_errors.NODE_NOT_FOUND)
+    if len(rows) > 1:
+        clusters = ", ".join(sorted(one.cluster for one in rows))
+        raise ProblemError(409, "ambiguous", api_errors.SEVERAL_CLUSTERS, clusters=clusters)
+    return rows[0]
+
+
+def _view_nodes(published: PublishedResult) -> Mapping[NodeKey, NodeRow]:
+    return published.once("nodes by key", lambda result: _make_rows(published, result))
+
+
+def _rows_by_node(published: PublishedResult) -> Mapping[NodeKey, list[int]]:
+    def make(result: Result) -> Mapping[NodeKey, list[int]]:
+        rows = defaultdict[NodeKey, list[int]](list)
+        for row, one in enumerate(result.verdicts.usage.allocations):
+            rows[one.container.cluster, one.node].append(row)
+        return rows
+
+    return published.once("rows by node", make)
+
+
+def _make_rows(published: PublishedResult, result: Result) -> dict[NodeKey, NodeRow]:
+    fleet, rows = view_fleet(published), _rows_by_node(published)
+    counted, free = defaultdict[NodeKey, int](int), defaultdict[NodeKey, int](int)
+    models = defaultdict[NodeKey, set[str]](set)
+    for key, count in result.verdicts.usage.fleet.items():
+        counted[key.cluster, key.node] += count
+        models[key.cluster, key.node].add(key.model)
+    for key, count in fleet.free.items():
+        free[key.cluster, key.node] += count
+    keys = sorted({*rows, *counted}, key=lambda key: (key[0], natural_key(key[1])))
+    return {
+        key: _make_row(
+            result,
+            key,
+            np.array(rows.get(key, []), dtype=np.intp),
+            models=models[key],
+            counts=(max(counted[key], _count_held(result, rows.get(key, []))), free[key]) if key in counted else None,
+        )
+        for key in keys
+    }
+
+
+def _count_held(result: Result, rows: Iterable[int]) -> int:
+    return len({result.verdicts.usage.allocations[row].gpu_uuid for row in rows})
+
+
+def _make_row(
+    result: Result,
+    key: NodeKey,
+    rows: np.ndarray[tuple[int], np.dtype[np.intp]],
+    *,
+    models: set[str],
+    counts: tuple[int, int] | None,
+) -> NodeRow:
+    """`counts`: all GPUs and free ones; None if the source does not count them."""
+    allocations, activity = result.verdicts.usage.allocations, result.verdicts.activity[rows]
+    fractions, cost = result.workloads.fractions[rows], result.cost_micros_per_hour[rows]
+    by_activity = np.bincount(activity, weights=fractions, minlength=len(ACTIVITIES)).tolist()
+    active, idle, unknown = (round(by_activity[ACTIVITIES.index(each)], GPU_DIGITS) for each in Activity)
+    idle_cost = cost[(activity == ACTIVITIES.index(Activity.IDLE)) & ~np.isnan(cost)]
+    held = [allocations[row] for row in rows.tolist()]
+    return NodeRow(
+        cluster=key[0],
+        node=key[1],
+        models=sorted({*models, *(one.model for one in held)} - {""}),
+        gpus=counts[0] if counts else None,
+        free_gpus=counts[1] if counts else None,
+        allocated_gpus=round(float(fractions.sum()), GPU_DIGITS),
+        active_gpus=active,
+        idle_gpus=idle,
+        unknown_gpus=unknown,
+        shares=sorted({str(one.share) for one in held} - {""}),
+        workloads=len(set(result.workloads.codes[rows].tolist())),
+        idle_cost_micros_per_hour=round(float(idle_cost.sum())) if len(idle_cost) else None,
+    )
+
+
+def _make_gpus(
+    published: PublishedResult, row: NodeRow, readings: Sequence[GpuReading], *, language: Language
+) -> list[NodeGpu]:
+    """Those that are reported, and those that are held and not reported."""
+    result = published.result
+    held = defaultdict[str, list[int]](list)
+    for number in _rows_by_node(published).get((row.cluster, row.node), []):
+        held[result.verdicts.usage.allocations[number].gpu_index].append(number)
+    reported = defaultdict[str, list[GpuReading]](list)
+    for reading in readings:
+        reported[reading.index].append(reading)
+    return [
+        _make_gpu(published, index, held.get(index, []), reported.get(index, []), language=language)
+        for index in sorted({*held, *reported}, key=natural_key)
+    ]
+
+
+def _make_gpu(
+    published: PublishedResult, index: str, rows: Sequence[int], readings: Sequence[GpuReading], *, language: Language
+) -> NodeGpu:
+    result = published.result
+    allocations = [result.verdicts.usage.allocations[row] for row in rows]
+    whole = next((one for one in readings if not one.instance), None) or GpuReading(index, "")
+    instances = [one for one in readings if one.instance]
+    if not whole.values and instances:
+        # dcgm-exporter repeats the values of a GPU for each of its MIG instances.
+        shared = ("temperature_celsius", "power_watts", "power_limit_watts", "sm_clock_hertz", "memory_clock_hertz")
+        whole = replace(whole, values={key: value for key, value in instances[0].values.items() if key in shared})
+    values = _complete(result, rows, whole.values)
+    held_instances = {one.gpu_instance for one in allocations}
+    return NodeGpu(
+        index=index,
+        uuid=next((one.gpu_uuid for one in allocations), "") or whole.uuid,
+        model=whole.model or next((one.model for one in allocations), ""),
+        share=next((str(one.share) for one in allocations), "mig" if instances else ""),
+        is_free=not rows,
+        is_up=None if "up" not in whole.values else bool(whole.values["up"]),
+        driver=whole.driver,
+        temperature_celsius=values.get("temperature_celsius"),
+        memory_temperature_celsius=values.get("memory_temperature_celsius"),
+        power_watts=values.get("power_watts"),
+        power_limit_watts=values.get("power_limit_watts"),
+        sm_clock_hertz=values.get("sm_clock_hertz"),
+        memory_clock_hertz=values.get("memory_clock_hertz"),
+        utilization_ratio=values.get("utilization_ratio"),
+        memory_used_bytes=values.get("memory_used_bytes"),
+        memory_total_bytes=values.get("memory_total_bytes"),
+        clock_events=whole.clock_events,
+        errors=[_show_error(*each, language=language) for each in _find_errors(whole)],
+        instances=[_make_instance(one, is_free=one.instance not in held_instances) for one in instances],
+        holders=[_make_holder(result, row) for row in rows],
+        hidden_holders=sum(published.hidden_holders.get(key, 0) for key in {device_key(one) for one in allocations}),
+    )
+
+
+_FROM_RESULT = {
+    "power_limit_watts": (Measure.POWER_LIMIT, Stat.LAST),
+    "memory_total_bytes": (Measure.MEMORY_TOTAL, Stat.LAST),
+    "sm_clock_hertz": (Measure.SM_CLOCK, Stat.MEAN),
+}
+"""What a result has of a whole GPU, not of a share of it."""
+
+
+def _complete(result: Result, rows: Sequence[int], values: Mapping[str, float]) -> Mapping[str, float]:
+    """With the values of the last result where a whole GPU is held and its exporter was not read."""
+    usage = result.verdicts.usage
+    if not rows or usage.allocations[rows[0]].gpu_instance:
+        return values
+    known = {name: float(usage.column(*key)[rows[0]]) for name, key in _FROM_RESULT.items()}
+    return {**{name: value for name, value in known.items() if not np.isnan(value)}, **values}
+
+
+def _make_instance(one: GpuReading, *, is_free: bool) -> MigInstance:
+    slices = one.profile.partition("g.")[0]
+    return MigInstance(
+        instance=one.instance,
+        profile=one.profile,
+        uuid=one.uuid,
+        compute_slices=int(slices) if slices.isdecimal() and len(slices) == 1 else None,
+        memory_total_bytes=one.values.get("memory_total_bytes"),
+        memory_used_bytes=one.values.get("memory_used_bytes"),
+        utilization_ratio=one.values.get("utilization_ratio"),
+        is_free=is_free,
+    )
+
+
+def _make_holder(result: Result, row: int) -> NodeHolder:
+    verdicts, table = result.verdicts, result.workloads
+    allocation = verdicts.usage.allocations[row]
+    memory = float(verdicts.usage.column(Measure.MEMORY_USED, Stat.MEAN)[row])
+    return NodeHolder(
+        workload=WorkloadName(*table.keys[table.codes[row]]),
+        pod=allocation.container.pod,
+        container=allocation.container.name,
+        user=allocation.container.user,
+        share=str(allocation.share),
+        gpu_fraction=round(float(table.fractions[row]), GPU_DIGITS),
+        instance=allocation.gpu_instance,
+        activity=ACTIVITIES[verdicts.activity[row]].value,
+        signature=SIGNATURES[verdicts.signature[row]].value,
+        proof=PROOFS[verdicts.proof[row]].value,
+        idle_since=format_utc(float(verdicts.idle_since[row])),
+        memory_used_bytes=None if np.isnan(memory) else memory,
+    )
+
+
+_Found = tuple[Level, str, int | None, Message]
+
+
+def _find_errors(reading: GpuReading) -> Iterator[_Found]:
+    """The worst first."""
+    found = [*_find_memory_errors(reading.values), *_find_xids(reading)]
+    if reading.values.get("up") == 0:
+        found.append(("critical", "lost", None, messages.LOST))
+    yield from sorted(found, key=lambda each: ("critical", "warning", "info").index(each[0]))
+
+
+def _find_memory_errors(values: Mapping[str, float]) -> Iterator[_Found]:
+    if values.get("row_remap_failure"):
+        yield "critical", "row-remap-failure", None, messages.ROW_REMAP_FAILURE
+    if values.get("row_remap_pending"):
+        yield "warning", "row-remap-pending", None, messages.ROW_REMAP_PENDING
+    if count := round(values.get("ecc_double_bit_errors", 0)):
+        yield "warning", "ecc-double-bit", count, messages.DOUBLE_BIT_ERRORS.fill(count=count)
+    if count := round(values.get("uncorrectable_remapped_rows", 0)):
+        yield "info", "remapped-rows", count, messages.REMAPPED_ROWS.fill(count=count)
+
+
+def _find_xids(reading: GpuReading) -> Iterator[_Found]:
+    counts: dict[int, int | None] = dict(reading.xid_errors)
+    if last := round(reading.values.get("last_xid", 0)):
+        counts.setdefault(last, None)
+    for code, count in sorted(counts.items()):
+        level: Level = "critical" if code in messages.CRITICAL_XIDS else "warning"
+        template = messages.XID if count in (None, 1) else messages.XID_TIMES
+        text = template.fill(code=code, count=count or 0, meaning=messages.explain_xid(code))
+        yield level, f"xid-{code}", count, text
+
+
+def _show_error(level: Level, code: str, count: int | None, text: Message, *, language: Language) -> GpuError:
+    return GpuError(level, code, count, text.text(language))
