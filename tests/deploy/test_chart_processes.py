@@ -221,7 +221,7 @@ def test_the_chart_gives_the_analyzer_the_rights_that_its_settings_need_and_no_o
         events = extended.read_audit(user)
         asked = [(resource, where) for resource in ("pods", "services", "secrets") for where in (other, "")]
         allowed = {(resource, where) for resource, where in asked if may_list(extended, user, resource, where)}
-        release.run("uninstall", "--wait")
+        release.run("uninstall")
     assert {each["responseStatus"]["code"] for each in events} == {200}
     assert {each["verb"] for each in events} <= {"get", "list"}
     resource = path.rpartition("/")[2]

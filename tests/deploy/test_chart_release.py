@@ -211,7 +211,7 @@ SOURCES: dict[str, tuple[Json, str]] = {
     ),
     "any namespace": (
         {"prometheus": {"serviceSelector": "app=prometheus"}},
-        "app=prometheus, in any namespace; its log",
+        "the engine whose Service has the labels app=prometheus, in any namespace; its log",
     ),
     "several": (
         {"analyzer": {"config": {"prometheus": {"urls": {"east": "http://a:9090"}}}}},
@@ -224,9 +224,44 @@ SOURCES: dict[str, tuple[Json, str]] = {
 }
 
 
-def test_the_notes_say_where_the_analyzer_reads_from(release: Release):
-    for name, (values, text) in SOURCES.items():
-        assert text in read_notes(release, values), name
+NOTES_AS_OBJECT = """
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: notes}
+data:
+  notes: |
+    {{- include (print .Template.BasePath "/NOTES.txt") . | nindent 4 }}
+"""
+
+
+@pytest.fixture(scope="module")
+def chart_with_notes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`helm template` prints no notes: here they are an object too."""
+    copy = shutil.copytree(CHART, tmp_path_factory.mktemp("chart") / "gpusteward")
+    (copy / "templates/notes.yaml").write_text(NOTES_AS_OBJECT)
+    return copy
+
+
+def render_notes(helm: Helm, chart: Path, values: Json, *words: str) -> str:
+    """The notes where nothing is known of the cluster."""
+    (item,) = helm.template(chart, values, "--show-only", "templates/notes.yaml", *words)
+    return str(item["data"]["notes"])
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_the_notes_say_where_the_analyzer_reads_from(source: str, helm: Helm, chart_with_notes: Path):
+    values, text = SOURCES[source]
+    assert f"The analyzer reads {text}" in render_notes(helm, chart_with_notes, values)
+
+
+def test_the_notes_warn_of_a_cluster_without_the_prometheus_operator(helm: Helm, chart_with_notes: Path):
+    """The control plane of the tests has its definitions; `helm template` knows none."""
+    notes = render_notes(helm, chart_with_notes, {})
+    assert "WARNING: the Prometheus Operator is not installed (no ServiceMonitor CRD)" in notes
+    assert "WARNING: no node" not in notes, "nothing is looked up without a cluster"
+    annotated = render_notes(helm, chart_with_notes, {"scrapeAnnotations": {"enabled": True}})
+    assert "WARNING" not in annotated
+    assert "WARNING" not in render_notes(helm, chart_with_notes, {}, "--api-versions", "monitoring.coreos.com/v1")
 
 
 def test_the_notes_warn_of_a_cluster_without_gpu_nodes(release: Release):
@@ -258,32 +293,6 @@ def test_the_notes_warn_of_a_pod_security_level_that_refuses_the_agents(release:
     assert "enforces the Pod Security level restricted, which refuses the agents" in read_notes(release, {})
     alone = {"agent": {"enabled": False}, "prometheus": {"url": "http://prometheus.monitoring:9090"}}
     assert "WARNING" not in read_notes(release, alone)
-
-
-NOTES_AS_OBJECT = """
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: notes}
-data:
-  notes: |
-    {{- include (print .Template.BasePath "/NOTES.txt") . | nindent 4 }}
-"""
-
-
-def test_the_notes_warn_of_a_cluster_without_the_prometheus_operator(helm: Helm, tmp_path: Path):
-    """The control plane of the tests has its definitions; `helm template` knows none, and prints no notes itself."""
-    copy = shutil.copytree(CHART, tmp_path / "gpusteward")
-    (copy / "templates/notes.yaml").write_text(NOTES_AS_OBJECT)
-    expected = "WARNING: the Prometheus Operator is not installed (no ServiceMonitor CRD)"
-
-    def render(values: Json, *words: str) -> str:
-        (item,) = helm.template(copy, values, "--show-only", "templates/notes.yaml", *words)
-        return str(item["data"]["notes"])
-
-    assert expected in render({})
-    assert "WARNING: no node" not in render({}), "nothing is looked up without a cluster"
-    assert "WARNING" not in render({"scrapeAnnotations": {"enabled": True}})
-    assert "WARNING" not in render({}, "--api-versions", "monitoring.coreos.com/v1")
 
 
 def test_the_notes_warn_of_an_ingress_without_sign_in_and_of_a_ledger_that_is_lost(release: Release):
