@@ -71,6 +71,7 @@ components: .venv/ready ## install the real components the tests use (Debian pac
 	.ci/prometheus-adapter
 	.ci/keda
 	.ci/crds
+	.ci/actionlint
 
 docs: .venv/ready ## write the generated reference pages
 	$(BIN)/python -m docs.generate

@@ -107,7 +107,7 @@ def _request(pod: Mapping[str, Any], load: ChangingLoad) -> PlacementRequest:
         SeededRandom(0).child(about["uid"]),
         Lifetimes(4000 * DAY, 0.0, 4000 * DAY),
         load,
-        container,
+        container=container,
     )
     is_shared = _is_shared(pod)
     return PlacementRequest(

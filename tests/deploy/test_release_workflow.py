@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from gpusteward import __version__
+from tests.conftest import give_up
 from tests.deploy.helm import ROOT, Helm
 
 WORKFLOWS = ROOT / ".github/workflows"
@@ -107,6 +108,25 @@ def test_every_script_is_valid_and_uses_targets_and_files_that_exist(name: str):
     assert all(re.search(rf"(?m)^{target}:", makefile) for target in targets)
     files = re.findall(r"(?<![\w/.])((?:deploy|requirements|\.ci)/[\w./-]+)", script)
     assert all((ROOT / path).exists() for path in files), files
+
+
+@pytest.mark.slow
+def test_actionlint_finds_nothing_in_any_workflow(tmp_path: Path):
+    where = subprocess.run([ROOT / ".ci/actionlint", "path"], capture_output=True, text=True, check=True)
+    program = Path(where.stdout.strip()) / "actionlint"
+    if not program.exists():
+        give_up("actionlint is not built; `make components` builds it")
+    command = [program, "-shellcheck=", "-pyflakes="]  # where they are installed it would use them
+    careless = tmp_path / "careless.yml"
+    careless.write_text(
+        "on: push\njobs: {a: {runs-on: ubuntu-24.04, steps: [{run: 'echo ${{ steps.b.outputs.c }}'}]}}\n"
+    )
+    found = subprocess.run([*command, careless], capture_output=True, text=True, check=False, timeout=60)
+    assert 'property "b" is not defined' in found.stdout
+    done = subprocess.run(
+        [*command, *sorted(WORKFLOWS.glob("*.yml"))], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (0, "")
 
 
 def run_step(step: dict[str, Any], folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
