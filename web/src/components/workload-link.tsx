@@ -36,7 +36,8 @@ export function WorkloadName({ of: key, short = false }: { of: WorkloadKey; shor
   return (
     <span class="workload-name" title={`${key.namespace}/${key.kind}/${key.name}`}>
       <span class="secondary">{key.namespace}/</span>
-      {short ? key.name : `${key.kind}/${key.name}`}
+      {!short && <span class="workload-kind">{key.kind}/</span>}
+      {key.name}
     </span>
   );
 }

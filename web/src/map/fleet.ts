@@ -27,8 +27,8 @@ export interface MapData {
 export const GROUPINGS = ["node", "namespace", "model", "cluster"] as const;
 export type Grouping = (typeof GROUPINGS)[number];
 
-/** What a part of a tile shows; the order is that of the drawing. */
-export const KINDS = ["active", "idle", "unknown", "free"] as const;
+/** What a part of a tile shows, from top to bottom; `other`: held by a namespace of another group. */
+export const KINDS = ["active", "idle", "unknown", "other", "free"] as const;
 export type Kind = (typeof KINDS)[number];
 
 export interface Part {
@@ -50,6 +50,8 @@ export interface Group {
   readonly namespace: number;
 }
 
+/** Less of a GPU is an error of rounding. */
+const SMALLEST = 0.004;
 /** Below this share of a GPU a part could not be seen or hit. */
 const THINNEST = 0.12;
 
@@ -64,9 +66,10 @@ export function makeParts(data: MapData, gpu: number, namespace = -1): Part[] {
   const shown = holders
     .filter((one) => namespace < 0 || data.workloads.namespace[one.workload] === namespace)
     .sort((a, b) => KINDS.indexOf(a.kind) - KINDS.indexOf(b.kind));
-  const rest = Math.max(0, 1 - shown.reduce((sum, one) => sum + one.fraction, 0));
+  const others = used - shown.reduce((sum, one) => sum + one.fraction, 0);
   const slices: Omit<Part, "from" | "to">[] = [...shown];
-  if (rest > 0.004) slices.push({ kind: hidden ? "unknown" : "free", fraction: rest, signature: "", workload: -1 });
+  if (others > SMALLEST) slices.push({ kind: "other", fraction: others, signature: "", workload: -1 });
+  if (1 - used > SMALLEST) slices.push({ kind: hidden ? "unknown" : "free", fraction: 1 - used, signature: "", workload: -1 });
   return stack(slices);
 }
 

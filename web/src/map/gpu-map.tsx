@@ -19,6 +19,7 @@ const texts = defineTexts(
     hidden: "held in namespaces that you may not see",
     free: "free",
     "free-part": "{share} free",
+    "other-part": "{share} held by other namespaces",
   },
   {
     label: "{n} 张 GPU 的分布图。方向键移动，回车键打开占用者。",
@@ -27,6 +28,7 @@ const texts = defineTexts(
     hidden: "由您无权查看的命名空间占用",
     free: "未分配",
     "free-part": "{share} 未分配",
+    "other-part": "{share} 由其他命名空间占用",
   },
 );
 
@@ -190,6 +192,7 @@ function nameOf(data: MapData, gpu: number): string {
 
 function describe(data: MapData, gpu: number, parts: readonly Part[]): string {
   const holders = parts.map((part) => {
+    if (part.kind === "other") return texts("other-part", { share: fmt.percent(part.fraction, 0) });
     if (part.workload < 0) return t(part.kind === "free" ? "activity.free" : "activity.unknown");
     const key = keyOf(data, part.workload);
     return `${key.namespace}/${key.kind}/${key.name}, ${data.workloads.user[part.workload]}, ${wordOf("activity", part.kind)}`;
@@ -230,7 +233,7 @@ function TooltipPart({ data, part, isOnly, isHidden }: { data: MapData; part: Pa
     return (
       <div class="map-tooltip-part">
         <i class={`swatch fill-${part.kind}`} />
-        <span>{part.kind === "unknown" && isHidden ? texts("hidden") : texts("free-part", { share })}</span>
+        <span>{part.kind === "unknown" && isHidden ? texts("hidden") : texts(part.kind === "other" ? "other-part" : "free-part", { share })}</span>
       </div>
     );
   }

@@ -97,6 +97,14 @@ describe("the layout of the map", () => {
     expect(moveTile(layout, { group: 0, position: 0 }, "ArrowUp")).toEqual({ group: 0, position: 0 });
   });
 
+  it("fills the width with large groups", () => {
+    const layout = makeLayout(makeNodes(8, 56), 700, SIZES[2]!);
+    const right = Math.max(...layout.bands[0]!.cells.map((cell) => cell.x + cell.width));
+    expect(layout.bands[0]!.cells.length).toBeGreaterThan(1);
+    expect(right).toBeGreaterThan(690);
+    expect(layout.bands[0]!.cells[0]!.width).toBeGreaterThan(200);
+  });
+
   it("survives an empty fleet", () => {
     const layout = makeLayout([], 700, SIZES[0]!);
     expect(layout.height).toBe(0);
@@ -119,7 +127,7 @@ describe("the parts of a tile", () => {
   it("show one namespace only in its group", () => {
     const groups = groupGpus(FLEET, "namespace", "free");
     expect(groups.map((group) => [group.label, group.members])).toEqual([["speech", [0, 1]], ["vision", [0]], ["free", [2]]]);
-    expect(makeParts(FLEET, 0, 0).map((part) => part.kind)).toEqual(["idle", "free"]);
+    expect(makeParts(FLEET, 0, 0).map((part) => part.kind)).toEqual(["idle", "other", "free"]);
   });
 
   it("share a time-sliced GPU that two hold whole", () => {

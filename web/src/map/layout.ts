@@ -108,16 +108,17 @@ function widthOf(columns: number, size: Size): number {
   return columns * (size.tileWidth + size.gap) - size.gap;
 }
 
-/** Servers have eight; larger groups get blocks about four times as wide as high, at most the whole width. */
+/** Servers have eight; larger groups are blocks about four times as wide as high that fill the width together. */
 function chooseColumns(groups: readonly Group[], width: number, size: Size): number {
-  const most = Math.max(NODE_COLUMNS, Math.floor((width + size.gap) / (size.tileWidth + size.gap)));
+  const pitch = size.tileWidth + size.gap;
+  const most = Math.max(1, Math.floor((width + size.gap) / pitch));
   const sizes = groups.map((group) => group.members.length).sort((a, b) => a - b);
   const typical = sizes[Math.floor(sizes.length * 0.75)] ?? 0;
   if (typical <= 2 * NODE_COLUMNS) return Math.min(NODE_COLUMNS, most);
-  const wide = Math.ceil(Math.sqrt(typical * 4) / NODE_COLUMNS) * NODE_COLUMNS;
-  // Two blocks beside each other where both fit, else one over the whole width.
-  const half = Math.floor((width - size.groupGapX) / 2 / (size.tileWidth + size.gap));
-  return wide > half ? (wide > 1.5 * half ? most : half) : wide;
+  const wanted = widthOf(Math.ceil(Math.sqrt(typical * 4)), size);
+  const blocks = Math.max(1, Math.min(groups.length, Math.round((width + size.groupGapX) / (wanted + size.groupGapX))));
+  const block = (width - (blocks - 1) * size.groupGapX) / blocks;
+  return Math.max(1, Math.floor((block + size.gap) / pitch));
 }
 
 export function tileBox(layout: Layout, cell: Cell, position: number): Box {

@@ -8,10 +8,11 @@ export interface Palette {
   readonly unknown: string;
   readonly "unknown-soft": string;
   readonly free: string;
+  readonly line: string;
   readonly secondary: string;
 }
 
-export const PALETTE_NAMES: readonly (keyof Palette)[] = ["active", "idle", "unknown", "unknown-soft", "free", "secondary"];
+export const PALETTE_NAMES: readonly (keyof Palette)[] = ["active", "idle", "unknown", "unknown-soft", "free", "line", "secondary"];
 
 /** What is drawn: data, its groups and where they are. */
 export interface Scene {
@@ -138,6 +139,8 @@ export class Painter {
     context.fill(paths.unknown);
     if (this.hatch) context.fillStyle = this.hatch;
     context.fill(paths.unknown);
+    context.fillStyle = palette.line;
+    context.fill(paths.other);
     context.strokeStyle = palette.free;
     context.lineWidth = 1.25;
     context.stroke(paths.free);

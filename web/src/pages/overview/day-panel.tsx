@@ -15,6 +15,7 @@ export function DayPanel({ overview }: { overview: Resource<OverviewData> }) {
   const day = chosen === null ? undefined : days[chosen];
   return (
     <Panel
+      class="day-panel"
       title={texts("days")}
       aside={<span class="secondary small" aria-live="off">{day && readout(day, overview.data!.currency)}</span>}
       resource={overview}
@@ -44,7 +45,7 @@ function dayName(day: Day): string {
   return fmt.time(new Date(`${day.day}T12:00:00`), "day");
 }
 
-const HEIGHT = 236;
+const LEAST_HEIGHT = 236;
 const LEFT = 34;
 const BOTTOM = 24;
 const TOP = 8;
@@ -56,11 +57,12 @@ interface ChartProps {
 }
 
 function DayChart({ days, chosen, onChoose }: ChartProps) {
-  const [root, { width }] = useSize<HTMLDivElement>();
+  const [root, { width, height: room }] = useSize<HTMLDivElement>();
+  const height = Math.max(LEAST_HEIGHT, room);
   const most = Math.max(...days.map((day) => day.allocated), 1);
   const step = niceStep(most, 3);
   const top = most * 1.04;
-  const scale = (value: number) => ((HEIGHT - BOTTOM - TOP) * value) / top;
+  const scale = (value: number) => ((height - BOTTOM - TOP) * value) / top;
   const pitch = (width - LEFT) / days.length;
   const bar = Math.max(4, Math.min(44, pitch * 0.84));
   const every = Math.max(1, Math.ceil(48 / pitch));
@@ -72,9 +74,9 @@ function DayChart({ days, chosen, onChoose }: ChartProps) {
   };
   return (
     <div ref={root} class="day-chart">
-      <svg width={width} height={HEIGHT} aria-hidden="true" onPointerMove={find} onPointerLeave={() => onChoose(null)}>
+      <svg width={width} height={height} aria-hidden="true" onPointerMove={find} onPointerLeave={() => onChoose(null)}>
         {width > 0 && lines.map((value) => {
-          const y = HEIGHT - BOTTOM - scale(value);
+          const y = height - BOTTOM - scale(value);
           return (
             <g key={value}>
               <line class="chart-line" x1={LEFT} x2={width} y1={y} y2={y} />
@@ -89,6 +91,7 @@ function DayChart({ days, chosen, onChoose }: ChartProps) {
             x={LEFT + index * pitch + (pitch - bar) / 2}
             width={bar}
             scale={scale}
+            bottom={height - BOTTOM}
             isFaded={chosen !== null && chosen !== index}
             label={(days.length - 1 - index) % every === 0 ? String(Number(day.day.slice(8))) : ""}
           />
@@ -107,12 +110,13 @@ interface BarProps {
   readonly x: number;
   readonly width: number;
   readonly scale: (value: number) => number;
+  readonly bottom: number;
   readonly isFaded: boolean;
   readonly label: string;
 }
 
-function DayBar({ day, x, width, scale, isFaded, label }: BarProps) {
-  let y = HEIGHT - BOTTOM;
+function DayBar({ day, x, width, scale, bottom, isFaded, label }: BarProps) {
+  let y = bottom;
   const parts = (["active", "idle", "unknown"] as const).map((kind) => ({ kind, height: scale(day[kind]) }));
   return (
     <g class={isFaded ? "faded" : ""}>
@@ -121,7 +125,7 @@ function DayBar({ day, x, width, scale, isFaded, label }: BarProps) {
         const gap = kind === "active" ? 0 : 2;
         return height > gap + 0.5 && <rect key={kind} class={`chart-${kind}`} x={x} y={y} width={width} height={height - gap} rx={Math.min(3, (height - gap) / 2)} />;
       })}
-      {label && <text class="chart-text" x={x + width / 2} y={HEIGHT - 6} text-anchor="middle">{label}</text>}
+      {label && <text class="chart-text" x={x + width / 2} y={bottom + BOTTOM - 6} text-anchor="middle">{label}</text>}
     </g>
   );
 }
@@ -129,13 +133,13 @@ function DayBar({ day, x, width, scale, isFaded, label }: BarProps) {
 /** The chart for people who do not see it. */
 function DayTable({ days }: { days: readonly Day[] }) {
   return (
-    <table class="visually-hidden">
+    <div class="visually-hidden"><table>
       <caption>{texts("days-table")}</caption>
       <tbody>
         {days.map((day) => (
           <tr key={day.day}><th scope="row">{dayName(day)}</th><td>{texts("days-readout", { day: dayName(day), active: fmt.number(day.active), idle: fmt.number(day.idle) })}</td></tr>
         ))}
       </tbody>
-    </table>
+    </table></div>
   );
 }

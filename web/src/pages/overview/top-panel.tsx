@@ -52,7 +52,7 @@ function TopTable({ data, isPriced }: { data: OverviewData; isPriced: boolean })
             <td class="top-kind"><SignatureBadge signature={row.signature} /></td>
             <td class="number">{row.idle_since ? <Since at={row.idle_since} /> : <span class="secondary">{texts("partly")}</span>}</td>
             <td class="number top-cost">
-              <strong>{isPriced ? fmt.amount(amountOf(row)) : fmt.number(amountOf(row))}</strong>
+              <strong>{isPriced ? fmt.wholeAmount(amountOf(row)) : fmt.number(amountOf(row))}</strong>
               <AmountLine ratio={amountOf(row) / most} />
             </td>
           </tr>

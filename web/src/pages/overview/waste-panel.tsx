@@ -61,7 +61,7 @@ function WasteRow({ group, hasTeams, isPriced }: { group: OverviewData["namespac
         <StackedBar label={`${fmt.percent(ratio)}`} parts={[{ kind: "active", value: Math.max(0, allocated - idle) }, { kind: "idle", value: idle }]} />
       </td>
       <td class="number secondary">{fmt.percent(ratio, 0)}</td>
-      <td class="number">{isPriced ? fmt.amount(group.idle_cost_micros ?? 0) : fmt.number(idle)}</td>
+      <td class="number">{isPriced ? fmt.wholeAmount(group.idle_cost_micros ?? 0) : fmt.number(idle)}</td>
     </tr>
   );
 }

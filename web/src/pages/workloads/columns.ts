@@ -7,8 +7,10 @@ type Value = number | string | null;
 export interface Column {
   readonly name: string;
   readonly label: WorkloadText;
-  /** As in `grid-template-columns`. */
-  readonly width: string;
+  /** At least this many pixels. */
+  readonly width: number;
+  /** Its share of the room that is left; 0: none. */
+  readonly grow: number;
   readonly isNumber?: boolean;
   /** What it sorts by; null comes last in both directions. */
   readonly sortBy: (row: Row) => Value;
@@ -24,35 +26,36 @@ const iso = (seconds: number | null) => (seconds === null ? null : new Date(seco
 /** Idle the longest first, although that is the smallest number. */
 const idleAge = (row: Row) => (row.idleSince === null ? null : -row.idleSince);
 
-const text = (name: string, label: WorkloadText, width: string, read: (row: Row) => string): Column => ({
-  name, label, width, sortBy: read, csv: { head: name, value: read },
+const text = (name: string, label: WorkloadText, width: number, grow: number, read: (row: Row) => string): Column => ({
+  name, label, width, grow, sortBy: read, csv: { head: name, value: read },
 });
-const amount = (name: string, label: WorkloadText, width: string, head: string, read: (row: Row) => number | null): Column => ({
-  name, label, width, isNumber: true, descends: true, sortBy: read, csv: { head, value: read },
+const amount = (name: string, label: WorkloadText, width: number, head: string, read: (row: Row) => number | null): Column => ({
+  name, label, width, grow: 0, isNumber: true, descends: true, sortBy: read, csv: { head, value: read },
 });
 
 export const COLUMNS: readonly Column[] = [
-  text("workload", "col-workload", "minmax(190px, 3.4fr)", (row) => `${row.namespace}/${row.kind}/${row.name}`),
-  text("cluster", "col-cluster", "minmax(80px, 1fr)", (row) => row.cluster),
-  text("namespace", "col-namespace", "minmax(90px, 1fr)", (row) => row.namespace),
-  text("kind", "col-kind", "minmax(90px, 1fr)", (row) => row.kind),
-  text("user", "col-user", "minmax(64px, 0.6fr)", (row) => joined(row.users)),
-  { ...amount("gpus", "col-gpus", "minmax(92px, 0.7fr)", "gpus", (row) => row.gpus), isNumber: false },
-  text("model", "col-model", "minmax(90px, 1fr)", (row) => joined(row.models)),
-  text("node", "col-node", "minmax(90px, 1fr)", (row) => joined(row.nodes)),
-  text("state", "col-state", "84px", (row) => row.activity),
-  text("signature", "col-signature", "98px", (row) => row.signature),
-  text("proof", "col-proof", "100px", (row) => row.proof),
-  amount("score", "col-score", "64px", "score", (row) => row.score),
-  amount("idle-gpus", "col-idle-gpus", "84px", "idle_gpus", (row) => row.idleGpus),
-  { name: "idle", label: "col-idle", width: "88px", isNumber: true, descends: true, sortBy: idleAge, csv: { head: "idle_since", value: (row) => iso(row.idleSince) } },
-  amount("spell", "col-spell", "84px", "idle_cost_this_spell", (row) => unit(row.costSpell)),
-  amount("cost", "col-cost", "76px", "idle_cost_7d", (row) => unit(row.costWeek)),
-  amount("rate", "col-rate", "84px", "cost_per_hour", (row) => unit(row.costPerHour)),
-  { name: "snoozed", label: "col-snoozed", width: "104px", sortBy: (row) => row.snoozedUntil, csv: { head: "snoozed_until", value: (row) => iso(row.snoozedUntil) } },
+  text("workload", "col-workload", 190, 3.4, (row) => `${row.namespace}/${row.kind}/${row.name}`),
+  text("cluster", "col-cluster", 80, 1, (row) => row.cluster),
+  text("namespace", "col-namespace", 90, 1, (row) => row.namespace),
+  text("kind", "col-kind", 90, 1, (row) => row.kind),
+  text("user", "col-user", 64, 0.6, (row) => joined(row.users)),
+  { ...amount("gpus", "col-gpus", 92, "gpus", (row) => row.gpus), grow: 0.7, isNumber: false },
+  text("model", "col-model", 90, 1, (row) => joined(row.models)),
+  text("node", "col-node", 90, 1, (row) => joined(row.nodes)),
+  text("state", "col-state", 84, 0, (row) => row.activity),
+  text("signature", "col-signature", 98, 0, (row) => row.signature),
+  text("proof", "col-proof", 100, 0, (row) => row.proof),
+  amount("score", "col-score", 64, "score", (row) => row.score),
+  amount("idle-gpus", "col-idle-gpus", 84, "idle_gpus", (row) => row.idleGpus),
+  { name: "idle", label: "col-idle", width: 88, grow: 0, isNumber: true, descends: true, sortBy: idleAge, csv: { head: "idle_since", value: (row) => iso(row.idleSince) } },
+  amount("spell", "col-spell", 84, "idle_cost_this_spell", (row) => unit(row.costSpell)),
+  amount("cost", "col-cost", 76, "idle_cost_7d", (row) => unit(row.costWeek)),
+  amount("rate", "col-rate", 84, "cost_per_hour", (row) => unit(row.costPerHour)),
+  { name: "snoozed", label: "col-snoozed", width: 104, grow: 0, sortBy: (row) => row.snoozedUntil, csv: { head: "snoozed_until", value: (row) => iso(row.snoozedUntil) } },
 ];
 
 export const DEFAULT_COLUMNS: readonly string[] = ["workload", "user", "gpus", "signature", "idle", "cost"];
+const NARROW_COLUMNS: readonly string[] = ["workload", "idle", "cost"];
 /** Where there is room for more, and nobody chose columns. */
 const WIDE_COLUMNS: readonly string[] = ["workload", "user", "gpus", "node", "signature", "idle", "spell", "cost"];
 export const DEFAULT_SORT = "-cost";
@@ -60,10 +63,25 @@ export const DEFAULT_SORT = "-cost";
 export const findColumn = (name: string): Column | undefined => COLUMNS.find((column) => column.name === name);
 
 /** The columns of an address, in their fixed order; the name of the workload is always there. */
-export function readColumns(text: string | undefined, isWide = false): Column[] {
-  const wanted = new Set(text ? ["workload", ...text.split(",")] : isWide ? WIDE_COLUMNS : DEFAULT_COLUMNS);
+export function readColumns(text: string | undefined, room = 800): Column[] {
+  const wanted = new Set(text ? ["workload", ...text.split(",")] : chooseDefault(room));
   return COLUMNS.filter((column) => wanted.has(column.name));
 }
+
+function chooseDefault(room: number): readonly string[] {
+  return room >= WIDE_FROM ? WIDE_COLUMNS : room >= NARROW_BELOW ? DEFAULT_COLUMNS : NARROW_COLUMNS;
+}
+
+const WIDE_FROM = 1080;
+const NARROW_BELOW = 560;
+
+/** `grid-template-columns`, and the width below which the table scrolls sideways. */
+export function measureColumns(columns: readonly Column[]): { readonly template: string; readonly least: number } {
+  const template = columns.map(({ width, grow }) => (grow ? `minmax(${width}px, ${grow}fr)` : `${width}px`)).join(" ");
+  return { template, least: columns.reduce((sum, { width }) => sum + width + COLUMN_GAP, COLUMN_GAP) };
+}
+
+const COLUMN_GAP = 12;
 
 export function writeColumns(names: readonly string[]): string {
   const ordered = COLUMNS.map((column) => column.name).filter((name) => names.includes(name));

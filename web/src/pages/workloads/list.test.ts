@@ -93,6 +93,8 @@ describe("the list", () => {
 
   it("keeps the columns in the address, the default one empty", () => {
     expect(readColumns("").map((column) => column.name)).toEqual(["workload", "user", "gpus", "signature", "idle", "cost"]);
+    expect(readColumns("", 1400).length).toBeGreaterThan(6);
+    expect(readColumns("", 390).map((column) => column.name)).toEqual(["workload", "idle", "cost"]);
     expect(readColumns("cost,node").map((column) => column.name)).toEqual(["workload", "node", "cost"]);
     expect(writeColumns(["cost", "idle", "signature", "gpus", "user", "workload"])).toBe("");
     expect(writeColumns(["cost", "workload"])).toBe("workload,cost");

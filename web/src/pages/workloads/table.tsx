@@ -6,7 +6,7 @@ import { useSize } from "../../components/size";
 import { WorkloadName, workloadLink } from "../../components/workload-link";
 import { fmt } from "../../i18n";
 import { changeQuery, route } from "../../router";
-import { type Column, nextSort, type Sort } from "./columns";
+import { type Column, measureColumns, nextSort, type Sort } from "./columns";
 import type { Row } from "./rows";
 import { texts } from "./texts";
 import { openRow } from "./workloads";
@@ -38,7 +38,7 @@ export function Table(props: Props) {
 
   const first = Math.max(0, Math.floor(top / ROW_HEIGHT) - OVERSCAN);
   const last = Math.min(rows.length, Math.ceil((top + height) / ROW_HEIGHT) + OVERSCAN);
-  const template = columns.map((column) => column.width).join(" ");
+  const { template, least } = measureColumns(columns);
   const current = cursor >= 0 ? cursor : openedAt;
 
   const onKey = (event: KeyboardEvent) => {
@@ -64,8 +64,8 @@ export function Table(props: Props) {
         onKeyDown={onKey}
         onBlur={() => setCursor(-1)}
       >
-        <Head {...props} template={template} />
-        <div class="grid-body" role="rowgroup" style={{ height: `${rows.length * ROW_HEIGHT}px` }}>
+        <Head {...props} template={template} least={least} />
+        <div class="grid-body" role="rowgroup" style={{ height: `${rows.length * ROW_HEIGHT}px`, minWidth: `${least}px` }}>
           {rows.slice(first, last).map((row, index) => (
             <TableRow
               key={row.id}
@@ -86,9 +86,9 @@ export function Table(props: Props) {
   );
 }
 
-function Head({ columns, sort, currency, template }: Props & { template: string }) {
+function Head({ columns, sort, currency, template, least }: Props & { template: string; least: number }) {
   return (
-    <div class="grid-head" role="row" aria-rowindex={1} style={{ gridTemplateColumns: template }}>
+    <div class="grid-head" role="row" aria-rowindex={1} style={{ gridTemplateColumns: template, minWidth: `${least}px` }}>
       {columns.map((column) => {
         const isSorted = column.name === sort.column.name;
         const label = texts(column.label, { currency });
@@ -168,9 +168,9 @@ const CELLS: Readonly<Record<string, (row: Row, now: number) => ComponentChildre
   score: (row) => (row.score === null ? NONE : fmt.number(row.score, 1)),
   "idle-gpus": (row) => (row.idleGpus ? fmt.gpus(row.idleGpus) : NONE),
   idle: (row, now) => (row.idleSince === null ? NONE : fmt.duration(now - row.idleSince)),
-  spell: (row) => (row.costSpell ? fmt.amount(row.costSpell) : NONE),
-  cost: (row) => (row.costWeek === null ? NONE : fmt.amount(row.costWeek)),
-  rate: (row) => (row.costPerHour === null ? NONE : fmt.amount(row.costPerHour)),
+  spell: (row) => (row.costSpell ? fmt.wholeAmount(row.costSpell) : NONE),
+  cost: (row) => (row.costWeek === null ? NONE : fmt.wholeAmount(row.costWeek)),
+  rate: (row) => (row.costPerHour === null ? NONE : fmt.wholeAmount(row.costPerHour)),
   snoozed: (row) => (row.snoozedUntil === null ? NONE : fmt.time(new Date(row.snoozedUntil * 1000), "short")),
 };
 

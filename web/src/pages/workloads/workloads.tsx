@@ -27,7 +27,7 @@ export default function Workloads() {
       <div ref={root} class="workloads-list">
         <h1 class="visually-hidden">{texts("list")}</h1>
         <DataState resource={table} lines={14}>
-          {(data) => <List data={data} openedId={opened ? rowId(opened) : null} isWide={width >= WIDE_FROM} />}
+          {(data) => <List data={data} openedId={opened ? rowId(opened) : null} room={width} />}
         </DataState>
       </div>
       {opened && <Detail key={rowId(opened)} of={opened} onClose={() => openRow(null)} />}
@@ -41,11 +41,9 @@ export function openRow(row: Row | null, replace = false): void {
   navigate(formatRoute(page, row ? workloadPath(row) : [], query), { replace });
 }
 
-const WIDE_FROM = 1080;
-
 type TableData = Parameters<typeof makeRows>[0];
 
-function List({ data, openedId, isWide }: { data: TableData; openedId: string | null; isWide: boolean }) {
+function List({ data, openedId, room }: { data: TableData; openedId: string | null; room: number }) {
   const { q = "", sort: sortText, columns: columnText } = route.value.query;
   // Ages change slowly: filtering by them once a minute is enough.
   const now = Math.floor(useNow(60_000) / 60_000) * 60;
@@ -56,7 +54,7 @@ function List({ data, openedId, isWide }: { data: TableData; openedId: string | 
     () => sortRows(rows.filter(compileQuery(parsed, now)), sort),
     [rows, parsed, now, sort.column, sort.isDescending],
   );
-  const columns = readColumns(columnText, isWide);
+  const columns = readColumns(columnText, room);
   return (
     <>
       <Toolbar rows={rows} shown={shown} columns={columns} query={q} errors={parsed.errors} />
