@@ -507,6 +507,26 @@ export interface paths {
         readonly patch?: never;
         readonly trace?: never;
     };
+    readonly "/api/v1/snoozes": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * Snoozed workloads
+         * @description The workloads that are snoozed now; the one that ends first comes first.
+         */
+        readonly get: operations["list_active_api_v1_snoozes_get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
     readonly "/api/v1/sources": {
         readonly parameters: {
             readonly query?: never;
@@ -609,6 +629,48 @@ export interface paths {
         readonly patch?: never;
         readonly trace?: never;
     };
+    readonly "/api/v1/workloads/{kind}/{namespace}/{name}/history": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * History of one workload
+         * @description Changes of its verdict, idle spells, notices with their deliveries, snoozes, costs and right-sizing advice, from
+         *     the ledger. Also of a workload that no longer holds GPUs.
+         */
+        readonly get: operations["show_history_api_v1_workloads__kind___namespace___name__history_get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/api/v1/workloads/{kind}/{namespace}/{name}/notify": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly get?: never;
+        readonly put?: never;
+        /**
+         * Send a notice now
+         * @description Send a notice about an idle workload to its channels at once, also in quiet hours and while it is snoozed. Twice
+         *     within a minute it is sent once. Needs the role operator, and a channel in `notify.channels`.
+         */
+        readonly post: operations["notify_api_v1_workloads__kind___namespace___name__notify_post"];
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
     readonly "/api/v1/workloads/{kind}/{namespace}/{name}/processes": {
         readonly parameters: {
             readonly query?: never;
@@ -664,6 +726,31 @@ export interface paths {
         readonly put?: never;
         readonly post?: never;
         readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/api/v1/workloads/{kind}/{namespace}/{name}/snooze": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly get?: never;
+        readonly put?: never;
+        /**
+         * Snooze a workload
+         * @description Send no notices, alerts and control calls about the workload for some time. It replaces an earlier snooze. Needs
+         *     the role operator and the ledger.
+         */
+        readonly post: operations["snooze_api_v1_workloads__kind___namespace___name__snooze_post"];
+        /**
+         * End a snooze
+         * @description Notices about the workload are sent again. Also for a workload that no longer holds GPUs.
+         */
+        readonly delete: operations["end_snooze_api_v1_workloads__kind___namespace___name__snooze_delete"];
         readonly options?: never;
         readonly head?: never;
         readonly patch?: never;
@@ -1283,6 +1370,20 @@ export interface components {
              * @description Fields of this row that were not measured: 0, or the memory of such a GPU.
              */
             readonly unmeasured: readonly string[];
+        };
+        /**
+         * CostSum
+         * @description GPU-hours and money; null: not recorded, or no price.
+         */
+        readonly CostSum: {
+            /** Cost Micros */
+            readonly cost_micros: number | null;
+            /** Gpu Hours */
+            readonly gpu_hours: number;
+            /** Idle Cost Micros */
+            readonly idle_cost_micros: number | null;
+            /** Idle Gpu Hours */
+            readonly idle_gpu_hours: number;
         };
         /**
          * CurrencyChange
@@ -2003,6 +2104,23 @@ export interface components {
             readonly workloads: number;
         };
         /**
+         * History
+         * @description What the ledger has of a workload, the newest first.
+         */
+        readonly History: {
+            /** Advice */
+            readonly advice: readonly components["schemas"]["SizeAdvice"][];
+            readonly cost: components["schemas"]["WorkloadCost"];
+            /** Notices */
+            readonly notices: readonly components["schemas"]["NoticeRow"][];
+            /** Snoozes */
+            readonly snoozes: readonly components["schemas"]["SnoozeRow"][];
+            /** Spells */
+            readonly spells: readonly components["schemas"]["SpellRow"][];
+            /** Verdicts */
+            readonly verdicts: readonly components["schemas"]["VerdictRow"][];
+        };
+        /**
          * Holder
          * @description A container that holds the GPU.
          */
@@ -2073,6 +2191,11 @@ export interface components {
              * @enum {string}
              */
             readonly signature: "empty" | "parked" | "starved" | "hung" | "bursty" | "keep-alive" | "health-check" | "steady" | "starting" | "unknown";
+            /**
+             * Snoozed Until
+             * @description No notices about it are sent until then; null: it is not.
+             */
+            readonly snoozed_until: string | null;
             /**
              * Spell Cost Micros
              * @description Since its GPUs are idle.
@@ -2295,6 +2418,52 @@ export interface components {
             readonly count: number;
             /** Low Util Count */
             readonly low_util_count: number;
+        };
+        /**
+         * NoticeDeliveryRow
+         * @description A message to one address of a channel; deleted some time after it was delivered.
+         */
+        readonly NoticeDeliveryRow: {
+            /** Attempts */
+            readonly attempts: number;
+            /** Error */
+            readonly error: string;
+            /** Id */
+            readonly id: number;
+            /** Next At */
+            readonly next_at: string | null;
+            /**
+             * State
+             * @enum {string}
+             */
+            readonly state: "pending" | "done" | "dead";
+            /** Target */
+            readonly target: string;
+        };
+        /**
+         * NoticeRow
+         * @description A notice that mentioned the workload.
+         */
+        readonly NoticeRow: {
+            /** At */
+            readonly at: string | null;
+            /**
+             * Channel
+             * @description Empty for viewers of some namespaces.
+             */
+            readonly channel: string;
+            /** Deliveries */
+            readonly deliveries: readonly components["schemas"]["NoticeDeliveryRow"][];
+            /** Kind */
+            readonly kind: string;
+        };
+        /**
+         * Notified
+         * @description Where a notice was sent.
+         */
+        readonly Notified: {
+            /** Channels */
+            readonly channels: readonly string[];
         };
         /**
          * Overview
@@ -2852,6 +3021,133 @@ export interface components {
             readonly token: string;
         };
         /**
+         * SizeAdvice
+         * @description The workload would fit into a part of each GPU that it holds, by its peaks in the last seven days.
+         */
+        readonly SizeAdvice: {
+            /** Board Fraction */
+            readonly board_fraction: number;
+            /** Core Peak Ratio */
+            readonly core_peak_ratio: number;
+            /** Gpus */
+            readonly gpus: number;
+            /** Memory Peak Bytes */
+            readonly memory_peak_bytes: number;
+            /** Memory Total Bytes */
+            readonly memory_total_bytes: number;
+            /** Model */
+            readonly model: string;
+            /**
+             * Part
+             * @description share: the board has no MIG.
+             * @enum {string}
+             */
+            readonly part: "mig" | "share";
+            /** Profile */
+            readonly profile: string;
+            /** Saving Gpu Hours */
+            readonly saving_gpu_hours: number;
+            /** Saving Micros */
+            readonly saving_micros: number | null;
+        };
+        /**
+         * SnoozeRequest
+         * @description How long, and why.
+         */
+        readonly SnoozeRequest: {
+            /**
+             * Hours
+             * @description From now; or `until`.
+             */
+            readonly hours?: number | null;
+            /**
+             * Reason
+             * @description Why, for others who look at the workload.
+             */
+            readonly reason: string;
+            /**
+             * Until
+             * @description ISO 8601, UTC without a zone; or `hours`.
+             */
+            readonly until?: string | null;
+        };
+        /**
+         * SnoozeRow
+         * @description Until when nobody wants to hear about a workload.
+         */
+        readonly SnoozeRow: {
+            /**
+             * Cluster
+             * @description Empty where the series of the site name no cluster.
+             */
+            readonly cluster: string;
+            /** Created At */
+            readonly created_at: string | null;
+            /**
+             * Ended At
+             * @description Where somebody or a newer snooze ended it before `until`.
+             */
+            readonly ended_at: string | null;
+            /** Ended By */
+            readonly ended_by: string;
+            /** Kind */
+            readonly kind: string;
+            /** Name */
+            readonly name: string;
+            /** Namespace */
+            readonly namespace: string;
+            /** Reason */
+            readonly reason: string;
+            /** Until */
+            readonly until: string | null;
+            /** Who */
+            readonly who: string;
+        };
+        /**
+         * Snoozes
+         * @description A list of snoozes.
+         */
+        readonly Snoozes: {
+            /** Items */
+            readonly items: readonly components["schemas"]["SnoozeRow"][];
+        };
+        /**
+         * SpellRow
+         * @description A time without work of one GPU of the workload.
+         */
+        readonly SpellRow: {
+            /**
+             * Ended At
+             * @description null: it has not ended.
+             */
+            readonly ended_at: string | null;
+            /**
+             * Ended By
+             * @description work, released, reclaimed or lost; empty: it has not ended.
+             */
+            readonly ended_by: string;
+            /** Gpu */
+            readonly gpu: string;
+            /** Gpus */
+            readonly gpus: number;
+            /** Node */
+            readonly node: string;
+            /** Pod */
+            readonly pod: string;
+            /**
+             * Proof
+             * @enum {string}
+             */
+            readonly proof: "sampled" | "integrated";
+            /**
+             * Signature
+             * @enum {string}
+             */
+            readonly signature: "empty" | "parked" | "starved" | "hung" | "bursty" | "keep-alive" | "health-check" | "steady" | "starting" | "unknown";
+            /** Started At */
+            readonly started_at: string | null;
+        };
+        /**
          * Stats
          * @description All GPUs that have a score; the number of others, `unknown_count`, is an addition to gpu-oour's JSON.
          */
@@ -3136,6 +3432,37 @@ export interface components {
             readonly unallocated: number | null;
         };
         /**
+         * VerdictRow
+         * @description A verdict that held from `at` until the next one.
+         */
+        readonly VerdictRow: {
+            /**
+             * Activity
+             * @enum {string}
+             */
+            readonly activity: "active" | "idle" | "unknown";
+            /** Allocations */
+            readonly allocations: number;
+            /** At */
+            readonly at: string | null;
+            /** Idle Allocations */
+            readonly idle_allocations: number;
+            /** Idle Since */
+            readonly idle_since: string | null;
+            /** Score */
+            readonly score: number | null;
+            /**
+             * Signature
+             * @enum {string}
+             */
+            readonly signature: "empty" | "parked" | "starved" | "hung" | "bursty" | "keep-alive" | "health-check" | "steady" | "starting" | "unknown";
+            /**
+             * State
+             * @enum {string}
+             */
+            readonly state: "idle" | "low" | "normal" | "high" | "unknown";
+        };
+        /**
          * WarningRow
          * @description A warning before an action.
          */
@@ -3344,6 +3671,11 @@ export interface components {
              */
             readonly signature: "empty" | "parked" | "starved" | "hung" | "bursty" | "keep-alive" | "health-check" | "steady" | "starting" | "unknown";
             /**
+             * Snoozed Until
+             * @description No notices about it are sent until then; null: it is not.
+             */
+            readonly snoozed_until: string | null;
+            /**
              * State
              * @enum {string}
              */
@@ -3378,6 +3710,27 @@ export interface components {
             readonly result: components["schemas"]["ResultStamp"];
             /** Total */
             readonly total: number;
+        };
+        /**
+         * WorkloadCost
+         * @description What the workload cost, in millionths of the currency.
+         */
+        readonly WorkloadCost: {
+            /** Currency */
+            readonly currency: string;
+            readonly last_7_days: components["schemas"]["CostSum"] | null;
+            /**
+             * Since
+             * @description When it was first recorded.
+             */
+            readonly since: string | null;
+            /**
+             * Spell Idle Cost Micros
+             * @description Of its idle GPUs since they are idle.
+             */
+            readonly spell_idle_cost_micros: number | null;
+            /** @description As far as the ledger reaches. */
+            readonly total: components["schemas"]["CostSum"] | null;
         };
         /**
          * WorkloadDetail
@@ -4584,6 +4937,44 @@ export interface operations {
             };
         };
     };
+    readonly list_active_api_v1_snoozes_get: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Snoozes"];
+                };
+            };
+            /** @description The request is wrong. */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The analyzer, engine or ledger failed. */
+            readonly "5XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     readonly show_sources_api_v1_sources_get: {
         readonly parameters: {
             readonly query?: never;
@@ -4822,6 +5213,104 @@ export interface operations {
             };
         };
     };
+    readonly show_history_api_v1_workloads__kind___namespace___name__history_get: {
+        readonly parameters: {
+            readonly query?: {
+                /** @description Needed if several clusters have a workload of this name. */
+                readonly cluster?: string | null;
+                /** @description Maximum number of rows of each kind. */
+                readonly limit?: number;
+            };
+            readonly header?: never;
+            readonly path: {
+                /** @description `-` for an empty name. */
+                readonly kind: string;
+                /** @description `-` for an empty name. */
+                readonly namespace: string;
+                /** @description `-` for an empty name. */
+                readonly name: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["History"];
+                };
+            };
+            /** @description The request is wrong. */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The analyzer, engine or ledger failed. */
+            readonly "5XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly notify_api_v1_workloads__kind___namespace___name__notify_post: {
+        readonly parameters: {
+            readonly query?: {
+                /** @description Needed if several clusters have a workload of this name. */
+                readonly cluster?: string | null;
+            };
+            readonly header?: never;
+            readonly path: {
+                /** @description `-` for an empty name. */
+                readonly kind: string;
+                /** @description `-` for an empty name. */
+                readonly namespace: string;
+                /** @description `-` for an empty name. */
+                readonly name: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Notified"];
+                };
+            };
+            /** @description The request is wrong. */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The analyzer, engine or ledger failed. */
+            readonly "5XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     readonly read_processes_api_v1_workloads__kind___namespace___name__processes_get: {
         readonly parameters: {
             readonly query?: {
@@ -4950,6 +5439,106 @@ export interface operations {
                 };
                 content: {
                     readonly "application/json": components["schemas"]["Series"];
+                };
+            };
+            /** @description The request is wrong. */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The analyzer, engine or ledger failed. */
+            readonly "5XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly snooze_api_v1_workloads__kind___namespace___name__snooze_post: {
+        readonly parameters: {
+            readonly query?: {
+                /** @description Needed if several clusters have a workload of this name. */
+                readonly cluster?: string | null;
+            };
+            readonly header?: never;
+            readonly path: {
+                /** @description `-` for an empty name. */
+                readonly kind: string;
+                /** @description `-` for an empty name. */
+                readonly namespace: string;
+                /** @description `-` for an empty name. */
+                readonly name: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody: {
+            readonly content: {
+                readonly "application/json": components["schemas"]["SnoozeRequest"];
+            };
+        };
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["SnoozeRow"];
+                };
+            };
+            /** @description The request is wrong. */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The analyzer, engine or ledger failed. */
+            readonly "5XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly end_snooze_api_v1_workloads__kind___namespace___name__snooze_delete: {
+        readonly parameters: {
+            readonly query?: {
+                /** @description Needed if several clusters have a workload of this name. */
+                readonly cluster?: string | null;
+            };
+            readonly header?: never;
+            readonly path: {
+                /** @description `-` for an empty name. */
+                readonly kind: string;
+                /** @description `-` for an empty name. */
+                readonly namespace: string;
+                /** @description `-` for an empty name. */
+                readonly name: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["SnoozeRow"];
                 };
             };
             /** @description The request is wrong. */

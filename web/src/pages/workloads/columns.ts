@@ -34,7 +34,7 @@ const amount = (name: string, label: WorkloadText, width: number, head: string, 
 });
 
 export const COLUMNS: readonly Column[] = [
-  text("workload", "col-workload", 190, 3.4, (row) => `${row.namespace}/${row.kind}/${row.name}`),
+  text("workload", "col-workload", 148, 3.4, (row) => `${row.namespace}/${row.kind}/${row.name}`),
   text("cluster", "col-cluster", 80, 1, (row) => row.cluster),
   text("namespace", "col-namespace", 90, 1, (row) => row.namespace),
   text("kind", "col-kind", 90, 1, (row) => row.kind),

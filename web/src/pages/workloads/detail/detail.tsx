@@ -8,8 +8,10 @@ import { Time } from "../../../components/time";
 import { type WorkloadKey, workloadParameters } from "../../../components/workload-link";
 import { fmt, language } from "../../../i18n";
 import { texts } from "../texts";
+import { Actions } from "./actions";
 import { Facts } from "./facts";
 import { Gpus } from "./gpus";
+import { Advice, Costs, History } from "./history";
 import { Processes } from "./processes";
 import { Reasons } from "./reasons";
 import { Signals } from "./signals";
@@ -46,11 +48,13 @@ export function Detail({ of: key, onClose }: Props) {
 }
 
 function Content({ of: key, detail }: { of: WorkloadKey; detail: ResourceView<DetailData> }) {
+  const history = useResource("/api/v1/workloads/{kind}/{namespace}/{name}/history", workloadParameters(key));
   if (detail.problem?.status === 404) {
     return (
       <div class="state state-forbidden">
         <strong>{texts("not-there")}</strong>
         <span>{texts("not-there-hint")}</span>
+        {history.data && <><Costs history={history} /><History history={history} /></>}
       </div>
     );
   }
@@ -60,9 +64,13 @@ function Content({ of: key, detail }: { of: WorkloadKey; detail: ResourceView<De
         <>
           <Facts data={data} />
           <Reasons data={data} />
+          <Actions of={key} data={data} history={history} />
           <Signals of={key} data={data} />
           <Gpus data={data} />
           <Processes of={key} />
+          <Advice history={history} />
+          <Costs history={history} />
+          <History history={history} />
         </>
       )}
     </DataState>
