@@ -43,6 +43,7 @@ bench: .venv/ready web ## measure; results with their commands go to bench/resul
 	$(BIN)/python -m bench.sharded
 	$(BIN)/python -m bench.scrape
 	$(BIN)/python -m bench.ledger
+	$(BIN)/python -m bench.replay
 	$(BIN)/python -m bench.demo
 	$(BIN)/python -m bench.rehearsal
 

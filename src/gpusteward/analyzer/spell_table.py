@@ -19,6 +19,31 @@ Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
+class HeldTable:
+    """When allocations were held, one row each."""
+
+    workload: Numbers  # indexes `workloads` of the spell table
+    pod: Numbers
+    allocation_id: NDArray[np.int64]
+    began_at: Column
+    ended_at: Column  # infinite while it is held
+    gpus: Column
+
+    def __len__(self) -> int:
+        return len(self.began_at)
+
+
+NOTHING_HELD = HeldTable(
+    workload=np.empty(0, np.intp),
+    pod=np.empty(0, np.intp),
+    allocation_id=np.empty(0, np.int64),
+    began_at=np.empty(0),
+    ended_at=np.empty(0),
+    gpus=np.empty(0),
+)
+
+
+@dataclass(frozen=True)
 class SpellTable:
     """Idle spells, one row each, in no particular order."""
 
@@ -36,6 +61,7 @@ class SpellTable:
     proof: Codes  # indexes `PROOFS`
     signature: Codes  # indexes `SIGNATURES`
     gpus: Column  # fractions of a GPU
+    held: HeldTable = NOTHING_HELD  # all allocations, also those without a spell
 
     def __len__(self) -> int:
         return len(self.started_at)

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Engine, Row, or_, select
 
 from gpusteward.analyzer.ledger.periods import RECORDED, read_progress
 from gpusteward.analyzer.ledger.schema import allocations, idle_spells
-from gpusteward.analyzer.spell_table import ENDS, STILL_IDLE, SpellTable
+from gpusteward.analyzer.spell_table import ENDS, STILL_IDLE, HeldTable, SpellTable
 from gpusteward.analyzer.tables import PROOFS, SIGNATURES
 from gpusteward.core.containers import WorkloadKey
 
@@ -25,22 +25,38 @@ class _Allocations:
     def __init__(self) -> None:
         self.workloads: dict[WorkloadKey, int] = {}
         self.models: dict[str, int] = {}
-        self.pods: dict[str, int] = {}
+        self.pods: dict[tuple[str, str, str], int] = {}  # cluster, namespace, name
         self.numbers: dict[int, tuple[int, int, int]] = {}
+        self.times: dict[int, tuple[float, float]] = {}
 
     def read(self, connection: Connection, since_ms: int) -> "_Allocations":
         """Those that were held since then."""
         held = allocations.c
-        columns = (held.id, held.owner_kind, held.namespace, held.owner_name, held.cluster, held.model, held.pod)
+        owner = (held.owner_kind, held.namespace, held.owner_name, held.cluster)
+        columns = (held.id, held.model, held.pod, held.first_ms, held.ended_ms, *owner)
         is_concerned = or_(held.ended_ms.is_(None), held.ended_ms >= since_ms)
-        for id_, kind, namespace, name, cluster, model, pod in connection.execute(select(*columns).where(is_concerned)):
-            key = WorkloadKey(kind, namespace, name, cluster)
+        for id_, model, pod, first_ms, ended_ms, *names in connection.execute(select(*columns).where(is_concerned)):
+            key = WorkloadKey(*names)
+            self.times[id_] = first_ms / 1000, np.inf if ended_ms is None else ended_ms / 1000
             self.numbers[id_] = (
                 self.workloads.setdefault(key, len(self.workloads)),
                 self.models.setdefault(model, len(self.models)),
-                self.pods.setdefault(pod, len(self.pods)),
+                self.pods.setdefault((key.cluster, key.namespace, pod), len(self.pods)),
             )
         return self
+
+    def make_table(self, gpus: dict[int, float]) -> HeldTable:
+        """`gpus`: the fraction of each, where a spell tells it; else a whole GPU."""
+        numbers = np.array(list(self.numbers.values()), np.intp).reshape(-1, 3)
+        times = np.array(list(self.times.values()), np.float64).reshape(-1, 2)
+        return HeldTable(
+            workload=numbers[:, 0],
+            pod=numbers[:, 2],
+            allocation_id=np.array(list(self.numbers), np.int64),
+            began_at=times[:, 0],
+            ended_at=times[:, 1],
+            gpus=np.array([gpus.get(id_, 1.0) for id_ in self.numbers], np.float64),
+        )
 
 
 def read_spells(engine: Engine, *, since: float) -> SpellTable:
@@ -54,12 +70,14 @@ def read_spells(engine: Engine, *, since: float) -> SpellTable:
         rows = connection.execution_options(yield_per=_BLOCK_ROWS).execute(query)
         blocks = [_make_columns(part, held, recorded_ms) for part in rows.partitions(_BLOCK_ROWS)]
     joined = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]} if blocks else _EMPTY
+    gpus = dict(zip(joined["allocation_id"].tolist(), joined["gpus"].tolist(), strict=True))
     return SpellTable(
         at=recorded_ms / 1000,
         workloads=list(held.workloads),
         models=list(held.models),
-        pods=list(held.pods),
+        pods=[name for *_, name in held.pods],
         **joined,
+        held=held.make_table(gpus),
     )
 
 

@@ -223,7 +223,7 @@ BUILT_IN: Mapping[WorkloadClass, PolicyFields] = {
     ),
     WorkloadClass.SERVING: PolicyFields(
         window=7200,
-        grace=1800,
+        grace=600,
         highest_chance=1.0,
         action=ReclaimAction.SCALE_TO_KEEP,
         warnings=1,

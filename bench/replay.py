@@ -1,0 +1,144 @@
+"""`python -m bench.replay`: measures a replay of 30 days of 5,000 allocations, with comparison and frontier.
+
+Writes bench/results/replay.md and replay.json. Exits with 0 whether the limit holds or not.
+"""
+
+import json
+import sys
+import time
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+
+from bench.machines import About, describe_run
+from bench.progress import print_progress
+from bench.report import render_table
+from gpusteward.analyzer.reclaim.policies.annotations import INTERCHANGEABLE
+from gpusteward.analyzer.reclaim.policies.policy import NO_POLICIES
+from gpusteward.analyzer.reclaim.policies.resolve import WorkloadFacts, resolve_policy
+from gpusteward.analyzer.reclaim.replay import Replay, replay
+from gpusteward.analyzer.spell_table import ENDS, STILL_IDLE, HeldTable, SpellTable
+from gpusteward.analyzer.tables import PROOFS, SIGNATURES
+from gpusteward.core.containers import WorkloadKey
+from gpusteward.core.idle_spells import SpellEnd
+from gpusteward.core.verdicts import Proof, Signature
+
+COMMAND = "python -m bench.replay"
+RESULTS = Path(__file__).parent / "results"
+ALLOCATIONS, DAYS, SPELLS_PER_DAY = 5_000, 30, 4
+LIMIT_SECONDS = 5.0
+DAY = 86_400.0
+KINDS = ("Notebook", "PyTorchJob", "Deployment", "Pod")
+PODS_PER_POOL = 25
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """All results of one run."""
+
+    about: About
+    spells: int
+    workloads: int
+    seconds: float
+    cpu_seconds: float
+    releases: int
+    regretted: int
+    holds: bool
+
+
+def make_month(seed: int = 1) -> SpellTable:
+    """Allocations of notebooks, jobs, bare pods and pools; lengths of spells as on a real trace: most are short."""
+    chance = np.random.default_rng(seed)
+    count = ALLOCATIONS * DAYS * SPELLS_PER_DAY
+    ids = np.repeat(np.arange(ALLOCATIONS), DAYS * SPELLS_PER_DAY)
+    slots = np.tile(np.arange(DAYS * SPELLS_PER_DAY), ALLOCATIONS) * (DAY / SPELLS_PER_DAY)
+    seconds = np.minimum(chance.lognormal(8.0, 1.2, count) + 600, DAY / SPELLS_PER_DAY - 600)
+    started = slots + chance.random(count) * (DAY / SPELLS_PER_DAY - seconds - 300)
+    ended_by = np.where(chance.random(count) < 0.97, ENDS.index(SpellEnd.WORK), ENDS.index(SpellEnd.LOST))
+    is_last = slots == slots.max()
+    numbers = np.arange(ALLOCATIONS)
+    kind_of = numbers % len(KINDS)
+    name_of = np.where(kind_of == KINDS.index("Deployment"), numbers // (PODS_PER_POOL * len(KINDS)), numbers)
+    keys = [WorkloadKey(KINDS[kind], "team", f"w-{name}") for kind, name in zip(kind_of, name_of, strict=True)]
+    workloads = list(dict.fromkeys(keys))
+    positions = {key: number for number, key in enumerate(workloads)}
+    workload_of = np.array([positions[key] for key in keys], np.intp)
+    at = DAYS * DAY
+    return SpellTable(
+        at=at,
+        workloads=workloads,
+        models=["NVIDIA H100 80GB HBM3"],
+        pods=[f"pod-{number}" for number in numbers.tolist()],
+        workload=workload_of[ids],
+        model=np.zeros(count, np.intp),
+        pod=ids.astype(np.intp),
+        allocation_id=ids.astype(np.int64),
+        started_at=started,
+        ended_at=np.where(is_last, at, started + seconds),
+        ended_by=np.where(is_last, STILL_IDLE, ended_by).astype(np.int8),
+        proof=np.full(count, PROOFS.index(Proof.INTEGRATED), np.int8),
+        signature=np.full(count, SIGNATURES.index(Signature.PARKED), np.int8),
+        gpus=np.ones(count),
+        held=HeldTable(
+            workload=workload_of,
+            pod=numbers.astype(np.intp),
+            allocation_id=numbers.astype(np.int64),
+            began_at=np.zeros(ALLOCATIONS),
+            ended_at=np.full(ALLOCATIONS, np.inf),
+            gpus=np.ones(ALLOCATIONS),
+        ),
+    )
+
+
+def measure() -> tuple[Found, Replay]:
+    table = make_month()
+    policies = {
+        key: resolve_policy(NO_POLICIES, WorkloadFacts(key, annotations={INTERCHANGEABLE: "true"}))
+        for key in table.workloads
+    }
+    print_progress(f"  {len(table):,} spells of {len(table.workloads):,} workloads")
+    wall, cpu = time.perf_counter(), time.process_time()
+    found = replay(table, policies.__getitem__, policies.__getitem__, since=0.0, price_of=lambda _key, _model: 2.0)
+    seconds, cpu_seconds = time.perf_counter() - wall, time.process_time() - cpu
+    return Found(
+        about=describe_run(COMMAND, {"libraries": {"numpy": version("numpy")}}),
+        spells=len(table),
+        workloads=len(table.workloads),
+        seconds=seconds,
+        cpu_seconds=cpu_seconds,
+        releases=found.policy.releases,
+        regretted=found.policy.regretted,
+        holds=seconds <= LIMIT_SECONDS,
+    ), found
+
+
+def render_page(found: Found) -> str:
+    about, result = found.about, "PASS" if found.holds else "MISSED"
+    times = (f"{LIMIT_SECONDS:.0f} s", f"{found.seconds:.2f} s", f"{found.cpu_seconds:.2f} s")
+    row = (f"replay of {DAYS} days of {ALLOCATIONS:,} allocations", *times, result)
+    return "\n".join(
+        [
+            "# Replay\n",
+            f"- Made by `{about.command}` on {about.date}.\n- {about.processor}, {about.cores} cores; {about.python}\n",
+            render_table(("measurement", "limit", "wall-clock time", "CPU", "result"), [row]),
+            f"{found.spells:,} idle spells of {found.workloads:,} workloads. Replayed are the policy, the present "
+            f"policy, four fixed windows and eleven windows of the frontier. {found.releases:,} releases, "
+            f"{found.regretted:,} of them regretted.\n",
+        ]
+    )
+
+
+def main() -> int:
+    found, _ = measure()
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / "replay.json").write_text(json.dumps(asdict(found), indent=1) + "\n")
+    page = render_page(found)
+    (RESULTS / "replay.md").write_text(page)
+    print(page)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,466 @@
+"""Replay: what a policy would have released in the past, and what would have been regretted (pure over idle spells).
+
+A release is regretted if work came back within `regret_seconds` after it: the workload was needed again. For a pool,
+the replica that was given back last is the first that is needed again.
+
+Not replayed, because the past does not tell: budgets, pressure of pending pods, snoozes and annotations. A policy that
+waits for pressure is replayed as if there had always been some.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from gpusteward.analyzer.reclaim.idle_intervals import Intervals, find_intervals
+from gpusteward.analyzer.reclaim.past_chances import PastChances
+from gpusteward.analyzer.reclaim.policies.classes import POOL_KINDS
+from gpusteward.analyzer.reclaim.policies.effective import (
+    EffectivePolicy,
+    Hours,
+    KeepRule,
+    ReclaimAction,
+)
+from gpusteward.analyzer.reclaim.pool_rule import Counts, PoolActivity, compute_keep, iter_pool_activity
+from gpusteward.analyzer.spell_table import ENDS, Mask, Numbers, SpellTable
+from gpusteward.analyzer.tables import PROOFS, SIGNATURES, Column
+from gpusteward.core.containers import WorkloadKey
+from gpusteward.core.idle_spells import SpellEnd
+from gpusteward.core.verdicts import Proof, Step
+
+REGRET_SECONDS = 1800.0
+ORACLE_SECONDS = 1800.0
+"""Whoever knew the future would take every idle time of a pod of at least this length, at its start."""
+CYCLE_SECONDS = 300.0
+FIXED_MINUTES = (30, 60, 120, 300)
+FRONTIER_MINUTES = (30, 45, 60, 90, 120, 180, 240, 300, 480, 720, 1440)
+MOST_RELEASES = 1000
+"""How many releases a replay lists; all of them are counted."""
+_STEPS = ((6 * 3600.0, 600.0), (48 * 3600.0, 3600.0), (float("inf"), 6 * 3600.0))
+"""While a chance is too high, it is looked at again: every ten minutes up to an age of six hours, then less often."""
+_WORK = ENDS.index(SpellEnd.WORK)
+_RECLAIMABLE = np.array([each.highest_step is Step.RECLAIM for each in SIGNATURES])
+_HOUR = 3600.0
+
+PolicyOf = Callable[[WorkloadKey], EffectivePolicy]
+PriceOf = Callable[[WorkloadKey, str], float]
+"""Workload, model -> price of a GPU-hour; 0 where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """GPUs that would have been given back."""
+
+    workload: WorkloadKey
+    policy: str
+    at: float
+    until: float  # when they were needed again, released, or the end of the period
+    gpus: float
+    gpu_hours: float
+    cost: float
+    is_regretted: bool
+    replicas: int = 0  # of a pool; 0: the whole workload
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayTotals:
+    """One policy over one period."""
+
+    name: str
+    releases: int = 0
+    regretted: int = 0
+    gpu_hours: float = 0.0
+    cost: float = 0.0
+    oracle_share: float | None = None  # of what could have been saved; None: nothing could
+    unmet_gpu_hours: float = 0.0  # replicas that were needed before they were back
+    window_seconds: float | None = None  # of a point of the frontier
+
+    @property
+    def regret(self) -> float | None:
+        """The share of releases that would have been regretted; None without any."""
+        return self.regretted / self.releases if self.releases else None
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """A policy compared with others on the same time."""
+
+    since: float
+    until: float
+    regret_seconds: float
+    policy: ReplayTotals
+    compared: tuple[ReplayTotals, ...]  # the present policy, and fixed windows
+    frontier: tuple[ReplayTotals, ...]  # the policy with other windows
+    oracle_gpu_hours: float
+    spells: int
+    regretted: tuple[Release, ...]
+    releases: tuple[Release, ...]  # the largest savings first
+
+
+class Variant(NamedTuple):
+    """One policy to replay."""
+
+    name: str
+    policies: Sequence[EffectivePolicy]  # by workload
+    window_seconds: float | None = None  # instead of that of the policies
+    ignores_chance: bool = False
+
+
+@dataclass(frozen=True)
+class _Period:
+    """The idle intervals of all workloads in a period, made once for all variants."""
+
+    table: SpellTable
+    intervals: Intervals  # of workloads
+    pods: Intervals
+    workload_of: Numbers  # of each pod
+    chances: PastChances
+    since: float
+    until: float
+    prices: Column  # of a GPU-hour, by workload
+
+    @cached_property
+    def pools(self) -> dict[int, PoolActivity]:
+        """The activity of workloads of which somebody may say that their replicas are interchangeable."""
+        numbers = [number for number, key in enumerate(self.table.workloads) if key.kind in POOL_KINDS]
+        return dict(iter_pool_activity(self.table, np.array(numbers, np.intp)))
+
+    @cached_property
+    def oracle_gpu_hours(self) -> float:
+        seconds = self.pods.ended_at - np.maximum(self.pods.started_at, self.since)
+        is_long = (self.pods.seconds >= ORACLE_SECONDS) & (seconds > 0)
+        return float((seconds * self.pods.gpus)[is_long].sum()) / _HOUR
+
+
+@dataclass(frozen=True)
+class _Releases:
+    """Releases in columns: a month has hundreds of thousands."""
+
+    workload: Numbers
+    at: Column
+    until: Column
+    gpus: Column
+    replicas: Numbers  # 0: the whole workload
+    is_regretted: Mask
+
+    @property
+    def gpu_hours(self) -> Column:
+        found: Column = (self.until - self.at) * self.gpus / _HOUR
+        return found
+
+    @property
+    def counts(self) -> Numbers:
+        return np.maximum(self.replicas, 1)
+
+
+def _join(parts: Sequence[_Releases]) -> _Releases:
+    return _Releases(*(np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(_Releases)))
+
+
+def replay(
+    table: SpellTable,
+    policy_of: PolicyOf,
+    present: PolicyOf,
+    *,
+    since: float,
+    price_of: PriceOf = lambda _key, _model: 0.0,
+    regret_seconds: float = REGRET_SECONDS,
+    with_frontier: bool = True,
+) -> Replay:
+    """Replay a policy from `since` to the end of the spells, beside the present policy and fixed windows."""
+    period = _make_period(table, since, price_of)
+    policies = [policy_of(key) for key in table.workloads]
+    now = [present(key) for key in table.workloads]
+    releases, totals = _run(period, Variant("policy", policies), regret_seconds)
+    others = [Variant("present policy", now)]
+    others += [Variant(f"fixed {each} min", policies, each * 60.0, ignores_chance=True) for each in FIXED_MINUTES]
+    slider = [Variant(f"{each} min", policies, each * 60.0) for each in FRONTIER_MINUTES] if with_frontier else []
+    regretted = np.flatnonzero(releases.is_regretted)
+    largest = np.argsort(-releases.gpu_hours, kind="stable")[:MOST_RELEASES]
+    return Replay(
+        since=since,
+        until=period.until,
+        regret_seconds=regret_seconds,
+        policy=totals,
+        compared=tuple(_run(period, each, regret_seconds)[1] for each in others),
+        frontier=tuple(_run(period, each, regret_seconds)[1] for each in slider),
+        oracle_gpu_hours=period.oracle_gpu_hours,
+        spells=len(table),
+        regretted=tuple(
+            _list(period, policies, releases, regretted[np.argsort(releases.at[regretted])][-MOST_RELEASES:])
+        ),
+        releases=tuple(_list(period, policies, releases, largest)),
+    )
+
+
+def _list(
+    period: _Period, policies: Sequence[EffectivePolicy], releases: _Releases, rows: Numbers
+) -> Iterator[Release]:
+    gpu_hours = releases.gpu_hours
+    for row in rows.tolist():
+        workload = int(releases.workload[row])
+        yield Release(
+            workload=period.table.workloads[workload],
+            policy=policies[workload].name,
+            at=float(releases.at[row]),
+            until=float(releases.until[row]),
+            gpus=float(releases.gpus[row]),
+            gpu_hours=float(gpu_hours[row]),
+            cost=float(gpu_hours[row] * period.prices[workload]),
+            is_regretted=bool(releases.is_regretted[row]),
+            replicas=int(releases.replicas[row]),
+        )
+
+
+def _make_period(table: SpellTable, since: float, price_of: PriceOf) -> _Period:
+    """Only what reclaim may act on: proven by signals that include all of the time, with a reclaimable signature."""
+    is_proven = (table.proof == PROOFS.index(Proof.INTEGRATED)) & _RECLAIMABLE[table.signature]
+    proven = table.take(is_proven)
+    intervals = find_intervals(proven)
+    workload_of = np.zeros(len(table.pods), np.intp)
+    workload_of[table.held.pod] = table.held.workload
+    names = list(dict.fromkeys(key.kind for key in table.workloads))
+    kind_of = np.array([names.index(key.kind) for key in table.workloads], np.intp)
+    model_of = np.zeros(len(table.workloads), np.intp)
+    model_of[table.workload] = table.model
+    models = table.models or [""]
+    prices = [price_of(key, models[model]) for key, model in zip(table.workloads, model_of.tolist(), strict=True)]
+    return _Period(
+        table=proven,
+        intervals=intervals,
+        pods=find_intervals(proven, table.held.pod),
+        workload_of=workload_of,
+        chances=PastChances(intervals, kind_of[intervals.group]),
+        since=since,
+        until=table.at,
+        prices=np.array(prices, np.float64),
+    )
+
+
+def _run(period: _Period, variant: Variant, regret_seconds: float) -> tuple[_Releases, ReplayTotals]:
+    policies = variant.policies
+    if variant.window_seconds is not None:
+        with_window = {
+            id(each): _with_window(each, variant.window_seconds, variant.ignores_chance) for each in policies
+        }
+        policies = [with_window[id(each)] for each in policies]
+    of_workloads = _release_workloads(period, policies, regret_seconds)
+    if variant.ignores_chance:
+        of_pools, unmet = _release_pods(period, policies, regret_seconds), 0.0
+    else:
+        of_pools, unmet = _release_replicas(period, policies, regret_seconds)
+    releases = _join([of_workloads, of_pools])
+    saved, oracle, counts = releases.gpu_hours, period.oracle_gpu_hours, releases.counts
+    return releases, ReplayTotals(
+        name=variant.name,
+        releases=int(counts.sum()),
+        regretted=int(counts[releases.is_regretted].sum()),
+        gpu_hours=float(saved.sum()),
+        cost=float((saved * period.prices[releases.workload]).sum()),
+        oracle_share=float(saved.sum()) / oracle if oracle else None,
+        unmet_gpu_hours=unmet,
+        window_seconds=variant.window_seconds,
+    )
+
+
+def _with_window(policy: EffectivePolicy, seconds: float, ignores_chance: bool) -> EffectivePolicy:
+    """A fixed window acts at its end, without grace; one of the slider keeps everything else."""
+    keep = policy.keep and KeepRule(seconds, policy.keep.headroom)
+    if ignores_chance:
+        return replace(policy, window_seconds=seconds, grace_seconds=0.0, highest_chance=None, keep=keep)
+    return replace(policy, window_seconds=seconds, keep=keep)
+
+
+class _Rule(NamedTuple):
+    """Workloads with the same rule are replayed at once."""
+
+    age: float
+    highest_chance: float | None
+    working_hours: Hours | None
+    quiet_hours: Hours | None
+
+
+def _release_workloads(period: _Period, policies: Sequence[EffectivePolicy], regret_seconds: float) -> _Releases:
+    intervals = period.intervals
+    rules = [_find_rule(each) for each in policies]
+    numbers = {rule: number for number, rule in enumerate(dict.fromkeys(rules))}
+    rule_of = np.array([numbers[each] for each in rules], np.intp)[intervals.group]
+    released_at = np.full(len(intervals), np.nan)
+    for rule, number in numbers.items():
+        if rule is not None:
+            rows = np.flatnonzero((rule_of == number) & (intervals.seconds > rule.age))
+            released_at[rows] = _find_release_times(period, rows, rule)
+    rows = np.flatnonzero((released_at >= period.since) & (released_at < intervals.ended_at))
+    return _make_releases(intervals, intervals.group, rows, released_at, regret_seconds, replicas=0)
+
+
+def _release_pods(period: _Period, policies: Sequence[EffectivePolicy], regret_seconds: float) -> _Releases:
+    """Of pools, as if nobody knew that their replicas are interchangeable: each pod by itself."""
+    pods, ages = period.pods, np.array([each.window_seconds if _is_pool(each) else np.inf for each in policies])
+    workloads = period.workload_of[pods.group]
+    released_at = pods.started_at + ages[workloads]
+    rows = np.flatnonzero((released_at >= period.since) & (released_at < pods.ended_at))
+    return _make_releases(pods, workloads, rows, released_at, regret_seconds, replicas=1)
+
+
+def _make_releases(
+    intervals: Intervals,
+    workloads: Numbers,
+    rows: Numbers,
+    released_at: Column,
+    regret_seconds: float,
+    *,
+    replicas: int,
+) -> _Releases:
+    at, until = released_at[rows], intervals.ended_at[rows]
+    return _Releases(
+        workload=workloads[rows],
+        at=at,
+        until=until,
+        gpus=intervals.gpus[rows],
+        replicas=np.full(len(rows), replicas, np.intp),
+        is_regretted=(intervals.ended_by[rows] == _WORK) & (until - at <= regret_seconds),
+    )
+
+
+def _is_pool(policy: EffectivePolicy) -> bool:
+    return policy.action is ReclaimAction.SCALE_TO_KEEP and policy.keep is not None
+
+
+def _find_rule(policy: EffectivePolicy) -> _Rule | None:
+    if policy.action not in (ReclaimAction.SUSPEND, ReclaimAction.EVICT):
+        return None
+    age = policy.window_seconds + policy.grace_seconds
+    return _Rule(age, policy.highest_chance, policy.working_hours, policy.quiet_hours)
+
+
+def _find_release_times(period: _Period, rows: Numbers, rule: _Rule) -> Column:
+    """When each of these intervals would have been acted on; NaN: never."""
+    begins, ends = period.intervals.started_at[rows], period.intervals.ended_at[rows]
+    found, age, waiting = np.full(len(rows), np.nan), rule.age, np.arange(len(rows))
+    while True:
+        waiting = waiting[ends[waiting] > begins[waiting] + age]
+        if not len(waiting):
+            return found
+        at = begins[waiting] + age
+        may_act = _is_allowed(rule, at)
+        if rule.highest_chance is not None:
+            may_act &= period.chances.tell(age)[rows[waiting]] <= rule.highest_chance  # False where it is unknown
+        found[waiting[may_act]] = at[may_act]
+        waiting = waiting[~may_act]
+        age += next(step for limit, step in _STEPS if age < limit)
+
+
+def _is_allowed(rule: _Rule, times: Column) -> Mask:
+    """Within working hours, and not within quiet hours."""
+    working, quiet = rule.working_hours, rule.quiet_hours
+    if working is None and quiet is None:
+        return np.ones(len(times), np.bool_)
+    allowed = (
+        (working is None or working.include(at)) and (quiet is None or not quiet.include(at)) for at in times.tolist()
+    )
+    return np.fromiter(allowed, np.bool_, len(times))
+
+
+def _release_replicas(
+    period: _Period, policies: Sequence[EffectivePolicy], regret_seconds: float
+) -> tuple[_Releases, float]:
+    """Of pools: the releases, and the GPU-hours of replicas that were needed before they were back."""
+    rows: list[tuple[int, float, float, float, int, bool]] = []
+    unmet = 0.0
+    for workload, activity in period.pools.items():
+        policy = policies[workload]
+        if policy.keep is None or not _is_pool(policy):
+            continue
+        pool = follow_pool(activity, policy.keep, grace=policy.grace_seconds, until=period.until)
+        unmet += pool.unmet_seconds * activity.gpus_per_pod / _HOUR
+        for at, until, replicas, was_needed in pool.releases:
+            if at >= period.since:
+                is_regretted = was_needed and until - at <= regret_seconds
+                rows.append((workload, at, until, replicas * activity.gpus_per_pod, replicas, is_regretted))
+    workload_, at_, until_, gpus_, replicas_, regretted_ = zip(*rows, strict=True) if rows else [()] * 6
+    return _Releases(
+        workload=np.array(workload_, np.intp),
+        at=np.array(at_, np.float64),
+        until=np.array(until_, np.float64),
+        gpus=np.array(gpus_, np.float64),
+        replicas=np.array(replicas_, np.intp),
+        is_regretted=np.array(regretted_, np.bool_),
+    ), unmet
+
+
+class PoolRelease(NamedTuple):
+    """Replicas that were given back at one time and needed again, or not, at another."""
+
+    at: float
+    until: float
+    replicas: int
+    was_needed: bool
+
+
+class PoolReplay(NamedTuple):
+    releases: Sequence[PoolRelease]
+    unmet_seconds: float  # of pods
+
+
+def follow_pool(activity: PoolActivity, rule: KeepRule, *, grace: float, until: float) -> PoolReplay:
+    """The pool rule, cycle by cycle. The first window only looks; a surplus must last for the grace period."""
+    if not len(activity.at):
+        return PoolReplay([], 0.0)
+    times = np.arange(activity.at[0], until, CYCLE_SECONDS)
+    if not len(times):
+        return PoolReplay([], 0.0)
+    active, pods = _most_per_cycle(activity, times)
+    keep = np.array([compute_keep(int(each), rule) for each in range(int(active.max(initial=0)) + 1)])
+    most = _trailing(active, int(rule.window_seconds // CYCLE_SECONDS) + 1, np.maximum)
+    surplus = np.maximum(0, pods - keep[most])
+    surplus[: int(rule.window_seconds // CYCLE_SECONDS)] = 0
+    released = _trailing(surplus, int(grace // CYCLE_SECONDS) + 1, np.minimum)
+    # A cycle acts on what it has seen: the replicas of the next cycle are those that it leaves.
+    unmet = np.maximum(0, active[1:] - (pods[1:] - released[:-1])).sum() * CYCLE_SECONDS
+    return PoolReplay(list(_pair_releases(times, released, pods, until)), float(unmet))
+
+
+def _most_per_cycle(activity: PoolActivity, times: Column) -> tuple[Counts, Counts]:
+    """The most active pods in the cycle that ends at each time, and the pods at that time."""
+    ends = np.searchsorted(activity.at, times, side="right") - 1
+    begins = np.concatenate(([0], ends[:-1]))
+    inside = np.concatenate((activity.active, [0]))  # `reduceat` needs an end
+    pairs = np.stack((begins, ends + 1), axis=1).ravel()
+    most = np.maximum.reduceat(inside, np.minimum(pairs, len(inside) - 1))[::2]
+    return most.astype(np.int64), activity.pods[ends].astype(np.int64)
+
+
+def _trailing(column: Counts, size: int, combine: np.ufunc) -> Counts:
+    """The largest or smallest of the last `size` values, by doubling: no window is walked twice."""
+    result, covered = column.copy(), 1
+    while covered < size:
+        shift = min(covered, size - covered)
+        shifted = result.copy()
+        shifted[shift:] = combine(result[shift:], result[:-shift])
+        if combine is np.minimum:
+            shifted[:shift] = 0  # not looked at for that long yet
+        result, covered = shifted, covered + shift
+    return result
+
+
+def _pair_releases(times: Column, released: Counts, pods: Counts, until: float) -> Iterator[PoolRelease]:
+    """The replicas given back last are needed again first. Pods that disappear were not needed."""
+    stack: list[tuple[float, int]] = []
+    changes = np.diff(released, prepend=0)
+    lost = np.diff(pods, prepend=pods[0]) < 0
+    for row in np.flatnonzero(changes).tolist():
+        at, change = float(times[row]), int(changes[row])
+        if change > 0:
+            stack.append((at, change))
+        while change < 0:
+            begun, count = stack.pop()
+            taken = min(count, -change)
+            yield PoolRelease(begun, at, taken, not bool(lost[row]))
+            change += taken
+            if count > taken:
+                stack.append((begun, count - taken))
+    for begun, count in stack:
+        yield PoolRelease(begun, until, count, False)
