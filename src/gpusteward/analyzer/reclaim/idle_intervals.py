@@ -15,6 +15,8 @@ from gpusteward.core.idle_spells import SpellEnd
 
 _WORK, _RELEASED, _LOST = (ENDS.index(each) for each in (SpellEnd.WORK, SpellEnd.RELEASED, SpellEnd.LOST))
 _NO_REASON = -2
+_SPAN = 2.0**33
+"""Longer than any period: one key sorts by group and time."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ def find_steps(table: SpellTable, groups: Numbers) -> _Steps:
 
 def _add_up(group: Numbers, at: Column, *, active: Column, held: Column, gpus: Column, reason: Codes) -> _Steps:
     """One step for each time of a group, with the sums from the beginning of the group on."""
-    order = np.lexsort((at, group))
+    order = np.argsort(group * _SPAN + at, kind="stable")
     group, at = group[order], at[order]
     if not len(at):
         empty = np.empty(0, np.int64)

@@ -39,7 +39,7 @@ def _order(intervals: Intervals, groups: Numbers) -> _Ordered:
     ended_by = intervals.ended_by[rows]
     return _Ordered(
         rows=rows,
-        base=groups[rows] * _SPAN,
+        base=groups[rows].astype(np.float64) * _SPAN,
         started_at=intervals.started_at[rows],
         seconds=intervals.seconds[rows],
         has_resumed=ended_by == ENDS.index(SpellEnd.WORK),
@@ -66,15 +66,19 @@ class PastChances:
         return found
 
     def _tell(self, age: float) -> Column:
-        found = np.full(self._count, np.nan)
-        for ordered in (self._of_kind, self._own):  # its own spells count more than those of its kind
-            asked, chances = _count(ordered, age)
-            is_known = ~np.isnan(chances)
-            found[asked[is_known]] = chances[is_known]
+        """Its own spells count before those of its kind."""
+        found, is_asked = np.full(self._count, np.nan), np.ones(self._count, np.bool_)
+        for ordered in (self._own, self._of_kind):
+            rows, chances = _count(ordered, age, is_asked)
+            found[rows] = chances
+            is_asked = np.zeros(self._count, np.bool_)
+            is_asked[rows[np.isnan(chances)]] = True
+            if not is_asked.any():
+                break
         return found
 
 
-def _count(ordered: _Ordered, age: float) -> tuple[Numbers, Column]:
+def _count(ordered: _Ordered, age: float, is_asked: Mask) -> tuple[Numbers, Column]:
     """Rows that become as old, and the chance at that time; from recent spells if these are enough, else from all."""
     old = _take(ordered, np.flatnonzero(ordered.seconds >= age))
     resumed = old.has_resumed & (old.seconds <= age + _HORIZON)
@@ -83,14 +87,18 @@ def _count(ordered: _Ordered, age: float) -> tuple[Numbers, Column]:
     horizon_keys = at + _HORIZON  # ascending, as the ages are
     idle_keys, resumed_horizon = horizon_keys[idle], horizon_keys[resumed]
     resumed_keys = np.sort(old.ended_keys[resumed], kind="stable")
-    begin, since = old.base, np.maximum(at - RECENT_SECONDS, old.base)
-    all_resumed, all_idle = _between(resumed_keys, begin, at), _between(idle_keys, begin, at)
-    recent_resumed = all_resumed - _between(resumed_horizon, begin, since)
-    recent_idle = _between(idle_keys, since, at)
+    asked = np.flatnonzero(is_asked[old.rows])
+    at, begin = at[asked], old.base[asked]
+    since = np.maximum(at - RECENT_SECONDS, begin)
+    idle_until = np.searchsorted(idle_keys, at, side="right")
+    all_resumed = np.searchsorted(resumed_keys, at, side="right") - _count_before(resumed_keys, begin)
+    all_idle = idle_until - _count_before(idle_keys, begin)
+    earlier = np.searchsorted(resumed_horizon, since, side="right") - _count_before(resumed_horizon, begin)
+    recent_resumed, recent_idle = all_resumed - earlier, idle_until - np.searchsorted(idle_keys, since, side="right")
     has_recent = recent_resumed + recent_idle >= FEWEST_SPELLS
     came = np.where(has_recent, recent_resumed, all_resumed)
     total = came + np.where(has_recent, recent_idle, all_idle)
-    return old.rows, np.where(total >= FEWEST_SPELLS, came / np.maximum(total, 1), np.nan)
+    return old.rows[asked], np.where(total >= FEWEST_SPELLS, came / np.maximum(total, 1), np.nan)
 
 
 def _take(ordered: _Ordered, chosen: Numbers) -> _Ordered:
@@ -104,7 +112,8 @@ def _take(ordered: _Ordered, chosen: Numbers) -> _Ordered:
     )
 
 
-def _between(keys: Column, after: Column, until: Column) -> Numbers:
-    """How many keys lie after `after`, up to `until`."""
-    found: Numbers = np.searchsorted(keys, until, side="right") - np.searchsorted(keys, after, side="right")
-    return np.maximum(found, 0)
+def _count_before(keys: Column, begins: Column) -> Numbers:
+    """How many keys lie before each of these ascending ones, of which there are few different ones."""
+    first = np.flatnonzero(np.concatenate(([True], np.diff(begins) != 0))) if len(begins) else np.empty(0, np.intp)
+    counts = np.searchsorted(keys, begins[first], side="right")
+    return np.repeat(counts, np.diff(np.concatenate((first, [len(begins)]))))

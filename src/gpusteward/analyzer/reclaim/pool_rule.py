@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusteward.analyzer.reclaim.idle_intervals import find_intervals
+from gpusteward.analyzer.reclaim.idle_intervals import Intervals, find_intervals
 from gpusteward.analyzer.reclaim.policies.effective import KeepRule
 from gpusteward.analyzer.spell_table import STILL_IDLE, Numbers, SpellTable
 from gpusteward.analyzer.tables import Column
@@ -46,13 +46,14 @@ def find_pool_activity(table: SpellTable, workload: int) -> PoolActivity:
     mine = table.held.workload == workload
     if not mine.any():
         return PoolActivity(np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64), 0.0)
-    return next(iter_pool_activity(table, np.array([workload])))[1]
+    return next(iter_pool_activity(table, find_intervals(table, table.held.pod), np.array([workload])))[1]
 
 
-def iter_pool_activity(table: SpellTable, workloads: Numbers) -> Iterator[tuple[int, PoolActivity]]:
-    """The activity of each of these workloads that holds something."""
+def iter_pool_activity(
+    table: SpellTable, intervals: Intervals, workloads: Numbers
+) -> Iterator[tuple[int, PoolActivity]]:
+    """The activity of each of these workloads that holds something. `intervals`: of pods."""
     held = table.held
-    intervals = find_intervals(table, held.pod)
     pod_count = len(table.pods)
     pod_workload = np.full(pod_count, -1, np.intp)
     pod_workload[held.pod] = held.workload

@@ -7,7 +7,7 @@ Not replayed, because the past does not tell: budgets, pressure of pending pods,
 waits for pressure is replayed as if there had always been some.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -125,7 +125,7 @@ class _Period:
     def pools(self) -> dict[int, PoolActivity]:
         """The activity of workloads of which somebody may say that their replicas are interchangeable."""
         numbers = [number for number, key in enumerate(self.table.workloads) if key.kind in POOL_KINDS]
-        return dict(iter_pool_activity(self.table, np.array(numbers, np.intp)))
+        return dict(iter_pool_activity(self.table, self.pods, np.array(numbers, np.intp)))
 
     @cached_property
     def oracle_gpu_hours(self) -> float:
@@ -171,8 +171,7 @@ def replay(
 ) -> Replay:
     """Replay a policy from `since` to the end of the spells, beside the present policy and fixed windows."""
     period = _make_period(table, since, price_of)
-    policies = [policy_of(key) for key in table.workloads]
-    now = [present(key) for key in table.workloads]
+    policies, now = _share(map(policy_of, table.workloads)), _share(map(present, table.workloads))
     releases, totals = _run(period, Variant("policy", policies), regret_seconds)
     others = [Variant("present policy", now)]
     others += [Variant(f"fixed {each} min", policies, each * 60.0, ignores_chance=True) for each in FIXED_MINUTES]
@@ -193,6 +192,12 @@ def replay(
         ),
         releases=tuple(_list(period, policies, releases, largest)),
     )
+
+
+def _share(policies: Iterable[EffectivePolicy]) -> list[EffectivePolicy]:
+    """The same object for policies that replay the same: thousands of workloads have a few."""
+    shared: dict[object, EffectivePolicy] = {}
+    return [shared.setdefault((each.name, each.action, each.keep, _find_rule(each)), each) for each in policies]
 
 
 def _list(
@@ -242,8 +247,9 @@ def _make_period(table: SpellTable, since: float, price_of: PriceOf) -> _Period:
 def _run(period: _Period, variant: Variant, regret_seconds: float) -> tuple[_Releases, ReplayTotals]:
     policies = variant.policies
     if variant.window_seconds is not None:
+        different = {id(each): each for each in policies}
         with_window = {
-            id(each): _with_window(each, variant.window_seconds, variant.ignores_chance) for each in policies
+            key: _with_window(each, variant.window_seconds, variant.ignores_chance) for key, each in different.items()
         }
         policies = [with_window[id(each)] for each in policies]
     of_workloads = _release_workloads(period, policies, regret_seconds)
