@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import Callable
 
+import hypothesis
 import pytest
 
 pytest_plugins = [
@@ -12,6 +13,9 @@ pytest_plugins = [
     "tests.kubernetes.cluster",
     "tests.deploy.helm",
 ]
+
+hypothesis.settings.register_profile("tests", deadline=None)  # a busy machine is no failure
+hypothesis.settings.load_profile("tests")
 
 NO_SKIP = os.environ.get("GPUSTEWARD_NO_SKIP") == "1"
 

@@ -43,7 +43,7 @@ class RunningAgent:
         lines = self.get("/metrics")[1].splitlines()
         return next((float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(f"{name}{{")), None)
 
-    def wait_for(self, condition: Callable[["RunningAgent"], bool], seconds: float = 20) -> None:
+    def wait_for(self, condition: Callable[["RunningAgent"], bool], seconds: float = 60) -> None:
         deadline = time.monotonic() + seconds
         while not condition(self):
             assert self.process.poll() is None, "the agent has ended"

@@ -24,7 +24,7 @@ class RunningServe(Client):
     process: subprocess.Popen[str] = field(repr=False)
     log: Path = field(repr=False)
 
-    def wait_for(self, condition: Callable[["RunningServe"], bool], seconds: float = 20) -> None:
+    def wait_for(self, condition: Callable[["RunningServe"], bool], seconds: float = 60) -> None:
         deadline = time.monotonic() + seconds
         while True:
             assert self.process.poll() is None, self.log.read_text()

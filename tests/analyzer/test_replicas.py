@@ -74,7 +74,7 @@ def role_of(replica: RunningServe) -> str:
     return str(replica.get("/api/v1/health").json["replica"]["role"])
 
 
-def wait_for_role(replica: RunningServe, role: str, seconds: float = 20) -> float:
+def wait_for_role(replica: RunningServe, role: str, seconds: float = 60) -> float:
     """How long that took."""
     started = time.monotonic()
     replica.wait_for(lambda it: role_of(it) == role, seconds)

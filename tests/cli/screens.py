@@ -39,7 +39,7 @@ async def watching(*flags: str, size: tuple[int, int] = SMALL) -> AsyncIterator[
         yield pilot
 
 
-async def until(pilot: Pilot[int], condition: Callable[[], object], seconds: float = 20) -> None:
+async def until(pilot: Pilot[int], condition: Callable[[], object], seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, read_screen(app_of(pilot))

@@ -390,6 +390,17 @@ def test_responses_that_arrive_while_the_ui_is_shutting_down_are_ignored(cluster
     run(watch())
 
 
+def test_a_refresh_that_is_due_when_the_ui_has_shut_down_is_ignored(cluster: Api) -> None:
+    async def watch() -> None:
+        async with watching("--server", cluster.url) as pilot:
+            app = app_of(pilot)
+            await pilot.press("q")
+        assert not app.screen_stack
+        app.action_refresh()
+
+    run(watch())
+
+
 def test_top_prints_totals_and_sorts_as_chosen(analyzer: Api, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["top", "--server", analyzer.url, "-o", "wide", "--sort=-score"]) == 0
     _, first, *_, total, as_of = capsys.readouterr().out.splitlines()

@@ -285,7 +285,7 @@ def _send_bytes(request: BaseHTTPRequestHandler, body: bytes, code: int = 200) -
     request.wfile.write(body)
 
 
-def wait_until(condition: Any, seconds: float = 20.0) -> None:
+def wait_until(condition: Any, seconds: float = 60) -> None:
     """Wait for a condition, not for a time; fails the test if it does not come true."""
     end = time.monotonic() + seconds
     while not condition():

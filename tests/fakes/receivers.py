@@ -93,7 +93,7 @@ class Receiver:
         """Texts that Feishu users would read."""
         return [call.json["content"]["text"] for call in self.accepted]
 
-    def wait_for(self, condition: Callable[["Receiver"], bool], seconds: float = 20) -> None:
+    def wait_for(self, condition: Callable[["Receiver"], bool], seconds: float = 60) -> None:
         wait_until(lambda: condition(self), seconds, lambda: f"{len(self.accepted)} accepted of {len(self.calls)}")
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
@@ -167,7 +167,7 @@ def _is_signed(message: Any, secret: str) -> bool:
     return hmac.compare_digest(base64.b64decode(sign, validate=True), code)
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 20, about: Callable[[], object] = str) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 60, about: Callable[[], object] = str) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, about()

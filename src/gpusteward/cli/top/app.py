@@ -131,6 +131,8 @@ class TopApp(App[int]):
     # Requests
 
     def action_refresh(self) -> None:
+        if not self.screen_stack:
+            return  # the timer may fire while it is shutting down
         request = self.request
         self._loader.load("rows", request, lambda: self.source.read(request))
         if isinstance(self.screen, DetailScreen):

@@ -92,7 +92,7 @@ def serving_pages(pages: Mapping[str, bytes | None]) -> Iterator[PageServer]:
         server.server_close()
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "timeout"

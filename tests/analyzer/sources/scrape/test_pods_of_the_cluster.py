@@ -33,7 +33,8 @@ def namespace(kubernetes: Cluster) -> str:
 def account(kubernetes: Cluster, namespace: str) -> Account:
     """The analyzer's account, limited to its own namespace."""
     objects = yaml.safe_load_all(MANIFEST.read_text())
-    rules = next(each["rules"] for each in objects if each["kind"] == "Role")
+    roles = {each["metadata"]["name"]: each["rules"] for each in objects if each["kind"] == "Role"}
+    rules = roles["gpusteward-analyzer"]
     return kubernetes.add_account(namespace, rules, is_cluster_wide=False)
 
 
