@@ -10,7 +10,20 @@ from docs.analyzer_page import write_analyzer_page
 from docs.tables import code, make_page, make_table
 from gpusteward.agent.settings.flags import Group, Setting, build_parser
 from gpusteward.agent.settings.table import SETTINGS
-from gpusteward.cli.commands import demo_load, doctor, explain, idle, ps, report, top
+from gpusteward.cli.commands import (
+    actions,
+    demo_load,
+    doctor,
+    explain,
+    idle,
+    plan,
+    ps,
+    reclaim,
+    report,
+    restore,
+    snooze,
+    top,
+)
 from gpusteward.cli.entry_point import PLUGIN_COMMANDS, PLUGIN_NAME
 from gpusteward.cli.exit_codes import EXITS
 from gpusteward.cli.flags import FlagParser
@@ -199,7 +212,7 @@ def write_cli_page() -> str:
 
 def _command_sections() -> Iterable[str]:
     """The interactive commands, from their parsers."""
-    for command in (top, idle, explain, ps, doctor, report, demo_load):
+    for command in (top, idle, explain, plan, actions, restore, reclaim, snooze, ps, doctor, report, demo_load):
         parser = command.build_parser()
         flags = (each for each in parser._actions if each.option_strings and each.dest != "help")
         yield f"## {parser.prog}"

@@ -7,7 +7,10 @@ from contextvars import ContextVar
 
 NAME = "gpusteward"
 PLUGIN_NAME = "kubectl gpusteward"
-PLUGIN_COMMANDS = ("idle", "top", "explain", "report", "ps", "help")
+PLUGIN_COMMANDS = (
+    *("idle", "top", "explain", "report", "ps"),
+    *("plan", "actions", "restore", "reclaim", "snooze", "help"),
+)
 
 _is_plugin = ContextVar("is_plugin", default=False)
 

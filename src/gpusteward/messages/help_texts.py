@@ -36,6 +36,19 @@ COMMANDS = (
     Message("watch GPUs, workloads and tenants in the terminal", "在终端中查看 GPU、工作负载和租户"),
     Message("list workloads that hold GPUs without using them", "列出占用 GPU 却不使用的工作负载"),
     Message("show the verdict on a workload with its reasons and evidence", "显示某个工作负载的结论、原因和依据"),
+    Message(
+        "show what reclaim would do now, with every guard and its answer", "显示回收功能此刻会做什么，及每个守卫的回答"
+    ),
+    Message("list what reclaim planned, did, refused and put back", "列出回收功能计划、执行、拒绝和恢复的操作"),
+    Message("put back what reclaim changed", "恢复回收功能所做的修改"),
+    Message(
+        "show the state of reclaim, stop all its actions, or allow them again",
+        "显示回收功能的状态，停止或重新允许其全部操作",
+    ),
+    Message(
+        "send no notices about a workload and do not touch it for some time",
+        "在一段时间内不发送某个工作负载的通知，也不处理它",
+    ),
     Message("list the processes on this machine's GPUs with their pods", "列出本机 GPU 上的进程及其 Pod"),
     Message("check prerequisites and suggest fixes", "检查运行条件并给出修复建议"),
     Message("report GPU-hours and cost: allocated, used and idle", "GPU 小时与费用报表：已分配、已使用和空闲"),
@@ -93,6 +106,30 @@ DESCRIPTIONS = (
     Message(
         "Describe a command, as `gpusteward COMMAND --help` does; without one, list all commands.",
         "查看命令的说明，与 `gpusteward COMMAND --help` 相同；不带命令时列出所有命令。",
+    ),
+    Message(
+        "Show what reclaim would do now: for each workload the outcome, when, and why; for one workload "
+        "every guard with its answer, and what exactly would change.",
+        "显示回收功能此刻会做什么：每个工作负载的结果、时间和原因；指定一个工作负载时，显示每个守卫的回答和具体修改。",
+    ),
+    Message(
+        "List what reclaim planned, did, refused and put back, the newest first.",
+        "列出回收功能计划、执行、拒绝和恢复的操作，最新的在前。",
+    ),
+    Message(
+        "Put back exactly what reclaim changed on a workload, or on all of them. A workload that somebody "
+        "else changed meanwhile is left as it is. Needs the role operator.",
+        "将回收功能对某个或全部工作负载所做的修改原样恢复。期间被他人修改过的工作负载保持不变。需要 operator 角色。",
+    ),
+    Message(
+        "Show the state of reclaim, stop all actions at once, or allow them again. Needs the role admin "
+        "for off and on.",
+        "显示回收功能的状态，立即停止全部操作，或重新允许。off 和 on 需要 admin 角色。",
+    ),
+    Message(
+        "Send no notices about a workload and do not touch it for some time, at most as long as its policy "
+        "allows. Needs the role operator.",
+        "在一段时间内（不超过策略的上限）不发送某个工作负载的通知，也不处理它。需要 operator 角色。",
     ),
 )
 FLAGS = (
@@ -240,6 +277,26 @@ FLAGS = (
     ),
     Message("shell to write the script for", "脚本所用的 shell"),
     Message("command to describe", "要查看的命令"),
+    Message("only this one, with every guard", "仅此工作负载，并显示每个守卫"),
+    Message("also workloads for which nothing is planned", "也显示没有计划的工作负载"),
+    Message("every guard of each workload", "显示每个工作负载的每个守卫"),
+    Message("only actions on this one", "仅对该工作负载的操作"),
+    Message("only in this state; may be repeated", "仅此状态；可重复"),
+    Message("maximum number (default 50)", "最多显示的数量（默认 50）"),
+    Message("status, off (stop all actions) or on", "status、off（停止全部操作）或 on"),
+    Message("with off: why, shown to everybody", "与 off 一起使用：原因，所有人可见"),
+    Message(
+        "NAME, NAMESPACE/NAME, NAMESPACE/KIND/NAME or the id of an action",
+        "NAME、NAMESPACE/NAME、NAMESPACE/KIND/NAME 或操作编号",
+    ),
+    Message("everything that can be restored", "全部可恢复的操作"),
+    Message(
+        "NAME, NAMESPACE/NAME, KIND/NAME or NAMESPACE/KIND/NAME",
+        "NAME、NAMESPACE/NAME、KIND/NAME 或 NAMESPACE/KIND/NAME",
+    ),
+    Message("how long: 4h, 8h, 2d", "时长：4h、8h、2d"),
+    Message("why, shown to everybody", "原因，所有人可见"),
+    Message("end the snooze", "结束暂缓"),
 )
 EPILOGS = (
     Message("exit codes:", "退出码："),

@@ -77,9 +77,9 @@ def test_buttons_lead_to_the_public_address():
         signer, "https://gpu.example.com/base/", WORKLOAD, channel="ops", language="en", now=NOW
     )
     assert [each.label for each in buttons] == ["Snooze for 4 h", "Snooze for 8 h", "Snooze for 24 h"]
-    start, _, rest = buttons[0].url.partition("/snooze/")
+    start, _, rest = buttons[0].url.partition("/snooze?link=")
     assert start == "https://gpu.example.com/base"
-    token, _, query = rest.partition("?")
+    token, _, query = rest.partition("&")
     assert query == "hours=4"
     assert signer.verify(token, now=NOW + LINK_SECONDS - 1).workload == WORKLOAD
     details = make_details_button("https://gpu.example.com", WorkloadKey("Job", "a", "b/c"), language="zh")

@@ -104,9 +104,9 @@ def make_snooze_buttons(
     expires_at = int(now + LINK_SECONDS)
     kind, namespace, name, cluster = workload
     token = signer.sign(SnoozeLink(kind, namespace, name, cluster, channel, language, expires_at))
-    start = f"{public_url.rstrip('/')}{SNOOZE_PATH}/{token}"
+    start = f"{public_url.rstrip('/')}{SNOOZE_PATH}?link={token}"
     return [
-        Button(messages.SNOOZE_BUTTON.text(language, hours=hours), f"{start}?hours={hours}") for hours in SNOOZE_HOURS
+        Button(messages.SNOOZE_BUTTON.text(language, hours=hours), f"{start}&hours={hours}") for hours in SNOOZE_HOURS
     ]
 
 

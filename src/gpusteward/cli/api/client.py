@@ -94,6 +94,15 @@ class Client:
             raise self._explain(response)
         return response.body.decode("utf-8", "replace")
 
+    def write(self, path: str, query: Query = (), *, method: str = "POST", body: bytes | None = None) -> Any:
+        """Send a change; the JSON of the response. Raises UnreachableError, StatusError."""
+        target = f"{path}?{urlencode(query)}" if query else path
+        headers = {"Content-Type": "application/json"} if body is not None else {}
+        response = self.request(target, method=method, body=body if body is not None else b"", headers=headers)
+        if response.status not in (200, 201):
+            raise self._explain(response)
+        return self._decode(response.body)
+
     def request(
         self, target: str, *, method: str = "GET", body: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> Response:

@@ -8,6 +8,7 @@ from gpusteward.cli.api.client import Client
 from gpusteward.cli.api.idle_costs import IdleCosts, read_idle_costs
 from gpusteward.cli.api.namespaces import check_namespaces
 from gpusteward.cli.api.pagination import read_all
+from gpusteward.cli.api.plans import describe_plan, read_plans
 from gpusteward.cli.api.workloads import label_workloads, name_of
 from gpusteward.cli.exit_codes import EXIT_FOUND, EXIT_OK, describe_exits
 from gpusteward.cli.flags import (
@@ -39,6 +40,7 @@ KEYS = (
     *("score", "idle_since", "idle_seconds", "idle_cost_7d", "currency", "proof"),
     *("workload", "users", "models", "nodes", "allocations", "idle_allocations"),
     *("idle_cost_per_hour", "idle_cost", "cluster", "owner_evidence"),
+    *("next_action", "next_outcome", "next_at"),
 )
 
 IdleRow = Mapping[str, Any]
@@ -84,7 +86,12 @@ def run(arguments: Sequence[str]) -> int:
         holding = check_namespaces(client, namespaces)
         found, stamp = _read_workloads(client, namespaces, options.cluster or (), advance)
         costs = read_idle_costs(client) if found else IdleCosts()
-    rows = [_add_cost(row, costs) for row in found if options.longer_than <= (row["idle_seconds"] or 0)]
+        plans = read_plans(client) if found else {}
+    rows = [
+        {**_add_cost(row, costs), **describe_plan(plans.get(name_of(row)), language)}
+        for row in found
+        if options.longer_than <= (row["idle_seconds"] or 0)
+    ]
     rows.sort(key=lambda row: (SORTS[options.sort](row), *_rank(row)))
     if options.output in ("json", "csv"):
         warn_stale(stamp, language)

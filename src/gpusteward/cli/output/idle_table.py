@@ -33,6 +33,8 @@ def list_columns(
         yield Column("since", messages.SINCE)
         yield Column("score", messages.SCORE, quantities.score, to_right=True)
     titles = messages.COST_PER_HOUR, messages.COST_OF_SPELL, messages.COST_7D
+    if any(row.get("next") for row in rows):
+        yield Column("next", messages.NEXT, priority=5)
     for key, title, currency in zip(COSTS, titles, (now, now, ledger_currency or now), strict=True):
         yield Column(key, title.fill(currency=currency), to_right=True)
 

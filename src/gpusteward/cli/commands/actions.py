@@ -1,0 +1,95 @@
+"""`gpusteward actions`: the journal of reclaim: planned, done, refused and restored."""
+
+import sys
+from collections.abc import Sequence
+
+from gpusteward.cli.api.workloads import find_workload, label_workloads, name_of
+from gpusteward.cli.exit_codes import EXIT_OK, describe_exits
+from gpusteward.cli.flags import (
+    FlagParser,
+    add_language_flag,
+    add_output_flags,
+    add_server_flags,
+    integer_between,
+    language_of,
+    make_analyzer_client,
+)
+from gpusteward.cli.json_access import Row, as_object, get_number, get_objects, get_text
+from gpusteward.cli.output import quantities
+from gpusteward.cli.output.formats import Column, write_json, write_rows
+from gpusteward.cli.output.verdict_labels import translate
+from gpusteward.core.messages import Language
+from gpusteward.messages import cli_reclaim as messages
+
+PATH = "/api/v1/actions"
+KEYS = (
+    *("id", "cluster", "namespace", "kind", "name", "action", "mode", "is_dry_run", "state", "policy", "gpus"),
+    *("idle_since", "created_at", "acted_at", "ended_at", "by", "error"),
+)
+
+
+def build_parser() -> FlagParser:
+    parser = FlagParser(
+        prog="gpusteward actions",
+        description="List what reclaim planned, did, refused and put back, the newest first.",
+        epilog=describe_exits("actions"),
+    )
+    parser.add_argument("workload", nargs="?", metavar="WORKLOAD", help="only actions on this one")
+    parser.add_argument(
+        "--state", action="append", choices=list(messages.STATES), help="only in this state; may be repeated"
+    )
+    parser.add_argument(
+        "--limit", type=integer_between(1, 1000), default=50, metavar="NUMBER", help="maximum number (default 50)"
+    )
+    add_output_flags(parser)
+    add_language_flag(parser)
+    add_server_flags(parser)
+    return parser
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Raises ConfigurationError, SourceError."""
+    options = build_parser().parse(arguments)
+    client, language = make_analyzer_client(options), language_of(options)
+    query = [("limit", str(options.limit)), *(("state", each) for each in options.state or ())]
+    if options.workload:
+        name = find_workload(client, options.workload).name
+        query += [("kind", name.kind), ("namespace", name.namespace), ("name", name.name), *name.query]
+    page = as_object(client.read(PATH, query))
+    found = get_objects(page, "items")
+    if options.output == "json":
+        write_json(page)
+    elif options.output == "csv":
+        write_rows(found, (), keys=KEYS, output="csv")
+    elif not found:
+        print(messages.NO_ACTIONS.text(language), file=sys.stderr)
+    else:
+        labels = label_workloads(client, map(name_of, found))
+        rows = [_make_row(each, labels[name_of(each)], language) for each in found]
+        write_rows(rows, _list_columns(), keys=KEYS, output="table", language=language)
+    return EXIT_OK
+
+
+def _list_columns() -> list[Column]:
+    return [
+        Column("workload", messages.WORKLOAD, stands_alone=True),
+        Column("at", messages.AT),
+        Column("action", messages.ACTION),
+        Column("shown_state", messages.STATE),
+        Column("gpus", messages.GPUS, quantities.gpus, to_right=True),
+        Column("by", messages.BY, priority=3),
+        Column("id", messages.ID, priority=2),
+        Column("error", messages.WHY, is_flexible=True, priority=4),
+    ]
+
+
+def _make_row(action: Row, label: str, language: Language) -> dict[str, object]:
+    state = translate(messages.STATES, get_text(action, "state"), language)
+    is_dry_run = action.get("is_dry_run") is True
+    return {
+        **action,
+        "workload": label,
+        "at": quantities.iso_time(get_text(action, "updated_at") or None),
+        "gpus": get_number(action, "gpus"),
+        "shown_state": messages.DRY_RUN.text(language, state=state) if is_dry_run else state,
+    }

@@ -1,0 +1,118 @@
+"""`gpusteward plan [WORKLOAD]`: what reclaim would do now, for each workload every guard and its answer."""
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+
+from gpusteward.cli.api.client import Client
+from gpusteward.cli.api.workloads import find_workload, label_workloads, name_of
+from gpusteward.cli.exit_codes import EXIT_OK, describe_exits
+from gpusteward.cli.flags import (
+    FlagParser,
+    add_cluster_flag,
+    add_language_flag,
+    add_namespace_flag,
+    add_output_flags,
+    add_server_flags,
+    language_of,
+    make_analyzer_client,
+)
+from gpusteward.cli.json_access import Row, as_object, get_count, get_object, get_objects, get_text
+from gpusteward.cli.output.formats import write_json, write_rows
+from gpusteward.cli.output.paragraphs import Line, write_paragraphs
+from gpusteward.cli.output.plan_texts import describe_decision, list_plan_columns, make_plan_row
+from gpusteward.cli.output.verdict_labels import translate
+from gpusteward.core.errors import SourceError
+from gpusteward.core.messages import Language
+from gpusteward.messages import cli_reclaim as messages
+
+PATH = "/api/v1/plan"
+MOST_ROWS = 1000
+DUE_OUTCOMES = ("act", "warn", "wait", "refuse")
+KEYS = (
+    *("cluster", "namespace", "kind", "name", "gpus", "idle_since", "policy", "action", "outcome", "due_at"),
+    *("action_id", "why", "answers", "changes"),
+)
+
+
+def build_parser() -> FlagParser:
+    parser = FlagParser(
+        prog="gpusteward plan",
+        description="Show what reclaim would do now: for each workload the outcome, when, and why; for one workload "
+        "every guard with its answer, and what exactly would change.",
+        epilog=describe_exits("plan"),
+    )
+    parser.add_argument("workload", nargs="?", metavar="WORKLOAD", help="only this one, with every guard")
+    add_namespace_flag(parser)
+    add_cluster_flag(parser)
+    parser.add_argument("--all", action="store_true", help="also workloads for which nothing is planned")
+    parser.add_argument("--guards", action="store_true", help="every guard of each workload")
+    add_output_flags(parser)
+    add_language_flag(parser)
+    add_server_flags(parser)
+    return parser
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Raises ConfigurationError, SourceError."""
+    options = build_parser().parse(arguments)
+    client, language = make_analyzer_client(options), language_of(options)
+    query = [("language", language), ("limit", str(MOST_ROWS))]
+    query += [("namespace", name) for name in options.namespace or ()]
+    query += [("cluster", name) for name in options.cluster or ()]
+    if options.workload:
+        name = find_workload(client, options.workload).name
+        query = [("language", language), ("kind", name.kind), ("namespace", name.namespace), ("name", name.name)]
+        query += name.query
+    elif not options.all:
+        query += [("outcome", each) for each in DUE_OUTCOMES]
+    page = as_object(client.read(PATH, query))
+    decisions = get_objects(page, "items")
+    if options.workload and not decisions and get_text(page, "mode") != "off":
+        raise SourceError(messages.UNPLANNED, name=options.workload)
+    if options.output == "json":
+        write_json(page)
+        return EXIT_OK
+    has_guards = options.guards or bool(options.workload)
+    _write(client, page, output=options.output, has_guards=has_guards, language=language)
+    return EXIT_OK
+
+
+def _write(client: Client, page: Row, *, output: str, has_guards: bool, language: Language) -> None:
+    decisions, now = get_objects(page, "items"), time.time()
+    labels = label_workloads(client, map(name_of, decisions))
+    if has_guards and output == "table":
+        lines: list[Line] = []
+        for each in decisions:
+            lines += [*describe_decision(each, label=labels[name_of(each)], now=now, language=language), Line("")]
+        write_paragraphs(lines, sys.stdout)
+    elif decisions or output == "csv":
+        rows = [make_plan_row(each, label=labels[name_of(each)], now=now, language=language) for each in decisions]
+        write_rows(rows, list_plan_columns(language), keys=KEYS, output=output, language=language)
+    if output == "table":
+        for line in _sum_up(page, language):
+            print(line, file=sys.stdout if decisions else sys.stderr)
+
+
+def _sum_up(page: Row, language: Language) -> Iterator[str]:
+    mode = get_text(page, "mode")
+    if mode == "off":
+        yield messages.MODE_OFF.text(language)
+        return
+    if page.get("at") is None:
+        yield messages.NO_PLAN.text(language)
+        return
+    counts = get_object(page, "counts")
+    shown = ", ".join(
+        f"{translate(messages.OUTCOMES, name, language)} {get_count(counts, name)}"
+        for name in messages.OUTCOMES
+        if get_count(counts, name)
+    )
+    summary = messages.SUMMARY.text(
+        language,
+        mode=translate(messages.MODES, mode, language),
+        counts=shown or messages.NOTHING_PLANNED.text(language),
+    )
+    yield summary
+    if stopped := get_text(page, "stopped_by"):
+        yield messages.STOPPED.text(language, reason=stopped)

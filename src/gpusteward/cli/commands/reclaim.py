@@ -1,0 +1,77 @@
+"""`gpusteward reclaim status|off|on`: the state of reclaim, and the switch that stops all actions."""
+
+import sys
+from collections.abc import Iterator, Sequence
+
+from gpusteward.cli.entry_point import name_program
+from gpusteward.cli.exit_codes import EXIT_OK, describe_exits
+from gpusteward.cli.flags import (
+    FlagParser,
+    add_language_flag,
+    add_output_flags,
+    add_server_flags,
+    language_of,
+    make_analyzer_client,
+)
+from gpusteward.cli.json_access import Row, as_object, get_object, get_text
+from gpusteward.cli.output import quantities
+from gpusteward.cli.output.formats import write_json
+from gpusteward.cli.output.paragraphs import Line, write_paragraphs
+from gpusteward.cli.output.verdict_labels import translate
+from gpusteward.core.messages import Language
+from gpusteward.messages import cli_reclaim as messages
+
+PATH = "/api/v1/reclaim"
+STATUS, OFF, ON = "status", "off", "on"
+
+
+def build_parser() -> FlagParser:
+    parser = FlagParser(
+        prog="gpusteward reclaim",
+        description="Show the state of reclaim, stop all actions at once, or allow them again. Needs the role admin "
+        "for off and on.",
+        epilog=describe_exits("reclaim"),
+    )
+    parser.add_argument("action", choices=(STATUS, OFF, ON), help="status, off (stop all actions) or on")
+    parser.add_argument("--reason", default="", metavar="TEXT", help="with off: why, shown to everybody")
+    add_output_flags(parser)
+    add_language_flag(parser)
+    add_server_flags(parser)
+    return parser
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Raises ConfigurationError, SourceError."""
+    options = build_parser().parse(arguments)
+    client, language = make_analyzer_client(options), language_of(options)
+    if options.action == STATUS:
+        status = as_object(client.read(PATH))
+    else:
+        query = [("reason", options.reason)] if options.action == OFF and options.reason else []
+        status = as_object(client.write(f"{PATH}/{options.action}", query))
+    if options.output == "json":
+        write_json(status)
+        return EXIT_OK
+    write_paragraphs(_describe(status, language), sys.stdout)
+    mode = translate(messages.MODES, get_text(status, "mode"), language)
+    done = {OFF: messages.SWITCHED_OFF, ON: messages.SWITCHED_ON}.get(options.action)
+    if done is not None:
+        print(done.text(language, command=f"{name_program()} reclaim {ON}", mode=mode))
+    return EXIT_OK
+
+
+def _describe(status: Row, language: Language) -> Iterator[Line]:
+    mode, switch = get_text(status, "mode"), get_object(status, "switch")
+    yield Line(translate(messages.MODES, mode, language), messages.MODE.text(language))
+    if mode == OFF:
+        yield Line(messages.MODE_OFF.text(language))
+        return
+    text, word = messages.SWITCH_ON.text(language), "ok"
+    if switch.get("is_off") is True:
+        reason = get_text(switch, "reason") or messages.NO_REASON.text(language)
+        at = quantities.iso_time(get_text(switch, "at") or None)
+        text, word = messages.SWITCH_OFF.text(language, by=get_text(switch, "by"), at=at, reason=reason), "warn"
+    yield Line(text, messages.SWITCH.text(language), word)
+    for name, value in get_object(status, "details").items():
+        if isinstance(value, str | int | float) and not isinstance(value, bool) and value != "" and name != "mode":
+            yield Line(str(value), str(name))

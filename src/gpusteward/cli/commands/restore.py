@@ -1,0 +1,102 @@
+"""`gpusteward restore WORKLOAD|ACTION|--all`: put back what reclaim changed."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from urllib.parse import quote
+
+from gpusteward.cli.api.client import Client
+from gpusteward.cli.api.errors import StatusError
+from gpusteward.cli.api.workloads import WorkloadName, name_of
+from gpusteward.cli.exit_codes import EXIT_FAILURE, EXIT_OK, describe_exits
+from gpusteward.cli.flags import (
+    FlagParser,
+    add_language_flag,
+    add_output_flags,
+    add_server_flags,
+    language_of,
+    make_analyzer_client,
+)
+from gpusteward.cli.json_access import Row, as_object, get_objects, get_text
+from gpusteward.cli.output.formats import write_json
+from gpusteward.cli.output.verdict_labels import translate
+from gpusteward.core.errors import ConfigurationError
+from gpusteward.core.messages import Language
+from gpusteward.messages import cli as cli_messages
+from gpusteward.messages import cli_reclaim as messages
+
+PATH = "/api/v1/actions"
+RESTORABLE = [("state", "acted"), ("state", "verified"), ("limit", "1000")]
+
+
+def build_parser() -> FlagParser:
+    parser = FlagParser(
+        prog="gpusteward restore",
+        description="Put back exactly what reclaim changed on a workload, or on all of them. A workload that somebody "
+        "else changed meanwhile is left as it is. Needs the role operator.",
+        epilog=describe_exits("restore"),
+    )
+    parser.add_argument(
+        "workload",
+        nargs="?",
+        metavar="WORKLOAD",
+        help="NAME, NAMESPACE/NAME, NAMESPACE/KIND/NAME or the id of an action",
+    )
+    parser.add_argument("--all", action="store_true", help="everything that can be restored")
+    add_output_flags(parser)
+    add_language_flag(parser)
+    add_server_flags(parser)
+    return parser
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Raises ConfigurationError, SourceError."""
+    options = build_parser().parse(arguments)
+    client, language = make_analyzer_client(options), language_of(options)
+    if options.all and options.workload:
+        raise ConfigurationError(messages.RESTORE_NOT_BOTH)
+    if not options.all and not options.workload:
+        raise ConfigurationError(messages.RESTORE_WHAT)
+    found = get_objects(as_object(client.read(PATH, RESTORABLE)), "items")
+    chosen = found if options.all else _choose(found, options.workload)
+    if not chosen:
+        print(messages.NOTHING_TO_RESTORE.text(language), file=sys.stderr)
+        return EXIT_OK if options.all else EXIT_FAILURE
+    results = list(_restore(client, chosen, language))
+    if options.output == "json":
+        write_json([each for each in results if each is not None])
+    return EXIT_OK if all(each is not None for each in results) else EXIT_FAILURE
+
+
+def _choose(found: Sequence[Row], text: str) -> list[Row]:
+    """Raises ConfigurationError where several workloads have this name."""
+    by_id = [each for each in found if each.get("id") == text]
+    chosen = by_id or [each for each in found if _matches(name_of(each), text.strip("/"))]
+    names = sorted({str(name_of(each)) for each in chosen})
+    if len(names) > 1:
+        raise ConfigurationError(
+            cli_messages.AMBIGUOUS_WORKLOAD, name=text, count=len(names), names=", ".join(names[:5])
+        )
+    return chosen[:1]
+
+
+def _matches(name: WorkloadName, text: str) -> bool:
+    """A suspended workload holds no GPUs, so it is looked up in the journal alone."""
+    short = (name.name, f"{name.namespace}/{name.name}", f"{name.kind}/{name.name}", name.full)
+    return text in (*short, f"{name.namespace}/{name.kind}/{name.name}")
+
+
+def _restore(client: Client, chosen: Sequence[Row], language: Language) -> Iterator[Row | None]:
+    """One after another; one that is refused does not keep the others back."""
+    for each in chosen:
+        name = str(name_of(each))
+        try:
+            done = as_object(client.write(f"{PATH}/{quote(get_text(each, 'id'), safe='')}/restore"))
+        except StatusError as error:
+            if len(chosen) == 1:
+                raise
+            print(messages.NOT_RESTORED.text(language, workload=name, reason=error), file=sys.stderr)
+            yield None
+            continue
+        state = translate(messages.STATES, get_text(done, "state"), language)
+        print(messages.RESTORED.text(language, workload=name, state=state), file=sys.stderr)
+        yield done

@@ -1,0 +1,112 @@
+"""`plan`, `actions`, `restore` and `reclaim` against a real analyzer with a fake cluster behind it."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+import time_machine
+
+from gpusteward.cli.main import main
+from gpusteward.core.containers import Workload
+from tests.analyzer.api.fake_reclaim import FakeReclaim
+from tests.analyzer.api.sample_results import small_result
+from tests.analyzer.api.server import Api, running_api
+from tests.analyzer.usage_tables import AT
+from tests.cli.golden_files import assert_golden
+
+pytestmark = pytest.mark.slow
+
+TRAINER, SERVER = Workload("Job", "vision", "trainer"), Workload("Deployment", "vision", "server")
+
+
+@pytest.fixture(autouse=True)
+def clock() -> Iterator[None]:
+    with time_machine.travel(AT, tick=False):
+        yield
+
+
+@pytest.fixture
+def reclaim() -> FakeReclaim:
+    return FakeReclaim([TRAINER, SERVER])
+
+
+@pytest.fixture
+def analyzer(reclaim: FakeReclaim) -> Iterator[Api]:
+    with running_api(small_result(), reclaim=reclaim) as api:
+        yield api
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("command", ["plan", "plan trainer", "actions", "reclaim status"])
+def test_the_output_matches_the_golden_file(
+    language: str, command: str, analyzer: Api, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command.split(), "--server", analyzer.url, "--language", language]) == 0
+    assert_golden(f"{command.replace(' ', '.')}.{language}.txt", capsys.readouterr().out)
+
+
+def test_plan_has_every_guard_for_programs(analyzer: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "--server", analyzer.url, "-o", "json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert [each["guard"] for each in plan["items"][0]["answers"]] == ["idle", "warned"]
+    assert main(["plan", "--guards", "--server", analyzer.url]) == 0
+    assert capsys.readouterr().out.count("the grace period is not over") == 2
+
+
+def test_idle_shows_what_will_happen_when(analyzer: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["idle", "--server", analyzer.url]) == 0
+    assert "suspend in 30m" in capsys.readouterr().out
+    assert main(["idle", "--server", analyzer.url, "-o", "json"]) == 0
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+    assert (rows["trainer"]["next_action"], rows["trainer"]["next_outcome"]) == ("suspend", "wait")
+
+
+def test_restore_takes_a_workload_an_action_or_all(
+    analyzer: Api, reclaim: FakeReclaim, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words in (["vision/Job/trainer"], ["a2"], ["server"]):
+        assert main(["restore", *words, "--server", analyzer.url]) == 0
+    assert [words[1] for words in reclaim.asked] == ["a1", "a2", "a2"]
+    assert "vision/Job/trainer: restored" in capsys.readouterr().err
+    assert main(["restore", "--all", "--server", analyzer.url]) == 0
+    assert [words[1] for words in reclaim.asked[3:]] == ["a1", "a2"]
+
+
+def test_restore_says_what_is_missing(analyzer: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["restore", "nothing", "--server", analyzer.url]) == 1
+    assert capsys.readouterr().err == "nothing to restore\n"
+    assert main(["restore", "--server", analyzer.url]) == 2
+    assert main(["restore", "x", "--all", "--server", analyzer.url]) == 2
+
+
+def test_one_that_is_refused_does_not_keep_the_others_back(
+    analyzer: Api, reclaim: FakeReclaim, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reclaim.refusal = "somebody else changed it"
+    assert main(["restore", "--all", "--server", analyzer.url]) == 1
+    errors = capsys.readouterr().err
+    assert errors.count("somebody else changed it") == 2
+
+
+def test_reclaim_is_switched_off_and_on(
+    analyzer: Api, reclaim: FakeReclaim, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["reclaim", "off", "--reason", "maintenance", "--server", analyzer.url]) == 0
+    printed = capsys.readouterr().out
+    assert "maintenance" in printed
+    assert "gpusteward reclaim on" in printed
+    assert reclaim.asked[-1] == ("off", "anonymous operator", "maintenance")
+    assert main(["reclaim", "on", "--server", analyzer.url]) == 0
+    assert "switched on again" in capsys.readouterr().out
+
+
+def test_in_mode_off_every_command_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    with running_api(small_result()) as api:
+        assert main(["plan", "--server", api.url]) == 0
+        assert "reclaim is off" in capsys.readouterr().err
+        assert main(["actions", "--server", api.url]) == 0
+        assert capsys.readouterr().err == "no actions\n"
+        assert main(["reclaim", "status", "--server", api.url]) == 0
+        assert "reclaim is off" in capsys.readouterr().out
+        assert main(["reclaim", "off", "--server", api.url]) == 1
+        assert "reclaim is off" in capsys.readouterr().err
