@@ -22,6 +22,7 @@ from gpusteward.analyzer.notify.notifier import Notifier
 from gpusteward.analyzer.pipeline import Components, OwnerNames, Pipeline
 from gpusteward.analyzer.reclaim.build import build_reclaimer
 from gpusteward.analyzer.reclaim.cluster import Cluster
+from gpusteward.analyzer.reclaim.policies.file import WatchedPolicies
 from gpusteward.analyzer.runtime_settings import RuntimeSettings
 from gpusteward.analyzer.scheduler import CycleScheduler
 from gpusteward.analyzer.settings.file import SettingsFile
@@ -72,8 +73,10 @@ class Analyzer:
             read_notify_annotation=owners.read_notify_annotation,
             may_send=lambda: self.leadership.holds_lease,
         )
+        policies = WatchedPolicies(settings.reclaim.policy_file)
         self.reclaimer = build_reclaimer(
             settings,
+            policies=policies,
             cluster=cluster,
             engine=self.ledger.engine,
             sender=self.notifier,
@@ -106,6 +109,8 @@ class Analyzer:
             ledger=self.ledger,
             deliveries=self.notifier,
             reclaim=self.reclaimer,
+            links=links,
+            policies=policies,
             leadership=self.leadership,
             model_calls=self.explainer.counters,
             web=self.web,

@@ -1,11 +1,13 @@
 """Plan, journal, suspending, restoring and the switch over HTTP."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from gpusteward.analyzer.api.v1.actions import make_action_row
 from gpusteward.analyzer.reclaim.plan import ActionState, Mode
+from gpusteward.analyzer.reclaim.policies.file import WatchedPolicies
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.core.containers import Workload
 from tests.analyzer.api.fake_reclaim import FakeReclaim, make_action
@@ -156,3 +158,23 @@ def test_in_mode_off_there_is_no_plan_and_nothing_can_be_done(off: Api):
     for path in (f"{CHAT_PATH}/suspend", f"{CHAT_PATH}/restore", "/api/v1/reclaim/off"):
         refused = off.post(path)
         assert (refused.status, refused.json["type"]) == (409, "urn:gpusteward:problem:reclaim-off")
+
+
+def test_policies_show_the_file_and_the_error_of_its_last_change(tmp_path: Path):
+    path = tmp_path / "policies.yaml"
+    path.write_text("policies:\n- name: night\n  match: {namespaces: 'vision-*'}\n  window: 2h\n  action: suspend\n")
+    policies = WatchedPolicies(path)
+    settings = Settings.model_validate({"reclaim": {"policy_file": path}})
+    with running_api(small_result(), settings=settings, policies=policies) as api:
+        page = api.get("/api/v1/policies").json
+        assert page["policies"] == [
+            {"name": "night", "match": {"namespaces": ["vision-*"]}, "fields": {"window": 7200, "action": "suspend"}}
+        ]
+        assert (page["is_valid"], page["error"]) == (True, "")
+        assert {each["workload_class"] for each in page["built_in"]} == {"interactive", "batch", "serving"}
+        path.write_text("policies:\n- name: night\n  windw: 2h\n# longer than before, so that the change is seen\n")
+        policies.poll()
+        broken = api.get("/api/v1/policies?language=zh").json
+        assert not broken["is_valid"]
+        assert "windw" in broken["error"]
+        assert broken["policies"] == page["policies"], "the last valid ones stay"

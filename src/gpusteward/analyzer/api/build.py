@@ -9,7 +9,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
 
 from gpusteward import __version__
-from gpusteward.analyzer.api import docs, metrics_page
+from gpusteward.analyzer.api import docs, metrics_page, snooze_page
 from gpusteward.analyzer.api.compat import config as compat_config
 from gpusteward.analyzer.api.compat import results as compat_results
 from gpusteward.analyzer.api.dependencies import ApiDependencies
@@ -31,6 +31,7 @@ from gpusteward.analyzer.api.v1 import (
     nodes,
     overview,
     plan,
+    policies,
     probes,
     processes,
     reclaim,
@@ -49,7 +50,7 @@ _RESOURCES = (
     *(compat_config, compat_results, metrics_page),
     *(session, overview, gpu_map),
     *(workload_table, workloads, ended_workloads, series, processes, allocations, gpus, namespaces),
-    *(plan, actions, reclaim),
+    *(plan, actions, reclaim, policies, snooze_page),
     *(nodes, workload_history, snoozes),
     *(reports, deliveries, sources, settings, health, me, events, probes),
     *(docs, ui),

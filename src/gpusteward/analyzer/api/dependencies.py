@@ -22,9 +22,11 @@ from gpusteward.analyzer.data_health import DataHealth, assess_data
 from gpusteward.analyzer.explain.counters import ModelCounters
 from gpusteward.analyzer.ledger.leadership import Leadership
 from gpusteward.analyzer.ledger.snoozes import Snooze
+from gpusteward.analyzer.notify.links import LinkSigner
 from gpusteward.analyzer.notify.outbox.records import Delivery
 from gpusteward.analyzer.pipeline import CycleStats
 from gpusteward.analyzer.reclaim.actions import ReclaimControl
+from gpusteward.analyzer.reclaim.policies.file import WatchedPolicies
 from gpusteward.analyzer.reports.charges import Charge
 from gpusteward.analyzer.reports.report import (
     ClusterNamespace,
@@ -46,6 +48,9 @@ from gpusteward.core.namespaces import VisibleNamespaces
 from gpusteward.core.usages import AllocationKey
 from gpusteward.http_server.web_config import WebConfig
 from gpusteward.messages import api_errors
+
+LONGEST_SNOOZE_SECONDS = 7 * 86_400.0
+"""Where no policy of the workload is known; the default of policies."""
 
 
 class CycleControl(Protocol):
@@ -191,6 +196,8 @@ class ApiDependencies:
     sign_ins: SignInLimit = field(default_factory=SignInLimit)
     ui: UiBundle = field(default_factory=UiBundle)
     reclaim: ReclaimControl | None = None  # None: mode off
+    policies: WatchedPolicies = field(default_factory=lambda: WatchedPolicies(None))
+    links: LinkSigner = field(default_factory=LinkSigner)
     visible: VisibleNamespaces | None = None  # what the client may see; None: everything
 
     def assess_data(self) -> DataHealth:
@@ -202,6 +209,16 @@ class ApiDependencies:
             target_counts=self.source.target_counts,
             now=self.clock(),
         )
+
+    def find_longest_snooze(self, workload: WorkloadKey) -> float:
+        """Seconds for which the workload may be snoozed: as its policy says, else as the built-in one does."""
+        plan = self.reclaim.last_plan if self.reclaim is not None else None
+        for decision in plan.decisions if plan else ():
+            found = decision.workload
+            key = WorkloadKey(found.kind, found.namespace, found.name, found.cluster)
+            if key == workload and decision.policy is not None:
+                return decision.policy.longest_snooze_seconds
+        return LONGEST_SNOOZE_SECONDS
 
     def describe_ledger(self) -> Mapping[str, Any] | None:
         """The state of the ledger, also where the stage `record` failed before it reached the database."""

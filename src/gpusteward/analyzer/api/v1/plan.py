@@ -74,6 +74,7 @@ class DecisionRow:
     gpus: float
     idle_since: str | None
     policy: str
+    origins: Annotated[dict[str, str], Field(description="Where the fields of the policy come from.")]
     action: Annotated[str, Field(description="Of the policy; empty: the policy was not looked up.")]
     outcome: OutcomeName
     due_at: Annotated[str | None, Field(description="When it is acted on if nothing changes; null: never, or unknown.")]
@@ -141,6 +142,7 @@ def make_decision_row(decision: Decision, language: Language) -> DecisionRow:
         gpus=round(decision.gpus, 4),
         idle_since=format_utc(decision.idle_since),
         policy=policy.name if policy else "",
+        origins=dict(policy.origins) if policy else {},
         action=decision.action.value if decision.action else "",
         outcome=decision.outcome.value,
         due_at=format_utc(decision.due_at),

@@ -99,7 +99,7 @@ async def snooze(
     the role operator and the ledger."""
     table, now = published.result.workloads, dependencies.clock()
     workload = table.keys[find_workload(table, kind=kind, namespace=namespace, name=name, cluster=cluster)]
-    until = body.find_end(now)
+    until = min(body.find_end(now), now + dependencies.find_longest_snooze(workload))
     added = await query_ledger(
         lambda: dependencies.ledger.add_snooze(workload, until=until, reason=body.reason, who=str(client), at=now),
         dependencies.limits.snoozes,
