@@ -54,6 +54,8 @@ from tests.kubernetes.cluster import Account, Cluster, Json
 START = 1_800_000_000.0
 STEP_SECONDS = 300.0
 Row = Mapping[tuple[Measure, Stat], float]
+EMPTY: Row = resting(0.0, processes=0.0, watts=60.0)
+"""A GPU without a process. A job that holds memory without work counts as hung, and is never acted on."""
 
 
 def read_rules() -> list[Json]:
@@ -148,7 +150,11 @@ class World:
         upgrade(self.engine)
         self.policies, self.sender = FixedPolicies(), FakeSender(lambda: self.now)
         self.settings = self.make_settings(mode)
-        self.rows: dict[str, Row] = {}  # by pod name: what its GPUs do; resting by default
+        self.rows: dict[str, Row] = {}  # by pod name, or by pod name and number of the GPU: what it does
+        self.other_row: Row = EMPTY  # what all others do
+        self.hidden: set[str] = set()  # pods on nodes without an exporter
+        self.started_at = START - 86_400
+        self.own_namespace = self.own
         self.coverage = 1.0
         self.snoozes: dict[Any, float] = {}
         self.on_step = on_step
@@ -179,7 +185,7 @@ class World:
                 policies=self.policies,
                 sender=self.sender,
                 read_snoozes=lambda _now: self.snoozes,
-                own_namespace=self.own,
+                own_namespace=self.own_namespace,
                 clock=lambda: self.now,
                 on_step=self.on_step,
             ),
@@ -198,16 +204,26 @@ class World:
 
     def read_usage(self) -> UsageTable:
         """All pods of the team's namespace that hold GPUs."""
-        pods = [each for each in self.kubernetes.list_pods(self.namespace) if each["status"].get("phase") == "Running"]
+        running = (
+            each for each in self.kubernetes.list_pods(self.namespace) if each["status"].get("phase") == "Running"
+        )
+        pods = [each for each in running if each["metadata"]["name"] not in self.hidden]
         allocations, rows = [], []
         for pod in sorted(pods, key=lambda each: str(each["metadata"]["name"])):
             about = pod["metadata"]
-            container = Container(about["namespace"], about["name"], about["uid"], "main", None, (), START - 86_400)
+            container = Container(about["namespace"], about["name"], about["uid"], "main", None, (), self.started_at)
             for number in range(sum(count_gpus(KubeObject("v1", "Pod", pod)).values())):
                 gpu, node = f"GPU-{about['uid']}-{number}", pod["spec"]["nodeName"]
                 allocations.append(AllocationKey(gpu, "", container, node, str(number), "NVIDIA H100", "exclusive"))
-                rows.append(self.rows.get(f"{about['name']}/{number}", self.rows.get(about["name"], resting())))
+                rows.append(self.rows.get(f"{about['name']}/{number}", self.rows.get(about["name"], self.other_row)))
         return table_of(*rows, allocations=allocations, coverage=self.coverage, at=self.now)
+
+    def work(self) -> None:
+        """One cycle in which every GPU works."""
+        before, self.other_row = self.other_row, working()
+        self.judge()
+        self.now += STEP_SECONDS
+        self.other_row = before
 
     def rest(self, minutes: float) -> None:
         """Time passes; every five minutes there is a cycle without reclaim."""
@@ -224,8 +240,9 @@ class World:
         return {decision.workload.name: decision.outcome for decision in plan.decisions} if plan else {}
 
     def run_until_acted(self) -> list[Action]:
-        """An hour of idleness, the warning, the grace period, the action."""
-        self.rest(minutes=65)
+        """Work, an hour of idleness, the warning, the grace period, the action."""
+        self.work()
+        self.rest(minutes=75)
         for _ in range(10):
             self.cycle()
             if acted := self.list_actions(ActionState.ACTED, ActionState.VERIFIED):

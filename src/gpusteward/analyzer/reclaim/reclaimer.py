@@ -55,6 +55,8 @@ VERIFY_SECONDS = 600.0
 HOUR = 3600.0
 REVERT_SECONDS = 30 * 86_400.0
 """For so long it is remembered that something else has changed an object back."""
+ROUNDING_SECONDS = 1.0
+"""The ledger keeps milliseconds; an idle time that was restored from it differs by less."""
 LOCK_SECONDS = 30.0
 """How long a person's request waits for the cycle that is acting."""
 MOST_INSPECTIONS = 500
@@ -379,7 +381,6 @@ class Reclaimer:
             reverts=past.reverts[key, found.workload.uid],
             left_alone_until=past.left_alone.get(key),
             open_action=past.open.get(key),
-            warnings=_select_warnings(action, since),
             leader=objection if is_leader_problem else None,
             switch=None if is_leader_problem else objection,
         )
@@ -402,7 +403,8 @@ class Reclaimer:
         chance = (
             self._components.read_chance(one.found.key, age, now) if policy.highest_chance is not None else Chance()
         )
-        one.facts = replace(facts, policy=policy, chance=chance)
+        warnings = _select_warnings(one.action, facts.idle_since, policy)
+        one.facts = replace(facts, policy=policy, chance=chance, warnings=warnings)
         if policy.keep is not None and policy.action is ReclaimAction.SCALE_TO_KEEP:
             self._add_pool(one, policy, finder, now=now)
 
@@ -432,7 +434,7 @@ class Reclaimer:
             idle_gpus=limited.idle_gpus,
             idle_since=limited.idle_since if one.surplus else None,
             coverage=limited.coverage,
-            warnings=_select_warnings(one.action, limited.idle_since if one.surplus else None),
+            warnings=_select_warnings(one.action, limited.idle_since if one.surplus else None, policy),
         )
 
     def _add_changes(self, one: _Considered, reading: Reading, *, now: float, in_any_case: bool = False) -> None:
@@ -477,7 +479,7 @@ class Reclaimer:
         idle = {(one.found.key, one.found.workload.uid): one for one in considered if one.facts.idle_since is not None}
         for key, action in past.waiting.items():
             one = idle.get(key)
-            if one is None or (one.facts.idle_since or 0.0) > action.created_at:
+            if one is None or not _is_of_spell(action.created_at, one.facts.idle_since, one.facts.policy):
                 self._end(action, messages.SPELL_ENDED)
                 if one is not None:
                     one.action = None
@@ -653,11 +655,18 @@ class _Past:
         return cls(waiting, changed, left_alone, reverts, recent)
 
 
-def _select_warnings(action: Action | None, since: float | None) -> tuple[Warned, ...]:
+def _select_warnings(action: Action | None, since: float | None, policy: EffectivePolicy) -> tuple[Warned, ...]:
     """Those of this idle spell."""
-    if action is None or since is None:
+    if action is None:
         return ()
-    return tuple(each for each in action.warnings if each.sent_at >= since)
+    return tuple(each for each in action.warnings if _is_of_spell(each.sent_at, since, policy))
+
+
+def _is_of_spell(sent_at: float, since: float | None, policy: EffectivePolicy | None) -> bool:
+    """Whether a warning belongs to the spell that began then: it was sent after the window of the policy had passed.
+    One that is earlier was about a spell before."""
+    window = policy.window_seconds if policy else 0.0
+    return since is not None and sent_at >= since + window - ROUNDING_SECONDS
 
 
 def replace_action(one: _Considered, action: Action) -> _Considered:
