@@ -5,6 +5,8 @@ The previous chart is installed first, with the ledger that it left; the upgrade
 
 import json
 import sqlite3
+import ssl
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
 from gpusteward.analyzer.ledger.migrations.upgrade import HEAD
 from tests.analyzer.ledger.test_migrations import DUMPS
@@ -39,10 +42,7 @@ class Installation:
     claim: Json  # before the upgrade
 
     def get(self, path: str, token: str) -> Any:
-        url = f"http://{self.node.find_pod('analyzer').address}:8080{path}"
-        request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            return json.load(answer)
+        return get(self.node, path, token)
 
     def find_events(self, component: str) -> list[Json]:
         """What the API server was asked for by the account of this component."""
@@ -54,6 +54,14 @@ class Installation:
     def viewer(self) -> str:
         secret = self.node.read_secret(f"{self.release.name}-analyzer")
         return secret["viewer"].decode()
+
+
+def get(node: PodNode, path: str, token: str) -> Any:
+    """From the analyzer."""
+    url = f"http://{node.find_pod('analyzer').address}:8080{path}"
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return json.load(answer)
 
 
 def make_values(release: Release) -> Json:
@@ -239,3 +247,45 @@ def may_list(cluster: Cluster, user: str, resource: str, namespace: str) -> bool
     return bool(
         cluster.request("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)["status"]["allowed"]
     )
+
+
+def test_agents_with_tls_and_a_password_are_probed_without_it_and_scraped_with_it(
+    extended: Cluster, helm: Helm, tmp_path: Path
+):
+    check_mounts(tmp_path / "trial")
+    release = Release(extended, helm.using(extended), extended.add_namespace("release"))
+    about, authority = {"name": "agent-tls", "namespace": release.namespace}, trustme.CA()
+    certificate = authority.issue_cert("gpusteward-agent")
+    files = {
+        "tls.crt": certificate.cert_chain_pems[0].bytes().decode(),
+        "tls.key": certificate.private_key_pem.bytes().decode(),
+        "ca.crt": authority.cert_pem.bytes().decode(),
+    }
+    extended.apply({"apiVersion": "v1", "kind": "Secret", "metadata": about, "stringData": files})
+    scrape = {"username": "prometheus", "ca_file": "/etc/agent-ca/ca.crt", "server_name": "gpusteward-agent"}
+    volume = {"secretName": "agent-tls", "items": [{"key": "ca.crt", "path": "ca.crt"}]}
+    tls = {"enabled": True, "existingSecret": "agent-tls"}
+    secured = {
+        "agent": {"tlsServerConfig": tls, "basicAuth": {"users": {"prometheus": "a-long-password"}}},
+        "analyzer": {
+            "config": {"scrape": scrape},
+            "secrets": {"scrape.password": "a-long-password"},
+            "extraVolumes": [{"name": "agent-ca", "secret": volume}],
+            "extraVolumeMounts": [{"name": "agent-ca", "mountPath": "/etc/agent-ca", "readOnly": True}],
+            "persistence": {"enabled": False},
+        },
+    }
+    nvml.a100x8().write(tmp_path / "scenario")
+    paths = {"/proc": tmp_path / "proc", "/var/lib/kubelet/pod-resources": tmp_path / "kubelet"}
+    for path in paths.values():
+        path.mkdir()
+    driver = {"LD_LIBRARY_PATH": str(build_library().parent), "FAKE_NVML_SCENARIO": str(tmp_path / "scenario")}
+    with PodNode(extended, release.namespace, tmp_path, host_paths=paths, environ=driver).running() as node:
+        values = merge(make_values(release), secured)
+        release.run("install", CHART, "--wait", "--timeout=150s", values=values)  # until the probes succeed
+        viewer = node.read_secret(f"{release.name}-analyzer")["viewer"].decode()
+        wait_for(lambda: get(node, "/api/v1/health", viewer)["targets_up"] == 1, 120)
+        url, trusted = f"https://{node.find_pod('agent').address}:9400/metrics", ssl._create_unverified_context()
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            urllib.request.urlopen(url, timeout=30, context=trusted)
+        release.run("uninstall")
