@@ -6,12 +6,14 @@ interface Props {
   /** The text of the button. */
   readonly text: ComponentChildren;
   readonly label: string;
+  /** The text of the button already says what the menu is for. */
+  readonly isNamed?: boolean;
   readonly class?: string;
   readonly align?: "start" | "end";
   readonly children: (close: () => void) => ComponentChildren;
 }
 
-export function Menu({ text, label, class: className = "button", align = "start", children }: Props) {
+export function Menu({ text, label, isNamed = false, class: className = "button", align = "start", children }: Props) {
   const [isOpen, setOpen] = useState(false);
   const root = useRef<HTMLDivElement>(null);
   const button = useRef<HTMLButtonElement>(null);
@@ -49,9 +51,9 @@ export function Menu({ text, label, class: className = "button", align = "start"
         aria-haspopup="menu"
         aria-expanded={isOpen}
         aria-controls={isOpen ? id : undefined}
-        aria-label={label}
         onClick={() => setOpen(!isOpen)}
       >
+        {!isNamed && <span class="visually-hidden">{label}: </span>}
         {text}
       </button>
       {isOpen && (

@@ -1,13 +1,14 @@
 /** The top bar: pages, search, cluster, period, freshness of the data, the viewer. */
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useRef } from "preact/hooks";
 import { useResource } from "../api/resources";
 import { t } from "../i18n";
-import { findPage, PAGES, type Page } from "../pages";
-import { linkTo, navigate, route } from "../router";
+import { PAGES, type Page } from "../pages";
+import { linkTo, navigate } from "../router";
 import { chooseCluster, chooseDays, cluster, days, PERIODS } from "../state/filters";
 import { Freshness } from "./freshness";
 import { Menu, MenuItem } from "./menu";
+import { Search } from "./search";
 import { useShortcuts } from "./shortcuts";
 import { UserMenu } from "./user-menu";
 
@@ -22,7 +23,7 @@ export function Shell({ page, children }: { page: Page | undefined; children: Co
           <span>gpusteward</span>
         </a>
         <Navigation page={page} />
-        <GlobalSearch />
+        <Search />
         <ClusterMenu />
         {page?.hasPeriod !== false && <PeriodMenu />}
         <Freshness />
@@ -70,32 +71,6 @@ function usePageKeys(): void {
     if (page.key) keys[page.key] = () => Date.now() - pressed.current < 1500 && navigate(linkTo(page.name));
   }
   useShortcuts(keys);
-}
-
-/** Enter searches in the list of workloads, which finds names, people, nodes and models. */
-function GlobalSearch() {
-  const input = useRef<HTMLInputElement>(null);
-  useShortcuts({ "/": () => input.current?.focus() });
-  const isOnList = route.value.page === "workloads";
-  useEffect(() => {
-    if (input.current && !isOnList) input.current.value = "";
-  }, [isOnList]);
-  const onSubmit = (event: Event) => {
-    event.preventDefault();
-    if (findPage("workloads")) navigate(linkTo("workloads", [], { q: input.current!.value.trim() }));
-  };
-  return (
-    <form class="search" role="search" onSubmit={onSubmit}>
-      <input
-        ref={input}
-        type="search"
-        placeholder={t("search.placeholder")}
-        aria-label={t("search.label")}
-        onKeyDown={(event) => event.key === "Escape" && input.current?.blur()}
-      />
-      <kbd aria-hidden="true">/</kbd>
-    </form>
-  );
 }
 
 function ClusterMenu() {

@@ -16,6 +16,7 @@ const texts = defineTexts(
     label: "Map of {n} GPUs. Arrow keys move, Enter opens the holder.",
     "gpu-name": "{node} · GPU {index}",
     "free-gpu": "{node} · free GPU",
+    none: "No GPU chosen",
     hidden: "held in namespaces that you may not see",
     free: "free",
     "free-part": "{share} free",
@@ -25,6 +26,7 @@ const texts = defineTexts(
     label: "{n} 张 GPU 的分布图。方向键移动，回车键打开占用者。",
     "gpu-name": "{node} · GPU {index}",
     "free-gpu": "{node} · 未分配的 GPU",
+    none: "未选择 GPU",
     hidden: "由您无权查看的命名空间占用",
     free: "未分配",
     "free-part": "{share} 未分配",
@@ -125,7 +127,7 @@ export function GpuMap({ data, grouping, maxHeight }: Props) {
           <canvas ref={canvas} aria-hidden="true" />
           {box && <i class="map-ring" style={{ left: `${box.x - 2}px`, top: `${box.y - 2}px`, width: `${box.width + 4}px`, height: `${box.height + 4}px` }} />}
           <span id="map-current" class="visually-hidden" role="option" aria-selected={gpu !== undefined}>
-            {gpu === undefined ? "" : describe(data, gpu, shown!)}
+            {gpu === undefined ? texts("none") : describe(data, gpu, shown!)}
           </span>
         </div>
       </div>

@@ -19,6 +19,7 @@ export const SIZES: readonly Size[] = [
   { tileWidth: 12, tileHeight: 18, gap: 3, labelHeight: 20, groupGapX: 22, groupGapY: 13, radius: 3 },
   { tileWidth: 10, tileHeight: 15, gap: 2.5, labelHeight: 18, groupGapX: 20, groupGapY: 11, radius: 2.5 },
   { tileWidth: 8, tileHeight: 12, gap: 2, labelHeight: 16, groupGapX: 16, groupGapY: 9, radius: 2 },
+  { tileWidth: 6.5, tileHeight: 10, gap: 1.5, labelHeight: 15, groupGapX: 14, groupGapY: 7, radius: 1.5 },
 ];
 
 export interface Cell {

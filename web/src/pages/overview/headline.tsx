@@ -72,18 +72,21 @@ function potentialSentence({ potential }: OverviewData) {
 function Problems({ data }: { data: OverviewData }) {
   const { problems } = data.data;
   if (!problems.length) return null;
-  const rest = problems.length - SHOWN_PROBLEMS;
+  const shown = problems.slice(0, SHOWN_PROBLEMS);
+  const rest = problems.length - shown.length;
   return (
     <ul class="problems">
-      {problems.slice(0, SHOWN_PROBLEMS).map((problem) => (
-        <li key={problem.code} class={`problem-${problem.level}`}>{problem.text}</li>
-      ))}
-      {(rest > 0 || findPage("sources")) && (
-        <li>
-          {rest > 0 && <span>{texts("health-more", { n: rest })} </span>}
-          {findPage("sources") && <a href={linkTo("sources")}>{texts("health-show")}</a>}
+      {shown.map((problem, index) => (
+        <li key={problem.code} class={`problem-${problem.level}`}>
+          {problem.text}
+          {index === shown.length - 1 && (
+            <>
+              {rest > 0 && ` ${texts("health-more", { n: rest })}`}
+              {findPage("sources") && <> <a href={linkTo("sources")}>{texts("health-show")}</a></>}
+            </>
+          )}
         </li>
-      )}
+      ))}
     </ul>
   );
 }

@@ -96,7 +96,7 @@ function ValueMenu({ field, rows, query, read, show = (value) => value }: ValueM
   const label = texts(`filter-${field}`);
   const text = chosen.length ? `${label} · ${chosen.length}` : label;
   return (
-    <Menu text={<MenuText text={text} />} label={label} class={`button${chosen.length ? " button-chosen" : ""}`}>
+    <Menu text={<MenuText text={text} />} label={label} isNamed class={`button${chosen.length ? " button-chosen" : ""}`}>
       {() => <ValueList rows={rows} chosen={chosen} read={read} show={show} onToggle={(value) => setQuery(toggleValue(query, field, value))} onClear={() => setQuery(splitTerms(query).filter((term) => !term.startsWith(`${field}:`)).join(" "))} />}
     </Menu>
   );
@@ -151,7 +151,7 @@ function IdleMenu({ query }: { query: string }) {
   const choose = (limit: string) => setQuery(setLimit(query, "idle", limit && `>${limit}`));
   const label = texts("filter-idle");
   return (
-    <Menu text={<MenuText text={current ? `${label} > ${current}` : label} />} label={label} class={`button${current ? " button-chosen" : ""}`}>
+    <Menu text={<MenuText text={current ? `${label} > ${current}` : label} />} label={label} isNamed class={`button${current ? " button-chosen" : ""}`}>
       {(close) => (
         <>
           <MenuItem kind="radio" isChecked={!current} onChoose={() => (choose(""), close())}>{texts("filter-any")}</MenuItem>
@@ -171,7 +171,7 @@ function ColumnMenu({ columns, currency }: { columns: readonly Column[]; currenc
   const toggle = (name: string) =>
     changeQuery({ columns: writeColumns(names.includes(name) ? names.filter((each) => each !== name) : [...names, name]) }, { replace: true });
   return (
-    <Menu text={<MenuText text={texts("columns")} />} label={texts("columns")} align="end">
+    <Menu text={<MenuText text={texts("columns")} />} label={texts("columns")} isNamed align="end">
       {() => (
         <>
           {COLUMNS.filter((column) => column.name !== "workload").map((column) => (

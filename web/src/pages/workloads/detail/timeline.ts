@@ -14,10 +14,14 @@ export type Event =
   | { readonly type: "snooze"; readonly at: string; readonly snooze: Snooze }
   | { readonly type: "snooze-end"; readonly at: string; readonly snooze: Snooze };
 
-/** The newest first. */
+/** The newest first. A verdict of which only the score changed is left out. */
 export function listEvents({ verdicts, spells, notices, snoozes }: Pick<HistoryData, "verdicts" | "spells" | "notices" | "snoozes">): Event[] {
   const events: Event[] = [];
-  for (const verdict of verdicts) if (verdict.at) events.push({ type: "verdict", at: verdict.at, verdict });
+  verdicts.forEach((verdict, index) => {
+    const before = verdicts[index + 1];
+    const isSame = before?.activity === verdict.activity && before.signature === verdict.signature;
+    if (verdict.at && !isSame) events.push({ type: "verdict", at: verdict.at, verdict });
+  });
   for (const spell of groupSpells(spells)) events.push({ type: "spell", at: spell.startedAt, spell });
   for (const notice of notices) if (notice.at) events.push({ type: "notice", at: notice.at, notice });
   for (const snooze of snoozes) {
