@@ -29,6 +29,7 @@ from tests.kubernetes.cluster import ApiError, Cluster, Json
 POLL_SECONDS = 0.2
 HEARTBEAT_SECONDS = 10.0
 NO_MOUNTS = 97
+NUMBERS = itertools.count()  # of the pods of all nodes of this process, for their addresses
 IN_A_POD = f"""
 root=$1 mounts=$2; shift 2
 mount --make-rprivate / && mount -t tmpfs -o mode=755 none "$root" || exit {NO_MOUNTS}
@@ -85,7 +86,6 @@ class PodNode:
     pods: dict[str, PodProcess] = field(default_factory=dict)  # by name
     ended: dict[str, PodProcess] = field(default_factory=dict)  # the last one of each name
     errors: list[str] = field(default_factory=list)
-    _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     @contextmanager
     def running(self) -> Iterator["PodNode"]:
@@ -198,7 +198,7 @@ class PodNode:
             self.cluster.set_status(running.pod, status)
 
     def _start(self, pod: Json) -> PodProcess:
-        number, pid = next(self._numbers), os.getpid()
+        number, pid = next(NUMBERS), os.getpid()
         address = f"127.{208 + number % 40}.{pid // 256 % 256}.{pid % 254 + 1}"
         folder = self.folder / "pods" / f"{pod['metadata']['name']}-{number}"
         (folder / "root").mkdir(parents=True)
