@@ -11,7 +11,13 @@ from gpusteward.core.messages import LANGUAGES
 from tests.analyzer.api.server import Api
 
 SPECS = {each.name: each for each in list_commands()}
-ARGUMENTS = {"explain": ["x"], "reclaim": ["status"], "snooze": ["x"], "completion": ["bash"], "help": ["idle"]}
+ARGUMENTS = {
+    "explain": ["x"],
+    "reclaim": ["status"],
+    "snooze": ["x", "--end"],
+    "completion": ["bash"],
+    "help": ["idle"],
+}
 """What a command requires besides its flags."""
 
 

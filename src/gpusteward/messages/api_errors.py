@@ -103,7 +103,7 @@ ENDED_WORKLOADS = Message("ended workloads", "已结束的工作负载")
 DELIVERIES = Message("deliveries", "投递")
 ACTIONS = Message("actions of reclaim", "回收操作")
 HISTORY = Message("histories", "历史记录")
-SNOOZES = Message("snoozes", "静默")
+SNOOZES = Message("snoozes", "暂缓")
 PASSWORDS = Message("password checks", "密码校验")
 TOO_MANY_REQUESTS = Message(
     "too many concurrent requests for {resource}; try again", "{resource}的并发请求过多，请稍后重试"
@@ -145,9 +145,9 @@ NOT_IDLE = Message(
 NO_CHANNEL = Message(
     "no channel is configured for this workload (notify.channels)", "没有适用于该工作负载的通知渠道（notify.channels）"
 )
-SNOOZE_NOT_FOUND = Message("this workload is not snoozed", "该工作负载未处于静默状态")
+SNOOZE_NOT_FOUND = Message("this workload is not snoozed", "该工作负载未处于暂缓状态")
 SNOOZE_TIME = Message(
-    "give hours or until, one of them: a time in the future, at most {days} days from now",
+    "give hours or until, one of them: a time in the future, at most {days} {days:|day|days} from now",
     "请给出 hours 或 until 之一：须为将来的时间，且不超过 {days} 天",
 )
 NODE_NOT_FOUND = Message(

@@ -237,3 +237,15 @@ NO_LEDGER_FILE = Message(
     "there is no ledger at {path}; `gpusteward serve` creates one",
     "{path} 中没有账本；运行 `gpusteward serve` 会创建账本",
 )
+
+# Snoozes
+
+SNOOZE_WORKLOAD = Message("workload", "工作负载")
+SNOOZE_UNTIL = Message("snoozed until", "暂缓至")
+SNOOZE_WHO = Message("by", "操作者")
+SNOOZE_REASON = Message("reason", "原因")
+SNOOZE_USAGE = Message(
+    "write WORKLOAD --for DURATION --reason TEXT, WORKLOAD --end, or --list",
+    "请写成 WORKLOAD --for DURATION --reason TEXT、WORKLOAD --end 或 --list",
+)
+SNOOZE_ENDED = Message("{workload} no longer holds a GPU", "{workload} 已不再占用 GPU")

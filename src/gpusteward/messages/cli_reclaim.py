@@ -1,4 +1,4 @@
-"""Output texts of `plan`, `actions`, `reclaim`, `restore` and `snooze`."""
+"""Output texts of `plan`, `actions`, `reclaim` and `restore`."""
 
 from collections.abc import Mapping
 
@@ -78,6 +78,3 @@ NOTHING_TO_RESTORE = Message("nothing to restore", "没有可恢复的操作")
 RESTORE_WHAT = Message("name a workload or the id of an action, or use --all", "请指定工作负载或操作编号，或使用 --all")
 RESTORE_NOT_BOTH = Message("--all and a workload exclude each other", "--all 与工作负载不能同时指定")
 NOT_RESTORED = Message("{workload}: not restored: {reason}", "{workload}：未恢复：{reason}")
-SNOOZED = Message("{workload} is snoozed until {until}", "{workload} 已暂缓至 {until}")
-SNOOZE_ENDED = Message("the snooze of {workload} has ended", "{workload} 的暂缓已结束")
-SNOOZE_NEEDS_TIME = Message("--for or --end is needed", "需要 --for 或 --end")

@@ -23,7 +23,7 @@ REMAPPED_ROWS = Message(
     "因不可纠正的错误而重映射的显存行：{count} 行。",
 )
 XID = Message("XID {code}: {meaning}", "XID {code}：{meaning}")
-XID_TIMES = Message("XID {code} ({count} times): {meaning}", "XID {code}（{count} 次）：{meaning}")
+XID_TIMES = Message("XID {code} ({count} {count:|time|times}): {meaning}", "XID {code}（{count} 次）：{meaning}")
 
 _MEANINGS: Mapping[int, Message] = {
     8: Message("the GPU stopped processing", "GPU 停止处理"),

@@ -127,9 +127,10 @@ DESCRIPTIONS = (
         "显示回收功能的状态，立即停止全部操作，或重新允许。off 和 on 需要 admin 角色。",
     ),
     Message(
-        "Send no notices about a workload and do not touch it for some time, at most as long as its policy "
-        "allows. Needs the role operator.",
-        "在一段时间内（不超过策略的上限）不发送某个工作负载的通知，也不处理它。需要 operator 角色。",
+        "Send no notices about a workload and do not touch it for some time, at most as long as its policy allows; list"
+        " such workloads, or end it early. Changes need the role operator.",
+        "在一段时间内（不超过策略的上限）不发送某个工作负载的通知，也不处理它；列出此类工作负载，或提前结束。"
+        "修改需要 operator 角色。",
     ),
 )
 FLAGS = (
@@ -214,6 +215,10 @@ FLAGS = (
         "NAME、NAMESPACE/NAME、KIND/NAME 或 NAMESPACE/KIND/NAME；也可以是 Pod 的名称",
     ),
     Message("namespace of the workload", "工作负载的命名空间"),
+    Message("how long: 30m, 8h, 2d", "时长：30m、8h、2d"),
+    Message("why, for others who look at the workload", "原因，供查看该工作负载的其他人了解"),
+    Message("list the workloads that are snoozed", "列出处于暂缓状态的工作负载"),
+    Message("end the snooze of the workload", "提前结束该工作负载的暂缓"),
     Message("also list pods that hold a GPU without a process on it", "同时列出占用 GPU 但没有进程的 Pod"),
     Message("only the GPU with this index or UUID; may be repeated", "只看该编号或 UUID 的 GPU；可重复"),
     Message("the processes of pods on this node of the cluster", "集群中该节点上 Pod 的进程"),
@@ -294,9 +299,6 @@ FLAGS = (
         "NAME, NAMESPACE/NAME, KIND/NAME or NAMESPACE/KIND/NAME",
         "NAME、NAMESPACE/NAME、KIND/NAME 或 NAMESPACE/KIND/NAME",
     ),
-    Message("how long: 4h, 8h, 2d", "时长：4h、8h、2d"),
-    Message("why, shown to everybody", "原因，所有人可见"),
-    Message("end the snooze", "结束暂缓"),
 )
 EPILOGS = (
     Message("exit codes:", "退出码："),
@@ -307,6 +309,10 @@ EPILOGS = (
         "服务器、设备或文件缺失或出错；标准错误上有一行说明",
     ),
     Message("no workload with this name holds or held a GPU", "没有该名称的工作负载占用或占用过 GPU"),
+    Message(
+        "no workload with this name holds a GPU or is snoozed, or the token may not do this",
+        "没有该名称的工作负载占用 GPU 或处于暂缓状态，或令牌没有权限",
+    ),
     Message("a check failed", "有检查未通过"),
     Message("the agent exited", "agent 已退出"),
     Message(

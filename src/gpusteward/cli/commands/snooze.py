@@ -1,9 +1,12 @@
-"""`gpusteward snooze WORKLOAD`: no notices about a workload and no action on it for some time."""
+"""`gpusteward snooze WORKLOAD --for 8h --reason TEXT`: no notices about a workload and no action on it for some time."""
 
 import json
-from collections.abc import Sequence
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from gpusteward.cli.api.workloads import find_workload
+from gpusteward.cli.api.client import Client
+from gpusteward.cli.api.workloads import WorkloadName, find_workload, name_of
 from gpusteward.cli.exit_codes import EXIT_OK, describe_exits
 from gpusteward.cli.flags import (
     FlagParser,
@@ -14,24 +17,42 @@ from gpusteward.cli.flags import (
     make_analyzer_client,
     read_duration,
 )
-from gpusteward.cli.json_access import as_object, get_text
-from gpusteward.cli.output import quantities
-from gpusteward.cli.output.formats import write_json
-from gpusteward.core.errors import ConfigurationError
-from gpusteward.messages import cli_reclaim as messages
+from gpusteward.cli.json_access import Row, as_object, get_objects, get_text
+from gpusteward.cli.output.formats import Column, write_rows
+from gpusteward.cli.output.terminal_text import clean
+from gpusteward.core.errors import ConfigurationError, SourceError
+from gpusteward.messages import cli as messages
+
+PATH = "/api/v1/snoozes"
+KEYS = ("cluster", "kind", "namespace", "name", "until", "reason", "who", "created_at")
+COLUMNS = (
+    Column("workload", messages.SNOOZE_WORKLOAD),
+    Column("until", messages.SNOOZE_UNTIL),
+    Column("who", messages.SNOOZE_WHO),
+    Column("reason", messages.SNOOZE_REASON, is_flexible=True),
+)
 
 
 def build_parser() -> FlagParser:
     parser = FlagParser(
         prog="gpusteward snooze",
         description="Send no notices about a workload and do not touch it for some time, at most as long as its policy "
-        "allows. Needs the role operator.",
+        "allows; list such workloads, or end it early. Changes need the role operator.",
         epilog=describe_exits("snooze"),
     )
-    parser.add_argument("workload", metavar="WORKLOAD", help="NAME, NAMESPACE/NAME, KIND/NAME or NAMESPACE/KIND/NAME")
-    parser.add_argument("--for", dest="seconds", type=read_duration, metavar="TIME", help="how long: 4h, 8h, 2d")
-    parser.add_argument("--reason", default="", metavar="TEXT", help="why, shown to everybody")
-    parser.add_argument("--end", action="store_true", help="end the snooze")
+    parser.add_argument(
+        "workload",
+        metavar="WORKLOAD",
+        nargs="?",
+        default="",
+        help="NAME, NAMESPACE/NAME, KIND/NAME or NAMESPACE/KIND/NAME; a pod's name too",
+    )
+    parser.add_argument("--for", dest="seconds", type=read_duration, metavar="DURATION", help="how long: 30m, 8h, 2d")
+    parser.add_argument("--reason", default="", metavar="TEXT", help="why, for others who look at the workload")
+    parser.add_argument("--list", dest="is_list", action="store_true", help="list the workloads that are snoozed")
+    parser.add_argument("--end", dest="is_end", action="store_true", help="end the snooze of the workload")
+    parser.add_argument("--namespace", "-n", default="", metavar="NAME", help="namespace of the workload")
+    parser.add_argument("--cluster", default="", metavar="NAME", help="its cluster, where there are several")
     add_output_flags(parser)
     add_language_flag(parser)
     add_server_flags(parser)
@@ -39,22 +60,68 @@ def build_parser() -> FlagParser:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Raises ConfigurationError, SourceError."""
+    """Raises ConfigurationError, and SourceError for an unreachable analyzer or an unknown workload."""
     options = build_parser().parse(arguments)
-    if (options.seconds is None) is not options.end:
-        raise ConfigurationError(messages.SNOOZE_NEEDS_TIME)
-    client, language = make_analyzer_client(options), language_of(options)
-    name = find_workload(client, options.workload).name
-    if options.end:
-        done = as_object(client.write(f"{name.path}/snooze", name.query, method="DELETE"))
+    _check(options)
+    client = make_analyzer_client(options)
+    if options.is_list:
+        rows = get_objects(as_object(client.read(PATH)), "items")
+    elif options.is_end:
+        rows = [_end(client, options)]
     else:
-        body = {"hours": options.seconds / 3600, "reason": options.reason or "-"}
-        done = as_object(client.write(f"{name.path}/snooze", name.query, body=json.dumps(body).encode()))
-    if options.output == "json":
-        write_json(done)
-    elif options.end:
-        print(messages.SNOOZE_ENDED.text(language, workload=name))
-    else:
-        until = quantities.iso_time(get_text(done, "until") or None)
-        print(messages.SNOOZED.text(language, workload=name, until=until))
+        rows = [_add(client, options)]
+    write_rows([_format(row) for row in rows], COLUMNS, keys=KEYS, output=options.output, language=language_of(options))
     return EXIT_OK
+
+
+def _check(options: Namespace) -> None:
+    """Raises ConfigurationError."""
+    is_new = not (options.is_list or options.is_end)
+    is_valid = (
+        (options.is_list and not options.is_end and not options.workload)
+        or (options.is_end and not options.is_list and options.workload)
+        or (is_new and options.workload and options.seconds and options.reason.strip())
+    )
+    if not is_valid:
+        raise ConfigurationError(messages.SNOOZE_USAGE)
+
+
+def _add(client: Client, options: Namespace) -> Row:
+    name, ended = find_workload(client, options.workload, namespace=options.namespace, cluster=options.cluster)
+    if ended is not None:
+        raise SourceError(messages.SNOOZE_ENDED, workload=name)
+    body = json.dumps({"hours": options.seconds / 3600, "reason": options.reason.strip()}).encode()
+    return as_object(client.write(_path(name), name.query, body=body))
+
+
+def _end(client: Client, options: Namespace) -> Row:
+    """The workload may no longer hold GPUs: its snooze is found among the active ones first."""
+    rows = get_objects(as_object(client.read(PATH)), "items")
+    parts = [part for part in (options.namespace, options.workload) if part]
+    wanted = tuple("/".join(parts).split("/"))
+    names = [name for row in rows if _matches(name := name_of(row), wanted, options.cluster)]
+    if len(names) == 1:
+        name = names[0]
+    else:
+        name, _ = find_workload(client, options.workload, namespace=options.namespace, cluster=options.cluster)
+    return as_object(client.write(_path(name), name.query, method="DELETE"))
+
+
+def _matches(name: WorkloadName, wanted: tuple[str, ...], cluster: str) -> bool:
+    forms = {
+        (name.name,),
+        (name.namespace, name.name),
+        (name.kind, name.name),
+        (name.namespace, name.kind, name.name),
+        (name.kind, name.namespace, name.name),
+    }
+    return wanted in forms and cluster in ("", name.cluster)
+
+
+def _path(name: WorkloadName) -> str:
+    return f"{name.path}/snooze"
+
+
+def _format(row: Row) -> Mapping[str, Any]:
+    texts = {key: clean(get_text(row, key)) for key in ("until", "who", "reason")}
+    return {**row, **texts, "workload": str(name_of(row))}
