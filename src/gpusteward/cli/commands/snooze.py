@@ -1,4 +1,4 @@
-"""`gpusteward snooze WORKLOAD --for 8h --reason TEXT`: no notices about a workload and no action on it for some time."""
+"""`gpusteward snooze WORKLOAD --for 8h --reason TEXT`: no notices about a workload and no action on it for a time."""
 
 import json
 from argparse import Namespace

@@ -15,7 +15,7 @@ from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.compact import Dictionary, SelectedCluster, natural_key, send_compact
 from gpusteward.analyzer.api.v1.gpus import view_fleet
 from gpusteward.analyzer.api.v1.pagination import ResultStamp
-from gpusteward.analyzer.api.v1.workload_facts import WorkloadFacts
+from gpusteward.analyzer.api.v1.workload_facts import WorkloadFacts, WorkloadNames
 from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
 from gpusteward.analyzer.metrics.result_metrics import gpu_id
 from gpusteward.analyzer.results import Result
@@ -171,12 +171,13 @@ class _MapBuilder:
 
     def finish(self) -> Mapping[str, object]:
         keys = [self._result.workloads.keys[number] for number in self._workloads.names]
+        names = self._facts.list_all()
         workloads = MapWorkloads(
             cluster=[self._clusters.code(key.cluster) for key in keys],
             kind=[key.kind for key in keys],
             namespace=[self._namespaces.code(key.namespace) for key in keys],
             name=[key.name for key in keys],
-            user=[next(iter(self._facts.users(number).shown), "") for number in self._workloads.names],
+            user=[next(iter(WorkloadNames.show(names[number].users)), "") for number in self._workloads.names],
         )
         nodes = MapNodes(
             [node for _, node in self._nodes.names], [self._clusters.code(cluster) for cluster, _ in self._nodes.names]

@@ -16,13 +16,13 @@ from gpusteward.analyzer.api.v1.compact import Dictionary, SelectedCluster, send
 from gpusteward.analyzer.api.v1.pagination import ResultStamp
 from gpusteward.analyzer.api.v1.period_costs import find_period_costs
 from gpusteward.analyzer.api.v1.snooze_state import ActiveSnoozes, find_snoozes
-from gpusteward.analyzer.api.v1.workload_facts import WorkloadFacts
+from gpusteward.analyzer.api.v1.workload_facts import WorkloadFacts, WorkloadNames
 from gpusteward.analyzer.api.v1.workloads import view_workloads
 from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
 from gpusteward.analyzer.reports.report import Amounts
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, STATES, STEPS, Column
-from gpusteward.core.containers import EVIDENCE_ORDER, WorkloadKey
+from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, STATES, STEPS, Codes, Column
+from gpusteward.core.containers import EVIDENCE_ORDER, OwnerEvidence, WorkloadKey
 
 router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["workloads"])
 
@@ -134,7 +134,9 @@ def _make_table(
     chosen = np.array(rows, dtype=np.intp)
     clusters, kinds, namespaces = Dictionary[str](), Dictionary[str](), Dictionary[str]()
     users, models, nodes = Dictionary[str](), Dictionary[str](), Dictionary[str]()
-    nodes_of = [facts.nodes(number) for number in rows]
+    all_names = facts.list_all()
+    who = [all_names[number] for number in rows]
+    show = WorkloadNames.show
     columns = TableColumns(
         cluster=[clusters.code(key.cluster) for key in keys],
         kind=[kinds.code(key.kind) for key in keys],
@@ -153,15 +155,15 @@ def _make_table(
         allocations=table.allocations[chosen].tolist(),
         idle_allocations=table.idle_allocations[chosen].tolist(),
         unknown_allocations=table.unknown_allocations[chosen].tolist(),
-        users=[[users.code(name) for name in facts.users(number).shown] for number in rows],
-        models=[[models.code(name) for name in facts.models(number).shown] for number in rows],
-        nodes=[[nodes.code(name) for name in each.shown] for each in nodes_of],
-        nodes_total=[each.total for each in nodes_of],
+        users=[[users.code(name) for name in show(each.users)] for each in who],
+        models=[[models.code(name) for name in show(each.models)] for each in who],
+        nodes=[[nodes.code(name) for name in show(each.nodes)] for each in who],
+        nodes_total=[len(each.nodes - {""}) for each in who],
         cost_micros_per_hour=_whole(facts.cost_per_hour[chosen]),
         idle_cost_micros_per_hour=_whole(facts.idle_cost_per_hour[chosen]),
         idle_cost_micros=_whole(facts.idle_cost[chosen]),
         idle_cost_micros_7d=[_find_cost(costs, key) for key in keys],
-        owner_evidence=[EVIDENCE_ORDER.index(table.find_owner(number).evidence) for number in rows],
+        owner_evidence=_find_evidence(result)[chosen].tolist(),
         snoozed_until=[_find_end(snoozes, key) for key in keys],
     )
     names = TableNames(
@@ -185,6 +187,16 @@ def _make_table(
         "names": names,
         "columns": columns,
     }
+
+
+def _find_evidence(result: Result) -> Codes:
+    """The weakest of the pods of each workload, as an index of `EVIDENCE_ORDER`."""
+    order = {evidence: number for number, evidence in enumerate(EVIDENCE_ORDER)}
+    owners = (one.container.workload for one in result.verdicts.usage.allocations)
+    known = [order[OwnerEvidence.UNKNOWN if owner is None else owner.evidence] for owner in owners]
+    weakest = np.full(len(result.workloads), len(EVIDENCE_ORDER) - 1, dtype=np.int8)
+    np.minimum.at(weakest, result.workloads.codes, np.array(known, dtype=np.int8))
+    return weakest
 
 
 def _find_cost(costs: Mapping[WorkloadKey, Amounts] | None, key: WorkloadKey) -> int | None:
