@@ -152,6 +152,7 @@ class World:
         self.settings = self.make_settings(mode)
         self.rows: dict[str, Row] = {}  # by pod name, or by pod name and number of the GPU: what it does
         self.other_row: Row = EMPTY  # what all others do
+        self.empty = EMPTY
         self.hidden: set[str] = set()  # pods on nodes without an exporter
         self.started_at = START - 86_400
         self.own_namespace = self.own

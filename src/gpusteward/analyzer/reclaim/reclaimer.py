@@ -34,6 +34,7 @@ from gpusteward.analyzer.reclaim.journal import Journal, make_action_id
 from gpusteward.analyzer.reclaim.lease import ActorLease
 from gpusteward.analyzer.reclaim.plan import ActionState, Decision, Mode, Outcome, Plan
 from gpusteward.analyzer.reclaim.policies.effective import CHANGING_ACTIONS, EffectivePolicy, ReclaimAction
+from gpusteward.analyzer.reclaim.pool_rule import compute_keep
 from gpusteward.analyzer.reclaim.pressure import list_pending_pods, make_victim
 from gpusteward.analyzer.reclaim.sightings import PoolHistory, Sightings
 from gpusteward.analyzer.reclaim.subjects import Policies
@@ -418,7 +419,7 @@ class Reclaimer:
         at = one.found.facts.result_at
         self._pools.add(one.found.key, active=active, at=at, most_gap_seconds=3 * interval + 60)
         most = self._pools.find_most_active(one.found.key, now=at, seconds=policy.keep.window_seconds)
-        keep = len(replicas) if most is None else compute_keep(most, headroom=policy.keep.headroom)
+        keep = len(replicas) if most is None else compute_keep(most, policy.keep)
         eligible = [each for each in replicas if each.is_idle and now - each.idle_since >= policy.window_seconds]
         one.surplus = eligible[: max(0, len(replicas) - keep)]
         pool = Pool(len(replicas), len(replicas) - len(one.surplus), active)
@@ -671,8 +672,3 @@ def _is_of_spell(sent_at: float, since: float | None, policy: EffectivePolicy | 
 
 def replace_action(one: _Considered, action: Action) -> _Considered:
     return replace(one, action=action)
-
-
-def compute_keep(most_active: int, *, headroom: float) -> int:
-    """How many replicas a pool keeps: the most that were active at once, with headroom, and one more."""
-    return -int(-headroom * most_active // 1) + 1

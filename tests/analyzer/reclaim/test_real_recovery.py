@@ -1,0 +1,262 @@
+"""Interrupted actions: a process that ends between any two steps, a lost Lease, an API server or a database that does
+not respond. Nothing is done twice, nothing is forgotten."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gpusteward.analyzer.reclaim.actions import Action, ReclaimError
+from gpusteward.analyzer.reclaim.executor import ACTION, STEPS
+from gpusteward.analyzer.reclaim.plan import ActionState
+from gpusteward.analyzer.reclaim.reclaimer import VERIFY_SECONDS
+from gpusteward.core.containers import WorkloadKey
+from tests.analyzer.reclaim.custom_kinds import add_pods, create, custom, define
+from tests.analyzer.reclaim.test_real_prohibitions import patch, read_replicas, start
+from tests.analyzer.reclaim.world import World
+from tests.analyzer.usage_tables import working
+from tests.kubernetes.cluster import Cluster, path_of, wait_for
+
+pytestmark = pytest.mark.slow
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+class Killer:
+    """Ends the process once, after a step."""
+
+    def __init__(self, step: str) -> None:
+        self.step = step
+
+    def __call__(self, step: str, _action: Action) -> None:
+        if step == self.step:
+            self.step = ""
+            raise Killed(step)
+
+
+ACTING = ("journalled", "patched", "told", "acted")
+RESTORING = ("restoring", "unpatched", "restored")
+
+
+def spec_of(world: World, item: dict) -> str:
+    return json.dumps(world.kubernetes.request("GET", path_of(item))["spec"], sort_keys=True)
+
+
+def count_patches(world: World) -> int:
+    """Of Deployments, without those that were refused since the object had just changed."""
+    events = [event for event in world.list_writes() if "deployments" in event["requestURI"]]
+    return sum(event["responseStatus"]["code"] == 200 for event in events)
+
+
+def test_the_steps_are_those_that_are_tried_here() -> None:
+    assert set(STEPS) == {*ACTING, *RESTORING, "costs_set", "commanded"}
+
+
+@pytest.mark.parametrize("step", ACTING)
+def test_a_process_that_ends_while_acting(kubernetes: Cluster, tmp_path: Path, node: str, step: str) -> None:
+    world = World(kubernetes, tmp_path, on_step=Killer(step))
+    item = start(world)
+    with pytest.raises(Killed):
+        world.run_until_acted()
+    was_changed = read_replicas(world, item) == 0
+    assert was_changed == (step != "journalled")
+    world.start()
+    for _ in range(4):
+        world.cycle()
+    assert read_replicas(world, item) == 0
+    assert count_patches(world) == 1, "changed once, whatever happened"
+    [action] = world.list_actions()
+    assert action.state is ActionState.VERIFIED, world.explain()
+    assert action.original == {"/spec/replicas": 1}
+    assert world.sender.kinds() == ["warning", "action"], "told once"
+    world.close()
+
+
+@pytest.mark.parametrize("step", RESTORING)
+def test_a_process_that_ends_while_restoring(kubernetes: Cluster, tmp_path: Path, node: str, step: str) -> None:
+    world = World(kubernetes, tmp_path, on_step=Killer(step))
+    item = start(world)
+    before = spec_of(world, item)
+    [action] = world.run_until_acted()
+    with pytest.raises(Killed):
+        world.reclaimer.restore(action.id, by="alice")
+    world.start()
+    world.cycle()
+    [action] = world.list_actions()
+    assert action.state is ActionState.RESTORED, world.explain()
+    assert spec_of(world, item) == before
+    assert world.sender.kinds() == ["warning", "action", "restored"]
+    assert count_patches(world) == 2
+    world.close()
+
+
+def test_an_aborted_job_of_volcano_is_not_forgotten_between_annotation_and_command(
+    kubernetes: Cluster, tmp_path: Path, node: str
+) -> None:
+    define(kubernetes, "batch.volcano.sh", "Job")
+    define(kubernetes, "bus.volcano.sh", "Command", "v1alpha1")
+    world = World(kubernetes, tmp_path, on_step=Killer("patched"))
+    job = create(kubernetes, custom("batch.volcano.sh/v1", "Job", "mpi", world.namespace, {}))
+    add_pods(kubernetes, job)
+    kubernetes.wait_for_pods(world.namespace, 2)
+    with pytest.raises(Killed):
+        world.run_until_acted()
+    world.start()
+    world.cycle()
+    commands = kubernetes.request("GET", f"/apis/bus.volcano.sh/v1alpha1/namespaces/{world.namespace}/commands")
+    assert [each["action"] for each in commands["items"]] == ["AbortJob"]
+    assert world.list_actions()[0].state is ActionState.ACTED, world.explain()
+    world.close()
+
+
+def test_a_lease_that_is_lost_in_mid_action_stops_this_and_all_further_actions(
+    kubernetes: Cluster, tmp_path: Path, node: str
+) -> None:
+    """Another analyzer takes the Lease after the action was written to the journal, and before the change."""
+
+    def steal(step: str, _action: Action) -> None:
+        if step == "journalled" and not stolen:
+            stolen.append(step)
+            found = kubernetes.request("GET", lease)
+            found["spec"]["holderIdentity"] = "analyzer-1"
+            kubernetes.request("PUT", lease, found)
+
+    stolen: list[str] = []
+    world = World(kubernetes, tmp_path, on_step=steal)
+    lease = f"/apis/coordination.k8s.io/v1/namespaces/{world.own}/leases/gpusteward-reclaim"
+    items = [start(world, name) for name in ("a", "b")]
+    world.rest(minutes=65)
+    for _ in range(10):
+        world.cycle()
+    assert stolen
+    assert [read_replicas(world, item) for item in items] == [1, 1]
+    assert {each.state for each in world.list_actions()} == {ActionState.WARNED}
+    notes = [step.note for each in world.list_actions() for step in each.steps]
+    assert any("the Lease was lost" in note for note in notes), notes
+    assert [event for event in world.list_writes() if "deployments" in event["requestURI"]] == []
+    world.close()
+
+
+def test_the_owner_restores_by_hand(world: World, node: str) -> None:
+    item = start(world)
+    world.run_until_acted()
+    patch(world, item, {"spec": {"replicas": 1}})
+    world.cycle()
+    [action] = world.list_actions()
+    assert action.state is ActionState.REVERTED
+    assert "spec.replicas: 0 -> 1" in action.error
+    with pytest.raises(ReclaimError, match="nothing to restore"):
+        world.reclaimer.restore(action.id, by="alice")
+    assert read_replicas(world, item) == 1
+
+
+def test_a_value_that_is_not_ours_any_more_is_not_restored(world: World, node: str) -> None:
+    item = start(world)
+    [action] = world.run_until_acted()
+    patch(world, item, {"spec": {"replicas": 5}})
+    with pytest.raises(ReclaimError, match="not ours any more"):
+        world.reclaimer.restore(action.id, by="alice")
+    assert read_replicas(world, item) == 5
+    assert world.list_actions()[0].state is ActionState.REVERTED
+
+
+def test_an_object_that_is_deleted_meanwhile_ends_its_action(world: World, node: str) -> None:
+    item = start(world)
+    world.run_until_acted()
+    world.kubernetes.delete(item)
+    wait_for(lambda: not world.kubernetes.exists(item))
+    world.cycle()
+    assert world.list_actions()[0].state is ActionState.ENDED
+
+
+def test_after_a_restore_it_is_left_alone_for_the_cool_down(world: World, node: str) -> None:
+    item = start(world)
+    [action] = world.run_until_acted()
+    world.reclaimer.restore(action.id, by="alice")
+    wait_for(lambda: len(world.kubernetes.list_pods(world.namespace)) == 1)
+    world.kubernetes.wait_for_pods(world.namespace, 1)
+    world.rest(minutes=75)
+    for _ in range(12):
+        world.cycle()
+    assert "cool_down" in world.list_failed("web")
+    assert read_replicas(world, item) == 1
+
+
+def test_a_change_without_effect_is_undone(world: World, node: str) -> None:
+    """A controller that does not know the annotation: the pods stay."""
+    define(world.kubernetes, "serving.kserve.io", "InferenceService")
+    spec = {"predictor": {"minReplicas": 1}}
+    item = create(world.kubernetes, custom("serving.kserve.io/v1", "InferenceService", "old", world.namespace, spec))
+    add_pods(world.kubernetes, item)
+    world.kubernetes.wait_for_pods(world.namespace, 2)
+    world.run_until_acted()
+    world.now += VERIFY_SECONDS
+    world.cycle()
+    [action] = world.list_actions()
+    assert action.state is ActionState.FAILED, world.explain()
+    assert "still there" in action.error
+    annotations = world.kubernetes.request("GET", path_of(item))["metadata"].get("annotations", {})
+    assert annotations == {}
+
+
+def test_a_person_can_suspend_what_is_idle_at_once_and_nothing_else(world: World, node: str) -> None:
+    item = start(world)
+    key = WorkloadKey("Deployment", world.namespace, "web")
+    world.other_row = working()
+    world.cycle()
+    with pytest.raises(ReclaimError, match="not idle"):
+        world.reclaimer.suspend(key, by="alice")
+    world.other_row = world.empty
+    world.rest(minutes=20)
+    world.cycle()
+    world.cycle()
+    preview = world.reclaimer.preview(key)
+    assert [change.text for change in preview.changes] == ["spec.replicas: 1 -> 0"]
+    action = world.reclaimer.suspend(key, by="alice")
+    assert (action.state, action.by) == (ActionState.ACTED, "alice")
+    assert read_replicas(world, item) == 0
+    annotations = world.kubernetes.request("GET", path_of(item))["metadata"]["annotations"]
+    assert annotations[ACTION] == action.id
+    assert annotations["gpusteward.io/reclaimed-by"] == "alice"
+    assert annotations["gpusteward.io/original-replicas"] == "1"
+
+
+def test_a_database_that_is_away_means_that_nothing_is_done(world: World, node: str) -> None:
+    item = start(world)
+    world.rest(minutes=65)
+    for _ in range(3):
+        world.cycle()
+    with world.engine.begin() as connection:
+        connection.exec_driver_sql("ALTER TABLE actions RENAME TO away")
+    writes = len(world.list_writes())
+    for _ in range(10):
+        with pytest.raises(Exception, match="journal"):
+            world.cycle()
+        world.now += 300
+    assert len(world.list_writes()) == writes
+    assert read_replicas(world, item) == 1
+
+
+def test_an_api_server_that_is_away_costs_the_stage_and_nothing_else(
+    kubernetes: Cluster, tmp_path: Path, node: str
+) -> None:
+    with kubernetes.another_api_server() as server:
+        world = World(server.cluster, tmp_path)
+        item = start(world)
+        world.rest(minutes=65)
+        for _ in range(3):
+            world.cycle()
+        result = world.judge()
+        server.stop()
+        world.now += 2400
+        world.reclaimer.reclaim(result)
+        plan = world.reclaimer.last_plan
+        assert plan is not None
+        assert plan.stopped_by is not None
+        server.start()
+        world.now -= 2100
+        world.run_until_acted()
+        assert read_replicas(world, item) == 0
+        world.close()
