@@ -11,6 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from gpusteward.kubernetes.api import ApiServer, ObjectError
+from gpusteward.local.demo_inbox import INBOX_PATH, DemoInbox
 from gpusteward.local.simulated_cluster import ApiRequest, SimulatedCluster
 from gpusteward.messages import kubernetes_errors as messages
 
@@ -39,11 +40,13 @@ class DirectApi(ApiServer):
 
 
 @contextmanager
-def serve_cluster(cluster: SimulatedCluster, listening: socket.socket) -> Iterator[None]:
-    """Serve on that socket, and close it."""
+def serve_cluster(
+    cluster: SimulatedCluster, listening: socket.socket, *, inbox: DemoInbox | None = None
+) -> Iterator[None]:
+    """Serve on that socket, and close it; `inbox`: where notices are sent to."""
     server = _ClusterServer(listening.getsockname(), _Handler, bind_and_activate=False)
     server.socket.close()
-    server.socket, server.cluster = listening, cluster
+    server.socket, server.cluster, server.inbox = listening, cluster, inbox
     thread = threading.Thread(target=server.serve_forever, name="simulated-cluster", daemon=True)
     thread.start()
     try:
@@ -58,6 +61,7 @@ class _ClusterServer(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False  # clients may keep their connections open
     cluster: SimulatedCluster
+    inbox: DemoInbox | None
 
     def handle_error(self, request: object, client_address: object) -> None:
         """A client may close a connection during a response, as it does when the demo stops."""
@@ -83,16 +87,31 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True  # what is refused is not read
             self.send_error(HTTPStatus.BAD_REQUEST)
             return
-        self._respond(self.rfile.read(int(length)))
+        body, inbox = self.rfile.read(int(length)), self.server.inbox
+        if self.path == INBOX_PATH and inbox is not None:
+            self._receive(inbox, body)
+        else:
+            self._respond(body)
+
+    def _receive(self, inbox: DemoInbox, body: bytes) -> None:
+        try:
+            inbox.receive(body)
+        except ValueError:
+            self.send_error(HTTPStatus.BAD_REQUEST)
+        else:
+            self._send(HTTPStatus.OK, b'"ok"')
 
     def _respond(self, body: bytes) -> None:
         content_type = self.headers.get("Content-Type", "")
         response = self.server.cluster.handle(ApiRequest(self.command, self.path, body, content_type))
-        self.send_response(response.status)
+        self._send(response.status, response.body)
+
+    def _send(self, status: HTTPStatus, body: bytes) -> None:
+        self.send_response(status)
         self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(response.body)))
+        self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(response.body)
+        self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         """No access log."""

@@ -19,6 +19,7 @@ from gpusteward.analyzer.sources.scrape.source import ScrapeSource
 from gpusteward.core.messages import Language
 from gpusteward.local.cluster_server import DirectApi, serve_cluster
 from gpusteward.local.demo_control import DemoAddress, write_control_file
+from gpusteward.local.demo_inbox import DemoInbox
 from gpusteward.local.demo_loads import DemoLoads
 from gpusteward.local.demo_settings import SCRAPE_TIMEOUT_SECONDS, DemoSetup, url_of
 from gpusteward.local.history_seed import Advance, SeededHistory
@@ -46,7 +47,7 @@ def run_demo(
     )
     loads, cluster = DemoLoads(fleet), SimulatedCluster(fleet, clock=time.time)
     owners = ClusterOwners(DirectApi(cluster, url_of(setup.cluster_socket)))
-    with serve_fleet(fleet, control=loads) as targets, serve_cluster(cluster, setup.cluster_socket):
+    with serve_fleet(fleet, control=loads) as targets, serve_cluster(cluster, setup.cluster_socket, inbox=DemoInbox()):
         _write_targets(setup.targets_file, targets)
         url, port = targets[0].removesuffix(f"/{fleet.nodes[0].name}/metrics"), setup.listening.getsockname()[1]
         write_control_file(setup.folder, DemoAddress(url, loads.token, port))
@@ -101,5 +102,8 @@ def _fill_window(fleet: SimulatedFleet, analyzer: Analyzer, targets: Sequence[st
 
 
 def _announce(url: str, *, agent_url: str, node: str, language: Language) -> None:
-    commands = "gpusteward top, gpusteward idle, gpusteward report --since 7d, gpusteward demo load --share 80"
+    commands = (
+        "gpusteward top, gpusteward idle, gpusteward plan, gpusteward report --since 7d, "
+        "gpusteward demo load --share 80"
+    )
     print(messages.DEMO_STARTED.text(language, url=url, agent_url=agent_url, node=node, commands=commands), flush=True)

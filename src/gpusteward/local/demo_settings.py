@@ -3,18 +3,21 @@
 import signal
 import socket
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import yaml
 
 from gpusteward.analyzer.listen_socket import open_socket
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.flags import Flags, refuse_settings
+from gpusteward.core.messages import Language
 from gpusteward.local.demo_control import FOLDER_PREFIX
+from gpusteward.local.demo_inbox import INBOX_PATH
 from gpusteward.logs import configure_logs
 
 INTERVAL_SECONDS = 30
@@ -23,7 +26,7 @@ SCRAPE_TIMEOUT_SECONDS = 60
 """Longer than the first window takes to fill, also on a slow machine."""
 FIXED = (
     *("prometheus.url", "prometheus.urls", "scrape.targets", "scrape.targets_file", "ledger.url", "ledger.directory"),
-    *("kubernetes.api_url", "kubernetes.token_file", "kubernetes.ca_file", "reclaim.namespace"),
+    *("kubernetes.api_url", "kubernetes.token_file", "kubernetes.ca_file", "kubernetes.owners", "reclaim.namespace"),
 )
 OWN_NAMESPACE = "gpusteward"
 """Of the analyzer in the simulated cluster: its lease and the annotation that stops all actions are there."""
@@ -61,6 +64,29 @@ TEAMS = {
 """The teams of the simulated namespaces."""
 
 
+POLICIES = {
+    "policies": [
+        {
+            "name": "demo-quick",
+            "match": {"namespaces": ["student-projects"]},
+            "action": "suspend",
+            "window": "10m",
+            "grace": "2m",
+            "warning_interval": "1m",
+            "highest_chance": 1,
+            "limits": {"per_cycle": 1, "per_namespace": 1, "per_hour": 6},
+            "longest_snooze": "24h",
+        },
+        {"name": "demo-rest", "action": "notify"},
+    ]
+}
+"""One namespace in which a person can watch warning, snooze, suspend and restore within minutes; the workloads of all
+others, of which many are idle for days, are only reported."""
+COOL_DOWN_MINUTES = 30
+NEVER_MINUTES = 100_000
+"""No notices about idle workloads: only those of reclaim are printed."""
+
+
 class StopSignals:
     """SIGINT and SIGTERM until the analyzer handles them.
 
@@ -96,15 +122,18 @@ class DemoSetup:
 
 
 @contextmanager
-def prepare_demo(flags: Flags) -> Iterator[DemoSetup]:
+def prepare_demo(flags: Flags, language: Language = "en") -> Iterator[DemoSetup]:
     """A folder with settings and ledger, removed at the end, and the socket. Raises ConfigurationError."""
     refuse_settings(flags, FIXED, command="demo")
     signals = StopSignals()
     with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX) as name, open_cluster_socket() as cluster_socket:
         folder = Path(name)
-        file = SettingsFile(replace(flags, config=_write_config(folder, cluster_socket)), {}, directory=folder)
+        config = make_config(folder, url_of(cluster_socket), language)
+        file = _open_settings(flags, folder, config)
         configure_logs(level=file.settings.logging.level, as_json=file.settings.logging.as_json)
         with open_socket(file.settings.server) as listening:
+            config["server"] = {"public_url": url_of(listening)}
+            file = _open_settings(flags, folder, config)
             yield DemoSetup(file, listening, cluster_socket, folder, folder / "targets.yaml", signals)
 
 
@@ -114,12 +143,22 @@ def open_cluster_socket() -> socket.socket:
 
 
 def url_of(listening: socket.socket) -> str:
+    """As a client on this machine reaches it."""
     return f"http://127.0.0.1:{listening.getsockname()[1]}"
 
 
-def _write_config(folder: Path, cluster_socket: socket.socket) -> Path:
+def _open_settings(flags: Flags, folder: Path, config: Mapping[str, Any]) -> SettingsFile:
+    path = folder / "config.yaml"
+    path.write_text(yaml.safe_dump(config, sort_keys=False))
+    return SettingsFile(replace(flags, config=path), {}, directory=folder)
+
+
+def make_config(folder: Path, cluster_url: str, language: Language) -> dict[str, Any]:
+    """The settings of the demo; writes the policy file."""
+    policy_file = folder / "policies.yaml"
+    policy_file.write_text(yaml.safe_dump(POLICIES, sort_keys=False))
     window_seconds = WINDOW_MINUTES * 60
-    settings = {
+    return {
         "prometheus": {"url": "", "time_window_min": WINDOW_MINUTES},
         "scrape": {
             "targets_file": str(folder / "targets.yaml"),
@@ -135,13 +174,21 @@ def _write_config(folder: Path, cluster_socket: socket.socket) -> Path:
             }
         },
         "scheduler": {"interval": INTERVAL_SECONDS},
-        "kubernetes": {"owners": "always", "api_url": url_of(cluster_socket)},
-        "reclaim": {"namespace": OWN_NAMESPACE},
+        "kubernetes": {"owners": "always", "api_url": cluster_url},
+        "reclaim": {
+            "mode": "enforce",
+            "namespace": OWN_NAMESPACE,
+            "policy_file": str(policy_file),
+            "cool_down_minutes": COOL_DOWN_MINUTES,
+        },
+        "notify": {
+            "channels": {"terminal": f"{cluster_url}{INBOX_PATH}"},
+            "language": language,
+            "idle_minutes": NEVER_MINUTES,
+            "digest": "",
+        },
         "logging": {"level": "warning"},
         "ledger": {"url": f"sqlite:///{folder / 'gpusteward.db'}"},
         "prices": PRICES,
         "reports": {"teams": TEAMS},
     }
-    path = folder / "config.yaml"
-    path.write_text(yaml.safe_dump(settings, sort_keys=False))
-    return path

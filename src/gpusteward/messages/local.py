@@ -7,11 +7,13 @@ DEMO_STARTED = Message(
     "Simulated cluster at {url}, also in a browser; stop it with Ctrl-C.\n"
     "In another terminal: export GPUSTEWARD_SERVER={url}\n"
     "then: {commands}\n"
-    "and for one of its nodes: gpusteward ps --node {node}, or from its agent: gpusteward ps --agent {agent_url}",
+    "and for one of its nodes: gpusteward ps --node {node}, or from its agent: gpusteward ps --agent {agent_url}\n"
+    "Within minutes idle workloads of student-projects are warned and suspended; notices follow here.",
     "模拟集群已启动：{url}，可在浏览器中打开；按 Ctrl-C 停止。\n"
     "在另一个终端中执行：export GPUSTEWARD_SERVER={url}\n"
     "然后执行：{commands}\n"
-    "查看其中一个节点：gpusteward ps --node {node}，或直接查询其 agent：gpusteward ps --agent {agent_url}",
+    "查看其中一个节点：gpusteward ps --node {node}，或直接查询其 agent：gpusteward ps --agent {agent_url}\n"
+    "几分钟内，student-projects 中空闲的工作负载会被警告并暂停；通知显示在下方。",
 )
 UP_STARTED = Message(
     "GPUs of this machine at {url}; stop it with Ctrl-C.\n"

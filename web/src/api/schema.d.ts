@@ -307,6 +307,47 @@ export interface paths {
         readonly patch?: never;
         readonly trace?: never;
     };
+    readonly "/api/v1/nodes": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * Nodes
+         * @description Every node that has GPUs, with the numbers of its GPUs by activity.
+         */
+        readonly get: operations["list_nodes_api_v1_nodes_get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/api/v1/nodes/{node}": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * One node
+         * @description The GPUs of a node with temperature, power, clocks, memory and errors as their exporters report them now, and
+         *     with their holders from the last result. Where exporters cannot be read, the values of the last result remain.
+         */
+        readonly get: operations["show_node_api_v1_nodes__node__get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
     readonly "/api/v1/nodes/{node}/processes": {
         readonly parameters: {
             readonly query?: never;
@@ -363,6 +404,27 @@ export interface paths {
          *     that it would be acted on; nothing is.
          */
         readonly get: operations["read_plan_api_v1_plan_get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/api/v1/policies": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * Policies of reclaim
+         * @description The first policy that matches a workload counts; what it leaves out is as in the built-in one. What applies to
+         *     one workload, with annotations of its owner, is in /api/v1/plan.
+         */
+        readonly get: operations["list_policies_api_v1_policies_get"];
         readonly put?: never;
         readonly post?: never;
         readonly delete?: never;
@@ -502,6 +564,27 @@ export interface paths {
          * @description End the session. Without one nothing happens.
          */
         readonly delete: operations["sign_out_api_v1_session_delete"];
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/api/v1/settings": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * Settings with their origin
+         * @description Every setting in effect and where it comes from, as `gpusteward settings` prints it. Needs the role operator: the
+         *     settings name people and addresses. Keys, tokens and passwords are never shown.
+         */
+        readonly get: operations["show_settings_api_v1_settings_get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
         readonly options?: never;
         readonly head?: never;
         readonly patch?: never;
@@ -1272,6 +1355,18 @@ export interface components {
             readonly unpriced_gpu_ms: number;
         };
         /**
+         * BuiltInRow
+         * @description What applies to a class of workloads where no policy says otherwise.
+         */
+        readonly BuiltInRow: {
+            /** Fields */
+            readonly fields: {
+                readonly [key: string]: unknown;
+            };
+            /** Workload Class */
+            readonly workload_class: string;
+        };
+        /**
          * ChangeRow
          * @description What exactly would change on one object.
          */
@@ -1529,6 +1624,13 @@ export interface components {
             /** Namespace */
             readonly namespace: string;
             /**
+             * Origins
+             * @description Where the fields of the policy come from.
+             */
+            readonly origins: {
+                readonly [key: string]: string;
+            };
+            /**
              * Outcome
              * @enum {string}
              */
@@ -1697,6 +1799,32 @@ export interface components {
             readonly saving_gpu_ms: number;
             /** Saving Micros */
             readonly saving_micros: number | null;
+        };
+        /**
+         * GpuError
+         * @description Something that is wrong with a GPU.
+         */
+        readonly GpuError: {
+            /**
+             * Code
+             * @description xid-79, lost, row-remap-failure and so on.
+             */
+            readonly code: string;
+            /**
+             * Count
+             * @description Since the exporter or the driver started; null: unknown.
+             */
+            readonly count: number | null;
+            /**
+             * Level
+             * @enum {string}
+             */
+            readonly level: "critical" | "warning" | "info";
+            /**
+             * Text
+             * @description What it means, in the language of the request.
+             */
+            readonly text: string;
         };
         /**
          * GpuMap
@@ -2346,6 +2474,34 @@ export interface components {
             readonly user: string;
         };
         /**
+         * MigInstance
+         * @description A MIG instance. Its position on the GPU is not reported by any exporter.
+         */
+        readonly MigInstance: {
+            /**
+             * Compute Slices
+             * @description Of seven, by its profile; null: unknown.
+             */
+            readonly compute_slices: number | null;
+            /** Instance */
+            readonly instance: string;
+            /** Is Free */
+            readonly is_free: boolean;
+            /** Memory Total Bytes */
+            readonly memory_total_bytes: number | null;
+            /** Memory Used Bytes */
+            readonly memory_used_bytes: number | null;
+            /**
+             * Profile
+             * @description 1g.10gb and so on; empty: unknown.
+             */
+            readonly profile: string;
+            /** Utilization Ratio */
+            readonly utilization_ratio: number | null;
+            /** Uuid */
+            readonly uuid: string;
+        };
+        /**
          * Namespace
          * @description A namespace that holds GPUs.
          */
@@ -2418,6 +2574,192 @@ export interface components {
             readonly count: number;
             /** Low Util Count */
             readonly low_util_count: number;
+        };
+        /**
+         * NodeDetail
+         * @description The GPUs of a node now.
+         */
+        readonly NodeDetail: {
+            /** Gpus */
+            readonly gpus: readonly components["schemas"]["NodeGpu"][];
+            readonly node: components["schemas"]["NodeRow"];
+            /**
+             * Readings Error
+             * @description Why the exporters could not be read; empty if they could.
+             */
+            readonly readings_error: string;
+            readonly result: components["schemas"]["ResultStamp"];
+            /**
+             * Uncounted Free Gpus
+             * @description Free GPUs that are counted, but that no exporter describes.
+             */
+            readonly uncounted_free_gpus: number;
+        };
+        /**
+         * NodeGpu
+         * @description A GPU of a node. null: not reported, never zero.
+         */
+        readonly NodeGpu: {
+            /**
+             * Clock Events
+             * @description How often a reason began to limit the clocks.
+             */
+            readonly clock_events: {
+                readonly [key: string]: number;
+            };
+            /** Driver */
+            readonly driver: string;
+            /** Errors */
+            readonly errors: readonly components["schemas"]["GpuError"][];
+            /**
+             * Hidden Holders
+             * @description Holders in namespaces that the caller may not see.
+             */
+            readonly hidden_holders: number;
+            /** Holders */
+            readonly holders: readonly components["schemas"]["NodeHolder"][];
+            /** Index */
+            readonly index: string;
+            /**
+             * Instances
+             * @description Of MIG.
+             */
+            readonly instances: readonly components["schemas"]["MigInstance"][];
+            /** Is Free */
+            readonly is_free: boolean;
+            /**
+             * Is Up
+             * @description false: it is lost; null: not reported.
+             */
+            readonly is_up: boolean | null;
+            /** Memory Clock Hertz */
+            readonly memory_clock_hertz: number | null;
+            /** Memory Temperature Celsius */
+            readonly memory_temperature_celsius: number | null;
+            /** Memory Total Bytes */
+            readonly memory_total_bytes: number | null;
+            /** Memory Used Bytes */
+            readonly memory_used_bytes: number | null;
+            /** Model */
+            readonly model: string;
+            /** Power Limit Watts */
+            readonly power_limit_watts: number | null;
+            /** Power Watts */
+            readonly power_watts: number | null;
+            /**
+             * Share
+             * @description How it is held; empty for a free GPU.
+             */
+            readonly share: string;
+            /** Sm Clock Hertz */
+            readonly sm_clock_hertz: number | null;
+            /** Temperature Celsius */
+            readonly temperature_celsius: number | null;
+            /** Utilization Ratio */
+            readonly utilization_ratio: number | null;
+            /** Uuid */
+            readonly uuid: string;
+        };
+        /**
+         * NodeHolder
+         * @description A container that holds the GPU or a part of it.
+         */
+        readonly NodeHolder: {
+            /**
+             * Activity
+             * @enum {string}
+             */
+            readonly activity: "active" | "idle" | "unknown";
+            /** Container */
+            readonly container: string;
+            /** Gpu Fraction */
+            readonly gpu_fraction: number;
+            /** Idle Since */
+            readonly idle_since: string | null;
+            /**
+             * Instance
+             * @description Of MIG; empty: the whole GPU.
+             */
+            readonly instance: string;
+            /** Memory Used Bytes */
+            readonly memory_used_bytes: number | null;
+            /** Pod */
+            readonly pod: string;
+            /**
+             * Proof
+             * @description integrated: all of the time was measured; sampled: work between samples is not seen.
+             * @enum {string}
+             */
+            readonly proof: "sampled" | "integrated";
+            /** Share */
+            readonly share: string;
+            /**
+             * Signature
+             * @enum {string}
+             */
+            readonly signature: "empty" | "parked" | "starved" | "hung" | "bursty" | "keep-alive" | "health-check" | "steady" | "starting" | "unknown";
+            /** User */
+            readonly user: string;
+            readonly workload: components["schemas"]["WorkloadName"];
+        };
+        /**
+         * NodeList
+         * @description All nodes with GPUs, by cluster and name.
+         */
+        readonly NodeList: {
+            /** Currency */
+            readonly currency: string;
+            /** Items */
+            readonly items: readonly components["schemas"]["NodeRow"][];
+            readonly result: components["schemas"]["ResultStamp"];
+        };
+        /**
+         * NodeRow
+         * @description A node with GPUs; a share of a GPU is a fraction.
+         */
+        readonly NodeRow: {
+            /** Active Gpus */
+            readonly active_gpus: number;
+            /** Allocated Gpus */
+            readonly allocated_gpus: number;
+            /**
+             * Cluster
+             * @description Empty where the series of the site name no cluster.
+             */
+            readonly cluster: string;
+            /**
+             * Free Gpus
+             * @description Those of which no part is held.
+             */
+            readonly free_gpus: number | null;
+            /**
+             * Gpus
+             * @description All of them; null: the source does not count those that are free.
+             */
+            readonly gpus: number | null;
+            /**
+             * Idle Cost Micros Per Hour
+             * @description Of its idle GPUs; null: none has a price.
+             */
+            readonly idle_cost_micros_per_hour: number | null;
+            /** Idle Gpus */
+            readonly idle_gpus: number;
+            /** Models */
+            readonly models: readonly string[];
+            /** Node */
+            readonly node: string;
+            /**
+             * Shares
+             * @description How GPUs are held: exclusive, mig, time-sliced and so on.
+             */
+            readonly shares: readonly string[];
+            /** Unknown Gpus */
+            readonly unknown_gpus: number;
+            /**
+             * Workloads
+             * @description How many hold a GPU here.
+             */
+            readonly workloads: number;
         };
         /**
          * NoticeDeliveryRow
@@ -2643,6 +2985,53 @@ export interface components {
             readonly unallocated_gpu_ms: number | null;
             /** Unknown Gpu Ms */
             readonly unknown_gpu_ms: number;
+        };
+        /**
+         * PolicyPage
+         * @description The policies, in the order in which they are tried.
+         */
+        readonly PolicyPage: {
+            /** Built In */
+            readonly built_in: readonly components["schemas"]["BuiltInRow"][];
+            /**
+             * Error
+             * @description Why the last change is refused; the policies before it stay in effect.
+             */
+            readonly error: string;
+            /**
+             * File
+             * @description Path of the file; empty: there is none.
+             */
+            readonly file: string;
+            /**
+             * Is Valid
+             * @description Whether the file as it is now is in effect.
+             */
+            readonly is_valid: boolean;
+            /** Policies */
+            readonly policies: readonly components["schemas"]["PolicyRow"][];
+        };
+        /**
+         * PolicyRow
+         * @description One policy of the file.
+         */
+        readonly PolicyRow: {
+            /**
+             * Fields
+             * @description What it sets; times are seconds.
+             */
+            readonly fields: {
+                readonly [key: string]: unknown;
+            };
+            /**
+             * Match
+             * @description Which workloads it is for; empty: all.
+             */
+            readonly match: {
+                readonly [key: string]: unknown;
+            };
+            /** Name */
+            readonly name: string;
         };
         /**
          * Potential
@@ -3010,6 +3399,44 @@ export interface components {
             readonly version: string | null;
         };
         /**
+         * SettingList
+         * @description Every setting of the analyzer.
+         */
+        readonly SettingList: {
+            /** Items */
+            readonly items: readonly components["schemas"]["SettingRow"][];
+        };
+        /**
+         * SettingRow
+         * @description One setting.
+         */
+        readonly SettingRow: {
+            /** About */
+            readonly about: string;
+            /**
+             * Needs Restart
+             * @description Whether a change takes effect only after a restart.
+             */
+            readonly needs_restart: boolean;
+            /**
+             * Origin
+             * @description The line, variable, flag or request it comes from.
+             */
+            readonly origin: string;
+            /**
+             * Path
+             * @description As in the settings file: section.key.
+             */
+            readonly path: string;
+            /** @description Which kind of place it comes from. */
+            readonly source: components["schemas"]["Source"];
+            /**
+             * Value
+             * @description Secrets are masked, or empty when they are not set.
+             */
+            readonly value: unknown;
+        };
+        /**
          * SignIn
          * @description What somebody signs in with.
          */
@@ -3111,6 +3538,12 @@ export interface components {
             /** Items */
             readonly items: readonly components["schemas"]["SnoozeRow"][];
         };
+        /**
+         * Source
+         * @description Where a value can come from; a later one covers an earlier one.
+         * @enum {string}
+         */
+        readonly Source: "default" | "file" | "environment" | "flag" | "request";
         /**
          * SpellRow
          * @description A time without work of one GPU of the workload.
@@ -4442,6 +4875,93 @@ export interface operations {
             };
         };
     };
+    readonly list_nodes_api_v1_nodes_get: {
+        readonly parameters: {
+            readonly query?: {
+                /** @description Only this cluster, empty for the one without a name; default: all. */
+                readonly cluster?: string | null;
+            };
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["NodeList"];
+                };
+            };
+            /** @description The request is wrong. */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The analyzer, engine or ledger failed. */
+            readonly "5XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly show_node_api_v1_nodes__node__get: {
+        readonly parameters: {
+            readonly query?: {
+                /** @description Needed if several clusters have a workload of this name. */
+                readonly cluster?: string | null;
+                /** @description The language of errors. */
+                readonly language?: "en" | "zh";
+            };
+            readonly header?: never;
+            readonly path: {
+                /** @description `-` for an empty name. */
+                readonly node: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["NodeDetail"];
+                };
+            };
+            /** @description The request is wrong. */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The analyzer, engine or ledger failed. */
+            readonly "5XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     readonly read_node_processes_api_v1_nodes__node__processes_get: {
         readonly parameters: {
             readonly query?: {
@@ -4566,6 +5086,47 @@ export interface operations {
                 };
                 content: {
                     readonly "application/json": components["schemas"]["PlanPage"];
+                };
+            };
+            /** @description The request is wrong. */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The analyzer, engine or ledger failed. */
+            readonly "5XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly list_policies_api_v1_policies_get: {
+        readonly parameters: {
+            readonly query?: {
+                /** @description The language of the error. */
+                readonly language?: "en" | "zh";
+            };
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["PolicyPage"];
                 };
             };
             /** @description The request is wrong. */
@@ -4915,6 +5476,44 @@ export interface operations {
                 };
                 content: {
                     readonly "application/json": components["schemas"]["SessionState"];
+                };
+            };
+            /** @description The request is wrong. */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The analyzer, engine or ledger failed. */
+            readonly "5XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly show_settings_api_v1_settings_get: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["SettingList"];
                 };
             };
             /** @description The request is wrong. */

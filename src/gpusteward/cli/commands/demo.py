@@ -46,7 +46,7 @@ def run(arguments: Sequence[str]) -> int:
     options = build_parser().parse(arguments)
     language = language_of(options)
     title = messages.SIMULATING_HISTORY.text(language)
-    with prepare_demo(flags_from(options)) as setup:
+    with prepare_demo(flags_from(options), language) as setup:
         with require_extra("agent,analyzer"):
             from gpusteward.local.demo import run_demo
         progress = show_progress(title, without_terminal=f"{title} ...")
