@@ -38,7 +38,6 @@ export const en = {
   "help.search": "Search",
   "help.help": "This help",
   "help.close": "Close what is open",
-  "help.pages": "Go to a page by its first letter",
   "help.move": "Move in a list",
   "help.select": "Open what is selected",
   "help.filter": "Filter the list",

@@ -40,7 +40,6 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
   "help.search": "搜索",
   "help.help": "显示本帮助",
   "help.close": "关闭当前打开的内容",
-  "help.pages": "按页面首字母跳转",
   "help.move": "在列表中移动",
   "help.select": "打开所选项",
   "help.filter": "筛选列表",

@@ -47,7 +47,7 @@ function TopTable({ data, isPriced }: { data: OverviewData; isPriced: boolean })
           <tr key={`${row.cluster}/${row.namespace}/${row.kind}/${row.name}`}>
             <td class="top-name">
               <WorkloadLink of={row} />
-              <small>{[row.users.join(", "), gpuText(row)].filter(Boolean).join(" · ")}</small>
+              <small>{[row.users.join(", "), gpuText(row), row.snoozed_until && texts("snoozed", { time: fmt.time(new Date(row.snoozed_until), "short") })].filter(Boolean).join(" · ")}</small>
             </td>
             <td class="top-kind"><SignatureBadge signature={row.signature} /></td>
             <td class="number">{row.idle_since ? <Since at={row.idle_since} /> : <span class="secondary">{texts("partly")}</span>}</td>

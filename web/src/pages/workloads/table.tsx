@@ -154,7 +154,12 @@ function rowHref(row: Row): string {
 }
 
 const CELLS: Readonly<Record<string, (row: Row, now: number) => ComponentChildren>> = {
-  workload: (row) => <a class="workload-link" tabIndex={-1} href={rowHref(row)}><WorkloadName of={row} /></a>,
+  workload: (row) => (
+    <>
+      <a class="workload-link" tabIndex={-1} href={rowHref(row)}><WorkloadName of={row} /></a>
+      {row.snoozedUntil !== null && <span class="snoozed" title={texts("snoozed", { time: fmt.time(new Date(row.snoozedUntil * 1000), "short") })}>{texts("snoozed-short")}</span>}
+    </>
+  ),
   cluster: (row) => row.cluster || NONE,
   namespace: (row) => row.namespace,
   kind: (row) => row.kind,
