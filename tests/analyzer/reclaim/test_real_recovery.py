@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpusteward.analyzer.reclaim.actions import Action, ReclaimError
+from gpusteward.analyzer.reclaim.actions import Action, ReclaimError, Target
 from gpusteward.analyzer.reclaim.executor import ACTION, STEPS
 from gpusteward.analyzer.reclaim.plan import ActionState
 from gpusteward.analyzer.reclaim.reclaimer import VERIFY_SECONDS
@@ -260,3 +260,21 @@ def test_an_api_server_that_is_away_costs_the_stage_and_nothing_else(
         world.run_until_acted()
         assert read_replicas(world, item) == 0
         world.close()
+
+
+def test_a_change_that_arrives_after_its_request_was_given_up_is_not_lost(world: World, node: str) -> None:
+    """The server carries a request out although the client has waited long enough, and has looked already."""
+    item = start(world)
+    world.rest(minutes=65)
+    for _ in range(2):
+        world.cycle()
+    [action] = world.list_actions()
+    target = Target("Deployment", "web", item["metadata"]["uid"], path_of(item))
+    late = {"target": target, "original": {"/spec/replicas": 1}, "patch": {"/spec/replicas": 0}}
+    world.journal.move(action, ActionState.WARNED, at=world.now, note="not there", **late)
+    patch(world, item, {"spec": {"replicas": 0}, "metadata": {"annotations": {ACTION: action.id}}})
+    wait_for(lambda: not world.kubernetes.list_pods(world.namespace))
+    world.cycle()
+    assert world.list_actions()[0].state is ActionState.ACTED, world.explain()
+    world.reclaimer.restore(action.id, by="alice")
+    assert read_replicas(world, item) == 1

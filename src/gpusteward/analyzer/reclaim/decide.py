@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from gpusteward.analyzer.reclaim.guards import BY_NAME, Facts, ask_all, list_delivered
+from gpusteward.analyzer.reclaim.guards import BY_NAME, GUARDS, Facts, ask_all, list_delivered
 from gpusteward.analyzer.reclaim.plan import Answer, Change, Decision, Outcome
 
 RESEND_SECONDS = 3600.0
@@ -41,10 +41,14 @@ def choose_outcome(answers: Iterable[Answer], facts: Facts) -> Outcome:
     return Outcome.WARN if is_warning_due(facts) else Outcome.WAIT
 
 
-def may_be_inspected(answers: Iterable[Answer]) -> bool:
+def may_be_inspected(facts: Facts) -> bool:
     """Whether only time is missing, if anything: then it is worth reading the objects."""
-    failed = (BY_NAME[answer.guard] for answer in answers if answer.passed is False)
-    return all(guard.consequence is Outcome.WAIT for guard in failed)
+    return all(guard.ask(facts).passed is not False for guard in GUARDS if guard.consequence is not Outcome.WAIT)
+
+
+def may_be_acted_on(facts: Facts) -> bool:
+    """Whether no guard says no."""
+    return all(guard.ask(facts).passed is not False for guard in GUARDS)
 
 
 def list_objections(answers: Iterable[Answer]) -> list[Answer]:

@@ -164,6 +164,16 @@ class Executor:
             self._cluster.send_command(kind, one, name=_name_command(action, "stop"), resume=False)
         return self._finish_acting(action, one)
 
+    def adopt(self, action: Action) -> Action | None:
+        """Whether a change that seemed not to have happened has arrived after all: the action, as done. A request that
+        timed out may still be carried out by the server a moment later. Raises SourceError."""
+        if action.target is None:
+            return None
+        kind, one = self._read_target(action)
+        if kind.is_evicted or one is None or one.annotations.get(ACTION) != action.id:
+            return None
+        return self._finish_acting(action, one)
+
     def restore(self, action: Action, *, by: str, note: Message | None = None) -> Action:
         """Put the original back, only where the value is still ours; the action as it is then. With a `note` it has had
         no effect, and ends as FAILED. Raises SourceError, ReclaimError if the value is not ours any more."""

@@ -26,9 +26,15 @@ from gpusteward.analyzer.reclaim.actions import (
 from gpusteward.analyzer.reclaim.candidates import CandidateFacts, CandidateFinder, Replica, list_evidence
 from gpusteward.analyzer.reclaim.cluster import Cluster, Reading
 from gpusteward.analyzer.reclaim.counters import ReclaimCounters
-from gpusteward.analyzer.reclaim.decide import choose_victims, decide, list_objections, may_be_inspected
+from gpusteward.analyzer.reclaim.decide import (
+    choose_victims,
+    decide,
+    list_objections,
+    may_be_acted_on,
+    may_be_inspected,
+)
 from gpusteward.analyzer.reclaim.executor import SELF, Executor, OnStep, Planned
-from gpusteward.analyzer.reclaim.guards import Counts, Facts, Inspection, Pool, ask_all
+from gpusteward.analyzer.reclaim.guards import BY_NAME, Counts, Facts, Inspection, Pool, ask_all
 from gpusteward.analyzer.reclaim.inspection import Inspected, InspectionCache, plan_changes, read_objects
 from gpusteward.analyzer.reclaim.journal import Journal, make_action_id
 from gpusteward.analyzer.reclaim.lease import ActorLease
@@ -254,7 +260,7 @@ class Reclaimer:
         for action in self._journal.list_open():
             try:
                 if action.state in (ActionState.PLANNED, ActionState.WARNED):
-                    self._continue_warned(action)
+                    self._continue_warned(action, may_write=may_write)
                 elif action.state in (ActionState.ACTING, ActionState.RESTORING) and may_write:
                     self._executor.recover(action)
                 elif action.state in RESTORABLE_STATES:
@@ -262,8 +268,10 @@ class Reclaimer:
             except (SourceError, ReclaimError) as error:  # costs this action only
                 log.warning("action_not_continued", action=action.id, state=action.state.value, reason=error)
 
-    def _continue_warned(self, action: Action) -> None:
+    def _continue_warned(self, action: Action, *, may_write: bool) -> None:
         """One of another mode has warned nobody, or is not wanted any more."""
+        if may_write and self._executor.adopt(action) is not None:
+            return
         if action.mode is not self.mode:
             self._end(action, messages.SPELL_ENDED)
             return
@@ -324,7 +332,7 @@ class Reclaimer:
         considered, inspections = [], 0
         for each in found:
             one = self._with_past(each, past, snoozes, objection=objection, now=now)
-            if may_be_inspected(ask_all(one.facts)) or self._may_be_pool(one):
+            if may_be_inspected(one.facts) or self._may_be_pool(one):
                 inspections += 1
                 if inspections <= MOST_INSPECTIONS:
                     one.inspected = self._cache.read(each, reading)
@@ -391,9 +399,8 @@ class Reclaimer:
         return self._settings.is_protected(namespace) or namespace == self._components.own_namespace
 
     def _may_be_pool(self, one: _Considered) -> bool:
-        answers = ask_all(one.facts)
-        blocked = {"protected", "owner", "reverted"}
-        return one.found.can_be_pool and not any(each.guard in blocked and each.passed is False for each in answers)
+        blocking = (BY_NAME[name] for name in ("protected", "owner", "reverted"))
+        return one.found.can_be_pool and all(guard.ask(one.facts).passed for guard in blocking)
 
     def _add_policy(self, one: _Considered, finder: CandidateFinder, *, now: float) -> None:
         if one.inspected is None or one.inspected.subject is None:
@@ -446,7 +453,7 @@ class Reclaimer:
         if policy is None:
             one.facts = replace(one.facts, inspection=Inspection(refusal=inspected.error))
             return
-        if policy.action not in CHANGING_ACTIONS or not (in_any_case or may_be_inspected(ask_all(one.facts))):
+        if policy.action not in CHANGING_ACTIONS or not (in_any_case or may_be_inspected(one.facts)):
             return
         inspection, one.planned = plan_changes(inspected, policy, reading, surplus=one.surplus, now=now)
         one.facts = replace(one.facts, inspection=inspection)
@@ -471,7 +478,7 @@ class Reclaimer:
             namespace = one.found.key.namespace
             counts = Counts(done.total(), done[namespace], past.last_hour + done.total())
             one.facts = replace(one.facts, counts=counts)
-            if decide(one.facts).outcome is Outcome.ACT:
+            if may_be_acted_on(one.facts):
                 done[namespace] += 1
         return list(considered)
 

@@ -1,0 +1,209 @@
+"""Each guard alone, and what their answers come to. Pure."""
+
+import time
+from dataclasses import replace
+from datetime import time as clock_time
+from math import inf
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpusteward.analyzer.judge.resumption import Chance
+from gpusteward.analyzer.reclaim.actions import Action, Warned
+from gpusteward.analyzer.reclaim.decide import (
+    PendingPod,
+    Victim,
+    choose_victims,
+    decide,
+    is_warning_due,
+    list_objections,
+)
+from gpusteward.analyzer.reclaim.guards import GUARDS, Counts, Facts, Inspection, Pool, ask_all
+from gpusteward.analyzer.reclaim.plan import ActionState, Change, Mode, Outcome
+from gpusteward.analyzer.reclaim.policies.effective import (
+    EffectivePolicy,
+    Hours,
+    Limits,
+    ReclaimAction,
+    WorkloadClass,
+)
+from gpusteward.core.containers import OwnerEvidence, Workload, WorkloadKey
+from gpusteward.core.messages import LANGUAGES, Message
+from gpusteward.core.verdicts import Activity, Proof, Signature, Step
+
+NOW = 1_800_000_000.0  # Friday, 08:00 UTC
+POLICY = EffectivePolicy("test", WorkloadClass.INTERACTIVE, ReclaimAction.SUSPEND, grace_seconds=1800.0)
+WARNED = (Warned(("key",), NOW - 2000, NOW - 1900),)
+DUE = Facts(
+    now=NOW,
+    workload=Workload("Deployment", "team", "web", evidence=OwnerEvidence.READ, uid="uid"),
+    activity=Activity.IDLE,
+    signature=Signature.PARKED,
+    highest_step=Step.RECLAIM,
+    proof=Proof.INTEGRATED,
+    gpus=8,
+    idle_gpus=8,
+    idle_since=NOW - 7200,
+    coverage=1.0,
+    result_at=NOW - 10,
+    cycles_seen=5,
+    policy=POLICY,
+    warnings=WARNED,
+    inspection=Inspection(kind="Deployment", name="web", uid="uid", text="spec.replicas: 1 -> 0", pods=1),
+)
+OPEN = Action(
+    id="id",
+    workload=WorkloadKey("Deployment", "team", "web"),
+    uid="uid",
+    action=ReclaimAction.SUSPEND,
+    mode=Mode.ENFORCE,
+    state=ActionState.ACTED,
+    policy="test",
+    gpus=8,
+    idle_since=NOW,
+    created_at=NOW,
+    updated_at=NOW,
+)
+ALL_DAY = Hours(clock_time(0), clock_time(0))
+NIGHT = Hours(clock_time(22), clock_time(6))
+
+SAYS_NO: dict[str, tuple[dict[str, object], Outcome]] = {
+    "idle": ({"activity": Activity.ACTIVE, "idle_gpus": 7}, Outcome.NOTHING),
+    "policy": ({"policy": replace(POLICY, action=ReclaimAction.NOTIFY)}, Outcome.NOTHING),
+    "signature": ({"signature": Signature.HUNG, "highest_step": Step.NOTICE}, Outcome.REFUSE),
+    "proof": ({"proof": Proof.SAMPLED}, Outcome.REFUSE),
+    "coverage": ({"coverage": 0.89}, Outcome.REFUSE),
+    "owner": ({"workload": replace(DUE.workload, evidence=OwnerEvidence.DERIVED)}, Outcome.REFUSE),
+    "protected": ({"is_protected": True}, Outcome.REFUSE),
+    "kept": ({"policy": replace(POLICY, keep_until=inf)}, Outcome.REFUSE),
+    "reverted": ({"reverts": 2}, Outcome.REFUSE),
+    "same_owner": ({"inspection": Inspection(uid="other", kind="Deployment", name="web")}, Outcome.REFUSE),
+    "complete": ({"inspection": DUE.inspection and DUE.inspection._replace(missing_pod="web-2")}, Outcome.REFUSE),
+    "kind": ({"inspection": Inspection(refusal=Message("no", "否"))}, Outcome.REFUSE),
+    "not_under_way": ({"open_action": OPEN}, Outcome.WAIT),
+    "snoozed": ({"snoozed_until": NOW + 1}, Outcome.WAIT),
+    "cool_down": ({"left_alone_until": NOW + 1}, Outcome.WAIT),
+    "seen": ({"cycles_seen": 1}, Outcome.WAIT),
+    "fresh": ({"result_at": NOW - 601}, Outcome.WAIT),
+    "window": ({"idle_since": NOW - 3599}, Outcome.WAIT),
+    "chance": ({"policy": replace(POLICY, highest_chance=0.3), "chance": Chance(0.31, 20, "workload")}, Outcome.WAIT),
+    "quiet_hours": ({"policy": replace(POLICY, quiet_hours=ALL_DAY)}, Outcome.WAIT),
+    "leader": ({"leader": Message("another one", "另一个")}, Outcome.WAIT),
+    "switch": ({"switch": Message("off", "关")}, Outcome.WAIT),
+    "warned": ({"warnings": ()}, Outcome.WARN),
+    "working_hours": ({"policy": replace(POLICY, working_hours=NIGHT)}, Outcome.WAIT),
+    "pressure": ({"policy": replace(POLICY, on_pressure=True)}, Outcome.WAIT),
+    "budget": ({"counts": Counts(5, 0, 5)}, Outcome.WAIT),
+}
+
+
+def failed(facts: Facts) -> list[str]:
+    return [answer.guard for answer in ask_all(facts) if answer.passed is False]
+
+
+def test_it_is_due_when_every_guard_says_yes() -> None:
+    decision = decide(DUE)
+    assert (failed(DUE), decision.outcome) == ([], Outcome.ACT)
+    assert [answer.guard for answer in decision.answers] == [guard.name for guard in GUARDS]
+    assert all(answer.passed for answer in decision.answers)
+
+
+def test_every_guard_is_tried_here() -> None:
+    assert set(SAYS_NO) == {guard.name for guard in GUARDS}
+
+
+@pytest.mark.parametrize("guard", SAYS_NO)
+def test_one_guard_alone_keeps_it_from_being_acted_on(guard: str) -> None:
+    changes, outcome = SAYS_NO[guard]
+    facts = replace(DUE, **changes)  # type: ignore[arg-type]
+    assert failed(facts) == [guard]
+    assert decide(facts).outcome is outcome
+    for answer in ask_all(facts):
+        assert all(answer.reason.text(language) for language in LANGUAGES)
+
+
+@given(st.sets(st.sampled_from(sorted(SAYS_NO)), min_size=1))
+def test_whatever_else_is_right_one_no_is_enough(guards: set[str]) -> None:
+    changes = {name: value for guard in sorted(guards) for name, value in SAYS_NO[guard][0].items()}
+    facts = replace(DUE, **changes)  # type: ignore[arg-type]
+    assert decide(facts).outcome is not Outcome.ACT
+
+
+def test_an_unknown_chance_is_not_a_low_one() -> None:
+    facts = replace(DUE, policy=replace(POLICY, highest_chance=0.3), chance=Chance(None, 3, "kind"))
+    assert failed(facts) == ["chance"]
+
+
+@pytest.mark.parametrize(
+    ("warnings", "needed", "is_due"),
+    [
+        ((), 1, True),
+        ((Warned(("a",), NOW - 100, NOW - 90),), 1, False),
+        ((Warned(("a",), NOW - 100, NOW - 90),), 2, False),  # too soon
+        ((Warned(("a",), NOW - 1000, NOW - 990),), 2, True),
+        ((Warned(("a",), NOW - 1000, None),), 1, False),  # not delivered yet
+        ((Warned(("a",), NOW - 3700, None),), 1, True),  # never delivered: once more
+    ],
+)
+def test_when_a_warning_is_due(warnings: tuple[Warned, ...], needed: int, is_due: bool) -> None:
+    policy = replace(POLICY, warnings=needed)
+    assert is_warning_due(replace(DUE, warnings=warnings, policy=policy)) == is_due
+
+
+def test_limits_of_the_namespace_and_of_the_hour() -> None:
+    policy = replace(POLICY, limits=Limits(5, 2, 20))
+    assert failed(replace(DUE, policy=policy, counts=Counts(2, 2, 2))) == ["budget"]
+    assert failed(replace(DUE, policy=policy, counts=Counts(0, 0, 20))) == ["budget"]
+    assert failed(replace(DUE, policy=policy, counts=Counts(4, 1, 19))) == []
+
+
+def test_a_person_may_skip_time_and_nothing_else() -> None:
+    skipped = {name for name, (changes, _) in SAYS_NO.items() if not list_objections(ask_all(replace(DUE, **changes)))}  # type: ignore[arg-type]
+    assert skipped == {
+        *("policy", "cool_down", "window", "chance", "quiet_hours", "warned", "working_hours", "pressure", "budget")
+    }
+
+
+def test_a_pool_without_surplus_is_left_alone() -> None:
+    assert failed(replace(DUE, pool=Pool(6, 4))) == []
+    assert decide(replace(DUE, pool=Pool(4, 4))).outcome is Outcome.NOTHING
+
+
+GPU = "nvidia.com/gpu"
+
+
+def victim(number: int, *, idle_hours: float, node: str = "a", gpus: int = 1, model: str = "H100") -> Victim:
+    return Victim(number, NOW - idle_hours * 3600, {(node, GPU, model): gpus})
+
+
+def test_the_longest_idle_that_together_let_a_pod_start_are_taken() -> None:
+    victims = [victim(1, idle_hours=1), victim(2, idle_hours=9), victim(3, idle_hours=5)]
+    assert choose_victims([PendingPod("p", GPU, 2, "1")], victims) == {2, 3}
+
+
+def test_nothing_is_taken_if_it_does_not_suffice() -> None:
+    victims = [victim(1, idle_hours=1), victim(2, idle_hours=9, node="b")]
+    assert choose_victims([PendingPod("p", GPU, 2, "1")], victims) == set(), "one node must have both"
+    assert choose_victims([PendingPod("p", "nvidia.com/mig-1g.10gb", 1, "1")], victims) == set()
+    assert choose_victims([PendingPod("p", GPU, 1, "1", model="A100")], victims) == set()
+    assert choose_victims([], victims) == set()
+
+
+def test_what_is_left_of_a_victim_serves_the_next_pod() -> None:
+    pods = [PendingPod("p", GPU, 2, "1"), PendingPod("q", GPU, 2, "2"), PendingPod("r", GPU, 2, "3")]
+    assert choose_victims(pods, [victim(1, idle_hours=9, gpus=4), victim(2, idle_hours=1, gpus=2)]) == {1, 2}
+
+
+def test_a_change_reads_as_a_sentence() -> None:
+    change = Change("Notebook", "x", "/", "PATCH", {}, {"/metadata/annotations/kubeflow-resource-stopped": "now"})
+    assert change.text == "metadata.annotations.kubeflow-resource-stopped: (absent) -> now"
+    stop = Change("InferenceService", "x", "/", "PATCH", {}, {"/metadata/annotations/serving.kserve.io~1stop": "true"})
+    assert stop.text == "metadata.annotations[serving.kserve.io/stop]: (absent) -> true"
+
+
+def test_ten_thousand_decisions_are_quick() -> None:
+    started = time.process_time()
+    for _ in range(10_000):
+        decide(DUE)
+    assert time.process_time() - started < 3.0
