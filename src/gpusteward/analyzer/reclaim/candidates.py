@@ -40,11 +40,7 @@ class CandidateFacts:
     rows: tuple[int, ...]
     pods: tuple[PodName, ...]
     allocations: tuple[AllocationKey, ...]
-
-    @property
-    def key(self) -> WorkloadKey:
-        one = self.workload
-        return WorkloadKey(one.kind, one.namespace, one.name, one.cluster)
+    key: WorkloadKey
 
     @property
     def sighting(self) -> Candidate:
@@ -94,7 +90,7 @@ class CandidateFinder:
             max_age_seconds=result.settings.max_result_age_seconds,
         )
         pods = tuple(dict.fromkeys(PodName(one.container.pod, one.container.pod_uid) for one in allocations))
-        return CandidateFacts(number, workload, facts, rows, pods, allocations)
+        return CandidateFacts(number, workload, facts, rows, pods, allocations, table.keys[number])
 
     def list_replicas(self, found: CandidateFacts) -> list[Replica]:
         """Its pods; the longest idle first, those that are not idle last."""

@@ -8,6 +8,7 @@ is missing). A warning is sent when nothing but time after the warning is missin
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from math import inf
 from typing import NamedTuple
 
@@ -114,8 +115,15 @@ class Guard(NamedTuple):
         return self.ask.__name__
 
 
+@lru_cache(maxsize=1024)
+def _say(guard: str, passed: bool | None, text: Message) -> Answer:
+    """An answer without fields: the same object each time, since a large plan has many of them."""
+    return Answer(guard, passed, text)
+
+
 def _answer(ask: Ask, passed: bool | None, yes: Message, no: Message, **fields: object) -> Answer:
-    return Answer(ask.__name__, passed, no if passed is False else yes, fields)
+    text = no if passed is False else yes
+    return Answer(ask.__name__, passed, text, fields) if fields else _say(ask.__name__, passed, text)
 
 
 def idle(facts: Facts) -> Answer:
@@ -159,7 +167,7 @@ def policy(facts: Facts) -> Answer:
     """The policy has an action that changes the cluster."""
     found = facts.policy
     if found is None:
-        return Answer("policy", None, messages.NO_POLICY)
+        return _say("policy", None, messages.NO_POLICY)
     fields: dict[str, object] = {"policy": found.name, "action": found.action.value}
     is_so = found.action in CHANGING_ACTIONS and (
         found.action is not ReclaimAction.SCALE_TO_KEEP or facts.pool is not None
@@ -176,16 +184,18 @@ def protected(facts: Facts) -> Answer:
 def kept(facts: Facts) -> Answer:
     """Nobody opted out: pod, owner or namespace."""
     until = facts.policy.keep_until if facts.policy else None
+    if facts.policy is None or not facts.policy.is_kept(facts.now):
+        return _say("kept", True, messages.NOT_KEPT)
     shown: object = messages.FOR_EVER if until == inf else _show_time(until)
-    is_so = facts.policy is None or not facts.policy.is_kept(facts.now)
-    return _answer(kept, is_so, messages.NOT_KEPT, messages.KEPT, until=shown)
+    return Answer("kept", False, messages.KEPT, {"until": shown})
 
 
 def snoozed(facts: Facts) -> Answer:
     """Nobody snoozed it."""
     until = facts.snoozed_until
-    is_so = until is None or until <= facts.now
-    return _answer(snoozed, is_so, messages.NOT_SNOOZED, messages.SNOOZED, until=_show_time(until))
+    if until is None or until <= facts.now:
+        return _say("snoozed", True, messages.NOT_SNOOZED)
+    return Answer("snoozed", False, messages.SNOOZED, {"until": _show_time(until)})
 
 
 def reverted(facts: Facts) -> Answer:
@@ -197,8 +207,9 @@ def reverted(facts: Facts) -> Answer:
 def cool_down(facts: Facts) -> Answer:
     """It was not restored or changed back recently."""
     until = facts.left_alone_until
-    is_so = until is None or until <= facts.now
-    return _answer(cool_down, is_so, messages.COOLED_DOWN, messages.COOLING_DOWN, until=_show_time(until))
+    if until is None or until <= facts.now:
+        return _say("cool_down", True, messages.COOLED_DOWN)
+    return Answer("cool_down", False, messages.COOLING_DOWN, {"until": _show_time(until)})
 
 
 def not_under_way(facts: Facts) -> Answer:
@@ -224,7 +235,7 @@ def fresh(facts: Facts) -> Answer:
 def window(facts: Facts) -> Answer:
     """It has been idle for the window of its policy."""
     if facts.policy is None:
-        return Answer("window", None, messages.NO_POLICY)
+        return _say("window", None, messages.NO_POLICY)
     seconds = facts.policy.window_seconds
     fields: dict[str, object] = {"minutes": facts.idle_seconds / 60, "window": seconds / 60}
     is_so = facts.idle_since is not None and facts.idle_seconds >= seconds
@@ -235,7 +246,7 @@ def chance(facts: Facts) -> Answer:
     """Work is unlikely to come back soon. An unknown chance is not a low one."""
     most = facts.policy.highest_chance if facts.policy else None
     if most is None:
-        return Answer("chance", True, messages.CHANCE_ANY)
+        return _say("chance", True, messages.CHANCE_ANY)
     found = facts.chance.probability
     fields: dict[str, object] = {"spells": facts.chance.spells}
     if found is None:
@@ -259,14 +270,14 @@ def working_hours(facts: Facts) -> Answer:
 def pressure(facts: Facts) -> Answer:
     """A pending pod needs these GPUs, where the policy waits for that."""
     if facts.policy is None or not facts.policy.on_pressure:
-        return Answer("pressure", True, messages.NO_PRESSURE_NEEDED)
+        return _say("pressure", True, messages.NO_PRESSURE_NEEDED)
     return _answer(pressure, facts.has_pressure, messages.PRESSURE, messages.NO_PRESSURE)
 
 
 def budget(facts: Facts) -> Answer:
     """The limits per cycle, namespace and hour are not reached."""
     if facts.policy is None:
-        return Answer("budget", None, messages.NO_POLICY)
+        return _say("budget", None, messages.NO_POLICY)
     limits, counts = facts.policy.limits, facts.counts
     pairs = (
         ("per_cycle", counts.cycle, limits.per_cycle),
@@ -276,13 +287,13 @@ def budget(facts: Facts) -> Answer:
     for limit, count, most in pairs:
         if count >= most:
             return Answer("budget", False, messages.OVER_BUDGET, {"limit": limit, "count": count, "most": most})
-    return Answer("budget", True, messages.IN_BUDGET)
+    return _say("budget", True, messages.IN_BUDGET)
 
 
 def warned(facts: Facts) -> Answer:
     """All warnings for this idle spell were delivered, the last one at least the grace period ago."""
     if facts.policy is None:
-        return Answer("warned", None, messages.NO_POLICY)
+        return _say("warned", None, messages.NO_POLICY)
     delivered = list_delivered(facts.warnings)
     least, grace = facts.policy.warnings, facts.policy.grace_seconds
     if len(delivered) < least:
@@ -306,7 +317,7 @@ def same_owner(facts: Facts) -> Answer:
     """The owner of the pods, read again, has the uid of the verdict."""
     found = facts.inspection
     if found is None or not found.uid:
-        return Answer("same_owner", None, messages.NOT_INSPECTED)
+        return _say("same_owner", None, messages.NOT_INSPECTED)
     fields: dict[str, object] = {"uid": found.uid, "found": found.uid, "expected": facts.workload.uid}
     return _answer(same_owner, found.uid == facts.workload.uid, messages.SAME_OWNER, messages.OTHER_OWNER, **fields)
 
@@ -315,7 +326,7 @@ def complete(facts: Facts) -> Answer:
     """Every pod of the owner that holds GPUs is in the verdict."""
     found = facts.inspection
     if found is None or not found.uid:
-        return Answer("complete", None, messages.NOT_INSPECTED)
+        return _say("complete", None, messages.NOT_INSPECTED)
     fields: dict[str, object] = {"count": found.pods, "pod": found.missing_pod}
     return _answer(complete, not found.missing_pod, messages.COMPLETE, messages.INCOMPLETE, **fields)
 
@@ -324,7 +335,7 @@ def kind(facts: Facts) -> Answer:
     """The kind is known, and this very object may be changed."""
     found = facts.inspection
     if found is None:
-        return Answer("kind", None, messages.NOT_INSPECTED)
+        return _say("kind", None, messages.NOT_INSPECTED)
     fields: dict[str, object] = {"kind": found.kind, "name": found.name, "text": found.text}
     if found.refusal is not None:
         return Answer("kind", False, found.refusal)
