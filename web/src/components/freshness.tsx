@@ -23,9 +23,9 @@ export function Freshness() {
     <span class="freshness" role="status" title={`${hint} ${fmt.utc(date)}`.trim()}>
       <i class={`dot dot-${tone}`} aria-hidden="true" />
       <span>
-        {isOffline && <span class="visually-hidden">{hint} </span>}
+        {isOffline && <strong class="freshness-lost" title={hint}>{t("fresh.lost")} · </strong>}
         {t("fresh.as-of", { time: fmt.time(date, "time") })}
-        {data?.measured_coverage != null && <span class="freshness-complete"> · {t("fresh.complete", { percent: fmt.percent(data.measured_coverage) })}</span>}
+        {!isOffline && data?.measured_coverage != null && <span class="freshness-complete"> · {t("fresh.complete", { percent: fmt.percent(data.measured_coverage) })}</span>}
       </span>
     </span>
   );

@@ -43,6 +43,7 @@ export const en = {
   "help.filter": "Filter the list",
   "fresh.as-of": "as of {time}",
   "fresh.complete": "data complete {percent}",
+  "fresh.lost": "no connection",
   "fresh.waiting": "no result yet",
   "fresh.offline": "No connection to the analyzer. Shown: {time}.",
   "fresh.stale": "The last result is {age} old.",

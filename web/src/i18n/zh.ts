@@ -45,6 +45,7 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
   "help.filter": "筛选列表",
   "fresh.as-of": "截至 {time}",
   "fresh.complete": "数据完整度 {percent}",
+  "fresh.lost": "连接中断",
   "fresh.waiting": "尚无结果",
   "fresh.offline": "与分析器的连接已断开。当前显示 {time} 的数据。",
   "fresh.stale": "最近的结果已是 {age}之前。",

@@ -98,7 +98,8 @@ export function groupGpus(data: MapData, grouping: Grouping, freeLabel: string):
   };
   const names = { node: data.nodes.name, model: data.models, cluster: data.clusters }[grouping];
   const members = collect(data, keys[grouping]);
-  const groups = [...members].map(([key, gpus]) => ({ label: names[key] ?? "", members: gpus, namespace: -1 }));
+  const show = (name: string) => (grouping === "model" ? name.replace(/^(NVIDIA|Tesla|GeForce|\s)+/, "") : name);
+  const groups = [...members].map(([key, gpus]) => ({ label: show(names[key] ?? ""), members: gpus, namespace: -1 }));
   return grouping === "node" ? groups : groups.sort(bySize);
 }
 

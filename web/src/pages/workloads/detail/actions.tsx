@@ -9,6 +9,7 @@ import { fmt, t } from "../../../i18n";
 import { identity, isOperator } from "../../../state/session";
 import { texts } from "../texts";
 import type { DetailData } from "./detail";
+import { type Action, type Decision, refusalOf, RestoreButton, SuspendDialog } from "./reclaim";
 import { findSnooze, type HistoryData } from "./timeline";
 
 const NOTIFY = "/api/v1/workloads/{kind}/{namespace}/{name}/notify";
@@ -18,9 +19,11 @@ interface Props {
   readonly of: WorkloadKey;
   readonly data: DetailData;
   readonly history: ResourceView<HistoryData>;
+  readonly reclaim: { readonly mode: string; readonly decision: Decision | undefined; readonly actions: readonly Action[] };
 }
 
-export function Actions({ of: key, data, history }: Props) {
+export function Actions({ of: key, data, history, reclaim }: Props) {
+  const [isSuspending, setSuspending] = useState(false);
   const [isSnoozing, setSnoozing] = useState(false);
   const [isBusy, setBusy] = useState(false);
   const features = identity.value?.features;
@@ -29,7 +32,9 @@ export function Actions({ of: key, data, history }: Props) {
   const needsRole = isOperator.value ? "" : texts("needs-operator", { role: identity.value?.role ?? "–" });
   const notifyReason = needsRole || (features?.notify ? "" : texts("needs-channel")) || (data.workload.idle_since ? "" : texts("needs-idle"));
   const snoozeReason = needsRole || (features?.ledger ? "" : texts("needs-ledger"));
-  const reasons = [...new Set([notifyReason, snoozeReason].filter(Boolean))];
+  const hasReclaim = reclaim.mode !== "off";
+  const suspendReason = hasReclaim ? needsRole || describeRefusal(reclaim.decision) : "";
+  const reasons = [...new Set([notifyReason, snoozeReason, suspendReason].filter(Boolean))];
 
   const act = async (work: () => Promise<string>) => {
     setBusy(true);
@@ -69,12 +74,20 @@ export function Actions({ of: key, data, history }: Props) {
         ) : (
           <button type="button" class="button" disabled={!!snoozeReason || isBusy} onClick={() => setSnoozing(true)}>{texts("snooze")}</button>
         )}
+        {hasReclaim && <button type="button" class="button" disabled={!!suspendReason || isBusy} onClick={() => setSuspending(true)}>{texts("suspend")}</button>}
+        <RestoreButton actions={reclaim.actions} />
       </div>
       {snooze?.until && <p class="small">{texts("snoozed", { time: fmt.time(new Date(snooze.until), "short") })} · {snooze.who} · <span class="secondary">{snooze.reason}</span></p>}
       {reasons.map((reason) => <p key={reason} class="secondary small">{reason}</p>)}
       {isSnoozing && <SnoozeDialog name={key.name} onClose={() => setSnoozing(false)} onSave={startSnooze} />}
+      {isSuspending && <SuspendDialog of={key} onClose={() => setSuspending(false)} />}
     </div>
   );
+}
+
+function describeRefusal(decision: Decision | undefined): string {
+  const reason = refusalOf(decision);
+  return reason && texts("suspend-refused", { reason });
 }
 
 const HOURS = [4, 24, 72, 168, 336] as const;

@@ -4,7 +4,6 @@ import type { Answer } from "../../../api/client";
 import { type ResourceView, useResource } from "../../../api/resources";
 import { SignatureBadge } from "../../../components/badge";
 import { DataState } from "../../../components/panel";
-import { Time } from "../../../components/time";
 import { type WorkloadKey, workloadParameters } from "../../../components/workload-link";
 import { fmt, language } from "../../../i18n";
 import { texts } from "../texts";
@@ -14,6 +13,7 @@ import { Gpus } from "./gpus";
 import { Advice, Costs, History } from "./history";
 import { Processes } from "./processes";
 import { Reasons } from "./reasons";
+import { Reclaim, RestoreButton, useActions, useDecision } from "./reclaim";
 import { Signals } from "./signals";
 import "./detail.css";
 
@@ -49,12 +49,15 @@ export function Detail({ of: key, onClose }: Props) {
 
 function Content({ of: key, detail }: { of: WorkloadKey; detail: ResourceView<DetailData> }) {
   const history = useResource("/api/v1/workloads/{kind}/{namespace}/{name}/history", workloadParameters(key));
+  const plan = useDecision(key);
+  const actions = useActions(key);
   if (detail.problem?.status === 404) {
     return (
       <div class="state state-forbidden">
         <strong>{texts("not-there")}</strong>
         <span>{texts("not-there-hint")}</span>
-        {history.data && <><Costs history={history} /><History history={history} /></>}
+        <RestoreButton actions={actions} />
+        {history.data && <><Costs history={history} /><History history={history} actions={actions} /></>}
       </div>
     );
   }
@@ -64,13 +67,14 @@ function Content({ of: key, detail }: { of: WorkloadKey; detail: ResourceView<De
         <>
           <Facts data={data} />
           <Reasons data={data} />
-          <Actions of={key} data={data} history={history} />
+          <Actions of={key} data={data} history={history} reclaim={{ ...plan, actions }} />
           <Signals of={key} data={data} />
           <Gpus data={data} />
           <Processes of={key} />
+          <Reclaim mode={plan.mode} decision={plan.decision} />
           <Advice history={history} />
           <Costs history={history} />
-          <History history={history} />
+          <History history={history} actions={actions} />
         </>
       )}
     </DataState>
@@ -85,23 +89,5 @@ function Subtitle({ data }: { data: DetailData }) {
     <p class="detail-subtitle">
       {[workload.users.join(", "), `${fmt.gpus(workload.gpus)} × ${models} ${where}`].filter(Boolean).join(" · ")}
     </p>
-  );
-}
-
-/** Text of the API with its times in the viewer's zone; they are written as `2026-11-13 17:02 UTC`. */
-export function LocalText({ text }: { text: string }) {
-  const parts = text.split(/(\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)? UTC)/);
-  return <>{parts.map((part, index) => (index % 2 ? <Time key={index} at={`${part.slice(0, -4).replace(" ", "T")}Z`} /> : part))}</>;
-}
-
-export function Section({ title, aside, children }: { title: string; aside?: preact.ComponentChildren; children: preact.ComponentChildren }) {
-  return (
-    <section class="detail-section">
-      <header>
-        <h3>{title}</h3>
-        {aside}
-      </header>
-      {children}
-    </section>
   );
 }

@@ -4,7 +4,8 @@ import { WorkloadLink, type WorkloadKey } from "../../../components/workload-lin
 import { fmt } from "../../../i18n";
 import { cluster } from "../../../state/filters";
 import { texts } from "../texts";
-import { type DetailData, Section } from "./detail";
+import type { DetailData } from "./detail";
+import { Section } from "./local-text";
 
 type Allocation = DetailData["allocations"][number]["allocation"];
 

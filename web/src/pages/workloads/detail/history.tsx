@@ -6,7 +6,8 @@ import { DataState } from "../../../components/panel";
 import { Time } from "../../../components/time";
 import { fmt } from "../../../i18n";
 import { texts } from "../texts";
-import { Section } from "./detail";
+import { Section } from "./local-text";
+import { type Action, actionState } from "./reclaim";
 import { type Event, type HistoryData, groupByGpu, listEvents, makeStrip, type Piece, type SpellGroup } from "./timeline";
 
 export function Costs({ history }: { history: ResourceView<HistoryData> }) {
@@ -60,13 +61,13 @@ export function Advice({ history }: { history: ResourceView<HistoryData> }) {
 const STRIP_DAYS = 14;
 const FIRST_EVENTS = 6;
 
-export function History({ history }: { history: ResourceView<HistoryData> }) {
+export function History({ history, actions }: { history: ResourceView<HistoryData>; actions: readonly Action[] }) {
   const [isWhole, setWhole] = useState(false);
   return (
     <Section title={texts("history")}>
       <DataState resource={history} lines={4}>
         {(data) => {
-          const events = listEvents(data);
+          const events = listEvents(data, actions);
           const shown = isWhole ? events : events.slice(0, FIRST_EVENTS);
           return (
             <>
@@ -136,6 +137,10 @@ function describeEvent(event: Event) {
     return <>{wordOf("activity", activity)} <SignatureBadge signature={signature} />{partly}</>;
   }
   if (event.type === "spell") return <SpellText of={event.spell} />;
+  if (event.type === "step") {
+    const { step, action } = event;
+    return <>{texts("history-action", { action: action.action, state: actionState(step.state) })} <small>{[step.by, step.note, action.is_dry_run ? texts("history-dry-run") : ""].filter(Boolean).join(" · ")}</small></>;
+  }
   if (event.type === "notice") return <NoticeText of={event.notice} />;
   const { snooze } = event;
   if (event.type === "snooze-end") return texts("history-unsnoozed", { who: snooze.ended_by || snooze.who });

@@ -3,7 +3,7 @@ import { DataState } from "../../../components/panel";
 import { type WorkloadKey, workloadParameters } from "../../../components/workload-link";
 import { fmt } from "../../../i18n";
 import { texts } from "../texts";
-import { Section } from "./detail";
+import { Section } from "./local-text";
 
 export function Processes({ of: key }: { of: WorkloadKey }) {
   const processes = useResource("/api/v1/workloads/{kind}/{namespace}/{name}/processes", workloadParameters(key));

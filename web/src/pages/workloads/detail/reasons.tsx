@@ -1,6 +1,7 @@
 import { fmt } from "../../../i18n";
 import { texts } from "../texts";
-import { type DetailData, LocalText } from "./detail";
+import type { DetailData } from "./detail";
+import { LocalText } from "./local-text";
 
 const MOST_SETS = 4;
 

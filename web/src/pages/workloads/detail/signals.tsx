@@ -6,7 +6,8 @@ import { Segments } from "../../../components/segments";
 import { type WorkloadKey, workloadParameters } from "../../../components/workload-link";
 import { fmt } from "../../../i18n";
 import { texts, type WorkloadText } from "../texts";
-import { type DetailData, Section } from "./detail";
+import type { DetailData } from "./detail";
+import { Section } from "./local-text";
 import { type Line, SignalChart } from "./signal-chart";
 
 const RANGES = [10_800, 345_600, 1_209_600] as const;

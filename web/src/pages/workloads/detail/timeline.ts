@@ -2,6 +2,7 @@
 import type { Answer } from "../../../api/client";
 
 export type HistoryData = Answer<"/api/v1/workloads/{kind}/{namespace}/{name}/history">;
+type Action = Answer<"/api/v1/actions">["items"][number];
 type Verdict = HistoryData["verdicts"][number];
 type Spell = HistoryData["spells"][number];
 type Notice = HistoryData["notices"][number];
@@ -11,11 +12,12 @@ export type Event =
   | { readonly type: "verdict"; readonly at: string; readonly verdict: Verdict }
   | { readonly type: "spell"; readonly at: string; readonly spell: SpellGroup }
   | { readonly type: "notice"; readonly at: string; readonly notice: Notice }
+  | { readonly type: "step"; readonly at: string; readonly step: Action["steps"][number]; readonly action: Action }
   | { readonly type: "snooze"; readonly at: string; readonly snooze: Snooze }
   | { readonly type: "snooze-end"; readonly at: string; readonly snooze: Snooze };
 
 /** The newest first. A verdict of which only the score changed is left out. */
-export function listEvents({ verdicts, spells, notices, snoozes }: Pick<HistoryData, "verdicts" | "spells" | "notices" | "snoozes">): Event[] {
+export function listEvents({ verdicts, spells, notices, snoozes }: Pick<HistoryData, "verdicts" | "spells" | "notices" | "snoozes">, actions: readonly Action[] = []): Event[] {
   const events: Event[] = [];
   verdicts.forEach((verdict, index) => {
     const before = verdicts[index + 1];
@@ -23,6 +25,7 @@ export function listEvents({ verdicts, spells, notices, snoozes }: Pick<HistoryD
     if (verdict.at && !isSame) events.push({ type: "verdict", at: verdict.at, verdict });
   });
   for (const spell of groupSpells(spells)) events.push({ type: "spell", at: spell.startedAt, spell });
+  for (const action of actions) for (const step of action.steps) if (step.at) events.push({ type: "step", at: step.at, step, action });
   for (const notice of notices) if (notice.at) events.push({ type: "notice", at: notice.at, notice });
   for (const snooze of snoozes) {
     if (snooze.created_at) events.push({ type: "snooze", at: snooze.created_at, snooze });
