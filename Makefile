@@ -46,6 +46,7 @@ bench: .venv/ready web ## measure; results with their commands go to bench/resul
 	$(BIN)/python -m bench.replay
 	$(BIN)/python -m bench.demo
 	$(BIN)/python -m bench.rehearsal
+	$(BIN)/python -m bench.web
 
 bench-autoscaling: .venv/ready ## autoscaling on GPU use, end to end; needs components; writes bench/results/autoscaling.md
 	GPUSTEWARD_NO_SKIP=1 GPUSTEWARD_WRITE_RESULTS=1 $(BIN)/python -m pytest -q tests/deploy/test_autoscaling.py

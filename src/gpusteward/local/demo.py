@@ -96,7 +96,7 @@ def _fill_window(fleet: SimulatedFleet, analyzer: Analyzer, targets: Sequence[st
         setup.signals.check()
         for node, target in zip(fleet.nodes, targets, strict=True):
             at = now - number * step
-            source.ingest(target, fleet.render_metrics(node.name, at), at)
+            source.ingest(target, fleet.render_metrics(node.name, at), at, node=node.name)
     fleet.set_ready()
     log.info("window_filled", nodes=len(fleet.nodes), scrapes=count)
 

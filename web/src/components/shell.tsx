@@ -79,7 +79,7 @@ function ClusterMenu() {
   if (names.length < 2 && !cluster.value) return null;
   const choices = ["", ...names];
   return (
-    <Menu text={<MenuText text={cluster.value || t("filter.all-clusters")} />} label={t("filter.cluster")} align="end">
+    <Menu text={<MenuText text={cluster.value || t("filter.all-clusters")} />} label={`${t("filter.cluster")}: ${cluster.value || t("filter.all-clusters")}`} align="end">
       {(close) =>
         choices.map((name) => (
           <MenuItem key={name} kind="radio" isChecked={name === cluster.value} onChoose={() => (chooseCluster(name), close())}>
@@ -93,7 +93,7 @@ function ClusterMenu() {
 
 function PeriodMenu() {
   return (
-    <Menu text={<MenuText text={t("filter.days", { n: days.value })} />} label={t("filter.period")} align="end">
+    <Menu text={<MenuText text={t("filter.days", { n: days.value })} />} label={`${t("filter.period")}: ${t("filter.days", { n: days.value })}`} align="end">
       {(close) =>
         PERIODS.map((count) => (
           <MenuItem key={count} kind="radio" isChecked={count === days.value} onChoose={() => (chooseDays(count), close())}>

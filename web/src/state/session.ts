@@ -28,12 +28,16 @@ export function acceptSession(state: Identity): void {
   needsSignIn.value = !state.may_read;
 }
 
+let isReading = false;
+
 export async function readSession(): Promise<void> {
+  isReading = true;
   try {
     acceptSession(await get("/api/v1/session"));
   } catch (error) {
     if (!isAborted(error)) setTimeout(() => void readSession(), RETRY_MS);
   }
+  isReading = false;
 }
 
 const RETRY_MS = 5000;
@@ -47,6 +51,7 @@ export async function restartSession(): Promise<void> {
 }
 
 export function startSession(): void {
-  whenUnauthenticated(() => (needsSignIn.value = true));
+  // Something may need a sign-in that reading does not: the session says whether this page does.
+  whenUnauthenticated(() => void (isReading || readSession()));
   void readSession();
 }

@@ -6,13 +6,14 @@ import { fmt } from "../../i18n";
 import { changeQuery, route } from "../../router";
 import { DataTab } from "./data-tab";
 import { Deliveries } from "./deliveries";
+import { SettingsTab } from "./settings-tab";
 import { type Health, readSources, type Source } from "./source-data";
 import { Targets } from "./targets";
 import { texts } from "./texts";
 import "../../styles/tables.css";
 import "./sources.css";
 
-const TABS = ["data", "targets", "deliveries"] as const;
+const TABS = ["data", "targets", "deliveries", "settings"] as const;
 type Tab = (typeof TABS)[number];
 
 export default function Sources() {
@@ -35,6 +36,7 @@ export default function Sources() {
       {tab === "data" && <DataTab health={health} described={described} />}
       {tab === "targets" && <Targets described={described} />}
       {tab === "deliveries" && <Deliveries health={health} />}
+      {tab === "settings" && <SettingsTab />}
     </div>
   );
 }

@@ -94,7 +94,7 @@ function Facts({ amounts, currency, change }: { amounts: Amounts; currency: stri
   return (
     <dl class="facts">
       <Fact name={texts("fact-cost")}>{money(cost)}</Fact>
-      <Fact name={texts("fact-idle-cost")}><span class="idle-number">{money(amounts.idle_cost_micros)}</span></Fact>
+      <Fact name={texts("fact-idle-cost")}><span class="idle-text">{money(amounts.idle_cost_micros)}</span></Fact>
       <Fact name={texts("fact-change")}><Change ratio={change} /></Fact>
       <Fact name={texts("fact-hours")}>{fmt.number(amounts.allocated_gpu_ms / HOUR_MS)}</Fact>
       <Fact name={texts("fact-score")}>{amounts.mean_score === null ? "–" : fmt.number(amounts.mean_score)} <small>{texts("of-100")}</small></Fact>

@@ -18,6 +18,7 @@ from gpusteward.analyzer.sources.pod_processes import (
 )
 from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme, reports_unheld_devices
 from gpusteward.analyzer.sources.scrape.page_parser import ParseErrors, parse_line, parse_value, split_lines
+from gpusteward.analyzer.sources.scrape.reported_node import ReportedNode
 from gpusteward.analyzer.sources.scrape.sample_store import SampleStore, StoreOptions, StoreWindow
 from gpusteward.analyzer.sources.scrape.scrape_loop import ScrapeLoop
 from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
@@ -29,6 +30,7 @@ from gpusteward.analyzer.sources.scrape.store_queries import (
     read_chart,
     run_queries,
 )
+from gpusteward.analyzer.sources.scrape.target_samples import PageOrigin
 from gpusteward.analyzer.sources.scrape.targets import TargetRegistry, make_target_lists
 from gpusteward.analyzer.sources.usage.coverage import ExpectedSamples
 from gpusteward.analyzer.sources.usage.label_mapping import ALL_CLUSTERS, ClusterChoice
@@ -111,13 +113,15 @@ class ScrapeSource:
         """Scrapes since the start by result: ok or failed."""
         return self._loop.scrape_counts
 
-    def ingest(self, target: str, page: bytes, at: float) -> int:
+    def ingest(self, target: str, page: bytes, at: float, *, node: str = "") -> int:
         """Add a page as if it had been scraped at that time. Returns the number of values.
 
-        For existing history; the times of one target must increase.
+        For existing history; the times of one target must increase. `node`: the only one that it reports, if known.
         """
         self._has_history = True
-        return self.store.ingest(target, page, at)
+        if not node:
+            return self.store.ingest(target, page, at)
+        return self.store.ingest(target, page, at, make_origin=lambda: PageOrigin(node=ReportedNode(node)))
 
     def read(self, at: float) -> UsageTable:
         """Every allocation over the window before `at`. Raises SourceError if no target has samples.
