@@ -26,11 +26,12 @@ LINKS = {
 
 
 def build() -> Dashboard:
-    description = "Idle GPUs and low utilization: workloads, since when, cost and notices."
+    description = "Idle GPUs and low utilization: workloads, since when, cost, notices and what was given back."
     built = frame.begin("gpusteward-idle", description, [frame.cluster(), frame.namespace()], since="now-24h")
     built = frame.add(built, "Now", *_numbers())
     built = frame.add(built, "Idle workloads", _workloads(), *_charts())
-    return frame.add(built, "Low utilization and notices", _low(), *_notices())
+    built = frame.add(built, "Low utilization and notices", _low(), *_notices())
+    return frame.add(built, "Reclaim", *_reclaim())
 
 
 def _numbers() -> Panels:
@@ -186,4 +187,33 @@ def _notices() -> Panels:
         {f"sum by (activity) ({workloads})": "{{activity}}"},
         stacked=True,
         colors={"active": "green", "idle": "orange", "unknown": "purple"},
+    )
+
+
+def _reclaim() -> Panels:
+    """Empty in mode off."""
+    decisions = latest("gpusteward_analyzer_reclaim_decisions", "cluster, outcome", CLUSTER)
+    yield bars(
+        "Decisions by outcome",
+        "Workloads in the last plan: act and warn are due, wait lacks only time, refuse is forbidden by a guard.",
+        f"sort_desc(sum by (outcome) ({decisions}))",
+        "{{outcome}}",
+    )
+    yield chart(
+        "Actions by outcome",
+        "What happened in each hour: warned, acted, verified (GPUs free), restored, reverted by others, failed.",
+        {
+            f"sum by (outcome) (increase(gpusteward_analyzer_reclaim_actions_total{{{CLUSTER}}}[1h]))": "{{outcome}}",
+        },
+        width=8,
+    )
+    yield chart(
+        "Actions by kind",
+        "Objects that were suspended or scaled down in each hour, by kind.",
+        {
+            f'sum by (kind) (increase(gpusteward_analyzer_reclaim_actions_total{{{CLUSTER}, outcome="acted"}}[1h]))': (
+                "{{kind}}"
+            ),
+        },
+        width=8,
     )

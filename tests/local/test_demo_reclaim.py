@@ -6,6 +6,7 @@ import re
 import urllib.request
 from pathlib import Path
 
+import msgspec
 import pytest
 import yaml
 
@@ -82,5 +83,5 @@ def test_the_inbox_prints_titles_and_the_first_link():
         b'{"text": {"text": "8 h"}, "url": "http://b"}]}]}'
     )
     assert re.findall(".+", out.getvalue()) == ["* Idle GPUs", "  Snooze for 4 h: http://a"]
-    with pytest.raises(ValueError, match="JSON"):
+    with pytest.raises(msgspec.DecodeError):
         DemoInbox(out).receive(b"[")

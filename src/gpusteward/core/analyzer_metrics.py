@@ -126,5 +126,28 @@ DELIVERIES = _own(
 )
 DELIVERIES_PENDING = _own("deliveries_pending", ("kind",), "Deliveries that are waiting.")
 
+RECLAIM_INFO = _own("reclaim_info", ("mode",), "The mode of reclaim: off, observe or enforce; the value is 1.")
+RECLAIM_STOPPED = _own(
+    "reclaim_stopped",
+    (),
+    "Whether nothing is done: reclaim is switched off, the Lease belongs to another analyzer, or cannot be renewed.",
+)
+RECLAIM_DECISIONS = _own(
+    "reclaim_decisions", ("outcome",), "Workloads by the outcome of the last plan: act, warn, wait, refuse, nothing."
+)
+RECLAIM_ACTIONS = _own(
+    "reclaim_actions_total",
+    ("kind", "outcome"),
+    "What happened to actions, by kind of object: warned, acted, verified (GPUs free), failed, refused, restored, "
+    "reverted (changed back by something else), ended, dry_run, conflict, no_effect.",
+    MetricType.COUNTER,
+)
+RECLAIM_POLICY_RELOADS = _own(
+    "reclaim_policy_reloads_total",
+    ("result",),
+    "Changes of the policy file by result: ok or refused.",
+    MetricType.COUNTER,
+)
+
 ANALYZER_METRICS: tuple[Metric, ...] = tuple(row for row in tuple(vars().values()) if isinstance(row, Metric))
 """Every metric above, for the reference page and the tests."""

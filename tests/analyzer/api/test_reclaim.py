@@ -178,3 +178,16 @@ def test_policies_show_the_file_and_the_error_of_its_last_change(tmp_path: Path)
         assert not broken["is_valid"]
         assert "windw" in broken["error"]
         assert broken["policies"] == page["policies"], "the last valid ones stay"
+
+
+def test_metrics_have_every_outcome_and_in_mode_off_only_the_mode(api: Api, off: Api):
+    page = api.get("/metrics", token=VIEWER).body.decode()
+    assert 'gpusteward_analyzer_reclaim_info{mode="enforce"} 1' in page
+    assert 'gpusteward_analyzer_reclaim_decisions{outcome="wait"} 2' in page
+    assert 'gpusteward_analyzer_reclaim_decisions{outcome="act"} 0' in page
+    assert 'gpusteward_analyzer_reclaim_actions_total{kind="Deployment",outcome="acted"} 3' in page
+    assert "gpusteward_analyzer_reclaim_stopped 0" in page
+    assert 'gpusteward_analyzer_reclaim_policy_reloads_total{result="refused"} 0' in page
+    quiet = off.get("/metrics").body.decode()
+    assert 'gpusteward_analyzer_reclaim_info{mode="off"} 1' in quiet
+    assert "reclaim_actions_total" not in quiet

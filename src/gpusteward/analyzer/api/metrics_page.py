@@ -49,6 +49,7 @@ def _render_health(dependencies: ApiDependencies, health: DataHealth, content_ty
             *health_metrics.replica_families(is_leader=dependencies.leadership.is_leader),
             *health_metrics.ledger_families(dependencies.describe_ledger()),
             *health_metrics.delivery_families(dependencies.describe_deliveries()),
+            *health_metrics.reclaim_families(dependencies.reclaim, dependencies.policies),
         ]
     )
     return page.openmetrics + b"# EOF\n" if content_type == OPENMETRICS_TYPE else page.text

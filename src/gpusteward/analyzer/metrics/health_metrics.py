@@ -1,4 +1,4 @@
-"""Metric families of the analyzer itself: cycles, queries, model calls, settings, ledger, deliveries."""
+"""Metric families of the analyzer itself: cycles, queries, model calls, settings, ledger, deliveries, reclaim."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -9,6 +9,9 @@ from gpusteward.analyzer.explain.counters import ModelCounters
 from gpusteward.analyzer.metrics.result_metrics import family_by
 from gpusteward.analyzer.notify.outbox.delivery_counters import DELIVERY_RESULTS
 from gpusteward.analyzer.pipeline import DURATION_BUCKETS, CycleStats
+from gpusteward.analyzer.reclaim.actions import ReclaimControl
+from gpusteward.analyzer.reclaim.plan import Mode, Outcome
+from gpusteward.analyzer.reclaim.policies.file import WatchedPolicies
 from gpusteward.analyzer.results import Result
 from gpusteward.core import analyzer_metrics as metrics
 from gpusteward.core.exposition import Family, Samples, render_labels
@@ -104,3 +107,24 @@ def delivery_families(described: Mapping[str, Any]) -> Iterator[Family]:
         [(render_labels((("kind", kind), ("result", result))), number) for (kind, result), number in by_result.items()],
     )
     yield family_by(metrics.DELIVERIES_PENDING, "kind", counts.get("pending", {}))
+
+
+def reclaim_families(control: ReclaimControl | None, policies: WatchedPolicies) -> Iterator[Family]:
+    """In mode off only the mode."""
+    yield Family(metrics.RECLAIM_INFO, [(render_labels((("mode", control.mode if control else Mode.OFF),)), 1)])
+    if control is None:
+        return
+    plan = control.last_plan
+    if plan is not None:
+        yield Family(metrics.RECLAIM_STOPPED, [("", int(plan.stopped_by is not None))])
+        yield family_by(
+            metrics.RECLAIM_DECISIONS, "outcome", {each.value: plan.counts.get(each, 0) for each in Outcome}
+        )
+    samples: Samples = [
+        (render_labels((("kind", kind), ("outcome", outcome))), count)
+        for (kind, outcome), count in sorted(control.counts.items())
+    ]
+    yield Family(metrics.RECLAIM_ACTIONS, samples)
+    yield family_by(
+        metrics.RECLAIM_POLICY_RELOADS, "result", {"ok": policies.reloads_ok, "refused": policies.reloads_refused}
+    )
