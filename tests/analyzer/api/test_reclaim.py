@@ -144,6 +144,17 @@ def test_a_local_request_may_switch_it_off_where_no_tokens_are_configured(reclai
         assert api.post("/api/v1/reclaim/off").json["switch"]["is_off"]
 
 
+def test_savings_add_up_what_the_actions_gave_back(api: Api):
+    savings = api.get("/api/v1/savings?days=1").json
+    assert (savings["actions"], savings["gpus"], savings["currency"]) == (2, 4, "USD")
+    assert [each["id"] for each in savings["items"]] == ["a1", "a2"]
+    assert savings["gpu_hours"] == pytest.approx(sum(each["gpu_hours"] for each in savings["items"]), abs=0.001)
+    assert savings["cost_micros"] is None, "the models are not in the evidence"
+    assert api.get("/api/v1/savings?days=0").status == 422
+    assert api.get("/api/v1/session", token=ADMIN).json["may_administer"]
+    assert api.get("/api/v1/session", token=ADMIN).json["features"]["reclaim"]
+
+
 def test_in_mode_off_there_is_no_plan_and_nothing_can_be_done(off: Api):
     assert off.get("/api/v1/plan").json == {
         "at": None,
@@ -154,6 +165,8 @@ def test_in_mode_off_there_is_no_plan_and_nothing_can_be_done(off: Api):
         "items": [],
     }
     assert off.get("/api/v1/actions").json == {"items": []}
+    savings = off.get("/api/v1/savings").json
+    assert (savings["actions"], savings["gpu_hours"], savings["cost_micros"], savings["items"]) == (0, 0, None, [])
     assert off.get("/api/v1/reclaim").json == {"mode": "off", "switch": None, "details": {}}
     for path in (f"{CHAT_PATH}/suspend", f"{CHAT_PATH}/restore", "/api/v1/reclaim/off"):
         refused = off.post(path)

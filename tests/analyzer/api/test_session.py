@@ -170,6 +170,7 @@ def test_a_session_says_who_it_is_and_what_is_in_use(api: Api):
     state = api.get(SESSION, Cookie=cookie_of(opened)).json
     assert state == opened.json
     assert (state["role"], state["method"], state["may_operate"]) == ("operator", "token", True)
+    assert not state["may_administer"]
     assert state["features"] == {"ledger": True, "ai": False, "notify": False, "reclaim": False}
 
 
@@ -177,6 +178,7 @@ def test_without_tokens_a_local_client_may_do_everything():
     with running_api(small_result()) as api:
         state = api.get(SESSION).json
         assert (state["may_read"], state["may_operate"], state["method"]) == (True, True, "anonymous")
+        assert (state["may_administer"], state["features"]["reclaim"]) == (True, False)
 
 
 def test_the_identity_of_a_proxy_needs_no_session():

@@ -538,6 +538,26 @@ export interface paths {
         readonly patch?: never;
         readonly trace?: never;
     };
+    readonly "/api/v1/savings": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * What reclaim has saved
+         * @description GPU-hours that idle workloads would have held on to, and what they would have cost.
+         */
+        readonly get: operations["read_savings_api_v1_savings_get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
     readonly "/api/v1/session": {
         readonly parameters: {
             readonly query?: never;
@@ -3298,6 +3318,53 @@ export interface components {
          */
         readonly Role: "viewer" | "operator" | "admin";
         /**
+         * SavingRow
+         * @description What one action has given back.
+         */
+        readonly SavingRow: {
+            /** Cost Micros */
+            readonly cost_micros: number | null;
+            /** Gpu Hours */
+            readonly gpu_hours: number;
+            /**
+             * Id
+             * @description Of the action.
+             */
+            readonly id: string;
+        };
+        /**
+         * Savings
+         * @description From each action to its restore, or until now.
+         */
+        readonly Savings: {
+            /**
+             * Actions
+             * @description That gave GPUs back in the period; dry runs do not count.
+             */
+            readonly actions: number;
+            /** Cost Micros */
+            readonly cost_micros: number | null;
+            /**
+             * Currency
+             * @description Of the costs, which are millionths of it; null: no price.
+             */
+            readonly currency: string;
+            /** Gpu Hours */
+            readonly gpu_hours: number;
+            /**
+             * Gpus
+             * @description GPUs that are given back now.
+             */
+            readonly gpus: number;
+            /**
+             * Items
+             * @description The newest 500.
+             */
+            readonly items: readonly components["schemas"]["SavingRow"][];
+            /** Since */
+            readonly since: string | null;
+        };
+        /**
          * SecondOpinion
          * @description The opinion of a language model. It can only lower the highest action; a reason says where it did.
          */
@@ -3361,6 +3428,11 @@ export interface components {
              * @description Between two results.
              */
             readonly interval_seconds: number | null;
+            /**
+             * May Administer
+             * @description Whether it may stop and start reclaim as a whole.
+             */
+            readonly may_administer: boolean;
             /** May Operate */
             readonly may_operate: boolean;
             /** May Read */
@@ -5358,6 +5430,47 @@ export interface operations {
                 };
                 content: {
                     readonly "application/json": components["schemas"]["GroupDetails"];
+                };
+            };
+            /** @description The request is wrong. */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The analyzer, engine or ledger failed. */
+            readonly "5XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly read_savings_api_v1_savings_get: {
+        readonly parameters: {
+            readonly query?: {
+                /** @description The last days. */
+                readonly days?: number;
+            };
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Savings"];
                 };
             };
             /** @description The request is wrong. */

@@ -59,6 +59,7 @@ class SessionState:
     signed_in: Annotated[bool, Field(description="Whether there is a session that can be ended.")]
     may_read: bool
     may_operate: bool
+    may_administer: Annotated[bool, Field(description="Whether it may stop and start reclaim as a whole.")]
     reason: Annotated[str, Field(description="Why it may not read; empty if it may.")]
     user: Annotated[str, Field(description="Empty for a token of the settings and for an anonymous client.")]
     groups: list[str]
@@ -145,6 +146,7 @@ def _refuse(reason: str) -> SessionState:
         signed_in=False,
         may_read=False,
         may_operate=False,
+        may_administer=False,
         reason=reason,
         user="",
         groups=[],
@@ -177,10 +179,12 @@ def _show(
     may_operate: bool | None = None,
 ) -> SessionState:
     settings = dependencies.settings.current
+    is_operator = identity.role.includes(Role.OPERATOR) if may_operate is None else may_operate
     return SessionState(
         signed_in=bool(csrf),
         may_read=True,
-        may_operate=identity.role.includes(Role.OPERATOR) if may_operate is None else may_operate,
+        may_operate=is_operator,
+        may_administer=is_operator and (identity.method == "anonymous" or identity.role.includes(Role.ADMIN)),
         reason="",
         user=identity.user,
         groups=list(identity.groups),
@@ -196,7 +200,7 @@ def _show(
             ledger=settings.ledger.enabled,
             ai=settings.ai.enabled,
             notify=bool(settings.notify.channels),
-            reclaim=False,
+            reclaim=dependencies.reclaim is not None,
         ),
     )
 

@@ -1,0 +1,53 @@
+"""What actions have given back."""
+
+from dataclasses import replace
+
+import pytest
+
+from gpusteward.analyzer.reclaim.actions import Action
+from gpusteward.analyzer.reclaim.plan import ActionState, Mode
+from gpusteward.analyzer.reclaim.savings import Saving, measure_saving
+from gpusteward.core.containers import WorkloadKey
+from tests.analyzer.api.fake_reclaim import make_action
+from tests.analyzer.usage_tables import AT
+
+HOUR = 3600.0
+DONE = replace(
+    make_action("a", WorkloadKey("Job", "vision", "trainer")),
+    acted_at=AT,
+    evidence={"allocations": [{"model": "H100"}, {"model": "A100"}]},
+)
+PRICES = {"H100": 4_000_000, "A100": 2_000_000}
+
+
+def measure(action: Action, *, since: float = 0.0, now: float = AT + 2 * HOUR) -> Saving | None:
+    return measure_saving(action, lambda model, _: PRICES.get(model, 0), since=since, now=now)
+
+
+def test_two_gpus_for_two_hours_at_the_mean_price_of_their_models():
+    assert measure(DONE) == Saving(4.0, 12_000_000, True)
+
+
+def test_it_ends_with_the_restore_and_begins_with_the_period():
+    restored = replace(DONE, state=ActionState.RESTORED, ended_at=AT + HOUR)
+    assert measure(restored) == Saving(2.0, 6_000_000, False)
+    assert measure(DONE, since=AT + HOUR) == Saving(2.0, 6_000_000, True)
+    assert measure(restored, since=AT + 1.5 * HOUR) is None
+
+
+def test_without_a_price_there_is_no_amount():
+    unknown = replace(DONE, evidence={"allocations": [{"model": "H100"}, {"model": "new"}]})
+    assert measure(unknown) == Saving(4.0, None, True)
+    assert measure(replace(DONE, evidence={})) == Saving(4.0, None, True)
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        replace(DONE, mode=Mode.OBSERVE),
+        replace(DONE, state=ActionState.FAILED),
+        replace(DONE, state=ActionState.WARNED, acted_at=None),
+    ],
+)
+def test_dry_runs_failures_and_warnings_save_nothing(action: Action):
+    assert measure(action) is None
