@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.resumption import NO_HISTORY, SpellHistory
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
 from gpusteward.analyzer.sources.usage_source import Chart
@@ -68,6 +69,13 @@ class FakeCycleLedger:
         if self.failure:
             raise self.failure
         self.events.append(("recorded", result.number))
+
+    @property
+    def spell_history(self) -> SpellHistory:
+        return NO_HISTORY
+
+    def update_spell_history(self, result: Result) -> None:
+        pass
 
 
 @dataclass

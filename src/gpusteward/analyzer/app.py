@@ -16,6 +16,7 @@ from gpusteward.analyzer.api.health_events import HealthEvents
 from gpusteward.analyzer.api.publisher import ResultPublisher
 from gpusteward.analyzer.api.result_store import ResultStore
 from gpusteward.analyzer.explain.explainer import Explainer
+from gpusteward.analyzer.judge.resumption import HALF_HOUR
 from gpusteward.analyzer.ledger_access import LedgerAccess
 from gpusteward.analyzer.notify.links import LinkSigner
 from gpusteward.analyzer.notify.notifier import Notifier
@@ -83,6 +84,7 @@ class Analyzer:
             source=self.source,
             holder=self.leadership.holder,
             own_namespace=own_namespace,
+            read_chance=lambda key, age, _now: self.ledger.spell_history.estimate(key, age=age, horizon=HALF_HOUR),
         )
         self.results, self.events = ResultStore(), EventFeed()
         self._pipeline = Pipeline(

@@ -9,10 +9,12 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.resumption import NO_HISTORY, SpellHistory
 from gpusteward.analyzer.ledger.db_engine import describe_error, show_url, with_write_lock
 from gpusteward.analyzer.ledger.leadership import Leadership
 from gpusteward.analyzer.ledger.ledger import Ledger
 from gpusteward.analyzer.ledger.snoozes import Snooze, active_snoozes, add_snooze, end_snooze
+from gpusteward.analyzer.ledger.spell_memory import SpellMemory
 from gpusteward.analyzer.notify.outbox.records import list_delivery_keys
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.reports.charges import Charge
@@ -27,6 +29,7 @@ from gpusteward.analyzer.reports.report import (
 )
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.ledger import LedgerSettings
+from gpusteward.analyzer.spell_table import SpellTable
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import SourceError
@@ -49,6 +52,7 @@ class LedgerAccess:
         be used."""
         self._read_prices, self._read_teams = read_prices, read_teams
         self._ledger = Ledger(settings) if settings.enabled else None
+        self._spells = SpellMemory(self._ledger.engine) if self._ledger else None
         self.leadership = Leadership(self.engine, lease_seconds=settings.lease_seconds)
 
     @property
@@ -74,6 +78,27 @@ class LedgerAccess:
     def record(self, result: Result) -> None:
         if self._ledger is not None:
             self._ledger.record(result)
+
+    @property
+    def spell_history(self) -> SpellHistory:
+        """The idle spells up to the last recorded cycle; empty where the ledger is disabled."""
+        return self._spells.history if self._spells else NO_HISTORY
+
+    def update_spell_history(self, result: Result) -> None:
+        """Read what ended since the last time. May take as long as the database."""
+        if self._spells is not None:
+            self._spells.update(result)
+
+    def read_spells(self, since: float) -> SpellTable:
+        """The idle spells since then. May take as long as the database. Raises SourceError, also where the ledger is
+        disabled."""
+        from gpusteward.analyzer.ledger.spell_reader import read_spells
+
+        engine = self._open()
+        try:
+            return read_spells(engine, since=since)
+        except SQLAlchemyError as error:
+            raise SourceError(ledger_errors.NOT_READABLE, reason=describe_error(error)) from error
 
     def hand_over(self) -> None:
         """Another analyzer on the same ledger writes from now on, or did until now."""

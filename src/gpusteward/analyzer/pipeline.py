@@ -26,6 +26,7 @@ from gpusteward.analyzer.explain.prompt_cases import Case, choose_rows, make_cas
 from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.reasons import make_verdict
+from gpusteward.analyzer.judge.resumption import NO_HISTORY, SpellHistory
 from gpusteward.analyzer.judge.states import find_low
 from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.results import Result
@@ -62,6 +63,13 @@ class CycleLedger(Protocol):
         """The history of these allocations before the first cycle of this process."""
 
     def record(self, result: Result) -> None: ...
+
+    @property
+    def spell_history(self) -> SpellHistory:
+        """The idle spells of the past; reads nothing."""
+
+    def update_spell_history(self, result: Result) -> None:
+        """Read the idle spells that ended since the last time."""
 
 
 class CycleNotifier(Protocol):
@@ -286,12 +294,17 @@ class Pipeline:
             opinions=cycle.opinions,
             opinion_effects=cycle.opinion_effects,
             sources=self._components.source.describe(),
+            spells=NO_HISTORY if self._components.ledger is None else self._components.ledger.spell_history,
         )
         self._components.publisher.publish(cycle.result)
 
     def _record(self, cycle: Cycle) -> None:
-        if self._components.ledger is not None and self._components.is_leader():
-            self._components.ledger.record(cycle.result)
+        ledger = self._components.ledger
+        if ledger is None:
+            return
+        if self._components.is_leader():
+            ledger.record(cycle.result)
+        ledger.update_spell_history(cycle.result)  # also in a replica that only reads
 
     def _notify(self, cycle: Cycle) -> None:
         """Not before the opinions on this result have arrived, or their time is up."""

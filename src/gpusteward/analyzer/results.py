@@ -10,6 +10,7 @@ import numpy as np
 from gpusteward.analyzer.explain.opinion_effects import OpinionEffect, contradicts_low
 from gpusteward.analyzer.explain.opinions import Opinion
 from gpusteward.analyzer.judge.allocation_columns import Mask
+from gpusteward.analyzer.judge.resumption import NO_HISTORY, Resumption, SpellHistory
 from gpusteward.analyzer.judge.states import find_low
 from gpusteward.analyzer.judge.workloads import WorkloadTable, judge_workloads
 from gpusteward.analyzer.prices import PriceList
@@ -33,6 +34,7 @@ class Result:
     sources: Mapping[str, Any] = field(default_factory=dict)  # description of the source, as plain data
     opinion_effects: Mapping[int, OpinionEffect] = field(default_factory=dict)  # by the same rows
     visible: VisibleNamespaces | None = None  # only these namespaces; None: all
+    spells: SpellHistory = NO_HISTORY  # for chances of resumption; up to the cycle before
 
     @cached_property
     def is_low(self) -> Mask:
@@ -52,6 +54,13 @@ class Result:
         )
         column = np.fromiter(found, np.float64, len(self.verdicts))
         return np.where(column > 0, column, np.nan) * self.workloads.fractions
+
+    def estimate_resumption(self, number: int) -> Resumption | None:
+        """The chance that work comes back to a workload; None: it is not idle."""
+        idle_since = float(self.workloads.idle_since[number])
+        if np.isnan(idle_since):
+            return None
+        return self.spells.estimate_all(self.workloads.keys[number], age=max(0.0, self.at - idle_since))
 
     @property
     def tag(self) -> str:

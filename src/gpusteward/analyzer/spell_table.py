@@ -82,6 +82,26 @@ class SpellTable:
         arrays: dict[str, Any] = {name: each[rows] for name, each in columns.items() if isinstance(each, np.ndarray)}
         return replace(self, **arrays)
 
+    def select_workloads(self, chosen: Mask) -> "SpellTable":
+        """Only the spells and allocations of these workloads; the others keep neither name nor row."""
+        numbers = np.cumsum(chosen) - 1
+        mine = self.take(chosen[self.workload])
+        held = self.held
+        is_held = chosen[held.workload]
+        return replace(
+            mine,
+            workloads=[key for key, is_chosen in zip(self.workloads, chosen.tolist(), strict=True) if is_chosen],
+            workload=numbers[mine.workload],
+            held=HeldTable(
+                workload=numbers[held.workload[is_held]],
+                pod=held.pod[is_held],
+                allocation_id=held.allocation_id[is_held],
+                began_at=held.began_at[is_held],
+                ended_at=held.ended_at[is_held],
+                gpus=held.gpus[is_held],
+            ),
+        )
+
     def make_spell(self, row: int) -> IdleSpell:
         code = int(self.ended_by[row])
         return IdleSpell(

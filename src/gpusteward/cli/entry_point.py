@@ -9,7 +9,7 @@ NAME = "gpusteward"
 PLUGIN_NAME = "kubectl gpusteward"
 PLUGIN_COMMANDS = (
     *("idle", "top", "explain", "report", "ps"),
-    *("plan", "actions", "restore", "reclaim", "snooze", "help"),
+    *("plan", "replay", "lend", "actions", "restore", "reclaim", "snooze", "help"),
 )
 
 _is_plugin = ContextVar("is_plugin", default=False)

@@ -38,6 +38,10 @@ COMMANDS: Mapping[str, Command] = {
     "idle": _command("idle", "list workloads that hold GPUs without using them"),
     "explain": _command("explain", "show the verdict on a workload with its reasons and evidence"),
     "plan": _command("plan", "show what reclaim would do now, with every guard and its answer"),
+    "replay": _command(
+        "replay", "show what a policy would have released in the past, and what would have been regretted"
+    ),
+    "lend": _command("lend", "show how many idle GPUs can be lent for how long"),
     "actions": _command("actions", "list what reclaim planned, did, refused and put back"),
     "restore": _command("restore", "put back what reclaim changed"),
     "reclaim": _command("reclaim", "show the state of reclaim, stop all its actions, or allow them again"),

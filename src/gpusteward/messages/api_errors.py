@@ -103,6 +103,7 @@ ENDED_WORKLOADS = Message("ended workloads", "已结束的工作负载")
 DELIVERIES = Message("deliveries", "投递")
 ACTIONS = Message("actions of reclaim", "回收操作")
 HISTORY = Message("histories", "历史记录")
+REPLAYS = Message("replays", "策略回放")
 SNOOZES = Message("snoozes", "暂缓")
 PASSWORDS = Message("password checks", "密码校验")
 TOO_MANY_REQUESTS = Message(

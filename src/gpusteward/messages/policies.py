@@ -74,3 +74,13 @@ ABOUT_INTERCHANGEABLE = Message(
     "`true`: any replica can serve any request, so that replicas that are not needed may be given back.",
     "`true`：任何副本都能处理任何请求，因此可以归还不需要的副本。",
 )
+
+POLICY_REFUSED = Message("the policy cannot be used: {reason}", "无法使用该策略：{reason}")
+REPLAY_WITHOUT_BUDGETS = Message(
+    "Budgets, snoozes, annotations and pressure of pending pods are not replayed.",
+    "预算、静默、注解以及等待中 Pod 的压力不参与回放。",
+)
+REPLAY_WITHOUT_LABELS = Message(
+    "Labels and priority classes of the past are not recorded: policies that match by them match nothing here.",
+    "历史标签和优先级类没有记录：按它们匹配的策略在回放中不会匹配任何工作负载。",
+)

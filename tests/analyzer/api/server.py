@@ -53,6 +53,7 @@ from gpusteward.analyzer.settings.settings import ServerSettings, Settings
 from gpusteward.analyzer.sources.gpu_readings import GpuReading
 from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses, RunningProcess
 from gpusteward.analyzer.sources.usage_source import Chart
+from gpusteward.analyzer.spell_table import SpellTable, make_spell_table
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import SourceError
@@ -213,6 +214,7 @@ class FakeLedger:
         self._report = report
         self._ended = ended
         self.snoozes: dict[WorkloadKey, Snooze] = {}
+        self.spells = make_spell_table([], at=0.0)
 
     def describe(self) -> Mapping[str, Any] | None:
         return None
@@ -234,6 +236,9 @@ class FakeLedger:
 
     def read_history(self, workload: WorkloadKey, *, limit: int) -> WorkloadHistory:
         return WorkloadHistory((), (), (), ())
+
+    def read_spells(self, since: float) -> SpellTable:
+        return self.spells
 
     def read_snoozes(self, at: float) -> Mapping[WorkloadKey, Snooze]:
         return self.snoozes

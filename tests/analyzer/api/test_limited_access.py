@@ -169,7 +169,7 @@ QUERIES = {
     "/api/v1/gpus": ["", "namespace=foreign-ns", "node=foreign-node"],
     "/api/v1/overview": ["", "days=1&language=zh"],
 }
-BODIES = {"/session": {"token": "x" * 20}, "/snooze": {"hours": 1, "reason": "mine"}}
+BODIES = {"/replay": {}, "/session": {"token": "x" * 20}, "/snooze": {"hours": 1, "reason": "mine"}}
 """Of POST requests that need one, by the end of the path."""
 STREAMS = ("/api/v1/events",)
 

@@ -94,18 +94,18 @@ def test_spells_of_the_workload_count_before_those_of_its_kind():
     own = [spell(NOW - 100_000 - number, 4000) for number in range(10)]
     fellow = [spell(NOW - 100_000 - number, 80_000, key=other) for number in range(30)]
     history = make_history(make_spell_table([*own, *fellow], at=NOW), at=NOW)
-    found = history.estimate(KEY, idle_since=NOW - 3600, horizon=HALF_HOUR)
+    found = history.estimate(KEY, age=3600, horizon=HALF_HOUR)
     assert found == Chance(1.0, 10, "workload")
     stranger = KEY._replace(name="stranger")
-    assert history.estimate(stranger, idle_since=NOW - 3600, horizon=HALF_HOUR) == Chance(0.25, 40, "kind")
+    assert history.estimate(stranger, age=3600, horizon=HALF_HOUR) == Chance(0.25, 40, "kind")
     job = WorkloadKey("Job", "team", "train")
-    assert history.estimate(job, idle_since=NOW - 3600, horizon=HALF_HOUR) == Chance(None, 0, "")
+    assert history.estimate(job, age=3600, horizon=HALF_HOUR) == Chance(None, 0, "")
 
 
 def test_gpus_that_rest_together_count_once():
     eight = [replace(spell(NOW - 100_000, 4000), allocation_id=number) for number in range(8)]
     history = make_history(make_spell_table(eight * 5, at=NOW), at=NOW)
-    assert history.estimate(KEY, idle_since=NOW - 3600, horizon=HALF_HOUR).spells == 1
+    assert history.estimate(KEY, age=3600, horizon=HALF_HOUR).spells == 1
 
 
 @pytest.mark.parametrize(

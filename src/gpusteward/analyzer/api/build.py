@@ -26,6 +26,7 @@ from gpusteward.analyzer.api.v1 import (
     gpu_map,
     gpus,
     health,
+    lendable,
     me,
     namespaces,
     nodes,
@@ -35,6 +36,7 @@ from gpusteward.analyzer.api.v1 import (
     probes,
     processes,
     reclaim,
+    replay,
     reports,
     savings,
     series,
@@ -53,6 +55,7 @@ _RESOURCES = (
     *(workload_table, workloads, ended_workloads, series, processes, allocations, gpus, namespaces),
     *(plan, actions, savings, reclaim, policies, snooze_page),
     *(nodes, workload_history, snoozes),
+    *(replay, lendable),
     *(reports, deliveries, sources, settings, health, me, events, probes),
     *(docs, ui),
 )

@@ -43,6 +43,7 @@ from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.gpu_readings import GpuReading
 from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
 from gpusteward.analyzer.sources.usage_source import Chart
+from gpusteward.analyzer.spell_table import SpellTable
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.namespaces import VisibleNamespaces
 from gpusteward.core.usages import AllocationKey
@@ -130,6 +131,9 @@ class LedgerReader(Protocol):
     def read_history(self, workload: WorkloadKey, *, limit: int) -> WorkloadHistory:
         """Raises SourceError. May take long: never call it on the event loop."""
 
+    def read_spells(self, since: float) -> SpellTable:
+        """Idle spells since then. Raises SourceError. May take long: never call it on the event loop."""
+
     def read_snoozes(self, at: float) -> Mapping[WorkloadKey, Snooze]:
         """Those that are active. Raises SourceError. May take long: never call it on the event loop."""
 
@@ -165,6 +169,7 @@ class RequestLimits:
     reports: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(api_errors.REPORTS))
     ended_workloads: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(api_errors.ENDED_WORKLOADS))
     history: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(api_errors.HISTORY, size=4))
+    replay: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(api_errors.REPLAYS, size=2))
     snoozes: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(api_errors.SNOOZES, size=4))
     deliveries: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(api_errors.DELIVERIES))
     reclaim: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(api_errors.ACTIONS, size=4))

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 from fastapi.concurrency import run_in_threadpool
 
 from gpusteward.analyzer.api.dependencies import ApiDependencies, CycleControl, LedgerReader, SourceReader
@@ -34,6 +35,7 @@ from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.sources.gpu_readings import GpuReading
 from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
 from gpusteward.analyzer.sources.usage_source import Chart
+from gpusteward.analyzer.spell_table import SpellTable
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import SourceError
 from gpusteward.core.namespaces import VisibleNamespaces
@@ -167,6 +169,11 @@ class _LimitedLedger:
             return WorkloadHistory((), (), (), ())
         history = self._ledger.read_history(workload, limit=limit)
         return replace(history, notices=[replace(each, channel="", deliveries=()) for each in history.notices])
+
+    def read_spells(self, since: float) -> SpellTable:
+        table = self._ledger.read_spells(since)
+        visible = [self._visible.includes(key.cluster, key.namespace) for key in table.workloads]
+        return table.select_workloads(np.array(visible, np.bool_))
 
     def read_snoozes(self, at: float) -> Mapping[WorkloadKey, Snooze]:
         found = self._ledger.read_snoozes(at)

@@ -11,7 +11,7 @@ checked by counting.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -122,66 +122,67 @@ def seconds_until_morning(at: float, zone: str) -> float:
 
 @dataclass(frozen=True)
 class SpellHistory:
-    """The idle spells of the past, by workload and by kind. Immutable: any thread may ask."""
+    """The idle spells of the past, by workload. Immutable: any thread may ask."""
 
     at: float = 0.0  # up to when the spells are known
-    by_workload: Mapping[WorkloadKey, PastSpells] = field(default_factory=dict)
-    by_kind: Mapping[str, PastSpells] = field(default_factory=dict)
+    workloads: Sequence[WorkloadKey] = ()
+    codes: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, np.intp))  # of each spell, ascending
+    past: PastSpells = NO_PAST  # in the same order
     zone: str = "UTC"
-    _count_kind: Callable[[str, float, float], Chance] = field(init=False, compare=False, repr=False)
 
-    def __post_init__(self) -> None:
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @cached_property
+    def _numbers(self) -> Mapping[WorkloadKey, int]:
+        return {key: number for number, key in enumerate(self.workloads)}
+
+    @cached_property
+    def _kinds(self) -> Mapping[str, PastSpells]:
+        """Those of each kind."""
+        names = list(dict.fromkeys(key.kind for key in self.workloads))
+        numbers = {name: number for number, name in enumerate(names)}
+        kind_of = np.array([numbers[key.kind] for key in self.workloads], np.intp)[self.codes]
+        return {name: self.past.take(kind_of == number) for name, number in numbers.items()}
+
+    @cached_property
+    def _count_kind(self) -> Callable[[str, float, float], Chance]:
         def count(kind: str, age: float, horizon: float) -> Chance:
-            past = self.by_kind.get(kind, NO_PAST)
+            past = self._kinds.get(kind, NO_PAST)
             return count_chance(past, age=age, horizon=horizon, now=self.at, of="kind")
 
-        object.__setattr__(self, "_count_kind", lru_cache(maxsize=4096)(count))
+        return lru_cache(maxsize=4096)(count)
 
-    def estimate(self, key: WorkloadKey, *, idle_since: float, horizon: float) -> Chance:
-        """The chance that work comes back to this workload within a horizon (seconds)."""
-        age = max(0.0, self.at - idle_since)
-        past = self.by_workload.get(key)
-        if past is not None:
+    def find_past(self, key: WorkloadKey) -> PastSpells:
+        """The spells of one workload."""
+        number = self._numbers.get(key)
+        if number is None:
+            return NO_PAST
+        begin, end = np.searchsorted(self.codes, [number, number + 1])
+        return self.past.take(slice(int(begin), int(end)))
+
+    def estimate(self, key: WorkloadKey, *, age: float, horizon: float) -> Chance:
+        """The chance that work comes back within a horizon to a workload that is idle for `age` (seconds)."""
+        past = self.find_past(key)
+        if len(past.seconds) >= FEWEST_SPELLS:
             own = count_chance(past, age=age, horizon=horizon, now=self.at, of="workload")
             if own.probability is not None:
                 return own
-        rounded = age // _AGE_STEP_SECONDS * _AGE_STEP_SECONDS
-        return self._count_kind(key.kind, rounded, horizon)
+        return self._count_kind(key.kind, age // _AGE_STEP_SECONDS * _AGE_STEP_SECONDS, horizon)
 
-    def estimate_all(self, key: WorkloadKey, *, idle_since: float) -> Resumption:
+    def estimate_all(self, key: WorkloadKey, *, age: float) -> Resumption:
         """For all horizons that are shown."""
-        horizons = (HALF_HOUR, TWO_HOURS, seconds_until_morning(self.at, self.zone))
-        return Resumption(*(self.estimate(key, idle_since=idle_since, horizon=each) for each in horizons))
+        morning = seconds_until_morning(self.at, self.zone)
+        return Resumption(*(self.estimate(key, age=age, horizon=each) for each in (HALF_HOUR, TWO_HOURS, morning)))
+
+
+NO_HISTORY = SpellHistory()
 
 
 def make_history(table: SpellTable, *, at: float, zone: str = "UTC") -> SpellHistory:
     """Spells that all GPUs of a workload have in common count once."""
-    order = np.lexsort((table.ended_at, table.started_at, table.workload))
-    table = table.take(order)
+    table = table.take(np.lexsort((table.ended_at, table.started_at, table.workload)))
     is_first = np.ones(len(table), np.bool_)
     is_first[1:] = (np.diff(table.workload) != 0) | (np.diff(table.started_at) != 0) | (np.diff(table.ended_at) != 0)
     table = table.take(is_first)
-    past = make_past(table)
-    kinds = [key.kind for key in table.workloads]
-    names = list(dict.fromkeys(kinds))
-    kind_of = np.array([names.index(kind) for kind in kinds], np.intp)
-    return SpellHistory(
-        at=at,
-        by_workload=_split(past, table.workload, table.workloads),
-        by_kind=_split_unsorted(past, kind_of[table.workload] if len(table) else table.workload, names),
-        zone=zone,
-    )
-
-
-def _split(past: PastSpells, codes: NDArray[np.intp], keys: Sequence[WorkloadKey]) -> dict[WorkloadKey, PastSpells]:
-    """By ascending codes; workloads with too few spells are left out: those of their kind count for them."""
-    found, begins, counts = np.unique(codes, return_index=True, return_counts=True)
-    return {
-        keys[code]: past.take(slice(begin, begin + count))
-        for code, begin, count in zip(found.tolist(), begins.tolist(), counts.tolist(), strict=True)
-        if count >= FEWEST_SPELLS
-    }
-
-
-def _split_unsorted(past: PastSpells, codes: NDArray[np.intp], names: Sequence[str]) -> dict[str, PastSpells]:
-    return {name: past.take(codes == code) for code, name in enumerate(names)}
+    return SpellHistory(at, table.workloads, table.workload, make_past(table), zone)

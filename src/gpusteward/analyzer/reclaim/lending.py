@@ -5,8 +5,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
 from gpusteward.analyzer.judge.resumption import Chance, SpellHistory, SpellsOf, seconds_until_morning
+from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.tables import PROOFS, STEPS
 from gpusteward.core.containers import WorkloadKey
+from gpusteward.core.verdicts import Proof, Step
 
 LEAST_PROBABILITY = 0.9
 """Of not being needed for the whole time, for a GPU to be called lendable."""
@@ -65,7 +70,8 @@ def find_lendable(idle: Iterable[IdleGpus], history: SpellHistory) -> tuple[Lend
 
 def _sum_up(horizon: str, seconds: float, model: str, rows: Sequence[IdleGpus], history: SpellHistory) -> LendableGpus:
     workloads = [
-        _make_row(row, history.estimate(row.workload, idle_since=row.idle_since, horizon=seconds)) for row in rows
+        _make_row(row, history.estimate(row.workload, age=max(0.0, history.at - row.idle_since), horizon=seconds))
+        for row in rows
     ]
     workloads.sort(key=lambda each: (-(each.probability if each.probability is not None else -1.0), each.workload))
     known = [(each.gpus, each.probability) for each in workloads if each.probability is not None]
@@ -86,3 +92,17 @@ def _sum_up(horizon: str, seconds: float, model: str, rows: Sequence[IdleGpus], 
 def _make_row(row: IdleGpus, chance: Chance) -> LendableWorkload:
     probability = None if chance.probability is None else 1 - chance.probability
     return LendableWorkload(row.workload, row.model, row.gpus, row.idle_since, probability, chance.spells, chance.of)
+
+
+def lend_result(result: Result) -> tuple[LendableGpus, ...]:
+    """Of a finished cycle: its idle workloads whose idleness is proven and that may be reclaimed."""
+    table, allocations = result.workloads, result.verdicts.usage.allocations
+    is_proven = (table.proof == PROOFS.index(Proof.INTEGRATED)) & (table.step == STEPS.index(Step.RECLAIM))
+    idle: list[IdleGpus] = []
+    for number in np.flatnonzero(is_proven & ~np.isnan(table.idle_since)).tolist():
+        gpus: dict[str, float] = defaultdict(float)
+        for row in table.rows(number).tolist():
+            gpus[allocations[row].model] += float(table.fractions[row])
+        since = float(table.idle_since[number])
+        idle += [IdleGpus(table.keys[number], model, count, since) for model, count in gpus.items()]
+    return find_lendable(idle, result.spells)

@@ -23,7 +23,7 @@ from gpusteward.cli.flags import (
     make_analyzer_client,
     read_duration,
 )
-from gpusteward.cli.json_access import Row, get_count, get_number, get_text, get_texts, get_time
+from gpusteward.cli.json_access import Row, get_count, get_number, get_object, get_text, get_texts, get_time
 from gpusteward.cli.output.console import Advance, show_progress
 from gpusteward.cli.output.formats import write_rows
 from gpusteward.cli.output.idle_table import format_row, list_columns, sum_up
@@ -40,7 +40,7 @@ KEYS = (
     *("score", "idle_since", "idle_seconds", "idle_cost_7d", "currency", "proof"),
     *("workload", "users", "models", "nodes", "allocations", "idle_allocations"),
     *("idle_cost_per_hour", "idle_cost", "cluster", "owner_evidence"),
-    *("next_action", "next_outcome", "next_at"),
+    *("next_action", "next_outcome", "next_at", "resumption_30m"),
 )
 
 IdleRow = Mapping[str, Any]
@@ -150,6 +150,7 @@ def _describe(row: Row, at: float | None) -> IdleRow:
         "score": get_number(row, "score"),
         "idle_since": None if began is None else get_text(row, "idle_since"),
         "idle_seconds": None if began is None or at is None else max(0.0, at - began),
+        "resumption_30m": get_number(get_object(get_object(row, "resumption"), "within_30_minutes"), "probability"),
         "currency": get_text(row, "currency") or None,
         "idle_cost_per_hour": _amount(get_number(row, "idle_cost_micros_per_hour")),
         "idle_cost": _amount(get_number(row, "idle_cost_micros")),

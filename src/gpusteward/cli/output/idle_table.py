@@ -8,6 +8,7 @@ from gpusteward.cli.output.formats import Column
 from gpusteward.cli.output.verdict_labels import translate
 from gpusteward.core.messages import Language
 from gpusteward.messages import cli as messages
+from gpusteward.messages import cli_replay
 from gpusteward.messages.verdicts import FINDINGS, PROOFS, SIGNATURES
 
 Row = Mapping[str, Any]
@@ -32,11 +33,16 @@ def list_columns(
     if is_wide:
         yield Column("since", messages.SINCE)
         yield Column("score", messages.SCORE, quantities.score, to_right=True)
+        yield Column("resumption_30m", cli_replay.CHANCE, _percent, to_right=True)
     titles = messages.COST_PER_HOUR, messages.COST_OF_SPELL, messages.COST_7D
     if any(row.get("next") for row in rows):
         yield Column("next", messages.NEXT, priority=5)
     for key, title, currency in zip(COSTS, titles, (now, now, ledger_currency or now), strict=True):
         yield Column(key, title.fill(currency=currency), to_right=True)
+
+
+def _percent(share: float | None) -> str:
+    return quantities.UNKNOWN if share is None else f"{share:.0%}"
 
 
 def _translate(words: Mapping[str, Any], language: Language) -> Any:

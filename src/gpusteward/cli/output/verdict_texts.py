@@ -22,6 +22,7 @@ from gpusteward.cli.output.verdict_labels import MEASURES, translate
 from gpusteward.core.messages import Language
 from gpusteward.core.verdicts import Activity
 from gpusteward.messages import cli as messages
+from gpusteward.messages import cli_replay
 from gpusteward.messages.verdicts import ACTIVITIES, PROOFS, SIGNATURES, STATUSES, STEPS
 
 
@@ -92,6 +93,8 @@ def describe_verdict(detail: Row, language: Language) -> Iterator[Line]:
         length = quantities.duration(at - began) if at is not None else quantities.UNKNOWN
         since = messages.IDLE_SINCE_TEXT.text(language, at=quantities.local_time(began), length=length)
         yield Line(since, messages.IDLE_SINCE.text(language))
+    if resumption := get_object(workload, "resumption"):
+        yield Line(describe_resumption(resumption, language), cli_replay.RESUMPTION.text(language))
     if get_text(detail, "finding"):
         yield Line(get_text(detail, "finding"), messages.FINDING.text(language))
     if get_text(workload, "activity") != Activity.UNKNOWN:
@@ -105,6 +108,22 @@ def describe_verdict(detail: Row, language: Language) -> Iterator[Line]:
         messages.WINDOW_TEXT.text(language, length=window, at=quantities.local_time(at)), messages.WINDOW.text(language)
     )
     yield Line(describe_result_time(stamp, language), word="warn" if is_stale(stamp) else "")
+
+
+def describe_resumption(resumption: Row, language: Language) -> str:
+    """The chance that work comes back, and what it is based on."""
+    first = get_object(resumption, "within_30_minutes")
+    if get_number(first, "probability") is None:
+        return cli_replay.TOO_FEW.text(language, spells=get_count(first, "spells"))
+    names = {"half_hour": "within_30_minutes", "two_hours": "within_2_hours", "morning": "until_morning"}
+    chances = {key: show_chance(get_object(resumption, name)) for key, name in names.items()}
+    of = cli_replay.OF_WORKLOAD if get_text(first, "of") == "workload" else cli_replay.OF_KIND
+    return cli_replay.RESUMPTION_TEXT.text(language, **chances, spells=get_count(first, "spells"), of=of)
+
+
+def show_chance(chance: Row) -> str:
+    probability = get_number(chance, "probability")
+    return quantities.UNKNOWN if probability is None else f"{probability:.0%}"
 
 
 def _verdict(judged: Row, language: Language) -> str:

@@ -41,6 +41,7 @@ from gpusteward.analyzer.api.v1.workload_facts import MOST_NAMES, WorkloadFacts
 from gpusteward.analyzer.explain.opinions import Opinion
 from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
 from gpusteward.analyzer.judge.reasons import explain_row
+from gpusteward.analyzer.judge.resumption import Resumption
 from gpusteward.analyzer.judge.workloads import WorkloadTable
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, STATES, STEPS, Column
@@ -61,6 +62,39 @@ Cluster = Annotated[
     str | None, Query(max_length=253, description="Needed if several clusters have a workload of this name.")
 ]
 Part = Annotated[str, Path(max_length=253, description=f"`{NO_NAME}` for an empty name.")]
+
+
+@dataclass(frozen=True, slots=True)
+class ChanceOfWork:
+    """The chance that work comes back within a time."""
+
+    probability: Annotated[float | None, Field(description="0 to 1; null: too few idle spells are known.")]
+    spells: Annotated[int, Field(description="Idle spells that became as old, and whose following time is known.")]
+    of: Annotated[
+        Literal["workload", "kind", ""],
+        Field(description="Whose spells these are: its own, or those of all workloads of its kind."),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class ResumptionChances:
+    """The chance that work comes back to an idle workload, from its idle spells or those of its kind."""
+
+    within_30_minutes: ChanceOfWork
+    within_2_hours: ChanceOfWork
+    until_morning: ChanceOfWork
+
+
+def show_resumption(found: Resumption | None) -> ResumptionChances | None:
+    if found is None:
+        return None
+    chances = (found.within_30_minutes, found.within_2_hours, found.until_morning)
+    return ResumptionChances(
+        *(
+            ChanceOfWork(None if each.probability is None else round(each.probability, 3), each.spells, each.of)
+            for each in chances
+        )
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +134,9 @@ class Workload:
         ),
     ]
     owner_uid: Annotated[str, Field(description="Empty where it was not read, or differs between the pods.")]
+    resumption: Annotated[
+        ResumptionChances | None, Field(description="The chance that work comes back; null: it is not idle.")
+    ]
     snoozed_until: Annotated[str | None, Field(description="No notices about it are sent until then; null: it is not.")]
 
 
@@ -178,7 +215,7 @@ class WorkloadView:
     """The workloads of one result as a list. `row` knows no snoozes: `SnoozedView` adds them."""
 
     def __init__(self, result: Result) -> None:
-        self._table = result.workloads
+        self._result, self._table = result, result.workloads
         self._facts = WorkloadFacts(result)
         self.listing = _make_listing(result, self._facts)
 
@@ -215,6 +252,7 @@ class WorkloadView:
             idle_cost_micros=_micros(facts.idle_cost, number),
             owner_evidence=owner.evidence.value,
             owner_uid=owner.uid,
+            resumption=show_resumption(self._result.estimate_resumption(number)),
             snoozed_until=None,
         )
 

@@ -1,0 +1,78 @@
+"""`gpusteward lend`: how many idle GPUs can be lent for how long, and with what probability."""
+
+import sys
+from collections.abc import Iterator, Sequence
+
+from gpusteward.cli.exit_codes import EXIT_OK, describe_exits
+from gpusteward.cli.flags import (
+    FlagParser,
+    add_language_flag,
+    add_output_flags,
+    add_server_flags,
+    language_of,
+    make_analyzer_client,
+)
+from gpusteward.cli.json_access import Row, as_object, get_number, get_object, get_objects, get_text
+from gpusteward.cli.output import quantities
+from gpusteward.cli.output.formats import Column, write_json, write_rows
+from gpusteward.cli.output.verdict_texts import warn_stale
+from gpusteward.core.messages import Language
+from gpusteward.messages import cli_replay as messages
+
+PATH = "/api/v1/lendable"
+KEYS = ("horizon", "seconds", "model", "gpus", "probability", "expected_gpus", "unknown_gpus", "workloads_total")
+SHOWN_WORKLOADS = 3
+
+
+def build_parser() -> FlagParser:
+    parser = FlagParser(
+        prog="gpusteward lend",
+        description="Show how many idle GPUs of each model can be lent for 1 hour, 4 hours and until morning: those "
+        "that nobody will need with a probability of at least 0.9, from the idle spells of the same workloads.",
+        epilog=describe_exits("lend"),
+    )
+    parser.add_argument("--model", action="append", metavar="NAME", help="only this GPU model; repeatable")
+    add_output_flags(parser)
+    add_language_flag(parser)
+    add_server_flags(parser)
+    return parser
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Raises ConfigurationError, SourceError."""
+    options = build_parser().parse(arguments)
+    client, language = make_analyzer_client(options), language_of(options)
+    page = as_object(client.read(PATH, [("model", name) for name in options.model or ()]))
+    warn_stale(get_object(page, "result"), language)
+    items = get_objects(page, "items")
+    if options.output == "json":
+        write_json(page)
+    elif items or options.output == "csv":
+        rows = [_show(row, language) if options.output == "table" else dict(row) for row in items]
+        write_rows(rows, list(_list_columns()), keys=KEYS, output=options.output, language=language)
+    else:
+        print(messages.NOTHING_LENDABLE.text(language), file=sys.stderr)
+    return EXIT_OK
+
+
+def _list_columns() -> Iterator[Column]:
+    yield Column("horizon", messages.HORIZON)
+    yield Column("model", messages.MODEL)
+    yield Column("gpus", messages.LENDABLE, to_right=True)
+    yield Column("probability", messages.PROBABILITY, to_right=True)
+    yield Column("expected_gpus", messages.EXPECTED, to_right=True)
+    yield Column("unknown_gpus", messages.UNKNOWN_GPUS, to_right=True)
+    yield Column("sources", messages.FROM, stands_alone=True)
+
+
+def _show(row: Row, language: Language) -> dict[str, object]:
+    horizon, probability = get_text(row, "horizon"), get_number(row, "probability")
+    sources = [f"{get_text(each, 'namespace')}/{get_text(each, 'name')}" for each in get_objects(row, "workloads")]
+    shown = ", ".join(sources[:SHOWN_WORKLOADS]) + (" …" if len(sources) > SHOWN_WORKLOADS else "")
+    return {
+        "horizon": messages.HORIZONS[horizon].text(language) if horizon in messages.HORIZONS else horizon,
+        "model": get_text(row, "model").removeprefix("NVIDIA "),
+        **{key: quantities.gpus(get_number(row, key)) for key in ("gpus", "expected_gpus", "unknown_gpus")},
+        "probability": quantities.UNKNOWN if probability is None else f"{probability:.0%}",
+        "sources": shown,
+    }

@@ -1,0 +1,185 @@
+"""`gpusteward replay`: what a policy would have released in the past, and what would have been regretted."""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from gpusteward.cli.exit_codes import EXIT_OK, describe_exits
+from gpusteward.cli.flags import (
+    FlagParser,
+    add_language_flag,
+    add_server_flags,
+    integer_between,
+    language_of,
+    make_analyzer_client,
+)
+from gpusteward.cli.json_access import (
+    Row,
+    as_object,
+    get_count,
+    get_number,
+    get_object,
+    get_objects,
+    get_text,
+    get_texts,
+)
+from gpusteward.cli.output import quantities
+from gpusteward.cli.output.formats import Column, write_json, write_rows
+from gpusteward.cli.output.replay_page import render_page
+from gpusteward.core.errors import ConfigurationError, SourceError
+from gpusteward.core.messages import Language
+from gpusteward.messages import cli as cli_messages
+from gpusteward.messages import cli_replay as messages
+from gpusteward.messages.os_errors import explain_os_error
+
+PATH = "/api/v1/replay"
+FORMATS = ("table", "json", "html")
+TABLE_ROWS = 20
+
+
+def build_parser() -> FlagParser:
+    parser = FlagParser(
+        prog="gpusteward replay",
+        description="Replay a policy over the recorded idle spells: what it would have released and saved, and every "
+        "release that would have been regretted; beside the present policy and fixed windows. Changes nothing.",
+        epilog=describe_exits("replay"),
+    )
+    parser.add_argument(
+        "--policy", metavar="FILE", help="policy file (YAML) to replay (default: the policies in effect)"
+    )
+    parser.add_argument(
+        "--since", default="14d", metavar="TIME", help="start: 24h, 14d, 4w ago, or a date (default 14d)"
+    )
+    parser.add_argument(
+        "--regret",
+        type=integer_between(1, 1440),
+        default=30,
+        metavar="MINUTES",
+        help="a release is regretted if work comes back within this time (default 30)",
+    )
+    parser.add_argument("--output", "-o", choices=FORMATS, default="table", help="output format (default table)")
+    add_language_flag(parser)
+    add_server_flags(parser)
+    parser.set_defaults(timeout=60.0)
+    return parser
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Raises ConfigurationError, SourceError."""
+    options = build_parser().parse(arguments)
+    client, language = make_analyzer_client(options), language_of(options)
+    body = {"since": options.since, "regret_minutes": options.regret, "policy": _read_policy(options)}
+    page = as_object(client.write(PATH, body=json.dumps(body).encode()))
+    if not get_object(page, "policy"):
+        raise SourceError(messages.UNEXPECTED_REPLAY, url=client.url)
+    if options.output == "json":
+        write_json(page)
+    elif options.output == "html":
+        sys.stdout.write(render_page(page, language))
+    else:
+        _write_tables(page, language)
+    return EXIT_OK
+
+
+def _read_policy(options: argparse.Namespace) -> str:
+    if not options.policy:
+        return ""
+    try:
+        return Path(options.policy).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = explain_os_error(error) if isinstance(error, OSError) else error.reason
+        raise ConfigurationError(
+            cli_messages.FILE_ERROR, flag="--policy", path=options.policy, reason=reason
+        ) from error
+
+
+def _write_tables(page: Row, language: Language) -> None:
+    print(describe_period(page, language))
+    rows = [get_object(page, "policy"), *get_objects(page, "compared")]
+    columns = list(list_columns(get_text(page, "currency")))
+    write_rows([show_totals(row, language) for row in rows], columns, keys=(), output="table", language=language)
+    print(f"\n{messages.FRONTIER_TITLE.text(language)}")
+    frontier = [show_totals(row, language) for row in get_objects(page, "frontier")]
+    write_rows(frontier, columns, keys=(), output="table", language=language)
+    regretted = get_objects(page, "regretted")
+    print(f"\n{(messages.REGRETTED_TITLE if regretted else messages.NONE_REGRETTED).text(language)}")
+    if regretted:
+        shown = [_show_release(row) for row in regretted[:TABLE_ROWS]]
+        write_rows(shown, list(_list_release_columns()), keys=(), output="table", language=language)
+    if len(regretted) > TABLE_ROWS:
+        print(messages.MORE_REGRETTED.text(language, count=len(regretted) - TABLE_ROWS))
+    for note in get_texts(page, "notes"):
+        print(note)
+
+
+def describe_period(page: Row, language: Language) -> str:
+    return messages.PERIOD.text(
+        language,
+        since=quantities.iso_time(get_text(page, "since")),
+        until=quantities.iso_time(get_text(page, "until")),
+        spells=get_count(page, "spells"),
+        minutes=get_number(page, "regret_minutes") or 0,
+    )
+
+
+def list_columns(currency: str) -> Iterator[Column]:
+    yield Column("name", messages.POLICY, stands_alone=True)
+    yield Column("releases", messages.RELEASES, to_right=True)
+    yield Column("regretted", messages.REGRETTED, to_right=True)
+    yield Column("regret", messages.REGRET, to_right=True)
+    yield Column("gpu_hours", messages.GPU_HOURS, to_right=True)
+    if currency:
+        yield Column("cost", messages.COST.fill(currency=currency), to_right=True)
+    yield Column("oracle_share", messages.SHARE, to_right=True)
+    yield Column("unmet_gpu_hours", messages.UNMET, to_right=True)
+
+
+def show_totals(row: Row, language: Language) -> dict[str, object]:
+    return {
+        "name": name_policy(get_text(row, "name"), language),
+        "releases": get_count(row, "releases"),
+        "regretted": get_count(row, "regretted"),
+        "regret": percent(get_number(row, "regret")),
+        "gpu_hours": f"{get_number(row, 'gpu_hours') or 0:.1f}",
+        "cost": quantities.amount(get_number(row, "cost")),
+        "oracle_share": percent(get_number(row, "oracle_share")),
+        "unmet_gpu_hours": f"{get_number(row, 'unmet_gpu_hours') or 0:.1f}",
+    }
+
+
+def name_policy(name: str, language: Language) -> str:
+    named = {"policy": messages.THIS_POLICY, "present policy": messages.PRESENT}
+    if name in named:
+        return named[name].text(language)
+    if name.startswith("fixed "):
+        return messages.FIXED.text(language, minutes=name.removeprefix("fixed ").removesuffix(" min"))
+    return name
+
+
+def percent(share: float | None) -> str:
+    return quantities.UNKNOWN if share is None else f"{share:.0%}"
+
+
+def _list_release_columns() -> Iterator[Column]:
+    yield Column("workload", messages.WORKLOAD, stands_alone=True)
+    yield Column("policy", messages.POLICY)
+    yield Column("at", messages.RELEASED_AT)
+    yield Column("needed", messages.NEEDED_AFTER, to_right=True)
+    yield Column("gpus", messages.GPUS, to_right=True)
+
+
+def _show_release(row: Row) -> dict[str, object]:
+    return {
+        "workload": name_workload(row),
+        "policy": get_text(row, "policy"),
+        "at": quantities.iso_time(get_text(row, "at")),
+        "needed": quantities.duration((get_number(row, "minutes") or 0) * 60),
+        "gpus": quantities.gpus(get_number(row, "gpus")),
+    }
+
+
+def name_workload(row: Row) -> str:
+    parts = [get_text(row, key) for key in ("cluster", "namespace", "kind", "name")]
+    return "/".join(part for part in parts if part)

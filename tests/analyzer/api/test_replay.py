@@ -1,0 +1,60 @@
+"""/api/v1/replay and /api/v1/lendable."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.analyzer.api.server import Api, FakeLedger, make_result, running_api
+from tests.analyzer.reclaim.spell_tables import spell, table_of
+from tests.analyzer.usage_tables import resting
+from tests.analyzer.usage_tables import table_of as table_of_usage
+
+POLICY = "policies: [{name: quick, window: 60m, grace: 30m, highest_chance: 1}]"
+
+
+@pytest.fixture(scope="module")
+def api() -> Iterator[Api]:
+    ledger = FakeLedger()
+    ledger.spells = table_of([spell(1, 5), spell(6, 8.1)], at=12)
+    with running_api(ledger=ledger) as running:
+        running.publish(make_result(table_of_usage(resting(), resting())))
+        yield running
+
+
+def test_a_policy_file_is_replayed_beside_the_present_policy_and_fixed_windows(api: Api):
+    response = api.post("/api/v1/replay", body={"policy": POLICY, "since": "1970-01-01"})
+    assert response.status == 200
+    page = response.json
+    assert page["spells"] == 2
+    assert page["policy"]["releases"] in (0, 2)  # the fixture lies before the longest period
+    assert [each["name"] for each in page["compared"]][:2] == ["present policy", "fixed 30 min"]
+    assert len(page["frontier"]) == 11
+    assert page["notes"]
+
+
+def test_the_policies_in_effect_are_replayed_without_a_file(api: Api):
+    response = api.get("/api/v1/replay?since=14d&frontier=false")
+    assert (response.status, response.json["frontier"]) == (200, [])
+
+
+def test_a_bad_policy_is_refused_with_its_line(api: Api):
+    response = api.post("/api/v1/replay", body={"policy": "policies:\n  - name: a\n    windw: 1h\n"})
+    assert response.status == 422
+    assert response.json["type"].endswith("invalid-policy")
+    assert "policy line 3" in response.json["detail"]
+    assert "did you mean window?" in response.json["detail"]
+
+
+def test_a_bad_time_is_refused(api: Api):
+    assert api.get("/api/v1/replay?since=yesterdayish").status == 422
+
+
+def test_lendable_gpus_are_listed_for_each_horizon(api: Api):
+    response = api.get("/api/v1/lendable")
+    assert response.status == 200
+    items = response.json["items"]
+    assert {each["horizon"] for each in items} <= {"1h", "4h", "morning"}
+    for each in items:
+        assert each["gpus"] >= 0
+        assert each["workloads_total"] >= len(each["workloads"])
+    assert api.get("/api/v1/lendable?horizon=2h").status == 422
