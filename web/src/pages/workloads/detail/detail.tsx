@@ -13,8 +13,9 @@ import { Gpus } from "./gpus";
 import { Advice, Costs, History } from "./history";
 import { Processes } from "./processes";
 import { Reasons } from "./reasons";
-import { Reclaim, RestoreButton, useActions, useDecision } from "./reclaim";
+import { type Action, Reclaim, RestoreButton, useActions, useDecision } from "./reclaim";
 import { Signals } from "./signals";
+import type { HistoryData } from "./timeline";
 import "./detail.css";
 
 export type DetailData = Answer<"/api/v1/workloads/{kind}/{namespace}/{name}">;
@@ -52,14 +53,7 @@ function Content({ of: key, detail }: { of: WorkloadKey; detail: ResourceView<De
   const plan = useDecision(key);
   const actions = useActions(key);
   if (detail.problem?.status === 404) {
-    return (
-      <div class="state state-forbidden">
-        <strong>{texts("not-there")}</strong>
-        <span>{texts("not-there-hint")}</span>
-        <RestoreButton actions={actions} />
-        {history.data && <><Costs history={history} /><History history={history} actions={actions} /></>}
-      </div>
-    );
+    return <Gone history={history} actions={actions} />;
   }
   return (
     <DataState resource={detail} lines={10}>
@@ -78,6 +72,24 @@ function Content({ of: key, detail }: { of: WorkloadKey; detail: ResourceView<De
         </>
       )}
     </DataState>
+  );
+}
+
+/** A workload without GPUs: what was done to it, what it cost, and how to get it back. */
+function Gone({ history, actions }: { history: ResourceView<HistoryData>; actions: readonly Action[] }) {
+  const suspended = actions.find((one) => one.is_restorable);
+  return (
+    <>
+      <div class="gone">
+        <strong>{texts("not-there")}</strong>
+        <p class="secondary">
+          {suspended?.acted_at ? texts("not-there-suspended", { time: fmt.time(new Date(suspended.acted_at), "short"), by: suspended.by }) : texts("not-there-hint")}
+        </p>
+        <RestoreButton actions={actions} />
+      </div>
+      {history.data && <Costs history={history} />}
+      {history.data && <History history={history} actions={actions} />}
+    </>
   );
 }
 

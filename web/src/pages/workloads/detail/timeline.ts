@@ -25,7 +25,7 @@ export function listEvents({ verdicts, spells, notices, snoozes }: Pick<HistoryD
     if (verdict.at && !isSame) events.push({ type: "verdict", at: verdict.at, verdict });
   });
   for (const spell of groupSpells(spells)) events.push({ type: "spell", at: spell.startedAt, spell });
-  for (const action of actions) for (const step of action.steps) if (step.at) events.push({ type: "step", at: step.at, step, action });
+  for (const action of actions) for (const step of [...action.steps].reverse()) if (step.at) events.push({ type: "step", at: step.at, step, action });
   for (const notice of notices) if (notice.at) events.push({ type: "notice", at: notice.at, notice });
   for (const snooze of snoozes) {
     if (snooze.created_at) events.push({ type: "snooze", at: snooze.created_at, snooze });
