@@ -6,7 +6,7 @@ stale.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any
 
 from pydantic import TypeAdapter
@@ -14,6 +14,8 @@ from pydantic.fields import FieldInfo
 
 from deploy.chart.readme import write_readme
 from deploy.chart.value_comments import CHART, Value, read_values, walk
+from gpusteward.analyzer.reclaim.kinds.kind import Right
+from gpusteward.analyzer.reclaim.kinds.registry import OBSERVE_RIGHTS, OWN_NAMESPACE_RIGHTS, list_enforce_rights
 from gpusteward.analyzer.settings.effective import KNOWN
 from gpusteward.analyzer.settings.fields import is_secret
 from gpusteward.analyzer.sources.owners.owner_kinds import OWNER_KINDS
@@ -130,6 +132,39 @@ def write_observe_rules() -> str:
     return NOTICE + about + "".join(lines)
 
 
+def write_plan_rules() -> str:
+    """What plans of reclaim read, beyond pods and their owners."""
+    about = "# What plans of reclaim read, beyond pods and their owners: reclaim.mode observe or enforce.\n"
+    return NOTICE + about + _write_rules(OBSERVE_RIGHTS)
+
+
+def write_enforce_rules() -> str:
+    """What reclaim changes, kind by kind."""
+    about = (
+        "# Beyond reading: what reclaiming idle GPUs needs. Objects are patched, never deleted; "
+        "pods are evicted, never deleted.\n"
+    )
+    return NOTICE + about + _write_rules(list_enforce_rights())
+
+
+def write_lease_rules() -> str:
+    """In the analyzer's own namespace."""
+    about = "# The Lease that decides which analyzer acts; in the analyzer's own namespace.\n"
+    return NOTICE + about + _write_rules(OWN_NAMESPACE_RIGHTS)
+
+
+def _write_rules(rights: Iterable[Right]) -> str:
+    """Resources of one group with the same verbs are one rule."""
+    rules: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for right in rights:
+        rules.setdefault((right.group, right.verbs), []).append(right.resource)
+    return "".join(
+        f"- apiGroups: [{group or json.dumps('')}]\n  resources: [{', '.join(resources)}]\n"
+        f"  verbs: [{', '.join(verbs)}]\n"
+        for (group, verbs), resources in rules.items()
+    )
+
+
 def write_settings() -> str:
     """Lists that templates need."""
     sections = [path for path, value in walk(read_values()) if value.children]
@@ -146,6 +181,9 @@ FILES: Mapping[str, Callable[[], str]] = {
     "README.md": write_readme,
     "values.schema.json": write_schema,
     "files/rbac/observe.yaml": write_observe_rules,
+    "files/rbac/plan.yaml": write_plan_rules,
+    "files/rbac/enforce.yaml": write_enforce_rules,
+    "files/rbac/lease.yaml": write_lease_rules,
     "files/settings.yaml": write_settings,
 }
 

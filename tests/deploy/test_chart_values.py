@@ -16,6 +16,7 @@ from deploy.chart.generate import SECRETS
 from deploy.chart.value_comments import read_values, walk
 from gpusteward import __version__
 from gpusteward.agent.settings.table import SETTINGS, read_settings
+from gpusteward.analyzer.reclaim.policies.file import parse_policies
 from gpusteward.analyzer.settings.effective import KNOWN
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.flags import add_settings_flags, flags_from
@@ -166,7 +167,7 @@ def test_every_file_of_rules_can_be_switched_off():
 def test_the_larger_role_patches_known_kinds_and_deletes_nothing():
     rules = yaml.safe_load((CHART / "files/rbac/enforce.yaml").read_text())
     owners = {(group, plural_of(kind)) for group, kinds in OWNER_KINDS.items() for kind in kinds}
-    others = {("kueue.x-k8s.io", "workloads"), ("keda.sh", "scaledobjects"), ("", "pods"), ("", "events")}
+    others = {("kueue.x-k8s.io", "workloads"), ("keda.sh", "scaledobjects"), ("", "pods")}
     patched = {
         (group, resource)
         for rule in rules
@@ -176,10 +177,39 @@ def test_the_larger_role_patches_known_kinds_and_deletes_nothing():
     }
     assert patched - owners == others
     verbs = {verb for rule in rules for verb in rule["verbs"]}
-    assert verbs == {"get", "list", "watch", "patch", "create"}
+    assert verbs == {"get", "list", "patch", "create"}
     text = yaml.safe_dump(rules)
     assert "*" not in text
     assert "secrets" not in text
+
+
+def list_rules(objects: list[Json], kind: str) -> list[Json]:
+    return [rule for each in objects if each["kind"] == kind for rule in each["rules"]]
+
+
+@pytest.mark.parametrize(("mode", "file"), [("off", ""), ("observe", "plan"), ("enforce", "enforce")])
+def test_the_rights_of_the_analyzer_follow_from_the_mode_of_reclaim(mode: str, file: str, helm: Helm):
+    values = {"agent": {"enabled": False}, "kubectl": {"enabled": False}, "prometheus": {"url": "http://p:9090"}}
+    objects = helm.template(CHART, values | {"reclaim": {"mode": mode}})
+    rules = list_rules(objects, "ClusterRole")
+    added = yaml.safe_load((CHART / f"files/rbac/{file}.yaml").read_text()) if file else []
+    assert rules == [*yaml.safe_load((CHART / "files/rbac/observe.yaml").read_text()), *added]
+    leases = [rule for rule in list_rules(objects, "Role") if rule["resources"] == ["leases"]]
+    assert len(leases) == (mode == "enforce")
+    written = {verb for rule in [*rules, *leases] for verb in rule["verbs"]} - {"get", "list", "watch"}
+    assert written == ({"patch", "create"} if mode == "enforce" else set())
+    config = next(each for each in objects if each["kind"] == "ConfigMap")["data"]["config.yaml"]
+    assert yaml.safe_load(config).get("reclaim", {"mode": "off"}) == {"mode": mode}
+
+
+def test_policies_are_a_file_of_their_own_that_the_analyzer_accepts(helm: Helm, tmp_path: Path):
+    policies = [{"name": "notebooks", "match": {"kinds": ["Notebook"]}, "window": "2h", "action": "suspend"}]
+    objects = helm.template(CHART, {"reclaim": {"mode": "observe", "policies": policies}})
+    maps = {each["metadata"]["name"]: each["data"] for each in objects if each["kind"] == "ConfigMap"}
+    text = maps["gpusteward-analyzer-policies"]["policies.yaml"]
+    assert [each.name for each in parse_policies(text, where="chart").policies] == ["notebooks"]
+    config = yaml.safe_load(maps["gpusteward-analyzer"]["config.yaml"])
+    assert config["reclaim"] == {"mode": "observe", "policy_file": "/etc/gpusteward/policies/policies.yaml"}
 
 
 ROLES_OF_PEOPLE = ("gpusteward-viewer", "gpusteward-operator", "gpusteward-kubectl")

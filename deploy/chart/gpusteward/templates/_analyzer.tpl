@@ -17,7 +17,19 @@
 {{- if .Values.kubectl.enabled -}}
 {{- $_ := set $config "auth" (dict "kubernetes" (dict "enabled" true)) -}}
 {{- end -}}
+{{- if ne .Values.reclaim.mode "off" -}}
+{{- $reclaim := dict "mode" .Values.reclaim.mode -}}
+{{- if .Values.reclaim.policies }}{{ $_ := set $reclaim "policy_file" "/etc/gpusteward/policies/policies.yaml" }}{{ end -}}
+{{- $_ := set $config "reclaim" $reclaim -}}
+{{- end -}}
 {{- mergeOverwrite $config (deepCopy .Values.analyzer.config) | toYaml -}}
+{{- end }}
+
+{{/* off, observe or enforce: of the value, or of the setting where that is more. */}}
+{{- define "gpusteward.analyzer.reclaimMode" -}}
+{{- $config := default dict .Values.analyzer.config.reclaim -}}
+{{- $mode := default .Values.reclaim.mode $config.mode -}}
+{{- if or (eq $mode "enforce") (eq .Values.rbac.mode "enforce") }}enforce{{ else }}{{ $mode }}{{ end -}}
 {{- end }}
 
 {{/* "true" where the engine's Service is found by label. */}}
