@@ -267,6 +267,27 @@ export interface paths {
         readonly patch?: never;
         readonly trace?: never;
     };
+    readonly "/api/v1/lendable": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * GPUs that can be lent
+         * @description How many idle GPUs of each model nobody will need for 1 h, 4 h and until morning, from the idle spells of these
+         *     workloads. Only idleness that is proven by signals which include all of the time counts.
+         */
+        readonly get: operations["list_lendable_api_v1_lendable_get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
     readonly "/api/v1/me": {
         readonly parameters: {
             readonly query?: never;
@@ -488,6 +509,30 @@ export interface paths {
          * @description Undoes `off`. The mode stays as the settings say.
          */
         readonly post: operations["switch_on_api_v1_reclaim_on_post"];
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/api/v1/replay": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * Replay of the policies in effect
+         * @description What the policies in effect would have released, and what would have been regretted.
+         */
+        readonly get: operations["replay_present_api_v1_replay_get"];
+        readonly put?: never;
+        /**
+         * Replay of a policy file
+         * @description The same for a policy file that is not in effect. Changes nothing.
+         */
+        readonly post: operations["replay_file_api_v1_replay_post"];
         readonly delete?: never;
         readonly options?: never;
         readonly head?: never;
@@ -1385,6 +1430,28 @@ export interface components {
             };
             /** Workload Class */
             readonly workload_class: string;
+        };
+        /**
+         * ChanceOfWork
+         * @description The chance that work comes back within a time.
+         */
+        readonly ChanceOfWork: {
+            /**
+             * Of
+             * @description Whose spells these are: its own, or those of all workloads of its kind.
+             * @enum {string}
+             */
+            readonly of: "workload" | "kind" | "";
+            /**
+             * Probability
+             * @description 0 to 1; null: too few idle spells are known.
+             */
+            readonly probability: number | null;
+            /**
+             * Spells
+             * @description Idle spells that became as old, and whose following time is known.
+             */
+            readonly spells: number;
         };
         /**
          * ChangeRow
@@ -2369,6 +2436,87 @@ export interface components {
             /** Reasons */
             readonly reasons: readonly string[];
         };
+        /** LendablePage */
+        readonly LendablePage: {
+            /** Items */
+            readonly items: readonly components["schemas"]["LendableRow"][];
+            readonly result: components["schemas"]["ResultStamp"];
+        };
+        /**
+         * LendableRow
+         * @description The GPUs of one model for one time.
+         */
+        readonly LendableRow: {
+            /**
+             * Expected Gpus
+             * @description All idle GPUs, weighted with their probabilities.
+             */
+            readonly expected_gpus: number;
+            /**
+             * Gpus
+             * @description Whose probability of not being needed is at least 0.9.
+             */
+            readonly gpus: number;
+            /**
+             * Horizon
+             * @enum {string}
+             */
+            readonly horizon: "1h" | "4h" | "morning";
+            /** Model */
+            readonly model: string;
+            /**
+             * Probability
+             * @description Mean of these GPUs; null: there are none.
+             */
+            readonly probability: number | null;
+            /** Seconds */
+            readonly seconds: number;
+            /**
+             * Unknown Gpus
+             * @description Idle GPUs with too few idle spells.
+             */
+            readonly unknown_gpus: number;
+            /**
+             * Workloads
+             * @description Where they come from, the most probable first.
+             */
+            readonly workloads: readonly components["schemas"]["LendableSource"][];
+            /** Workloads Total */
+            readonly workloads_total: number;
+        };
+        /**
+         * LendableSource
+         * @description A workload whose idle GPUs could be lent.
+         */
+        readonly LendableSource: {
+            /**
+             * Cluster
+             * @description Empty where the series of the site name no cluster.
+             */
+            readonly cluster: string;
+            /** Gpus */
+            readonly gpus: number;
+            /** Idle Since */
+            readonly idle_since: string | null;
+            /** Kind */
+            readonly kind: string;
+            /** Name */
+            readonly name: string;
+            /** Namespace */
+            readonly namespace: string;
+            /**
+             * Of
+             * @enum {string}
+             */
+            readonly of: "workload" | "kind" | "";
+            /**
+             * Probability
+             * @description That no work comes back; null: too few idle spells.
+             */
+            readonly probability: number | null;
+            /** Spells */
+            readonly spells: number;
+        };
         /**
          * LowResults
          * @description GPUs whose score is below the threshold, and idle GPUs regardless of the memory they hold.
@@ -3215,6 +3363,160 @@ export interface components {
             readonly switch: components["schemas"]["SwitchRow"] | null;
         };
         /**
+         * ReleaseRow
+         * @description One release.
+         */
+        readonly ReleaseRow: {
+            /** At */
+            readonly at: string | null;
+            /**
+             * Cluster
+             * @description Empty where the series of the site name no cluster.
+             */
+            readonly cluster: string;
+            /** Cost */
+            readonly cost: number | null;
+            /** Gpu Hours */
+            readonly gpu_hours: number;
+            /** Gpus */
+            readonly gpus: number;
+            /** Is Regretted */
+            readonly is_regretted: boolean;
+            /** Kind */
+            readonly kind: string;
+            /** Minutes */
+            readonly minutes: number;
+            /** Name */
+            readonly name: string;
+            /** Namespace */
+            readonly namespace: string;
+            /** Policy */
+            readonly policy: string;
+            /**
+             * Replicas
+             * @description Of a pool; 0: the whole workload.
+             */
+            readonly replicas: number;
+            /**
+             * Until
+             * @description When work came back, the GPUs were released, or the period ended.
+             */
+            readonly until: string | null;
+        };
+        /**
+         * ReplayPage
+         * @description What a policy would have done, compared with others on the same time.
+         */
+        readonly ReplayPage: {
+            /** Compared */
+            readonly compared: readonly components["schemas"]["ReplayRow"][];
+            /** Currency */
+            readonly currency: string;
+            /** Frontier */
+            readonly frontier: readonly components["schemas"]["ReplayRow"][];
+            /**
+             * Notes
+             * @description What the past does not tell.
+             */
+            readonly notes: readonly string[];
+            /** Oracle Gpu Hours */
+            readonly oracle_gpu_hours: number;
+            readonly policy: components["schemas"]["ReplayRow"];
+            /** Regret Minutes */
+            readonly regret_minutes: number;
+            /**
+             * Regretted
+             * @description Every release that would have been regretted, by time.
+             */
+            readonly regretted: readonly components["schemas"]["ReleaseRow"][];
+            /**
+             * Releases
+             * @description The largest savings first.
+             */
+            readonly releases: readonly components["schemas"]["ReleaseRow"][];
+            /** Since */
+            readonly since: string | null;
+            /**
+             * Spells
+             * @description Idle spells that were replayed.
+             */
+            readonly spells: number;
+            /** Until */
+            readonly until: string | null;
+        };
+        /**
+         * ReplayRequest
+         * @description A policy file to replay.
+         */
+        readonly ReplayRequest: {
+            /**
+             * Frontier
+             * @description Whether to replay the policy with other windows too.
+             * @default true
+             */
+            readonly frontier: boolean;
+            /**
+             * Policy
+             * @description The text of a policy file (YAML). Empty: the policies in effect.
+             * @default
+             */
+            readonly policy: string;
+            /**
+             * Regret Minutes
+             * @description A release is regretted if work comes back within this time.
+             * @default 30
+             */
+            readonly regret_minutes: number;
+            /**
+             * Since
+             * @description Start: 24h, 14d, 4w before now, or a date or time (ISO 8601).
+             * @default 14d
+             */
+            readonly since: string;
+        };
+        /**
+         * ReplayRow
+         * @description One policy over the period.
+         */
+        readonly ReplayRow: {
+            /**
+             * Cost
+             * @description Of these GPU-hours; null without prices.
+             */
+            readonly cost: number | null;
+            /**
+             * Gpu Hours
+             * @description That would have been saved.
+             */
+            readonly gpu_hours: number;
+            /** Name */
+            readonly name: string;
+            /**
+             * Oracle Share
+             * @description Of the GPU-hours of all idle times of at least 30 minutes.
+             */
+            readonly oracle_share: number | null;
+            /**
+             * Regret
+             * @description Share of the releases; null without any.
+             */
+            readonly regret: number | null;
+            /** Regretted */
+            readonly regretted: number;
+            /** Releases */
+            readonly releases: number;
+            /**
+             * Unmet Gpu Hours
+             * @description Replicas that were needed before they were back.
+             */
+            readonly unmet_gpu_hours: number;
+            /**
+             * Window Minutes
+             * @description Of a fixed window, or of a point of the frontier.
+             */
+            readonly window_minutes: number | null;
+        };
+        /**
          * Replica
          * @description This analyzer among those that share its ledger.
          */
@@ -3310,6 +3612,15 @@ export interface components {
             readonly tag: string;
             /** Window Seconds */
             readonly window_seconds: number;
+        };
+        /**
+         * ResumptionChances
+         * @description The chance that work comes back to an idle workload, from its idle spells or those of its kind.
+         */
+        readonly ResumptionChances: {
+            readonly until_morning: components["schemas"]["ChanceOfWork"];
+            readonly within_2_hours: components["schemas"]["ChanceOfWork"];
+            readonly within_30_minutes: components["schemas"]["ChanceOfWork"];
         };
         /**
          * Role
@@ -4168,6 +4479,8 @@ export interface components {
              * @enum {string}
              */
             readonly proof: "sampled" | "integrated";
+            /** @description The chance that work comes back; null: it is not idle. */
+            readonly resumption: components["schemas"]["ResumptionChances"] | null;
             /** Score */
             readonly score: number | null;
             /**
@@ -4860,6 +5173,51 @@ export interface operations {
             };
         };
     };
+    readonly list_lendable_api_v1_lendable_get: {
+        readonly parameters: {
+            readonly query?: {
+                /** @description Only these GPU models. */
+                readonly model?: readonly string[];
+                /** @description Only these times; morning: until the next 08:00 in notify.time_zone. */
+                readonly horizon?: readonly ("1h" | "4h" | "morning")[];
+                /** @description Workloads listed for each model and time. */
+                readonly limit?: number;
+            };
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["LendablePage"];
+                };
+            };
+            /** @description The request is wrong. */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The analyzer, engine or ledger failed. */
+            readonly "5XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     readonly show_me_api_v1_me_get: {
         readonly parameters: {
             readonly query?: never;
@@ -5316,6 +5674,93 @@ export interface operations {
                 };
                 content: {
                     readonly "application/json": components["schemas"]["ReclaimStatus"];
+                };
+            };
+            /** @description The request is wrong. */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The analyzer, engine or ledger failed. */
+            readonly "5XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly replay_present_api_v1_replay_get: {
+        readonly parameters: {
+            readonly query?: {
+                /** @description Start: 24h, 14d, 4w before now, or a date or time (ISO 8601). */
+                readonly since?: string;
+                /** @description A release is regretted if work comes back within this time. */
+                readonly regret_minutes?: number;
+                /** @description Whether to replay the policy with other windows too. */
+                readonly frontier?: boolean;
+            };
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["ReplayPage"];
+                };
+            };
+            /** @description The request is wrong. */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The analyzer, engine or ledger failed. */
+            readonly "5XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly replay_file_api_v1_replay_post: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody: {
+            readonly content: {
+                readonly "application/json": components["schemas"]["ReplayRequest"];
+            };
+        };
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["ReplayPage"];
                 };
             };
             /** @description The request is wrong. */

@@ -96,7 +96,7 @@ export function makeLayout(groups: readonly Group[], width: number, size: Size):
     const cells = groups.slice(first, first + perBand).map((group, index) => {
       const rows = Math.ceil(group.members.length / columns);
       const height = size.labelHeight + rows * (size.tileHeight + size.gap) - size.gap;
-      return { group: first + index, x: Math.round(index * pitch), y, columns, count: group.members.length, width: cellWidth, height };
+      return { group: first + index, x: Math.floor(index * pitch), y, columns, count: group.members.length, width: cellWidth, height };
     });
     const height = Math.max(...cells.map((cell) => cell.height));
     bands.push({ y, height, cells });
