@@ -11,7 +11,10 @@ from gpusteward.analyzer.ledger.db_engine import open_engine
 from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
 from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS, RECORDED, floor_day, floor_hour, read_progress
 from gpusteward.analyzer.ledger.schema import allocations, fleet_hourly, usage_daily, usage_hourly
+from gpusteward.analyzer.ledger.spell_reader import read_spells
 from gpusteward.analyzer.prices import PriceList, PriceSettings
+from gpusteward.analyzer.spell_table import STILL_IDLE
+from gpusteward.core.idle_spells import SpellEnd
 from gpusteward.local.history_seed import SeededHistory
 from gpusteward.simulate.fleets import fleet
 
@@ -107,3 +110,13 @@ def test_three_weeks_of_forty_nodes_take_seconds(tmp_path: Path):
     SeededHistory(fleet(40, 7), PriceList(PriceSettings())).write(engine, days=3, until=UNTIL)
     engine.dispose()
     assert (time.process_time() - began) * 7 < 20, "a seventh of it in CPU time, with a margin for a busy machine"
+
+
+def test_idle_spells_are_the_idle_hours(ledger: Engine):
+    """Spells include hours of an outage within them, and those of shared GPUs their fraction."""
+    table = read_spells(ledger, since=0)
+    (idle_ms,) = total(ledger, usage_hourly.c.idle_ms)
+    gpu_ms = float((table.seconds * table.gpus).sum()) * 1000
+    assert 0.97 * idle_ms <= gpu_ms <= 1.05 * idle_ms
+    assert table.has_ended_by(SpellEnd.WORK).sum() > 10
+    assert (table.ended_by == STILL_IDLE).any()

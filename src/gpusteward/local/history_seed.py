@@ -20,15 +20,16 @@ from gpusteward.analyzer.ledger.identities import (
     make_identity,
     name_owner,
 )
+from gpusteward.analyzer.ledger.idle_spells import NO_SPELLS, write_spells
 from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS, RECORDED, floor_day, set_progress
 from gpusteward.analyzer.ledger.retention import roll_up
 from gpusteward.analyzer.ledger.schema import allocations, fleet_hourly, usage_hourly, verdict_changes
 from gpusteward.analyzer.ledger.upsert import FLEET_RULES, USAGE_RULES, upsert
 from gpusteward.analyzer.ledger.verdict_changes import VerdictChange, VerdictChanges
 from gpusteward.analyzer.prices import PriceList
-from gpusteward.analyzer.tables import ACTIVITIES, Codes, Column, NodeModel, UsageTable
+from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, Codes, Column, NodeModel, UsageTable
 from gpusteward.core.usages import AllocationKey, Measure, Stat
-from gpusteward.core.verdicts import Activity, Signature, State
+from gpusteward.core.verdicts import Activity, Proof, Signature, State
 from gpusteward.simulate.ground_truth import Ownership
 from gpusteward.simulate.nodes import SimulatedNode
 
@@ -68,6 +69,7 @@ class SeededHistory:
         self._price_of = prices.micros_per_gpu_hour
         self._seeded: dict[int, SeededAllocation] = {}  # by id() of the simulation's allocation, which is kept here
         self._fractions: tuple[tuple[int, ...], Column] = ((), np.empty(0))
+        self._spells = NO_SPELLS  # idle for whole hours
         self._fleet = {NodeModel(node.name, node.model.name): node.gpu_count for node in nodes}
 
     def write(self, engine: Engine, *, days: int, until: float, advance: Advance = _ignore_progress) -> None:
@@ -90,6 +92,7 @@ class SeededHistory:
         for columns in make_usage_rows(record, part, time):
             upsert(connection, usage_hourly, columns, USAGE_RULES)
         upsert(connection, fleet_hourly, make_fleet_rows(record, part, time), FLEET_RULES)
+        self._spells = write_spells(connection, record, self._spells, absent=np.empty(0, np.int64))
 
     def _make_record(self, part: HourSlice) -> CycleRecord:
         since, until = part.begin_ms / 1000, part.end_ms / 1000
@@ -98,6 +101,7 @@ class SeededHistory:
         busy = np.array([_advance_work(one, until) for one in held]) / (until - since)
         peak = np.maximum(busy, _peaks(held, until)) if part.begin_ms % PEAK_EVERY_MS == 0 else busy
         watts = np.array([one.ownership.draw_watts(ratio) for one, ratio in zip(held, busy.tolist(), strict=True)])
+        activity = self._find_activity(held, busy, part)
         memory, memory_total = np.array([float(one.ownership.held_bytes) for one in held]), _memory_totals(held)
         return CycleRecord(
             at_ms=part.end_ms,
@@ -109,7 +113,12 @@ class SeededHistory:
             memory_total=memory_total,
             memory_peak=memory,
             core_peak=peak,
-            activity=self._find_activity(held, busy, part),
+            activity=activity,
+            idle_since_ms=np.where(activity == _CODES[Activity.IDLE], part.begin_ms, UNKNOWN_START).astype(np.int64),
+            proof=np.full(len(held), PROOFS.index(Proof.INTEGRATED), np.int8),
+            signature=np.where(
+                memory > 0, SIGNATURES.index(Signature.PARKED), SIGNATURES.index(Signature.EMPTY)
+            ).astype(np.int8),
             score=_score(held, busy, memory / memory_total).astype(np.float32),
             watts=(watts * fractions).astype(np.float32),
             fleet=self._fleet,
@@ -117,6 +126,7 @@ class SeededHistory:
             currency="",  # recorded with the first real cycle
             new=NewAllocations(),
             changes=VerdictChanges(),
+            window_ms=2 * HOUR_MS,  # an hour without data does not end a spell
         )
 
     def _find_held(self, part: HourSlice) -> Iterator[SeededAllocation]:
