@@ -1,6 +1,6 @@
 """The ledger as the pipeline and the API use it. With `ledger.enabled: false` nothing is recorded, and reports fail."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from gpusteward.analyzer.ledger.snoozes import Snooze, active_snoozes, add_snooz
 from gpusteward.analyzer.ledger.spell_memory import SpellMemory
 from gpusteward.analyzer.notify.outbox.records import list_delivery_keys
 from gpusteward.analyzer.prices import PriceSettings
+from gpusteward.analyzer.reclaim.lending import LendableGpus, lend_result
 from gpusteward.analyzer.reports.charges import Charge
 from gpusteward.analyzer.reports.report import (
     LABEL_PREFIX,
@@ -52,6 +53,7 @@ class LedgerAccess:
         be used."""
         self._read_prices, self._read_teams = read_prices, read_teams
         self._ledger = Ledger(settings) if settings.enabled else None
+        self.lendable: Sequence[LendableGpus] = ()  # as of the last recorded cycle
         self._spells = SpellMemory(self._ledger.engine) if self._ledger else None
         self.leadership = Leadership(self.engine, lease_seconds=settings.lease_seconds)
 
@@ -88,6 +90,7 @@ class LedgerAccess:
         """Read what ended since the last time. May take as long as the database."""
         if self._spells is not None:
             self._spells.update(result)
+            self.lendable = lend_result(replace(result, spells=self._spells.history))
 
     def read_spells(self, since: float) -> SpellTable:
         """The idle spells since then. May take as long as the database. Raises SourceError, also where the ledger is

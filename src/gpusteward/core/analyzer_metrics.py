@@ -126,6 +126,16 @@ DELIVERIES = _own(
 )
 DELIVERIES_PENDING = _own("deliveries_pending", ("kind",), "Deliveries that are waiting.")
 
+LENDABLE_GPUS = _own(
+    "lendable_gpus",
+    ("horizon", "model"),
+    "Idle GPUs that nobody will need for 1h, 4h or until morning with a probability of at least 0.9.",
+)
+LENDABLE_EXPECTED_GPUS = _own(
+    "lendable_expected_gpus",
+    ("horizon", "model"),
+    "Idle GPUs, weighted with the probability that nobody will need them for 1h, 4h or until morning.",
+)
 RECLAIM_INFO = _own("reclaim_info", ("mode",), "The mode of reclaim: off, observe or enforce; the value is 1.")
 RECLAIM_STOPPED = _own(
     "reclaim_stopped",

@@ -35,6 +35,7 @@ from gpusteward.analyzer.ledger.snoozes import Snooze
 from gpusteward.analyzer.listen_socket import open_socket
 from gpusteward.analyzer.notify.outbox.records import Delivery
 from gpusteward.analyzer.pipeline import CycleStats
+from gpusteward.analyzer.reclaim.lending import LendableGpus
 from gpusteward.analyzer.reports.charges import Charge
 from gpusteward.analyzer.reports.report import (
     ClusterNamespace,
@@ -236,6 +237,10 @@ class FakeLedger:
 
     def read_history(self, workload: WorkloadKey, *, limit: int) -> WorkloadHistory:
         return WorkloadHistory((), (), (), ())
+
+    @property
+    def lendable(self) -> Sequence[LendableGpus]:
+        return ()
 
     def read_spells(self, since: float) -> SpellTable:
         return self.spells

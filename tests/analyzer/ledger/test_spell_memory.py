@@ -75,3 +75,22 @@ def test_a_database_that_fails_leaves_it_as_it_was(tmp_path):
     memory.update(results[-1])
     assert memory.history is before
     ledger.close()
+
+
+def test_the_control_webhook_says_for_how_long_idle_gpus_can_be_lent(tmp_path):
+    import json
+    from dataclasses import replace
+
+    from gpusteward.analyzer.notify.control_webhook import control_events
+
+    ledger = open_ledger(sqlite_url(tmp_path))
+    memory = SpellMemory(ledger.engine)
+    results = play("w" + "i" * 20, other="i")
+    for result in results:
+        ledger.record(result)
+        memory.update(result)
+    plain = [json.loads(each.body) for each in control_events(results[-1])]
+    told = [json.loads(each.body) for each in control_events(replace(results[-1], spells=memory.history))]
+    assert "lendable" not in plain[0]
+    assert told[0] == {**plain[0], "lendable": {"1h": None, "4h": None, "morning": None}}  # too few spells
+    ledger.close()

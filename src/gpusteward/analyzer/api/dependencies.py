@@ -26,6 +26,7 @@ from gpusteward.analyzer.notify.links import LinkSigner
 from gpusteward.analyzer.notify.outbox.records import Delivery
 from gpusteward.analyzer.pipeline import CycleStats
 from gpusteward.analyzer.reclaim.actions import ReclaimControl
+from gpusteward.analyzer.reclaim.lending import LendableGpus
 from gpusteward.analyzer.reclaim.policies.file import WatchedPolicies
 from gpusteward.analyzer.reports.charges import Charge
 from gpusteward.analyzer.reports.report import (
@@ -130,6 +131,10 @@ class LedgerReader(Protocol):
 
     def read_history(self, workload: WorkloadKey, *, limit: int) -> WorkloadHistory:
         """Raises SourceError. May take long: never call it on the event loop."""
+
+    @property
+    def lendable(self) -> Sequence[LendableGpus]:
+        """GPUs that can be lent, as of the last recorded cycle; reads nothing."""
 
     def read_spells(self, since: float) -> SpellTable:
         """Idle spells since then. Raises SourceError. May take long: never call it on the event loop."""

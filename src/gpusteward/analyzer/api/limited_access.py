@@ -20,6 +20,7 @@ from gpusteward.analyzer.ledger.snoozes import Snooze
 from gpusteward.analyzer.notify.outbox.records import Delivery
 from gpusteward.analyzer.pipeline import CycleStats
 from gpusteward.analyzer.reclaim.actions import Action, ReclaimControl, SwitchState
+from gpusteward.analyzer.reclaim.lending import LendableGpus
 from gpusteward.analyzer.reclaim.plan import ActionState, Decision, Mode, Plan
 from gpusteward.analyzer.reports.charges import Charge
 from gpusteward.analyzer.reports.report import (
@@ -169,6 +170,11 @@ class _LimitedLedger:
             return WorkloadHistory((), (), (), ())
         history = self._ledger.read_history(workload, limit=limit)
         return replace(history, notices=[replace(each, channel="", deliveries=()) for each in history.notices])
+
+    @property
+    def lendable(self) -> Sequence[LendableGpus]:
+        """Of the whole site: only for its metrics, which a limited person cannot read."""
+        return ()
 
     def read_spells(self, since: float) -> SpellTable:
         table = self._ledger.read_spells(since)

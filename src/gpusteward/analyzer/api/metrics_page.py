@@ -47,6 +47,7 @@ def _render_health(dependencies: ApiDependencies, health: DataHealth, content_ty
             *health_metrics.reload_families(dependencies.settings.count_reloads()),
             *health_metrics.refusal_families(dependencies.refusals.counts),
             *health_metrics.replica_families(is_leader=dependencies.leadership.is_leader),
+            *health_metrics.lending_families(dependencies.ledger.lendable),
             *health_metrics.ledger_families(dependencies.describe_ledger()),
             *health_metrics.delivery_families(dependencies.describe_deliveries()),
             *health_metrics.reclaim_families(dependencies.reclaim, dependencies.policies),

@@ -10,6 +10,7 @@ from gpusteward.analyzer.metrics.result_metrics import family_by
 from gpusteward.analyzer.notify.outbox.delivery_counters import DELIVERY_RESULTS
 from gpusteward.analyzer.pipeline import DURATION_BUCKETS, CycleStats
 from gpusteward.analyzer.reclaim.actions import ReclaimControl
+from gpusteward.analyzer.reclaim.lending import LendableGpus
 from gpusteward.analyzer.reclaim.plan import Mode, Outcome
 from gpusteward.analyzer.reclaim.policies.file import WatchedPolicies
 from gpusteward.analyzer.results import Result
@@ -87,6 +88,15 @@ def refusal_families(counts: Mapping[str, int]) -> Iterator[Family]:
 
 def replica_families(*, is_leader: bool) -> Iterator[Family]:
     yield Family(metrics.LEADER, [("", int(is_leader))])
+
+
+def lending_families(lendable: Iterable[LendableGpus]) -> Iterator[Family]:
+    """One sample for each horizon and model."""
+    rows = [(render_labels((("horizon", each.horizon), ("model", each.model))), each) for each in lendable]
+    if not rows:
+        return
+    yield Family(metrics.LENDABLE_GPUS, [(labels, round(each.gpus, 4)) for labels, each in rows])
+    yield Family(metrics.LENDABLE_EXPECTED_GPUS, [(labels, round(each.expected_gpus, 4)) for labels, each in rows])
 
 
 def ledger_families(described: Mapping[str, Any] | None) -> Iterator[Family]:

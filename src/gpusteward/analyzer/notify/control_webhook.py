@@ -42,6 +42,7 @@ import msgspec
 import numpy as np
 
 from gpusteward.analyzer.explain.opinions import Opinion
+from gpusteward.analyzer.judge.resumption import seconds_until_morning
 from gpusteward.analyzer.ledger.identities import clean_text, make_allocation_id
 from gpusteward.analyzer.ledger.snoozes import clean_workload
 from gpusteward.analyzer.notify.errors import DeliveryError
@@ -94,8 +95,26 @@ def _make_body(result: Result, row: int, *, timestamp: str) -> dict[str, Any]:
     }
     if allocation.cluster:
         body["cluster"] = clean_text(allocation.cluster)
+    if len(result.spells):
+        body |= _make_lendable(result, int(result.workloads.codes[row]))
     opinion = result.opinions.get(row)
     return body if opinion is None else body | {"ai_analysis": _make_analysis(opinion)}
+
+
+def _make_lendable(result: Result, number: int) -> Mapping[str, object]:
+    """Of an idle workload: the probability that nobody needs its GPUs for this long; null: too few idle spells."""
+    idle_since = float(result.workloads.idle_since[number])
+    if np.isnan(idle_since):
+        return {}
+    horizons = {"1h": 3600.0, "4h": 4 * 3600.0, "morning": seconds_until_morning(result.at, result.spells.zone)}
+    key, age = result.workloads.keys[number], max(0.0, result.at - idle_since)
+    chances = {name: result.spells.estimate(key, age=age, horizon=each) for name, each in horizons.items()}
+    return {
+        "lendable": {
+            name: None if chance.probability is None else round(1 - chance.probability, 3)
+            for name, chance in chances.items()
+        }
+    }
 
 
 def _make_analysis(opinion: Opinion) -> Mapping[str, object]:
