@@ -17,10 +17,20 @@ from tests.kubernetes.cluster import Cluster, Json, path_of, pod, wait_for
 pytestmark = pytest.mark.slow
 
 
-def start(world: World, name: str = "web", *, kind: str = "Deployment", replicas: int = 1, gpus: int = 1) -> Json:
-    item = make_set(kind, name, world.namespace)
+def start(
+    world: World,
+    name: str = "web",
+    *,
+    replicas: int = 1,
+    gpus: int = 1,
+    selector: dict[str, str] | None = None,
+    resource: str = "nvidia.com/gpu",
+) -> Json:
+    """A Deployment whose pods are Running."""
+    item = make_set("Deployment", name, world.namespace)
+    item["spec"]["template"]["spec"]["nodeSelector"] = selector or {}
     item["spec"]["replicas"] = replicas
-    item["spec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": str(gpus)}}
+    item["spec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": {resource: str(gpus)}}
     [created] = world.kubernetes.apply(item)
     wait_for(lambda: _count_running(world, name) == replicas)
     return created

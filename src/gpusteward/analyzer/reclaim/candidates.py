@@ -1,10 +1,11 @@
 """Result -> candidates: idle workloads, and pools with idle replicas, with the facts of their verdict (pure)."""
 
-from collections.abc import Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from gpusteward.analyzer.ledger.identities import make_allocation_id
 from gpusteward.analyzer.reclaim.cluster import PodName
 from gpusteward.analyzer.reclaim.guards import Facts, Pool
 from gpusteward.analyzer.reclaim.sightings import Candidate
@@ -138,8 +139,8 @@ class CandidateFinder:
         return Replica(pod, tuple(rows), bool(np.any(codes == active)), is_proven, since, gpus)
 
 
-def list_evidence(found: CandidateFacts, result: Result) -> dict[str, object]:
-    """What the verdict is based on, for the journal."""
+def list_evidence(found: CandidateFacts, result: Result, rows: Collection[int] = ()) -> dict[str, object]:
+    """What the verdict is based on, for the journal. `rows`: those that are acted on; empty: all."""
     verdict = result.workloads.verdict(found.number)
     return {
         "signature": verdict.signature.value,
@@ -158,16 +159,12 @@ def list_evidence(found: CandidateFacts, result: Result) -> dict[str, object]:
                 "instance": one.gpu_instance,
                 "node": one.node,
                 "model": one.model,
+                "allocation_id": make_allocation_id(one),
             }
-            for one in found.allocations
+            for row, one in zip(found.rows, found.allocations, strict=True)
+            if not rows or row in rows
         ],
     }
-
-
-def count_by_place(found: CandidateFacts, result: Result) -> Iterator[tuple[str, str, float]]:
-    """Node, model and GPUs of each allocation."""
-    for row, one in zip(found.rows, found.allocations, strict=True):
-        yield one.node, one.model, float(result.workloads.fractions[row])
 
 
 def _lowest_step(signature: Signature, steps: list[Step]) -> Step:

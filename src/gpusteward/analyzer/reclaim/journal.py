@@ -15,6 +15,7 @@ from sqlalchemy import Engine, Row, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from gpusteward.analyzer.ledger.db_engine import describe_error, with_write_lock
+from gpusteward.analyzer.ledger.idle_spells import mark_reclaimed
 from gpusteward.analyzer.ledger.schema import actions
 from gpusteward.analyzer.reclaim.actions import OPEN_STATES, Action, Step, Target, Warned
 from gpusteward.analyzer.reclaim.plan import ActionState, Mode
@@ -90,6 +91,14 @@ class Journal:
         since_ms = round(since * 1000)
         query = select(actions).where((actions.c.acted_ms >= since_ms) | (actions.c.ended_ms >= since_ms))
         return self._list(query.order_by(actions.c.created_ms, actions.c.id))
+
+    def mark_spells(self, action: Action) -> None:
+        """The idle spells of its allocations were ended by us, not by their owner."""
+        found = [one.get("allocation_id") for one in action.evidence.get("allocations", ())]
+        ids = [number for number in found if isinstance(number, int)]
+        if ids and action.acted_at is not None:
+            with _translated(), self._writing.begin() as connection:
+                mark_reclaimed(connection, ids, since_ms=round(action.idle_since * 1000))
 
     def _list(self, query: Any) -> list[Action]:
         with _translated(), self._engine.connect() as connection:

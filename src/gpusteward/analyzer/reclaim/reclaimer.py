@@ -59,6 +59,8 @@ log = Log(__name__)
 
 VERIFY_SECONDS = 600.0
 """Pods that are not even being deleted after this long: the change has had no effect, and is undone."""
+MARKED_SECONDS = 7200.0
+"""For so long after an action the idle spells that it ended are marked: they end when their pods leave the window."""
 HOUR = 3600.0
 REVERT_SECONDS = 30 * 86_400.0
 """For so long it is remembered that something else has changed an object back."""
@@ -287,6 +289,8 @@ class Reclaimer:
         if action.action is ReclaimAction.SCALE_TO_KEEP and may_write and self._is_needed(action, finder):
             self._executor.restore(action, by=SELF)
             return
+        if action.state is ActionState.VERIFIED and now - (action.acted_at or now) < MARKED_SECONDS:
+            self._journal.mark_spells(action)
         if action.state is not ActionState.ACTED:
             return
         remaining = self._list_remaining(action, reading)
@@ -610,7 +614,8 @@ class Reclaimer:
         policy = one.facts.policy
         origins = dict(policy.origins) if policy else {}
         changes = [planned.change._asdict() for planned in one.planned]
-        return {**list_evidence(one.found, result), "guards": answers, "origins": origins, "changes": changes}
+        rows = {row for replica in one.surplus for row in replica.rows}
+        return {**list_evidence(one.found, result, rows), "guards": answers, "origins": origins, "changes": changes}
 
     def _end(self, action: Action, text: Message) -> None:
         now = self._now()
