@@ -7,6 +7,7 @@ Exits 0 whether the limits hold or not. Needs Chromium (`make components`) and t
 import argparse
 import gzip
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -115,6 +116,7 @@ class Hour:
 class Results:
     """One run."""
 
+    load_average: float = 0.0  # of the machine before the run: what else runs on it
     chunks: dict[str, int] = field(default_factory=dict)  # gzip bytes of the files of the first load
     total_bytes: int = 0  # gzip bytes of all files
     loads: list[Load] = field(default_factory=list)
@@ -297,7 +299,7 @@ def render(results: Results, command: str = COMMAND) -> str:
             f"- Made by `{about.command}` on {about.date}.",
             f"- {about.processor}, {about.cores} cores; {about.kernel}; {about.python}; Chromium without a GPU",
             "- The API has a simulated result with one workload per GPU, eight GPUs per node. Browser, API and bench",
-            "  share the machine.\n",
+            f"  share the machine. Load average before the run: {results.load_average:.1f}.\n",
             "## Limits\n",
             render_bars(judge(results)),
             "## Bundle\n",
@@ -323,7 +325,7 @@ def render(results: Results, command: str = COMMAND) -> str:
 
 
 def run(executable: str, sizes: tuple[int, ...]) -> Results:
-    results = Results()
+    results = Results(load_average=os.getloadavg()[0])
     results.chunks, results.total_bytes = measure_bundle()
     for gpus in sizes:
         print_progress(f"{gpus} GPUs: first verdict, refresh, frames")

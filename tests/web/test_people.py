@@ -52,6 +52,36 @@ def test_a_viewer_reads_and_cannot_act(browser: Browser, demo: Program):
         assert (session["role"], session["may_operate"]) == ("viewer", False)
 
 
+def test_from_a_search_to_a_workload_to_a_snooze(browser: Browser, demo: Program):
+    with visit(browser, demo.url) as visitor:
+        sign_in(visitor, TOKENS["operator"])
+        page = visitor.page
+        page.get_by_role("heading", name="GPUs are held and idle").wait_for()
+        page.keyboard.press("/")
+        page.keyboard.type("debug-shell")
+        page.keyboard.press("Enter")
+        page.locator(".grid-row").first.wait_for()
+        assert all("debug-shell" in each for each in page.locator(".grid-row").all_inner_texts())
+        page.locator(".grid-row").first.click()
+        page.get_by_role("button", name="Snooze…").click()
+        dialog = page.get_by_role("dialog")
+        expect(dialog.get_by_role("button", name="Snooze")).to_be_disabled()
+        dialog.get_by_label("Reason").fill("debugging with the vendor")
+        dialog.get_by_role("button", name="Snooze").click()
+        expect(page.get_by_role("button", name="End snooze")).to_be_visible()
+        expect(page.get_by_text("debugging with the vendor").first).to_be_visible()
+        page.get_by_role("button", name="End snooze").click()
+        expect(page.get_by_role("button", name="Snooze…")).to_be_visible()
+
+
+def test_a_viewer_cannot_snooze_and_is_told_why(browser: Browser, demo: Program):
+    with visit(browser, demo.url) as visitor:
+        page = visitor.open("#/workloads")
+        page.locator(".grid-row").first.click()
+        expect(page.get_by_role("button", name="Snooze…")).to_be_disabled()
+        expect(page.get_by_text("need the role operator; yours is viewer")).to_be_visible()
+
+
 def test_settings_are_for_operators_and_show_where_they_come_from(browser: Browser, demo: Program):
     with visit(browser, demo.url, expect_failures=True) as visitor:
         page = visitor.open("#/sources?tab=settings")

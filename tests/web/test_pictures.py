@@ -15,8 +15,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 IMAGES = ROOT / "docs/images"
 WRITES = os.environ.get("GPUSTEWARD_WRITE_PICTURES") == "1"
 PICTURES = {
-    "web-overview": ("#/", "light", DESKTOP),
-    "web-workload": ("#/workloads?q=signature:hung", "light", DESKTOP),
+    "web-overview": ("#/", "light", (1480, 1230)),
+    "web-workload": ("#/workloads", "light", DESKTOP),
     "web-teams": ("#/teams?group=vision", "light", DESKTOP),
     "web-nodes": ("#/nodes?node=a100-80gb-003", "dark", DESKTOP),
     "web-sources": ("#/sources", "light", DESKTOP),

@@ -34,7 +34,8 @@ export function formatGpus(gpus: number, locale: string): string {
 /** The amount alone, for a column whose head names the currency. */
 export function formatAmount(micros: number, locale: string): string {
   const amount = micros / 1e6;
-  return formatNumber(amount, locale, amount !== 0 && Math.abs(amount) < 10 ? 2 : 0);
+  const digits = amount !== 0 && Math.abs(amount) < 10 ? 2 : 0; // a column of small amounts lines up
+  return numberFormat(locale, { minimumFractionDigits: digits, maximumFractionDigits: digits }).format(amount);
 }
 
 /** `17,356 USD`: the code instead of a sign, because a dollar is not one currency. */
