@@ -10,7 +10,9 @@ type Operation<P extends keyof paths, M extends Method> = paths[P] extends Recor
 export type Answer<P extends keyof paths, M extends Method = "get"> =
   Operation<P, M> extends { responses: { 200: { content: { "application/json": infer T } } } } ? T : unknown;
 
-export type Parameters = Readonly<Record<string, string | number | boolean | null | undefined>>;
+type Value = string | number | boolean | null | undefined;
+/** A list is repeated: `state=acted&state=verified`. */
+export type Parameters = Readonly<Record<string, Value | readonly string[]>>;
 
 /** Why a request failed, as the API describes it (RFC 9457), or as the browser does. */
 export class Problem extends Error {
@@ -50,7 +52,8 @@ export function buildUrl(path: string, parameters: Parameters = {}): string {
   });
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(parameters)) {
-    if (!used.has(name) && value !== undefined && value !== null && value !== "") query.set(name, String(value));
+    if (used.has(name) || value === undefined || value === null || value === "") continue;
+    for (const each of Array.isArray(value) ? value : [value]) query.append(name, String(each));
   }
   const text = query.toString();
   return `..${filled}${text ? `?${text}` : ""}`;

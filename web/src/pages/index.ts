@@ -27,6 +27,7 @@ export const PAGES: readonly Page[] = [
   page("workloads", "nav.workloads", "w", () => import("./workloads/workloads")),
   page("teams", "nav.teams", "t", () => import("./teams/teams"), { hasPeriod: false }),
   page("nodes", "nav.nodes", "n", () => import("./nodes/nodes"), { hasPeriod: false }),
+  page("actions", "nav.actions", "a", () => import("./actions/actions")),
   page("sources", "nav.sources", "s", () => import("./sources/sources"), { hasPeriod: false }),
   page("wall", null, null, () => import("./wall/wall"), { layout: "bare" }),
   page("sign-in", null, null, () => import("./sign-in/sign-in"), { layout: "bare" }),

@@ -12,6 +12,8 @@ export const identity = signal<Identity | null>(null);
 export const needsSignIn = signal(false);
 
 export const isOperator = computed(() => identity.value?.may_operate ?? false);
+/** May stop and start reclaim as a whole. */
+export const isAdmin = computed(() => identity.value?.may_administer ?? false);
 export const isAnonymous = computed(() => identity.value?.method === "anonymous");
 
 /** Two letters for the top bar: `sam.lee` is SL. */
