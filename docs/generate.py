@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from docs.analyzer_page import write_analyzer_page
+from docs.policies_page import write_policies_page
 from docs.tables import code, make_page, make_table
 from gpusteward.agent.settings.flags import Group, Setting, build_parser
 from gpusteward.agent.settings.table import SETTINGS
@@ -244,6 +245,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "settings.md": write_settings_page,
     "cli.md": write_cli_page,
     "analyzer.md": write_analyzer_page,
+    "policies.md": write_policies_page,
 }
 
 if __name__ == "__main__":

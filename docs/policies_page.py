@@ -1,0 +1,83 @@
+"""The reference page of policies, generated from their models."""
+
+from collections.abc import Iterator, Sequence
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from docs.tables import code, make_page, make_table
+from gpusteward.analyzer.reclaim.policies.annotations import ANNOTATIONS
+from gpusteward.analyzer.reclaim.policies.classes import POOL_KINDS, list_kinds
+from gpusteward.analyzer.reclaim.policies.policy import (
+    BUILT_IN,
+    KeepFields,
+    LimitFields,
+    Match,
+    Policy,
+    PolicyFields,
+)
+
+_TIMES = ("window", "grace", "warning_interval", "longest_snooze")
+
+
+def write_policies_page() -> str:
+    return make_page(
+        "Policies",
+        "`reclaim.policy_file` names a YAML file with the key `policies`: a list, of which the first policy that "
+        "matches a workload counts. Fields that it leaves out are as in the built-in policy of the workload's "
+        "class. Times are written as `90s`, `60m`, `5h` or `2d`. The file is reloaded when it changes; a change with "
+        "an error is refused with its line, and the last valid policies stay in effect. How to try one before it acts: "
+        "[policies](../how-to/policies.md).",
+        "## A policy",
+        _field_table(Policy),
+        "## match",
+        str(Match.__doc__).replace("\n    ", " "),
+        _field_table(Match),
+        "## limits",
+        _field_table(LimitFields),
+        "## keep",
+        str(KeepFields.__doc__),
+        f"Only for {', '.join(POOL_KINDS)}, and only where somebody said that the replicas are interchangeable.",
+        _field_table(KeepFields),
+        "## Built-in policies",
+        make_table(("field", *(each.value for each in BUILT_IN)), _list_built_in()),
+        "Classes follow from the kind of the owner; a kind that is not listed counts as batch.",
+        make_table(("class", "kinds"), ((each.value, ", ".join(kinds)) for each, kinds in list_kinds().items())),
+        "## Annotations",
+        "On the workload, its pods or the namespace; the nearest wins. They can only make a policy more careful: "
+        "others are ignored, and `gpusteward plan` says so. A value that cannot be read is taken for the most "
+        "careful one.",
+        make_table(("annotation", "value"), ((f"`{name}`", about.en) for name, about in ANNOTATIONS.items())),
+    )
+
+
+def _field_table(model: type[BaseModel]) -> str:
+    return make_table(
+        ("field", "default", "description"),
+        ((f"`{name}`", _default(field), str(field.description)) for name, field in model.model_fields.items()),
+    )
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    value = field.get_default(call_default_factory=True)
+    return "" if value is None or value in ([], {}) or isinstance(value, BaseModel) else code([_show(value)])
+
+
+def _list_built_in() -> Iterator[Sequence[str]]:
+    for name in PolicyFields.model_fields:
+        values = [getattr(fields, name) for fields in BUILT_IN.values()]
+        if any(value is not None for value in values) and not any(isinstance(each, BaseModel) for each in values):
+            yield f"`{name}`", *(_show(_time(name, value)) for value in values)
+    yield "`keep`", *("" if each.keep is None else "window 2h, headroom 1.25" for each in BUILT_IN.values())
+
+
+def _time(name: str, value: object) -> object:
+    if name not in _TIMES or not isinstance(value, float | int):
+        return value
+    return f"{value / 3600:g}h" if value >= 3600 else f"{value / 60:g}m"
+
+
+def _show(value: object) -> str:
+    return "" if value is None else str(value)
