@@ -14,6 +14,7 @@ export const isConnected = signal(false);
 /** Counts everything that is worth reading again: cycles, changes of health, a return to the tab. */
 export const revision = signal(0);
 
+const FIRST_READ_MS = 3000;
 const FIRST_DELAY = 1000;
 const LONGEST_DELAY = 30_000;
 const HIDDEN_LIMIT = 5 * 60_000;
@@ -38,9 +39,11 @@ function connect(): void {
   });
   source.addEventListener("cycle", (event) => {
     const cycle = JSON.parse((event as MessageEvent<string>).data) as CycleEvent;
-    if (cycle.tag === lastCycle.value?.tag) return;
+    const before = lastCycle.value?.tag;
+    if (cycle.tag === before) return;
     lastCycle.value = cycle;
-    announce();
+    // The first event repeats the last cycle, which a page that just opened reads anyway.
+    if (before !== undefined || performance.now() > FIRST_READ_MS) announce();
   });
   source.addEventListener("health", announce);
   source.addEventListener("error", onError);
