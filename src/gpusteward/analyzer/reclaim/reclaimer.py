@@ -68,6 +68,7 @@ ROUNDING_SECONDS = 1.0
 """The ledger keeps milliseconds; an idle time that was restored from it differs by less."""
 LOCK_SECONDS = 30.0
 """How long a person's request waits for the cycle that is acting."""
+CLOSE_SECONDS = 1.0
 MOST_INSPECTIONS = 500
 """Workloads whose objects are read in one cycle; the others wait for the next one, the longest idle first."""
 
@@ -181,8 +182,7 @@ class Reclaimer:
 
     def preview(self, workload: WorkloadKey) -> Decision:
         with self._locked():
-            considered = self._consider_fresh(workload)
-            return self._decide(considered)
+            return self._decide(self._consider_fresh(workload, renews=False))
 
     def suspend(self, workload: WorkloadKey, *, by: str) -> Action:
         with self._locked():
@@ -232,8 +232,10 @@ class Reclaimer:
         }
 
     def close(self) -> None:
-        """Give the Lease up."""
-        self._lease.release()
+        """Give the Lease up; an API server that does not respond does not delay the end of the program."""
+        thread = threading.Thread(target=self._lease.release, name="release-lease", daemon=True)
+        thread.start()
+        thread.join(CLOSE_SECONDS)
 
     # One cycle.
 
@@ -349,15 +351,17 @@ class Reclaimer:
         self._pools.forget(each.key for each in found)
         return self._with_budgets(considered, past)
 
-    def _consider_fresh(self, key: WorkloadKey, *, by_person: bool = False) -> _Considered:
-        """One workload, with everything read now. Raises ReclaimError if the last result does not have it."""
+    def _consider_fresh(self, key: WorkloadKey, *, by_person: bool = False, renews: bool = True) -> _Considered:
+        """One workload, with everything read now. Raises ReclaimError if the last result does not have it. `renews`:
+        the Lease, which is not for one who only looks."""
         result = self._last_result
         number = result.workloads.find(key) if result else None
         if result is None or number is None:
             raise ReclaimError(messages.NO_SUCH_WORKLOAD, workload=key.path)
         finder, now, reading = CandidateFinder(result), self._now(), Reading(self._components.cluster)
         past = _Past.read(self._journal, now=now, cool_down=self._settings.cool_down_minutes * 60)
-        objection = self.find_objection() if self.mode is Mode.ENFORCE else self._switch.find_reason()
+        acts = renews and self.mode is Mode.ENFORCE
+        objection = self.find_objection() if acts else self._switch.find_reason()
         snoozes = self._components.read_snoozes(now)
         one = self._with_past(finder.describe(number, now=now), past, snoozes, objection=objection, now=now)
         one.inspected = read_objects(one.found, reading)
@@ -383,7 +387,7 @@ class Reclaimer:
         if since is not None and sighting.sampled_at is not None and is_same:
             since = max(since, sighting.sampled_at)
         action = past.waiting.get((key, found.workload.uid))
-        is_leader_problem = objection is not None and not self._lease.is_valid and self.mode is Mode.ENFORCE
+        is_leader_problem = objection is not None and self._lease.was_refused
         facts = replace(
             found.facts,
             now=now,
