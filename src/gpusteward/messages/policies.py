@@ -38,7 +38,8 @@ BAD_ACTION = Message(
     "注解 {name}：{value} 不是以下之一：{words}；在更正之前只发送通知",
 )
 BAD_WARNINGS = Message(
-    "annotation {name}: {value} is not a number from 1 to {most}; {most} warnings are sent until it is corrected",
+    "annotation {name}: {value} is not a number from 1 to {most}; {most} {most:|warning is|warnings are} "
+    "sent until it is corrected",
     "注解 {name}：{value} 不是 1 到 {most} 的数字；在更正之前会发送 {most} 次警告",
 )
 BAD_INTERCHANGEABLE = Message(
