@@ -92,7 +92,6 @@ class Facts:
     leader: Message | None = None  # why this analyzer may not act; None: it may
     switch: Message | None = None  # why nobody may act
     inspection: Inspection | None = None  # None: not looked at
-    pods: Mapping[str, str] = field(default_factory=dict)  # name -> uid, as in the verdict
 
     @property
     def idle_seconds(self) -> float:

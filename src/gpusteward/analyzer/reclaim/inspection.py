@@ -87,9 +87,6 @@ def _plan_one(
     return Planned(chosen, fields, costs)
 
 
-FindObjects = Callable[[CandidateFacts, Reading], Inspected]
-
-
 class InspectionCache:
     """Objects of candidates from earlier cycles, for plans only: before an action everything is read again."""
 

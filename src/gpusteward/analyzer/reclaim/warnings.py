@@ -5,7 +5,6 @@ warned; the plan goes on as if a warning were delivered at once.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from typing import Protocol
 
 from gpusteward.analyzer.notify.notices.notice_history import NoticeKind
@@ -93,8 +92,3 @@ class Notices:
 def _mark(warned: Warned, delivered: Mapping[str, float]) -> Warned:
     times = [delivered[key] for key in warned.keys if key in delivered]
     return warned._replace(delivered_at=min(times)) if times else warned
-
-
-def keep_for_spell(action: Action, idle_since: float) -> Action:
-    """Without the warnings of an earlier idle spell."""
-    return replace(action, warnings=tuple(each for each in action.warnings if each.sent_at >= idle_since))
