@@ -75,7 +75,7 @@ def test_pages_are_reached_with_the_keyboard(browser: Browser, demo: Program):
         page.keyboard.press("Escape")
         expect(page.get_by_role("dialog")).to_have_count(0)
         page.keyboard.press("/")
-        expect(page.get_by_role("searchbox").first).to_be_focused()
+        expect(page.get_by_role("combobox", name="Search")).to_be_focused()
 
 
 def test_times_are_in_the_zone_of_the_viewer_with_utc_on_hover(browser: Browser, demo: Program):
