@@ -33,8 +33,9 @@ def test_a_policy_file_is_replayed_beside_the_present_policy_and_fixed_windows(a
 
 
 def test_the_policies_in_effect_are_replayed_without_a_file(api: Api):
-    response = api.get("/api/v1/replay?since=14d&frontier=false")
+    response = api.get("/api/v1/replay?since=14d&frontier=false&language=zh")
     assert (response.status, response.json["frontier"]) == (200, [])
+    assert response.json["notes"][0].startswith("预算")
 
 
 def test_a_bad_policy_is_refused_with_its_line(api: Api):

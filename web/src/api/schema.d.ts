@@ -3456,6 +3456,13 @@ export interface components {
              */
             readonly frontier: boolean;
             /**
+             * Language
+             * @description The language of the notes.
+             * @default en
+             * @enum {string}
+             */
+            readonly language: "en" | "zh";
+            /**
              * Policy
              * @description The text of a policy file (YAML). Empty: the policies in effect.
              * @default
@@ -5705,6 +5712,8 @@ export interface operations {
                 readonly regret_minutes?: number;
                 /** @description Whether to replay the policy with other windows too. */
                 readonly frontier?: boolean;
+                /** @description The language of the notes. */
+                readonly language?: "en" | "zh";
             };
             readonly header?: never;
             readonly path?: never;

@@ -28,6 +28,7 @@ export const PAGES: readonly Page[] = [
   page("teams", "nav.teams", "t", () => import("./teams/teams"), { hasPeriod: false }),
   page("nodes", "nav.nodes", "n", () => import("./nodes/nodes"), { hasPeriod: false }),
   page("actions", "nav.actions", "a", () => import("./actions/actions")),
+  page("policies", "nav.policies", "p", () => import("./policies/policies"), { hasPeriod: false }),
   page("sources", "nav.sources", "s", () => import("./sources/sources"), { hasPeriod: false }),
   page("wall", null, null, () => import("./wall/wall"), { layout: "bare" }),
   page("sign-in", null, null, () => import("./sign-in/sign-in"), { layout: "bare" }),

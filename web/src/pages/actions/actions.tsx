@@ -69,12 +69,15 @@ function Content({ part, plan, journal, savings, rows }: ContentProps) {
   const decisions = useMemo(() => (OUTCOMES[part].length ? listDecisions(plan.data?.items ?? []) : []), [part, plan.data]);
   const actions = useMemo(() => listActions(journal.data?.items ?? [], part), [part, journal.data]);
   const asked = route.value.query["chosen"];
-  const entry = [...decisions, ...actions].find((each) => each.key === asked) ?? findSame(asked, actions);
+  const entries = [...decisions, ...actions];
+  const entry = entries.find((each) => each.key === asked) ?? findSame(asked, actions);
+  // Nothing chosen: the first one shows what there is to see.
+  const shown = entry ?? entries[0];
   const empty = texts(part === "done" && plan.data?.mode === "observe" ? "empty-done-observe" : `empty-${part}`);
   const isRefusal = part === "refused";
-  const chosen = entry?.key;
+  const chosen = shown?.key;
   return (
-    <div class="actions-grid">
+    <div class={`actions-grid ${shown ? "" : "actions-grid-empty"}`}>
       <div class="actions-left">
         {OUTCOMES[part].length > 0 && (
           <section class="panel" aria-label={nameOf(part, plan.data)}>
@@ -93,7 +96,7 @@ function Content({ part, plan, journal, savings, rows }: ContentProps) {
           </section>
         )}
       </div>
-      <EntryPanel entry={entry} />
+      {shown && <EntryPanel entry={shown} isChosen={!!entry} />}
     </div>
   );
 }

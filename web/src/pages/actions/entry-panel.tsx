@@ -17,9 +17,9 @@ import type { Entry } from "./entries";
 import { StateBadge } from "./list";
 import { texts } from "./texts";
 
-export function EntryPanel({ entry }: { entry: Entry | undefined }) {
+export function EntryPanel({ entry, isChosen }: { entry: Entry; isChosen: boolean }) {
   const panel = useRef<HTMLElement>(null);
-  const key = entry?.key;
+  const key = isChosen ? entry.key : undefined;
   // On a narrow page the panel is below the list.
   useEffect(() => {
     if (key !== undefined && matchMedia("(max-width: 1240px)").matches) panel.current?.scrollIntoView({ block: "start" });
@@ -32,17 +32,18 @@ export function EntryPanel({ entry }: { entry: Entry | undefined }) {
   }, [key]);
   return (
     <section class="panel actions-detail" ref={panel} aria-live="off">
-      {!entry ? <p class="state">{texts("choose")}</p> : entry.type === "decision" ? <DecisionDetail key={entry.key} of={entry.decision} /> : <ActionDetail key={entry.key} of={entry.action} />}
+      <Head of={entry.type === "decision" ? entry.decision : entry.action} isChosen={isChosen} />
+      {entry.type === "decision" ? <DecisionDetail key={entry.key} of={entry.decision} /> : <ActionDetail key={entry.key} of={entry.action} />}
     </section>
   );
 }
 
-function Head({ of: key }: { of: Decision | Action }) {
+function Head({ of: key, isChosen }: { of: Decision | Action; isChosen: boolean }) {
   return (
     <>
       <PanelHead
         title={<span class="actions-title">{key.name}</span>}
-        aside={<button type="button" class="button button-quiet" onClick={() => changeQuery({ chosen: "" })}>{texts("close")} <kbd aria-hidden="true">Esc</kbd></button>}
+        aside={isChosen && <button type="button" class="button button-quiet" onClick={() => changeQuery({ chosen: "" })}>{texts("close")} <kbd aria-hidden="true">Esc</kbd></button>}
       />
       <p class="actions-path">
         {[key.cluster, key.namespace, key.kind, texts("gpus-plain", { gpus: fmt.gpus(key.gpus), n: key.gpus })].filter(Boolean).join(" · ")}
@@ -56,7 +57,6 @@ function Head({ of: key }: { of: Decision | Action }) {
 function DecisionDetail({ of: decision }: { of: Decision }) {
   return (
     <>
-      <Head of={decision} />
       <p class="actions-forecast"><ForecastLine of={decision} /></p>
       <h3>{words("changes")}</h3>
       {decision.changes.length ? decision.changes.map((each) => <ChangeBox key={each.path} {...each} />) : <p class="secondary small">{words("changes-unread")}</p>}
@@ -70,7 +70,6 @@ function ActionDetail({ of: action }: { of: Action }) {
   const hint = action.is_restorable ? whyNotRestore() : "";
   return (
     <>
-      <Head of={action} />
       <div class="actions-state">
         <StateBadge of={action} />
         {action.is_restorable && <RestoreButton of={action} isPrimary />}

@@ -25,6 +25,7 @@ from gpusteward.analyzer.reclaim.replay import PolicyOf, Release, Replay, Replay
 from gpusteward.analyzer.reports.report import parse_time_range
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import ConfigurationError
+from gpusteward.core.messages import Language, Message
 from gpusteward.messages import api_errors
 from gpusteward.messages import policies as messages
 
@@ -47,6 +48,7 @@ class ReplayPeriod(BaseModel):
         default=30, gt=0, le=1440, description="A release is regretted if work comes back within this time."
     )
     frontier: bool = Field(default=True, description="Whether to replay the policy with other windows too.")
+    language: Language = Field(default="en", description="The language of the notes.")
 
 
 class ReplayRequest(ReplayPeriod):
@@ -137,7 +139,8 @@ async def _replay(dependencies: ApiDependencies, period: ReplayPeriod, file: Pol
         raise ProblemError(422, "invalid-parameter", api_errors.INVALID_TIME_RANGE, reason=error.message) from None
     since = max(since_ms / 1000, now_ms / 1000 - LONGEST_DAYS * 86_400)
     found = await query_ledger(lambda: _run(dependencies, file, period, since), dependencies.limits.replay)
-    return send_json(_make_page(found, file, currency=dependencies.settings.current.prices.currency))
+    currency = dependencies.settings.current.prices.currency
+    return send_json(_make_page(found, file, currency=currency, language=period.language))
 
 
 def _run(dependencies: ApiDependencies, file: PolicyFile, period: ReplayPeriod, since: float) -> Replay:
@@ -162,7 +165,7 @@ def _resolve_with(file: PolicyFile) -> PolicyOf:
     return resolve
 
 
-def _make_page(found: Replay, file: PolicyFile, *, currency: str) -> ReplayPage:
+def _make_page(found: Replay, file: PolicyFile, *, currency: str, language: Language) -> ReplayPage:
     has_prices = any(each.cost for each in (found.policy, *found.compared))
     return ReplayPage(
         since=format_utc(found.since),
@@ -176,7 +179,7 @@ def _make_page(found: Replay, file: PolicyFile, *, currency: str) -> ReplayPage:
         frontier=[_show(each, has_prices) for each in found.frontier],
         regretted=_list(found.regretted, has_prices),
         releases=_list(found.releases, has_prices),
-        notes=_list_notes(file),
+        notes=[each.text(language) for each in _list_notes(file)],
     )
 
 
@@ -215,8 +218,8 @@ def _list(releases: Sequence[Release], has_prices: bool) -> list[ReleaseRow]:
     ]
 
 
-def _list_notes(file: PolicyFile) -> list[str]:
-    notes = [str(messages.REPLAY_WITHOUT_BUDGETS)]
+def _list_notes(file: PolicyFile) -> list[Message]:
+    notes = [messages.REPLAY_WITHOUT_BUDGETS]
     if any(each.match.labels or each.match.priority_classes for each in file.policies):
-        notes.append(str(messages.REPLAY_WITHOUT_LABELS))
+        notes.append(messages.REPLAY_WITHOUT_LABELS)
     return notes
