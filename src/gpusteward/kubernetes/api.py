@@ -142,13 +142,16 @@ class ApiServer:
                 self._check_status(path, response)
             return Watch(client, response, opened.pop_all())
 
+    def _open_client(self) -> contextlib.AbstractContextManager[HttpClient]:
+        return self._make_client(keeps_connections=False)
+
     @contextlib.contextmanager
-    def _open_client(self) -> Iterator[HttpClient]:
+    def _make_client(self, *, keeps_connections: bool) -> Iterator[HttpClient]:
         try:
             tls = load_tls_context(self._ca_path) if self._url.is_tls else None
         except ConfigurationFileError as error:
             raise SourceError(messages.REQUEST_FAILED, url=self.url, reason=error) from error
-        with contextlib.closing(HttpClient(self._url, tls=tls)) as client:
+        with contextlib.closing(HttpClient(self._url, tls=tls, keeps_connections=keeps_connections)) as client:
             yield client
 
     def _make_request(self, path: str, accept: str = "application/json") -> Request:

@@ -12,14 +12,15 @@ A SourceError that is none of these leaves open whether the write has happened: 
 up. A dry run is a query parameter, since only there the audit log of the server shows it.
 """
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message
-from gpusteward.http.client import Request, Response
+from gpusteward.http.client import HttpClient, Request, Response
 from gpusteward.kubernetes.api import RESPONSE_LIMIT_BYTES, ApiServer
 from gpusteward.messages import kubernetes_errors as messages
 
@@ -72,7 +73,32 @@ class _Status(msgspec.Struct):
 
 
 class ApiWriter(ApiServer):
-    """The same server with the same limits of time and size."""
+    """The same server with the same limits of time and size. Within `keeping_connections`, requests share connections:
+    reading hundreds of objects would otherwise cost as many TLS handshakes."""
+
+    _shared: HttpClient | None = None
+
+    @contextlib.contextmanager
+    def keeping_connections(self) -> Iterator[None]:
+        """For one block at a time; within another one it changes nothing. Raises SourceError."""
+        if self._shared is not None:
+            yield
+            return
+        with self._make_client(keeps_connections=True) as client:
+            self._shared = client
+            try:
+                yield
+            finally:
+                self._shared = None
+
+    @contextlib.contextmanager
+    def _open_client(self) -> Iterator[HttpClient]:
+        shared = self._shared
+        if shared is not None:
+            yield shared
+            return
+        with super()._open_client() as client:
+            yield client
 
     def patch(self, path: str, body: Json, *, dry_run: bool = False) -> Json:
         """Merge `body` into an object; the object as it is then. With `metadata.uid` and `metadata.resourceVersion` in

@@ -278,3 +278,23 @@ def test_a_change_that_arrives_after_its_request_was_given_up_is_not_lost(world:
     assert world.list_actions()[0].state is ActionState.ACTED, world.explain()
     world.reclaimer.restore(action.id, by="alice")
     assert read_replicas(world, item) == 1
+
+
+def test_a_late_change_is_not_forgotten_while_nothing_may_be_written(world: World, node: str) -> None:
+    """The pods are gone, so the idle spell seems to be over: the action is kept until its object can be looked at."""
+    item = start(world)
+    world.rest(minutes=65)
+    for _ in range(2):
+        world.cycle()
+    [action] = world.list_actions()
+    target = Target("Deployment", "web", item["metadata"]["uid"], path_of(item))
+    late = {"target": target, "original": {"/spec/replicas": 1}, "patch": {"/spec/replicas": 0}}
+    world.journal.move(action, ActionState.WARNED, at=world.now, note="not there", **late)
+    patch(world, item, {"spec": {"replicas": 0}, "metadata": {"annotations": {ACTION: action.id}}})
+    wait_for(lambda: not world.kubernetes.list_pods(world.namespace))
+    world.reclaimer.switch_off(by="alice")
+    world.cycle()
+    assert world.list_actions()[0].state is ActionState.WARNED, world.explain()
+    world.reclaimer.switch_on(by="alice")
+    world.cycle()
+    assert world.list_actions()[0].state is ActionState.ACTED, world.explain()

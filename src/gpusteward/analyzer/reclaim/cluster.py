@@ -4,6 +4,7 @@ Every object is read when it is needed; nothing is cached beyond one `Reading`, 
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -37,6 +38,10 @@ class Cluster:
 
     def __init__(self, api: ApiWriter) -> None:
         self._api = api
+
+    def keeping_connections(self) -> AbstractContextManager[None]:
+        """Requests within this block share connections."""
+        return self._api.keeping_connections()
 
     def read(self, path: str) -> KubeObject | None:
         """The object at a path; None if there is none."""

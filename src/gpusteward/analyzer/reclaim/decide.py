@@ -34,6 +34,8 @@ def choose_outcome(answers: Iterable[Answer], facts: Facts) -> Outcome:
     for consequence in (Outcome.NOTHING, Outcome.REFUSE):
         if any(guard.consequence is consequence for guard in failed):
             return consequence
+    if facts.policy is None:  # its objects have not been read yet: what may be done is not known
+        return Outcome.WAIT
     if not failed:
         return Outcome.ACT
     if any(not guard.after_warning for guard in failed):

@@ -97,8 +97,13 @@ class InspectionCache:
         self._clock = clock
         self._entries: dict[tuple[object, ...], tuple[float, Inspected]] = {}
 
+    def has(self, found: CandidateFacts) -> bool:
+        """Whether `read` would cost no request."""
+        entry = self._entries.get(_name(found))
+        return entry is not None and entry[0] > self._clock()
+
     def read(self, found: CandidateFacts, reading: Reading) -> Inspected:
-        now, key = self._clock(), (found.key, found.workload.uid, found.pods)
+        now, key = self._clock(), _name(found)
         entry = self._entries.get(key)
         if entry is not None and entry[0] > now:
             return entry[1]
@@ -111,3 +116,7 @@ class InspectionCache:
 
     def forget(self) -> None:
         self._entries.clear()
+
+
+def _name(found: CandidateFacts) -> tuple[object, ...]:
+    return found.key, found.workload.uid, found.pods

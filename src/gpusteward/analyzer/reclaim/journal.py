@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Engine, Row, select, update
 from sqlalchemy.exc import SQLAlchemyError
@@ -26,6 +26,23 @@ from gpusteward.messages import reclaim as messages
 
 MAX_STEPS = 50
 """Of one action; a loop of reverts is stopped long before."""
+
+
+UNDONE_STATES = (ActionState.RESTORED, ActionState.REVERTED, ActionState.FAILED, ActionState.REFUSED)
+_OUTCOME = tuple(
+    actions.c[name]
+    for name in ("cluster", "namespace", "owner_kind", "owner_name", "owner_uid", "state", "acted_ms", "ended_ms")
+)
+
+
+class Outcome(NamedTuple):
+    """What became of an action."""
+
+    workload: WorkloadKey
+    uid: str
+    state: ActionState
+    acted_at: float | None
+    ended_at: float | None
 
 
 class Journal:
@@ -86,11 +103,16 @@ class Journal:
         query = select(actions).where(actions.c.state.in_(states), actions.c.ended_ms.is_(None))
         return self._list(query.order_by(actions.c.created_ms, actions.c.id))
 
-    def list_since(self, since: float) -> list[Action]:
-        """Those that have changed an object since then, or ended since then."""
-        since_ms = round(since * 1000)
-        query = select(actions).where((actions.c.acted_ms >= since_ms) | (actions.c.ended_ms >= since_ms))
-        return self._list(query.order_by(actions.c.created_ms, actions.c.id))
+    def list_outcomes(self, since: float, *, acted_since: float) -> list[Outcome]:
+        """Of actions that were undone, failed or were refused since then, and of all that have changed an object since
+        `acted_since`. Read in every cycle: without original, evidence and steps, and not through every idle spell that
+        has ended by itself."""
+        has_ended = actions.c.state.in_([state.value for state in UNDONE_STATES])
+        query = select(*_OUTCOME).where(
+            (has_ended & (actions.c.ended_ms >= _ms(since))) | (actions.c.acted_ms >= _ms(acted_since))
+        )
+        with _translated(), self._engine.connect() as connection:
+            return [_make_outcome(row) for row in connection.execute(query)]
 
     def mark_spells(self, action: Action) -> None:
         """The idle spells of its allocations were ended by us, not by their owner."""
@@ -141,6 +163,11 @@ def _make_row(action: Action) -> dict[str, Any]:
         "actor": action.by,
         "error": action.error[:1000],
     }
+
+
+def _make_outcome(row: Row[Any]) -> Outcome:
+    workload = WorkloadKey(row.owner_kind, row.namespace, row.owner_name, row.cluster)
+    return Outcome(workload, row.owner_uid, ActionState(row.state), _seconds(row.acted_ms), _seconds(row.ended_ms))
 
 
 def _make_action(row: Row[Any]) -> Action:

@@ -36,7 +36,7 @@ from gpusteward.analyzer.reclaim.decide import (
 from gpusteward.analyzer.reclaim.executor import SELF, Executor, OnStep, Planned
 from gpusteward.analyzer.reclaim.guards import BY_NAME, Counts, Facts, Inspection, Pool, ask_all
 from gpusteward.analyzer.reclaim.inspection import Inspected, InspectionCache, plan_changes, read_objects
-from gpusteward.analyzer.reclaim.journal import Journal, make_action_id
+from gpusteward.analyzer.reclaim.journal import UNDONE_STATES, Journal, make_action_id
 from gpusteward.analyzer.reclaim.lease import ActorLease
 from gpusteward.analyzer.reclaim.plan import ActionState, Decision, Mode, Outcome, Plan
 from gpusteward.analyzer.reclaim.policies.effective import CHANGING_ACTIONS, EffectivePolicy, ReclaimAction
@@ -70,7 +70,7 @@ LOCK_SECONDS = 30.0
 """How long a person's request waits for the cycle that is acting."""
 CLOSE_SECONDS = 1.0
 MOST_INSPECTIONS = 500
-"""Workloads whose objects are read in one cycle; the others wait for the next one, the longest idle first."""
+"""Workloads whose objects are read in one cycle; the others wait for the next ones."""
 
 
 def no_chance(_key: WorkloadKey, _age_seconds: float, _now: float) -> Chance:
@@ -135,6 +135,8 @@ class Reclaimer:
         self._last_plan: Plan | None = None
         self._last_result: Result | None = None
         self._last_error = ""
+        self._inspected_at: dict[WorkloadKey, float] = {}  # when the objects of idle workloads were read last
+        self._looked_at: set[str] = set()  # actions put back whose object, read in this cycle, has not changed
         self._unwarned: set[str] = set()  # namespaces without a channel; each is logged once
 
     @property
@@ -166,7 +168,8 @@ class Reclaimer:
         with self._lock:
             self._last_result = result
             try:
-                self._run(result)
+                with self._components.cluster.keeping_connections():
+                    self._run(result)
                 self._last_error = ""
             except GpustewardError as error:
                 self._last_error = str(error)
@@ -261,6 +264,7 @@ class Reclaimer:
 
     def _continue_open(self, finder: CandidateFinder, reading: Reading, *, may_write: bool) -> None:
         """What earlier cycles, or an earlier process, have left open."""
+        self._looked_at.clear()
         for action in self._journal.list_open():
             try:
                 if action.state in (ActionState.PLANNED, ActionState.WARNED):
@@ -276,6 +280,8 @@ class Reclaimer:
         """One of another mode has warned nobody, or is not wanted any more."""
         if may_write and self._executor.adopt(action) is not None:
             return
+        if may_write:
+            self._looked_at.add(action.id)
         if action.mode is not self.mode:
             self._end(action, messages.SPELL_ENDED)
             return
@@ -335,21 +341,29 @@ class Reclaimer:
     ) -> list[_Considered]:
         past = _Past.read(self._journal, now=now, cool_down=self._settings.cool_down_minutes * 60)
         snoozes = self._components.read_snoozes(now)
-        considered, inspections = [], 0
-        for each in found:
-            one = self._with_past(each, past, snoozes, objection=objection, now=now)
-            if may_be_inspected(one.facts) or self._may_be_pool(one):
-                inspections += 1
-                if inspections <= MOST_INSPECTIONS:
-                    one.inspected = self._cache.read(each, reading)
-                    self._add_policy(one, finder, now=now)
-                    self._add_changes(one, reading, now=now)
-            if one.facts.pool is not None or one.found.facts.idle_since is not None:
-                considered.append(one)
+        everyone = [self._with_past(each, past, snoozes, objection=objection, now=now) for each in found]
+        for one in self._choose_inspected(everyone, now=now):
+            one.inspected = self._cache.read(one.found, reading)
+            self._add_policy(one, finder, now=now)
+            self._add_changes(one, reading, now=now)
+        considered = [one for one in everyone if one.facts.pool is not None or one.found.facts.idle_since is not None]
         self._end_spells(considered, past)
         self._add_pressure(considered)
         self._pools.forget(each.key for each in found)
         return self._with_budgets(considered, past)
+
+    def _choose_inspected(self, everyone: Sequence[_Considered], *, now: float) -> list[_Considered]:
+        """Those whose objects are read in this cycle: what costs no request, and of the others those that have waited
+        for the longest time."""
+        wanted = [one for one in everyone if may_be_inspected(one.facts) or self._may_be_pool(one)]
+        unread = [one for one in wanted if not self._cache.has(one.found)]
+        unread.sort(key=lambda one: self._inspected_at.get(one.found.key, 0.0))  # of equal ones the longest idle first
+        left = {one.found.key for one in unread[MOST_INSPECTIONS:]}
+        chosen = [one for one in wanted if one.found.key not in left]
+        before = self._inspected_at
+        self._inspected_at = {one.found.key: before.get(one.found.key, 0.0) for one in wanted}
+        self._inspected_at |= dict.fromkeys((one.found.key for one in unread[:MOST_INSPECTIONS]), now)
+        return chosen
 
     def _consider_fresh(self, key: WorkloadKey, *, by_person: bool = False, renews: bool = True) -> _Considered:
         """One workload, with everything read now. Raises ReclaimError if the last result does not have it. `renews`:
@@ -491,10 +505,13 @@ class Reclaimer:
         return list(considered)
 
     def _end_spells(self, considered: Sequence[_Considered], past: "_Past") -> None:
-        """Warnings of a workload that is not idle any more, or of an earlier spell, are over."""
+        """Warnings of a workload that is not idle any more, or of an earlier spell, are over. Where a write was begun,
+        only after its object was looked at: the write may have arrived late."""
         idle = {(one.found.key, one.found.workload.uid): one for one in considered if one.facts.idle_since is not None}
         for key, action in past.waiting.items():
             one = idle.get(key)
+            if action.target is not None and action.id not in self._looked_at:
+                continue
             if one is None or not _is_of_spell(action.created_at, one.facts.idle_since, one.facts.policy):
                 self._end(action, messages.SPELL_ENDED)
                 if one is not None:
@@ -634,7 +651,8 @@ class Reclaimer:
         if not self._lock.acquire(timeout=LOCK_SECONDS):
             raise ReclaimError(messages.BUSY)
         try:
-            yield
+            with self._components.cluster.keeping_connections():
+                yield
         finally:
             self._lock.release()
 
@@ -652,17 +670,12 @@ class _Past:
     @classmethod
     def read(cls, journal: Journal, *, now: float, cool_down: float) -> "_Past":
         """Raises SourceError."""
-        active, past = journal.list_open(), journal.list_since(now - REVERT_SECONDS)
+        since = now - max(REVERT_SECONDS, cool_down)
+        active, past = journal.list_open(), journal.list_outcomes(since, acted_since=now - HOUR)
         left_alone: dict[WorkloadKey, float] = {}
         reverts: Counter[tuple[WorkloadKey, str]] = Counter()
         for action in past:
-            has_ended = action.state in (
-                ActionState.RESTORED,
-                ActionState.REVERTED,
-                ActionState.FAILED,
-                ActionState.REFUSED,
-            )
-            if has_ended and action.ended_at is not None:
+            if action.state in UNDONE_STATES and action.ended_at is not None:
                 until = action.ended_at + cool_down
                 left_alone[action.workload] = max(until, left_alone.get(action.workload, 0.0))
             reverts[action.workload, action.uid] += action.state is ActionState.REVERTED

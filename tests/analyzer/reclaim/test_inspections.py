@@ -1,0 +1,47 @@
+"""More idle workloads than objects can be read for in one cycle."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+
+from gpusteward.analyzer.ledger.db_engine import open_engine
+from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
+from gpusteward.analyzer.reclaim import reclaimer as module
+from gpusteward.analyzer.reclaim.plan import Outcome
+from gpusteward.analyzer.settings.settings import Settings
+from tests.analyzer.reclaim.memory_cluster import STEP, MemoryCluster, MemoryFleet, make_reclaimer
+from tests.analyzer.usage_tables import AT
+
+MOST = 20
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    engine = open_engine(f"sqlite:///{tmp_path / 'ledger.db'}")
+    upgrade(engine)
+    yield engine
+    engine.dispose()
+
+
+def test_every_idle_workload_gets_its_turn_and_none_acts_before(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One whose objects were not read has no policy yet: it waits, and is not taken for one that is due."""
+    monkeypatch.setattr(module, "MOST_INSPECTIONS", MOST)
+    settings = Settings.model_validate({"reclaim": {"mode": "observe"}})
+    cluster, fleet, now = MemoryCluster(50), MemoryFleet(settings, 50, idle=50), [AT]
+    reclaimer = make_reclaimer(settings, cluster, engine, clock=lambda: now[0])
+    seen: set[str] = set()
+    for number in range(6):
+        now[0] = AT + number * STEP
+        reclaimer.reclaim(fleet.judge(now[0]))
+        plan = reclaimer.last_plan
+        assert plan is not None
+        read = {decision.workload.name for decision in plan.decisions if decision.policy is not None}
+        assert len(read) <= MOST
+        unread = [decision for decision in plan.decisions if decision.policy is None]
+        assert {decision.outcome for decision in unread} == {Outcome.WAIT}
+        seen |= read
+    assert len(seen) == 50
