@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Browser, BrowserContext, Page, Request, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Request, expect, sync_playwright
 
 from tests.documents import ROOT
 
@@ -25,6 +25,8 @@ DESKTOP, PHONE, WALL = (1480, 1000), (390, 844), (1920, 1080)
 WAIT_MS = 30_000
 """Much longer than anything takes: the machine may be busy."""
 AXE = ROOT / "web/node_modules/axe-core/axe.min.js"
+
+expect.set_options(timeout=WAIT_MS)
 
 _WATCH_POLICY = """
 globalThis.policyViolations = [];

@@ -92,7 +92,7 @@ function leavesForm(event: FocusEvent): boolean {
 
 function hrefOf(match: Match): string {
   if (match.type === "workload") return workloadLink(match.key);
-  if (match.type === "node" && findPage("nodes")) return linkTo("nodes", [match.name]);
+  if (match.type === "node" && findPage("nodes")) return linkTo("nodes", [], { node: match.name });
   return linkTo("workloads", [], { q: `${match.type}:${/[\s,]/.test(match.name) ? `"${match.name}"` : match.name}` });
 }
 

@@ -21,7 +21,7 @@ export default function Nodes() {
   const nodes = useResource("/api/v1/nodes", { cluster: cluster.value });
   const { q = "", node } = route.value.query;
   const only = ONLY.find((each) => each === route.value.query["only"]) ?? "all";
-  const chosen = node === undefined ? undefined : nodes.data?.items.find((each) => keyOf(each) === node);
+  const chosen = node === undefined ? undefined : (nodes.data?.items.find((each) => keyOf(each) === node) ?? nodes.data?.items.find((each) => each.node === node));
   return (
     <div class="page nodes">
       <div class="nodes-head">
@@ -46,7 +46,7 @@ export default function Nodes() {
             />
           </div>
           <DataState resource={nodes} lines={12} isEmpty={(data) => data.items.length === 0} empty={texts("empty")}>
-            {(data) => <NodeTable data={data} rows={findNodes(data.items, q, only)} chosen={node} />}
+            {(data) => <NodeTable data={data} rows={findNodes(data.items, q, only)} chosen={chosen && keyOf(chosen)} />}
           </DataState>
         </section>
         {chosen ? <NodePanel key={keyOf(chosen)} row={chosen} currency={nodes.data!.currency} /> : <ModelPanel nodes={nodes} />}
