@@ -6,7 +6,11 @@ from collections.abc import Iterator
 import pytest
 import time_machine
 
+from gpusteward.cli.api.client import make_client
+from gpusteward.cli.api.errors import Peer
+from gpusteward.cli.api.workloads import WorkloadName
 from gpusteward.cli.main import main
+from gpusteward.cli.top.cluster_source import ClusterSource
 from gpusteward.core.containers import Workload
 from tests.analyzer.api.fake_reclaim import FakeReclaim
 from tests.analyzer.api.sample_results import small_result
@@ -110,3 +114,9 @@ def test_in_mode_off_every_command_says_so(capsys: pytest.CaptureFixture[str]) -
         assert "reclaim is off" in capsys.readouterr().out
         assert main(["reclaim", "off", "--server", api.url]) == 1
         assert "reclaim is off" in capsys.readouterr().err
+
+
+def test_top_shows_what_will_happen_when_beside_the_verdict(analyzer: Api) -> None:
+    client = make_client(Peer.ANALYZER, analyzer.url)
+    lines = ClusterSource(client, "en").read_detail(WorkloadName("Job", "vision", "trainer")).lines
+    assert (lines[0].name, lines[0].text) == ("next", "suspend in 30m")

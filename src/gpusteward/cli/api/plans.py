@@ -16,13 +16,17 @@ QUERY = [("limit", "1000"), *(("outcome", each) for each in ("act", "warn", "wai
 NOT_PLANNED: Mapping[str, object] = {"next": "", "next_action": None, "next_outcome": None, "next_at": None}
 
 
-def read_plans(client: Client) -> dict[WorkloadName, Row]:
+def read_plans(client: Client, only: WorkloadName | None = None) -> dict[WorkloadName, Row]:
     """The decisions after which something happens by itself; none in mode off, and where the analyzer has no plan."""
     try:
-        page = as_object(client.read(PATH, QUERY))
+        page = as_object(client.read(PATH, [*QUERY, *(_select(only) if only else ())]))
     except StatusError:  # an older analyzer
         return {}
     return {name_of(each): each for each in get_objects(page, "items")}
+
+
+def _select(name: WorkloadName) -> list[tuple[str, str]]:
+    return [("kind", name.kind), ("namespace", name.namespace), ("name", name.name), *name.query]
 
 
 def describe_plan(decision: Row | None, language: Language, *, now: float | None = None) -> Mapping[str, object]:

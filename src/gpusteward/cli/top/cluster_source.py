@@ -9,6 +9,7 @@ from gpusteward.cli.api.client import Client
 from gpusteward.cli.api.errors import StatusError
 from gpusteward.cli.api.idle_costs import IdleCostCache
 from gpusteward.cli.api.pagination import GONE, MAX_PAGE_ROWS, ListPage, read_page
+from gpusteward.cli.api.plans import describe_plan, read_plans
 from gpusteward.cli.api.workloads import WorkloadName, name_of
 from gpusteward.cli.json_access import (
     Row,
@@ -38,6 +39,7 @@ from gpusteward.cli.top.source_protocol import (
 )
 from gpusteward.core.messages import Language
 from gpusteward.messages import top as messages
+from gpusteward.messages.cli import NEXT
 
 PATHS = {View.GPUS: "/api/v1/gpus", View.WORKLOADS: "/api/v1/workloads", View.TENANTS: "/api/v1/namespaces"}
 MAX_CHARTED_ALLOCATIONS = 4  # a workload may hold hundreds of GPUs
@@ -136,7 +138,11 @@ class ClusterSource:
         detail = as_object(self._client.read(workload.path, [*workload.query, ("language", self._language)]))
         at = get_time(get_object(detail, "result"), "at")
         evidence = list(describe_evidence(detail, self._language))
-        return Detail(list(describe_verdict_with_reasons(detail, self._language)), evidence=evidence, at=at)
+        plan = describe_plan(read_plans(self._client, workload).get(workload), self._language)["next"]
+        lines = list(describe_verdict_with_reasons(detail, self._language))
+        if plan:
+            lines.insert(0, Line(str(plan), NEXT.text(self._language), "warn"))
+        return Detail(lines, evidence=evidence, at=at)
 
     def read_charts(self, workload: WorkloadName, seconds: float) -> Detail:
         """Raises SourceError."""
