@@ -17,6 +17,7 @@ PAGES = {
     "nodes": ("#/nodes", "of 208 GPUs are free"),
     "node": ("#/nodes?node=a100-80gb-003", "of 208 GPUs are free"),
     "actions": ("#/actions", None),
+    "policies": ("#/policies", None),
     "sources": ("#/sources", "40 of 40 exporters respond"),
     "targets": ("#/sources?tab=targets", "40 of 40 exporters respond"),
     "deliveries": ("#/sources?tab=deliveries", "40 of 40 exporters respond"),
