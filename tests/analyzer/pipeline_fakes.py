@@ -34,6 +34,9 @@ class FakeTableSource:
     def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
         raise AssertionError("a cycle reads no series")
 
+    def read_work(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
+        raise AssertionError("a cycle reads no series")
+
     def read_processes(self, pods: Collection[Pod], at: float) -> PodProcesses:
         raise AssertionError("a cycle reads no processes")
 

@@ -114,7 +114,7 @@ OTHER_OWNER = Message(
 COMPLETE = Message(
     "all of its pods with GPUs ({count}) are in the verdict", "全部 {count} 个占用 GPU 的 Pod 均在结论中"
 )
-INCOMPLETE = Message("pod {pod} holds GPUs and is not in the verdict", "Pod {pod} 占用 GPU，但不在结论中")
+INCOMPLETE = Message("pod {pod} holds GPUs that are not in the verdict", "Pod {pod} 占用的 GPU 中有不在结论中的")
 
 # The panic switch.
 SWITCHED_OFF = Message("reclaim is switched off by {by}: {reason}", "回收已被 {by} 关闭：{reason}")
@@ -181,6 +181,14 @@ EVENT_RESTORED = Message(
 )
 EVENT_REVERTED = Message("{text}", "{text}")
 REASON = Message("no GPU work since {since}, policy {policy}", "自 {since} 起 GPU 无活动，策略 {policy}")
+POOL_ROLLS_OUT = Message(
+    "its pods belong to several ReplicaSets, as during a rollout: which of them would go is not certain",
+    "其 Pod 属于多个 ReplicaSet（例如正在滚动更新）：无法确定会删除哪些",
+)
+REPLICA_NOT_READY = Message(
+    "replica {pod} is not ready: Kubernetes would remove it before the idle ones",
+    "副本 {pod} 未就绪：Kubernetes 会先删除它，而不是空闲的副本",
+)
 REPLICAS_DIFFER = Message(
     "the number of replicas ({replicas}) is not that of its pods with GPUs ({pods})",
     "副本数（{replicas}）与占用 GPU 的 Pod 数（{pods}）不一致",

@@ -70,6 +70,14 @@ def test_a_snooze_is_capped_by_the_policy(api: Api, ledger: LedgerAccess):
     assert ledger.read_snoozes(AT)[SERVER].until == AT + 7 * 86_400
 
 
+def test_a_link_never_shortens_a_snooze(api: Api, ledger: LedgerAccess):
+    ledger.add_snooze(SERVER, until=AT + 3 * 86_400, reason="a deadline", who="alice", at=AT)
+    done = api.post(f"/snooze?link={sign()}&hours=4")
+    assert done.status == 200
+    snooze = ledger.read_snoozes(AT)[SERVER]
+    assert (snooze.until, snooze.who) == (AT + 3 * 86_400, "alice")
+
+
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_a_link_that_was_not_signed_here_or_is_over_is_refused(api: Api, ledger: LedgerAccess, method: str):
     other = LinkSigner().sign(SnoozeLink("Deployment", "vision", "server", "", "ops", "en", int(AT + 60)))

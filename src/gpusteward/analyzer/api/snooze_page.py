@@ -9,10 +9,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from gpusteward.analyzer.api.dependencies import ApiDependencies, Service
+from gpusteward.analyzer.api.dependencies import ApiDependencies, LedgerReader, Service
 from gpusteward.analyzer.api.http.concurrency_limits import query_ledger
 from gpusteward.analyzer.api.http.problems import ProblemError, find_language
 from gpusteward.analyzer.api.v1.snooze_state import forget_snoozes
+from gpusteward.analyzer.ledger.snoozes import Snooze, clean_workload
 from gpusteward.analyzer.notify.links import (
     LONGEST_TOKEN,
     SNOOZE_HOURS,
@@ -55,7 +56,8 @@ async def ask(request: Request, dependencies: Service, token: Token = "", hours:
 async def confirm(
     request: Request, dependencies: Service, token: Token = "", hours: Hours = SNOOZE_HOURS[0]
 ) -> Response:
-    """Snooze the workload of the link, for as long as its policy allows at most."""
+    """Snooze the workload of the link, for as long as its policy allows at most. A longer snooze stays: whoever has the
+    link can only make reclaim more careful."""
     link = _read_link(dependencies, token)
     if isinstance(link, Message):
         return _send_refusal(request, link)
@@ -63,8 +65,8 @@ async def confirm(
     until = now + 3600 * min(float(hours), _find_longest_hours(dependencies, link))
     reason, who = messages.REASON.text(language), f"link ({link.channel})"
     try:
-        await query_ledger(
-            lambda: dependencies.ledger.add_snooze(link.workload, until=until, reason=reason, who=who, at=now),
+        snooze = await query_ledger(
+            lambda: _extend(dependencies.ledger, link, until=until, reason=reason, who=who, at=now),
             dependencies.limits.snoozes,
         )
     except ProblemError as error:
@@ -73,9 +75,17 @@ async def confirm(
     forget_snoozes(dependencies)
     log.info("workload_snoozed", by=who, workload=_name(link), hours=hours)
     zone = dependencies.settings.current.notify.time_zone
-    content = _paragraph(messages.DONE.text(language, workload=_name(link), until=format_time(until, zone)))
+    content = _paragraph(messages.DONE.text(language, workload=_name(link), until=format_time(snooze.until, zone)))
     content += _paragraph(messages.HOW_TO_END.text(language, workload=_name(link)))
     return _send_page(HTTPStatus.OK, content, language)
+
+
+def _extend(ledger: LedgerReader, link: SnoozeLink, *, until: float, reason: str, who: str, at: float) -> Snooze:
+    """The snooze of the workload from now on: the present one if it is longer."""
+    present = ledger.read_snoozes(at).get(clean_workload(link.workload))
+    if present is not None and present.until >= until:
+        return present
+    return ledger.add_snooze(link.workload, until=until, reason=reason, who=who, at=at)
 
 
 def _read_link(dependencies: ApiDependencies, token: str) -> SnoozeLink | Message:

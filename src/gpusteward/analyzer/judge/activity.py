@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from gpusteward.analyzer.judge.allocation_columns import AllocationColumns, Mask
 from gpusteward.analyzer.judge.capacities import Capacities
 from gpusteward.analyzer.judge.last_kernels import launched_kernels
-from gpusteward.analyzer.judge.valid_ratios import valid_ratio
+from gpusteward.analyzer.judge.valid_ratios import HIGHEST_RATIO, valid_ratio
 from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, Codes, Column, UsageTable
 from gpusteward.core.usages import LEAST_TRAFFIC, Measure, Stat
 from gpusteward.core.verdicts import Activity, Doubt
@@ -116,6 +116,12 @@ def find_work(table: UsageTable, rule: ActivityRule) -> Mask:
             column = table.column(measure, stat)
             worked |= (column > find_floor(measure, rule)) & (column <= WORK_PROOFS[measure])
     return worked
+
+
+def is_work(measure: Measure, value: float, rule: ActivityRule) -> bool:
+    """Whether one value of a measure means work, as above."""
+    highest = HIGHEST_RATIO if measure in (*WORK_MEASURES, Measure.BUSY) else WORK_PROOFS.get(measure, 0.0)
+    return find_floor(measure, rule) < value <= highest
 
 
 def find_floor(measure: Measure, rule: ActivityRule) -> float:

@@ -18,7 +18,7 @@ from gpusteward.analyzer.reclaim.policies.file import WatchedPolicies
 from gpusteward.analyzer.reclaim.reclaimer import ReclaimComponents, Reclaimer, no_chance
 from gpusteward.analyzer.reclaim.subjects import FilePolicies
 from gpusteward.analyzer.reclaim.switch import Switch
-from gpusteward.analyzer.reclaim.usage_check import SeriesSource
+from gpusteward.analyzer.reclaim.usage_check import WorkSource
 from gpusteward.analyzer.reclaim.warnings import NoticeSender
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.owners.cluster_owners import open_api_as
@@ -50,7 +50,7 @@ def build_reclaimer(
     cluster: Cluster | None,
     engine: Engine | None,
     sender: NoticeSender | None,
-    source: SeriesSource | None,
+    source: WorkSource | None,
     holder: str,
     own_namespace: str,
     policies: WatchedPolicies | None = None,

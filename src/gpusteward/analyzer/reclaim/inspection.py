@@ -1,11 +1,12 @@
 """Reads the objects behind a candidate, and plans what would change on them."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from gpusteward.analyzer.reclaim.candidates import CandidateFacts, Replica
-from gpusteward.analyzer.reclaim.cluster import Reading
+from gpusteward.analyzer.reclaim.cluster import Reading, count_gpus
 from gpusteward.analyzer.reclaim.executor import LOWEST_COST, Planned, format_time
 from gpusteward.analyzer.reclaim.guards import Inspection
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
@@ -38,9 +39,16 @@ def read_objects(found: CandidateFacts, reading: Reading) -> Inspected:
         others = [pod for pod in reading.list_pods_below(namespace, [family.root.uid]) if pod.uid not in known]
     except SourceError as error:
         return Inspected(None, None, error=error.as_message())
+    missing = others[0].name if others else find_partly_known(family, found)
     models = [one.model for one in found.allocations]
     subject = make_subject(found.key, family, models=models, namespace_annotations=annotations)
-    return Inspected(family, subject, missing_pod=others[0].name if others else "")
+    return Inspected(family, subject, missing_pod=missing)
+
+
+def find_partly_known(family: Family, found: CandidateFacts) -> str:
+    """A pod that asks for more GPUs than the verdict knows of: those may be at work. Empty: there is none."""
+    known = Counter(one.container.pod for one in found.allocations)
+    return next((pod.name for pod in family.pods if sum(count_gpus(pod).values()) > known[pod.name]), "")
 
 
 def plan_changes(
@@ -57,7 +65,7 @@ def plan_changes(
     except SourceError as error:
         return about._replace(refusal=error.as_message()), []
     if refusal is None and policy.action is ReclaimAction.SCALE_TO_KEEP:
-        refusal = _check_replicas(chosen[0], family)
+        refusal = check_replicas(chosen[0], family)
     if refusal is not None:
         return about._replace(refusal=refusal), []
     planned = [_plan_one(one, policy, family, surplus=surplus, now=now) for one in chosen]
@@ -65,11 +73,16 @@ def plan_changes(
     return about._replace(text=text, kind=chosen[0].object.kind, name=chosen[0].object.name), planned
 
 
-def _check_replicas(chosen: Chosen, family: Family) -> Message | None:
+def check_replicas(chosen: Chosen, family: Family) -> Message | None:
+    """Why lowering the replicas could remove others than the surplus ones. Kubernetes removes pods that are not ready
+    first, whatever their deletion cost is, and compares costs only among the pods of one ReplicaSet."""
     replicas = chosen.object.read(chosen.kind.replicas)
     if replicas != len(family.pods):
         return messages.REPLICAS_DIFFER.fill(replicas=replicas, pods=len(family.pods))
-    return None
+    if len({chain[0].uid for chain in family.chains if chain}) > 1:
+        return messages.POOL_ROLLS_OUT
+    unready = next((pod for pod in family.pods if pod.is_deleted or not pod.has_condition("Ready")), None)
+    return None if unready is None else messages.REPLICA_NOT_READY.fill(pod=unready.name)
 
 
 def _plan_one(

@@ -45,7 +45,7 @@ from gpusteward.analyzer.reclaim.pressure import list_pending_pods, make_victim
 from gpusteward.analyzer.reclaim.sightings import PoolHistory, Sightings
 from gpusteward.analyzer.reclaim.subjects import Policies
 from gpusteward.analyzer.reclaim.switch import Switch
-from gpusteward.analyzer.reclaim.usage_check import SeriesSource, find_work
+from gpusteward.analyzer.reclaim.usage_check import WorkSource, find_work
 from gpusteward.analyzer.reclaim.warnings import Notices, NoticeSender
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.reclaim import ReclaimSettings
@@ -92,7 +92,7 @@ class ReclaimComponents:
     lease: ActorLease
     policies: Policies
     sender: NoticeSender | None = None  # None: nobody can be warned, so nothing is ever done
-    source: SeriesSource | None = None  # to read usage once more before an action; None: it is not
+    source: WorkSource | None = None  # to read usage once more before an action; None: it is not
     read_chance: Callable[[WorkloadKey, float, float], Chance] = no_chance
     read_snoozes: Callable[[float], Mapping[WorkloadKey, float]] = _no_snoozes  # may raise SourceError
     own_namespace: str = ""  # always protected
@@ -576,7 +576,11 @@ class Reclaimer:
             each for row, each in zip(one.found.rows, one.found.allocations, strict=True) if not rows or row in rows
         ]
         work = find_work(
-            self._components.source, allocations, at=self._now(), seconds=result.verdicts.usage.window_seconds
+            self._components.source,
+            allocations,
+            at=self._now(),
+            seconds=result.verdicts.usage.window_seconds,
+            rule=result.settings.judge.activity,
         )
         if work is not None:
             log.info("action_not_taken", workload=one.found.key.path, reason=work.en)

@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions
+from gpusteward.analyzer.judge.activity import ActivityRule, find_work, is_work
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.analyzer.sources.promql.recording_rules import write_rules
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
@@ -273,6 +274,19 @@ def check_charts(source: PrometheusSource) -> None:
                 assert max(values[1:]) == pytest.approx(stats[measure, Stat.PEAK])
             assert np.mean(values[1:]) == pytest.approx(stats[Measure.MEMORY_USED, Stat.MEAN])
             assert max(value for _, value in chart.lines[Measure.CORE]) <= 1
+    check_work(source, table)
+
+
+def check_work(source: PrometheusSource, table: UsageTable) -> None:
+    """What is read before an action says the same about work as the table, and has a core that proves idleness."""
+    rule = ActivityRule()
+    has_worked = find_work(table, rule)
+    known = [row for row in range(len(table)) if row not in table.unknown]
+    for row in [*[row for row in known if has_worked[row]][:4], *[row for row in known if not has_worked[row]][:4]]:
+        lines = source.read_work(table.allocations[row], AT, seconds=WINDOW).lines
+        found = any(is_work(measure, value, rule) for measure, points in lines.items() for _, value in points)
+        assert found == has_worked[row], table.allocations[row]
+        assert lines[Measure.CORE][-1][0] == AT
 
 
 def test_recorded_windows_are_read_instead_of_computed_and_give_the_same_table(tmp_path: Path):

@@ -1,5 +1,6 @@
 """Queries outside the cycle, on demand: the chart of one allocation, the processes of pods, the GPUs of a node."""
 
+import itertools
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
@@ -24,12 +25,19 @@ from gpusteward.analyzer.sources.pod_processes import (
 from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme
 from gpusteward.analyzer.sources.usage.label_mapping import LabelMapping
 from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
-from gpusteward.analyzer.sources.usage.quantities import MEASURES, Level, Quantity, Signal
+from gpusteward.analyzer.sources.usage.quantities import MEASURES, Aggregation, Level, Quantity, Signal
 from gpusteward.analyzer.sources.usage.selectors import Matcher, match_any, write_selector
 from gpusteward.analyzer.sources.usage_source import Chart, Points
 from gpusteward.core.usages import AllocationKey, Measure
 
 MAX_POINTS = 500
+_WORK = frozenset(
+    {
+        *(Quantity.CORE, Quantity.BUSY, Quantity.MEMORY_COPY, Quantity.ENGINE, Quantity.TENSOR, Quantity.DRAM),
+        *(Quantity.ENCODER, Quantity.DECODER, Quantity.VIDEO, Quantity.SM_ACTIVE, Quantity.PIPES),
+        *(Quantity.PCIE, Quantity.NVLINK),
+    }
+)
 _IN_CHARTS = (Quantity.CORE, Quantity.MEMORY_COPY, Quantity.MEMORY_USED, Quantity.POWER)
 
 
@@ -56,6 +64,52 @@ def read_chart(
                 points = [(time, value * signal.scale) for time, value in series.points]
                 lines[MEASURES[signal.quantity]] = points
     return Chart(allocation, lines)
+
+
+def read_work(
+    engine: Engine,
+    schemes: Iterable[DetectedScheme],
+    allocation: AllocationKey,
+    *,
+    at: float,
+    seconds: float,
+    step: float,
+) -> Chart:
+    """Every signal of one allocation that can prove work, by range queries. Several metrics of one measure, such as
+    both directions of a link, are one line. Raises SourceError."""
+    step = max(step, seconds / MAX_POINTS)
+    lines: dict[Measure, list[tuple[float, float]]] = {}
+    for detected in schemes:
+        matchers = tuple(_match_allocation(detected.holder.mapping, allocation))
+        for signal in work_signals(detected, allocation):
+            selector = write_selector(signal.metric, (*matchers, *signal.matchers))
+            body = engine.query_range(f"max({selector})", start=at - seconds, end=at, step=step)
+            for series in decode_matrix(body)[:1]:
+                points = [(time, value * signal.scale) for time, value in series.points]
+                add_work(lines, signal, points)
+    return Chart(allocation, lines)
+
+
+def work_signals(detected: DetectedScheme, allocation: AllocationKey) -> Iterator[Signal]:
+    """The signals of a holder that can prove work; the core of a MIG instance is its engine activity."""
+    is_instance = bool(allocation.gpu_instance) and detected.device is None
+    for signal in (signal for signal in detected.holder.signals if signal.level is Level.HOLDER):
+        if signal.quantity is Quantity.ENGINE and is_instance:
+            yield replace(signal, quantity=Quantity.CORE)
+        elif signal.quantity in _WORK and not (signal.quantity is Quantity.CORE and is_instance):
+            yield signal
+
+
+def add_work(lines: dict[Measure, list[tuple[float, float]]], signal: Signal, points: Points) -> None:
+    """A counter of seconds becomes the share of time between two samples; after a reset, all that it has is new."""
+    if Aggregation.INCREASE in signal.aggregations:
+        points = [
+            (time, min(1.0, (value - before if value >= before else value) / (time - earlier)))
+            for (earlier, before), (time, value) in itertools.pairwise(points)
+            if time > earlier
+        ]
+    measure = Measure.BUSY if signal.quantity is Quantity.BUSY else MEASURES[signal.quantity]
+    lines[measure] = sorted([*lines.get(measure, ()), *points])
 
 
 def chart_signals(detected: DetectedScheme, allocation: AllocationKey) -> Iterator[Signal]:

@@ -1,7 +1,7 @@
 """`SeveralEngines`: one usage table from the engines of `prometheus.urls`, each of which has a part of the site."""
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -119,10 +119,17 @@ class SeveralEngines:
     def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
         """The chart of one allocation, from the first engine that has it. Raises SourceError if none has it and one of
         them could not be read."""
+        return self._read_first(lambda source: source.read_series(allocation, at, seconds=seconds), allocation)
+
+    def read_work(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
+        """As above."""
+        return self._read_first(lambda source: source.read_work(allocation, at, seconds=seconds), allocation)
+
+    def _read_first(self, read: Callable[[PrometheusSource], Chart], allocation: AllocationKey) -> Chart:
         failure: Message | None = None  # not the error: it would refer to this frame, and this frame to it
         for shard in self._shards:
             try:
-                chart = shard.source.read_series(allocation, at, seconds=seconds)
+                chart = read(shard.source)
             except SourceError as error:
                 failure = error.as_message()
                 continue

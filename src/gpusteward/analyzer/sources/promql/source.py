@@ -18,7 +18,12 @@ from gpusteward.analyzer.sources.promql.discovery import (
     has_new_nodes,
 )
 from gpusteward.analyzer.sources.promql.expressions import Window
-from gpusteward.analyzer.sources.promql.on_demand_queries import read_chart, read_node_gpus, read_pod_processes
+from gpusteward.analyzer.sources.promql.on_demand_queries import (
+    read_chart,
+    read_node_gpus,
+    read_pod_processes,
+    read_work,
+)
 from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme
 from gpusteward.analyzer.sources.promql.recording_rules import RuleFreshness
 from gpusteward.analyzer.sources.promql.scheme_reader import MAX_ENDED_ROWS, PARTIAL_RESPONSES, ReadCycle, SchemeReader
@@ -115,6 +120,11 @@ class PrometheusSource:
         """The chart of one allocation before `at`. Raises SourceError."""
         schemes = (self._discovered or self._discover(at)).schemes
         return read_chart(self._engine, schemes, allocation, at=at, seconds=seconds, step=self._settings.step_seconds)
+
+    def read_work(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
+        """Everything about one allocation that can prove work before `at`. Raises SourceError."""
+        schemes = (self._discovered or self._discover(at)).schemes
+        return read_work(self._engine, schemes, allocation, at=at, seconds=seconds, step=self._settings.step_seconds)
 
     def read_processes(self, pods: Collection[Pod], at: float) -> PodProcesses:
         """The processes of these pods, where gpusteward's agent reports them. Raises SourceError."""

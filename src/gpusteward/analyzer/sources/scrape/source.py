@@ -28,6 +28,7 @@ from gpusteward.analyzer.sources.scrape.store_queries import (
     count_fleet,
     detect_schemes,
     read_chart,
+    read_work,
     run_queries,
 )
 from gpusteward.analyzer.sources.scrape.target_samples import PageOrigin
@@ -153,6 +154,10 @@ class ScrapeSource:
     def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
         """The chart of one allocation before `at`, as far back as samples are kept."""
         return read_chart(self.store, self._schemes, allocation, at=at, seconds=seconds)
+
+    def read_work(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
+        """Everything about one allocation that can prove work before `at`, as far back as samples are kept."""
+        return read_work(self.store, self._schemes, allocation, at=at, seconds=seconds)
 
     def read_processes(self, pods: Collection[Pod], at: float) -> PodProcesses:
         """The processes of these pods, from pages fetched now. Raises SourceError if all their agents fail."""

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusteward.analyzer.sources.promql.expressions import Query
-from gpusteward.analyzer.sources.promql.on_demand_queries import MAX_POINTS, chart_signals
+from gpusteward.analyzer.sources.promql.on_demand_queries import MAX_POINTS, add_work, chart_signals, work_signals
 from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme, SeriesGroup, plan_devices, plan_holders
 from gpusteward.analyzer.sources.scrape.metric_filter import BY_NAME, FAMILIES
 from gpusteward.analyzer.sources.scrape.sample_store import SampleStore, StoreWindow
@@ -183,6 +183,24 @@ def read_chart(
                 ]
                 if measure not in lines and (points := _merge(found, signal.scale)):
                     lines[measure] = points
+    return Chart(allocation, lines)
+
+
+def read_work(
+    store: SampleStore, schemes: Iterable[DetectedScheme], allocation: AllocationKey, *, at: float, seconds: float
+) -> Chart:
+    """Every signal of one allocation that can prove work, as far back as samples are kept."""
+    lines: dict[Measure, list[tuple[float, float]]] = {}
+    with store.lock_targets() as (series_labels, targets):
+        for detected in schemes:
+            holders = frozenset(_find_holders(detected.scheme, series_labels, allocation))
+            reporting = [samples for samples in targets.values() if samples.series.has_any(holders)]
+            for signal in work_signals(detected, allocation):
+                family = BY_NAME[signal.metric]
+                for samples in reporting:
+                    for series in samples.read_samples(family, holders, at=at, seconds=seconds):
+                        values = (series.values * signal.scale).tolist()
+                        add_work(lines, signal, list(zip(series.times.tolist(), values, strict=True)))
     return Chart(allocation, lines)
 
 

@@ -202,6 +202,18 @@ class TargetSamples:
                 is_there = ~np.isnan(values)
                 yield TimeSeries(self._times.times[lines][is_there], values[is_there])
 
+    def read_samples(
+        self, family: MetricFamily, holders: Collection[int], *, at: float, seconds: float
+    ) -> Iterator[TimeSeries]:
+        """The samples of the gauges or counters of a family about these holders."""
+        yield from self.read_gauges(family, holders, at=at, seconds=seconds)
+        lines = self._times.find_lines(at - seconds, at)
+        for column, series in enumerate(self._counter_series.tolist()):
+            if self.series.is_one_of(series, family, holders):
+                values = self._counters.read_column(column, lines)
+                is_there = ~np.isnan(values)
+                yield TimeSeries(self._times.times[lines][is_there], values[is_there])
+
     def renumber(
         self,
         series_labels: SeriesLabels,
