@@ -1,0 +1,229 @@
+"""`python -m tests.analyzer.reclaim.chaos.analyzer_process`: an analyzer's stage reclaim in a process of its own.
+
+Its configuration and then orders come as lines of JSON on standard input, answers go to standard output. Usage, time
+and owners are given with each order; everything else is real: reclaimer, Kubernetes client, ledger, journal, policy
+file. It kills itself at the step of an action that an order names.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import sqlite3
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.judge import judge
+from gpusteward.analyzer.judge.workloads import judge_workloads
+from gpusteward.analyzer.ledger.ledger import Ledger
+from gpusteward.analyzer.ledger.restore_state import restore_history
+from gpusteward.analyzer.notify.notices.reclaim_notices import ReclaimNotice
+from gpusteward.analyzer.reclaim.actions import Action
+from gpusteward.analyzer.reclaim.cluster import Cluster
+from gpusteward.analyzer.reclaim.journal import Journal
+from gpusteward.analyzer.reclaim.lease import ActorLease
+from gpusteward.analyzer.reclaim.plan import ActionState
+from gpusteward.analyzer.reclaim.policies.file import WatchedPolicies
+from gpusteward.analyzer.reclaim.reclaimer import ReclaimComponents, Reclaimer
+from gpusteward.analyzer.reclaim.subjects import FilePolicies
+from gpusteward.analyzer.reclaim.switch import Switch
+from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.settings.ledger import LedgerSettings
+from gpusteward.analyzer.settings.settings import Settings
+from gpusteward.analyzer.sources.usage_source import Chart
+from gpusteward.analyzer.tables import UsageTable
+from gpusteward.core.containers import Container, OwnerEvidence, Workload
+from gpusteward.core.errors import GpustewardError, SourceError
+from gpusteward.core.messages import Message
+from gpusteward.core.usages import AllocationKey, Measure
+from gpusteward.kubernetes.writes import ApiWriter
+from tests.analyzer.usage_tables import Stats, resting, working
+
+Order = dict[str, Any]
+NO_DATA = Message("the engine does not answer", "the engine does not answer")
+ROWS: Mapping[str, Stats] = {
+    "idle": resting(0.0, processes=0.0, watts=60.0),
+    "active": working(),
+    "parked": resting(40.0),
+    "unknown": {},
+}
+
+
+class LoggedJournal(Journal):
+    """Appends every state that was stored to a file: none of them may be missing in the journal later."""
+
+    def __init__(self, engine: Any, path: Path) -> None:
+        super().__init__(engine)
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+    def add(self, action: Action) -> Action:
+        self._note(added := super().add(action))
+        return added
+
+    def move(self, action: Action, state: ActionState, **fields: Any) -> Action:
+        self._note(moved := super().move(action, state, **fields))
+        return moved
+
+    def _note(self, action: Action) -> None:
+        last = action.steps[-1]
+        os.write(self._file, (json.dumps([action.id, last.state.value, last.at, last.note]) + "\n").encode())
+
+
+class Outbox:
+    """Notices in a database of their own; the run decides when they are delivered."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.now = 0.0
+
+    def send_reclaim_notice(self, notice: ReclaimNotice) -> tuple[str, ...]:
+        key = f"{notice.kind.value}/{notice.action_id}/{notice.number}"
+        with self._open() as database:
+            database.execute("INSERT OR IGNORE INTO notices (key, sent_at) VALUES (?, ?)", (key, self.now))
+        return (key,)
+
+    def read_delivered(self, keys: Collection[str]) -> Mapping[str, float]:
+        with self._open() as database:
+            rows = database.execute("SELECT key, delivered_at FROM notices WHERE delivered_at IS NOT NULL").fetchall()
+        return {key: at for key, at in rows if key in set(keys)}
+
+    @contextlib.contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        with contextlib.closing(sqlite3.connect(self._path, timeout=30)) as database, database:
+            yield database
+
+
+class Source:
+    """Usage right before an action."""
+
+    def __init__(self) -> None:
+        self.working: set[str] = set()  # uids of pods
+        self.is_down = False
+
+    def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
+        if self.is_down:
+            raise SourceError(NO_DATA)
+        value = 0.7 if allocation.container.pod_uid in self.working else 0.0
+        return Chart(allocation, {Measure.CORE: [(at - seconds, 0.0), (at - 15.0, value)]})
+
+
+class AnalyzerProcess:
+    """Handles orders one after the other."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        folder = Path(config["folder"])
+        self.now = float(config["now"])
+        self._step_seconds = float(config["step_seconds"])
+        environ = {"KUBERNETES_SERVICE_HOST": config["host"], "KUBERNETES_SERVICE_PORT": str(config["port"])}
+        api = ApiWriter.from_cluster(environ, account=Path(config["account"]), user_agent="gpusteward-analyzer")
+        cluster = Cluster(api)
+        self._ledger = Ledger(LedgerSettings(url=f"sqlite:///{folder / 'ledger.db'}"))
+        engine = self._ledger.engine
+        self._settings = _make_settings(config)
+        self._outbox, self._source = Outbox(folder / "outbox.db"), Source()
+        self._steps_left = -1
+        self._history: History | None = None
+        self._result: Result | None = None
+        self._number = 0
+        own = str(config["own_namespace"])
+        lease = ActorLease(
+            cluster,
+            namespace=own,
+            name="gpusteward-reclaim",
+            holder=str(config["holder"]),
+            clock=lambda: self.now,
+            wall_clock=lambda: self.now,
+        )
+        self._reclaimer = Reclaimer(
+            self._settings.reclaim,
+            ReclaimComponents(
+                cluster=cluster,
+                journal=LoggedJournal(engine, folder / "moves.log"),
+                switch=Switch(engine, cluster, namespace=own),
+                lease=lease,
+                policies=FilePolicies(WatchedPolicies(folder / "policies.yaml")),
+                sender=self._outbox,
+                source=self._source,
+                own_namespace=own,
+                clock=lambda: self.now,
+                on_step=self._on_step,
+            ),
+        )
+
+    def handle(self, order: Order) -> Order:
+        self.now = self._outbox.now = float(order["now"])
+        self._steps_left = int(order.get("die_at_step", -1))
+        try:
+            return {"cycle": self._cycle, "restore": self._restore}[order["do"]](order)
+        except GpustewardError as error:
+            return {"error": str(error)}
+
+    def _cycle(self, order: Order) -> Order:
+        self._source.working, self._source.is_down = set(order["working"]), bool(order["source_is_down"])
+        if order["pods"] is not None or self._result is None:
+            self._judge(order["pods"] or [])
+        assert self._result is not None
+        self._reclaimer.reclaim(self._result)
+        plan = self._reclaimer.last_plan
+        return {"outcomes": {outcome.value: count for outcome, count in plan.counts.items()} if plan else {}}
+
+    def _restore(self, order: Order) -> Order:
+        action = self._reclaimer.restore(order["action"], by=order["by"])
+        return {"state": action.state.value}
+
+    def _judge(self, pods: list[Order]) -> None:
+        table = _make_table(pods, at=self.now, window=self._step_seconds)
+        if self._history is None:
+            self._history = restore_history(self._ledger.engine, table)
+        verdicts, self._history = judge(table, self._settings.rules, self._history, now=self.now)
+        self._number += 1
+        workloads = judge_workloads(verdicts, self._settings.rules)
+        self._result = Result(self._number, self.now, 0.1, self._settings, verdicts, workloads)
+        self._ledger.record(self._result)
+
+    def _on_step(self, _step: str, _action: Action) -> None:
+        self._steps_left -= 1
+        if self._steps_left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _make_settings(config: Mapping[str, Any]) -> Settings:
+    reclaim = {
+        "mode": "enforce",
+        "namespace": config["own_namespace"],
+        "cool_down_minutes": config["cool_down_minutes"],
+    }
+    scheduler = {"interval": round(float(config["step_seconds"]))}
+    return Settings.model_validate({"reclaim": reclaim, "scheduler": scheduler})
+
+
+def _make_table(pods: list[Order], *, at: float, window: float) -> UsageTable:
+    allocations, rows, coverage = [], [], []
+    for pod in pods:
+        owner = Workload(pod["kind"], pod["namespace"], pod["owner"], evidence=OwnerEvidence.READ, uid=pod["owner_uid"])
+        container = Container(pod["namespace"], pod["pod"], pod["uid"], "main", owner, (), pod["started_at"])
+        for number in range(pod["gpus"]):
+            gpu = f"GPU-{pod['uid']}-{number}"
+            key = AllocationKey(gpu, "", container, pod["node"], str(number), "NVIDIA H100", "exclusive")
+            allocations.append(key)
+            rows.append(ROWS[pod["state"]])
+            coverage.append(pod["coverage"])
+    names = {name for row in rows for name in row}
+    stats = {name: np.array([row.get(name, np.nan) for row in rows], dtype=float) for name in names}
+    return UsageTable(at, window, allocations, stats, np.array(coverage, dtype=float))
+
+
+def main() -> None:
+    process = AnalyzerProcess(json.loads(sys.stdin.readline()))
+    print(json.dumps({"ready": True}), flush=True)
+    for line in sys.stdin:
+        print(json.dumps(process.handle(json.loads(line))), flush=True)
+
+
+if __name__ == "__main__":
+    main()
