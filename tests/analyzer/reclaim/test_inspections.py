@@ -11,6 +11,7 @@ from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
 from gpusteward.analyzer.reclaim import reclaimer as module
 from gpusteward.analyzer.reclaim.plan import Outcome
 from gpusteward.analyzer.settings.settings import Settings
+from tests.analyzer.reclaim import memory_cluster
 from tests.analyzer.reclaim.memory_cluster import STEP, MemoryCluster, MemoryFleet, make_reclaimer
 from tests.analyzer.usage_tables import AT
 
@@ -45,3 +46,15 @@ def test_every_idle_workload_gets_its_turn_and_none_acts_before(
         assert {decision.outcome for decision in unread} == {Outcome.WAIT}
         seen |= read
     assert len(seen) == 50
+
+
+def test_the_owners_of_other_workloads_are_not_read(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A namespace may have hundreds of pods: the verdicts know to whom they belong."""
+    monkeypatch.setattr(memory_cluster, "NAMESPACES", 1)
+    settings = Settings.model_validate({"reclaim": {"mode": "observe"}})
+    cluster, fleet = MemoryCluster(100), MemoryFleet(settings, 100, idle=3)
+    reclaimer = make_reclaimer(settings, cluster, engine, clock=lambda: AT)
+    reclaimer.reclaim(fleet.judge(AT))
+    assert reclaimer.last_plan is not None
+    assert all(decision.policy is not None for decision in reclaimer.last_plan.decisions)
+    assert cluster.requests <= 3 * 2 + 5

@@ -11,7 +11,7 @@ from gpusteward.analyzer.reclaim.guards import Facts, Pool
 from gpusteward.analyzer.reclaim.sightings import Candidate
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, STEPS
-from gpusteward.core.containers import Workload, WorkloadKey
+from gpusteward.core.containers import OwnerEvidence, Workload, WorkloadKey
 from gpusteward.core.usages import AllocationKey
 from gpusteward.core.verdicts import Activity, Proof, Signature, Step
 
@@ -137,6 +137,19 @@ class CandidateFinder:
         since = float(np.max(verdicts.idle_since[rows])) if is_proven else np.inf
         gpus = float(np.sum(table.fractions[rows]))
         return Replica(pod, tuple(rows), bool(np.any(codes == active)), is_proven, since, gpus)
+
+
+def list_roots(result: Result) -> dict[str, str]:
+    """The uids of pods, each with the uid of its root owner, where that was read from the API server."""
+    return {
+        one.container.pod_uid: owner.uid
+        for one in result.verdicts.usage.allocations
+        if one.container.pod_uid and (owner := one.container.workload) is not None and is_read(owner)
+    }
+
+
+def is_read(owner: Workload) -> bool:
+    return owner.evidence is OwnerEvidence.READ and bool(owner.uid)
 
 
 def list_evidence(found: CandidateFacts, result: Result, rows: Collection[int] = ()) -> dict[str, object]:

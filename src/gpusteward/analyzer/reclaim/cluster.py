@@ -166,8 +166,10 @@ class Cluster:
 class Reading:
     """The objects of one cycle or one action: each is read once, so that all decisions in it see the same."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    def __init__(self, cluster: Cluster, *, roots: Mapping[str, str] | None = None) -> None:
+        """`roots`: uid of a pod -> uid of its root owner, where the verdicts have it from the API server. The owners of
+        these pods need not be read to know that they belong to another workload."""
+        self._cluster, self._roots = cluster, roots or {}
         self._owners: dict[str, KubeObject | None] = {}  # by path
         self._pods: dict[str, list[KubeObject]] = {}  # by namespace
         self._namespaces: dict[str, Mapping[str, str]] = {}
@@ -220,6 +222,8 @@ class Reading:
         """Owner references name uids: those of an owner that is gone by now count as well."""
         if pod.uid in wanted or any(each.get("uid") in wanted for each in pod.owners):
             return True
+        if (root := self._roots.get(pod.uid)) is not None:
+            return root in wanted
         one, depth = pod, 0
         while (reference := one.controller) is not None and depth < MAX_DEPTH:
             above = self._read_owner(one.namespace, reference)

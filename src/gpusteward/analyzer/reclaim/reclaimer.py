@@ -23,7 +23,7 @@ from gpusteward.analyzer.reclaim.actions import (
     SwitchState,
     Warned,
 )
-from gpusteward.analyzer.reclaim.candidates import CandidateFacts, CandidateFinder, Replica, list_evidence
+from gpusteward.analyzer.reclaim.candidates import CandidateFacts, CandidateFinder, Replica, list_evidence, list_roots
 from gpusteward.analyzer.reclaim.cluster import Cluster, Reading
 from gpusteward.analyzer.reclaim.counters import ReclaimCounters
 from gpusteward.analyzer.reclaim.decide import (
@@ -136,6 +136,8 @@ class Reclaimer:
         self._last_result: Result | None = None
         self._last_error = ""
         self._inspected_at: dict[WorkloadKey, float] = {}  # when the objects of idle workloads were read last
+        self._roots_of: Result | None = None
+        self._roots: Mapping[str, str] = {}  # of that result: uid of a pod -> uid of its root owner
         self._looked_at: set[str] = set()  # actions put back whose object, read in this cycle, has not changed
         self._unwarned: set[str] = set()  # namespaces without a channel; each is logged once
 
@@ -243,7 +245,7 @@ class Reclaimer:
     # One cycle.
 
     def _run(self, result: Result) -> None:
-        now, reading = self._now(), Reading(self._components.cluster)
+        now, reading = self._now(), self._open_reading(result)
         self._components.policies.refresh()
         objection = self.find_objection() if self.mode is Mode.ENFORCE else self._switch.find_reason()
         may_write = self.mode is Mode.ENFORCE and objection is None
@@ -352,6 +354,11 @@ class Reclaimer:
         self._pools.forget(each.key for each in found)
         return self._with_budgets(considered, past)
 
+    def _open_reading(self, result: Result) -> Reading:
+        if self._roots_of is not result:
+            self._roots_of, self._roots = result, list_roots(result)
+        return Reading(self._components.cluster, roots=self._roots)
+
     def _choose_inspected(self, everyone: Sequence[_Considered], *, now: float) -> list[_Considered]:
         """Those whose objects are read in this cycle: what costs no request, and of the others those that have waited
         for the longest time."""
@@ -372,7 +379,7 @@ class Reclaimer:
         number = result.workloads.find(key) if result else None
         if result is None or number is None:
             raise ReclaimError(messages.NO_SUCH_WORKLOAD, workload=key.path)
-        finder, now, reading = CandidateFinder(result), self._now(), Reading(self._components.cluster)
+        finder, now, reading = CandidateFinder(result), self._now(), self._open_reading(result)
         past = _Past.read(self._journal, now=now, cool_down=self._settings.cool_down_minutes * 60)
         acts = renews and self.mode is Mode.ENFORCE
         objection = self.find_objection() if acts else self._switch.find_reason()

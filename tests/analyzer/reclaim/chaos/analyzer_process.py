@@ -105,7 +105,7 @@ class Source:
         self.working: set[str] = set()  # uids of pods
         self.is_down = False
 
-    def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
+    def read_work(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
         if self.is_down:
             raise SourceError(NO_DATA)
         value = 0.7 if allocation.container.pod_uid in self.working else 0.0
