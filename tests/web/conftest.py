@@ -13,7 +13,7 @@ from tests.conftest import give_up
 from tests.local.processes import Program, running
 from tests.web.browser import open_browser
 
-TOKENS = {"viewer": "token-of-a-viewer", "operator": "token-of-an-operator"}
+TOKENS = {"viewer": "token-of-a-viewer", "operator": "token-of-an-operator", "admin": "token-of-an-admin-1"}
 PROXY_ADDRESS = "127.0.0.2"
 """Requests from here carry the identity of a person; the browser itself is on 127.0.0.1."""
 RULES = [

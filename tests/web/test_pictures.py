@@ -19,6 +19,8 @@ PICTURES = {
     "web-workload": ("#/workloads", "light", DESKTOP),
     "web-teams": ("#/teams?group=vision", "light", DESKTOP),
     "web-nodes": ("#/nodes?node=a100-80gb-003", "dark", DESKTOP),
+    "web-actions": ("#/actions", "light", DESKTOP),
+    "web-policies": ("#/policies", "light", DESKTOP),
     "web-sources": ("#/sources", "light", DESKTOP),
     "web-sign-in": ("#/sign-in", "light", (1000, 760)),
     "web-wall": ("#/wall", "dark", WALL),

@@ -1,10 +1,12 @@
 /** One row per workload or action; a row opens beside the list. */
 import { AmountLine } from "../../components/bar";
 import { Badge, type Tone } from "../../components/badge";
+import { LocalText } from "../../components/local-text";
 import { Since, Time } from "../../components/time";
 import { WorkloadName } from "../../components/workload-link";
 import { fmt } from "../../i18n";
 import { changeQuery, formatRoute, route } from "../../router";
+import { firstReason } from "../../reclaim/forecast";
 import { ForecastLine } from "../../reclaim/forecast-line";
 import { texts as words, wordOr } from "../../reclaim/texts";
 import type { Action, Decision, Savings } from "../../reclaim/types";
@@ -32,21 +34,26 @@ export function DecisionTable({ entries, chosen, rows, isRefusal }: Omit<Props, 
           <th scope="col">{texts("workload")}</th>
           <th scope="col" class="actions-next">{texts(isRefusal ? "why" : "next")}</th>
           <th scope="col" class="actions-policy">{texts("policy")}</th>
-          <th scope="col" class="number">{texts("idle")}</th>
+          <th scope="col" class="number actions-idle">{texts("idle")}</th>
         </tr>
       </thead>
       <tbody>
         {entries.map((entry) => entry.type === "decision" && (
           <ChoosableRow key={entry.key} id={entry.key} isChosen={entry.key === chosen}>
             <NameCell id={entry.key} of={entry.decision} row={rows.get(rowId(entry.decision))} />
-            <td class="actions-next"><ForecastLine of={entry.decision} /></td>
-            <td class="actions-policy secondary">{entry.decision.policy || "–"}</td>
-            <td class="number">{entry.decision.idle_since ? <Since at={entry.decision.idle_since} /> : "–"}</td>
+            <td class="actions-next">{isRefusal ? <LocalText text={firstReason(entry.decision.answers)} /> : <ForecastLine of={entry.decision} withReason={!isSoon(entry.decision)} />}</td>
+            <td class="actions-policy secondary nowrap">{entry.decision.policy || "–"}</td>
+            <td class="number actions-idle">{entry.decision.idle_since ? <Since at={entry.decision.idle_since} /> : "–"}</td>
           </ChoosableRow>
         ))}
       </tbody>
     </table>
   );
+}
+
+/** What is due within the hour needs no reason beside it: only time is missing. */
+function isSoon({ outcome, due_at: due }: Decision): boolean {
+  return outcome === "act" || (due !== null && Date.parse(due) < Date.now() + 3_600_000);
 }
 
 export function ActionTable({ entries, chosen, rows, savings }: Props) {

@@ -3,6 +3,7 @@ import { fmt, t } from "../../i18n";
 import { findPage } from "../../pages";
 import { linkTo } from "../../router";
 import type { OverviewData } from "./overview";
+import { ReclaimLine } from "./reclaim-line";
 import { roundToSum } from "./rounding";
 import { texts } from "./texts";
 
@@ -24,6 +25,7 @@ export function Headline({ data }: { data: OverviewData }) {
         <div>
           <h1>{sentence(data, counts["idle"]!, total)}</h1>
           <p class="headline-cost">{costSentence(data)} {potentialSentence(data)}</p>
+          <ReclaimLine />
         </div>
         <Problems data={data} />
       </div>

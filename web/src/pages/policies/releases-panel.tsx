@@ -19,7 +19,7 @@ export function ReleasesPanel({ replay, tried }: { replay: ResourceView<Replay>;
       </DataState>
       <h2 class="releases-title">{texts("releases")}</h2>
       <DataState resource={replay} lines={6} isEmpty={(data) => (tried ?? data).releases.length === 0} empty={texts("releases-none")}>
-        {(data) => <Largest items={(tried ?? data).releases.slice(0, SHOWN)} currency={data.currency} />}
+        {(data) => <Largest releases={(tried ?? data).releases} currency={data.currency} />}
       </DataState>
     </section>
   );
@@ -45,8 +45,9 @@ function Regretted({ items }: { items: readonly Release[] }) {
   );
 }
 
-function Largest({ items, currency }: { items: readonly Release[]; currency: string }) {
+function Largest({ releases, currency }: { releases: readonly Release[]; currency: string }) {
   const amountOf = (each: Release) => (currency ? each.cost : each.gpu_hours) ?? 0;
+  const items = [...releases].sort((a, b) => amountOf(b) - amountOf(a)).slice(0, SHOWN);
   const most = Math.max(...items.map(amountOf), 1e-9);
   return (
     <table class="rows releases-table">

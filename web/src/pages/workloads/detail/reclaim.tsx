@@ -9,7 +9,10 @@ import { type WorkloadKey, workloadParameters } from "../../../components/worklo
 import { fmt, language, t } from "../../../i18n";
 import { isOperator } from "../../../state/session";
 import { texts, type WorkloadText } from "../texts";
+import { ChangeBox } from "../../../reclaim/changes";
+import { wordOr } from "../../../reclaim/texts";
 import { LocalText, Section } from "./local-text";
+import "../../../reclaim/reclaim.css";
 
 type Plan = Answer<"/api/v1/plan">;
 export type Decision = Plan["items"][number];
@@ -64,7 +67,7 @@ function Guards({ decision }: { decision: Decision }) {
           return (
             <li key={one.guard}>
               <i class={`mark-${mark}`} aria-label={texts(`guard-${mark}`)}>{MARKS[mark]}</i>
-              <span>{one.guard}</span>
+              <span>{wordOr("guard", one.guard)}</span>
               <span class="secondary"><LocalText text={one.reason} /></span>
             </li>
           );
@@ -118,12 +121,7 @@ export function SuspendDialog({ of: key, onClose }: { of: WorkloadKey; onClose: 
 function Preview({ decision }: { decision: Decision }) {
   return (
     <div class="preview">
-      {decision.changes.map((change) => (
-        <div key={change.path}>
-          <span>{change.kind}/{change.name}</span>
-          <code>{change.text}</code>
-        </div>
-      ))}
+      {decision.changes.map((change) => <ChangeBox key={change.path} {...change} />)}
       <Guards decision={decision} />
     </div>
   );
