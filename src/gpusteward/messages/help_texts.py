@@ -37,8 +37,14 @@ COMMANDS = (
     Message("list workloads that hold GPUs without using them", "列出占用 GPU 却不使用的工作负载"),
     Message("show the verdict on a workload with its reasons and evidence", "显示某个工作负载的结论、原因和依据"),
     Message(
-        "show what reclaim would do now, with every guard and its answer", "显示回收功能此刻会做什么，及每个守卫的回答"
+        "show what reclaim would do now, with every guard and its answer",
+        "显示回收功能此刻会做什么，及每个检查项的结果",
     ),
+    Message(
+        "show what a policy would have released in the past, and what would have been regretted",
+        "显示某个策略在过去会归还哪些 GPU，其中哪些会后悔",
+    ),
+    Message("show how many idle GPUs can be lent for how long", "显示有多少空闲 GPU 可以出借、可借多久"),
     Message("list what reclaim planned, did, refused and put back", "列出回收功能计划、执行、拒绝和恢复的操作"),
     Message("put back what reclaim changed", "恢复回收功能所做的修改"),
     Message(
@@ -57,6 +63,17 @@ COMMANDS = (
     Message("describe a command", "查看命令的说明"),
 )
 DESCRIPTIONS = (
+    Message(
+        "Show how many idle GPUs of each model can be lent for 1 hour, 4 hours and until morning: those that nobody "
+        "will need with a probability of at least 0.9, from the idle spells of the same workloads.",
+        "按型号显示有多少空闲 GPU 可以出借 1 小时、4 小时或到次日早晨："
+        "根据同一工作负载的空闲段，以至少 0.9 的概率无人需要。",
+    ),
+    Message(
+        "Replay a policy over the recorded idle spells: what it would have released and saved, and every release that "
+        "would have been regretted; beside the present policy and fixed windows. Changes nothing.",
+        "在已记录的空闲段上回放策略：会归还和节省多少，每一次会后悔的归还，并与当前策略和固定窗口对比。不做任何修改。",
+    ),
     Message(
         "Run the analyzer: compute verdicts on the GPUs of a cluster and serve them.",
         "运行 analyzer：判断集群中 GPU 的使用情况并提供结果。",
@@ -110,7 +127,7 @@ DESCRIPTIONS = (
     Message(
         "Show what reclaim would do now: for each workload the outcome, when, and why; for one workload "
         "every guard with its answer, and what exactly would change.",
-        "显示回收功能此刻会做什么：每个工作负载的结果、时间和原因；指定一个工作负载时，显示每个守卫的回答和具体修改。",
+        "显示回收功能此刻会做什么：每个工作负载的结果、时间和原因；指定一个工作负载时，显示每个检查项的结果和具体修改。",
     ),
     Message(
         "List what reclaim planned, did, refused and put back, the newest first.",
@@ -134,6 +151,15 @@ DESCRIPTIONS = (
     ),
 )
 FLAGS = (
+    Message("only this GPU model; repeatable", "只显示此 GPU 型号，可重复"),
+    Message(
+        "policy file (YAML) to replay (default: the policies in effect)", "要回放的策略文件（YAML，默认为生效的策略）"
+    ),
+    Message("start: 24h, 14d, 4w ago, or a date (default 14d)", "开始时间：24h、14d、4w 之前，或日期（默认 14d）"),
+    Message(
+        "a release is regretted if work comes back within this time (default 30)",
+        "归还后在此时间内又有工作，即为后悔（分钟，默认 30）",
+    ),
     Message("positional arguments", "位置参数"),
     Message("options", "参数"),
     Message("settings", "配置"),
@@ -282,9 +308,9 @@ FLAGS = (
     ),
     Message("shell to write the script for", "脚本所用的 shell"),
     Message("command to describe", "要查看的命令"),
-    Message("only this one, with every guard", "仅此工作负载，并显示每个守卫"),
+    Message("only this one, with every guard", "仅此工作负载，并显示每个检查项"),
     Message("also workloads for which nothing is planned", "也显示没有计划的工作负载"),
-    Message("every guard of each workload", "显示每个工作负载的每个守卫"),
+    Message("every guard of each workload", "显示每个工作负载的每个检查项"),
     Message("only actions on this one", "仅对该工作负载的操作"),
     Message("only in this state; may be repeated", "仅此状态；可重复"),
     Message("maximum number (default 50)", "最多显示的数量（默认 50）"),

@@ -106,7 +106,7 @@ LEADER = Message("this analyzer holds the Lease", "本 analyzer拥有 Lease")
 NOT_LEADER = Message("another analyzer holds the Lease: {holder}", "其他 analyzer拥有 Lease：{holder}")
 SWITCH_ON = Message("the switch is on", "开关已打开")
 KIND_KNOWN = Message("{kind}/{name} can be changed: {text}", "可以修改 {kind}/{name}：{text}")
-NOT_INSPECTED = Message("not looked at: another guard already says no", "未检查：其他守卫已拒绝")
+NOT_INSPECTED = Message("not looked at: another guard already says no", "未检查：其他检查项已拒绝")
 SAME_OWNER = Message("the owner is still the same, uid {uid}", "所有者未变，uid {uid}")
 OTHER_OWNER = Message(
     "the owner is another one by now: {found} instead of {expected}", "所有者已变为另一个：{found}，而不是 {expected}"
