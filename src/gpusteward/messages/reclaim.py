@@ -150,6 +150,9 @@ NO_EFFECT = Message(
 )
 CHANGED_BACK = Message("somebody else changed it back: {text}", "已被他人改回：{text}")
 OBJECT_GONE = Message("the object does not exist any more", "对象已不存在")
+POLICY_CHANGED = Message(
+    "the action of its policy has changed from {before} to {now}", "其策略的动作已从 {before} 变为 {now}"
+)
 SPELL_ENDED = Message("work came back", "已恢复工作")
 RESTORED_FOR_DEMAND = Message(
     "all kept replicas ({keep}) are busy: the others are given back", "保留的 {keep} 个副本都在工作：归还其余副本"
@@ -157,6 +160,10 @@ RESTORED_FOR_DEMAND = Message(
 
 # What people ask for.
 NO_SUCH_ACTION = Message("there is no action {action}", "没有操作 {action}")
+OTHER_CLUSTER = Message(
+    "action {action} is in cluster {cluster}: ask its analyzer",
+    "操作 {action} 属于集群 {cluster}：请通过该集群的 analyzer",
+)
 NOT_RESTORABLE = Message(
     "action {action} is {state}: there is nothing to restore", "操作 {action} 处于 {state} 状态：没有可恢复的内容"
 )

@@ -90,6 +90,10 @@ JUPYTERHUB_POD = Message(
     "JupyterHub 的服务器：只能由 Hub 停止（culler 或 DELETE /hub/api/users/NAME/server）",
 )
 STATIC_POD = Message("a static pod of node {node}", "节点 {node} 的静态 Pod")
+CHANGED_BEFORE = Message(
+    "{kind}/{name} was changed by action {action}, which is not closed: see its annotation {annotation}",
+    "{kind}/{name} 已被尚未结束的操作 {action} 修改：见其注解 {annotation}",
+)
 POD_NOT_EVICTABLE = Message("annotation {name} forbids its eviction", "注解 {name} 禁止驱逐它")
 EVICTION_NOT_CHOSEN = Message(
     "a bare pod is gone for good when it is evicted: only a policy with action evict does that",

@@ -18,8 +18,10 @@ from gpusteward.analyzer.reclaim.decide import (
     decide,
     is_warning_due,
     list_objections,
+    waits_for_pressure,
 )
 from gpusteward.analyzer.reclaim.guards import GUARDS, Counts, Facts, Inspection, Pool, ask_all
+from gpusteward.analyzer.reclaim.past import find_end, select_warnings
 from gpusteward.analyzer.reclaim.plan import ActionState, Change, Mode, Outcome
 from gpusteward.analyzer.reclaim.policies.effective import (
     EffectivePolicy,
@@ -207,3 +209,26 @@ def test_ten_thousand_decisions_are_quick() -> None:
     for _ in range(10_000):
         decide(DUE)
     assert time.process_time() - started < 3.0
+
+
+def test_only_what_could_be_taken_now_counts_for_a_pending_pod() -> None:
+    """Of two victims that a pod needs together, one is still in its grace period: the other is not taken yet."""
+    waiting = replace(DUE, policy=replace(POLICY, on_pressure=True))
+    assert waits_for_pressure(waiting)
+    assert not waits_for_pressure(replace(waiting, warnings=(Warned(("key",), NOW - 60, NOW - 60),)))
+    assert not waits_for_pressure(replace(waiting, snoozed_until=NOW + 60))
+    assert not waits_for_pressure(DUE)
+
+
+def test_a_warning_counts_only_for_what_it_was_about() -> None:
+    """The policy changed from lowering replicas to suspending all of them: people are warned again."""
+    since = NOW - 7200
+    warned = replace(OPEN, state=ActionState.WARNED, created_at=NOW - 2000, warnings=WARNED)
+    assert select_warnings(warned, since, POLICY) == WARNED
+    assert find_end(warned, DUE) is None
+    lowered = replace(warned, action=ReclaimAction.SCALE_TO_KEEP)
+    assert select_warnings(lowered, since, POLICY) == ()
+    ended = find_end(lowered, DUE)
+    assert ended is not None
+    assert "from scale-to-keep to suspend" in ended.en
+    assert find_end(warned, None) is not None

@@ -61,6 +61,10 @@ CASES = {
         make("kubeflow.org/v1", "Notebook", annotations={"kubeflow-resource-stopped": "2026-01-01T00:00:00Z"}),
         "is stopped already",
     ),
+    "an object that keeps the original of another action": (
+        make("apps/v1", "Deployment", {"replicas": 3}, annotations={"gpusteward.io/action": "4711"}),
+        "changed by action 4711",
+    ),
     "an object that is being deleted": (
         make("apps/v1", "Deployment", {"replicas": 1}, deletionTimestamp="2026-01-01T00:00:00Z"),
         "is being deleted",

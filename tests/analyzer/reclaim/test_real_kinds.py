@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from gpusteward.analyzer.reclaim.executor import ACTION
 from gpusteward.analyzer.reclaim.kinds.notebook import STOPPED
+from gpusteward.analyzer.reclaim.kinds.objects import ACTION
 from gpusteward.analyzer.reclaim.plan import ActionState
 from gpusteward.analyzer.reclaim.policies.effective import KeepRule, ReclaimAction
 from tests.analyzer.reclaim.custom_kinds import add_pods, create, custom, define, reference_to, run_controller

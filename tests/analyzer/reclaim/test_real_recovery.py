@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from gpusteward.analyzer.reclaim.actions import Action, ReclaimError, Target
-from gpusteward.analyzer.reclaim.executor import ACTION, STEPS
+from gpusteward.analyzer.reclaim.executor import STEPS
+from gpusteward.analyzer.reclaim.kinds.objects import ACTION
 from gpusteward.analyzer.reclaim.plan import ActionState
 from gpusteward.analyzer.reclaim.reclaimer import VERIFY_SECONDS
 from gpusteward.core.containers import WorkloadKey

@@ -67,7 +67,7 @@ def build_reclaimer(
     )
     components = ReclaimComponents(
         cluster=cluster,
-        journal=Journal(engine),
+        journal=Journal(engine, cluster=settings.kubernetes.cluster),
         switch=Switch(engine, cluster, namespace=own_namespace),
         lease=lease,
         policies=FilePolicies(policies or WatchedPolicies(settings.reclaim.policy_file)),

@@ -112,6 +112,12 @@ class Cluster:
                 {"metadata": {"uid": pod.uid, "annotations": {DELETION_COST: str(cost)}}},
             )
 
+    def reset_deletion_costs(self, costs: Mapping[str, tuple[KubeObject, int]]) -> None:
+        """As they were before `set_deletion_costs`."""
+        for pod, _ in costs.values():
+            before = pod.annotations.get(DELETION_COST)
+            self._api.patch(pod.path, {"metadata": {"uid": pod.uid, "annotations": {DELETION_COST: before}}})
+
     def add_event(self, one: KubeObject, *, name: str, reason: str, text: str, at: str, is_warning: bool) -> None:
         """An Event on an object. The same name a second time changes nothing."""
         body: Json = {

@@ -1,6 +1,7 @@
 """Facts -> decision: what the answers of the guards come to (pure)."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from gpusteward.analyzer.reclaim.guards import BY_NAME, GUARDS, Facts, ask_all, list_delivered
@@ -51,6 +52,12 @@ def may_be_inspected(facts: Facts) -> bool:
 def may_be_acted_on(facts: Facts) -> bool:
     """Whether no guard says no."""
     return all(guard.ask(facts).passed is not False for guard in GUARDS)
+
+
+def waits_for_pressure(facts: Facts) -> bool:
+    """Whether nothing is missing but a pending pod that needs its GPUs."""
+    policy = facts.policy
+    return policy is not None and policy.on_pressure and may_be_acted_on(replace(facts, has_pressure=True))
 
 
 def list_objections(answers: Iterable[Answer]) -> list[Answer]:

@@ -24,14 +24,29 @@ from gpusteward.analyzer.reclaim.cluster import Cluster
 from gpusteward.analyzer.reclaim.counters import ReclaimCounters
 from gpusteward.analyzer.reclaim.journal import Journal
 from gpusteward.analyzer.reclaim.kinds.kind import Kind
-from gpusteward.analyzer.reclaim.kinds.objects import DOMAIN, KubeObject, annotation, keep_original, split_pointer
+from gpusteward.analyzer.reclaim.kinds.objects import (
+    ACTION,
+    DOMAIN,
+    KubeObject,
+    annotation,
+    keep_original,
+    split_pointer,
+)
 from gpusteward.analyzer.reclaim.kinds.registry import Chosen, find_kind
 from gpusteward.analyzer.reclaim.plan import ActionState, Change, Mode
 from gpusteward.analyzer.reclaim.policies.effective import ReclaimAction
 from gpusteward.core.errors import SourceError
 from gpusteward.core.gpu_counts import format_gpus
 from gpusteward.core.messages import Message
-from gpusteward.kubernetes.writes import BusyError, ConflictError, MissingError, ReplacedError, WriteError
+from gpusteward.kubernetes.writes import (
+    BusyError,
+    ConflictError,
+    ForbiddenError,
+    MissingError,
+    RejectedError,
+    ReplacedError,
+    WriteError,
+)
 from gpusteward.logs import Log
 from gpusteward.messages import reclaim as messages
 
@@ -39,7 +54,6 @@ log = Log(__name__)
 
 SELF = "gpusteward"
 """Who acts where no person asked for it."""
-ACTION = f"{DOMAIN}action"
 RECLAIMED_AT = f"{DOMAIN}reclaimed-at"
 RECLAIMED_BY = f"{DOMAIN}reclaimed-by"
 REASON = f"{DOMAIN}reason"
@@ -116,7 +130,10 @@ class Executor:
                 self._cluster.evict(one, dry_run=True)
                 return None
             fields = {**planned.fields, annotation(ACTION): "dry-run"}
-            return _find_dropped(self._cluster.patch(one, fields, dry_run=True), planned.fields)
+            answer = self._cluster.patch(one, fields, dry_run=True)
+            if kind.stop:
+                self._cluster.send_command(kind, one, name="gpusteward-dry-run", resume=False, dry_run=True)
+            return _find_dropped(answer, planned.fields)
         except SourceError as error:
             return error
 
@@ -220,14 +237,15 @@ class Executor:
         return None if is_ours(action, one) else self.close_reverted(action, one)
 
     def close_reverted(self, action: Action, one: KubeObject) -> Action:
-        """Somebody else has changed the value: it is left as it is, and our annotations are taken off."""
+        """Somebody else has changed the value: it is left as it is, and our annotations are taken off. Raises
+        SourceError if that fails and may succeed later."""
         text = messages.CHANGED_BACK.fill(text=_describe_difference(action, one))
-        try:
-            if one.annotations.get(ACTION) == action.id:
+        if one.annotations.get(ACTION) == action.id:
+            try:
                 self._cluster.patch(one, _list_our_annotations(one))
-            self._add_event(action, one, "Reverted", text, is_warning=True)
-        except SourceError as error:
-            log.debug("annotations_left", path=one.path, reason=error)
+            except (ForbiddenError, RejectedError) as error:
+                log.warning("annotations_left", path=one.path, reason=error)
+        self._try_event(action, one, "Reverted", text, is_warning=True)
         self._teller.tell("reverted", action, text=text, at=self._clock())
         return self._close(action, ActionState.REVERTED, text)
 
@@ -241,10 +259,18 @@ class Executor:
         if planned.costs:
             self._cluster.set_deletion_costs(planned.costs)
             self._on_step("costs_set", action)
-        self._cluster.patch(one, {**planned.fields, **self._make_annotations(action)})
+        try:
+            changed = self._cluster.patch(one, {**planned.fields, **self._make_annotations(action)})
+        except WriteError:
+            self._cluster.reset_deletion_costs(planned.costs)
+            raise
         self._on_step("patched", action)
         if kind.stop:
-            self._cluster.send_command(kind, one, name=_name_command(action, "stop"), resume=False)
+            try:
+                self._cluster.send_command(kind, one, name=_name_command(action, "stop"), resume=False)
+            except WriteError:
+                self._cluster.patch(changed, _list_our_annotations(changed))
+                raise
             self._on_step("commanded", action)
 
     def _make_annotations(self, action: Action) -> dict[str, str]:
@@ -324,16 +350,15 @@ class Executor:
         one = self._cluster.read(action.target.path)
         return self._read_kind(action), one if one is not None and one.uid == action.target.uid else None
 
-    def _try_event(self, action: Action, one: KubeObject, reason: str, text: Message) -> None:
+    def _try_event(
+        self, action: Action, one: KubeObject, reason: str, text: Message, *, is_warning: bool = False
+    ) -> None:
         """An Event that cannot be written costs only itself."""
+        name, at = f"gpusteward.{action.id}.{reason.lower()}", format_time(self._clock())
         try:
-            self._add_event(action, one, reason, text, is_warning=False)
+            self._cluster.add_event(one, name=name, reason=reason, text=text.en, at=at, is_warning=is_warning)
         except SourceError as error:
             log.warning("event_not_written", path=one.path, reason=error)
-
-    def _add_event(self, action: Action, one: KubeObject, reason: str, text: Message, *, is_warning: bool) -> None:
-        name, at = f"gpusteward.{action.id}.{reason.lower()}", format_time(self._clock())
-        self._cluster.add_event(one, name=name, reason=reason, text=text.en, at=at, is_warning=is_warning)
 
     def _count(self, action: Action, outcome: str) -> None:
         self._counters.add(action.target.kind if action.target else action.workload.kind, outcome)

@@ -48,8 +48,14 @@ class Outcome(NamedTuple):
 class Journal:
     """Safe to use from any thread. Methods raise SourceError."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine, self._writing = engine, with_write_lock(engine)
+    def __init__(self, engine: Engine, *, cluster: str = "") -> None:
+        """`cluster`: the one that is changed. Analyzers of several clusters may share a ledger, and the objects of the
+        others do not exist here. Empty: there is only one."""
+        self._engine, self._writing, self._cluster = engine, with_write_lock(engine), cluster
+
+    def is_own(self, action: Action) -> bool:
+        """Whether its object is in the cluster that is changed."""
+        return not self._cluster or action.workload.cluster in ("", self._cluster)
 
     def add(self, action: Action) -> Action:
         with _translated(), self._writing.begin() as connection:
@@ -97,10 +103,13 @@ class Journal:
         return self._list(query)
 
     def list_open(self) -> list[Action]:
-        """Whose objects are changed, or may be, and those that wait for their grace period; oldest first."""
+        """Of this cluster: those whose objects are changed, or may be, and those that wait for their grace period; the
+        oldest first."""
         waiting = [ActionState.PLANNED.value, ActionState.WARNED.value]
         states = [*(state.value for state in OPEN_STATES), *waiting]
         query = select(actions).where(actions.c.state.in_(states), actions.c.ended_ms.is_(None))
+        if self._cluster:
+            query = query.where(actions.c.cluster.in_(["", self._cluster]))
         return self._list(query.order_by(actions.c.created_ms, actions.c.id))
 
     def list_outcomes(self, since: float, *, acted_since: float) -> list[Outcome]:

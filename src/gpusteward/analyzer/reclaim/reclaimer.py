@@ -15,13 +15,11 @@ from typing import Any
 
 from gpusteward.analyzer.judge.resumption import Chance
 from gpusteward.analyzer.reclaim.actions import (
-    OPEN_STATES,
     RESTORABLE_STATES,
     Action,
     ReclaimError,
     Step,
     SwitchState,
-    Warned,
 )
 from gpusteward.analyzer.reclaim.candidates import CandidateFacts, CandidateFinder, Replica, list_evidence, list_roots
 from gpusteward.analyzer.reclaim.cluster import Cluster, Reading
@@ -32,12 +30,14 @@ from gpusteward.analyzer.reclaim.decide import (
     list_objections,
     may_be_acted_on,
     may_be_inspected,
+    waits_for_pressure,
 )
 from gpusteward.analyzer.reclaim.executor import SELF, Executor, OnStep, Planned
 from gpusteward.analyzer.reclaim.guards import BY_NAME, Counts, Facts, Inspection, Pool, ask_all
 from gpusteward.analyzer.reclaim.inspection import Inspected, InspectionCache, plan_changes, read_objects
-from gpusteward.analyzer.reclaim.journal import UNDONE_STATES, Journal, make_action_id
+from gpusteward.analyzer.reclaim.journal import Journal, make_action_id
 from gpusteward.analyzer.reclaim.lease import ActorLease
+from gpusteward.analyzer.reclaim.past import Past, find_end, select_warnings
 from gpusteward.analyzer.reclaim.plan import ActionState, Decision, Mode, Outcome, Plan
 from gpusteward.analyzer.reclaim.policies.effective import CHANGING_ACTIONS, EffectivePolicy, ReclaimAction
 from gpusteward.analyzer.reclaim.pool_rule import compute_keep
@@ -61,11 +61,6 @@ VERIFY_SECONDS = 600.0
 """Pods that are not even being deleted after this long: the change has had no effect, and is undone."""
 MARKED_SECONDS = 7200.0
 """For so long after an action the idle spells that it ended are marked: they end when their pods leave the window."""
-HOUR = 3600.0
-REVERT_SECONDS = 30 * 86_400.0
-"""For so long it is remembered that something else has changed an object back."""
-ROUNDING_SECONDS = 1.0
-"""The ledger keeps milliseconds; an idle time that was restored from it differs by less."""
 LOCK_SECONDS = 30.0
 """How long a person's request waits for the cycle that is acting."""
 CLOSE_SECONDS = 1.0
@@ -209,6 +204,8 @@ class Reclaimer:
             action = self._journal.read(action_id)
             if action is None:
                 raise ReclaimError(messages.NO_SUCH_ACTION, action=action_id)
+            if not self._journal.is_own(action):
+                raise ReclaimError(messages.OTHER_CLUSTER, action=action_id, cluster=action.workload.cluster)
             if action.state not in (*RESTORABLE_STATES, ActionState.RESTORING):
                 raise ReclaimError(messages.NOT_RESTORABLE, action=action_id, state=action.state.value)
             return self._executor.restore(action, by=by)
@@ -268,6 +265,8 @@ class Reclaimer:
         """What earlier cycles, or an earlier process, have left open."""
         self._looked_at.clear()
         for action in self._journal.list_open():
+            if may_write and not self._lease.is_valid:  # many actions, or a slow API server
+                may_write = self.find_objection() is None
             try:
                 if action.state in (ActionState.PLANNED, ActionState.WARNED):
                     self._continue_warned(action, may_write=may_write)
@@ -341,7 +340,7 @@ class Reclaimer:
         objection: Message | None,
         now: float,
     ) -> list[_Considered]:
-        past = _Past.read(self._journal, now=now, cool_down=self._settings.cool_down_minutes * 60)
+        past = Past.read(self._journal, now=now, cool_down=self._settings.cool_down_minutes * 60)
         snoozes = self._components.read_snoozes(now)
         everyone = [self._with_past(each, past, snoozes, objection=objection, now=now) for each in found]
         for one in self._choose_inspected(everyone, now=now):
@@ -380,7 +379,7 @@ class Reclaimer:
         if result is None or number is None:
             raise ReclaimError(messages.NO_SUCH_WORKLOAD, workload=key.path)
         finder, now, reading = CandidateFinder(result), self._now(), self._open_reading(result)
-        past = _Past.read(self._journal, now=now, cool_down=self._settings.cool_down_minutes * 60)
+        past = Past.read(self._journal, now=now, cool_down=self._settings.cool_down_minutes * 60)
         acts = renews and self.mode is Mode.ENFORCE
         objection = self.find_objection() if acts else self._switch.find_reason()
         snoozes = self._components.read_snoozes(now)
@@ -396,7 +395,7 @@ class Reclaimer:
     def _with_past(
         self,
         found: CandidateFacts,
-        past: "_Past",
+        past: Past,
         snoozes: Mapping[WorkloadKey, float],
         *,
         objection: Message | None,
@@ -440,7 +439,7 @@ class Reclaimer:
         chance = (
             self._components.read_chance(one.found.key, age, now) if policy.highest_chance is not None else Chance()
         )
-        warnings = _select_warnings(one.action, facts.idle_since, policy)
+        warnings = select_warnings(one.action, facts.idle_since, policy)
         one.facts = replace(facts, policy=policy, chance=chance, warnings=warnings)
         if policy.keep is not None and policy.action is ReclaimAction.SCALE_TO_KEEP:
             self._add_pool(one, policy, finder, now=now)
@@ -471,7 +470,7 @@ class Reclaimer:
             idle_gpus=limited.idle_gpus,
             idle_since=limited.idle_since if one.surplus else None,
             coverage=limited.coverage,
-            warnings=_select_warnings(one.action, limited.idle_since if one.surplus else None, policy),
+            warnings=select_warnings(one.action, limited.idle_since if one.surplus else None, policy),
         )
 
     def _add_changes(self, one: _Considered, reading: Reading, *, now: float, in_any_case: bool = False) -> None:
@@ -488,8 +487,9 @@ class Reclaimer:
         one.facts = replace(one.facts, inspection=inspection)
 
     def _add_pressure(self, considered: Sequence[_Considered]) -> None:
-        """Whether pending pods could start with the GPUs of the longest idle workloads whose policy waits for that."""
-        waiting = [one for one in considered if one.facts.policy and one.facts.policy.on_pressure and one.planned]
+        """Whether pending pods could start with the GPUs of the longest idle workloads whose policy waits for that.
+        Only those count that may be acted on now: a part of what a pod needs would be taken for nothing."""
+        waiting = [one for one in considered if one.planned and waits_for_pressure(one.facts)]
         if not waiting:
             return
         pending = list_pending_pods(self._components.cluster.list_pending())
@@ -500,7 +500,7 @@ class Reclaimer:
         for one in waiting:
             one.facts = replace(one.facts, has_pressure=one.found.number in chosen)
 
-    def _with_budgets(self, considered: Sequence[_Considered], past: "_Past") -> list[_Considered]:
+    def _with_budgets(self, considered: Sequence[_Considered], past: Past) -> list[_Considered]:
         """Each counts those before it that will be acted on."""
         done: Counter[str] = Counter()
         for one in considered:
@@ -511,7 +511,7 @@ class Reclaimer:
                 done[namespace] += 1
         return list(considered)
 
-    def _end_spells(self, considered: Sequence[_Considered], past: "_Past") -> None:
+    def _end_spells(self, considered: Sequence[_Considered], past: Past) -> None:
         """Warnings of a workload that is not idle any more, or of an earlier spell, are over. Where a write was begun,
         only after its object was looked at: the write may have arrived late."""
         idle = {(one.found.key, one.found.workload.uid): one for one in considered if one.facts.idle_since is not None}
@@ -519,8 +519,9 @@ class Reclaimer:
             one = idle.get(key)
             if action.target is not None and action.id not in self._looked_at:
                 continue
-            if one is None or not _is_of_spell(action.created_at, one.facts.idle_since, one.facts.policy):
-                self._end(action, messages.SPELL_ENDED)
+            reason = find_end(action, one.facts if one else None)
+            if reason is not None:
+                self._end(action, reason)
                 if one is not None:
                     one.action = None
                     one.facts = replace(one.facts, warnings=())
@@ -666,48 +667,6 @@ class Reclaimer:
                 yield
         finally:
             self._lock.release()
-
-
-@dataclass(frozen=True)
-class _Past:
-    """What the journal says about workloads."""
-
-    waiting: Mapping[tuple[WorkloadKey, str], Action]  # planned or warned, by workload and uid
-    open: Mapping[WorkloadKey, Action]
-    left_alone: Mapping[WorkloadKey, float]  # until when
-    reverts: Counter[tuple[WorkloadKey, str]]
-    last_hour: int  # objects changed
-
-    @classmethod
-    def read(cls, journal: Journal, *, now: float, cool_down: float) -> "_Past":
-        """Raises SourceError."""
-        since = now - max(REVERT_SECONDS, cool_down)
-        active, past = journal.list_open(), journal.list_outcomes(since, acted_since=now - HOUR)
-        left_alone: dict[WorkloadKey, float] = {}
-        reverts: Counter[tuple[WorkloadKey, str]] = Counter()
-        for action in past:
-            if action.state in UNDONE_STATES and action.ended_at is not None:
-                until = action.ended_at + cool_down
-                left_alone[action.workload] = max(until, left_alone.get(action.workload, 0.0))
-            reverts[action.workload, action.uid] += action.state is ActionState.REVERTED
-        waiting = {(each.workload, each.uid): each for each in active if each.state not in OPEN_STATES}
-        changed = {each.workload: each for each in active if each.state in OPEN_STATES and each.ended_at is None}
-        recent = sum((each.acted_at or 0.0) > now - HOUR for each in past)
-        return cls(waiting, changed, left_alone, reverts, recent)
-
-
-def _select_warnings(action: Action | None, since: float | None, policy: EffectivePolicy) -> tuple[Warned, ...]:
-    """Those of this idle spell."""
-    if action is None:
-        return ()
-    return tuple(each for each in action.warnings if _is_of_spell(each.sent_at, since, policy))
-
-
-def _is_of_spell(sent_at: float, since: float | None, policy: EffectivePolicy | None) -> bool:
-    """Whether a warning belongs to the spell that began then: it was sent after the window of the policy had passed.
-    One that is earlier was about a spell before."""
-    window = policy.window_seconds if policy else 0.0
-    return since is not None and sent_at >= since + window - ROUNDING_SECONDS
 
 
 def replace_action(one: _Considered, action: Action) -> _Considered:

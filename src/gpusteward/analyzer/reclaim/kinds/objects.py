@@ -9,6 +9,8 @@ from gpusteward.analyzer.sources.owners.owner_resolver import plural_of
 
 Json = dict[str, Any]
 DOMAIN = "gpusteward.io/"
+ACTION = f"{DOMAIN}action"
+"""Annotation with the id of the action that has changed an object."""
 
 
 @dataclass(frozen=True)

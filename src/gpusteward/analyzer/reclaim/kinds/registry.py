@@ -25,7 +25,7 @@ from gpusteward.analyzer.reclaim.kinds import (
     workspace,
 )
 from gpusteward.analyzer.reclaim.kinds.kind import Kind, Right
-from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
+from gpusteward.analyzer.reclaim.kinds.objects import ACTION, KubeObject
 from gpusteward.analyzer.reclaim.policies.effective import ReclaimAction
 from gpusteward.core.messages import Message
 from gpusteward.messages import reclaim_kinds as messages
@@ -172,6 +172,8 @@ def _check(chosen: Sequence[Chosen]) -> tuple[list[Chosen], Message | None]:
         about = {"kind": one.kind, "name": one.name}
         if one.is_deleted:
             return [], messages.BEING_DELETED.fill(**about)
+        if ACTION in one.annotations:  # the original that it kept must not be overwritten
+            return [], messages.CHANGED_BEFORE.fill(**about, annotation=ACTION, action=one.annotations[ACTION])
         if (reason := kind.find_refusal(one)) is not None:
             return [], reason
         if kind.is_suspended(one):

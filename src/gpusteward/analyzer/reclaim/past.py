@@ -1,0 +1,72 @@
+"""What the journal says about the past of workloads, and which warnings still count."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gpusteward.analyzer.reclaim.actions import OPEN_STATES, Action, Warned
+from gpusteward.analyzer.reclaim.guards import Facts
+from gpusteward.analyzer.reclaim.journal import UNDONE_STATES, Journal
+from gpusteward.analyzer.reclaim.plan import ActionState
+from gpusteward.analyzer.reclaim.policies.effective import EffectivePolicy
+from gpusteward.core.containers import WorkloadKey
+from gpusteward.core.messages import Message
+from gpusteward.messages import reclaim as messages
+
+HOUR = 3600.0
+REVERT_SECONDS = 30 * 86_400.0
+"""For so long it is remembered that something else has changed an object back."""
+ROUNDING_SECONDS = 1.0
+"""The ledger keeps milliseconds; an idle time that was restored from it differs by less."""
+
+
+@dataclass(frozen=True)
+class Past:
+    """What the journal says about workloads."""
+
+    waiting: Mapping[tuple[WorkloadKey, str], Action]  # planned or warned, by workload and uid
+    open: Mapping[WorkloadKey, Action]
+    left_alone: Mapping[WorkloadKey, float]  # until when
+    reverts: Counter[tuple[WorkloadKey, str]]
+    last_hour: int  # objects changed
+
+    @classmethod
+    def read(cls, journal: Journal, *, now: float, cool_down: float) -> "Past":
+        """Raises SourceError."""
+        since = now - max(REVERT_SECONDS, cool_down)
+        active, past = journal.list_open(), journal.list_outcomes(since, acted_since=now - HOUR)
+        left_alone: dict[WorkloadKey, float] = {}
+        reverts: Counter[tuple[WorkloadKey, str]] = Counter()
+        for action in past:
+            if action.state in UNDONE_STATES and action.ended_at is not None:
+                until = action.ended_at + cool_down
+                left_alone[action.workload] = max(until, left_alone.get(action.workload, 0.0))
+            reverts[action.workload, action.uid] += action.state is ActionState.REVERTED
+        waiting = {(each.workload, each.uid): each for each in active if each.state not in OPEN_STATES}
+        changed = {each.workload: each for each in active if each.state in OPEN_STATES and each.ended_at is None}
+        recent = sum((each.acted_at or 0.0) > now - HOUR for each in past)
+        return cls(waiting, changed, left_alone, reverts, recent)
+
+
+def find_end(action: Action, facts: Facts | None) -> Message | None:
+    """Why what was warned about will not happen any more. `facts`: of its workload; None: it is not idle."""
+    if facts is None or not _is_of_spell(action.created_at, facts.idle_since, facts.policy):
+        return messages.SPELL_ENDED
+    if facts.policy is not None and facts.policy.action is not action.action:
+        return messages.POLICY_CHANGED.fill(before=action.action.value, now=facts.policy.action.value)
+    return None
+
+
+def select_warnings(action: Action | None, since: float | None, policy: EffectivePolicy) -> tuple[Warned, ...]:
+    """Those of this idle spell, and of what the policy does now: who was warned that some replicas go was not warned
+    that all of them do."""
+    if action is None or action.action is not policy.action:
+        return ()
+    return tuple(each for each in action.warnings if _is_of_spell(each.sent_at, since, policy))
+
+
+def _is_of_spell(sent_at: float, since: float | None, policy: EffectivePolicy | None) -> bool:
+    """Whether a warning belongs to the spell that began then: it was sent after the window of the policy had passed.
+    One that is earlier was about a spell before."""
+    window = policy.window_seconds if policy else 0.0
+    return since is not None and sent_at >= since + window - ROUNDING_SECONDS

@@ -1,0 +1,137 @@
+"""Single steps of an action, with a cluster that refuses some of them."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine
+
+from gpusteward.analyzer.ledger.db_engine import open_engine
+from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
+from gpusteward.analyzer.reclaim.actions import Action, Target
+from gpusteward.analyzer.reclaim.cluster import DELETION_COST, Cluster
+from gpusteward.analyzer.reclaim.counters import ReclaimCounters
+from gpusteward.analyzer.reclaim.executor import SELF, Executor, Planned
+from gpusteward.analyzer.reclaim.journal import Journal
+from gpusteward.analyzer.reclaim.kinds.objects import ACTION, KubeObject
+from gpusteward.analyzer.reclaim.kinds.registry import Chosen
+from gpusteward.analyzer.reclaim.kinds.replicated import DEPLOYMENT
+from gpusteward.analyzer.reclaim.kinds.volcano_job import VOLCANO_JOB
+from gpusteward.analyzer.reclaim.plan import ActionState
+from gpusteward.core.containers import WorkloadKey
+from gpusteward.core.errors import SourceError
+from gpusteward.core.messages import Message
+from gpusteward.kubernetes.writes import ApiWriter, ConflictError, ForbiddenError, Json
+from tests.analyzer.reclaim.test_guards import NOW, OPEN
+
+WARNED = replace(OPEN, state=ActionState.WARNED, by=SELF)
+
+
+class RefusingServer(ApiWriter):
+    """Keeps objects by path. `refused`: words in the address of a write -> the error; dry runs have `dry` in theirs."""
+
+    def __init__(self, *objects: KubeObject, refused: Mapping[str, SourceError]) -> None:
+        super().__init__("http://127.0.0.1:1")
+        self.objects = {one.path: one.json for one in objects}
+        self.refused = dict(refused)
+        self.writes: list[tuple[str, bool]] = []
+
+    def patch(self, path: str, body: Json, *, dry_run: bool = False) -> Json:
+        self._refuse_write(path, dry_run)
+        item = self.objects[path]
+        found: Json = {**item, "metadata": {**item["metadata"]}, "spec": {**item["spec"], **body.get("spec", {})}}
+        notes = {**found["metadata"].get("annotations", {}), **body["metadata"].get("annotations", {})}
+        found["metadata"]["annotations"] = {name: value for name, value in notes.items() if value is not None}
+        if not dry_run:
+            self.objects[path] = found
+        return found
+
+    def create(self, path: str, body: Json, *, dry_run: bool = False) -> Json:
+        self._refuse_write(path, dry_run)
+        return body
+
+    def _refuse_write(self, path: str, dry_run: bool) -> None:
+        self.writes.append((path, dry_run))
+        for word, error in self.refused.items():
+            if word in (f"dry {path}" if dry_run else f"real {path}"):
+                raise error
+
+
+class Nobody:
+    """Nobody objects, and nobody is told."""
+
+    def find_objection(self) -> Message | None:
+        return None
+
+    def tell(self, kind: str, action: Action, *, text: Message, at: float) -> tuple[str, ...]:
+        return ()
+
+
+def make(version: str, kind: str, name: str, spec: Any = None, **metadata: Any) -> KubeObject:
+    about = {"name": name, "namespace": "team", "uid": name, "resourceVersion": "1", **metadata}
+    return KubeObject(version, kind, {"metadata": about, "spec": spec or {}, "status": {}})
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    engine = open_engine(f"sqlite:///{tmp_path / 'ledger.db'}")
+    upgrade(engine)
+    yield engine
+    engine.dispose()
+
+
+def act(engine: Engine, server: RefusingServer, planned: Planned) -> Action:
+    journal = Journal(engine)
+    executor = Executor(
+        Cluster(server),
+        journal,
+        permission=Nobody(),
+        teller=Nobody(),
+        counters=ReclaimCounters(),
+        clock=lambda: NOW,
+    )
+    return executor.act(journal.add(WARNED), planned, evidence={})
+
+
+JOB = make("batch.volcano.sh/v1alpha1", "Job", "mpi")
+
+
+def test_the_dry_run_also_tries_the_command(engine: Engine) -> None:
+    server = RefusingServer(JOB, refused={"dry /apis/bus": ForbiddenError("no right")})
+    action = act(engine, server, Planned(Chosen(VOLCANO_JOB, JOB), {}, {}))
+    assert action.state is ActionState.REFUSED
+    assert {dry_run for _, dry_run in server.writes} == {True}
+
+
+def test_a_command_that_is_refused_leaves_no_annotations(engine: Engine) -> None:
+    """Or the next cycle would take the annotation for an action that was done."""
+    server = RefusingServer(JOB, refused={"real /apis/bus": ForbiddenError("no right")})
+    action = act(engine, server, Planned(Chosen(VOLCANO_JOB, JOB), {}, {}))
+    assert action.state is ActionState.REFUSED
+    assert server.objects[JOB.path]["metadata"]["annotations"] == {}
+
+
+def test_a_pool_that_is_not_lowered_keeps_the_deletion_costs_of_its_owner(engine: Engine) -> None:
+    pool = make("apps/v1", "Deployment", "pool", {"replicas": 3})
+    pods = [make("v1", "Pod", "a", annotations={DELETION_COST: "7"}), make("v1", "Pod", "b")]
+    server = RefusingServer(pool, *pods, refused={"real /apis/apps": ConflictError("changed meanwhile")})
+    costs = {pod.name: (pod, -1000 + number) for number, pod in enumerate(pods)}
+    action = act(engine, server, Planned(Chosen(DEPLOYMENT, pool), {"/spec/replicas": 1}, costs))
+    assert action.state is ActionState.WARNED
+    notes = [server.objects[pod.path]["metadata"]["annotations"] for pod in pods]
+    assert notes == [{DELETION_COST: "7"}, {}]
+    assert ACTION not in server.objects[pool.path]["metadata"].get("annotations", {})
+
+
+def test_actions_of_another_cluster_on_the_same_ledger_are_left_to_its_analyzer(engine: Engine) -> None:
+    """Their objects do not exist here: they would be closed as gone, and could not be restored any more."""
+    target = Target("Deployment", "web", "uid", "/apis/apps/v1/namespaces/team/deployments/web")
+    for name in ("east", "west"):
+        key = WorkloadKey("Deployment", "team", "web", name)
+        Journal(engine).add(replace(OPEN, id=name, workload=key, target=target))
+    west = Journal(engine, cluster="west")
+    assert [each.id for each in west.list_open()] == ["west"]
+    assert [west.is_own(each) for each in Journal(engine).list_open()] == [False, True]
+    assert len(Journal(engine).list_open()) == 2
