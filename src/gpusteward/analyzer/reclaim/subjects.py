@@ -1,16 +1,15 @@
 """What a policy is looked up by: a workload with its labels and the annotations of everything around it."""
 
 from collections.abc import Iterable, Mapping
+from math import inf
 from typing import Protocol
 
-from gpusteward.analyzer.reclaim.kinds.objects import DOMAIN
 from gpusteward.analyzer.reclaim.kinds.registry import Family
+from gpusteward.analyzer.reclaim.policies.annotations import KEEP, PREFIX, read_keep
 from gpusteward.analyzer.reclaim.policies.effective import EffectivePolicy
 from gpusteward.analyzer.reclaim.policies.file import WatchedPolicies
 from gpusteward.analyzer.reclaim.policies.resolve import WorkloadFacts, resolve_policy
 from gpusteward.core.containers import WorkloadKey
-
-KEEP = f"{DOMAIN}keep"
 
 
 class Policies(Protocol):
@@ -39,16 +38,16 @@ class FilePolicies:
 def make_subject(
     key: WorkloadKey, family: Family, *, models: Iterable[str], namespace_annotations: Mapping[str, str]
 ) -> WorkloadFacts:
-    """Of several annotations of one name, that of the pod wins over that of its owner; keep counts wherever it is."""
+    """Of several annotations of one name, that of the pod wins over that of its owner; of `keep` the longest one."""
     nearest_last = [*reversed(family.owners), *family.pods]
     annotations: dict[str, str] = {}
     labels: dict[str, str] = {}
     keeps = [one.annotations[KEEP] for one in nearest_last if KEEP in one.annotations]
     for one in nearest_last:
-        annotations |= {name: value for name, value in one.annotations.items() if name.startswith(DOMAIN)}
+        annotations |= {name: value for name, value in one.annotations.items() if name.startswith(PREFIX)}
         labels |= one.labels
     if keeps:
-        annotations[KEEP] = next((value for value in keeps if value.strip().lower() == "true"), max(keeps))
+        annotations[KEEP] = max(keeps, key=_rank_keep)
     classes = {str(pod.spec.get("priorityClassName") or "") for pod in family.pods}
     return WorkloadFacts(
         key,
@@ -58,3 +57,11 @@ def make_subject(
         annotations,
         namespace_annotations,
     )
+
+
+def _rank_keep(value: str) -> float:
+    """Until when it keeps; one that cannot be read keeps for ever."""
+    try:
+        return read_keep(value.strip())
+    except (ValueError, OverflowError):
+        return inf

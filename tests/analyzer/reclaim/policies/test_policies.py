@@ -1,11 +1,14 @@
 """Policies: which one applies, what annotations may change, what a bad file or annotation leads to."""
 
+from datetime import UTC, datetime
 from math import inf
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
+from gpusteward.analyzer.reclaim.kinds.registry import Family
 from gpusteward.analyzer.reclaim.policies.annotations import ACTION, GRACE, INTERCHANGEABLE, KEEP, WARNINGS, WINDOW
 from gpusteward.analyzer.reclaim.policies.effective import (
     ACTION_ORDER,
@@ -17,6 +20,7 @@ from gpusteward.analyzer.reclaim.policies.effective import (
 from gpusteward.analyzer.reclaim.policies.file import WatchedPolicies, parse_policies
 from gpusteward.analyzer.reclaim.policies.policy import NO_POLICIES, PolicyFile, read_hours
 from gpusteward.analyzer.reclaim.policies.resolve import WorkloadFacts, resolve_policy
+from gpusteward.analyzer.reclaim.subjects import make_subject
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import ConfigurationError
 
@@ -163,6 +167,37 @@ def test_a_window_that_cannot_be_read_keeps_the_workload():
     found = resolve_policy(NO_POLICIES, with_annotations(NOTEBOOK, window="long"))
     assert found.is_kept(4e9)
     assert "idle-window" in found.problems[0].en
+
+
+LARGE = {"window": "99999999999999h", "grace": f"{'9' * 5000}h", "warnings": "9" * 5000}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_an_absurdly_large_wish_is_careful_and_can_still_be_shown(name):
+    found = resolve_policy(NO_POLICIES, with_annotations(NOTEBOOK, **{name: LARGE[name]}))
+    assert found.is_kept(4e9) or found.warnings == 10
+    assert datetime.fromtimestamp(1.8e9 + found.window_seconds + found.grace_seconds, UTC).year < 2100
+
+
+BARE_POD = "policies:\n  - name: a\n    action: evict\n    warnings: 1\n"
+
+
+def test_a_pod_that_is_gone_for_good_takes_two_warnings():
+    pod = WorkloadFacts(WorkloadKey("Pod", "team-a", "lonely"))
+    assert resolve_policy(policies(BARE_POD), pod).warnings == 2
+    assert resolve_policy(policies(BARE_POD.replace("evict", "suspend")), pod).warnings == 1
+
+
+@pytest.mark.parametrize(
+    "values", [("2027-01-31", "false"), ("false", "2027-01-31"), ("2027-01-31", "2026-12-01"), ("1", "2027-01-31")]
+)
+def test_the_longest_keep_of_pod_and_owner_counts(values):
+    owner, pod = (
+        KubeObject("v1", kind, {"metadata": {"uid": kind, "annotations": {KEEP: value}}})
+        for kind, value in zip(("Notebook", "Pod"), values, strict=True)
+    )
+    subject = make_subject(NOTEBOOK.key, Family(owner, [pod], [[owner]]), models=(), namespace_annotations={})
+    assert resolve_policy(NO_POLICIES, subject).is_kept(1801353599.0)
 
 
 BAD = {

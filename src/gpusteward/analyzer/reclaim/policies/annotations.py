@@ -32,6 +32,8 @@ ANNOTATIONS: Mapping[str, Message] = {
 """All annotations, with a sentence each."""
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0", "")
 _MOST_WARNINGS = 10
+LONGEST_SECONDS = 366 * 86_400.0
+"""Who wants a longer window or grace period wants to keep it; and later times could not be shown."""
 
 
 @dataclass
@@ -80,7 +82,10 @@ def _read_keep(value: str, wishes: Wishes) -> None:
 def _read_seconds(name: str, attribute: str) -> Callable[[str, Wishes], None]:
     def read(value: str, wishes: Wishes) -> None:
         try:
-            setattr(wishes, attribute, parse_duration(value))
+            seconds = parse_duration(value)
+            setattr(wishes, attribute, min(seconds, LONGEST_SECONDS))
+            if seconds > LONGEST_SECONDS:
+                wishes.keep_until = inf
         except InvalidSettingError as error:
             wishes.keep_until = inf
             wishes.problems.append(messages.BAD_WISH.fill(name=name, value=repr(value), problem=error.problem))
@@ -98,7 +103,7 @@ def _read_action(value: str, wishes: Wishes) -> None:
 
 
 def _read_warnings(value: str, wishes: Wishes) -> None:
-    if value.isdecimal() and 1 <= int(value) <= _MOST_WARNINGS:
+    if value.isdecimal() and len(value) < len("100") and 1 <= int(value) <= _MOST_WARNINGS:
         wishes.warnings = int(value)
         return
     wishes.warnings = _MOST_WARNINGS

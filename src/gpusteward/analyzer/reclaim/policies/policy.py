@@ -143,8 +143,8 @@ class PolicyFields(BaseModel):
     action: ReclaimAction | None = Field(
         default=None,
         description="notify: tell the owner. webhook: call the control webhook. scale-to-keep: lower the replicas of a "
-        "pool to those it needs. suspend: stop the workload in the way of its kind. evict: as suspend, and pods "
-        "without an owner are evicted.",
+        "pool to those it needs. suspend: stop the workload in the way of its kind. evict: pods without an "
+        "owner are evicted, after at least two warnings; nothing brings them back. All others stay.",
     )
     limits: LimitFields | None = Field(default=None, description="Budgets.")
     working_hours: HoursText | None = Field(

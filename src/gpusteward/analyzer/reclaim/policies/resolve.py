@@ -40,6 +40,8 @@ from gpusteward.analyzer.reclaim.policies.policy import (
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.messages import policies as messages
 
+EVICTION_WARNINGS = 2
+"""At least, before an action that cannot be undone."""
 _LONGEST, _WEEK = 90 * 86_400.0, 7 * 86_400.0
 _LONGER = (("window_seconds", "window", WINDOW), ("grace_seconds", "grace", GRACE), ("warnings", "warnings", WARNINGS))
 """What is more careful the larger it is: attribute, field of the policy, annotation."""
@@ -131,7 +133,7 @@ def _make_effective(fields: _Fields) -> EffectivePolicy:
         window_seconds=values.window or _LONGEST,
         grace_seconds=values.grace or _LONGEST,
         highest_chance=chance if chance is not None and chance < 1 else None,
-        warnings=values.warnings or 1,
+        warnings=max(values.warnings or 1, EVICTION_WARNINGS if values.action is ReclaimAction.EVICT else 1),
         warning_interval_seconds=values.warning_interval or _LONGEST,
         limits=Limits(limits.per_cycle, limits.per_namespace, limits.per_hour),
         working_hours=read_hours(values.working_hours or "", zone),
