@@ -12,6 +12,8 @@ from gpusteward.analyzer.reclaim.kinds.objects import ACTION
 from gpusteward.analyzer.reclaim.plan import ActionState
 from gpusteward.analyzer.reclaim.reclaimer import VERIFY_SECONDS
 from gpusteward.core.containers import WorkloadKey
+from gpusteward.core.errors import SourceError
+from gpusteward.core.messages import Message
 from tests.analyzer.reclaim.custom_kinds import add_pods, create, custom, define
 from tests.analyzer.reclaim.test_real_prohibitions import patch, read_replicas, start
 from tests.analyzer.reclaim.world import World
@@ -299,3 +301,23 @@ def test_a_late_change_is_not_forgotten_while_nothing_may_be_written(world: Worl
     world.reclaimer.switch_on(by="alice")
     world.cycle()
     assert world.list_actions()[0].state is ActionState.ACTED, world.explain()
+
+
+def test_annotations_that_could_not_be_taken_off_after_a_revert_are_taken_off_later(
+    world: World, node: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    item = start(world)
+    world.run_until_acted()
+    patch(world, item, {"spec": {"replicas": 1}})
+
+    def fail(*_: object, **__: object) -> None:
+        raise SourceError(Message("the connection is lost", "the connection is lost"))
+
+    with monkeypatch.context() as broken:
+        broken.setattr(world.cluster, "patch", fail)
+        broken.setattr(world.lease, "renew", lambda: True)
+        world.cycle()
+    assert world.list_actions()[0].state is not ActionState.REVERTED
+    world.cycle()
+    assert world.list_actions()[0].state is ActionState.REVERTED, world.explain()
+    assert ACTION not in (world.kubernetes.request("GET", path_of(item))["metadata"].get("annotations") or {})

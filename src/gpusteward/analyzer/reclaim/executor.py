@@ -238,16 +238,29 @@ class Executor:
 
     def close_reverted(self, action: Action, one: KubeObject) -> Action:
         """Somebody else has changed the value: it is left as it is, and our annotations are taken off. Raises
-        SourceError if that fails and may succeed later."""
+        SourceError if that has to be tried again: an annotation that stays would say for ever that it is suspended."""
         text = messages.CHANGED_BACK.fill(text=_describe_difference(action, one))
-        if one.annotations.get(ACTION) == action.id:
-            try:
-                self._cluster.patch(one, _list_our_annotations(one))
-            except (ForbiddenError, RejectedError) as error:
-                log.warning("annotations_left", path=one.path, reason=error)
+        self._remove_annotations(action, one)
         self._try_event(action, one, "Reverted", text, is_warning=True)
         self._teller.tell("reverted", action, text=text, at=self._clock())
         return self._close(action, ActionState.REVERTED, text)
+
+    def _remove_annotations(self, action: Action, one: KubeObject | None) -> None:
+        """A controller may write to the object at the same time: then it is read again."""
+        for attempt in range(RESTORE_ATTEMPTS):
+            if one is None or one.annotations.get(ACTION) != action.id:
+                return
+            try:
+                self._cluster.patch(one, _list_our_annotations(one))
+            except ConflictError:
+                if attempt + 1 == RESTORE_ATTEMPTS:
+                    raise
+                _, one = self._read_target(action)
+            except (ForbiddenError, RejectedError) as error:  # a later cycle would be refused as well
+                log.warning("annotations_left", path=one.path, reason=error)
+                return
+            else:
+                return
 
     def _change(self, action: Action, planned: Planned) -> None:
         """Raises SourceError: WriteError if nothing has changed."""
