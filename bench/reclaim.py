@@ -1,0 +1,146 @@
+"""`python -m bench.reclaim`: the cost of reclaim. How fast GPUs become free is tested kind by kind on a real control
+plane (`tests/analyzer/reclaim/test_real_kinds.py`).
+
+Writes bench/results/reclaim.md. Exits with 0 whether the limits hold or not. `--parts plan,memory` measures
+some of it.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from bench.machines import About, describe_run
+from bench.progress import print_progress
+from bench.readings import read_memory
+from bench.report import render_table
+from gpusteward.analyzer.ledger.db_engine import open_engine
+from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
+from gpusteward.analyzer.settings.settings import Settings
+from tests.analyzer.reclaim.memory_cluster import STEP, MemoryCluster, MemoryFleet, make_reclaimer
+from tests.analyzer.reclaim.world import suspend_policy
+from tests.analyzer.usage_tables import AT
+
+RESULTS = Path(__file__).parent / "results"
+WORKLOADS = 10_000
+ROUNDS = 5
+MEMORY_CYCLES, MEMORY_WORKLOADS, MEMORY_EVERY = 10_000, 12, 500
+MB, KIB = 1_000_000, 1024
+OBSERVE = {"reclaim": {"mode": "observe"}}
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    name: str
+    limit: str
+    measured: str
+    holds: bool
+
+
+@dataclass
+class Found:
+    limits: list[Limit] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    tables: list[str] = field(default_factory=list)
+
+
+@contextmanager
+def opened(folder: Path, name: str) -> Iterator[Any]:
+    engine = open_engine(f"sqlite:///{folder / name}.db")
+    upgrade(engine)
+    yield engine
+    engine.dispose()
+
+
+def measure_plan(found: Found, folder: Path) -> None:
+    """All workloads are idle: the most guards, and the most objects that may be read in a cycle."""
+    print_progress(f"plan over {WORKLOADS:,} workloads")
+    settings = Settings.model_validate(OBSERVE)
+    now = [AT]
+    for name, idle in (("a third is idle", WORKLOADS // 3), ("all are idle", WORKLOADS)):
+        cluster, fleet = MemoryCluster(WORKLOADS), MemoryFleet(settings, WORKLOADS, idle=idle)
+        with opened(folder, f"plan-{idle}") as engine:
+            reclaimer = make_reclaimer(
+                settings, cluster, engine, policy=suspend_policy(window_seconds=86_400.0), clock=lambda: now[0]
+            )
+            cpu, wall = [], []
+            for number in range(ROUNDS):
+                now[0] = AT + number * STEP
+                result = fleet.judge(now[0])
+                started, began = time.process_time(), time.perf_counter()
+                reclaimer.reclaim(result)
+                cpu.append(time.process_time() - started)
+                wall.append(time.perf_counter() - began)
+        text = f"{median(cpu):.2f} s of CPU, {median(wall):.2f} s in all"
+        found.limits.append(Limit(f"plan over {WORKLOADS:,} workloads, {name}", "1 s", text, median(cpu) <= 1.0))
+        found.notes.append(f"{name}: {cluster.requests / ROUNDS:.0f} requests per plan, answered from memory")
+
+
+def measure_memory(found: Found, folder: Path) -> None:
+    """Idle spells come and go; all guards, dry runs, journal."""
+    print_progress(f"memory over {MEMORY_CYCLES:,} cycles")
+    settings = Settings.model_validate(OBSERVE)
+    cluster, now = MemoryCluster(MEMORY_WORKLOADS), [AT]
+    fleets = [MemoryFleet(settings, MEMORY_WORKLOADS, idle=idle) for idle in (MEMORY_WORKLOADS, 0)]
+    readings = []
+    with opened(folder, "memory") as engine:
+        reclaimer = make_reclaimer(settings, cluster, engine, clock=lambda: now[0])
+        for number in range(MEMORY_CYCLES):
+            now[0] = AT + number * STEP
+            fleet = fleets[number // 50 % 2]
+            reclaimer.reclaim(fleet.judge(now[0]))
+            if number % MEMORY_EVERY == MEMORY_EVERY - 1:
+                readings.append(read_memory(os.getpid()).rss * KIB / MB)
+                print_progress(f"  {number + 1:,} cycles: {readings[-1]:.1f} MB")
+    after = readings[len(readings) // 4 :]
+    growth = median(after[-5:]) - median(after[:5])
+    name = f"memory over {MEMORY_CYCLES:,} cycles"
+    found.limits.append(Limit(name, "1 MB of growth", f"{growth:.2f} MB", growth <= 1))
+    found.notes.append("RSS in MB: " + ", ".join(f"{each:.1f}" for each in readings))
+
+
+PARTS: Mapping[str, Callable[[Found, Path], None]] = {
+    "plan": measure_plan,
+    "memory": measure_memory,
+}
+
+
+def render(found: Found, about: About) -> str:
+    rows = [[each.name, each.limit, each.measured, "PASS" if each.holds else "MISSED"] for each in found.limits]
+    lines = [
+        "# Cost of reclaim",
+        "",
+        f"- Made by `{about.command}` on {about.date}.",
+        f"- {about.processor}, {about.cores} cores; {about.python}; load {os.getloadavg()[1]:.0f}",
+        "",
+        render_table(["measurement", "at most", "measured", "result"], rows),
+        "Objects are read from memory: the time of the API server is not in it. The limit of a plan is for CPU time.",
+        "",
+        *[f"- {note}" for note in found.notes],
+        "",
+        *found.tables,
+    ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--parts", default=",".join(PARTS))
+    found = Found()
+    with tempfile.TemporaryDirectory() as name:
+        for part in parser.parse_args().parts.split(","):
+            PARTS[part](found, Path(name))
+    text = render(found, describe_run(" ".join(["python -m bench.reclaim", *sys.argv[1:]]), {}))
+    (RESULTS / "reclaim.md").write_text(text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
