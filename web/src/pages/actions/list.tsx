@@ -122,7 +122,7 @@ interface RowProps {
 /** The whole row can be clicked; its name is the link for the keyboard. */
 function ChoosableRow({ id, isChosen, children }: RowProps) {
   return (
-    <tr class={`row ${isChosen ? "chosen" : ""}`} aria-selected={isChosen} onClick={() => changeQuery({ chosen: id })}>
+    <tr class={`row ${isChosen ? "chosen" : ""}`} aria-current={isChosen ? "true" : undefined} onClick={() => changeQuery({ chosen: id })}>
       {children}
     </tr>
   );
