@@ -7,10 +7,8 @@ from contextvars import ContextVar
 
 NAME = "gpusteward"
 PLUGIN_NAME = "kubectl gpusteward"
-PLUGIN_COMMANDS = (
-    *("idle", "top", "explain", "report", "ps"),
-    *("plan", "replay", "lend", "actions", "restore", "reclaim", "snooze", "help"),
-)
+PLUGIN_COMMANDS = ("idle", "top", "explain", "report", "ps", "plan", "lend", "actions", "help")
+"""Those that only read with GET: the roles of the chart allow nothing else through the proxy of the API server."""
 
 _is_plugin = ContextVar("is_plugin", default=False)
 
