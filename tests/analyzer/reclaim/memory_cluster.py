@@ -12,11 +12,12 @@ from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.reclaim.cluster import Cluster
+from gpusteward.analyzer.reclaim.components import ReclaimComponents
 from gpusteward.analyzer.reclaim.journal import Journal
 from gpusteward.analyzer.reclaim.kinds.objects import Json, KubeObject, make_path, split_pointer
 from gpusteward.analyzer.reclaim.lease import ActorLease
 from gpusteward.analyzer.reclaim.policies.effective import EffectivePolicy
-from gpusteward.analyzer.reclaim.reclaimer import ReclaimComponents, Reclaimer
+from gpusteward.analyzer.reclaim.reclaimer import Reclaimer
 from gpusteward.analyzer.reclaim.switch import Switch
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings

@@ -8,7 +8,7 @@ from sqlalchemy import Engine
 
 from gpusteward.analyzer.ledger.db_engine import open_engine
 from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
-from gpusteward.analyzer.reclaim import reclaimer as module
+from gpusteward.analyzer.reclaim import assessment as module
 from gpusteward.analyzer.reclaim.plan import Outcome
 from gpusteward.analyzer.settings.settings import Settings
 from tests.analyzer.reclaim import memory_cluster

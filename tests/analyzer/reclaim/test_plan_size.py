@@ -12,10 +12,11 @@ from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.ledger.db_engine import open_engine
 from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
 from gpusteward.analyzer.reclaim.cluster import Cluster
+from gpusteward.analyzer.reclaim.components import ReclaimComponents
 from gpusteward.analyzer.reclaim.journal import Journal
 from gpusteward.analyzer.reclaim.lease import ActorLease
 from gpusteward.analyzer.reclaim.plan import Outcome
-from gpusteward.analyzer.reclaim.reclaimer import ReclaimComponents, Reclaimer
+from gpusteward.analyzer.reclaim.reclaimer import Reclaimer
 from gpusteward.analyzer.reclaim.switch import Switch
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings

@@ -9,14 +9,15 @@ import pytest
 from gpusteward.analyzer.reclaim.actions import Action, ReclaimError, Target
 from gpusteward.analyzer.reclaim.executor import STEPS
 from gpusteward.analyzer.reclaim.kinds.objects import ACTION
+from gpusteward.analyzer.reclaim.open_actions import VERIFY_SECONDS
 from gpusteward.analyzer.reclaim.plan import ActionState
-from gpusteward.analyzer.reclaim.reclaimer import VERIFY_SECONDS
+from gpusteward.analyzer.reclaim.policies.effective import ReclaimAction
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message
 from tests.analyzer.reclaim.custom_kinds import add_pods, create, custom, define
 from tests.analyzer.reclaim.test_real_prohibitions import patch, read_replicas, start
-from tests.analyzer.reclaim.world import World
+from tests.analyzer.reclaim.world import World, suspend_policy
 from tests.analyzer.usage_tables import working
 from tests.kubernetes.cluster import Cluster, path_of, wait_for
 
@@ -204,8 +205,13 @@ def test_a_change_without_effect_is_undone(world: World, node: str) -> None:
     assert annotations == {}
 
 
-def test_a_person_can_suspend_what_is_idle_at_once_and_nothing_else(world: World, node: str) -> None:
+@pytest.mark.parametrize("action_of_policy", [ReclaimAction.SUSPEND, ReclaimAction.NOTIFY])
+def test_a_person_can_suspend_what_is_idle_at_once_and_nothing_else(
+    world: World, node: str, action_of_policy: ReclaimAction
+) -> None:
+    """The preview shows what would change, also where the policy only tells."""
     item = start(world)
+    world.policies.policy = suspend_policy(action=action_of_policy)
     key = WorkloadKey("Deployment", world.namespace, "web")
     world.other_row = working()
     world.cycle()

@@ -25,6 +25,7 @@ from gpusteward.analyzer.notify.notices.reclaim_notices import ReclaimNotice
 from gpusteward.analyzer.reclaim.actions import Action
 from gpusteward.analyzer.reclaim.cluster import Cluster as ReclaimCluster
 from gpusteward.analyzer.reclaim.cluster import count_gpus
+from gpusteward.analyzer.reclaim.components import ReclaimComponents
 from gpusteward.analyzer.reclaim.executor import OnStep
 from gpusteward.analyzer.reclaim.journal import Journal
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
@@ -37,7 +38,7 @@ from gpusteward.analyzer.reclaim.policies.effective import (
     WorkloadClass,
 )
 from gpusteward.analyzer.reclaim.policies.resolve import WorkloadFacts
-from gpusteward.analyzer.reclaim.reclaimer import ReclaimComponents, Reclaimer
+from gpusteward.analyzer.reclaim.reclaimer import Reclaimer
 from gpusteward.analyzer.reclaim.switch import Switch
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings

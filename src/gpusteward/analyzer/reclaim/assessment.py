@@ -1,0 +1,234 @@
+"""Candidates of a cycle -> all that the guards ask: their past, policy and objects, and what would change."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from gpusteward.analyzer.judge.resumption import Chance
+from gpusteward.analyzer.reclaim.actions import Action
+from gpusteward.analyzer.reclaim.candidates import CandidateFacts, CandidateFinder, Replica, list_roots
+from gpusteward.analyzer.reclaim.cluster import Reading
+from gpusteward.analyzer.reclaim.components import ReclaimComponents
+from gpusteward.analyzer.reclaim.decide import choose_victims, may_be_acted_on, may_be_inspected, waits_for_pressure
+from gpusteward.analyzer.reclaim.executor import Planned
+from gpusteward.analyzer.reclaim.guards import BY_NAME, Counts, Facts, Inspection, Pool
+from gpusteward.analyzer.reclaim.inspection import Inspected, InspectionCache, plan_changes, read_objects
+from gpusteward.analyzer.reclaim.past import Past, select_warnings
+from gpusteward.analyzer.reclaim.policies.effective import CHANGING_ACTIONS, EffectivePolicy, ReclaimAction
+from gpusteward.analyzer.reclaim.pool_rule import compute_keep
+from gpusteward.analyzer.reclaim.pressure import list_pending_pods, make_victim
+from gpusteward.analyzer.reclaim.sightings import PoolHistory, Sightings
+from gpusteward.analyzer.results import Result
+from gpusteward.core.containers import WorkloadKey
+from gpusteward.core.messages import Message
+
+MOST_INSPECTIONS = 500
+"""Workloads whose objects are read in one cycle; the others wait for the next ones."""
+
+
+@dataclass
+class Considered:
+    """A candidate in one cycle."""
+
+    found: CandidateFacts
+    facts: Facts
+    inspected: Inspected | None = None
+    planned: Sequence[Planned] = ()
+    surplus: Sequence[Replica] = ()
+    action: Action | None = None  # that was warned about, or is planned
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What all candidates that are looked at together have in common."""
+
+    result: Result
+    finder: CandidateFinder
+    reading: Reading
+    past: Past
+    snoozes: Mapping[WorkloadKey, float]
+    objection: Message | None  # why this analyzer may not act
+    now: float
+
+
+class Assessor:
+    """Remembers what earlier cycles have seen. Belongs to one thread at a time: `reclaimer.Reclaimer` has the lock."""
+
+    def __init__(self, components: ReclaimComponents) -> None:
+        self._components = components
+        self._sightings, self._pools = Sightings(), PoolHistory()
+        self._cache = InspectionCache(components.clock)
+        self._inspected_at: dict[WorkloadKey, float] = {}  # when the objects of idle workloads were read last
+        self._roots_of: Result | None = None
+        self._roots: Mapping[str, str] = {}  # of that result: uid of a pod -> uid of its root owner
+
+    def open_reading(self, result: Result) -> Reading:
+        """For one cycle, or for one workload."""
+        if self._roots_of is not result:
+            self._roots_of, self._roots = result, list_roots(result)
+        return Reading(self._components.cluster, roots=self._roots)
+
+    def look(
+        self, finder: CandidateFinder, reading: Reading, result: Result, *, objection: Message | None, now: float
+    ) -> Situation:
+        """Raises SourceError if journal or snoozes cannot be read."""
+        cool_down = result.settings.reclaim.cool_down_minutes * 60
+        past = Past.read(self._components.journal, now=now, cool_down=cool_down)
+        return Situation(result, finder, reading, past, self._components.read_snoozes(now), objection, now)
+
+    def assess_all(self, situation: Situation) -> list[Considered]:
+        """Idle workloads and pools, the longest idle first; without pressure and budgets, which depend on the others.
+        Raises SourceError."""
+        finder, now = situation.finder, situation.now
+        found = [finder.describe(number, now=now) for number in finder.find_all()]
+        self._sightings.update((each.sighting for each in found), at=situation.result.at)
+        everyone = [self._with_past(each, situation) for each in found]
+        for one in self._choose_inspected(everyone, now=now):
+            one.inspected = self._cache.read(one.found, situation.reading)
+            self._add_policy(one, situation)
+            self._add_changes(one, situation)
+        self._pools.forget(each.key for each in found)
+        return [one for one in everyone if one.facts.pool is not None or one.found.facts.idle_since is not None]
+
+    def assess_one(self, number: int, situation: Situation, *, by_person: bool) -> Considered:
+        """One workload, with its objects read now. `by_person`: suspended even if its policy only tells."""
+        one = self._with_past(situation.finder.describe(number, now=situation.now), situation)
+        one.inspected = read_objects(one.found, situation.reading)
+        self._add_policy(one, situation)
+        if by_person and one.facts.policy is not None and one.facts.policy.action not in CHANGING_ACTIONS:
+            one.facts = replace(one.facts, policy=replace(one.facts.policy, action=ReclaimAction.SUSPEND))
+        self._add_changes(one, situation, in_any_case=True)
+        self.add_pressure([one])
+        self.add_budgets([one], situation.past)
+        return one
+
+    def forget_objects(self) -> None:
+        """They have changed."""
+        self._cache.forget()
+
+    def _choose_inspected(self, everyone: Sequence[Considered], *, now: float) -> list[Considered]:
+        """Those whose objects are read in this cycle: what costs no request, and of the others those that have waited
+        for the longest time."""
+        wanted = [one for one in everyone if may_be_inspected(one.facts) or self._may_be_pool(one)]
+        unread = [one for one in wanted if not self._cache.has(one.found)]
+        unread.sort(key=lambda one: self._inspected_at.get(one.found.key, 0.0))  # of equal ones the longest idle first
+        left = {one.found.key for one in unread[MOST_INSPECTIONS:]}
+        chosen = [one for one in wanted if one.found.key not in left]
+        before = self._inspected_at
+        self._inspected_at = {one.found.key: before.get(one.found.key, 0.0) for one in wanted}
+        self._inspected_at |= dict.fromkeys((one.found.key for one in unread[:MOST_INSPECTIONS]), now)
+        return chosen
+
+    def _with_past(self, found: CandidateFacts, situation: Situation) -> Considered:
+        key, sighting = found.key, self._sightings.find(found.key)
+        past, objection = situation.past, situation.objection
+        is_same = sighting.uid == found.workload.uid
+        since = found.facts.idle_since
+        if since is not None and sighting.sampled_at is not None and is_same:
+            since = max(since, sighting.sampled_at)
+        action = past.waiting.get((key, found.workload.uid))
+        is_leader_problem = objection is not None and self._components.lease.was_refused
+        facts = replace(
+            found.facts,
+            now=situation.now,
+            cycles_seen=sighting.cycles if is_same else 0,
+            idle_since=since,
+            snoozed_until=situation.snoozes.get(key),
+            is_protected=self._is_protected(key.namespace, situation.result),
+            reverts=past.reverts[key, found.workload.uid],
+            left_alone_until=past.left_alone.get(key),
+            open_action=past.open.get(key),
+            leader=objection if is_leader_problem else None,
+            switch=None if is_leader_problem else objection,
+        )
+        return Considered(found, facts, action=action)
+
+    def _is_protected(self, namespace: str, result: Result) -> bool:
+        return result.settings.reclaim.is_protected(namespace) or namespace == self._components.own_namespace
+
+    def _may_be_pool(self, one: Considered) -> bool:
+        blocking = (BY_NAME[name] for name in ("protected", "owner", "reverted"))
+        return one.found.can_be_pool and all(guard.ask(one.facts).passed for guard in blocking)
+
+    def _add_policy(self, one: Considered, situation: Situation) -> None:
+        if one.inspected is None or one.inspected.subject is None:
+            return
+        policy = self._components.policies.find_policy(one.inspected.subject)
+        facts, now = one.facts, situation.now
+        age = 0.0 if facts.idle_since is None else now - facts.idle_since
+        chance = (
+            self._components.read_chance(one.found.key, age, now) if policy.highest_chance is not None else Chance()
+        )
+        warnings = select_warnings(one.action, facts.idle_since, policy)
+        one.facts = replace(facts, policy=policy, chance=chance, warnings=warnings)
+        if policy.keep is not None and policy.action is ReclaimAction.SCALE_TO_KEEP:
+            self._add_pool(one, policy, situation)
+
+    def _add_pool(self, one: Considered, policy: EffectivePolicy, situation: Situation) -> None:
+        """The surplus replicas of a pool, the longest idle first."""
+        assert policy.keep is not None
+        finder, interval = situation.finder, situation.result.settings.scheduler.interval
+        replicas = finder.list_replicas(one.found)
+        active = sum(not replica.is_idle for replica in replicas)
+        at = one.found.facts.result_at
+        self._pools.add(one.found.key, active=active, at=at, most_gap_seconds=3 * interval + 60)
+        most = self._pools.find_most_active(one.found.key, now=at, seconds=policy.keep.window_seconds)
+        keep = len(replicas) if most is None else compute_keep(most, policy.keep)
+        eligible = [
+            each for each in replicas if each.is_idle and situation.now - each.idle_since >= policy.window_seconds
+        ]
+        one.surplus = eligible[: max(0, len(replicas) - keep)]
+        pool = Pool(len(replicas), len(replicas) - len(one.surplus), active)
+        limited = finder.limit_to(one.found, list(one.surplus), pool).facts
+        one.facts = replace(
+            one.facts,
+            pool=pool,
+            activity=limited.activity,
+            signature=limited.signature,
+            highest_step=limited.highest_step,
+            proof=limited.proof,
+            gpus=limited.gpus,
+            idle_gpus=limited.idle_gpus,
+            idle_since=limited.idle_since if one.surplus else None,
+            coverage=limited.coverage,
+            warnings=select_warnings(one.action, limited.idle_since if one.surplus else None, policy),
+        )
+
+    def _add_changes(self, one: Considered, situation: Situation, *, in_any_case: bool = False) -> None:
+        """Only where the policy acts, and nothing but time is missing."""
+        policy, inspected = one.facts.policy, one.inspected
+        if inspected is None:
+            return
+        if policy is None:
+            one.facts = replace(one.facts, inspection=Inspection(refusal=inspected.error))
+            return
+        if policy.action not in CHANGING_ACTIONS or not (in_any_case or may_be_inspected(one.facts)):
+            return
+        inspection, one.planned = plan_changes(
+            inspected, policy, situation.reading, surplus=one.surplus, now=situation.now
+        )
+        one.facts = replace(one.facts, inspection=inspection)
+
+    def add_pressure(self, considered: Sequence[Considered]) -> None:
+        """Whether pending pods could start with the GPUs of the longest idle workloads whose policy waits for that.
+        Only those count that may be acted on now: a part of what a pod needs would be taken for nothing."""
+        waiting = [one for one in considered if one.planned and waits_for_pressure(one.facts)]
+        if not waiting:
+            return
+        pending = list_pending_pods(self._components.cluster.list_pending())
+        victims = [
+            make_victim(one.found, one.inspected.family) for one in waiting if one.inspected and one.inspected.family
+        ]
+        chosen = choose_victims(pending, victims)
+        for one in waiting:
+            one.facts = replace(one.facts, has_pressure=one.found.number in chosen)
+
+    def add_budgets(self, considered: Sequence[Considered], past: Past) -> None:
+        """Each counts those before it that will be acted on."""
+        done: Counter[str] = Counter()
+        for one in considered:
+            namespace = one.found.key.namespace
+            counts = Counts(done.total(), done[namespace], past.last_hour + done.total())
+            one.facts = replace(one.facts, counts=counts)
+            if may_be_acted_on(one.facts):
+                done[namespace] += 1

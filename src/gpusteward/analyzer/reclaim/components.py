@@ -1,0 +1,43 @@
+"""What the reclaimer uses."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from gpusteward.analyzer.judge.resumption import Chance
+from gpusteward.analyzer.reclaim.cluster import Cluster
+from gpusteward.analyzer.reclaim.executor import OnStep
+from gpusteward.analyzer.reclaim.journal import Journal
+from gpusteward.analyzer.reclaim.lease import ActorLease
+from gpusteward.analyzer.reclaim.subjects import Policies
+from gpusteward.analyzer.reclaim.switch import Switch
+from gpusteward.analyzer.reclaim.usage_check import WorkSource
+from gpusteward.analyzer.reclaim.warnings import NoticeSender
+from gpusteward.core.containers import WorkloadKey
+
+
+def no_chance(_key: WorkloadKey, _age_seconds: float, _now: float) -> Chance:
+    """Unknown."""
+    return Chance()
+
+
+def _no_snoozes(_now: float) -> Mapping[WorkloadKey, float]:
+    return {}
+
+
+@dataclass(frozen=True)
+class ReclaimComponents:
+    """What the reclaimer uses."""
+
+    cluster: Cluster
+    journal: Journal
+    switch: Switch
+    lease: ActorLease
+    policies: Policies
+    sender: NoticeSender | None = None  # None: nobody can be warned, so nothing is ever done
+    source: WorkSource | None = None  # to read usage once more before an action; None: it is not
+    read_chance: Callable[[WorkloadKey, float, float], Chance] = no_chance
+    read_snoozes: Callable[[float], Mapping[WorkloadKey, float]] = _no_snoozes  # may raise SourceError
+    own_namespace: str = ""  # always protected
+    clock: Callable[[], float] = time.time
+    on_step: OnStep = lambda _step, _action: None  # called between any two steps of an action; for tests

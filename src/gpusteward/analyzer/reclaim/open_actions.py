@@ -1,0 +1,135 @@
+"""What earlier cycles, or an earlier process, have left open: warnings, interrupted actions, changed objects."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from gpusteward.analyzer.reclaim.actions import RESTORABLE_STATES, Action, ReclaimError
+from gpusteward.analyzer.reclaim.assessment import Considered
+from gpusteward.analyzer.reclaim.candidates import CandidateFinder
+from gpusteward.analyzer.reclaim.cluster import Reading
+from gpusteward.analyzer.reclaim.components import ReclaimComponents
+from gpusteward.analyzer.reclaim.executor import SELF, Executor
+from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
+from gpusteward.analyzer.reclaim.past import Past, find_end
+from gpusteward.analyzer.reclaim.plan import ActionState, Mode
+from gpusteward.analyzer.reclaim.policies.effective import ReclaimAction
+from gpusteward.analyzer.reclaim.warnings import Notices
+from gpusteward.analyzer.results import Result
+from gpusteward.core.errors import SourceError
+from gpusteward.core.messages import Message
+from gpusteward.logs import Log
+from gpusteward.messages import reclaim as messages
+
+log = Log(__name__)
+
+VERIFY_SECONDS = 600.0
+"""Pods that are not even being deleted after this long: the change has had no effect, and is undone."""
+MARKED_SECONDS = 7200.0
+"""For so long after an action the idle spells that it ended are marked: they end when their pods leave the window."""
+
+
+class OpenActions:
+    """Belongs to one thread at a time: `reclaimer.Reclaimer` has the lock."""
+
+    def __init__(
+        self,
+        components: ReclaimComponents,
+        executor: Executor,
+        notices: Notices,
+        *,
+        find_objection: Callable[[], Message | None],
+    ) -> None:
+        self._journal, self._lease, self._clock = components.journal, components.lease, components.clock
+        self._executor, self._notices, self._find_objection = executor, notices, find_objection
+        self._looked_at: set[str] = set()  # actions put back whose object, read in this cycle, has not changed
+
+    def continue_all(self, finder: CandidateFinder, reading: Reading, result: Result, *, may_write: bool) -> None:
+        """What earlier cycles, or an earlier process, have left open."""
+        mode = Mode(result.settings.reclaim.mode)
+        self._looked_at.clear()
+        for action in self._journal.list_open():
+            if may_write and not self._lease.is_valid:  # many actions, or a slow API server
+                may_write = self._find_objection() is None
+            try:
+                if action.state in (ActionState.PLANNED, ActionState.WARNED):
+                    self._continue_warned(action, mode, may_write=may_write)
+                elif action.state in (ActionState.ACTING, ActionState.RESTORING) and may_write:
+                    self._executor.recover(action)
+                elif action.state in RESTORABLE_STATES:
+                    self._watch(action, reading, finder, result, may_write=may_write)
+            except (SourceError, ReclaimError) as error:  # costs this action only
+                log.warning("action_not_continued", action=action.id, state=action.state.value, reason=error)
+
+    def _continue_warned(self, action: Action, mode: Mode, *, may_write: bool) -> None:
+        """One of another mode has warned nobody, or is not wanted any more."""
+        if may_write and self._executor.adopt(action) is not None:
+            return
+        if may_write:
+            self._looked_at.add(action.id)
+        if action.mode is not mode:
+            self._end(action, messages.SPELL_ENDED)
+            return
+        warnings = self._notices.update(action.warnings)
+        if warnings != action.warnings:
+            self._journal.move(action, action.state, at=self._clock(), note="delivered", warnings=warnings)
+
+    def _watch(
+        self, action: Action, reading: Reading, finder: CandidateFinder, result: Result, *, may_write: bool
+    ) -> None:
+        """Whether the pods of an action are gone, and whether somebody has changed its object back."""
+        if may_write and self._executor.find_revert(action) is not None:
+            return
+        now = self._clock()
+        if action.action is ReclaimAction.SCALE_TO_KEEP and may_write and self._is_needed(action, finder, result):
+            self._executor.restore(action, by=SELF)
+            return
+        if action.state is ActionState.VERIFIED and now - (action.acted_at or now) < MARKED_SECONDS:
+            self._journal.mark_spells(action)
+        if action.state is not ActionState.ACTED:
+            return
+        remaining = self._list_remaining(action, reading)
+        if not remaining:
+            self._executor.verify(action)
+            return
+        is_late = now - (action.acted_at or now) >= VERIFY_SECONDS and not any(pod.is_deleted for pod in remaining)
+        if is_late and may_write and action.action is not ReclaimAction.EVICT:
+            self._executor.restore(action, by=SELF, note=messages.NO_EFFECT.fill(minutes=VERIFY_SECONDS / 60))
+
+    def _list_remaining(self, action: Action, reading: Reading) -> list[KubeObject]:
+        """Pods that the action should have removed and that are still there."""
+        assert action.target is not None
+        pods = reading.list_pods_below(action.workload.namespace, [action.uid, action.target.uid])
+        if action.action is not ReclaimAction.SCALE_TO_KEEP:
+            acted_on = {one.get("pod_uid") for one in action.evidence.get("allocations", ())}
+            is_cron = action.workload.kind == "CronJob"  # its next Job is none of our business
+            return [pod for pod in pods if not is_cron or pod.uid in acted_on]
+        keep = int(next(iter(action.patch.values()), 0))
+        return pods[keep:]
+
+    def _is_needed(self, action: Action, finder: CandidateFinder, result: Result) -> bool:
+        """All replicas that are left are at work: the others are given back."""
+        keep = int(next(iter(action.patch.values()), 0))
+        number = result.workloads.find(action.workload)
+        if number is None:
+            return False
+        replicas = finder.list_replicas(finder.describe(number, now=self._clock()))
+        return sum(one.is_active for one in replicas) >= keep
+
+    def end_spells(self, considered: Sequence[Considered], past: Past) -> None:
+        """Warnings of a workload that is not idle any more, or of an earlier spell, are over. Where a write was begun,
+        only after its object was looked at: the write may have arrived late."""
+        idle = {(one.found.key, one.found.workload.uid): one for one in considered if one.facts.idle_since is not None}
+        for key, action in past.waiting.items():
+            one = idle.get(key)
+            if action.target is not None and action.id not in self._looked_at:
+                continue
+            reason = find_end(action, one.facts if one else None)
+            if reason is not None:
+                self._end(action, reason)
+                if one is not None:
+                    one.action = None
+                    one.facts = replace(one.facts, warnings=())
+
+    def _end(self, action: Action, text: Message) -> None:
+        now = self._clock()
+        self._journal.move(action, ActionState.ENDED, at=now, note=text.en, ended_at=now)
