@@ -46,6 +46,15 @@ class _Spells(NamedTuple):
             self.is_over[chosen],
         )
 
+    def join(self, later: "_Spells") -> "_Spells":
+        return _Spells(
+            np.concatenate((self.workload, later.workload)),
+            np.concatenate((self.started_ms, later.started_ms)),
+            np.concatenate((self.ended_ms, later.ended_ms)),
+            np.concatenate((self.has_resumed, later.has_resumed)),
+            np.concatenate((self.is_over, later.is_over)),
+        )
+
 
 _NONE = _Spells(
     np.empty(0, np.int32),
@@ -79,8 +88,7 @@ class SpellMemory:
             self._error = describe_error(error)
             return
         kept = self._spells.take((self._spells.ended_ms < since_ms) & (self._spells.ended_ms >= at_ms - KEPT_MS))
-        joined = _Spells(*(np.concatenate(pair) for pair in zip(kept, ended, strict=True)))
-        self._spells = joined.take(slice(-MOST_SPELLS, None))
+        self._spells = kept.join(ended).take(slice(-MOST_SPELLS, None))
         self._forget_workloads()
         self.history = self._make_history(result)
 
