@@ -24,6 +24,7 @@ EXITS = (
     Exit(EXIT_FAILURE, "", "a server, device or file is missing or failed; one line on standard error says which"),
     Exit(EXIT_FAILURE, "explain", "no workload with this name holds or held a GPU"),
     Exit(EXIT_FAILURE, "snooze", "no workload with this name holds a GPU or is snoozed, or the token may not do this"),
+    Exit(EXIT_FAILURE, "backfill", "the engine failed many times in a row; the next run continues there"),
     Exit(EXIT_FAILURE, "doctor", "a check failed"),
     Exit(EXIT_FAILURE, "up", "the agent exited"),
     Exit(EXIT_USAGE, "", "a flag, variable or file is invalid; one line on standard error says which"),

@@ -49,6 +49,7 @@ COMMANDS: Mapping[str, Command] = {
     "ps": _command("ps", "list the processes on this machine's GPUs with their pods"),
     "doctor": _command("doctor", "check prerequisites and suggest fixes"),
     "report": _command("report", "report GPU-hours and cost: allocated, used and idle"),
+    "backfill": _command("backfill", "add idle spells of the past to the ledger, from the engine's history"),
     "settings": _command("settings", "print the analyzer's effective settings and where each comes from"),
     "completion": _command("completion", "print a completion script for bash, zsh or fish"),
     "help": _command("help", "describe a command"),

@@ -58,6 +58,10 @@ COMMANDS = (
     Message("list the processes on this machine's GPUs with their pods", "列出本机 GPU 上的进程及其 Pod"),
     Message("check prerequisites and suggest fixes", "检查运行条件并给出修复建议"),
     Message("report GPU-hours and cost: allocated, used and idle", "GPU 小时与费用报表：已分配、已使用和空闲"),
+    Message(
+        "add idle spells of the past to the ledger, from the engine's history",
+        "用引擎的历史数据在账本中补录过去的空闲段",
+    ),
     Message("print the analyzer's effective settings and where each comes from", "打印 analyzer 生效的配置及其来源"),
     Message("print a completion script for bash, zsh or fish", "打印 bash、zsh 或 fish 的补全脚本"),
     Message("describe a command", "查看命令的说明"),
@@ -73,6 +77,13 @@ DESCRIPTIONS = (
         "Replay a policy over the recorded idle spells: what it would have released and saved, and every release that "
         "would have been regretted; beside the present policy and fixed windows. Changes nothing.",
         "在已记录的空闲段上回放策略：会归还和节省多少，每一次会后悔的归还，并与当前策略和固定窗口对比。不做任何修改。",
+    ),
+    Message(
+        "Add idle spells of the time before the ledger's first record, from the history of the engine in the settings: "
+        "chances of resumption and replays then need not wait. Recorded time does not change, and a second run adds "
+        "nothing. May run beside the analyzer.",
+        "用配置中引擎的历史数据，补录账本首次记录之前的空闲段：恢复工作的概率和策略回放无需再等待。"
+        "已记录的时间不变，再次运行不会重复补录。可与 analyzer 同时运行。",
     ),
     Message(
         "Run the analyzer: compute verdicts on the GPUs of a cluster and serve them.",
@@ -160,6 +171,15 @@ FLAGS = (
         "a release is regretted if work comes back within this time (default 30)",
         "归还后在此时间内又有工作，即为后悔（分钟，默认 30）",
     ),
+    Message(
+        "how far back: 24h, 14d, 4w ago, or a date (default 14d)", "补录到多久以前：24h、14d、4w 前，或日期（默认 14d）"
+    ),
+    Message(
+        "time between two cycles of the past, at most the window (default: scheduler.interval); a longer one "
+        "needs fewer queries",
+        "过去两个周期之间的时间，不超过窗口（默认 scheduler.interval）；越长查询越少",
+    ),
+    Message("print the estimate only; add nothing", "只打印估计值，不补录"),
     Message("positional arguments", "位置参数"),
     Message("options", "参数"),
     Message("settings", "配置"),
@@ -338,6 +358,9 @@ EPILOGS = (
     Message(
         "no workload with this name holds a GPU or is snoozed, or the token may not do this",
         "没有该名称的工作负载占用 GPU 或处于暂缓状态，或令牌没有权限",
+    ),
+    Message(
+        "the engine failed many times in a row; the next run continues there", "引擎连续多次失败；下次运行从此处继续"
     ),
     Message("a check failed", "有检查未通过"),
     Message("the agent exited", "agent 已退出"),

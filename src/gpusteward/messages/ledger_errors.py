@@ -34,3 +34,19 @@ INVALID_TIME = Message(
     "请使用 24h、7d、4w 这样的时长，或 2026-11-01、2026-11-01T08:00Z 这样的时间",
 )
 SINCE_NOT_BEFORE_UNTIL = Message("since must be before until", "since 必须早于 until")
+FILLED_BY_ANOTHER = Message(
+    "another back-fill writes to this ledger; run it again when that has ended",
+    "另一个回填正在写入该账本；请在其结束后重试",
+)
+FILL_WITHOUT_ENGINE = Message(
+    "the past can only be read from an engine: set prometheus.url (--prometheus-url)",
+    "只能从引擎读取过去的数据：请设置 prometheus.url（--prometheus-url）",
+)
+FILL_STEP = Message(
+    "--step must be at least 1 s and at most the window ({window:g} s): time between two windows would be unknown",
+    "--step 至少为 1 秒，且不超过窗口（{window:g} 秒）：否则两个窗口之间的时间未知",
+)
+FILL_STOPPED = Message(
+    "stopped at {at} UTC after {count} failed cycles in a row; the next run continues there: {error}",
+    "连续 {count} 个周期失败，已停在 {at}（UTC）；下次运行从此处继续：{error}",
+)

@@ -46,6 +46,7 @@ def test_a_finished_hour_is_in_its_day_and_the_current_one_is_not(database_url):
     assert day["day_ms"] == hour() - hour() % DAY_MS
     assert read_table(ledger.engine, fleet_daily.name)[0]["gpu_ms"] == 16 * HOUR_MS
     assert {row["name"]: row["at_ms"] for row in read_table(ledger.engine, "progress")} == {
+        "began": hour(),
         "booked": hour(2),
         "rolled": hour(2),
     }

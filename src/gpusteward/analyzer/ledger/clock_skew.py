@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Engine, delete, func, or_, select, update
 
 from gpusteward.analyzer.ledger.db_engine import with_write_lock
 from gpusteward.analyzer.ledger.periods import (
+    BEGAN,
     DAY_MS,
     HOUR_MS,
     PRUNED,
@@ -107,6 +108,8 @@ def delete_last_day(engine: Engine, end_ms: int) -> bool:
         begin_ms = max(end_ms, floor_day(recorded_ms - 1))
         _delete_from(connection, begin_ms)
         set_progress(connection, RECORDED, begin_ms)
+        if (read_progress(connection, BEGAN) or 0) > begin_ms:
+            set_progress(connection, BEGAN, begin_ms)
         for name in (ROLLED, PRUNED):  # the day that is cut is rolled up again from its remaining hours
             if (read_progress(connection, name) or 0) > floor_day(begin_ms):
                 set_progress(connection, name, floor_day(begin_ms))

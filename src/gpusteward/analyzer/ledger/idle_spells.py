@@ -168,6 +168,21 @@ def read_open_spells(connection: Connection, recorded_ms: int | None) -> OpenSpe
     return _make_spells([row._asdict() for row in rows], idle_until_ms=recorded_ms or 0)
 
 
+def read_last_lost(connection: Connection, at_ms: int, window_ms: int) -> OpenSpells:
+    """The last spells of allocations whose data ended in the window before `at_ms`, as spells that have not ended."""
+    columns = idle_spells.c
+    is_near = (columns.ended_ms > at_ms - window_ms, columns.ended_ms <= at_ms)
+    rows = connection.execute(select(idle_spells).where(*is_near).order_by(columns.allocation_id, columns.started_ms))
+    last = {row.allocation_id: {**row._asdict(), "idle_until_ms": row.ended_ms} for row in rows}
+    lost = [row for row in last.values() if row["ended_by"] == SpellEnd.LOST.value]
+    return _make_spells(lost, idle_until_ms=0)
+
+
+def write_ended(connection: Connection, spells: OpenSpells, ended_by: SpellEnd) -> None:
+    """Spells that ended when they were last idle."""
+    _write(connection, spells, ended_by=ended_by)
+
+
 def _read_released(connection: Connection, ids: IntColumn) -> OpenSpells:
     """The last spell of these allocations, where it ended because they disappeared."""
     columns, last = idle_spells.c, {}

@@ -28,7 +28,7 @@ from gpusteward.analyzer.ledger.db_engine import with_write_lock
 from gpusteward.analyzer.ledger.identities import Attributes, Identity
 from gpusteward.analyzer.ledger.idle_correction import correct_idle_time
 from gpusteward.analyzer.ledger.idle_spells import OpenSpells, interrupt_spells, read_open_spells, write_spells
-from gpusteward.analyzer.ledger.periods import RECORDED, lock_progress, read_progress, set_progress
+from gpusteward.analyzer.ledger.periods import BEGAN, RECORDED, lock_progress, read_progress, set_progress
 from gpusteward.analyzer.ledger.schema import allocations, currencies, fleet_hourly, usage_hourly, verdict_changes
 from gpusteward.analyzer.ledger.upsert import FLEET_RULES, KEEP, REPLACE, USAGE_RULES, upsert
 from gpusteward.analyzer.ledger.verdict_changes import LastVerdicts, VerdictWords, share_words
@@ -94,6 +94,8 @@ class LedgerWriter:
                     _write_slice(connection, record, gap, was_held=_find_held(record, state))
                     spells = interrupt_spells(connection, state.open_spells, gap.begin_ms)
                 recorded_ms = record.at_ms if gap is None else gap.end_ms
+                if state.recorded_ms is None:
+                    set_progress(connection, BEGAN, recorded_ms)
                 set_progress(connection, RECORDED, recorded_ms)
             state.recorded_ms, state.currency = recorded_ms, currency  # only after the commit
             state.open_spells = spells

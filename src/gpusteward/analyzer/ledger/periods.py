@@ -6,14 +6,16 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, func, select, text
 
-from gpusteward.analyzer.ledger.schema import progress, usage_hourly
+from gpusteward.analyzer.ledger.schema import allocations, progress, usage_hourly
 from gpusteward.analyzer.ledger.upsert import REPLACE, upsert
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 
 RECORDED, ROLLED, PRUNED = "booked", "rolled", "pruned"
-"""Names of rows in the table `progress`."""
+BEGAN, FILLED_FROM, FILLED_TO = "began", "filled_from", "filled_to"
+"""Names of rows in the table `progress`. The last three: the first recorded cycle, and the time before it whose idle
+spells were back-filled."""
 
 
 class TimeSpan(NamedTuple):
@@ -57,6 +59,16 @@ def lock_progress(connection: Connection) -> None:
     """Allow one writer at a time: SQLite locked when the transaction began, PostgreSQL locks here. Readers continue."""
     if connection.dialect.name == "postgresql":
         connection.execute(text("LOCK TABLE progress IN SHARE ROW EXCLUSIVE MODE"))
+
+
+def read_began(connection: Connection) -> int | None:
+    """The first recorded cycle, as far as it is known; None: nothing is recorded."""
+    began_ms = read_progress(connection, BEGAN)
+    if began_ms is not None:
+        return began_ms
+    recorded_ms = read_progress(connection, RECORDED)
+    oldest_ms = connection.execute(select(func.min(allocations.c.first_ms))).scalar()
+    return oldest_ms if recorded_ms is not None and oldest_ms is not None else recorded_ms
 
 
 def read_oldest_hour(connection: Connection) -> int | None:

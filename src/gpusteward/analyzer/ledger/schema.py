@@ -30,7 +30,8 @@ progress = Table(
     Column("name", Text, primary_key=True),
     Column("at_ms", Number, nullable=False),
 )
-"""How far the ledger is recorded ("booked"), rolled up ("rolled") and pruned ("pruned"); no row means not yet."""
+"""How far the ledger is recorded ("booked"), rolled up ("rolled") and pruned ("pruned"); since when it is recorded
+("began"), and the time whose idle spells were back-filled ("filled_from", "filled_to"). No row means not yet."""
 
 allocations = Table(
     "allocations",

@@ -13,6 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from gpusteward.analyzer.judge.resumption import NO_HISTORY, PastSpells, SpellHistory
 from gpusteward.analyzer.ledger.db_engine import describe_error
+from gpusteward.analyzer.ledger.periods import FILLED_FROM, FILLED_TO, read_progress
 from gpusteward.analyzer.ledger.schema import allocations, idle_spells
 from gpusteward.analyzer.results import Result
 from gpusteward.core.containers import WorkloadKey
@@ -73,13 +74,15 @@ class SpellMemory:
         self._engine = engine
         self._numbers: dict[WorkloadKey, int] = {}
         self._spells = _NONE
+        self._filled: tuple[int | None, int | None] = (None, None)
         self._error = ""
 
     def update(self, result: Result) -> None:
         """With what ended since the last time, and what is idle now. A database that fails leaves it as it was."""
         at_ms = int(result.at * 1000)
-        since_ms = int(self._spells.ended_ms[-1]) - READ_AGAIN_MS if len(self._spells.ended_ms) else at_ms - KEPT_MS
         try:
+            self._forget_before_fill()
+            since_ms = int(self._spells.ended_ms[-1]) - READ_AGAIN_MS if len(self._spells.ended_ms) else at_ms - KEPT_MS
             ended = self._read(max(since_ms, at_ms - KEPT_MS))
             self._error = ""
         except SQLAlchemyError as error:
@@ -91,6 +94,13 @@ class SpellMemory:
         self._spells = kept.join(ended).take(slice(-MOST_SPELLS, None))
         self._forget_workloads()
         self.history = self._make_history(result)
+
+    def _forget_before_fill(self) -> None:
+        """Read everything again if older spells were back-filled since the last time."""
+        with self._engine.connect() as connection:
+            filled = read_progress(connection, FILLED_FROM), read_progress(connection, FILLED_TO)
+        if filled != self._filled:
+            self._filled, self._spells = filled, _NONE
 
     def _read(self, since_ms: int) -> _Spells:
         """The last ones of them, by the time of their end. GPUs of a workload that rest together count once."""

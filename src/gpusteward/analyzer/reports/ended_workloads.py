@@ -4,8 +4,8 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Engine, Select, Table, and_, case, func, or_, select
 
-from gpusteward.analyzer.ledger.periods import ROLLED, floor_day, read_progress
-from gpusteward.analyzer.ledger.schema import allocations, time_column, usage_daily, usage_hourly
+from gpusteward.analyzer.ledger.periods import BEGAN, ROLLED, floor_day, read_progress
+from gpusteward.analyzer.ledger.schema import allocations, progress, time_column, usage_daily, usage_hourly
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.reports.amounts import (
     COSTS,
@@ -33,8 +33,11 @@ def read_ended_workloads(engine: Engine, query: EndedQuery, *, prices: PriceSett
 
 
 def _select_owners(query: EndedQuery) -> Select[Any]:
-    """Workloads of this name, or with a pod of this name."""
+    """Workloads of this name, or with a pod of this name; not those that ended before anything was recorded, of which
+    only idle spells were back-filled."""
+    began_ms = select(progress.c.at_ms).where(progress.c.name == BEGAN).scalar_subquery()
     found = select(*_OWNER).where(or_(allocations.c.owner_name == query.name, allocations.c.pod == query.name))
+    found = found.where(allocations.c.last_ms >= func.coalesce(began_ms, 0))
     if query.visible is not None:
         found = found.where(is_visible(query.visible))
     if query.namespace:

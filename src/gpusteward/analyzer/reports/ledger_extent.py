@@ -15,10 +15,11 @@ from gpusteward.analyzer.ledger.periods import (
     divide_period,
     floor_day,
     floor_hour,
+    read_began,
     read_oldest_hour,
     read_progress,
 )
-from gpusteward.analyzer.ledger.schema import allocations, usage_daily
+from gpusteward.analyzer.ledger.schema import usage_daily
 from gpusteward.analyzer.reports.report import Range, ReportQuery
 
 
@@ -30,12 +31,12 @@ class LedgerExtent:
     rolled_ms: int
     oldest_hour_ms: int | None
     oldest_day_ms: int | None
-    oldest_allocation_ms: int | None
+    began_ms: int | None
 
     @property
     def first_ms(self) -> int | None:
         """When recording began, as far as rows are kept: within the first hour, or the first day."""
-        return None if self.begin_ms is None else max(self.begin_ms, self.oldest_allocation_ms or 0)
+        return None if self.begin_ms is None else max(self.begin_ms, self.began_ms or 0)
 
     @property
     def begin_ms(self) -> int | None:
@@ -66,7 +67,7 @@ def read_extent(connection: Connection) -> LedgerExtent:
         rolled_ms=read_progress(connection, ROLLED) or 0,
         oldest_hour_ms=read_oldest_hour(connection),
         oldest_day_ms=connection.execute(select(func.min(usage_daily.c.day_ms))).scalar(),
-        oldest_allocation_ms=connection.execute(select(func.min(allocations.c.first_ms))).scalar(),
+        began_ms=read_began(connection),
     )
 
 

@@ -1,0 +1,98 @@
+"""`gpusteward backfill`: idle spells of the past, from the engine's history into the ledger."""
+
+import os
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpusteward.cli.commands.serve import build_settings_parser
+from gpusteward.cli.exit_codes import EXIT_OK
+from gpusteward.cli.extras import require_extra
+from gpusteward.cli.flags import FlagParser, language_of, read_duration
+from gpusteward.cli.output import quantities
+from gpusteward.cli.output.console import show_progress
+from gpusteward.core.errors import ConfigurationError
+from gpusteward.core.messages import Language
+from gpusteward.logs import configure_logs
+from gpusteward.messages import cli as cli_messages
+from gpusteward.messages import cli_backfill as messages
+
+if TYPE_CHECKING:
+    from gpusteward.analyzer.backfill import Estimate
+
+
+def build_parser() -> FlagParser:
+    """The analyzer's settings, and what to fill. Raises ModuleNotFoundError if the analyzer's libraries are missing."""
+    parser = build_settings_parser(
+        "backfill",
+        "Add idle spells of the time before the ledger's first record, from the history of the engine in the settings: "
+        "chances of resumption and replays then need not wait. Recorded time does not change, and a second run adds "
+        "nothing. May run beside the analyzer.",
+        without=("--address", "--tokens-file", "--web-config-file"),
+    )
+    parser.add_argument(
+        "--since", default="14d", metavar="TIME", help="how far back: 24h, 14d, 4w ago, or a date (default 14d)"
+    )
+    parser.add_argument(
+        "--step",
+        type=read_duration,
+        metavar="DURATION",
+        help="time between two cycles of the past, at most the window (default: scheduler.interval); a longer one "
+        "needs fewer queries",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="print the estimate only; add nothing")
+    return parser
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Raises ConfigurationError, SourceError."""
+    with require_extra("analyzer"):
+        from gpusteward.analyzer.backfill import Backfill
+        from gpusteward.analyzer.settings.file import SettingsFile
+        from gpusteward.analyzer.settings.flags import flags_from
+
+        options = build_parser().parse(arguments)
+    configure_logs(level="warning", as_json=False)
+    language, now_ms = language_of(options), int(time.time() * 1000)
+    since_ms = _read_since(options.since, now_ms)
+    settings = SettingsFile(flags_from(options), os.environ, directory=Path.cwd()).settings
+    with closing(Backfill(settings, since_ms=since_ms, now_ms=now_ms, step_seconds=options.step)) as backfill:
+        estimate = backfill.estimate()
+        if not estimate.cycles:
+            print(messages.NOTHING.text(language, since=_show(since_ms)))
+            return EXIT_OK
+        print(_describe(estimate, language), flush=True)
+        if not options.dry_run:
+            waiting = messages.WITHOUT_TERMINAL.text(language)
+            with show_progress(messages.TITLE.text(language), without_terminal=waiting) as advance:
+                filled = backfill.fill(estimate, advance)
+            print(messages.DONE.text(language, cycles=filled.cycles, failed=filled.failed, spells=filled.spells))
+    return EXIT_OK
+
+
+def _read_since(text: str, now_ms: int) -> int:
+    from gpusteward.analyzer.reports.report import parse_time_range
+
+    try:
+        return parse_time_range(text, None, now_ms=now_ms)[0]
+    except ConfigurationError as error:
+        raise ConfigurationError(cli_messages.INVALID_FLAG, flag="--since", problem=error.as_message()) from None
+
+
+def _describe(estimate: "Estimate", language: Language) -> str:
+    return messages.ESTIMATE.text(
+        language,
+        since=_show(estimate.spans[0].begin_ms),
+        until=_show(estimate.spans[-1].end_ms),
+        cycles=estimate.cycles,
+        step=estimate.step_seconds,
+        queries=estimate.queries,
+        duration=quantities.duration(max(1.0, estimate.seconds)),
+    )
+
+
+def _show(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
