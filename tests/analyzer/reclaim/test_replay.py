@@ -204,6 +204,10 @@ def test_surplus_is_given_back_after_the_window_and_the_grace_and_needed_again()
     assert sum(each.replicas for each in needed) == 4  # keep 7
     assert all(each.until / HOUR == pytest.approx(3.5, abs=0.1) for each in needed)
     assert found.unmet_seconds > 0  # six were needed where three were left
+    later = follow_pool(
+        pool([10, 2, 2, 2, 2, 2, 2, 6, 6, 2], pods=10), rule, grace=HALF_HOUR, since=4.5 * HOUR, until=5 * HOUR
+    )
+    assert later.unmet_seconds == 0, "before the period"
 
 
 @settings(max_examples=100, deadline=None)
@@ -249,3 +253,10 @@ def test_a_table_without_spells_is_an_empty_replay():
     found = run(table_of([], at=10, held=[(WorkloadKey("Pod", "a", "b"), 1, "b")]))
     assert (found.policy.releases, found.policy.oracle_share, found.policy.regret) == (0, None, None)
     assert run(table_of([], at=10)).spells == 0
+
+
+def test_a_replay_waits_for_all_warnings_as_the_policy_does():
+    table = table_of([spell(0, None)], at=24)
+    [first] = releases(table, changed(SUSPEND, warnings=1))
+    [second] = releases(table, changed(SUSPEND, warnings=3, warning_interval_seconds=1800.0))
+    assert second[0] - first[0] == pytest.approx(1.0)

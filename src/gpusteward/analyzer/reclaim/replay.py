@@ -275,7 +275,7 @@ def _with_window(policy: EffectivePolicy, seconds: float, ignores_chance: bool) 
     """A fixed window acts at its end, without grace; one of the slider keeps everything else."""
     keep = policy.keep and KeepRule(seconds, policy.keep.headroom)
     if ignores_chance:
-        return replace(policy, window_seconds=seconds, grace_seconds=0.0, highest_chance=None, keep=keep)
+        return replace(policy, window_seconds=seconds, grace_seconds=0.0, warnings=1, highest_chance=None, keep=keep)
     return replace(policy, window_seconds=seconds, keep=keep)
 
 
@@ -338,7 +338,8 @@ def _is_pool(policy: EffectivePolicy) -> bool:
 def _find_rule(policy: EffectivePolicy) -> _Rule | None:
     if policy.action not in (ReclaimAction.SUSPEND, ReclaimAction.EVICT):
         return None
-    age = policy.window_seconds + policy.grace_seconds
+    warning = (policy.warnings - 1) * policy.warning_interval_seconds  # from the first warning to the last one
+    age = policy.window_seconds + warning + policy.grace_seconds
     return _Rule(age, policy.highest_chance, policy.working_hours, policy.quiet_hours)
 
 
@@ -380,7 +381,7 @@ def _release_replicas(
         policy = policies[workload]
         if policy.keep is None or not _is_pool(policy):
             continue
-        pool = follow_pool(activity, policy.keep, grace=policy.grace_seconds, until=period.until)
+        pool = follow_pool(activity, policy.keep, grace=policy.grace_seconds, since=period.since, until=period.until)
         unmet += pool.unmet_seconds * activity.gpus_per_pod / _HOUR
         for at, until, replicas, was_needed in pool.releases:
             if at >= period.since:
@@ -411,8 +412,11 @@ class PoolReplay(NamedTuple):
     unmet_seconds: float  # of pods
 
 
-def follow_pool(activity: PoolActivity, rule: KeepRule, *, grace: float, until: float) -> PoolReplay:
-    """The pool rule, cycle by cycle. The first window only looks; a surplus must last for the grace period."""
+def follow_pool(
+    activity: PoolActivity, rule: KeepRule, *, grace: float, until: float, since: float = 0.0
+) -> PoolReplay:
+    """The pool rule, cycle by cycle. The first window only looks; a surplus must last for the grace period. What was
+    unmet is counted from `since` on."""
     if not len(activity.at):
         return PoolReplay([], 0.0)
     times = np.arange(activity.at[0], until, CYCLE_SECONDS)
@@ -425,7 +429,7 @@ def follow_pool(activity: PoolActivity, rule: KeepRule, *, grace: float, until: 
     surplus[: int(rule.window_seconds // CYCLE_SECONDS)] = 0
     released = _trailing(surplus, int(grace // CYCLE_SECONDS) + 1, np.minimum)
     # A cycle acts on what it has seen: the replicas of the next cycle are those that it leaves.
-    unmet = np.maximum(0, active[1:] - (pods[1:] - released[:-1])).sum() * CYCLE_SECONDS
+    unmet = np.maximum(0, active[1:] - (pods[1:] - released[:-1]))[times[1:] >= since].sum() * CYCLE_SECONDS
     return PoolReplay(list(_pair_releases(times, released, pods, until)), float(unmet))
 
 
