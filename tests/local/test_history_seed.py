@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, func, select
 
+from gpusteward.analyzer.judge.signatures.evidence import RUN_THROUGH_KINDS
 from gpusteward.analyzer.ledger.db_engine import open_engine
 from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
 from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS, RECORDED, floor_day, floor_hour, read_progress
-from gpusteward.analyzer.ledger.schema import allocations, fleet_hourly, usage_daily, usage_hourly
+from gpusteward.analyzer.ledger.schema import allocations, fleet_hourly, idle_spells, usage_daily, usage_hourly
 from gpusteward.analyzer.ledger.spell_reader import read_spells
 from gpusteward.analyzer.prices import PriceList, PriceSettings
 from gpusteward.analyzer.spell_table import STILL_IDLE
@@ -120,3 +121,16 @@ def test_idle_spells_are_the_idle_hours(ledger: Engine):
     assert 0.97 * idle_ms <= gpu_ms <= 1.05 * idle_ms
     assert table.has_ended_by(SpellEnd.WORK).sum() > 10
     assert (table.ended_by == STILL_IDLE).any()
+
+
+def test_idle_jobs_that_keep_their_memory_are_hung(ledger: Engine):
+    """As the judge calls them: a replay releases none of them."""
+    query = select(allocations.c.owner_kind, idle_spells.c.signature).join(
+        idle_spells, idle_spells.c.allocation_id == allocations.c.id
+    )
+    with ledger.connect() as connection:
+        found = {(row.owner_kind, row.signature) for row in connection.execute(query)}
+    jobs = {signature for kind, signature in found if kind in RUN_THROUGH_KINDS}
+    assert "hung" in jobs
+    assert "parked" not in jobs
+    assert ("Notebook", "parked") in found

@@ -10,6 +10,7 @@ import numpy as np
 from sqlalchemy import Connection, Engine, Table, insert
 
 from gpusteward.analyzer.judge.gpu_fraction import compute_gpu_fractions
+from gpusteward.analyzer.judge.signatures.evidence import RUN_THROUGH_KINDS
 from gpusteward.analyzer.ledger.accrual import HourSlice, accrue_time, make_fleet_rows, make_usage_rows, split_by_hour
 from gpusteward.analyzer.ledger.cycle_record import UNKNOWN_START, CycleRecord, find_fleet_rows
 from gpusteward.analyzer.ledger.db_engine import with_write_lock
@@ -116,9 +117,7 @@ class SeededHistory:
             activity=activity,
             idle_since_ms=np.where(activity == _CODES[Activity.IDLE], part.begin_ms, UNKNOWN_START).astype(np.int64),
             proof=np.full(len(held), PROOFS.index(Proof.INTEGRATED), np.int8),
-            signature=np.where(
-                memory > 0, SIGNATURES.index(Signature.PARKED), SIGNATURES.index(Signature.EMPTY)
-            ).astype(np.int8),
+            signature=np.array([SIGNATURES.index(_find_idle_signature(one)) for one in held], np.int8),
             score=_score(held, busy, memory / memory_total).astype(np.float32),
             watts=(watts * fractions).astype(np.float32),
             fleet=self._fleet,
@@ -163,7 +162,7 @@ class SeededHistory:
         for (kind, namespace, name), own in owners.items():
             since_ms = max(one.idle_since_ms for one in own)
             if since_ms < until_ms:
-                signature = Signature.PARKED if any(one.ownership.held_bytes for one in own) else Signature.EMPTY
+                signature = min((_find_idle_signature(one) for one in own), key=lambda each: each.rank)
                 change = VerdictChange(
                     cluster="",
                     owner_kind=kind,
@@ -196,6 +195,13 @@ class SeededHistory:
 def _insert_all(connection: Connection, table: Table, rows: Sequence[Mapping[str, object]]) -> None:
     if rows:
         connection.execute(insert(table), rows)
+
+
+def _find_idle_signature(one: SeededAllocation) -> Signature:
+    """That of an idle allocation: a job that keeps its memory without work is hung."""
+    if not one.ownership.held_bytes:
+        return Signature.EMPTY
+    return Signature.HUNG if name_owner(one.key.container)[0] in RUN_THROUGH_KINDS else Signature.PARKED
 
 
 def _seed(ownership: Ownership, part: HourSlice) -> SeededAllocation:
