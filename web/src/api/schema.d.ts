@@ -3203,7 +3203,7 @@ export interface components {
         };
         /**
          * Potential
-         * @description What would be free if the workloads that are idle for the longest time gave their GPUs back.
+         * @description What would be free if the idle workloads that cost the most per hour gave their GPUs back.
          */
         readonly Potential: {
             /**

@@ -80,7 +80,7 @@ class Waste:
 
 @dataclass(frozen=True, slots=True)
 class Potential:
-    """What would be free if the workloads that are idle for the longest time gave their GPUs back."""
+    """What would be free if the idle workloads that cost the most per hour gave their GPUs back."""
 
     workloads: Annotated[int, Field(description=f"At most {POTENTIAL_WORKLOADS}.")]
     gpus: float
@@ -319,11 +319,12 @@ def _find_potential(result: Result, facts: WorkloadFacts, idle: Sequence[int]) -
     """Of workloads that are idle as a whole: others use a part of what they hold."""
     table = result.workloads
     whole = [number for number in idle if not np.isnan(table.idle_since[number])]
-    longest = sorted(whole, key=lambda number: float(table.idle_since[number]))[:POTENTIAL_WORKLOADS]
+    costs = np.nan_to_num(facts.cost_per_hour)
+    dearest = sorted(whole, key=lambda number: (-costs[number], -table.gpus[number]))[:POTENTIAL_WORKLOADS]
     return Potential(
-        workloads=len(longest),
-        gpus=round(float(table.gpus[longest].sum()), GPU_DIGITS),
-        cost_micros_per_hour=_sum_known(facts.cost_per_hour[longest]),
+        workloads=len(dearest),
+        gpus=round(float(table.gpus[dearest].sum()), GPU_DIGITS),
+        cost_micros_per_hour=_sum_known(facts.cost_per_hour[dearest]),
     )
 
 
