@@ -180,7 +180,7 @@ def test_a_hanging_kubelet_costs_only_the_timeout(path, fault):
 
 def test_a_hanging_kubelet_is_queried_after_growing_delays(path):
     now = 0.0
-    resources = PodResources(path, timeout_seconds=0.05, clock=lambda: now)
+    resources = PodResources(path, timeout_seconds=0.4, clock=lambda: now)
     with FakeKubelet(path, response(TRAINER), fault=Fault.HANGS) as kubelet:
         queried = []
         for now in range(0, 120, 5):
