@@ -6730,7 +6730,7 @@ export interface operations {
     readonly suspend_workload_api_v1_workloads__kind___namespace___name__suspend_post: {
         readonly parameters: {
             readonly query?: {
-                /** @description Only show what would change, with a server-side dry run. */
+                /** @description Only show what would change. */
                 readonly preview?: boolean;
                 /** @description Needed where several clusters are known. */
                 readonly cluster?: string;

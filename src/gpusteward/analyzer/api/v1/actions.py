@@ -195,7 +195,7 @@ async def suspend_workload(
     kind: Name,
     namespace: Name,
     name: Name,
-    preview: Annotated[bool, Query(description="Only show what would change, with a server-side dry run.")] = True,
+    preview: Annotated[bool, Query(description="Only show what would change.")] = True,
     cluster: ClusterParameter = "",
     language: Annotated[Language, Query(description="The language of the reasons.")] = "en",
 ) -> Response:
