@@ -12,7 +12,7 @@ const KINDS: readonly Share[] = ["active", "idle", "unknown", "free"];
 const WHOLE_FROM = 20;
 const SHOWN_PROBLEMS = 2;
 
-export function Headline({ data }: { data: OverviewData }) {
+export function Headline({ data, hasLinks = true }: { data: OverviewData; hasLinks?: boolean }) {
   const { gpus } = data;
   const values = [gpus.active, gpus.idle, gpus.unknown, gpus.free ?? 0];
   const sum = values.reduce((total, each) => total + each, 0);
@@ -25,7 +25,7 @@ export function Headline({ data }: { data: OverviewData }) {
         <div>
           <h1>{sentence(data, counts["idle"]!, total)}</h1>
           <p class="headline-cost">{costSentence(data)} {potentialSentence(data)}</p>
-          <ReclaimLine />
+          <ReclaimLine hasLinks={hasLinks} />
         </div>
         <Problems data={data} />
       </div>

@@ -34,7 +34,7 @@ export default function Wall() {
   return (
     <main class="wall" id="content" aria-label={texts("title")}>
       <section class="wall-head">
-        <DataState resource={overview} lines={3}>{(data) => <Headline data={data} />}</DataState>
+        <DataState resource={overview} lines={3}>{(data) => <Headline data={data} hasLinks={false} />}</DataState>
       </section>
       <div class="wall-body">
         <MapOfAll />
