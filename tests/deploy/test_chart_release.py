@@ -141,7 +141,9 @@ def check_kept(release: Release, claim: Json, tokens: dict[str, str]) -> None:
 def test_an_upgrade_that_leaves_out_new_values_says_what_to_do_and_changes_nothing(release: Release):
     release.run("install", PREVIOUS, values=release.values)
     before = release.list_objects()
-    with pytest.raises(HelmError, match=r"(?s)These values are missing: kubectl,.*Use --reset-then-reuse-values"):
+    with pytest.raises(
+        HelmError, match=r"(?s)These values are missing: reclaim, kubectl,.*Use --reset-then-reuse-values"
+    ):
         release.run("upgrade", CHART, "--reuse-values")
     assert release.list_objects() == before
 
