@@ -315,7 +315,7 @@ def pod(name: str, namespace: str, *, node: str = "", gpus: int = 0, **metadata:
     }
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+def wait_for(condition: Callable[[], bool], seconds: float = 150.0) -> None:
     """Wait for a condition that costs a request."""
     end = time.monotonic() + seconds
     while not condition():
