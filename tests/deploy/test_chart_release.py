@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from tests.deploy.helm import CHART, Helm, HelmError
-from tests.kubernetes.cluster import Cluster, Json, wait_for
+from tests.kubernetes.cluster import NOT_MANAGED, Cluster, Json, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -42,7 +42,11 @@ class Release:
         here = {"tests/namespace": self.namespace}
         return {
             "agent": {"nodeSelector": here},
-            "analyzer": {"nodeSelector": here, "persistence": {"storageClass": self.namespace}},
+            "analyzer": {
+                "nodeSelector": here,
+                "tolerations": [{"key": NOT_MANAGED, "operator": "Exists"}],
+                "persistence": {"storageClass": self.namespace},
+            },
             "serviceMonitor": {"enabled": True},
             "prometheusRule": {"enabled": True},
             "openshift": {"enabled": False},

@@ -25,6 +25,7 @@ import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,10 @@ from tests.kubernetes import control_plane
 Json = dict[str, Any]
 ROOT = Path(__file__).parents[2]
 RBAC = "rbac.authorization.k8s.io/v1"
+TRIES = 10
 TRANSACTION_SIZE = 500  # objects
+NOT_MANAGED = "tests/not-managed"
+"""The taint of nodes that kwok does not manage."""
 
 
 class ApiError(Exception):
@@ -90,7 +94,18 @@ class Cluster:
         return ApiServer.from_cluster(self.environ, account=account.folder)
 
     def request(self, method: str, path: str, body: Json | None = None, *, media: str = "application/json") -> Json:
-        """Raises ApiError."""
+        """Raises ApiError. "Too many requests" is tried again as kubectl does: a server that has just learned of a
+        custom kind answers so."""
+        for _ in range(TRIES - 1):
+            try:
+                return self._request(method, path, body, media)
+            except ApiError as error:
+                if error.status != HTTPStatus.TOO_MANY_REQUESTS:
+                    raise
+            time.sleep(1)
+        return self._request(method, path, body, media)
+
+    def _request(self, method: str, path: str, body: Json | None, media: str) -> Json:
         headers = {"Authorization": f"Bearer {control_plane.ADMIN_TOKEN}", "Content-Type": media}
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"{self.url}{path}", data=data, headers=headers, method=method)
@@ -143,7 +158,8 @@ class Cluster:
         return name
 
     def add_node(self, *, gpus: int = 0, is_managed: bool = True, labels: Mapping[str, str] | None = None) -> str:
-        """A new node. Pods become Running only where kwok manages it."""
+        """A new node. Pods become Running only where kwok manages it. On others only pods are scheduled that tolerate
+        its taint, so that no test waits for a pod on the node of another one."""
         name = self.make_name("node")
         room = {"cpu": "1k", "memory": "4Ti", "pods": "100k", **({"nvidia.com/gpu": str(gpus)} if gpus else {})}
         annotations = {"kwok.x-k8s.io/node": "fake"} if is_managed else {}
@@ -156,6 +172,7 @@ class Cluster:
             "apiVersion": "v1",
             "kind": "Node",
             "metadata": metadata,
+            "spec": {} if is_managed else {"taints": [{"key": NOT_MANAGED, "effect": "NoSchedule"}]},
             "status": {"capacity": room, "allocatable": room},
         }
         self.request("POST", "/api/v1/nodes", node)

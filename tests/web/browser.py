@@ -115,8 +115,8 @@ def visit(
         violations = visitor.find_violations()
     finally:
         context.close()
-    assert violations == []
-    assert expect_failures or visitor.failures == []
+    assert not violations, violations
+    assert expect_failures or not visitor.failures, visitor.failures
 
 
 def _watch(context: BrowserContext, visitor: Visitor, url: str) -> None:
