@@ -17,6 +17,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from bench.analyzer import run_fleet
+from bench.compared_ways import Analysis, make_settings
 from bench.machines import About, describe_run
 from bench.progress import print_progress
 from bench.readings import read_memory
@@ -24,7 +26,8 @@ from bench.report import render_table
 from gpusteward.analyzer.ledger.db_engine import open_engine
 from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
 from gpusteward.analyzer.settings.settings import Settings
-from tests.analyzer.reclaim.memory_cluster import STEP, MemoryCluster, MemoryFleet, make_reclaimer
+from gpusteward.process_memory import freeze_gc
+from tests.analyzer.reclaim.memory_cluster import STEP, WINDOW, MemoryCluster, MemoryFleet, make_reclaimer
 from tests.analyzer.reclaim.world import suspend_policy
 from tests.analyzer.usage_tables import AT
 
@@ -32,6 +35,7 @@ RESULTS = Path(__file__).parent / "results"
 WORKLOADS = 10_000
 ROUNDS = 5
 MEMORY_CYCLES, MEMORY_WORKLOADS, MEMORY_EVERY = 10_000, 12, 500
+CYCLE_GPUS, GPUS_PER_WORKLOAD, IDLE_SHARE, CYCLE_ROUNDS = 10_000, 4, 0.25, 12
 MB, KIB = 1_000_000, 1024
 OBSERVE = {"reclaim": {"mode": "observe"}}
 
@@ -71,6 +75,7 @@ def measure_plan(found: Found, folder: Path) -> None:
                 settings, cluster, engine, policy=suspend_policy(window_seconds=86_400.0), clock=lambda: now[0]
             )
             cpu, wall = [], []
+            freeze_gc()
             for number in range(ROUNDS):
                 now[0] = AT + number * STEP
                 result = fleet.judge(now[0])
@@ -106,8 +111,46 @@ def measure_memory(found: Found, folder: Path) -> None:
     found.notes.append("RSS in MB: " + ", ".join(f"{each:.1f}" for each in readings))
 
 
+def measure_cycle(found: Found, folder: Path) -> None:
+    """A cycle that reads a fleet from a real Prometheus, in turns with the stage `reclaim` for as many workloads."""
+    print_progress(f"a cycle over {CYCLE_GPUS:,} GPUs, with and without reclaim")
+    settings, workloads = Settings.model_validate(OBSERVE), CYCLE_GPUS // GPUS_PER_WORKLOAD
+    idle = round(workloads * IDLE_SHARE)
+    cluster, now = MemoryCluster(workloads), [AT]
+    memory_fleet = MemoryFleet(settings, workloads, idle=idle)
+    cycles, stages = [], []
+    with run_fleet(folder, CYCLE_GPUS, window_seconds=WINDOW) as (fleet, url), opened(folder, "cycle") as engine:
+        analysis = Analysis(make_settings(url, WINDOW))
+        reclaimer = make_reclaimer(settings, cluster, engine, clock=lambda: now[0])
+        at = float(fleet.end)
+        analysis.run(at)  # with discovery, not counted
+        freeze_gc()
+        for number in range(CYCLE_ROUNDS):
+            cycles.append(analysis.run(at)[0])
+            now[0] = AT + number * STEP
+            result = memory_fleet.judge(now[0])
+            cpu, began = time.process_time(), time.perf_counter()
+            reclaimer.reclaim(result)
+            stages.append((time.process_time() - cpu, time.perf_counter() - began))
+        analysis.source.close()
+    for name, before, more in (
+        ("in all", [each.whole + each.rendered for each in cycles], [wall for _, wall in stages]),
+        ("of CPU", [each.cpu for each in cycles], [cpu for cpu, _ in stages]),
+    ):
+        share = median(more) / median(before)
+        text = f"{share:.1%}: {median(more) * 1000:.0f} ms on top of {median(before) * 1000:.0f} ms {name}"
+        found.limits.append(Limit(f"longer cycle, {CYCLE_GPUS:,} GPUs, {name}", "5 %", text, share <= 0.05))
+    found.notes.append(
+        f"a cycle reads {CYCLE_GPUS:,} GPUs of {workloads:,} workloads from Prometheus, judges them, renders /metrics;"
+        f" reclaim decides on {idle:,} idle ones of as many, {cluster.requests / CYCLE_ROUNDS:.0f} requests per cycle"
+    )
+    found.notes.append("cycles in ms: " + ", ".join(f"{(each.whole + each.rendered) * 1000:.0f}" for each in cycles))
+    found.notes.append("reclaim in ms: " + ", ".join(f"{wall * 1000:.0f}" for _, wall in stages))
+
+
 PARTS: Mapping[str, Callable[[Found, Path], None]] = {
     "plan": measure_plan,
+    "cycle": measure_cycle,
     "memory": measure_memory,
 }
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from gpusteward.analyzer.api.http.concurrency_limits import CONCURRENT_REQUESTS
+from gpusteward.analyzer.api.http.concurrency_limits import CONCURRENT_REQUESTS, WAITING_REQUESTS
 from gpusteward.analyzer.ledger.periods import HOUR_MS
 from gpusteward.analyzer.ledger_access import LedgerAccess
 from gpusteward.analyzer.prices import PriceSettings
@@ -21,6 +21,7 @@ from gpusteward.analyzer.settings.settings import ServerSettings, Settings
 from gpusteward.core.errors import SourceError
 from tests.analyzer.api.server import Api, FakeLedger, running_api
 from tests.analyzer.reports.ledger_rows import A100, T4, at, open_ledger_rows
+from tests.fakes.receivers import wait_until
 
 PATH = "/api/v1/reports"
 WEEK = f"{PATH}?since=2025-11-12&until=2025-11-13"
@@ -140,7 +141,8 @@ def test_without_a_ledger_the_problem_names_the_setting():
 
 
 def test_a_hanging_database_costs_only_its_own_requests():
-    entered, over = threading.Semaphore(0), threading.Event()
+    """As many requests as allowed run, some wait for their turn, more are refused at once."""
+    entered, over, types = threading.Semaphore(0), threading.Event(), []
 
     class HangingLedger(FakeLedger):
         def read_report(self, query: ReportQuery) -> Report:
@@ -149,18 +151,23 @@ def test_a_hanging_database_costs_only_its_own_requests():
             raise SourceError("the ledger cannot be read")
 
     with running_api(ledger=HangingLedger()) as api:
-        waiting = [threading.Thread(target=api.get, args=(PATH,)) for _ in range(CONCURRENT_REQUESTS)]
+
+        def read() -> None:
+            types.append(api.get(PATH).json["type"].rpartition(":")[2])
+
+        requests = [threading.Thread(target=read) for _ in range(CONCURRENT_REQUESTS + WAITING_REQUESTS + 1)]
         try:
-            for each in waiting:
+            for each in requests:
                 each.start()
-            assert all(entered.acquire(timeout=20) for _ in waiting)
-            assert api.get(PATH).json["type"] == "urn:gpusteward:problem:busy"
+            assert all(entered.acquire(timeout=20) for _ in range(CONCURRENT_REQUESTS))
+            wait_until(lambda: types == ["busy"])
             assert api.get("/health").status == 200
+            assert not entered.acquire(blocking=False)
         finally:
             over.set()
-            for each in waiting:
+            for each in requests:
                 each.join(20)
-        assert api.get(PATH).json["type"] == "urn:gpusteward:problem:ledger-failed"
+    assert types == ["busy"] + ["ledger-failed"] * (CONCURRENT_REQUESTS + WAITING_REQUESTS)
 
 
 def test_a_focus_export_is_csv(tmp_path: Path):

@@ -35,16 +35,19 @@ def test_every_idle_workload_gets_its_turn_and_none_acts_before(
     cluster, fleet, now = MemoryCluster(50), MemoryFleet(settings, 50, idle=50), [AT]
     reclaimer = make_reclaimer(settings, cluster, engine, clock=lambda: now[0])
     seen: set[str] = set()
+    before: set[str] = set()
     for number in range(6):
         now[0] = AT + number * STEP
         reclaimer.reclaim(fleet.judge(now[0]))
         plan = reclaimer.last_plan
         assert plan is not None
         read = {decision.workload.name for decision in plan.decisions if decision.policy is not None}
-        assert len(read) <= MOST
+        assert len(read - before) <= MOST
         unread = [decision for decision in plan.decisions if decision.policy is None]
-        assert {decision.outcome for decision in unread} == {Outcome.WAIT}
+        assert {decision.outcome for decision in unread} <= {Outcome.WAIT}
+        assert unread or number >= 2
         seen |= read
+        before = read
     assert len(seen) == 50
 
 

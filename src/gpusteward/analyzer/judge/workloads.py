@@ -72,6 +72,11 @@ class WorkloadTable:
         order, begins = self._order
         return order[begins[number] : begins[number + 1]]
 
+    def find_least(self, column: Column) -> Column:
+        """The smallest value of the rows of each workload."""
+        order, begins = self._order
+        return np.minimum.reduceat(column[order], begins[:-1]) if len(self) else np.zeros(0)
+
     def find_owner(self, number: int) -> Workload:
         """The workload with the weakest evidence of its pods; with a uid if all of them name the same one."""
         held = (self.verdicts.usage.allocations[row].container.workload for row in self.rows(number).tolist())

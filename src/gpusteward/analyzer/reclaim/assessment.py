@@ -2,18 +2,19 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from gpusteward.analyzer.judge.resumption import Chance
 from gpusteward.analyzer.reclaim.actions import Action
 from gpusteward.analyzer.reclaim.candidates import CandidateFacts, CandidateFinder, Replica, list_roots
 from gpusteward.analyzer.reclaim.cluster import Reading
 from gpusteward.analyzer.reclaim.components import ReclaimComponents
-from gpusteward.analyzer.reclaim.decide import choose_victims, may_be_acted_on, may_be_inspected, waits_for_pressure
+from gpusteward.analyzer.reclaim.decide import choose_victims, decide, may_be_inspected, waits_for_pressure
 from gpusteward.analyzer.reclaim.executor import Planned
 from gpusteward.analyzer.reclaim.guards import BY_NAME, Counts, Facts, Inspection, Pool
 from gpusteward.analyzer.reclaim.inspection import Inspected, InspectionCache, plan_changes, read_objects
 from gpusteward.analyzer.reclaim.past import Past, select_warnings
+from gpusteward.analyzer.reclaim.plan import Decision, Outcome
 from gpusteward.analyzer.reclaim.policies.effective import CHANGING_ACTIONS, EffectivePolicy, ReclaimAction
 from gpusteward.analyzer.reclaim.pool_rule import compute_keep
 from gpusteward.analyzer.reclaim.pressure import list_pending_pods, make_victim
@@ -37,6 +38,11 @@ class Considered:
     surplus: Sequence[Replica] = ()
     action: Action | None = None  # that was warned about, or is planned
 
+    def decide(self) -> Decision:
+        """With every guard and its answer."""
+        changes = [planned.change for planned in self.planned]
+        return decide(self.facts, changes=changes, action_id=self.action.id if self.action else "")
+
 
 @dataclass(frozen=True)
 class Situation:
@@ -49,6 +55,14 @@ class Situation:
     snoozes: Mapping[WorkloadKey, float]
     objection: Message | None  # why this analyzer may not act
     now: float
+    own_namespace: str
+    _protected: dict[str, bool] = field(default_factory=dict)  # namespaces that were asked for
+
+    def is_protected(self, namespace: str) -> bool:
+        if namespace not in self._protected:
+            is_own = namespace == self.own_namespace
+            self._protected[namespace] = is_own or self.result.settings.reclaim.is_protected(namespace)
+        return self._protected[namespace]
 
 
 class Assessor:
@@ -74,7 +88,8 @@ class Assessor:
         """Raises SourceError if journal or snoozes cannot be read."""
         cool_down = result.settings.reclaim.cool_down_minutes * 60
         past = Past.read(self._components.journal, now=now, cool_down=cool_down)
-        return Situation(result, finder, reading, past, self._components.read_snoozes(now), objection, now)
+        snoozes, own = self._components.read_snoozes(now), self._components.own_namespace
+        return Situation(result, finder, reading, past, snoozes, objection, now, own)
 
     def assess_all(self, situation: Situation) -> list[Considered]:
         """Idle workloads and pools, the longest idle first; without pressure and budgets, which depend on the others.
@@ -99,7 +114,7 @@ class Assessor:
             one.facts = replace(one.facts, policy=replace(one.facts.policy, action=ReclaimAction.SUSPEND))
         self._add_changes(one, situation, in_any_case=True)
         self.add_pressure([one])
-        self.add_budgets([one], situation.past)
+        add_counts(one, Counter(), situation.past)
         return one
 
     def forget_objects(self) -> None:
@@ -134,7 +149,7 @@ class Assessor:
             cycles_seen=sighting.cycles if is_same else 0,
             idle_since=since,
             snoozed_until=situation.snoozes.get(key),
-            is_protected=self._is_protected(key.namespace, situation.result),
+            is_protected=situation.is_protected(key.namespace),
             reverts=past.reverts[key, found.workload.uid],
             left_alone_until=past.left_alone.get(key),
             open_action=past.open.get(key),
@@ -142,9 +157,6 @@ class Assessor:
             switch=None if is_leader_problem else objection,
         )
         return Considered(found, facts, action=action)
-
-    def _is_protected(self, namespace: str, result: Result) -> bool:
-        return result.settings.reclaim.is_protected(namespace) or namespace == self._components.own_namespace
 
     def _may_be_pool(self, one: Considered) -> bool:
         blocking = (BY_NAME[name] for name in ("protected", "owner", "reverted"))
@@ -223,12 +235,22 @@ class Assessor:
         for one in waiting:
             one.facts = replace(one.facts, has_pressure=one.found.number in chosen)
 
-    def add_budgets(self, considered: Sequence[Considered], past: Past) -> None:
-        """Each counts those before it that will be acted on."""
-        done: Counter[str] = Counter()
-        for one in considered:
-            namespace = one.found.key.namespace
-            counts = Counts(done.total(), done[namespace], past.last_hour + done.total())
-            one.facts = replace(one.facts, counts=counts)
-            if may_be_acted_on(one.facts):
-                done[namespace] += 1
+
+def decide_all(considered: Sequence[Considered], past: Past) -> list[Decision]:
+    """In this order: each counts those before it that will be acted on."""
+    done: Counter[str] = Counter()  # by namespace
+    decisions = []
+    for one in considered:
+        add_counts(one, done, past)
+        decisions.append(one.decide())
+        if decisions[-1].outcome is Outcome.ACT:
+            done[one.found.key.namespace] += 1
+    return decisions
+
+
+def add_counts(one: Considered, done: Counter[str], past: Past) -> None:
+    """For the guard `budget`."""
+    total = done.total()
+    counts = Counts(total, done[one.found.key.namespace], past.last_hour + total)
+    if counts != one.facts.counts:
+        one.facts = replace(one.facts, counts=counts)

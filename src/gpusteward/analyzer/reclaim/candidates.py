@@ -58,6 +58,7 @@ class CandidateFinder:
     def __init__(self, result: Result) -> None:
         self._result = result
         self._coverage = result.verdicts.usage.coverage
+        self._least_coverage = result.workloads.find_least(self._coverage)
 
     def find_all(self) -> list[int]:
         """Workloads that are idle, and possible pools with at least one idle allocation; the longest idle first."""
@@ -84,7 +85,7 @@ class CandidateFinder:
             gpus=float(table.gpus[number]),
             idle_gpus=float(table.idle_gpus[number]),
             idle_since=_known(float(table.idle_since[number])),
-            coverage=float(np.min(self._coverage[list(rows)])),
+            coverage=float(self._least_coverage[number]),
             result_at=result.at,
             cycles_seen=0,
             least_coverage=result.settings.judge.activity.coverage,

@@ -3,6 +3,7 @@
 Every object is read when it is needed; nothing is cached beyond one `Reading`, which lasts for one cycle or one action.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
@@ -178,6 +179,8 @@ class Reading:
         self._cluster, self._roots = cluster, roots or {}
         self._owners: dict[str, KubeObject | None] = {}  # by path
         self._pods: dict[str, list[KubeObject]] = {}  # by namespace
+        self._by_name: dict[str, Mapping[str, KubeObject]] = {}  # pods, by namespace
+        self._below: dict[str, dict[str, dict[str, KubeObject]]] = {}  # namespace -> uid of an owner -> uid of a pod
         self._namespaces: dict[str, Mapping[str, str]] = {}
         self._lists: dict[tuple[str, str, str], list[KubeObject]] = {}
 
@@ -203,7 +206,7 @@ class Reading:
     def read_family(self, namespace: str, pods: Collection[PodName]) -> Family:
         """The pods with these names and their owners. Raises SourceError: UnreadableOwnerError if a pod or an owner is
         gone, or another one by now, or if the pods have different roots."""
-        by_name = {pod.name: pod for pod in self.list_holders(namespace)}
+        by_name = self._list_by_name(namespace)
         found: list[KubeObject] = []
         for name, uid in pods:
             pod = by_name.get(name)
@@ -221,24 +224,35 @@ class Reading:
 
     def list_pods_below(self, namespace: str, uids: Iterable[str]) -> list[KubeObject]:
         """Pods with GPUs that have an owner with one of these uids, or have it themselves."""
-        wanted = set(uids)
-        return [pod for pod in self.list_holders(namespace) if self._is_below(pod, wanted)]
+        if namespace not in self._below:
+            below: defaultdict[str, dict[str, KubeObject]] = defaultdict(dict)
+            self._below[namespace] = below
+            for pod in self.list_holders(namespace):
+                for uid in self._list_uids_above(pod):
+                    below[uid][pod.uid] = pod
+        found: dict[str, KubeObject] = {}
+        for uid in uids:
+            found |= self._below[namespace].get(uid, {})
+        return list(found.values())
 
-    def _is_below(self, pod: KubeObject, wanted: set[str]) -> bool:
-        """Owner references name uids: those of an owner that is gone by now count as well."""
-        if pod.uid in wanted or any(each.get("uid") in wanted for each in pod.owners):
-            return True
+    def _list_by_name(self, namespace: str) -> Mapping[str, KubeObject]:
+        if namespace not in self._by_name:
+            self._by_name[namespace] = {pod.name: pod for pod in self.list_holders(namespace)}
+        return self._by_name[namespace]
+
+    def _list_uids_above(self, pod: KubeObject) -> set[str]:
+        """Of a pod and its owners. Owner references name uids: those of an owner that is gone by now count as well."""
+        uids = {pod.uid, *_list_owner_uids(pod)}
         if (root := self._roots.get(pod.uid)) is not None:
-            return root in wanted
+            return uids | {root}
         one, depth = pod, 0
         while (reference := one.controller) is not None and depth < MAX_DEPTH:
             above = self._read_owner(one.namespace, reference)
             if above is None:
-                return False
-            if above.uid in wanted or any(each.get("uid") in wanted for each in above.owners):
-                return True
+                break
+            uids |= {above.uid, *_list_owner_uids(above)}
             one, depth = above, depth + 1
-        return False
+        return uids
 
     def _climb(self, pod: KubeObject) -> list[KubeObject]:
         """The owners of a pod, the nearest first."""
@@ -265,6 +279,10 @@ class Reading:
                 self._owners[path] = None
         found = self._owners[path]
         return found if found is not None and found.uid == reference.get("uid") else None
+
+
+def _list_owner_uids(one: KubeObject) -> list[str]:
+    return [str(each.get("uid", "")) for each in one.owners]
 
 
 def is_holding(pod: KubeObject) -> bool:

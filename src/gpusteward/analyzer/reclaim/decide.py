@@ -2,26 +2,32 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
-from gpusteward.analyzer.reclaim.guards import BY_NAME, GUARDS, Facts, ask_all, list_delivered
+from gpusteward.analyzer.reclaim.guards import BY_NAME, GUARDS, Facts, Guard, ask_all, list_delivered
 from gpusteward.analyzer.reclaim.plan import Answer, Change, Decision, Outcome
 
 RESEND_SECONDS = 3600.0
 """A warning that was not delivered for so long is sent again: its channel may have been repaired."""
+_LASTING = tuple(
+    guard for outcome in (Outcome.NOTHING, Outcome.REFUSE) for guard in GUARDS if guard.consequence is outcome
+)
+"""Guards whose no does not end by waiting."""
+_WAITING = tuple(guard for guard in GUARDS if guard.consequence is Outcome.WAIT)
+_BEFORE_WARNING = tuple(guard for guard in _WAITING if not guard.after_warning)
+_AFTER_WARNING = tuple(guard for guard in _WAITING if guard.after_warning)
 
 
 def decide(facts: Facts, *, changes: Sequence[Change] = (), action_id: str = "") -> Decision:
     """With every guard and its answer."""
-    answers = ask_all(facts)
-    outcome = choose_outcome(answers, facts)
-    policy = facts.policy
+    outcome, policy = choose_outcome(facts), facts.policy
     return Decision(
         workload=facts.workload,
         policy=policy,
         action=policy.action if policy else None,
-        answers=answers,
         outcome=outcome,
+        ask=partial(ask_all, facts),
         gpus=facts.gpus,
         idle_since=facts.idle_since,
         due_at=_find_due(facts) if outcome in (Outcome.ACT, Outcome.WARN, Outcome.WAIT) else None,
@@ -30,28 +36,32 @@ def decide(facts: Facts, *, changes: Sequence[Change] = (), action_id: str = "")
     )
 
 
-def choose_outcome(answers: Iterable[Answer], facts: Facts) -> Outcome:
-    failed = [BY_NAME[answer.guard] for answer in answers if answer.passed is False]
-    for consequence in (Outcome.NOTHING, Outcome.REFUSE):
-        if any(guard.consequence is consequence for guard in failed):
-            return consequence
+def choose_outcome(facts: Facts) -> Outcome:
+    """The first lasting no decides."""
+    refusing = next((guard for guard in _LASTING if guard.ask(facts).passed is False), None)
+    if refusing is not None:
+        return refusing.consequence
     if facts.policy is None:  # its objects have not been read yet: what may be done is not known
         return Outcome.WAIT
-    if not failed:
-        return Outcome.ACT
-    if any(not guard.after_warning for guard in failed):
+    if _says_no(facts, _BEFORE_WARNING):
         return Outcome.WAIT
+    if not _says_no(facts, _AFTER_WARNING):
+        return Outcome.ACT
     return Outcome.WARN if is_warning_due(facts) else Outcome.WAIT
 
 
 def may_be_inspected(facts: Facts) -> bool:
     """Whether only time is missing, if anything: then it is worth reading the objects."""
-    return all(guard.ask(facts).passed is not False for guard in GUARDS if guard.consequence is not Outcome.WAIT)
+    return not _says_no(facts, _LASTING)
 
 
 def may_be_acted_on(facts: Facts) -> bool:
     """Whether no guard says no."""
-    return all(guard.ask(facts).passed is not False for guard in GUARDS)
+    return not _says_no(facts, GUARDS)
+
+
+def _says_no(facts: Facts, guards: Iterable[Guard]) -> bool:
+    return any(guard.ask(facts).passed is False for guard in guards)
 
 
 def waits_for_pressure(facts: Facts) -> bool:

@@ -103,7 +103,7 @@ def _plan_one(
 class InspectionCache:
     """Objects of candidates from earlier cycles, for plans only: before an action everything is read again."""
 
-    SECONDS = 300.0
+    SECONDS = 900.0
     MOST = 2000
 
     def __init__(self, clock: Callable[[], float]) -> None:

@@ -3,7 +3,7 @@
 `guards.py` answers, `decide.py` makes the decisions, `reclaimer.py` carries them out.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -87,13 +87,18 @@ class Decision:
     workload: Workload
     policy: EffectivePolicy | None  # None: it was not looked up, since the workload is not idle
     action: ReclaimAction | None
-    answers: tuple[Answer, ...]
     outcome: Outcome
+    ask: Callable[[], tuple[Answer, ...]]  # all guards, about the facts that the outcome was chosen for
     gpus: float
     idle_since: float | None
     due_at: float | None = None  # when it would be acted on if nothing changes; None: never, or unknown
     changes: tuple[Change, ...] = ()  # empty while the object was not read
     action_id: str = ""  # of the journal, once warned
+
+    @property
+    def answers(self) -> tuple[Answer, ...]:
+        """Of every guard. Made when they are read: few of thousands of decisions ever are."""
+        return self.ask()
 
     @property
     def failed(self) -> tuple[Answer, ...]:

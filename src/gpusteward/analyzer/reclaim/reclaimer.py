@@ -17,21 +17,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from gpusteward.analyzer.reclaim.actions import (
-    RESTORABLE_STATES,
-    Action,
-    ReclaimError,
-    Step,
-    SwitchState,
-)
-from gpusteward.analyzer.reclaim.assessment import Assessor, Considered
+from gpusteward.analyzer.reclaim.actions import RESTORABLE_STATES, Action, ReclaimError, Step, SwitchState
+from gpusteward.analyzer.reclaim.assessment import Assessor, Considered, decide_all
 from gpusteward.analyzer.reclaim.candidates import CandidateFinder, list_evidence
 from gpusteward.analyzer.reclaim.components import ReclaimComponents
 from gpusteward.analyzer.reclaim.counters import ReclaimCounters
-from gpusteward.analyzer.reclaim.decide import (
-    decide,
-    list_objections,
-)
+from gpusteward.analyzer.reclaim.decide import list_objections
 from gpusteward.analyzer.reclaim.executor import SELF, Executor
 from gpusteward.analyzer.reclaim.guards import ask_all
 from gpusteward.analyzer.reclaim.journal import make_action_id
@@ -125,7 +116,7 @@ class Reclaimer:
 
     def preview(self, workload: WorkloadKey) -> Decision:
         with self._locked():
-            return self._decide(self._consider_fresh(workload, by_person=True, renews=False))
+            return self._consider_fresh(workload, by_person=True, renews=False).decide()
 
     def suspend(self, workload: WorkloadKey, *, by: str) -> Action:
         with self._locked():
@@ -137,7 +128,7 @@ class Reclaimer:
                 reason = objections[0].reason if objections else messages.NOT_INSPECTED
                 raise ReclaimError(messages.REFUSED, reason=reason)
             action = considered.action or self._journal.add(self._make_action(considered, by=by))
-            actions = self._carry_out(replace_action(considered, replace(action, by=by)))
+            actions = self._carry_out(replace(considered, action=replace(action, by=by)))
             if actions and actions[0].state is not ActionState.ACTED:
                 raise ReclaimError(messages.REFUSED, reason=actions[0].steps[-1].note or actions[0].error)
             return actions[0]
@@ -195,8 +186,7 @@ class Reclaimer:
         considered = self._assessor.assess_all(situation)
         self._open_actions.end_spells(considered, situation.past)
         self._assessor.add_pressure(considered)
-        self._assessor.add_budgets(considered, situation.past)
-        decisions = [self._decide(each) for each in considered]
+        decisions = decide_all(considered, situation.past)
         counts = Counter(decision.outcome for decision in decisions)
         counts[Outcome.NOTHING] += len(result.workloads) - len(considered)
         self._last_plan = Plan(now, self.mode, tuple(decisions), objection, dict(counts))
@@ -223,13 +213,6 @@ class Reclaimer:
             now=self._now(),
         )
         return self._assessor.assess_one(number, situation, by_person=by_person)
-
-    def _decide(self, one: Considered) -> Decision:
-        return decide(
-            one.facts,
-            changes=[planned.change for planned in one.planned],
-            action_id=one.action.id if one.action else "",
-        )
 
     # Warnings and actions.
 
@@ -261,7 +244,7 @@ class Reclaimer:
         try:
             fresh = self._consider_fresh(one.found.key)
             fresh.facts = replace(fresh.facts, counts=one.facts.counts, has_pressure=one.facts.has_pressure)
-            decision = self._decide(fresh)
+            decision = fresh.decide()
             if decision.outcome is not Outcome.ACT or fresh.action is None:
                 log.info(
                     "action_not_taken", workload=one.found.key.path, failed=[each.guard for each in decision.failed]
@@ -361,7 +344,3 @@ class Reclaimer:
                 yield
         finally:
             self._lock.release()
-
-
-def replace_action(one: Considered, action: Action) -> Considered:
-    return replace(one, action=action)

@@ -1,6 +1,6 @@
 """Runs slow requests to the source or the database in their own threads: limited in number and in time.
 
-Requests beyond the limit get a 503 problem, so that clients cannot slow down cycles.
+A few requests beyond the limit wait for their turn, more get a 503 problem, so that clients cannot slow down cycles.
 """
 
 import asyncio
@@ -18,6 +18,9 @@ from gpusteward.core.messages import Message
 from gpusteward.messages import api_errors
 
 CONCURRENT_REQUESTS = 2
+WAITING_REQUESTS = 16
+"""Of one kind: the pages that several people open at the same moment."""
+PATIENCE_SECONDS = 10.0
 SOURCE_TIMEOUT_SECONDS = 15.0
 LEDGER_TIMEOUT_SECONDS = 60.0
 RECLAIM_TIMEOUT_SECONDS = 60.0
@@ -25,21 +28,40 @@ T = TypeVar("T")
 
 
 class ConcurrencyLimit:
-    """Counts running requests of one kind. Used on the event loop only."""
+    """Counts running and waiting requests of one kind. Used on the event loop only."""
 
-    def __init__(self, resource: Message, *, size: int = CONCURRENT_REQUESTS) -> None:
-        self._free = size
+    def __init__(
+        self,
+        resource: Message,
+        *,
+        size: int = CONCURRENT_REQUESTS,
+        waiting: int = WAITING_REQUESTS,
+        patience_seconds: float = PATIENCE_SECONDS,
+    ) -> None:
+        self._running = asyncio.Semaphore(size)
+        self._places = waiting
+        self._patience_seconds = patience_seconds
         self._resource = resource
 
-    def acquire(self) -> None:
-        """Raises a 503 problem when as many are running as allowed."""
-        if self._free == 0:
-            headers = {"Retry-After": "2"}
-            raise ProblemError(503, "busy", api_errors.TOO_MANY_REQUESTS, headers=headers, resource=self._resource)
-        self._free -= 1
+    async def acquire(self) -> None:
+        """Wait for a turn. Raises a 503 problem when too many wait already, or none ends in time."""
+        if self._running.locked() and self._places == 0:
+            raise self._busy()
+        self._places -= 1
+        try:
+            async with asyncio.timeout(self._patience_seconds):
+                await self._running.acquire()
+        except TimeoutError as error:
+            raise self._busy() from error
+        finally:
+            self._places += 1
 
     def release(self) -> None:
-        self._free += 1
+        self._running.release()
+
+    def _busy(self) -> ProblemError:
+        headers = {"Retry-After": "2"}
+        return ProblemError(503, "busy", api_errors.TOO_MANY_REQUESTS, headers=headers, resource=self._resource)
 
 
 def run_in_thread(function: Callable[[], T]) -> asyncio.Future[T]:
@@ -94,7 +116,7 @@ async def query_reclaim(act: Callable[[], T], limit: ConcurrencyLimit) -> T:
 
 async def _query(backend: _Backend, read: Callable[[], T], limit: ConcurrencyLimit) -> T:
     """A query that exceeds the time limit counts as running until its thread ends."""
-    limit.acquire()
+    await limit.acquire()
     future = run_in_thread(read)
     future.add_done_callback(lambda _: limit.release())
     try:

@@ -60,7 +60,7 @@ class WebAccess:
         assert web.authentication is not None
         if not authorization or web.authentication.recall(authorization):
             return bool(authorization)
-        self._password_checks.acquire()
+        await self._password_checks.acquire()
         try:
             return await run_in_thread(partial(web.authentication.allow, authorization))
         finally:
