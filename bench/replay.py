@@ -18,7 +18,7 @@ from bench.report import render_table
 from gpusteward.analyzer.reclaim.policies.annotations import INTERCHANGEABLE
 from gpusteward.analyzer.reclaim.policies.policy import NO_POLICIES
 from gpusteward.analyzer.reclaim.policies.resolve import WorkloadFacts, resolve_policy
-from gpusteward.analyzer.reclaim.replay import Replay, replay
+from gpusteward.analyzer.reclaim.replay.replay import Replay, replay
 from gpusteward.analyzer.spell_table import ENDS, STILL_IDLE, HeldTable, SpellTable
 from gpusteward.analyzer.tables import PROOFS, SIGNATURES
 from gpusteward.core.containers import WorkloadKey

@@ -1,11 +1,12 @@
 """/api/v1/replay and /api/v1/lendable."""
 
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from tests.analyzer.api.server import Api, FakeLedger, make_result, running_api
-from tests.analyzer.reclaim.spell_tables import spell, table_of
+from tests.analyzer.reclaim.spell_tables import HOUR, spell, table_of
 from tests.analyzer.usage_tables import resting
 from tests.analyzer.usage_tables import table_of as table_of_usage
 
@@ -15,18 +16,22 @@ POLICY = "policies: [{name: quick, window: 60m, grace: 30m, highest_chance: 1}]"
 @pytest.fixture(scope="module")
 def api() -> Iterator[Api]:
     ledger = FakeLedger()
-    ledger.spells = table_of([spell(1, 5), spell(6, 8.1)], at=12)
+    start = time.time() / HOUR - 12
+    spells = [spell(start + 1, start + 5), spell(start + 6, start + 8.1)]
+    ledger.spells = table_of(spells, at=start + 12, began=start)
     with running_api(ledger=ledger) as running:
         running.publish(make_result(table_of_usage(resting(), resting())))
         yield running
 
 
 def test_a_policy_file_is_replayed_beside_the_present_policy_and_fixed_windows(api: Api):
-    response = api.post("/api/v1/replay", body={"policy": POLICY, "since": "1970-01-01"})
+    response = api.post("/api/v1/replay", body={"policy": POLICY, "since": "1d"})
     assert response.status == 200
     page = response.json
     assert page["spells"] == 2
-    assert page["policy"]["releases"] in (0, 2)  # the fixture lies before the longest period
+    assert (page["policy"]["releases"], page["policy"]["regretted"]) == (2, 0)
+    assert page["policy"]["gpu_hours"] == pytest.approx(2.5 + 0.6)
+    assert {each["name"]: each["releases"] for each in page["compared"]}["fixed 300 min"] == 0
     assert [each["name"] for each in page["compared"]][:2] == ["present policy", "fixed 30 min"]
     assert len(page["frontier"]) == 11
     assert page["notes"]

@@ -8,8 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpusteward.analyzer.judge.resumption import HALF_HOUR, PastSpells, count_chance
-from gpusteward.analyzer.reclaim.idle_intervals import find_intervals
-from gpusteward.analyzer.reclaim.past_chances import PastChances
 from gpusteward.analyzer.reclaim.policies.effective import (
     EffectivePolicy,
     Hours,
@@ -18,8 +16,11 @@ from gpusteward.analyzer.reclaim.policies.effective import (
     WorkloadClass,
 )
 from gpusteward.analyzer.reclaim.policies.policy import read_hours
-from gpusteward.analyzer.reclaim.pool_rule import PoolActivity, compute_keep, find_pool_activity
-from gpusteward.analyzer.reclaim.replay import follow_pool, replay
+from gpusteward.analyzer.reclaim.pool_rule import compute_keep
+from gpusteward.analyzer.reclaim.replay.idle_intervals import find_intervals
+from gpusteward.analyzer.reclaim.replay.past_chances import PastChances
+from gpusteward.analyzer.reclaim.replay.pools import PoolActivity, find_pool_activity, follow_pool
+from gpusteward.analyzer.reclaim.replay.replay import replay
 from gpusteward.analyzer.spell_table import ENDS, STILL_IDLE
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.idle_spells import SpellEnd

@@ -7,7 +7,7 @@ import pytest
 from gpusteward.analyzer.reclaim.policies.annotations import INTERCHANGEABLE
 from gpusteward.analyzer.reclaim.policies.policy import NO_POLICIES
 from gpusteward.analyzer.reclaim.policies.resolve import WorkloadFacts, resolve_policy
-from gpusteward.analyzer.reclaim.replay import Replay, replay
+from gpusteward.analyzer.reclaim.replay.replay import Replay, replay
 from tests.analyzer.reclaim.pod_trace import FOLDER, make_trace_table, read_trace
 
 pytestmark = pytest.mark.skipif(not FOLDER.exists(), reason=f"the trace is not in {FOLDER}")

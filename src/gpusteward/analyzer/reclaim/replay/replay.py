@@ -3,6 +3,8 @@
 A release is regretted if work came back within `regret_seconds` after it: the workload was needed again. For a pool,
 the replica that was given back last is the first that is needed again.
 
+A release shortly before the end counts as not regretted: work did not come back in the time that is known.
+
 Not replayed, because the past does not tell: budgets, pressure of pending pods, snoozes and annotations. A policy that
 waits for pressure is replayed as if there had always been some.
 """
@@ -14,8 +16,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpusteward.analyzer.reclaim.idle_intervals import Intervals, find_intervals
-from gpusteward.analyzer.reclaim.past_chances import PastChances
 from gpusteward.analyzer.reclaim.policies.classes import POOL_KINDS
 from gpusteward.analyzer.reclaim.policies.effective import (
     EffectivePolicy,
@@ -23,7 +23,9 @@ from gpusteward.analyzer.reclaim.policies.effective import (
     KeepRule,
     ReclaimAction,
 )
-from gpusteward.analyzer.reclaim.pool_rule import Counts, PoolActivity, compute_keep, iter_pool_activity
+from gpusteward.analyzer.reclaim.replay.idle_intervals import Intervals, find_intervals
+from gpusteward.analyzer.reclaim.replay.past_chances import PastChances
+from gpusteward.analyzer.reclaim.replay.pools import PoolActivity, follow_pool, iter_pool_activity
 from gpusteward.analyzer.spell_table import ENDS, Mask, Numbers, SpellTable
 from gpusteward.analyzer.tables import PROOFS, SIGNATURES, Column
 from gpusteward.core.containers import WorkloadKey
@@ -33,7 +35,6 @@ from gpusteward.core.verdicts import Proof, Step
 REGRET_SECONDS = 1800.0
 ORACLE_SECONDS = 1800.0
 """Whoever knew the future would take every idle time of a pod of at least this length, at its start."""
-CYCLE_SECONDS = 300.0
 FIXED_MINUTES = (30, 60, 120, 300)
 FRONTIER_MINUTES = (30, 45, 60, 90, 120, 180, 240, 300, 480, 720, 1440)
 MOST_RELEASES = 1000
@@ -396,81 +397,3 @@ def _release_replicas(
         replicas=np.array(replicas_, np.intp),
         is_regretted=np.array(regretted_, np.bool_),
     ), unmet
-
-
-class PoolRelease(NamedTuple):
-    """Replicas that were given back at one time and needed again, or not, at another."""
-
-    at: float
-    until: float
-    replicas: int
-    was_needed: bool
-
-
-class PoolReplay(NamedTuple):
-    releases: Sequence[PoolRelease]
-    unmet_seconds: float  # of pods
-
-
-def follow_pool(
-    activity: PoolActivity, rule: KeepRule, *, grace: float, until: float, since: float = 0.0
-) -> PoolReplay:
-    """The pool rule, cycle by cycle. The first window only looks; a surplus must last for the grace period. What was
-    unmet is counted from `since` on."""
-    if not len(activity.at):
-        return PoolReplay([], 0.0)
-    times = np.arange(activity.at[0], until, CYCLE_SECONDS)
-    if not len(times):
-        return PoolReplay([], 0.0)
-    active, pods = _most_per_cycle(activity, times)
-    keep = np.array([compute_keep(int(each), rule) for each in range(int(active.max(initial=0)) + 1)])
-    most = _trailing(active, int(rule.window_seconds // CYCLE_SECONDS) + 1, np.maximum)
-    surplus = np.maximum(0, pods - keep[most])
-    surplus[: int(rule.window_seconds // CYCLE_SECONDS)] = 0
-    released = _trailing(surplus, int(grace // CYCLE_SECONDS) + 1, np.minimum)
-    # A cycle acts on what it has seen: the replicas of the next cycle are those that it leaves.
-    unmet = np.maximum(0, active[1:] - (pods[1:] - released[:-1]))[times[1:] >= since].sum() * CYCLE_SECONDS
-    return PoolReplay(list(_pair_releases(times, released, pods, until)), float(unmet))
-
-
-def _most_per_cycle(activity: PoolActivity, times: Column) -> tuple[Counts, Counts]:
-    """The most active pods in the cycle that ends at each time, and the pods at that time."""
-    ends = np.searchsorted(activity.at, times, side="right") - 1
-    begins = np.concatenate(([0], ends[:-1]))
-    inside = np.concatenate((activity.active, [0]))  # `reduceat` needs an end
-    pairs = np.stack((begins, ends + 1), axis=1).ravel()
-    most = np.maximum.reduceat(inside, np.minimum(pairs, len(inside) - 1))[::2]
-    return most.astype(np.int64), activity.pods[ends].astype(np.int64)
-
-
-def _trailing(column: Counts, size: int, combine: np.ufunc) -> Counts:
-    """The largest or smallest of the last `size` values, by doubling: no window is walked twice."""
-    result, covered = column.copy(), 1
-    while covered < size:
-        shift = min(covered, size - covered)
-        shifted = result.copy()
-        shifted[shift:] = combine(result[shift:], result[:-shift])
-        if combine is np.minimum:
-            shifted[:shift] = 0  # not looked at for that long yet
-        result, covered = shifted, covered + shift
-    return result
-
-
-def _pair_releases(times: Column, released: Counts, pods: Counts, until: float) -> Iterator[PoolRelease]:
-    """The replicas given back last are needed again first. Pods that disappear were not needed."""
-    stack: list[tuple[float, int]] = []
-    changes = np.diff(released, prepend=0)
-    lost = np.diff(pods, prepend=pods[0]) < 0
-    for row in np.flatnonzero(changes).tolist():
-        at, change = float(times[row]), int(changes[row])
-        if change > 0:
-            stack.append((at, change))
-        while change < 0:
-            begun, count = stack.pop()
-            taken = min(count, -change)
-            yield PoolRelease(begun, at, taken, not bool(lost[row]))
-            change += taken
-            if count > taken:
-                stack.append((begun, count - taken))
-    for begun, count in stack:
-        yield PoolRelease(begun, until, count, False)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gpusteward.analyzer.judge.resumption import FEWEST_SPELLS, HALF_HOUR, RECENT_SECONDS
-from gpusteward.analyzer.reclaim.idle_intervals import Intervals
+from gpusteward.analyzer.reclaim.replay.idle_intervals import Intervals
 from gpusteward.analyzer.spell_table import ENDS, Mask, Numbers
 from gpusteward.analyzer.tables import Column
 from gpusteward.core.idle_spells import SpellEnd
