@@ -54,6 +54,8 @@ class ReplayPeriod(BaseModel):
 class ReplayRequest(ReplayPeriod):
     """A policy file to replay."""
 
+    model_config = ConfigDict(strict=True)
+
     policy: str = Field(
         default="",
         max_length=MOST_POLICY_LENGTH,

@@ -7,8 +7,7 @@ from fastapi import APIRouter, Depends, Query, Response
 from pydantic import Field
 
 from gpusteward.analyzer.api.authorization import may_read
-from gpusteward.analyzer.api.dependencies import Dependencies
-from gpusteward.analyzer.api.http.concurrency_limits import query_reclaim
+from gpusteward.analyzer.api.dependencies import ApiDependencies, Dependencies
 from gpusteward.analyzer.api.http.responses import format_utc, send_json
 from gpusteward.analyzer.prices import PriceList
 from gpusteward.analyzer.reclaim.actions import Action
@@ -19,6 +18,8 @@ router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["re
 MOST_ACTIONS = 10_000
 MOST_ITEMS = 500
 DAY_SECONDS = 86_400
+FRESH_SECONDS = 10.0
+"""The journal is read once for all who ask within this time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +50,19 @@ async def read_savings(
     days: Annotated[int, Query(ge=1, le=366, description="The last days.")] = 7,
 ) -> Response:
     """GPU-hours that idle workloads would have held on to, and what they would have cost."""
-    now = dependencies.clock()
-    since, control = now - days * DAY_SECONDS, dependencies.reclaim
-    prices = dependencies.settings.current.prices
-    found: list[tuple[Action, Saving]] = []
-    if control is not None:
-        actions = await query_reclaim(
-            lambda: control.read_actions(states=SAVING_STATES, limit=MOST_ACTIONS), dependencies.limits.reclaim
-        )
-        price_of = PriceList(prices).micros_per_gpu_hour
-        measured = ((each, measure_saving(each, price_of, since=since, now=now)) for each in actions)
-        found = [(each, saving) for each, saving in measured if saving is not None]
-    return send_json(_sum_up(found, since=since, currency=prices.currency))
+    read = await dependencies.reads.get(
+        ("savings", days, dependencies.visible), lambda: _read(dependencies, days), fresh_seconds=FRESH_SECONDS
+    )
+    return send_json(read.value)
+
+
+def _read(dependencies: ApiDependencies, days: int) -> Savings:
+    now, control, prices = dependencies.clock(), dependencies.reclaim, dependencies.settings.current.prices
+    since, price_of = now - days * DAY_SECONDS, PriceList(prices).micros_per_gpu_hour
+    actions = control.read_actions(states=SAVING_STATES, limit=MOST_ACTIONS) if control is not None else []
+    measured = ((each, measure_saving(each, price_of, since=since, now=now)) for each in actions)
+    found = [(each, saving) for each, saving in measured if saving is not None]
+    return _sum_up(found, since=since, currency=prices.currency)
 
 
 def _sum_up(found: list[tuple[Action, Saving]], *, since: float, currency: str) -> Savings:

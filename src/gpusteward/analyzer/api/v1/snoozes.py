@@ -34,7 +34,9 @@ class SnoozeRequest(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    hours: float | None = Field(default=None, gt=0, le=24 * LONGEST_DAYS, description="From now; or `until`.")
+    hours: float | None = Field(
+        default=None, gt=0, le=24 * LONGEST_DAYS, strict=True, description="From now; or `until`."
+    )
     until: datetime | None = Field(default=None, description="ISO 8601, UTC without a zone; or `hours`.")
     reason: str = Field(
         min_length=1, max_length=LONGEST_REASON, description="Why, for others who look at the workload."
