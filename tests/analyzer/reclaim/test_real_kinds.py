@@ -274,3 +274,28 @@ def test_surplus_replicas_of_a_pool_go_the_longest_idle_first_and_come_back_when
     world.cycle()
     assert read(world, created)["spec"]["replicas"] == 6
     assert world.list_actions()[0].state is ActionState.RESTORED
+
+
+def test_a_pool_that_an_autoscaler_scales_is_left_alone(world: World, node: str) -> None:
+    item = make_set("Deployment", "pool", world.namespace)
+    item["spec"]["replicas"] = 6
+    [created] = world.kubernetes.apply(item)
+    names = sorted(each["metadata"]["name"] for each in world.kubernetes.wait_for_pods(world.namespace, 6))
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "pool"}
+    autoscaler = custom(
+        "autoscaling/v2",
+        "HorizontalPodAutoscaler",
+        "pool",
+        world.namespace,
+        {"scaleTargetRef": target, "minReplicas": 6, "maxReplicas": 6},
+    )
+    world.kubernetes.apply(autoscaler)
+    world.policies.policy = suspend_policy(
+        action=ReclaimAction.SCALE_TO_KEEP, keep=KeepRule(3600.0, 1.25), grace_seconds=600.0
+    )
+    world.put_to_work(names[:2])
+    for _ in range(16):
+        world.cycle()
+    assert world.list_actions(ActionState.ACTED, ActionState.VERIFIED) == []
+    assert "kind" in world.list_failed("pool"), world.explain()
+    assert read(world, created)["spec"]["replicas"] == 6

@@ -250,6 +250,49 @@ def test_the_agent_counts_short_transcoding_for_the_pod_that_does_it(
 
 
 @dataclass(frozen=True)
+class LinkedNode:
+    """Pods on one GPU, which moves data over NVLink while no kernel runs."""
+
+    share: Share
+    pods: tuple[Container, ...]
+    name = GPU.node
+
+    def snapshot(self, at: float) -> Snapshot:
+        signals = {"utilization_ratio": 0.0, "power_watts": 30.0, "nvlink_bytes_per_second": 2e9}
+        processes = [
+            GpuProcess(pid, GPU.uuid, "nccl", 1 << 30, 0.0, 0.0, 0.0, 0.0, place=Place.CONTAINER, container=who)
+            for pid, who in enumerate(self.pods)
+        ]
+        held = [Allocation(who, GPU.uuid, self.share) for who in self.pods]
+        return Snapshot(self.name, at, (GpuReading(GPU, signals),), tuple(processes), tuple(held))
+
+
+@pytest.mark.parametrize(
+    ("node", "is_seen"),
+    [
+        (LinkedNode(Share.EXCLUSIVE, (ENCODER,)), True),
+        (LinkedNode(Share.TIME_SLICED, (ENCODER, WATCHER)), False),
+    ],
+    ids=["exclusive", "shared"],
+)
+def test_before_an_action_the_links_of_a_device_are_read_for_its_only_holder(
+    tmp_path: Path, *, node: LinkedNode, is_seen: bool
+):
+    """Of a shared one nobody knows whose traffic it is: the verdict is unknown, which forbids any action."""
+    samples = list(scrape_history([node], TIMES, dialects="native"))
+    with (
+        running_prometheus(tmp_path, samples) as engine,
+        closing(PrometheusSource(PrometheusSettings(url=engine.url))) as queried,
+        closing(fed_source(samples)) as scraped,
+    ):
+        for source in (queried, scraped):
+            table = source.read(AT)
+            lines = source.read_work(table.allocations[0], AT, seconds=600).lines
+            assert (Measure.NVLINK in lines) is is_seen
+            assert set(judge_pods(table).values()) == {active if is_seen else unknown}
+
+
+@dataclass(frozen=True)
 class MigNode:
     """Two MIG instances of one board, which moves data over PCIe."""
 

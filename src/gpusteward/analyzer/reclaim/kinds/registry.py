@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from gpusteward.analyzer.reclaim.kinds import (
+    autoscalers,
     bare_pod,
     inference_service,
     job,
     job_sets,
-    keda,
     kueue,
     notebook,
     ray,
@@ -49,7 +49,7 @@ KINDS: Mapping[tuple[str, str], Kind] = {
         replicated.LEADER_WORKER_SET,
         replicated.ROLLOUT,
         kueue.WORKLOAD,
-        keda.SCALED_OBJECT,
+        autoscalers.SCALED_OBJECT,
         volcano_job.VOLCANO_JOB,
         bare_pod.BARE_POD,
     )
@@ -61,6 +61,7 @@ SHARED_RIGHTS = (
     Right("", "pods", ("get", "list", "patch")),  # which pods are there and wait; the deletion cost of surplus replicas
     Right("", "namespaces", ("get",)),  # annotations: keep, and the switch that stops all actions
     Right("", "events", ("create",)),
+    autoscalers.AUTOSCALER_RIGHT,
 )
 """Beyond the kinds, in the whole cluster."""
 OWN_NAMESPACE_RIGHTS = (Right("coordination.k8s.io", "leases", ("get", "create", "patch")),)
@@ -69,7 +70,8 @@ OBSERVE_RIGHTS = (
     Right("", "pods", ("get", "list")),
     Right("", "namespaces", ("get",)),
     Right(kueue.GROUP, "workloads", ("get", "list")),
-    Right(keda.GROUP, "scaledobjects", ("get", "list")),
+    Right(autoscalers.KEDA, "scaledobjects", ("get", "list")),
+    autoscalers.AUTOSCALER_RIGHT,
 )
 """What a plan needs to read, beyond pods and their owners. A dry run needs the right to write: without it, it shows the
 403 that enforce would meet."""
@@ -139,16 +141,20 @@ def _choose_root(
         return [], messages.EVICTION_NOT_CHOSEN if is_pod else messages.EVICTION_FOR_BARE_PODS.fill(kind=root.kind)
     if action is ReclaimAction.SCALE_TO_KEEP and not kind.is_pool:
         return [], messages.NOT_A_POOL.fill(kind=root.kind)
+    if action is ReclaimAction.SCALE_TO_KEEP and autoscalers.select_scaling(
+        root, list_objects(autoscalers.AUTOSCALERS, "HorizontalPodAutoscaler", root.namespace)
+    ):
+        return [], messages.POOL_SCALED_BY_OTHERS
     if kind in _SCALED_BY_KEDA:
-        found = keda.select_scaled_objects(
-            root, list_objects(f"{keda.GROUP}/{keda.VERSION}", "ScaledObject", root.namespace)
+        found = autoscalers.select_scaling(
+            root, list_objects(autoscalers.SCALED_OBJECTS, "ScaledObject", root.namespace)
         )
         if len(found) > 1:
             return [], messages.SEVERAL_SCALED_OBJECTS.fill(count=len(found))
         if found and action is ReclaimAction.SCALE_TO_KEEP:
             return [], messages.POOL_SCALED_BY_OTHERS
         if found:
-            return _check([Chosen(keda.SCALED_OBJECT, found[0])])
+            return _check([Chosen(autoscalers.SCALED_OBJECT, found[0])])
     return _check([Chosen(kind, root)])
 
 

@@ -28,6 +28,7 @@ from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
 from gpusteward.analyzer.sources.usage.quantities import MEASURES, Aggregation, Level, Quantity, Signal
 from gpusteward.analyzer.sources.usage.selectors import Matcher, match_any, write_selector
 from gpusteward.analyzer.sources.usage_source import Chart, Points
+from gpusteward.core.allocations import Share
 from gpusteward.core.usages import AllocationKey, Measure
 
 MAX_POINTS = 500
@@ -81,8 +82,11 @@ def read_work(
     lines: dict[Measure, list[tuple[float, float]]] = {}
     for detected in schemes:
         matchers = tuple(_match_allocation(detected.holder.mapping, allocation))
-        for signal in work_signals(detected, allocation):
-            selector = write_selector(signal.metric, (*matchers, *signal.matchers))
+        of_device = tuple(_match_device(detected.device.mapping, allocation)) if detected.device else ()
+        found = [(signal, matchers) for signal in work_signals(detected, allocation)]
+        found += [(signal, of_device) for signal in device_work_signals(detected, allocation)]
+        for signal, chosen in found:
+            selector = write_selector(signal.metric, (*chosen, *signal.matchers))
             body = engine.query_range(f"max({selector})", start=at - seconds, end=at, step=step)
             for series in decode_matrix(body)[:1]:
                 points = [(time, value * signal.scale) for time, value in series.points]
@@ -98,6 +102,14 @@ def work_signals(detected: DetectedScheme, allocation: AllocationKey) -> Iterato
             yield replace(signal, quantity=Quantity.CORE)
         elif signal.quantity in _WORK and not (signal.quantity is Quantity.CORE and is_instance):
             yield signal
+
+
+def device_work_signals(detected: DetectedScheme, allocation: AllocationKey) -> Iterator[Signal]:
+    """The signals of the whole device that its only holder has none of its own for, such as the traffic of links."""
+    if detected.device is None or allocation.gpu_instance or allocation.share != Share.EXCLUSIVE:
+        return
+    own = {signal.quantity for signal in detected.holder.signals if signal.level is Level.HOLDER}
+    yield from (signal for signal in detected.device.signals if signal.quantity in _WORK - own)
 
 
 def add_work(lines: dict[Measure, list[tuple[float, float]]], signal: Signal, points: Points) -> None:
@@ -134,6 +146,12 @@ def _match_allocation(mapping: LabelMapping, allocation: AllocationKey) -> Itera
         (mapping.cluster, container.cluster),
     )
     for label, value in values:
+        if label:
+            yield Matcher(label, "=", value)
+
+
+def _match_device(mapping: LabelMapping, allocation: AllocationKey) -> Iterator[Matcher]:
+    for label, value in ((mapping.uuid, allocation.gpu_uuid), (mapping.cluster, allocation.cluster)):
         if label:
             yield Matcher(label, "=", value)
 

@@ -8,7 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusteward.analyzer.sources.promql.expressions import Query
-from gpusteward.analyzer.sources.promql.on_demand_queries import MAX_POINTS, add_work, chart_signals, work_signals
+from gpusteward.analyzer.sources.promql.on_demand_queries import (
+    MAX_POINTS,
+    add_work,
+    chart_signals,
+    device_work_signals,
+    work_signals,
+)
 from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme, SeriesGroup, plan_devices, plan_holders
 from gpusteward.analyzer.sources.scrape.metric_filter import BY_NAME, FAMILIES
 from gpusteward.analyzer.sources.scrape.sample_store import SampleStore, StoreWindow
@@ -194,11 +200,14 @@ def read_work(
     with store.lock_targets() as (series_labels, targets):
         for detected in schemes:
             holders = frozenset(_find_holders(detected.scheme, series_labels, allocation))
-            reporting = [samples for samples in targets.values() if samples.series.has_any(holders)]
-            for signal in work_signals(detected, allocation):
+            device = frozenset(_find_device(detected.scheme, series_labels, allocation))
+            reporting = [samples for samples in targets.values() if samples.series.has_any(holders | device)]
+            found = [(signal, holders) for signal in work_signals(detected, allocation)]
+            found += [(signal, device) for signal in device_work_signals(detected, allocation)]
+            for signal, rows in found:
                 family = BY_NAME[signal.metric]
                 for samples in reporting:
-                    for series in samples.read_samples(family, holders, at=at, seconds=seconds):
+                    for series in samples.read_samples(family, rows, at=at, seconds=seconds):
                         values = (series.values * signal.scale).tolist()
                         add_work(lines, signal, list(zip(series.times.tolist(), values, strict=True)))
     return Chart(allocation, lines)
@@ -213,6 +222,12 @@ def _find_holders(scheme: MetricScheme, series_labels: SeriesLabels, allocation:
     for row, key in enumerate(series_labels.holders[scheme].keys):
         if key == own or (not has_parent_uuid and key == own._replace(uuid=key.uuid)):
             yield row
+
+
+def _find_device(scheme: MetricScheme, series_labels: SeriesLabels, allocation: AllocationKey) -> Iterator[int]:
+    """Rows of series about the whole device, which name no pod."""
+    device = HolderKey(allocation.gpu_uuid, "", "", "", "", allocation.cluster)
+    return (row for row, key in enumerate(series_labels.holders[scheme].keys) if key == device)
 
 
 def _merge(found: Collection[TimeSeries], scale: float) -> Points:

@@ -1,6 +1,9 @@
-"""ScaledObject of KEDA: suspended by the annotation `autoscaling.keda.sh/paused-replicas: "0"`.
+"""What scales an owner besides us.
 
-KEDA would scale an owner up again, so it is told to keep it at 0; without the annotation it scales by its triggers.
+ScaledObject of KEDA: suspended by the annotation `autoscaling.keda.sh/paused-replicas: "0"`. KEDA would scale an owner
+up again, so it is told to keep it at 0; without the annotation it scales by its triggers.
+
+HorizontalPodAutoscaler: leaves an owner with 0 replicas alone, and would change back any other number that we set.
 """
 
 from collections.abc import Sequence
@@ -10,8 +13,9 @@ from gpusteward.analyzer.reclaim.kinds.objects import KubeObject, annotation
 from gpusteward.core.messages import Message
 from gpusteward.messages import reclaim_kinds as messages
 
-GROUP = "keda.sh"
-VERSION = "v1alpha1"
+KEDA, SCALED_OBJECTS = "keda.sh", "keda.sh/v1alpha1"
+AUTOSCALING, AUTOSCALERS = "autoscaling", "autoscaling/v2"
+AUTOSCALER_RIGHT = Right(AUTOSCALING, "horizontalpodautoscalers", ("list",))
 PAUSED_REPLICAS = "autoscaling.keda.sh/paused-replicas"
 PAUSES = (PAUSED_REPLICAS, "autoscaling.keda.sh/paused", "autoscaling.keda.sh/paused-scale-in")
 
@@ -22,17 +26,17 @@ def is_paused(one: KubeObject) -> Message | None:
 
 
 SCALED_OBJECT = Kind(
-    GROUP,
+    KEDA,
     "ScaledObject",
     {annotation(PAUSED_REPLICAS): "0"},
     messages.LOST_REPLICAS,
     refusals=(is_paused,),
-    rights=(Right(GROUP, "scaledobjects", ("get", "list", "patch")),),
+    rights=(Right(KEDA, "scaledobjects", ("get", "list", "patch")),),
 )
 
 
-def select_scaled_objects(target: KubeObject, found: Sequence[KubeObject]) -> list[KubeObject]:
-    """Those that scale an object; without a kind they mean a Deployment."""
+def select_scaling(target: KubeObject, found: Sequence[KubeObject]) -> list[KubeObject]:
+    """Those of these ScaledObjects or autoscalers that scale an object; without a kind they mean a Deployment."""
     return [one for one in found if _is_scaled(target, one.spec.get("scaleTargetRef") or {})]
 
 
