@@ -1,0 +1,105 @@
+"""The journal and the switch, in every database the ledger can be kept in."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import Engine
+
+from gpusteward.analyzer.ledger.db_engine import open_engine
+from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
+from gpusteward.analyzer.reclaim.actions import Action, Step, SwitchState, Target, Warned
+from gpusteward.analyzer.reclaim.journal import Journal
+from gpusteward.analyzer.reclaim.plan import ActionState
+from gpusteward.analyzer.reclaim.switch import Switch
+from gpusteward.core.containers import WorkloadKey
+from gpusteward.core.errors import SourceError
+from tests.analyzer.reclaim.test_guards import NOW, OPEN
+
+ACTION = replace(
+    OPEN,
+    state=ActionState.PLANNED,
+    target=Target("Notebook", "nb", "uid-1", "/apis/kubeflow.org/v1/namespaces/ml/notebooks/nb"),
+    original={"/spec/replicas": 3, "/metadata/annotations/说明": None},
+    patch={"/spec/replicas": 0},
+    evidence={"proof": "integrated", "reasons": ['it\'s \\ "quoted" 中文 \U0001f642']},
+    warnings=(Warned(("key-1", "key-2"), NOW - 60, None),),
+    steps=(Step(ActionState.PLANNED, NOW - 60, "gpusteward", "warned"),),
+)
+
+
+@pytest.fixture
+def engine(database_url: str) -> Iterator[Engine]:
+    engine = open_engine(database_url)
+    upgrade(engine)
+    yield engine
+    engine.dispose()
+
+
+def make(action_id: str, state: ActionState, *, cluster: str = "", name: str = "nb", **changes: object) -> Action:
+    workload = WorkloadKey("Notebook", "ml", name, cluster)
+    return replace(ACTION, id=action_id, state=state, workload=workload, **changes)  # type: ignore[arg-type]
+
+
+def test_an_action_is_read_as_it_was_written_and_moved(engine: Engine):
+    journal = Journal(engine)
+    assert journal.read(journal.add(ACTION).id) == ACTION
+    moved = journal.move(ACTION, ActionState.ACTING, at=NOW, by="alice", note="现在", acted_at=NOW)
+    assert journal.read(ACTION.id) == moved
+    assert moved.steps[-1] == Step(ActionState.ACTING, NOW, "alice", "现在")
+    assert journal.read("another") is None
+
+
+def test_of_two_who_move_an_action_one_is_refused(engine: Engine):
+    journal = Journal(engine)
+    journal.add(ACTION)
+    journal.move(ACTION, ActionState.ACTING, at=NOW)
+    with pytest.raises(SourceError, match=ACTION.id):
+        Journal(engine).move(ACTION, ActionState.ENDED, at=NOW)
+    assert [each.state for each in journal.list_newest()] == [ActionState.ACTING]
+
+
+def test_lists_are_limited_to_workload_state_and_cluster(engine: Engine):
+    journal = Journal(engine, cluster="east")
+    rows = [
+        make("planned", ActionState.PLANNED, created_at=NOW - 5),
+        make("acted", ActionState.ACTED, name="other", created_at=NOW - 4),
+        make("of-east", ActionState.WARNED, cluster="east", created_at=NOW - 3),
+        make("of-west", ActionState.WARNED, cluster="west", created_at=NOW - 2),
+        make("restored", ActionState.RESTORED, created_at=NOW - 1, ended_at=NOW),
+    ]
+    for row in rows:
+        journal.add(row)
+    assert [each.id for each in journal.list_newest(limit=2)] == ["restored", "of-west"]
+    assert [each.id for each in journal.list_newest(states=[ActionState.ACTED])] == ["acted"]
+    assert [each.id for each in journal.list_newest(workload=rows[3].workload)] == ["of-west"]
+    assert [each.id for each in journal.list_open()] == ["planned", "acted", "of-east"]
+    assert [journal.is_own(each) for each in rows[2:4]] == [True, False]
+
+
+def test_outcomes_are_those_that_were_undone_or_have_changed_an_object(engine: Engine):
+    journal = Journal(engine)
+    for row in (
+        make("reverted", ActionState.REVERTED, ended_at=NOW - 100),
+        make("reverted-long-ago", ActionState.REVERTED, ended_at=NOW - 10_000),
+        make("acted", ActionState.VERIFIED, acted_at=NOW - 10),
+        make("ended-by-itself", ActionState.ENDED, ended_at=NOW - 100),
+    ):
+        journal.add(row)
+    found = journal.list_outcomes(NOW - 1000, acted_since=NOW - 60)
+    assert sorted((each.state, each.acted_at, each.ended_at) for each in found) == [
+        (ActionState.REVERTED, None, NOW - 100),
+        (ActionState.VERIFIED, NOW - 10, None),
+    ]
+
+
+def test_the_switch_is_what_was_set_last(engine: Engine):
+    switch = Switch(engine, None, namespace="")
+    assert switch.read() == SwitchState(False)
+    assert switch.find_reason() is None
+    switch.set(is_off=True, by="alice", reason="升级", at=NOW)
+    assert Switch(engine, None, namespace="").read() == SwitchState(True, "alice", NOW, "升级")
+    assert (reason := switch.find_reason()) is not None
+    assert "alice" in reason.en
+    switch.set(is_off=False, by="bob", reason="", at=NOW + 1)
+    assert switch.find_reason() is None
