@@ -7,7 +7,9 @@ import pytest
 
 from gpusteward.analyzer.reclaim.plan import ActionState, Outcome
 from gpusteward.analyzer.reclaim.policies.effective import Limits, ReclaimAction
-from gpusteward.core.usages import Measure, Stat
+from gpusteward.analyzer.tables import SIGNATURES
+from gpusteward.core.usages import Measure
+from gpusteward.core.verdicts import Signature
 from tests.analyzer.reclaim.custom_kinds import create, custom, define, reference_to
 from tests.analyzer.reclaim.world import STEP_SECONDS, World, read_rules, suspend_policy
 from tests.analyzer.sources.owners.test_real_owners import make_job, make_set
@@ -202,39 +204,55 @@ def test_never_with_a_pod_that_is_not_in_the_verdict(world: World, node: str) ->
     expect_nothing(world, item, "complete")
 
 
+def read_signature(world: World) -> Signature:
+    assert world.result is not None
+    [code] = world.result.workloads.signature
+    return SIGNATURES[code]
+
+
+def start_job(world: World) -> Json:
+    [item] = world.kubernetes.apply(make_job("train", world.namespace))
+    world.kubernetes.wait_for_pods(world.namespace, 1)
+    return item
+
+
 UNSURE = {
-    "unknown": {},
-    "starved": signal(Measure.CORE, 0.02, 0.05) | {(Measure.BUSY, Stat.MEAN): 0.02},
-    "keep-alive": working(0.02, 0.02, spread=0.0),
+    Signature.UNKNOWN: (start, {}),
+    Signature.STARVED: (start_job, working(0.05, 0.3)),
+    Signature.KEEP_ALIVE: (start, working(0.2, 0.2, spread=0.0) | signal(Measure.MEMORY_COPY, 0.0)),
 }
 
 
-@pytest.mark.parametrize("name", UNSURE)
-def test_never_on_what_is_not_surely_idle(world: World, node: str, name: str) -> None:
-    item = start(world)
-    world.other_row = UNSURE[name]
+@pytest.mark.parametrize("signature", UNSURE)
+def test_never_on_what_is_not_surely_idle(world: World, node: str, signature: Signature) -> None:
+    begin, world.other_row = UNSURE[signature]
+    item = begin(world)
     world.rest(minutes=65)
     for _ in range(12):
         assert Outcome.ACT not in world.cycle().values()
+    assert read_signature(world) is signature
     assert world.list_writes() == []
-    assert read_replicas(world, item) == 1
+    assert len(world.kubernetes.list_pods(world.namespace)) == 1, item
 
 
 def test_never_on_hung(world: World, node: str) -> None:
     """A job that holds memory and has stopped in the middle."""
-    [item] = world.kubernetes.apply(make_job("train", world.namespace))
-    world.kubernetes.wait_for_pods(world.namespace, 1)
+    item = start_job(world)
     world.work()
     world.other_row = resting(40.0)
     world.rest(minutes=75)
     expect_nothing(world, item, "signature")
+    assert read_signature(world) is Signature.HUNG
 
 
 def test_never_on_starting(world: World, node: str) -> None:
+    """It loads its weights for longer than a window and a grace period take, and has never worked."""
     item = start(world)
-    world.started_at = world.now - 60
-    for _ in range(3):
-        world.cycle()
+    world.judge()
+    for number in range(30):
+        world.other_row = resting(41.0 + number / 2)
+        assert Outcome.ACT not in world.cycle().values()
+        assert read_signature(world) is Signature.STARTING
     assert world.list_writes() == []
     assert read_replicas(world, item) == 1
 
