@@ -1,6 +1,6 @@
 # gpusteward: `make demo` shows it, `make test` proves it. Both set up everything they need by themselves.
 .DEFAULT_GOAL := help
-.PHONY: help sbom web types wheel demo test test-fast test-engines test-kubelet check bench bench-autoscaling bench-chaos ci components components-engines lock docs chart dashboards manifests krew golden clean
+.PHONY: help sbom web types wheel demo test test-fast test-engines test-kubelet check bench bench-autoscaling bench-chaos bench-reclaim-kinds ci components components-engines lock docs chart dashboards manifests krew golden clean
 
 # `python3` may be an older one; where there is a python3.11 it is the one all this is tested with.
 PYTHON ?= $(or $(shell python3.11 -c 'import sys; print(sys.executable)' 2>/dev/null),python3)
@@ -51,6 +51,9 @@ bench: .venv/ready web ## measure; results with their commands go to bench/resul
 
 bench-chaos: .venv/ready ## reclaim under faults, 500 workloads over 20 simulated days; needs components; writes bench/results/chaos.md
 	$(BIN)/python -m bench.chaos
+
+bench-reclaim-kinds: .venv/ready ## from the decision to free GPUs, kind by kind; needs components; writes bench/results/reclaim-kinds.md
+	GPUSTEWARD_NO_SKIP=1 GPUSTEWARD_WRITE_RESULTS=1 $(BIN)/python -m pytest -q tests/analyzer/reclaim/test_real_kinds.py
 
 bench-autoscaling: .venv/ready ## autoscaling on GPU use, end to end; needs components; writes bench/results/autoscaling.md
 	GPUSTEWARD_NO_SKIP=1 GPUSTEWARD_WRITE_RESULTS=1 $(BIN)/python -m pytest -q tests/deploy/test_autoscaling.py

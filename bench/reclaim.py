@@ -1,5 +1,5 @@
-"""`python -m bench.reclaim`: the cost of reclaim. How fast GPUs become free is tested kind by kind on a real control
-plane (`tests/analyzer/reclaim/test_real_kinds.py`).
+"""`python -m bench.reclaim`: the cost of reclaim. How fast GPUs become free is measured kind by kind on a real control
+plane (`make bench-reclaim-kinds`).
 
 Writes bench/results/reclaim.md. Exits with 0 whether the limits hold or not. `--parts plan,memory` measures
 some of it.

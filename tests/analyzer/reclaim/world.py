@@ -11,6 +11,7 @@ Every pod holds the GPUs that its containers ask for. Which pods exist is up to 
 the usage table.
 """
 
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -162,6 +163,7 @@ class World:
         self.on_step = on_step
         self.history: History | None = History()
         self.result: Result | None = None
+        self.decided_at = 0.0  # by the monotonic clock: when the cycle that acted began
         self.reclaimer = self.start()
 
     def make_settings(self, mode: str) -> Settings:
@@ -246,6 +248,7 @@ class World:
         self.work()
         self.rest(minutes=75)
         for _ in range(10):
+            self.decided_at = time.monotonic()
             self.cycle()
             if acted := self.list_actions(ActionState.ACTED, ActionState.VERIFIED):
                 return acted
