@@ -14,10 +14,15 @@ from typing import Any
 import yaml
 
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions
+from gpusteward.analyzer.metrics.health_metrics import reclaim_families
+from gpusteward.analyzer.reclaim.policies.file import WatchedPolicies
+from gpusteward.core.containers import Workload
+from gpusteward.core.exposition import render_lines, render_text_header
 from gpusteward.local.demo_settings import PRICES
 from gpusteward.simulate.fleets import fleet
 from gpusteward.simulate.nodes import SimulatedNode
 from tests.agent.test_agent_process import is_ready, running
+from tests.analyzer.api.fake_reclaim import FakeReclaim
 from tests.analyzer.engines import Sample, fill_blocks, running_prometheus, wait_until_ready
 from tests.analyzer.scraped_history import Change, rename_labels, scrape_history, scrape_times
 from tests.analyzer.serve_process import RunningServe, running_serve
@@ -132,7 +137,15 @@ def _analyze(folder: Path, url: str) -> tuple[str, dict[str, float], list[dict[s
             page = server.get("/metrics").body.decode()
             result = server.get("/api/v1/health").json
             workloads = server.get("/api/v1/workloads?activity=idle&limit=500").json["items"]
-    return page, result, workloads
+    return f"{page}{_render_reclaim()}", result, workloads
+
+
+def _render_reclaim() -> str:
+    """What the page adds where reclaim has acted: the analyzer of these sites has no cluster to act on."""
+    control = FakeReclaim([Workload("Deployment", "team", "web")])
+    families = reclaim_families(control, WatchedPolicies(None))
+    lines = [render_text_header(each.metric) + render_lines(each.metric, each.samples) for each in families]
+    return "".join(each for each in lines if "reclaim_info" not in each)
 
 
 def _has_everything(server: RunningServe) -> bool:

@@ -198,13 +198,8 @@ def find_gaps(site: Site, uid: str, *, without_agent: bool = False) -> dict[str,
     return {
         title: kept
         for title, found in gaps.items()
-        if (kept := [each for each in found if not ((without_agent and is_of_agent(each)) or is_of_reclaim(each))])
+        if (kept := [each for each in found if not (without_agent and is_of_agent(each))])
     }
-
-
-def is_of_reclaim(expression: str) -> bool:
-    """In mode off, as at these sites, there is no such series."""
-    return "gpusteward_analyzer_reclaim_" in expression
 
 
 @pytest.mark.parametrize("uid", DASHBOARDS)
