@@ -16,19 +16,6 @@ MODES: Mapping[str, Message] = {
     "observe": Message("observe (dry run)", "仅观察（试运行）"),
     "enforce": Message("enforce", "执行"),
 }
-STATES: Mapping[str, Message] = {
-    "planned": Message("planned", "计划"),
-    "warned": Message("warned", "已警告"),
-    "acting": Message("acting", "执行中"),
-    "acted": Message("acted", "已执行"),
-    "verified": Message("verified", "已确认"),
-    "failed": Message("failed", "失败"),
-    "restoring": Message("restoring", "恢复中"),
-    "restored": Message("restored", "已恢复"),
-    "refused": Message("refused", "已拒绝"),
-    "reverted": Message("reverted", "被还原"),
-    "ended": Message("ended", "已结束"),
-}
 WORKLOAD = Message("workload", "工作负载")
 GPUS = Message("gpus", "GPU")
 IDLE = Message("idle for", "已空闲")

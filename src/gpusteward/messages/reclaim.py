@@ -1,6 +1,22 @@
 """Answers of the guards of reclaim, and what happened to an action."""
 
+from collections.abc import Mapping
+
 from gpusteward.core.messages import Message
+
+STATES: Mapping[str, Message] = {
+    "planned": Message("planned", "计划"),
+    "warned": Message("warned", "已警告"),
+    "acting": Message("acting", "执行中"),
+    "acted": Message("acted", "已执行"),
+    "verified": Message("verified", "已确认"),
+    "failed": Message("failed", "失败"),
+    "restoring": Message("restoring", "恢复中"),
+    "restored": Message("restored", "已恢复"),
+    "refused": Message("refused", "已拒绝"),
+    "reverted": Message("reverted", "被还原"),
+    "ended": Message("ended", "已结束"),
+}
 
 # Guards: what each of them says when it passes, and when it does not.
 IS_IDLE = Message("all of its GPUs ({gpus}) are idle", "全部 {gpus} 张 GPU 均空闲")
@@ -102,8 +118,8 @@ IN_GRACE = Message(
     "the last warning was delivered {minutes:.0f} min ago; the grace period of {grace:.0f} min is not over",
     "最近一次警告于 {minutes:.0f} 分钟前送达；{grace:.0f} 分钟的宽限期尚未结束",
 )
-LEADER = Message("this analyzer holds the Lease", "本 analyzer拥有 Lease")
-NOT_LEADER = Message("another analyzer holds the Lease: {holder}", "其他 analyzer拥有 Lease：{holder}")
+LEADER = Message("this analyzer holds the Lease", "本 analyzer 拥有 Lease")
+NOT_LEADER = Message("another analyzer holds the Lease: {holder}", "其他 analyzer 拥有 Lease：{holder}")
 SWITCH_ON = Message("the switch is on", "开关已打开")
 KIND_KNOWN = Message("{kind}/{name} can be changed: {text}", "可以修改 {kind}/{name}：{text}")
 NOT_INSPECTED = Message("not looked at: another guard already says no", "未检查：其他检查项已拒绝")
@@ -125,6 +141,12 @@ SWITCHED_OFF_BY_ANNOTATION = Message(
 SWITCH_UNREADABLE = Message(
     "the switch cannot be read, so nothing is done: {reason}", "无法读取开关，因此不做任何操作：{reason}"
 )
+
+# Steps of an action.
+WARNING_SENT = Message("warning sent", "警告已发送")
+WARNING_DELIVERED = Message("warning delivered", "警告已送达")
+DRY_RUN_ACCEPTED = Message("dry run: accepted", "试运行：已接受")
+DRY_RUN_FAILED = Message("dry run: {reason}", "试运行：{reason}")
 
 # Failures.
 NO_JOURNAL = Message("reclaim needs the ledger (ledger.enabled)", "回收需要账本（ledger.enabled）")

@@ -10,11 +10,13 @@ from gpusteward.analyzer.reclaim.policies.effective import EffectivePolicy, Recl
 from gpusteward.core.containers import Workload, WorkloadKey
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message
+from gpusteward.messages import reclaim as messages
 from tests.analyzer.usage_tables import AT
 
 POLICY = EffectivePolicy("night-shift", WorkloadClass.SERVING, ReclaimAction.SUSPEND)
 IDLE = Answer("idle", True, Message("all {gpus} GPUs are idle", "全部 {gpus} 张 GPU 均空闲"), {"gpus": 2})
 WAITS = Answer("warned", False, Message("the grace period is not over", "宽限期尚未结束"))
+FAILURE = messages.NO_EFFECT.fill(minutes=10)
 CHANGE = Change(
     "Deployment", "own-job", "/apis/apps/v1/x", "PATCH", {"/spec/replicas": 3}, {"/spec/replicas": 0}, gpus=2.0
 )
@@ -53,11 +55,16 @@ def make_action(
         target=Target("Deployment", workload.name, f"uid-{workload.name}", "/apis/apps/v1/x"),
         original={"/spec/replicas": 3},
         patch={"/spec/replicas": 0},
-        evidence={"proof": "integrated"},
+        evidence={
+            "proof": "integrated",
+            "reasons": [Message("All 2 GPUs were idle.", "全部 2 张 GPU 空闲。")],
+            "guards": [{"guard": each.guard, "passed": each.passed, "reason": each.reason} for each in (IDLE, WAITS)],
+        },
         warnings=(Warned(("k",), AT - 3600, AT - 3590),),
         by="gpusteward",
         acted_at=AT - 60,
-        steps=(Step(state, AT - 60, "gpusteward"),),
+        error=FAILURE.en if state is ActionState.FAILED else "",
+        steps=(Step(state, AT - 60, "gpusteward", FAILURE if state is ActionState.FAILED else messages.WARNING_SENT),),
     )
 
 

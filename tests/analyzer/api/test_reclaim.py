@@ -1,6 +1,7 @@
 """Plan, journal, suspending, restoring and the switch over HTTP."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from gpusteward.analyzer.reclaim.plan import ActionState, Mode
 from gpusteward.analyzer.reclaim.policies.file import WatchedPolicies
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.core.containers import Workload
+from gpusteward.messages import reclaim as messages
 from tests.analyzer.api.fake_reclaim import FakeReclaim, make_action
 from tests.analyzer.api.sample_results import small_result
 from tests.analyzer.api.server import Api, running_api
@@ -80,9 +82,32 @@ def test_the_journal_marks_dry_runs(api: Api, reclaim: FakeReclaim):
     assert api.get("/api/v1/actions/none").status == 404
 
 
+@pytest.mark.parametrize("path", ["/api/v1/actions", "/api/v1/actions/a1", "/api/v1/actions/a1/restore"])
+def test_the_journal_follows_the_language_of_the_request(api: Api, path: str):
+    method, token = ("POST", OPERATOR) if path.endswith("restore") else ("GET", "")
+    for language, note, reason in (
+        ("en", "warning sent", "all 2 GPUs are idle"),
+        ("zh", "警告已发送", "全部 2 张 GPU 均空闲"),
+    ):
+        found = api.get(f"{path}?language={language}", method=method, token=token).json
+        action = found["items"][0] if "items" in found else found
+        assert action["steps"][0]["note"] == note
+        assert action["evidence"]["guards"][0] == {"guard": "idle", "passed": True, "reason": reason}
+        assert ("GPUs" in action["evidence"]["reasons"][0]) is (language == "en")
+
+
+def test_a_failure_follows_the_language_and_one_of_an_earlier_version_stays_english():
+    failed = make_action("x", FakeReclaim([CHAT]).actions[0].workload, ActionState.FAILED)
+    assert make_action_row(failed, "zh").error == messages.NO_EFFECT.text("zh", minutes=10)
+    assert make_action_row(failed, "en").error == failed.error
+    old = replace(failed, error="too late", evidence={"reasons": ["no work"], "guards": [{"reason": "idle"}]})
+    row = make_action_row(old, "zh")
+    assert (row.error, row.evidence) == ("too late", old.evidence)
+
+
 def test_an_action_of_observe_mode_is_a_dry_run_and_cannot_be_restored():
     planned = make_action("x", FakeReclaim([CHAT]).actions[0].workload, ActionState.PLANNED, Mode.OBSERVE)
-    row = make_action_row(planned)
+    row = make_action_row(planned, "en")
     assert (row.is_dry_run, row.is_restorable) == (True, False)
 
 

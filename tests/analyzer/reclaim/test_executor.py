@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, update
 
 from gpusteward.analyzer.ledger.db_engine import open_engine
 from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
+from gpusteward.analyzer.ledger.schema import actions
 from gpusteward.analyzer.reclaim.actions import Action, Target
 from gpusteward.analyzer.reclaim.cluster import DELETION_COST, Cluster
 from gpusteward.analyzer.reclaim.counters import ReclaimCounters
@@ -24,6 +25,7 @@ from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message
 from gpusteward.kubernetes.writes import ApiWriter, ConflictError, ForbiddenError, Json
+from gpusteward.messages import reclaim as messages
 from tests.analyzer.reclaim.test_guards import NOW, OPEN
 
 WARNED = replace(OPEN, state=ActionState.WARNED, by=SELF)
@@ -111,6 +113,31 @@ def test_a_command_that_is_refused_leaves_no_annotations(engine: Engine) -> None
     action = act(engine, server, Planned(Chosen(VOLCANO_JOB, JOB), {}, {}))
     assert action.state is ActionState.REFUSED
     assert server.objects[JOB.path]["metadata"]["annotations"] == {}
+
+
+def test_the_journal_keeps_what_happened_in_both_languages(engine: Engine) -> None:
+    refusal = ForbiddenError(messages.NOT_CHANGED, field="spec.suspend")
+    server = RefusingServer(JOB, refused={"dry /apis/bus": refusal})
+    refused = act(engine, server, Planned(Chosen(VOLCANO_JOB, JOB), {}, {}))
+    stored = Journal(engine).read(refused.id)
+    assert stored is not None
+    assert stored.steps[-1].note == stored.failure == refusal.as_message()
+    assert stored.error == refusal.text("en") != refusal.text("zh")
+
+
+def test_notes_of_earlier_versions_are_read_as_they_are(engine: Engine) -> None:
+    """They were English only."""
+    journal = Journal(engine)
+    journal.add(WARNED)
+    with engine.begin() as connection:
+        old = {"steps_json": '[["warned", 1.5, "gpusteward", "delivered"]]', "error": "too late"}
+        connection.execute(update(actions).values(old))
+    [read] = journal.list_newest()
+    assert (read.steps[-1].note, read.failure) == (Message("delivered", "delivered"), Message("too late", "too late"))
+    moved = journal.move(read, ActionState.WARNED, at=NOW, note=messages.WARNING_DELIVERED, error="")
+    assert [step.note.zh for step in moved.steps] == ["delivered", "警告已送达"]
+    assert moved.failure.en == ""
+    assert journal.read(read.id) == moved
 
 
 def test_a_pool_that_is_not_lowered_keeps_the_deletion_costs_of_its_owner(engine: Engine) -> None:

@@ -349,7 +349,7 @@ def test_never_in_observe_mode(kubernetes: Cluster, tmp_path: Path, node: str) -
     assert [each["verb"] for each in events] == ["patch"]
     assert all("dryRun=All" in each["requestURI"] for each in events)
     [action] = world.list_actions()
-    assert (action.state, action.steps[-1].note) == (ActionState.PLANNED, "dry run: accepted")
+    assert (action.state, action.steps[-1].note.en) == (ActionState.PLANNED, "dry run: accepted")
     assert world.sender.kinds() == [], "nobody is warned of what will not happen"
     assert read_replicas(world, item) == 1
     world.close()
@@ -369,7 +369,7 @@ def test_observe_cannot_write_anything(kubernetes: Cluster, tmp_path: Path, node
     for _ in range(12):
         world.cycle()
     [action] = world.list_actions()
-    assert "403" in action.steps[-1].note, action.steps
+    assert "403" in action.steps[-1].note.en, action.steps
     assert [
         each["responseStatus"]["code"] for each in kubernetes.read_audit(account.user) if each["verb"] == "patch"
     ] == [403]
@@ -567,6 +567,6 @@ def test_a_pod_that_a_disruption_budget_protects_is_tried_again_and_never_delete
         world.cycle()
     [action] = world.list_actions()
     assert action.state is ActionState.WARNED
-    assert "429" in action.steps[-1].note, action.steps
+    assert "429" in action.steps[-1].note.en, action.steps
     assert "delete" not in {event["verb"] for event in world.list_writes()}
     assert len(world.kubernetes.list_pods(world.namespace)) == 1

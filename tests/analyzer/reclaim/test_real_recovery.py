@@ -15,6 +15,7 @@ from gpusteward.analyzer.reclaim.policies.effective import ReclaimAction
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message
+from gpusteward.messages import reclaim as messages
 from tests.analyzer.reclaim.custom_kinds import add_pods, create, custom, define
 from tests.analyzer.reclaim.test_real_prohibitions import patch, read_replicas, start
 from tests.analyzer.reclaim.world import World, suspend_policy
@@ -137,7 +138,7 @@ def test_a_lease_that_is_lost_in_mid_action_stops_this_and_all_further_actions(
     assert stolen
     assert [read_replicas(world, item) for item in items] == [1, 1]
     assert {each.state for each in world.list_actions()} == {ActionState.WARNED}
-    notes = [step.note for each in world.list_actions() for step in each.steps]
+    notes = [step.note.en for each in world.list_actions() for step in each.steps]
     assert any("the Lease was lost" in note for note in notes), notes
     assert [event for event in world.list_writes() if "deployments" in event["requestURI"]] == []
     world.close()
@@ -280,7 +281,7 @@ def test_a_change_that_arrives_after_its_request_was_given_up_is_not_lost(world:
     [action] = world.list_actions()
     target = Target("Deployment", "web", item["metadata"]["uid"], path_of(item))
     late = {"target": target, "original": {"/spec/replicas": 1}, "patch": {"/spec/replicas": 0}}
-    world.journal.move(action, ActionState.WARNED, at=world.now, note="not there", **late)
+    world.journal.move(action, ActionState.WARNED, at=world.now, note=messages.INTERRUPTED, **late)
     patch(world, item, {"spec": {"replicas": 0}, "metadata": {"annotations": {ACTION: action.id}}})
     wait_for(lambda: not world.kubernetes.list_pods(world.namespace))
     world.cycle()
@@ -298,7 +299,7 @@ def test_a_late_change_is_not_forgotten_while_nothing_may_be_written(world: Worl
     [action] = world.list_actions()
     target = Target("Deployment", "web", item["metadata"]["uid"], path_of(item))
     late = {"target": target, "original": {"/spec/replicas": 1}, "patch": {"/spec/replicas": 0}}
-    world.journal.move(action, ActionState.WARNED, at=world.now, note="not there", **late)
+    world.journal.move(action, ActionState.WARNED, at=world.now, note=messages.INTERRUPTED, **late)
     patch(world, item, {"spec": {"replicas": 0}, "metadata": {"annotations": {ACTION: action.id}}})
     wait_for(lambda: not world.kubernetes.list_pods(world.namespace))
     world.reclaimer.switch_off(by="alice")

@@ -273,7 +273,7 @@ class World:
             f"{each.workload.name} {each.outcome}: " + "; ".join(f"{one.guard}: {one.reason.en}" for one in each.failed)
             for each in decisions
         ]
-        lines += [f"{each.id} {each.state} {[step.note for step in each.steps]}" for each in self.list_actions()]
+        lines += [f"{each.id} {each.state} {[step.note.en for step in each.steps]}" for each in self.list_actions()]
         return "\n".join(lines) or "no decisions"
 
     def list_writes(self) -> list[Json]:

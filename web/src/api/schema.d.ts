@@ -4750,6 +4750,8 @@ export interface operations {
                 readonly name?: string;
                 /** @description Maximum number, the newest first. */
                 readonly limit?: number;
+                /** @description The language of reasons, notes and errors. */
+                readonly language?: "en" | "zh";
             };
             readonly header?: never;
             readonly path?: never;
@@ -4788,7 +4790,10 @@ export interface operations {
     };
     readonly read_action_api_v1_actions__action_id__get: {
         readonly parameters: {
-            readonly query?: never;
+            readonly query?: {
+                /** @description The language of reasons, notes and errors. */
+                readonly language?: "en" | "zh";
+            };
             readonly header?: never;
             readonly path: {
                 /** @description The `id` of an action. */
@@ -4829,7 +4834,10 @@ export interface operations {
     };
     readonly restore_action_api_v1_actions__action_id__restore_post: {
         readonly parameters: {
-            readonly query?: never;
+            readonly query?: {
+                /** @description The language of reasons, notes and errors. */
+                readonly language?: "en" | "zh";
+            };
             readonly header?: never;
             readonly path: {
                 /** @description The `id` of an action. */
@@ -6534,6 +6542,8 @@ export interface operations {
             readonly query?: {
                 /** @description Needed where several clusters are known. */
                 readonly cluster?: string;
+                /** @description The language of reasons, notes and errors. */
+                readonly language?: "en" | "zh";
             };
             readonly header?: never;
             readonly path: {
@@ -6734,7 +6744,7 @@ export interface operations {
                 readonly preview?: boolean;
                 /** @description Needed where several clusters are known. */
                 readonly cluster?: string;
-                /** @description The language of the reasons. */
+                /** @description The language of reasons, notes and errors. */
                 readonly language?: "en" | "zh";
             };
             readonly header?: never;

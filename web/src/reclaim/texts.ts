@@ -80,9 +80,6 @@ const en = {
   "state-refused": "refused",
   "state-reverted": "changed back",
   "state-ended": "ended",
-  "note-delivered": "warning delivered",
-  "note-warned": "warning sent",
-  "note-work came back": "work came back",
   "word-suspend": "suspend",
   "word-scale": "give back surplus replicas",
   "word-evict": "evict",
@@ -172,9 +169,6 @@ const zh: Readonly<Record<ReclaimText, string>> = {
   "state-refused": "已拒绝",
   "state-reverted": "被还原",
   "state-ended": "已结束",
-  "note-delivered": "警告已送达",
-  "note-warned": "警告已发送",
-  "note-work came back": "已恢复工作",
   "word-suspend": "暂停",
   "word-scale": "归还多余副本",
   "word-evict": "驱逐",
@@ -185,7 +179,7 @@ const zh: Readonly<Record<ReclaimText, string>> = {
 export const texts = defineTexts(en, zh);
 
 /** A word of the API in the viewer's language; one that this version does not know stays as it is. */
-export function wordOr(prefix: "guard" | "state" | "note", word: string): string {
+export function wordOr(prefix: "guard" | "state", word: string): string {
   const key = `${prefix}-${word}`;
   return key in en ? texts(key as ReclaimText) : word;
 }

@@ -8,6 +8,7 @@ from gpusteward.analyzer.reclaim.plan import ActionState, Decision, Mode, Plan
 from gpusteward.analyzer.reclaim.policies.effective import ReclaimAction
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import GpustewardError
+from gpusteward.core.messages import Message
 
 OPEN_STATES = frozenset({ActionState.ACTING, ActionState.ACTED, ActionState.VERIFIED, ActionState.RESTORING})
 """The object is changed, or may be."""
@@ -41,7 +42,7 @@ class Step(NamedTuple):
     state: ActionState
     at: float
     by: str
-    note: str = ""
+    note: Message = Message("", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +63,23 @@ class Action:
     target: Target | None = None  # None: not chosen yet
     original: Mapping[str, Any] = field(default_factory=dict)  # JSON pointer -> value before; None: absent
     patch: Mapping[str, Any] = field(default_factory=dict)  # JSON pointer -> our value
-    evidence: Mapping[str, Any] = field(default_factory=dict)  # proof, signature, guards, allocations
+    evidence: Mapping[str, Any] = field(default_factory=dict)  # proof, signature, guards, reasons, allocations
     warnings: tuple[Warned, ...] = ()
     by: str = ""  # gpusteward, or the person who asked
     acted_at: float | None = None
     ended_at: float | None = None  # restored, reverted, failed
-    error: str = ""
+    error: str = ""  # in English; the note of its step has both languages
     steps: tuple[Step, ...] = ()
 
     @property
     def is_open(self) -> bool:
         return self.state in OPEN_STATES
+
+    @property
+    def failure(self) -> Message:
+        """`error` in both languages."""
+        found = (step.note for step in reversed(self.steps) if self.error and step.note.en.startswith(self.error))
+        return next(found, Message(self.error, self.error))
 
 
 class SwitchState(NamedTuple):

@@ -12,6 +12,7 @@ from gpusteward.analyzer.reclaim.sightings import Candidate
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, STEPS
 from gpusteward.core.containers import OwnerEvidence, Workload, WorkloadKey
+from gpusteward.core.messages import Message
 from gpusteward.core.usages import AllocationKey
 from gpusteward.core.verdicts import Activity, Proof, Signature, Step
 
@@ -156,6 +157,7 @@ def is_read(owner: Workload) -> bool:
 def list_evidence(found: CandidateFacts, result: Result, rows: Collection[int] = ()) -> dict[str, object]:
     """What the verdict is based on, for the journal. `rows`: those that are acted on; empty: all."""
     verdict = result.workloads.verdict(found.number)
+    chinese = result.workloads.verdict(found.number, language="zh").reasons
     return {
         "signature": verdict.signature.value,
         "proof": verdict.proof.value,
@@ -163,7 +165,7 @@ def list_evidence(found: CandidateFacts, result: Result, rows: Collection[int] =
         "result_at": result.at,
         "window_seconds": result.verdicts.usage.window_seconds,
         "numbers": dict(verdict.evidence),
-        "reasons": list(verdict.reasons),
+        "reasons": [Message(en, zh) for en, zh in zip(verdict.reasons, chinese, strict=True)],
         "allocations": [
             {
                 "pod": one.container.pod,

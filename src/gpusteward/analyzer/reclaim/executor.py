@@ -157,7 +157,7 @@ class Executor:
         self._on_step("journalled", action)
         objection = self._permission.find_objection()
         if objection is not None:
-            return self._return_to_warned(action, objection.en)
+            return self._return_to_warned(action, objection)
         try:
             self._change(action, planned)
         except WriteError as error:
@@ -172,11 +172,11 @@ class Executor:
         kind, one = self._read_target(action)
         if kind.is_evicted:
             is_done = one is None or one.is_deleted
-            return self._finish_acting(action, one) if is_done else self._return_to_warned(action, INTERRUPTED)
+            return self._finish_acting(action, one) if is_done else self._return_to_warned(action, messages.INTERRUPTED)
         if one is None:
             return self._close(action, ActionState.ENDED, messages.OBJECT_GONE)
         if one.annotations.get(ACTION) != action.id:
-            return self._return_to_warned(action, INTERRUPTED)
+            return self._return_to_warned(action, messages.INTERRUPTED)
         if kind.stop:
             self._cluster.send_command(kind, one, name=_name_command(action, "stop"), resume=False)
         return self._finish_acting(action, one)
@@ -198,8 +198,8 @@ class Executor:
         if kind.is_evicted:
             raise ReclaimError(messages.NOT_RESTORABLE_KIND)
         if action.state is not ActionState.RESTORING:
-            text = note.en if note else ""
-            action = self._journal.move(action, ActionState.RESTORING, at=self._clock(), by=by, note=text, error=text)
+            error = note.en if note else ""
+            action = self._journal.move(action, ActionState.RESTORING, at=self._clock(), by=by, note=note, error=error)
             self._on_step("restoring", action)
         for attempt in range(RESTORE_ATTEMPTS):
             if attempt:
@@ -210,7 +210,7 @@ class Executor:
                 return self._finish_restoring(action, one, by=by)
             if not is_ours(action, one):
                 closed = self.close_reverted(action, one)
-                raise ReclaimError(messages.NOT_OURS, text=closed.error)
+                raise ReclaimError(messages.NOT_OURS, text=closed.failure)
             try:
                 if kind.resume:
                     self._cluster.send_command(kind, one, name=_name_command(action, "resume"), resume=True)
@@ -317,7 +317,7 @@ class Executor:
         self._teller.tell("restored", action, text=text, at=self._clock())
         now, has_failed = self._clock(), bool(action.error)
         state = ActionState.FAILED if has_failed else ActionState.RESTORED
-        action = self._journal.move(action, state, at=now, by=by, note=action.error, ended_at=now)
+        action = self._journal.move(action, state, at=now, by=by, note=action.failure, ended_at=now)
         self._on_step("restored", action)
         self._count(action, "no_effect" if has_failed else "restored")
         log.info("restored", action=action.id, path=one.path, by=by)
@@ -327,19 +327,19 @@ class Executor:
         """The server has refused: nothing has changed."""
         if isinstance(error, (ConflictError, ReplacedError, MissingError)):
             self._count(action, "conflict")
-            return self._return_to_warned(action, str(error))
+            return self._return_to_warned(action, error.as_message())
         if isinstance(error, BusyError) or not isinstance(error, (WriteError, DroppedFieldError)):
             self._count(action, "failed")
-            return self._return_to_warned(action, str(error))
+            return self._return_to_warned(action, error.as_message())
         self._count(action, "refused")
         self._teller.tell("refused", action, text=error.as_message(), at=self._clock())
         return self._close(action, ActionState.REFUSED, error.as_message())
 
-    def _return_to_warned(self, action: Action, note: str) -> Action:
+    def _return_to_warned(self, action: Action, note: Message) -> Action:
         """Nothing was done; a later cycle may try again. What a person asked for is not tried again."""
         if action.by != SELF:
-            return self._close(action, ActionState.FAILED, Message(note, note))
-        log.info("action_put_back", action=action.id, reason=note)
+            return self._close(action, ActionState.FAILED, note)
+        log.info("action_put_back", action=action.id, reason=note.en)
         before = ActionState.PLANNED if action.mode is Mode.OBSERVE else ActionState.WARNED
         return self._journal.move(action, before, at=self._clock(), note=note)
 
@@ -348,7 +348,7 @@ class Executor:
         if state is not ActionState.REFUSED:
             self._count(action, state.value)
         log.info("action_closed", action=action.id, state=state.value, reason=text.en)
-        return self._journal.move(action, state, at=now, note=text.en, error=text.en, ended_at=now)
+        return self._journal.move(action, state, at=now, note=text, error=text.en, ended_at=now)
 
     def _read_kind(self, action: Action) -> Kind:
         assert action.target is not None
@@ -375,9 +375,6 @@ class Executor:
 
     def _count(self, action: Action, outcome: str) -> None:
         self._counters.add(action.target.kind if action.target else action.workload.kind, outcome)
-
-
-INTERRUPTED = messages.INTERRUPTED.en
 
 
 class DroppedFieldError(SourceError):

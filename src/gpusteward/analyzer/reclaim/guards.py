@@ -21,6 +21,7 @@ from gpusteward.core.gpu_counts import format_gpus
 from gpusteward.core.messages import Message
 from gpusteward.core.verdicts import Activity, Proof, Signature, Step
 from gpusteward.messages import reclaim as messages
+from gpusteward.messages.verdicts import SIGNATURES
 
 LEAST_CYCLES = 2
 """A workload that this process has just seen for the first time is never acted on."""
@@ -140,7 +141,8 @@ def idle(facts: Facts) -> Answer:
 def signature(facts: Facts) -> Answer:
     """Nothing in it is starved, hung, keep-alive, starting or unknown."""
     is_so = facts.highest_step is Step.RECLAIM
-    return _answer(signature, is_so, messages.MAY_RECLAIM, messages.ONLY_NOTICE, signature=facts.signature.value)
+    shown = SIGNATURES[facts.signature]
+    return _answer(signature, is_so, messages.MAY_RECLAIM, messages.ONLY_NOTICE, signature=shown)
 
 
 def proof(facts: Facts) -> Answer:
@@ -214,7 +216,7 @@ def cool_down(facts: Facts) -> Answer:
 def not_under_way(facts: Facts) -> Answer:
     """No action on it is open: nothing is suspended twice."""
     action = facts.open_action
-    fields = {"action": action.id, "state": action.state.value} if action else {}
+    fields = {"action": action.id, "state": messages.STATES[action.state]} if action else {}
     return _answer(not_under_way, action is None, messages.NOT_OPEN, messages.OPEN, **fields)
 
 

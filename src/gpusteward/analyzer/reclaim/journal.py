@@ -22,6 +22,7 @@ from gpusteward.analyzer.reclaim.plan import ActionState, Mode
 from gpusteward.analyzer.reclaim.policies.effective import ReclaimAction
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import SourceError
+from gpusteward.core.messages import Message
 from gpusteward.messages import reclaim as messages
 
 MAX_STEPS = 50
@@ -69,12 +70,12 @@ class Journal:
         *,
         at: float,
         by: str = "gpusteward",
-        note: str = "",
+        note: Message | None = None,
         **changes: Any,
     ) -> Action:
         """The action in its next state, stored. Raises SourceError also if it is not in the expected state any more:
         another replica or a person was faster."""
-        steps = (*action.steps, Step(state, at, by, note))[-MAX_STEPS:]
+        steps = (*action.steps, Step(state, at, by, note or Message("", "")))[-MAX_STEPS:]
         moved = replace(action, state=state, updated_at=at, steps=steps, **changes)
         with _translated(), self._writing.begin() as connection:
             is_same = (actions.c.id == action.id) & (actions.c.state == action.state.value)
@@ -134,6 +135,12 @@ class Journal:
     def _list(self, query: Any) -> list[Action]:
         with _translated(), self._engine.connect() as connection:
             return [_make_action(row) for row in connection.execute(query)]
+
+
+def read_message(stored: str | Sequence[str]) -> Message:
+    """A text of the JSON columns: English and Chinese. Rows of earlier versions have English only."""
+    english, chinese = (stored, stored) if isinstance(stored, str) else stored
+    return Message(english, chinese)
 
 
 def make_action_id() -> str:
@@ -202,7 +209,9 @@ def _make_action(row: Row[Any]) -> Action:
         acted_at=_seconds(row.acted_ms),
         ended_at=_seconds(row.ended_ms),
         error=row.error,
-        steps=tuple(Step(ActionState(state), at, by, note) for state, at, by, note in json.loads(row.steps_json)),
+        steps=tuple(
+            Step(ActionState(state), at, by, read_message(note)) for state, at, by, note in json.loads(row.steps_json)
+        ),
     )
 
 

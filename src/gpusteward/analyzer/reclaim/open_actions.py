@@ -71,7 +71,9 @@ class OpenActions:
             return
         warnings = self._notices.update(action.warnings)
         if warnings != action.warnings:
-            self._journal.move(action, action.state, at=self._clock(), note="delivered", warnings=warnings)
+            self._journal.move(
+                action, action.state, at=self._clock(), note=messages.WARNING_DELIVERED, warnings=warnings
+            )
 
     def _watch(
         self, action: Action, reading: Reading, finder: CandidateFinder, result: Result, *, may_write: bool
@@ -132,4 +134,4 @@ class OpenActions:
 
     def _end(self, action: Action, text: Message) -> None:
         now = self._clock()
-        self._journal.move(action, ActionState.ENDED, at=now, note=text.en, ended_at=now)
+        self._journal.move(action, ActionState.ENDED, at=now, note=text, ended_at=now)

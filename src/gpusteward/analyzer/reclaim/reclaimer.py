@@ -130,7 +130,7 @@ class Reclaimer:
             action = considered.action or self._journal.add(self._make_action(considered, by=by))
             actions = self._carry_out(replace(considered, action=replace(action, by=by)))
             if actions and actions[0].state is not ActionState.ACTED:
-                raise ReclaimError(messages.REFUSED, reason=actions[0].steps[-1].note or actions[0].error)
+                raise ReclaimError(messages.REFUSED, reason=actions[0].steps[-1].note)
             return actions[0]
 
     def restore(self, action_id: str, *, by: str) -> Action:
@@ -226,7 +226,7 @@ class Reclaimer:
             return
         state = ActionState.PLANNED if self.mode is Mode.OBSERVE else ActionState.WARNED
         warnings = (*action.warnings, warned)
-        self._journal.move(action, state, at=self._now(), note="warned", warnings=warnings)
+        self._journal.move(action, state, at=self._now(), note=messages.WARNING_SENT, warnings=warnings)
         self._counters.add(action.workload.kind, "warned")
 
     def _log_unwarned(self, namespace: str) -> None:
@@ -273,7 +273,7 @@ class Reclaimer:
         )
         if work is not None:
             log.info("action_not_taken", workload=one.found.key.path, reason=work.en)
-            return [self._journal.move(action, action.state, at=self._now(), note=work.en)]
+            return [self._journal.move(action, action.state, at=self._now(), note=work)]
         evidence = self._make_evidence(one, result)
         done = []
         for number, planned in enumerate(one.planned):
@@ -287,10 +287,10 @@ class Reclaimer:
     def _try_out(self, one: Considered) -> None:
         """Server-side dry runs in observe mode, once per idle spell."""
         action = one.action
-        if action is None or any(step.note.startswith("dry run") for step in action.steps):
+        if action is None or any(step.note.en.startswith("dry run") for step in action.steps):
             return
         errors = [error for planned in one.planned if (error := self._executor.try_out(planned)) is not None]
-        note = f"dry run: {errors[0]}" if errors else "dry run: accepted"
+        note = messages.DRY_RUN_FAILED.fill(reason=errors[0]) if errors else messages.DRY_RUN_ACCEPTED
         result = self._last_result
         assert result is not None
         self._journal.move(
@@ -322,8 +322,7 @@ class Reclaimer:
 
     def _make_evidence(self, one: Considered, result: Result) -> dict[str, Any]:
         answers = [
-            {"guard": answer.guard, "passed": answer.passed, "reason": answer.reason.en}
-            for answer in ask_all(one.facts)
+            {"guard": answer.guard, "passed": answer.passed, "reason": answer.reason} for answer in ask_all(one.facts)
         ]
         policy = one.facts.policy
         origins = dict(policy.origins) if policy else {}

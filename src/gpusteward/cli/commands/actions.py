@@ -20,6 +20,7 @@ from gpusteward.cli.output.formats import Column, write_json, write_rows
 from gpusteward.cli.output.verdict_labels import translate
 from gpusteward.core.messages import Language
 from gpusteward.messages import cli_reclaim as messages
+from gpusteward.messages.reclaim import STATES
 
 PATH = "/api/v1/actions"
 KEYS = (
@@ -35,9 +36,7 @@ def build_parser() -> FlagParser:
         epilog=describe_exits("actions"),
     )
     parser.add_argument("workload", nargs="?", metavar="WORKLOAD", help="only actions on this one")
-    parser.add_argument(
-        "--state", action="append", choices=list(messages.STATES), help="only in this state; may be repeated"
-    )
+    parser.add_argument("--state", action="append", choices=list(STATES), help="only in this state; may be repeated")
     parser.add_argument(
         "--limit", type=integer_between(1, 1000), default=50, metavar="NUMBER", help="maximum number (default 50)"
     )
@@ -51,7 +50,7 @@ def run(arguments: Sequence[str]) -> int:
     """Raises ConfigurationError, SourceError."""
     options = build_parser().parse(arguments)
     client, language = make_analyzer_client(options), language_of(options)
-    query = [("limit", str(options.limit)), *(("state", each) for each in options.state or ())]
+    query = [("language", language), ("limit", str(options.limit)), *(("state", each) for each in options.state or ())]
     if options.workload:
         name = find_workload(client, options.workload).name
         query += [("kind", name.kind), ("namespace", name.namespace), ("name", name.name), *name.query]
@@ -84,7 +83,7 @@ def _list_columns() -> list[Column]:
 
 
 def _make_row(action: Row, label: str, language: Language) -> dict[str, object]:
-    state = translate(messages.STATES, get_text(action, "state"), language)
+    state = translate(STATES, get_text(action, "state"), language)
     is_dry_run = action.get("is_dry_run") is True
     return {
         **action,

@@ -23,6 +23,7 @@ from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.messages import Language
 from gpusteward.messages import cli as cli_messages
 from gpusteward.messages import cli_reclaim as messages
+from gpusteward.messages.reclaim import STATES
 
 PATH = "/api/v1/actions"
 RESTORABLE = [("state", "acted"), ("state", "verified"), ("limit", "1000")]
@@ -97,6 +98,6 @@ def _restore(client: Client, chosen: Sequence[Row], language: Language) -> Itera
             print(messages.NOT_RESTORED.text(language, workload=name, reason=error), file=sys.stderr)
             yield None
             continue
-        state = translate(messages.STATES, get_text(done, "state"), language)
+        state = translate(STATES, get_text(done, "state"), language)
         print(messages.RESTORED.text(language, workload=name, state=state), file=sys.stderr)
         yield done

@@ -72,7 +72,7 @@ class LoggedJournal(Journal):
 
     def _note(self, action: Action) -> None:
         last = action.steps[-1]
-        os.write(self._file, (json.dumps([action.id, last.state.value, last.at, last.note]) + "\n").encode())
+        os.write(self._file, (json.dumps([action.id, last.state.value, last.at, last.note.en]) + "\n").encode())
 
 
 class Outbox:

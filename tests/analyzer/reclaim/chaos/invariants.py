@@ -149,7 +149,7 @@ def _check_moves(observer: Observer, by_id: Mapping[str, Action], moves: Path) -
     for line in lines:
         action_id, state, at, note = json.loads(line)
         action = by_id.get(action_id)
-        steps = [(step.state.value, step.at, step.note) for step in action.steps] if action else []
+        steps = [(step.state.value, step.at, step.note.en) for step in action.steps] if action else []
         if (state, at, note) not in steps:
             observer.blame(INVARIANTS[7], f"{action_id} {state} at {at}: {note}")
     return len(lines)

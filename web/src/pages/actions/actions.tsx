@@ -24,7 +24,7 @@ export default function Actions() {
   const part = PARTS.find((each) => each === route.value.query["part"]) ?? "planned";
   const outcome = OUTCOMES[part];
   const plan = useResource("/api/v1/plan", { cluster: cluster.value, outcome: outcome.length ? outcome : ["act"], limit: MOST_ROWS, language: language.value });
-  const journal = useResource(STATES[part] ? "/api/v1/actions" : null, { state: STATES[part] ?? [], limit: MOST_ROWS });
+  const journal = useResource(STATES[part] ? "/api/v1/actions" : null, { state: STATES[part] ?? [], limit: MOST_ROWS, language: language.value });
   const savings = useResource("/api/v1/savings", { days: days.value });
   const status = useResource("/api/v1/reclaim");
   const table = useResource("/api/v1/workloads/table", { cluster: cluster.value });

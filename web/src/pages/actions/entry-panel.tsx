@@ -88,8 +88,8 @@ function ActionDetail({ of: action }: { of: Action }) {
           <li key={index}>
             {step.at ? <Time at={step.at} style="short" /> : <span />}
             <span>
-              {step.note in NOTES ? wordOr("note", step.note) : wordOr("state", step.state)}
-              <small>{texts("by-who", { who: step.by })}{step.note && !(step.note in NOTES) && <> · <LocalText text={step.note} /></>}</small>
+              {wordOr("state", step.state)}
+              <small>{texts("by-who", { who: step.by })}{step.note && <> · <LocalText text={step.note} /></>}</small>
             </span>
           </li>
         ))}
@@ -104,9 +104,6 @@ function ActionDetail({ of: action }: { of: Action }) {
     </>
   );
 }
-
-/** Notes that stand for the step itself. */
-const NOTES: Readonly<Record<string, true>> = { delivered: true, warned: true, "work came back": true };
 
 function GuardSection({ answers }: { answers: readonly Guard[] }) {
   return (

@@ -1,5 +1,6 @@
 """/api/v1/actions: what reclaim did, would have done, was refused or has put back; suspending and restoring by hand."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -14,6 +15,7 @@ from gpusteward.analyzer.api.http.responses import format_utc, send_json
 from gpusteward.analyzer.api.v1.pagination import MOST_ROWS, ClusterName
 from gpusteward.analyzer.api.v1.plan import DecisionRow, ModeName, make_decision_row
 from gpusteward.analyzer.reclaim.actions import RESTORABLE_STATES, Action, ReclaimControl
+from gpusteward.analyzer.reclaim.journal import read_message
 from gpusteward.analyzer.reclaim.plan import ActionState, Mode
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.messages import Language
@@ -30,6 +32,7 @@ else:
     StateName = Literal[tuple(each.value for each in ActionState)]
 Name = Annotated[str, Path(max_length=253)]
 ClusterParameter = Annotated[str, Query(max_length=253, description="Needed where several clusters are known.")]
+LanguageParameter = Annotated[Language, Query(description="The language of reasons, notes and errors.")]
 ActionId = Annotated[str, Path(max_length=64, pattern="^[A-Za-z0-9._-]+$", description="The `id` of an action.")]
 
 
@@ -46,6 +49,7 @@ class ActionQuery(BaseModel):
     namespace: str = Field(default="", max_length=253)
     name: str = Field(default="", max_length=253)
     limit: int = Field(default=100, ge=1, le=MOST_ROWS, description="Maximum number, the newest first.")
+    language: Language = Field(default="en", description="The language of reasons, notes and errors.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +130,13 @@ async def list_actions(dependencies: Dependencies, query: Annotated[ActionQuery,
     found = await query_reclaim(
         lambda: control.read_actions(workload=workload, states=states, limit=query.limit), dependencies.limits.reclaim
     )
-    return send_json(Actions([make_action_row(each) for each in found]))
+    return send_json(Actions([make_action_row(each, query.language) for each in found]))
 
 
 @router.get("/actions/{action_id}", summary="One action", response_model=ActionRow, dependencies=[Depends(may_read)])
-async def read_action(dependencies: Dependencies, action_id: ActionId) -> Response:
+async def read_action(dependencies: Dependencies, action_id: ActionId, language: LanguageParameter = "en") -> Response:
     """With its evidence, the values before and after, and every step."""
-    return send_json(make_action_row(await _find_action(dependencies, action_id)))
+    return send_json(make_action_row(await _find_action(dependencies, action_id), language))
 
 
 @router.post(
@@ -141,11 +145,13 @@ async def read_action(dependencies: Dependencies, action_id: ActionId) -> Respon
     response_model=ActionRow,
     dependencies=[Depends(may_operate)],
 )
-async def restore_action(dependencies: Dependencies, client: Client, action_id: ActionId) -> Response:
+async def restore_action(
+    dependencies: Dependencies, client: Client, action_id: ActionId, language: LanguageParameter = "en"
+) -> Response:
     """Puts exactly the original back, if the value is still the one that was set; then the workload is left alone for
     `reclaim.cool_down_minutes`."""
     found = await _find_action(dependencies, action_id)
-    return await _restore(dependencies, found.id, by=str(client))
+    return await _restore(dependencies, found.id, by=str(client), language=language)
 
 
 @router.post(
@@ -162,6 +168,7 @@ async def restore_workload(
     namespace: Name,
     name: Name,
     cluster: ClusterParameter = "",
+    language: LanguageParameter = "en",
 ) -> Response:
     """As above, for the last action on this workload that can be undone."""
     control, workload = _require_control(dependencies), WorkloadKey(kind, namespace, name, cluster)
@@ -171,7 +178,7 @@ async def restore_workload(
     )
     if not found:
         raise ProblemError(404, "not-found", api_errors.NOTHING_TO_RESTORE)
-    return await _restore(dependencies, found[0].id, by=str(client))
+    return await _restore(dependencies, found[0].id, by=str(client), language=language)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +204,7 @@ async def suspend_workload(
     name: Name,
     preview: Annotated[bool, Query(description="Only show what would change.")] = True,
     cluster: ClusterParameter = "",
-    language: Annotated[Language, Query(description="The language of the reasons.")] = "en",
+    language: LanguageParameter = "en",
 ) -> Response:
     """Guards on time (window, warning, hours, budgets) do not hold for a person who asks; all others do: an active,
     kept or protected workload is refused with 409. Without `preview=false` nothing is changed."""
@@ -208,7 +215,7 @@ async def suspend_workload(
     by = str(client)
     log.info("suspend_requested", by=client, kind=kind, namespace=namespace, name=name)
     action = await query_reclaim(lambda: control.suspend(workload, by=by), dependencies.limits.reclaim)
-    return send_json(SuspendResult(None, make_action_row(action)))
+    return send_json(SuspendResult(None, make_action_row(action, language)))
 
 
 async def _find_action(dependencies: ApiDependencies, action_id: str) -> Action:
@@ -219,11 +226,11 @@ async def _find_action(dependencies: ApiDependencies, action_id: str) -> Action:
     return found
 
 
-async def _restore(dependencies: ApiDependencies, action_id: str, *, by: str) -> Response:
+async def _restore(dependencies: ApiDependencies, action_id: str, *, by: str, language: Language) -> Response:
     control = _require_control(dependencies)
     log.info("restore_requested", by=by, action=action_id)
     action = await query_reclaim(lambda: control.restore(action_id, by=by), dependencies.limits.reclaim)
-    return send_json(make_action_row(action))
+    return send_json(make_action_row(action, language))
 
 
 def _require_control(dependencies: ApiDependencies) -> ReclaimControl:
@@ -233,7 +240,7 @@ def _require_control(dependencies: ApiDependencies) -> ReclaimControl:
     return dependencies.reclaim
 
 
-def make_action_row(action: Action) -> ActionRow:
+def make_action_row(action: Action, language: Language) -> ActionRow:
     workload, target = action.workload, action.target
     return ActionRow(
         id=action.id,
@@ -255,11 +262,26 @@ def make_action_row(action: Action) -> ActionRow:
         acted_at=format_utc(action.acted_at),
         ended_at=format_utc(action.ended_at),
         by=action.by,
-        error=action.error,
+        error=action.failure.text(language),
         target=TargetRow(*target) if target else None,
         original=dict(action.original),
         patch=dict(action.patch),
-        evidence=dict(action.evidence),
+        evidence=_show_evidence(action.evidence, language),
         warnings=[WarningRow(format_utc(each.sent_at), format_utc(each.delivered_at)) for each in action.warnings],
-        steps=[StepRow(each.state.value, format_utc(each.at), each.by, each.note) for each in action.steps],
+        steps=[
+            StepRow(each.state.value, format_utc(each.at), each.by, each.note.text(language)) for each in action.steps
+        ],
     )
+
+
+def _show_evidence(evidence: Mapping[str, Any], language: Language) -> dict[str, Any]:
+    shown = dict(evidence)
+    if "guards" in shown:
+        shown["guards"] = [{**each, "reason": _show_text(each["reason"], language)} for each in shown["guards"]]
+    if "reasons" in shown:
+        shown["reasons"] = [_show_text(each, language) for each in shown["reasons"]]
+    return shown
+
+
+def _show_text(stored: str | Sequence[str], language: Language) -> str:
+    return read_message(stored).text(language)

@@ -29,7 +29,7 @@ export function useDecision(key: WorkloadKey): { readonly mode: string; readonly
 
 /** The journal of the workload, the newest first. */
 export function useActions(key: WorkloadKey): readonly Action[] {
-  const { data } = useResource("/api/v1/actions", { ...key, limit: 20 });
+  const { data } = useResource("/api/v1/actions", { ...key, limit: 20, language: language.value });
   return data?.items ?? [];
 }
 
