@@ -73,6 +73,20 @@ def test_no_source_names_another_site_or_writes_html(path: Path):
     assert not re.search(r"dangerouslySetInnerHTML|innerHTML|insertAdjacentHTML|document\.write|\beval\(", text)
 
 
+def test_every_class_has_its_style_in_one_file():
+    """A page keeps the styles of the pages that were open before it: a name that two of them use would look different
+    then. What several use is in `styles`."""
+    always = re.findall(r"/(\w+\.css)", (WEB / "src/main.tsx").read_text(encoding="utf-8"))
+    files: dict[str, set[str]] = {}
+    for path in (path for path in SOURCES if path.suffix == ".css"):
+        text = re.sub(r"/\*.*?\*/", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+        selectors = [each.strip() for group in re.findall(r"([^{}@;]+)\{", text) for each in group.split(",")]
+        bare = [each for each in selectors if re.fullmatch(r"[a-z0-9]+|\.[\w-]+( > [a-z]+)?", each)]
+        for name in bare:
+            files.setdefault(name, set()).add("always loaded" if path.name in always else path.name)
+    assert {name: sorted(found) for name, found in files.items() if len(found) > 1} == {}
+
+
 def test_the_bundle_is_as_new_as_its_sources(npm: str):
     """So `make web` does nothing when nothing changed."""
     environment = {name: value for name, value in os.environ.items() if name != "MAKEFLAGS"}

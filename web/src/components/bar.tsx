@@ -28,5 +28,5 @@ export function StackedBar({ parts, label, size = "small" }: Props) {
 
 /** The thin proportional line below an amount of money. */
 export function AmountLine({ ratio }: { ratio: number }) {
-  return <i class="amount-line" style={{ width: `${Math.max(2, Math.min(100, ratio * 100))}%` }} />;
+  return <i class="amount-line" style={{ width: ratio > 0 ? `${Math.max(2, Math.min(100, ratio * 100))}%` : 0 }} />;
 }

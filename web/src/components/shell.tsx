@@ -1,11 +1,10 @@
 /** The top bar: pages, search, cluster, period, freshness of the data, the viewer. */
 import type { ComponentChildren } from "preact";
 import { useRef } from "preact/hooks";
-import { useResource } from "../api/resources";
 import { t } from "../i18n";
 import { PAGES, type Page } from "../pages";
 import { linkTo, navigate } from "../router";
-import { chooseCluster, chooseDays, cluster, days, PERIODS } from "../state/filters";
+import { chooseCluster, chooseDays, cluster, days, PERIODS, useClusters } from "../state/filters";
 import { Freshness } from "./freshness";
 import { Menu, MenuItem } from "./menu";
 import { Search } from "./search";
@@ -74,8 +73,7 @@ function usePageKeys(): void {
 }
 
 function ClusterMenu() {
-  const { data } = useResource("/api/v1/health");
-  const names = data?.clusters.filter(Boolean) ?? [];
+  const names = useClusters();
   if (names.length < 2 && !cluster.value) return null;
   const choices = ["", ...names];
   return (

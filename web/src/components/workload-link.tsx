@@ -1,5 +1,6 @@
-/** How a workload is named and linked everywhere: namespace/Kind/name, opening beside the list. */
+/** How a workload is named and linked everywhere: namespace/Kind/name, after its cluster where several are shown. */
 import { linkTo, type Query } from "../router";
+import { showsClusters } from "../state/filters";
 
 export interface WorkloadKey {
   readonly cluster: string;
@@ -34,8 +35,8 @@ export function readWorkloadPath(path: readonly string[]): WorkloadKey | null {
 
 export function WorkloadName({ of: key, short = false }: { of: WorkloadKey; short?: boolean }) {
   return (
-    <span class="workload-name" title={`${key.namespace}/${key.kind}/${key.name}`}>
-      <span class="secondary">{key.namespace}/</span>
+    <span class="workload-name" title={[key.cluster, key.namespace, key.kind, key.name].filter(Boolean).join("/")}>
+      <span class="secondary">{showsClusters.value && key.cluster && `${key.cluster}/`}{key.namespace}/</span>
       {!short && <span class="workload-kind">{key.kind}/</span>}
       {key.name}
     </span>

@@ -96,11 +96,23 @@ export function groupGpus(data: MapData, grouping: Grouping, freeLabel: string):
     model: (gpu) => data.gpus.model[gpu]!,
     cluster: (gpu) => data.nodes.cluster[data.gpus.node[gpu]!]!,
   };
-  const names = { node: data.nodes.name, model: data.models, cluster: data.clusters }[grouping];
+  const isNamed = hasSeveralClusters(data);
+  const names = { node: data.nodes.name.map((_, node) => nodeName(data, node, isNamed)), model: data.models, cluster: data.clusters }[grouping];
   const members = collect(data, keys[grouping]);
   const show = (name: string) => (grouping === "model" ? name.replace(/^(NVIDIA|Tesla|GeForce|\s)+/, "") : name);
   const groups = [...members].map(([key, gpus]) => ({ label: show(names[key] ?? ""), members: gpus, namespace: -1 }));
   return grouping === "node" ? groups : groups.sort(bySize);
+}
+
+/** With its cluster where several are shown. */
+export function nodeName(data: MapData, node: number, isNamed = hasSeveralClusters(data)): string {
+  const name = data.nodes.name[node] ?? "";
+  const cluster = data.clusters[data.nodes.cluster[node]!];
+  return cluster && isNamed ? `${cluster}/${name}` : name;
+}
+
+function hasSeveralClusters({ nodes }: MapData): boolean {
+  return nodes.cluster.some((each) => each !== nodes.cluster[0]);
 }
 
 function collect(data: MapData, keyOf: (gpu: number) => number): Map<number, number[]> {
@@ -115,17 +127,25 @@ function push(members: Map<number, number[]>, key: number, gpu: number): void {
   else members.set(key, [gpu]);
 }
 
-/** A shared GPU stands in the group of each namespace that holds a part of it; free GPUs come last. */
+/** A shared GPU stands in the group of each namespace that holds a part of it; free GPUs come last. Namespaces of equal
+ * names in several clusters are several groups. */
 function groupByNamespace(data: MapData, freeLabel: string): Group[] {
-  const members = new Map<number, number[]>();
+  const count = data.namespaces.length;
+  const members = new Map<number, number[]>(); // by cluster and namespace
   const free: number[] = [];
   for (let gpu = 0; gpu < data.gpus.node.length; gpu++) {
     const holders = data.gpus.parts[gpu] ?? [];
     const namespaces = new Set(holders.map((part) => data.workloads.namespace[part[3] as number]!));
-    for (const namespace of namespaces) push(members, namespace, gpu);
+    const cluster = data.nodes.cluster[data.gpus.node[gpu]!]!;
+    for (const namespace of namespaces) push(members, cluster * count + namespace, gpu);
     if (!namespaces.size) free.push(gpu);
   }
-  const groups: Group[] = [...members].map(([namespace, gpus]) => ({ label: data.namespaces[namespace] ?? "", members: gpus, namespace }));
+  const isNamed = hasSeveralClusters(data);
+  const groups: Group[] = [...members].map(([key, gpus]) => {
+    const [cluster, namespace] = [data.clusters[Math.floor(key / count)], key % count];
+    const name = data.namespaces[namespace] ?? "";
+    return { label: isNamed && cluster ? `${cluster} / ${name}` : name, members: gpus, namespace };
+  });
   groups.sort(bySize);
   if (free.length) groups.push({ label: freeLabel, members: free, namespace: -1 });
   return groups;

@@ -6,7 +6,7 @@ import { defineTexts, fmt, t } from "../i18n";
 import { navigate } from "../router";
 import { paletteVersion } from "../state/theme";
 import { readColours } from "../styles/palette";
-import { type Grouping, groupGpus, type MapData, type Part } from "./fleet";
+import { type Grouping, groupGpus, type MapData, nodeName, type Part } from "./fleet";
 import { findCell, findTile, fitLayout, moveTile, type Place, tileBox } from "./layout";
 import { PALETTE_NAMES, Painter, PartsCache, type Scene } from "./painter";
 import "./gpu-map.css";
@@ -187,7 +187,7 @@ function openPart(data: MapData, parts: readonly Part[], at: number): void {
 }
 
 function nameOf(data: MapData, gpu: number): string {
-  const node = data.nodes.name[data.gpus.node[gpu]!] ?? "";
+  const node = nodeName(data, data.gpus.node[gpu]!);
   const index = data.gpus.index[gpu];
   return index ? texts("gpu-name", { node, index }) : texts("free-gpu", { node });
 }

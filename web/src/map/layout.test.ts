@@ -60,13 +60,21 @@ describe("the layout of the map", () => {
   });
 
   it("becomes denser until it fits", () => {
-    expect(fitLayout(makeNodes(10, 8), 700, 400).size.tileWidth).toBe(SIZES[0]!.tileWidth);
+    expect(fitLayout(makeNodes(10, 8), 700, 400).size.tileWidth).toBe(24);
+    expect(fitLayout(makeNodes(30, 8), 700, 400).size.tileWidth).toBeLessThan(18);
     expect(fitLayout(makeNodes(1250, 8), 700, 400).size).toBe(SIZES.at(-1));
+  });
+
+  it("draws a few servers large, but not one below the other beside an empty half", () => {
+    expect(fitLayout(makeNodes(8, 8), 970, 690).size.tileWidth).toBe(42);
+    const layout = fitLayout(makeNodes(4, 8), 700, 480);
+    expect([layout.size.tileWidth, layout.bands[0]!.cells.length]).toEqual([32, 2]);
+    expect(fitLayout(makeNodes(4, 8), 160, 900).size.tileWidth).toBe(18);
   });
 
   it("uses the height that is left, and no more", () => {
     for (const nodes of [1, 3, 12, 40, 70]) {
-      const tight = makeLayout(makeNodes(nodes, 8), 700, SIZES[3]!);
+      const tight = makeLayout(makeNodes(nodes, 8), 700, SIZES[6]!);
       const layout = fitLayout(makeNodes(nodes, 8), 700, 486);
       if (tight.height <= 486) expect(layout.height).toBeLessThanOrEqual(486);
     }
@@ -98,7 +106,7 @@ describe("the layout of the map", () => {
   });
 
   it("fills the width with large groups", () => {
-    const layout = makeLayout(makeNodes(8, 56), 700, SIZES[2]!);
+    const layout = makeLayout(makeNodes(8, 56), 700, SIZES[5]!);
     const right = Math.max(...layout.bands[0]!.cells.map((cell) => cell.x + cell.width));
     expect(layout.bands[0]!.cells.length).toBeGreaterThan(1);
     expect(right).toBeGreaterThan(690);
@@ -128,6 +136,20 @@ describe("the parts of a tile", () => {
     const groups = groupGpus(FLEET, "namespace", "free");
     expect(groups.map((group) => [group.label, group.members])).toEqual([["speech", [0, 1]], ["vision", [0]], ["free", [2]]]);
     expect(makeParts(FLEET, 0, 0).map((part) => part.kind)).toEqual(["idle", "other", "free"]);
+  });
+
+  it("are in groups of their own cluster where there are several", () => {
+    const data: MapData = {
+      ...FLEET,
+      clusters: ["east", "west"],
+      nodes: { name: ["a", "a"], cluster: [0, 1] },
+      gpus: { node: [0, 1], index: ["0", "0"], model: [0, 0], parts: [[[1, 0, 0, 0, 80]], [[1, 1, 0, 0, 80]]], hidden_holders: [0, 0] },
+    };
+    const labels = (grouping: "node" | "namespace" | "cluster") => groupGpus(data, grouping, "free").map((group) => [group.label, group.members]);
+    expect(labels("node")).toEqual([["east/a", [0]], ["west/a", [1]]]);
+    expect(labels("namespace")).toEqual([["east / vision", [0]], ["west / vision", [1]]]);
+    expect(labels("cluster")).toEqual([["east", [0]], ["west", [1]]]);
+    expect(groupGpus(FLEET, "node", "free").map((group) => group.label)).toEqual(["a", "b"]);
   });
 
   it("share a time-sliced GPU that two hold whole", () => {

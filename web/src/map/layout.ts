@@ -13,6 +13,9 @@ export interface Size {
 
 /** From comfortable to dense. The first one that fits the height is used, the last one scrolls. */
 export const SIZES: readonly Size[] = [
+  { tileWidth: 42, tileHeight: 63, gap: 8, labelHeight: 26, groupGapX: 40, groupGapY: 30, radius: 8 },
+  { tileWidth: 32, tileHeight: 48, gap: 6, labelHeight: 24, groupGapX: 34, groupGapY: 24, radius: 6 },
+  { tileWidth: 24, tileHeight: 36, gap: 5, labelHeight: 23, groupGapX: 30, groupGapY: 20, radius: 5 },
   { tileWidth: 18, tileHeight: 27, gap: 4, labelHeight: 22, groupGapX: 28, groupGapY: 18, radius: 4 },
   { tileWidth: 15, tileHeight: 23, gap: 3.5, labelHeight: 21, groupGapX: 26, groupGapY: 16, radius: 3.5 },
   { tileWidth: 13, tileHeight: 20, gap: 3, labelHeight: 20, groupGapX: 24, groupGapY: 15, radius: 3 },
@@ -61,14 +64,21 @@ export interface Box {
 /** GPUs of a server in one row. */
 const NODE_COLUMNS = 8;
 
+/** Larger tiles are for a few groups that still stand beside each other. */
+const COMFORTABLE_WIDTH = 18;
+
 /** The largest size at which everything fits `height`, or the densest one. */
 export function fitLayout(groups: readonly Group[], width: number, height: number): Layout {
   let layout = makeLayout(groups, width, SIZES[0]!);
   for (const size of SIZES.slice(1)) {
-    if (layout.height <= height) break;
+    if (layout.height <= height && !isTooLarge(layout)) break;
     layout = makeLayout(groups, width, size);
   }
   return layout.height && layout.height < height ? makeLayout(groups, width, stretch(layout, height)) : layout;
+}
+
+function isTooLarge({ size, bands }: Layout): boolean {
+  return size.tileWidth > COMFORTABLE_WIDTH && bands.length > 1 && bands[0]!.cells.length === 1;
 }
 
 /** A tile may become half as high again, which shows the parts of shared GPUs better. */

@@ -11,7 +11,7 @@ interface Props {
 
 export function ChangeBox({ method, path, before, after }: Props) {
   return (
-    <div class="change">
+    <div class="change-box">
       <code class="change-path"><b>{method}</b> {path}</code>
       <dl>
         {listFields(before, after).map((each) => (

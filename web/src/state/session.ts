@@ -16,6 +16,9 @@ export const isOperator = computed(() => identity.value?.may_operate ?? false);
 export const isAdmin = computed(() => identity.value?.may_administer ?? false);
 export const isAnonymous = computed(() => identity.value?.method === "anonymous");
 
+/** Whether GPU-hours and idle spells are recorded; null: not known yet. */
+export const hasLedger = computed(() => identity.value?.features?.ledger ?? null);
+
 /** Two letters for the top bar: `sam.lee` is SL. */
 export const initials = computed(() => {
   const words = (identity.value?.user ?? "").split("@")[0]!.split(/[\s._:-]+/).filter(Boolean);

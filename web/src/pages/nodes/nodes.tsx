@@ -92,6 +92,7 @@ function NodeTable({ data, rows, chosen }: { data: NodeList; rows: readonly Node
   const isTurned = (route.value.query["sort"] ?? "").startsWith("-");
   const sorted = sortNodes(rows, sort, isTurned);
   const most = Math.max(...data.items.map((row) => row.idle_cost_micros_per_hour ?? 0), 1);
+  const isPriced = data.items.some((row) => row.idle_cost_micros_per_hour !== null);
   if (rows.length === 0) return <p class="state state-empty">{texts("no-nodes")}</p>;
   const hidden = sorted.length - limit;
   return (
@@ -106,11 +107,11 @@ function NodeTable({ data, rows, chosen }: { data: NodeList; rows: readonly Node
               <SortHead column="free" text={texts("free")} sort={sort} isTurned={isTurned} class="number" />
               <SortHead column="idle" text={texts("idle")} sort={sort} isTurned={isTurned} class="number" />
               <SortHead column="workloads" text={texts("workloads")} sort={sort} isTurned={isTurned} class="number nodes-workloads" />
-              <SortHead column="cost" text={texts("cost", { currency: data.currency })} sort={sort} isTurned={isTurned} class="number nodes-cost" />
+              {isPriced && <SortHead column="cost" text={texts("cost", { currency: data.currency })} sort={sort} isTurned={isTurned} class="number nodes-cost" />}
             </tr>
           </thead>
           <tbody>
-            {sorted.slice(0, limit).map((row) => <NodeLine key={keyOf(row)} row={row} isChosen={keyOf(row) === chosen} most={most} />)}
+            {sorted.slice(0, limit).map((row) => <NodeLine key={keyOf(row)} row={row} isChosen={keyOf(row) === chosen} most={isPriced ? most : null} />)}
           </tbody>
         </table>
       </div>
@@ -140,7 +141,8 @@ function SortHead({ column, text, sort, isTurned, class: className = "" }: HeadP
   );
 }
 
-function NodeLine({ row, isChosen, most }: { row: NodeRow; isChosen: boolean; most: number }) {
+/** `most`: the highest cost of all nodes; null: there are no prices. */
+function NodeLine({ row, isChosen, most }: { row: NodeRow; isChosen: boolean; most: number | null }) {
   const { page, path, query } = route.value;
   const open = () => changeQuery({ node: isChosen ? "" : keyOf(row) });
   return (
@@ -165,16 +167,18 @@ function NodeLine({ row, isChosen, most }: { row: NodeRow; isChosen: boolean; mo
       <td class="number">{row.free_gpus === null ? "–" : row.free_gpus > 0 ? <strong>{fmt.gpus(row.free_gpus)}</strong> : <span class="secondary">0</span>}</td>
       <td class="number">{row.idle_gpus > 0 ? fmt.gpus(row.idle_gpus) : <span class="secondary">0</span>}</td>
       <td class="number nodes-workloads">{fmt.number(row.workloads)}</td>
-      <td class="number nodes-cost">
-        {row.idle_cost_micros_per_hour ? (
-          <>
-            <strong>{fmt.amount(row.idle_cost_micros_per_hour)}</strong>
-            <AmountLine ratio={row.idle_cost_micros_per_hour / most} />
-          </>
-        ) : (
-          <span class="secondary">{row.idle_cost_micros_per_hour === null ? "–" : "0"}</span>
-        )}
-      </td>
+      {most !== null && (
+        <td class="number nodes-cost">
+          {row.idle_cost_micros_per_hour ? (
+            <>
+              <strong>{fmt.amount(row.idle_cost_micros_per_hour)}</strong>
+              <AmountLine ratio={row.idle_cost_micros_per_hour / most} />
+            </>
+          ) : (
+            <span class="secondary">{row.idle_cost_micros_per_hour === null ? "–" : "0"}</span>
+          )}
+        </td>
+      )}
     </tr>
   );
 }

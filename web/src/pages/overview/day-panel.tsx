@@ -3,6 +3,7 @@ import type { Resource } from "../../api/resources";
 import { useSize } from "../../components/size";
 import { Panel } from "../../components/panel";
 import { fmt } from "../../i18n";
+import { hasLedger } from "../../state/session";
 import type { OverviewData } from "./overview";
 import { niceStep } from "./rounding";
 import { texts } from "./texts";
@@ -21,7 +22,7 @@ export function DayPanel({ overview }: { overview: Resource<OverviewData> }) {
       resource={overview}
       lines={6}
       isEmpty={(data) => data.days.length === 0}
-      empty={texts("days-empty")}
+      empty={texts(hasLedger.value === false ? "no-ledger" : "days-empty")}
     >
       {(data) => (
         <>

@@ -64,10 +64,11 @@ function costSentence({ waste, currency }: OverviewData) {
 }
 
 function potentialSentence({ potential }: OverviewData) {
-  const { workloads, gpus } = potential;
+  const { workloads, gpus, cost_micros_per_hour: cost } = potential;
   if (!workloads || gpus < 0.1) return null;
   const count = gpus >= 2 ? Math.round(gpus) : gpus;
-  return texts(workloads === 1 ? "potential-one" : "potential", { workloads, gpus: fmt.gpus(count) });
+  const key = workloads === 1 ? "potential-one" : "potential";
+  return texts(cost === null ? `${key}-unpriced` : key, { workloads, gpus: fmt.gpus(count) });
 }
 
 /** What is missing in the data, in the words of the API. */

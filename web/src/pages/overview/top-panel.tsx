@@ -6,6 +6,7 @@ import { Since } from "../../components/time";
 import { WorkloadLink } from "../../components/workload-link";
 import { fmt } from "../../i18n";
 import { linkTo } from "../../router";
+import { amountOf, findMeasure, type Measure } from "./amounts";
 import type { OverviewData } from "./overview";
 import { texts } from "./texts";
 
@@ -13,25 +14,25 @@ type Row = OverviewData["top"][number];
 
 export function TopPanel({ overview }: { overview: Resource<OverviewData> }) {
   const data = overview.data;
-  const isPriced = data?.top.some((row) => row.idle_cost_micros !== null) ?? true;
+  const measure = data ? findMeasure(data.top) : "cost";
   return (
     <Panel
       class="top-panel"
-      title={texts(isPriced ? "top" : "top-unpriced")}
+      title={texts(measure === "cost" ? "top" : "top-unpriced")}
       aside={data && data.idle_workloads > 0 && <a href={linkTo("workloads", [], { q: "state:idle" })}>{texts("top-all", { n: data.idle_workloads })}</a>}
       resource={overview}
       lines={10}
       isEmpty={(shown) => shown.top.length === 0}
       empty={texts("top-empty")}
     >
-      {(shown) => <TopTable data={shown} isPriced={isPriced} />}
+      {(shown) => <TopTable data={shown} measure={measure} />}
     </Panel>
   );
 }
 
-function TopTable({ data, isPriced }: { data: OverviewData; isPriced: boolean }) {
-  const amountOf = (row: Row) => (isPriced ? row.idle_cost_micros : row.idle_gpu_hours) ?? 0;
-  const most = Math.max(...data.top.map(amountOf), 1e-9);
+function TopTable({ data, measure }: { data: OverviewData; measure: Measure }) {
+  const show = (amount: number | null) => (amount === null ? "–" : measure === "hours" ? fmt.number(amount) : fmt.wholeAmount(amount));
+  const most = Math.max(...data.top.map((row) => amountOf(row, measure) ?? 0), 1e-9);
   return (
     <table class="rows top-table">
       <thead>
@@ -39,7 +40,7 @@ function TopTable({ data, isPriced }: { data: OverviewData; isPriced: boolean })
           <th scope="col">{texts("workload")}</th>
           <th scope="col" class="top-kind">{texts("signature")}</th>
           <th scope="col" class="number">{texts("for")}</th>
-          <th scope="col" class="number">{isPriced ? texts("cost-of", { currency: data.currency, days: data.waste.days }) : texts("idle-hours")}</th>
+          {measure !== "none" && <th scope="col" class="number">{unitOf(data, measure)}</th>}
         </tr>
       </thead>
       <tbody>
@@ -51,15 +52,22 @@ function TopTable({ data, isPriced }: { data: OverviewData; isPriced: boolean })
             </td>
             <td class="top-kind"><SignatureBadge signature={row.signature} /></td>
             <td class="number">{row.idle_since ? <Since at={row.idle_since} /> : <span class="secondary">{texts("partly")}</span>}</td>
-            <td class="number top-cost">
-              <strong>{isPriced ? fmt.wholeAmount(amountOf(row)) : fmt.number(amountOf(row))}</strong>
-              <AmountLine ratio={amountOf(row) / most} />
-            </td>
+            {measure !== "none" && (
+              <td class="number top-cost">
+                <strong>{show(amountOf(row, measure))}</strong>
+                <AmountLine ratio={(amountOf(row, measure) ?? 0) / most} />
+              </td>
+            )}
           </tr>
         ))}
       </tbody>
     </table>
   );
+}
+
+function unitOf({ currency, waste }: OverviewData, measure: Measure): string {
+  if (measure === "hours") return texts("idle-hours");
+  return measure === "spell" ? texts("cost-spell", { currency }) : texts("cost-of", { currency, days: waste.days });
 }
 
 function gpuText(row: Row): string {

@@ -4,6 +4,7 @@ import { Panel } from "../../components/panel";
 import { fmt } from "../../i18n";
 import { findPage } from "../../pages";
 import { linkTo } from "../../router";
+import { hasLedger } from "../../state/session";
 import type { OverviewData } from "./overview";
 import { texts } from "./texts";
 
@@ -14,11 +15,11 @@ export function WastePanel({ overview }: { overview: Resource<OverviewData> }) {
   return (
     <Panel
       title={texts(hasTeams ? "waste-team" : "waste")}
-      aside={findPage("teams") && <a href={linkTo("teams")}>{texts("report")}</a>}
+      aside={findPage("teams") && hasLedger.value !== false && <a href={linkTo("teams")}>{texts("report")}</a>}
       resource={overview}
       lines={6}
       isEmpty={(data) => data.namespaces.length === 0}
-      empty={texts("waste-empty")}
+      empty={texts(hasLedger.value === false ? "no-ledger" : "waste-empty")}
     >
       {(data) => <WasteTable data={data} hasTeams={hasTeams} />}
     </Panel>
@@ -61,7 +62,7 @@ function WasteRow({ group, hasTeams, isPriced }: { group: OverviewData["namespac
         <StackedBar label={`${fmt.percent(ratio)}`} parts={[{ kind: "active", value: Math.max(0, allocated - idle) }, { kind: "idle", value: idle }]} />
       </td>
       <td class="number secondary">{fmt.percent(ratio, 0)}</td>
-      <td class="number">{isPriced ? fmt.wholeAmount(group.idle_cost_micros ?? 0) : fmt.number(idle)}</td>
+      <td class="number">{!isPriced ? fmt.number(idle) : group.idle_cost_micros === null ? "–" : fmt.wholeAmount(group.idle_cost_micros)}</td>
     </tr>
   );
 }

@@ -5,6 +5,7 @@ import { DataState } from "../../components/panel";
 import { Segments } from "../../components/segments";
 import { fmt, language } from "../../i18n";
 import { changeQuery, route } from "../../router";
+import { hasLedger } from "../../state/session";
 import type { Replay } from "./frontier";
 import { FrontierPanel } from "./frontier-panel";
 import { LendablePanel } from "./lendable-panel";
@@ -24,9 +25,18 @@ export default function Policies() {
   const minutes = MINUTES.find((each) => each === Number(query["regret"])) ?? 30;
   const since = `${days}d`;
   // Not with every cycle: a replay reads all idle spells of the period.
-  const replay = useResource("/api/v1/replay", { since, regret_minutes: minutes, language: language.value }, { live: false });
+  const isOn = hasLedger.value;
+  const replay = useResource(isOn ? "/api/v1/replay" : null, { since, regret_minutes: minutes, language: language.value }, { live: false });
   const [tried, setTried] = useState<Replay | undefined>(undefined);
   useEffect(() => setTried(undefined), [days, minutes]);
+  if (isOn === false) {
+    return (
+      <div class="page policies">
+        <div class="policies-head"><Sentence title={texts("no-ledger")}>{texts("no-ledger-hint")}</Sentence></div>
+        <div class="policies-grid"><RulesPanel /></div>
+      </div>
+    );
+  }
   return (
     <div class="page policies">
       <div class="policies-head">

@@ -4,6 +4,8 @@ export const texts = defineTexts(
   {
     headline: "These policies would have given back {hours} GPU-hours.",
     "headline-none": "These policies would have given nothing back.",
+    "no-ledger": "The replay needs the ledger.",
+    "no-ledger-hint": "It is off (ledger.enabled: false): idle spells of the past are not recorded, and nothing can be reclaimed.",
     "headline-empty": "No idle spell is recorded yet.",
     "sub-cost": "{money} in the last {days} {days|day|days}. {regret} of {n} {n|release|releases} would have been regretted: work came back within {minutes} min.",
     "sub-hours": "In the last {days} {days|day|days}. {regret} of {n} {n|release|releases} would have been regretted: work came back within {minutes} min.",
@@ -117,6 +119,8 @@ export const texts = defineTexts(
   {
     headline: "这些策略本可归还 {hours} GPU 小时。",
     "headline-none": "这些策略不会归还任何 GPU。",
+    "no-ledger": "回放需要账本。",
+    "no-ledger-hint": "账本未启用（ledger.enabled: false）：没有过去的空闲段记录，也无法进行回收。",
     "headline-empty": "尚无空闲段记录。",
     "sub-cost": "过去 {days} 天共 {money}。{n} 次归还中有 {regret} 次会后悔：{minutes} 分钟内恢复工作。",
     "sub-hours": "过去 {days} 天。{n} 次归还中有 {regret} 次会后悔：{minutes} 分钟内恢复工作。",

@@ -7,7 +7,7 @@ import { WorkloadLink, type WorkloadKey } from "../../components/workload-link";
 import { fmt } from "../../i18n";
 import { changeQuery, route } from "../../router";
 import { Bars, type Step } from "./bars";
-import { type Amounts, type Details, joinRows, type Report, type Row, totalCost } from "./groups";
+import { type Amounts, type Details, hasPrices, joinRows, type Report, type Row, totalCost } from "./groups";
 import { Change } from "./group-table";
 import { groupName } from "./names";
 import { texts } from "./texts";
@@ -70,6 +70,7 @@ export function GroupPanel({ report, details, by }: Props) {
 
 function Content({ report, details, row, by }: { report: Report; details: ResourceView<Details>; row: Row | undefined; by: string }) {
   const amounts = row?.group.amounts ?? report.total;
+  const isPriced = hasPrices(report);
   const change = row ? (row.group.idle_change_ratio ?? null) : (report.trend?.idle_change_ratio ?? null);
   return (
     <>
@@ -77,26 +78,36 @@ function Content({ report, details, row, by }: { report: Report; details: Resour
         title={<span class="teams-title">{row ? groupName(row.group, by) : texts("all")}</span>}
         aside={row && <button type="button" class="button button-quiet" onClick={() => changeQuery({ group: "" })}>{texts("close")}</button>}
       />
-      <Facts amounts={amounts} currency={report.currency} change={change} />
-      <h3 class="teams-section">{texts("wasters")}</h3>
+      <Facts amounts={amounts} currency={report.currency} change={change} isPriced={isPriced} />
+      <h3 class="teams-section">{texts(isPriced ? "wasters" : "wasters-hours")}</h3>
       {row ? (
-        <DataState resource={details}>{() => <Wasters items={wastersOf(row)} currency={report.currency} />}</DataState>
+        <DataState resource={details}>{() => <Wasters items={wastersOf(row)} currency={isPriced ? report.currency : ""} />}</DataState>
       ) : (
-        <Wasters items={allWasters(report)} currency={report.currency} />
+        <Wasters items={allWasters(report)} currency={isPriced ? report.currency : ""} />
       )}
     </>
   );
 }
 
-function Facts({ amounts, currency, change }: { amounts: Amounts; currency: string; change: number | null }) {
+function Facts({ amounts, currency, change, isPriced }: { amounts: Amounts; currency: string; change: number | null; isPriced: boolean }) {
   const cost = totalCost(amounts);
   const money = (micros: number | null | undefined) => (micros === null || micros === undefined ? texts("unpriced") : fmt.money(micros, currency));
   return (
-    <dl class="facts">
-      <Fact name={texts("fact-cost")}>{money(cost)}</Fact>
-      <Fact name={texts("fact-idle-cost")}><span class="idle-text">{money(amounts.idle_cost_micros)}</span></Fact>
-      <Fact name={texts("fact-change")}><Change ratio={change} /></Fact>
-      <Fact name={texts("fact-hours")}>{fmt.number(amounts.allocated_gpu_ms / HOUR_MS)}</Fact>
+    <dl class="teams-facts">
+      {isPriced ? (
+        <>
+          <Fact name={texts("fact-cost")}>{money(cost)}</Fact>
+          <Fact name={texts("fact-idle-cost")}><span class="idle-text">{money(amounts.idle_cost_micros)}</span></Fact>
+          <Fact name={texts("fact-change")}><Change ratio={change} /></Fact>
+          <Fact name={texts("fact-hours")}>{fmt.number(amounts.allocated_gpu_ms / HOUR_MS)}</Fact>
+        </>
+      ) : (
+        <>
+          <Fact name={texts("fact-hours")}>{fmt.number(amounts.allocated_gpu_ms / HOUR_MS)}</Fact>
+          <Fact name={texts("fact-idle-cost")}><span class="idle-text">{fmt.number(amounts.idle_gpu_ms / HOUR_MS)}</span></Fact>
+          <Fact name={texts("fact-change")}><Change ratio={change} /></Fact>
+        </>
+      )}
       <Fact name={texts("fact-score")}>{amounts.mean_score === null ? "–" : fmt.number(amounts.mean_score)} <small>{texts("of-100")}</small></Fact>
       <Fact name={texts("fact-energy")}>{amounts.energy_mj === null ? "–" : `${fmt.number(amounts.energy_mj / 3.6e9)} kWh`}</Fact>
     </dl>
@@ -148,16 +159,18 @@ function allWasters(report: Report): readonly Waster[] {
   }));
 }
 
+/** `currency`: empty where there are no prices. */
 function Wasters({ items, currency }: { items: readonly Waster[]; currency: string }) {
   if (items.length === 0) return <p class="state state-empty">{texts("no-waste")}</p>;
-  const most = Math.max(...items.map((each) => each.micros ?? each.hours), 1e-9);
+  const amountOf = (each: Waster) => (currency ? each.micros : each.hours);
+  const most = Math.max(...items.map((each) => amountOf(each) ?? 0), 1e-9);
   return (
     <table class="rows wasters">
       <thead>
         <tr>
           <th>{texts("workload")}</th>
           <th class="number">{texts("idle-hours")}</th>
-          <th class="number">{texts("col-cost", { currency })}</th>
+          {currency && <th class="number">{texts("col-cost", { currency })}</th>}
         </tr>
       </thead>
       <tbody>
@@ -167,10 +180,10 @@ function Wasters({ items, currency }: { items: readonly Waster[]; currency: stri
               <WorkloadLink of={each} />
               <small>{each.user || "–"}</small>
             </td>
-            <td class="number">{fmt.number(each.hours)}</td>
+            {currency && <td class="number">{fmt.number(each.hours)}</td>}
             <td class="number idle-cost">
-              <strong>{each.micros === null ? "–" : fmt.amount(each.micros)}</strong>
-              <AmountLine ratio={(each.micros ?? each.hours) / most} />
+              <strong>{!currency ? fmt.number(each.hours) : each.micros === null ? "–" : fmt.amount(each.micros)}</strong>
+              <AmountLine ratio={(amountOf(each) ?? 0) / most} />
             </td>
           </tr>
         ))}

@@ -3,7 +3,7 @@ import { AmountLine, StackedBar } from "../../components/bar";
 import { workloadLink } from "../../components/workload-link";
 import { fmt } from "../../i18n";
 import { changeQuery, formatRoute, route } from "../../router";
-import { type Amounts, type Details, idleRatio, idleTrend, type Report, type Row, type SortKey, sortRows, totalCost } from "./groups";
+import { type Amounts, type Details, hasPrices, idleRatio, idleTrend, type Report, type Row, type SortKey, sortRows, totalCost } from "./groups";
 import { columnName, groupName } from "./names";
 import { TrendLine } from "./trend-line";
 import { texts } from "./texts";
@@ -27,7 +27,8 @@ export function GroupTable({ report, rows, details, by }: Props) {
   const sort = SORT_KEYS.includes(asked) ? asked : DEFAULT_SORT;
   const isAscending = (query["sort"] ?? "").startsWith("-") === (sort !== "name") && query["sort"] !== undefined;
   const sorted = sortRows(rows, sort, isAscending);
-  const most = Math.max(...rows.map((row) => row.group.amounts.idle_cost_micros ?? 0), 1);
+  const isPriced = hasPrices(report);
+  const most = Math.max(...rows.map((row) => wasteOf(row.group.amounts, isPriced) ?? 0), 1e-9);
   const mostHours = Math.max(...rows.map((row) => row.group.amounts.allocated_gpu_ms), 1);
   const currency = report.currency;
   const isHourly = (details?.step_ms ?? 0) === HOUR_MS;
@@ -42,19 +43,19 @@ export function GroupTable({ report, rows, details, by }: Props) {
             <SortHead {...head} column="idle" text={texts("col-idle")} class="number" />
             <SortHead {...head} column="change" text={texts(isHourly ? "col-trend-hours" : "col-trend")} class="trend-head" />
             <SortHead {...head} column="score" text={texts("col-score")} class="number" />
-            <SortHead {...head} column="cost" text={texts("col-cost", { currency })} class="number" />
-            <SortHead {...head} column="idle-cost" text={texts("col-idle-cost", { currency })} class="number" />
+            {isPriced && <SortHead {...head} column="cost" text={texts("col-cost", { currency })} class="number" />}
+            <SortHead {...head} column="idle-cost" text={isPriced ? texts("col-idle-cost", { currency }) : texts("idle-hours")} class="number" />
             <th class="waste-head">{texts("col-waste")}</th>
           </tr>
         </thead>
         <tbody>
           {sorted.map((row) => (
-            <GroupRow key={row.key} row={row} by={by} most={most} mostHours={mostHours} trend={idleTrend(row, report, details)} />
+            <GroupRow key={row.key} row={row} by={by} isPriced={isPriced} most={most} mostHours={mostHours} trend={idleTrend(row, report, details)} />
           ))}
-          {report.others && <SumRow name={texts("others", { n: Number(report.others.name) })} amounts={report.others.amounts} />}
+          {report.others && <SumRow name={texts("others", { n: Number(report.others.name) })} amounts={report.others.amounts} isPriced={isPriced} />}
         </tbody>
         <tfoot>
-          <SumRow name={texts("total")} amounts={report.total} />
+          <SumRow name={texts("total")} amounts={report.total} isPriced={isPriced} />
         </tfoot>
       </table>
     </div>
@@ -83,7 +84,16 @@ function SortHead({ column, text, sort, isAscending, class: className = "" }: He
   );
 }
 
-function GroupRow({ row, by, most, mostHours, trend }: { row: Row; by: string; most: number; mostHours: number; trend: readonly number[] }) {
+interface RowProps {
+  readonly row: Row;
+  readonly by: string;
+  readonly isPriced: boolean;
+  readonly most: number;
+  readonly mostHours: number;
+  readonly trend: readonly number[];
+}
+
+function GroupRow({ row, by, isPriced, most, mostHours, trend }: RowProps) {
   const { page, path, query } = route.value;
   const { amounts } = row.group;
   const isChosen = query["group"] === row.key;
@@ -114,10 +124,10 @@ function GroupRow({ row, by, most, mostHours, trend }: { row: Row; by: string; m
         <Change ratio={row.group.idle_change_ratio ?? null} />
       </td>
       <td class="number">{amounts.mean_score === null ? "–" : fmt.number(amounts.mean_score)}</td>
-      <td class="number">{amountOf(totalCost(amounts))}</td>
+      {isPriced && <td class="number">{amountOf(totalCost(amounts))}</td>}
       <td class="number idle-cost">
-        <strong>{amountOf(amounts.idle_cost_micros)}</strong>
-        <AmountLine ratio={(amounts.idle_cost_micros ?? 0) / most} />
+        <strong>{showWaste(amounts, isPriced)}</strong>
+        <AmountLine ratio={(wasteOf(amounts, isPriced) ?? 0) / most} />
       </td>
       <td class="waste">
         {top && (
@@ -149,7 +159,7 @@ function HoursBar({ amounts, mostHours, name }: { amounts: Amounts; mostHours: n
   );
 }
 
-function SumRow({ name, amounts }: { name: string; amounts: Amounts }) {
+function SumRow({ name, amounts, isPriced }: { name: string; amounts: Amounts; isPriced: boolean }) {
   return (
     <tr class="sum">
       <td>{name}</td>
@@ -157,9 +167,9 @@ function SumRow({ name, amounts }: { name: string; amounts: Amounts }) {
       <td class="number">{percentOf(idleRatio(amounts))}</td>
       <td />
       <td class="number">{amounts.mean_score === null ? "–" : fmt.number(amounts.mean_score)}</td>
-      <td class="number">{amountOf(totalCost(amounts))}</td>
+      {isPriced && <td class="number">{amountOf(totalCost(amounts))}</td>}
       <td class="number idle-cost">
-        <strong>{amountOf(amounts.idle_cost_micros)}</strong>
+        <strong>{showWaste(amounts, isPriced)}</strong>
       </td>
       <td class="waste" />
     </tr>
@@ -172,6 +182,15 @@ export function Change({ ratio }: { ratio: number | null }) {
   const tone = sign === "+" ? "change-more" : sign === "−" ? "change-less" : "secondary";
   const shown = Math.abs(ratio) > 9.99 ? "> 999 %" : fmt.percent(Math.abs(ratio), 0);
   return <span class={`change ${tone}`}>{`${sign}${shown}`}</span>;
+}
+
+/** The idle cost in millionths, or the idle GPU-hours where there are no prices. */
+function wasteOf(amounts: Amounts, isPriced: boolean): number | null {
+  return isPriced ? (amounts.idle_cost_micros ?? null) : amounts.idle_gpu_ms / HOUR_MS;
+}
+
+function showWaste(amounts: Amounts, isPriced: boolean): string {
+  return isPriced ? amountOf(amounts.idle_cost_micros) : fmt.number(amounts.idle_gpu_ms / HOUR_MS);
 }
 
 function amountOf(micros: number | null | undefined): string {

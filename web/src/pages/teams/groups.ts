@@ -57,6 +57,11 @@ export function totalCost(amounts: Amounts): number | null {
   return parts.some((part) => part === null || part === undefined) ? null : parts.reduce<number>((sum, part) => sum + (part ?? 0), 0);
 }
 
+/** Whether any group has a price. */
+export function hasPrices(report: Report): boolean {
+  return report.groups.some((group) => group.amounts.idle_cost_micros != null);
+}
+
 /** The idle time of a group by step, without a step that is not over: it would look like a fall. */
 export function idleTrend(row: Row, report: Report, details: Details | undefined): readonly number[] {
   if (!details || !row.detail) return [];

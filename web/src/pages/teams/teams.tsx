@@ -5,6 +5,7 @@ import { DataState } from "../../components/panel";
 import { Segments } from "../../components/segments";
 import { changeQuery, route } from "../../router";
 import { cluster, days } from "../../state/filters";
+import { hasLedger } from "../../state/session";
 import { Downloads } from "./downloads";
 import { GroupPanel, TimePanel } from "./group-panel";
 import { GroupTable } from "./group-table";
@@ -25,9 +26,11 @@ export default function Teams() {
   const period = useMemo(() => readPeriod(query, days.value, new Date()), [query, days.value, today]);
   const by = query["by"] ?? "namespace";
   const parameters = { since: period.since, until: period.until, by, cluster: cluster.value };
-  const report = useResource("/api/v1/reports", { ...parameters, format: "json", top: 10 });
-  const details = useResource("/api/v1/reports/groups", { ...parameters, top: 8, rows: 200 });
+  const isOn = hasLedger.value;
+  const report = useResource(isOn ? "/api/v1/reports" : null, { ...parameters, format: "json", top: 10 });
+  const details = useResource(isOn ? "/api/v1/reports/groups" : null, { ...parameters, top: 8, rows: 200 });
   const groupings = details.data?.groupings ?? DEFAULT_GROUPINGS;
+  if (isOn === false) return <div class="page teams"><h1>{texts("no-ledger")}</h1><p class="teams-sub">{texts("no-ledger-hint")}</p></div>;
   return (
     <div class="page teams">
       <div class="teams-head">

@@ -13,8 +13,9 @@ import { WorkloadName } from "../../components/workload-link";
 import { fmt, language } from "../../i18n";
 import { GpuMap } from "../../map/gpu-map";
 import { linkTo, navigate, route } from "../../router";
-import { cluster, days } from "../../state/filters";
+import { cluster, days, useClusters } from "../../state/filters";
 import { theme } from "../../state/theme";
+import { amountOf, findMeasure, type Measure } from "../overview/amounts";
 import { Headline } from "../overview/headline";
 import { texts } from "./texts";
 import "../overview/overview.css";
@@ -31,6 +32,7 @@ export default function Wall() {
   const leave = () => navigate(linkTo("overview", [], { theme: "" }));
   useShortcuts({ Escape: leave });
   useWallTheme();
+  useClusters();
   return (
     <main class="wall" id="content" aria-label={texts("title")}>
       <section class="wall-head">
@@ -69,31 +71,33 @@ function MapOfAll() {
 }
 
 function TopIdle({ overview }: { overview: ResourceView<Overview> }) {
-  const hasCosts = overview.data?.top.some((each) => each.idle_cost_micros !== null) ?? true;
+  const measure = overview.data ? findMeasure(overview.data.top) : "cost";
   return (
     <section class="wall-top">
       <header>
-        <h2>{texts(hasCosts ? "top" : "top-unpriced")}</h2>
-        <span class="secondary">{overview.data && unitOf(overview.data, hasCosts)}</span>
+        <h2>{texts(measure === "cost" ? "top" : "top-unpriced")}</h2>
+        <span class="secondary">{overview.data && unitOf(overview.data, measure)}</span>
       </header>
       <DataState resource={overview} lines={10} isEmpty={(data) => data.top.length === 0} empty={texts("top-empty")}>
-        {(data) => <TopList items={data.top} unit={unitOf(data, hasCosts)} />}
+        {(data) => <TopList items={data.top} measure={measure} unit={unitOf(data, measure)} />}
       </DataState>
     </section>
   );
 }
 
-function unitOf(data: Overview, hasCosts: boolean): string {
-  return hasCosts ? texts("days-cost", { currency: data.currency, days: data.waste.days }) : texts("hours", { days: data.waste.days });
+function unitOf({ currency, waste }: Overview, measure: Measure): string {
+  if (measure === "none") return "";
+  if (measure === "spell") return texts("spell-cost", { currency });
+  return measure === "cost" ? texts("days-cost", { currency, days: waste.days }) : texts("hours", { days: waste.days });
 }
 
-function TopList({ items, unit }: { items: readonly Idle[]; unit: string }) {
-  const amountOf = (item: Idle) => item.idle_cost_micros ?? item.idle_gpu_hours ?? 0;
-  const most = Math.max(...items.map(amountOf), 1e-9);
+function TopList({ items, measure, unit }: { items: readonly Idle[]; measure: Measure; unit: string }) {
+  const most = Math.max(...items.map((item) => amountOf(item, measure) ?? 0), 1e-9);
+  const show = (amount: number | null) => (amount === null ? "–" : measure === "hours" ? fmt.number(amount) : fmt.amount(amount));
   const [list, { height }] = useSize<HTMLOListElement>();
   const fits = Math.max(3, Math.floor(height / (LEAST_ROW_EM * (list.current ? Number.parseFloat(getComputedStyle(list.current).fontSize) : 16))));
   return (
-    <ol class="wall-list" ref={list} aria-label={unit}>
+    <ol class="wall-list" ref={list} aria-label={unit || texts("top-unpriced")}>
       {items.slice(0, fits).map((item) => (
         <li key={`${item.cluster}/${item.namespace}/${item.kind}/${item.name}`}>
           <div class="wall-name">
@@ -102,10 +106,12 @@ function TopList({ items, unit }: { items: readonly Idle[]; unit: string }) {
           </div>
           <SignatureBadge signature={item.signature} />
           <span class="wall-since">{item.idle_since ? <Since at={item.idle_since} /> : texts("partly")}</span>
-          <span class="wall-cost">
-            <strong>{item.idle_cost_micros === null ? fmt.number(item.idle_gpu_hours ?? 0) : fmt.amount(item.idle_cost_micros)}</strong>
-            <AmountLine ratio={amountOf(item) / most} />
-          </span>
+          {measure !== "none" && (
+            <span class="wall-cost">
+              <strong>{show(amountOf(item, measure))}</strong>
+              <AmountLine ratio={(amountOf(item, measure) ?? 0) / most} />
+            </span>
+          )}
         </li>
       ))}
     </ol>

@@ -58,18 +58,30 @@ export const DEFAULT_COLUMNS: readonly string[] = ["workload", "user", "gpus", "
 const NARROW_COLUMNS: readonly string[] = ["workload", "idle", "cost"];
 /** Where there is room for more, and nobody chose columns. */
 const WIDE_COLUMNS: readonly string[] = ["workload", "user", "gpus", "node", "signature", "idle", "spell", "cost"];
-export const DEFAULT_SORT = "-cost";
+/** Without money the longest idle are first. */
+const DEFAULT_SORTS: Readonly<Record<Known, string>> = { all: "-cost", spell: "-spell", none: "-idle" };
 
 export const findColumn = (name: string): Column | undefined => COLUMNS.find((column) => column.name === name);
 
+/** What of the money is known here: nothing without prices, and without the ledger only that of the present spell. */
+export type Known = "all" | "spell" | "none";
+
+export function findKnown(rows: readonly Row[]): Known {
+  if (rows.length === 0 || rows.some((row) => row.costWeek !== null)) return "all";
+  return rows.some((row) => row.costSpell !== null) ? "spell" : "none";
+}
+
+const INSTEAD: Readonly<Record<Known, string>> = { all: "cost", spell: "spell", none: "idle-gpus" };
+
 /** The columns of an address, in their fixed order; the name of the workload is always there. */
-export function readColumns(text: string | undefined, room = 800): Column[] {
-  const wanted = new Set(text ? ["workload", ...text.split(",")] : chooseDefault(room));
+export function readColumns(text: string | undefined, room = 800, known: Known = "all"): Column[] {
+  const wanted = new Set(text ? ["workload", ...text.split(",")] : chooseDefault(room, known));
   return COLUMNS.filter((column) => wanted.has(column.name));
 }
 
-function chooseDefault(room: number): readonly string[] {
-  return room >= WIDE_FROM ? WIDE_COLUMNS : room >= NARROW_BELOW ? DEFAULT_COLUMNS : NARROW_COLUMNS;
+function chooseDefault(room: number, known: Known): readonly string[] {
+  const names = room >= WIDE_FROM ? WIDE_COLUMNS : room >= NARROW_BELOW ? DEFAULT_COLUMNS : NARROW_COLUMNS;
+  return known === "all" ? names : [...names.filter((name) => name !== "cost" && name !== "spell"), INSTEAD[known]];
 }
 
 const WIDE_FROM = 1080;
@@ -93,10 +105,10 @@ export interface Sort {
   readonly isDescending: boolean;
 }
 
-export function readSort(text: string | undefined): Sort {
-  const wanted = text || DEFAULT_SORT;
+export function readSort(text: string | undefined, known: Known = "all"): Sort {
+  const wanted = text || DEFAULT_SORTS[known];
   const column = findColumn(wanted.replace(/^-/, ""));
-  return column ? { column, isDescending: wanted.startsWith("-") } : readSort(DEFAULT_SORT);
+  return column ? { column, isDescending: wanted.startsWith("-") } : readSort(undefined, known);
 }
 
 /** The sort after a click on a column. */

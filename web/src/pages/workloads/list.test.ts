@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { COLUMNS, findColumn, makeCsv, nextSort, readColumns, readSort, sortRows, writeColumns } from "./columns";
+import { COLUMNS, findColumn, findKnown, makeCsv, nextSort, readColumns, readSort, sortRows, writeColumns } from "./columns";
 import { compileQuery, parseQuery, setLimit, setValues, toggleValue, valuesOf } from "./query";
 import type { Row } from "./rows";
 
@@ -98,6 +98,19 @@ describe("the list", () => {
     expect(readColumns("cost,node").map((column) => column.name)).toEqual(["workload", "node", "cost"]);
     expect(writeColumns(["cost", "idle", "signature", "gpus", "user", "workload"])).toBe("");
     expect(writeColumns(["cost", "workload"])).toBe("workload,cost");
+  });
+
+  it("has other columns and another order where money is not known", () => {
+    const unpriced = [makeRow({ costWeek: null, costSpell: null })];
+    const unrecorded = [makeRow({ costWeek: null }), makeRow({ costWeek: null, costSpell: null })];
+    expect([rows, unrecorded, unpriced, []].map(findKnown)).toEqual(["all", "spell", "none", "all"]);
+    const shown = (known: "spell" | "none") => readColumns("", 800, known).map((column) => column.name);
+    expect(shown("spell")).toEqual(["workload", "user", "gpus", "signature", "idle", "spell"]);
+    expect(shown("none")).toEqual(["workload", "user", "gpus", "signature", "idle-gpus", "idle"]);
+    expect(readColumns("cost", 800, "none").map((column) => column.name)).toEqual(["workload", "cost"]);
+    expect(readSort("", "none").column.name).toBe("idle");
+    expect(readSort("nonsense", "spell").column.name).toBe("spell");
+    expect(readSort("cost", "none").column.name).toBe("cost");
   });
 
   it("writes CSV that a spreadsheet does not run", () => {

@@ -8,7 +8,7 @@ import { useNow } from "../../components/time";
 import { readWorkloadPath, workloadPath } from "../../components/workload-link";
 import { formatRoute, navigate, route } from "../../router";
 import { cluster } from "../../state/filters";
-import { readColumns, readSort, sortRows } from "./columns";
+import { findKnown, readColumns, readSort, sortRows } from "./columns";
 import { Detail } from "./detail/detail";
 import { compileQuery, parseQuery } from "./query";
 import { makeRows, type Row, rowId } from "./rows";
@@ -48,13 +48,14 @@ function List({ data, openedId, room }: { data: TableData; openedId: string | nu
   // Ages change slowly: filtering by them once a minute is enough.
   const now = Math.floor(useNow(60_000) / 60_000) * 60;
   const rows = useMemo(() => makeRows(data), [data]);
+  const known = useMemo(() => findKnown(rows), [rows]);
   const parsed = useMemo(() => parseQuery(q), [q]);
-  const sort = readSort(sortText);
+  const sort = readSort(sortText, known);
   const shown = useMemo(
     () => sortRows(rows.filter(compileQuery(parsed, now)), sort),
     [rows, parsed, now, sort.column, sort.isDescending],
   );
-  const columns = readColumns(columnText, room);
+  const columns = readColumns(columnText, room, known);
   return (
     <>
       <Toolbar rows={rows} shown={shown} columns={columns} query={q} errors={parsed.errors} />

@@ -335,14 +335,16 @@ def _list_top(
     costs: Mapping[WorkloadKey, Amounts],
     snoozes: ActiveSnoozes,
 ) -> list[IdleWorkload]:
-    """By the cost of the period, else of the current idle time; without prices by idle GPUs, then the longest idle."""
+    """By the cost of the period, else of the current idle time; without prices by idle GPU-hours; without the ledger by
+    idle GPUs, then the longest idle."""
     table, spell = result.workloads, np.nan_to_num(facts.idle_cost)
     since = np.nan_to_num(table.idle_since, nan=np.inf)
 
-    def order(number: int) -> tuple[float, float, float]:
+    def order(number: int) -> tuple[float, float, float, float]:
         found = costs.get(table.keys[number])
         cost = found.idle_cost_micros if found and found.idle_cost_micros is not None else float(spell[number])
-        return -cost, -float(table.idle_gpus[number]), float(since[number])
+        idle_ms = found.idle_gpu_ms if found else 0
+        return -cost, -idle_ms, -float(table.idle_gpus[number]), float(since[number])
 
     return [
         _make_row(result, facts, number, costs.get(table.keys[number]), snoozes)

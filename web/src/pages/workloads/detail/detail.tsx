@@ -6,6 +6,7 @@ import { SignatureBadge } from "../../../components/badge";
 import { DataState } from "../../../components/panel";
 import { type WorkloadKey, workloadParameters } from "../../../components/workload-link";
 import { fmt, language } from "../../../i18n";
+import { hasLedger } from "../../../state/session";
 import { texts } from "../texts";
 import { Actions } from "./actions";
 import { Facts } from "./facts";
@@ -49,7 +50,8 @@ export function Detail({ of: key, onClose }: Props) {
 }
 
 function Content({ of: key, detail }: { of: WorkloadKey; detail: ResourceView<DetailData> }) {
-  const history = useResource("/api/v1/workloads/{kind}/{namespace}/{name}/history", workloadParameters(key));
+  const isOn = hasLedger.value;
+  const history = useResource(isOn ? "/api/v1/workloads/{kind}/{namespace}/{name}/history" : null, workloadParameters(key));
   const plan = useDecision(key);
   const actions = useActions(key);
   if (detail.problem?.status === 404) {
@@ -68,7 +70,7 @@ function Content({ of: key, detail }: { of: WorkloadKey; detail: ResourceView<De
           <Reclaim mode={plan.mode} decision={plan.decision} />
           <Advice history={history} />
           <Costs history={history} />
-          <History history={history} actions={actions} />
+          {isOn !== false && <History history={history} actions={actions} />}
         </>
       )}
     </DataState>

@@ -24,11 +24,14 @@ type Fact = readonly [WorkloadText, ComponentChildren];
 function listFacts(data: DetailData): Fact[] {
   const { workload, evidence } = data;
   const proof: Fact = ["facts-proof", texts(workload.proof === "integrated" ? "proof-integrated" : "proof-sampled")];
-  const rate: Fact = ["facts-rate", money(workload.cost_micros_per_hour, workload.currency)];
+  const { cost_micros_per_hour: perHour, idle_cost_micros: cost, currency } = workload;
+  const rate: Fact = perHour === null ? ["facts-gpus", fmt.gpus(workload.gpus)] : ["facts-rate", fmt.money(perHour, currency)];
   const held: Fact = ["facts-held", evidence.memory_used_bytes == null ? "–" : fmt.bytes(evidence.memory_used_bytes)];
   if (workload.idle_since) {
     const idle: Fact = ["facts-idle", <Since at={workload.idle_since} />];
-    return [idle, ["facts-cost", money(workload.idle_cost_micros, workload.currency)], proof, findChance(workload.resumption) ?? held];
+    const hours = (workload.idle_gpus * (Date.now() - Date.parse(workload.idle_since))) / 3_600_000;
+    const spent: Fact = cost === null ? ["facts-idle-hours", fmt.number(hours, hours < 10 ? 1 : 0)] : ["facts-cost", fmt.money(cost, currency)];
+    return [idle, spent, proof, findChance(workload.resumption) ?? held];
   }
   const state: Fact = ["facts-state", describeState(data)];
   if (workload.activity === "unknown") {
@@ -53,8 +56,4 @@ function describeState({ workload }: DetailData): ComponentChildren {
     return `${word}, ${texts("partly", { gpus: fmt.gpus(workload.idle_gpus), total: fmt.gpus(workload.gpus) })} ${wordOf("activity", "idle")}`;
   }
   return word;
-}
-
-function money(micros: number | null, currency: string | null): string {
-  return micros === null ? "–" : fmt.money(micros, currency);
 }

@@ -1,19 +1,26 @@
 /** What the ledger has: cost, advice, verdicts over time, notices with their deliveries, snoozes. */
+import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import type { ResourceView } from "../../../api/resources";
 import { SignatureBadge, wordOf } from "../../../components/badge";
 import { DataState } from "../../../components/panel";
 import { Time } from "../../../components/time";
 import { fmt } from "../../../i18n";
+import { wordOfAction } from "../../../reclaim/forecast";
+import { texts as words } from "../../../reclaim/texts";
 import { texts } from "../texts";
-import { Section } from "./local-text";
+import { LocalText, Section } from "./local-text";
 import { type Action, actionState } from "./reclaim";
 import { type Event, type HistoryData, groupByGpu, listEvents, makeStrip, type Piece, type SpellGroup } from "./timeline";
+
+type Sum = HistoryData["cost"]["total"];
 
 export function Costs({ history }: { history: ResourceView<HistoryData> }) {
   const data = history.data;
   if (!data || (data.cost.total === null && data.cost.last_7_days === null)) return null;
   const { currency, since, total, last_7_days: week, spell_idle_cost_micros: spell } = data.cost;
+  const first = since && <>{texts("cost-since")} <Time at={since} style="day" /></>;
+  if ([spell, week?.cost_micros, total?.cost_micros].every((each) => each == null)) return <Hours week={week} total={total} first={first} />;
   const money = (micros: number | null | undefined) => (micros == null ? "–" : fmt.money(micros, currency));
   const hours = (value: number | undefined) => (value === undefined ? "" : texts("cost-hours", { hours: fmt.number(value) }));
   return (
@@ -25,8 +32,22 @@ export function Costs({ history }: { history: ResourceView<HistoryData> }) {
         <div>
           <dt>{texts("cost-all")}</dt>
           <dd>{money(total?.cost_micros)}</dd>
-          <dd class="secondary small">{since && <>{texts("cost-since")} <Time at={since} style="day" /></>}</dd>
+          <dd class="secondary small">{first}</dd>
         </div>
+      </dl>
+    </Section>
+  );
+}
+
+/** Instead of costs where there are no prices. */
+function Hours({ week, total, first }: { week: Sum; total: Sum; first: ComponentChildren }) {
+  const show = (hours: number | undefined) => (hours === undefined ? "–" : fmt.number(hours, hours < 10 ? 1 : 0));
+  return (
+    <Section title={texts("costs-hours")}>
+      <dl class="costs">
+        <div><dt>{texts("cost-week")}</dt><dd>{show(week?.idle_gpu_hours)}</dd></div>
+        <div><dt>{texts("cost-total")}</dt><dd>{show(total?.idle_gpu_hours)}</dd></div>
+        <div><dt>{texts("cost-all")}</dt><dd>{show(total?.gpu_hours)}</dd><dd class="secondary small">{first}</dd></div>
       </dl>
     </Section>
   );
@@ -139,7 +160,13 @@ function describeEvent(event: Event) {
   if (event.type === "spell") return <SpellText of={event.spell} />;
   if (event.type === "step") {
     const { step, action } = event;
-    return <>{texts("history-action", { action: action.action, state: actionState(step.state) })} <small>{[step.by, step.note, action.is_dry_run ? texts("history-dry-run") : ""].filter(Boolean).join(" · ")}</small></>;
+    const what = words(`word-${wordOfAction(action.action)}`);
+    return (
+      <>
+        {texts("history-action", { action: what, state: actionState(step.state) })}{" "}
+        <small>{step.by}{step.note && <> · <LocalText text={step.note} /></>}{action.is_dry_run && ` · ${texts("history-dry-run")}`}</small>
+      </>
+    );
   }
   if (event.type === "notice") return <NoticeText of={event.notice} />;
   const { snooze } = event;
