@@ -16,6 +16,7 @@ export function ReclaimLine({ hasLinks }: { hasLinks: boolean }) {
   const gpus = (lendable.data?.items ?? []).reduce((sum, each) => sum + each.gpus, 0);
   if (isOn === null || (!isOn && !hasLinks)) return null;
   const saved = savings.data;
+  if (!hasLinks && saved?.gpu_hours === 0 && gpus < LEAST_GPUS) return null;
   const givenBack = saved && texts("reclaim-given-back", { gpus: fmt.gpus(saved.gpus), n: saved.gpus });
   return (
     <p class="headline-reclaim">
@@ -26,6 +27,11 @@ export function ReclaimLine({ hasLinks }: { hasLinks: boolean }) {
             ? texts.rich("reclaim-saved-hours", { hours: <strong class="good-number">{fmt.number(saved.gpu_hours, 2)}</strong> })
             : texts.rich("reclaim-saved", { money: <strong class="good-number">{fmt.money(saved.cost_micros, saved.currency)}</strong> })}{" "}
           {hasLinks ? <a href={linkTo("actions", [], { part: "done" })}>{givenBack}</a> : givenBack}
+        </>
+      )}
+      {saved && saved.gpu_hours <= 0 && (
+        <>
+          {texts("reclaim-none")}{hasLinks && <> <a href={linkTo("actions")}>{texts("reclaim-planned")}</a></>}
         </>
       )}
       {gpus >= LEAST_GPUS && (

@@ -178,7 +178,7 @@ function Wasters({ items, currency }: { items: readonly Waster[]; currency: stri
           <tr key={`${each.cluster}/${each.namespace}/${each.kind}/${each.name}`}>
             <td class="top-name">
               <WorkloadLink of={each} />
-              <small>{each.user || "–"}</small>
+              <small>{[each.kind, each.user].filter(Boolean).join(" · ")}</small>
             </td>
             {currency && <td class="number">{fmt.number(each.hours)}</td>}
             <td class="number idle-cost">
