@@ -28,8 +28,8 @@ SURPLUS = Message(
 NO_SURPLUS = Message(
     "no replica is surplus; kept: {keep} of {replicas}", "没有多余的副本：{replicas} 个中保留 {keep} 个"
 )
-MAY_RECLAIM = Message("signature {signature} may be reclaimed", "特征 {signature} 允许回收")
-ONLY_NOTICE = Message("signature {signature} allows a notice at most", "特征 {signature} 最多只允许通知")
+MAY_RECLAIM = Message("signature {signature} may be reclaimed", "特征“{signature}”允许回收")
+ONLY_NOTICE = Message("signature {signature} allows a notice at most", "特征“{signature}”最多只允许通知")
 INTEGRATED = Message("idleness is proven by signals that include all time", "空闲由覆盖全部时间的信号证明")
 SAMPLED = Message(
     "idleness is proven by sampled gauges only: work between two samples is not seen",

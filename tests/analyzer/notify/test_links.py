@@ -83,4 +83,6 @@ def test_buttons_lead_to_the_public_address():
     assert query == "hours=4"
     assert signer.verify(token, now=NOW + LINK_SECONDS - 1).workload == WORKLOAD
     details = make_details_button("https://gpu.example.com", WorkloadKey("Job", "a", "b/c"), language="zh")
-    assert (details.label, details.url) == ("查看详情", "https://gpu.example.com/ui/#/workloads/Job/a/b%2Fc")
+    assert (details.label, details.url) == ("查看详情", "https://gpu.example.com/ui/#/workloads/-/Job/a/b%2Fc")
+    named = make_details_button("https://gpu.example.com/", WorkloadKey("Job", "a", "b", "east"), language="en")
+    assert named.url == "https://gpu.example.com/ui/#/workloads/east/Job/a/b"

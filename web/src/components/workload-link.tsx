@@ -26,11 +26,11 @@ export function workloadLink(key: WorkloadKey, query: Query = {}): string {
   return linkTo("workloads", workloadPath(key), query);
 }
 
-/** The workload of an address; null if it names none. */
-export function readWorkloadPath(path: readonly string[]): WorkloadKey | null {
-  if (path.length < 4) return null;
-  const [cluster = "", kind = "", namespace = "", name = ""] = path.map((part) => (part === NO_NAME ? "" : part));
-  return { cluster, kind, namespace, name };
+/** The workload of an address; null if it names none. Notices of earlier versions have the cluster as a parameter. */
+export function readWorkloadPath(path: readonly string[], parameter = ""): WorkloadKey | null {
+  const parts = path.map((part) => (part === NO_NAME ? "" : part));
+  const [cluster = "", kind = "", namespace = "", name = ""] = parts.length === 3 ? [parameter, ...parts] : parts;
+  return parts.length < 3 ? null : { cluster, kind, namespace, name };
 }
 
 export function WorkloadName({ of: key, short = false }: { of: WorkloadKey; short?: boolean }) {

@@ -111,10 +111,10 @@ def make_snooze_buttons(
 
 
 def make_details_button(public_url: str, workload: WorkloadKey, *, language: Language) -> Button:
-    """To the page of the workload in the web UI."""
-    path = "/".join(quote(part, safe="") for part in (workload.kind, workload.namespace, workload.name))
-    cluster = f"?cluster={quote(workload.cluster, safe='')}" if workload.cluster else ""
-    return Button(messages.DETAILS_BUTTON.text(language), f"{public_url.rstrip('/')}/ui/#/workloads/{path}{cluster}")
+    """To the page of the workload in the web UI. What has no name is `-` there."""
+    parts = (workload.cluster, workload.kind, workload.namespace, workload.name)
+    path = "/".join(quote(part, safe="") or "-" for part in parts)
+    return Button(messages.DETAILS_BUTTON.text(language), f"{public_url.rstrip('/')}/ui/#/workloads/{path}")
 
 
 def _encode(content: bytes) -> str:

@@ -19,7 +19,7 @@ import "./workloads.css";
 
 export default function Workloads() {
   const table = useResource("/api/v1/workloads/table", { cluster: cluster.value });
-  const opened = readWorkloadPath(route.value.path);
+  const opened = readWorkloadPath(route.value.path, cluster.value);
   const [root, { width }] = useSize<HTMLDivElement>();
   useShortcuts({ Escape: () => opened && openRow(null) });
   return (
