@@ -14,6 +14,7 @@ from gpusteward.analyzer.reclaim.plan import ActionState
 from gpusteward.analyzer.reclaim.switch import Switch
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import SourceError
+from gpusteward.messages.reclaim import WARNING_DELIVERED, WARNING_SENT
 from tests.analyzer.reclaim.test_guards import NOW, OPEN
 
 ACTION = replace(
@@ -24,7 +25,7 @@ ACTION = replace(
     patch={"/spec/replicas": 0},
     evidence={"proof": "integrated", "reasons": ['it\'s \\ "quoted" 中文 \U0001f642']},
     warnings=(Warned(("key-1", "key-2"), NOW - 60, None),),
-    steps=(Step(ActionState.PLANNED, NOW - 60, "gpusteward", "warned"),),
+    steps=(Step(ActionState.PLANNED, NOW - 60, "gpusteward", WARNING_SENT),),
 )
 
 
@@ -44,9 +45,9 @@ def make(action_id: str, state: ActionState, *, cluster: str = "", name: str = "
 def test_an_action_is_read_as_it_was_written_and_moved(engine: Engine):
     journal = Journal(engine)
     assert journal.read(journal.add(ACTION).id) == ACTION
-    moved = journal.move(ACTION, ActionState.ACTING, at=NOW, by="alice", note="现在", acted_at=NOW)
+    moved = journal.move(ACTION, ActionState.ACTING, at=NOW, by="alice", note=WARNING_DELIVERED, acted_at=NOW)
     assert journal.read(ACTION.id) == moved
-    assert moved.steps[-1] == Step(ActionState.ACTING, NOW, "alice", "现在")
+    assert moved.steps[-1] == Step(ActionState.ACTING, NOW, "alice", WARNING_DELIVERED)
     assert journal.read("another") is None
 
 
