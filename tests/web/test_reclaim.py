@@ -1,5 +1,6 @@
 """Actions and Policies in a browser, on the demo in mode enforce: warning, snooze, suspend, restore, the switch."""
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -16,6 +17,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 QUICK = ("scrape.interval=10", "scheduler.interval=10", "prometheus.time_window_min=2")
 PLANNED = "/api/v1/plan?outcome=wait&outcome=warn&outcome=act"
+ENGLISH = re.compile(r"\b(the|is|are|of|not|within|warnings?|delivered|policy|signature)\b")
 LONG_MS = 240_000
 """The demo warns, waits for two minutes, and suspends one workload in each cycle."""
 
@@ -73,6 +75,12 @@ def test_a_workload_is_suspended_and_restored_and_the_saving_grows(browser: Brow
         expect(page.locator(".actions-table")).to_contain_text(name)
         page = visitor.open("#/")
         expect(page.locator(".headline-reclaim")).to_contain_text("Reclaim has saved", timeout=LONG_MS)
+    with visit(browser, enforcing.url, locale="zh-CN") as visitor:
+        panel = visitor.open("#/actions?part=restored").locator(".actions-detail")
+        expect(panel.locator(".steps")).to_contain_text("警告已送达")
+        panel.locator("summary").click()
+        assert panel.locator(".guard-list li").count() == 26
+        assert not ENGLISH.search(panel.inner_text())
 
 
 def test_the_switch_is_for_administrators_and_stops_everything(browser: Browser, enforcing: Program):
