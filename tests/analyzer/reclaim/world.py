@@ -13,7 +13,8 @@ the usage table.
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -91,15 +92,10 @@ class FixedPolicies:
     """One policy for all; `keep` annotations count."""
 
     policy: EffectivePolicy = field(default_factory=suspend_policy)
-    subjects: list[WorkloadFacts] = field(default_factory=list)
 
     def refresh(self) -> None: ...
 
     def find_policy(self, subject: WorkloadFacts) -> EffectivePolicy:
-        from dataclasses import replace
-        from math import inf
-
-        self.subjects.append(subject)
         both = {**subject.namespace_annotations, **subject.annotations}
         return replace(self.policy, keep_until=inf) if both.get("gpusteward.io/keep") == "true" else self.policy
 

@@ -261,6 +261,7 @@ actions = Table(
     Column("error", Text, nullable=False),
     Index("actions_by_state", "state"),
     Index("actions_by_time", "created_ms"),
+    Index("actions_by_acted", "acted_ms"),
     Index("actions_by_owner", "cluster", "namespace", "owner_kind", "owner_name", "created_ms"),
 )
 """The journal of reclaim (`reclaim/journal.py`): a row per object that was warned about, changed or restored."""

@@ -17,6 +17,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any, Protocol
 
 from gpusteward.analyzer.reclaim.actions import Action, ReclaimError, Target
@@ -91,7 +92,7 @@ class Planned:
     fields: Mapping[str, Any]  # JSON pointer -> our value
     costs: Mapping[str, tuple[KubeObject, int]]  # deletion costs of surplus pods
 
-    @property
+    @cached_property
     def change(self) -> Change:
         kind, one = self.chosen
         method = "POST" if kind.is_evicted or kind.stop else "PATCH"

@@ -244,6 +244,7 @@ CREATE INDEX idle_spells_by_end ON idle_spells (ended_ms);
 CREATE INDEX snoozes_by_owner ON snoozes (cluster, namespace, owner_kind, owner_name, created_ms);
 CREATE INDEX snoozes_by_time ON snoozes (until_ms);
 CREATE INDEX actions_by_state ON actions (state);
+CREATE INDEX actions_by_acted ON actions (acted_ms);
 CREATE INDEX actions_by_time ON actions (created_ms);
 CREATE INDEX actions_by_owner ON actions (cluster, namespace, owner_kind, owner_name, created_ms);
 DELETE FROM "sqlite_sequence";

@@ -29,6 +29,7 @@ def upgrade() -> None:
     )
     op.create_index("actions_by_state", "actions", ["state"])
     op.create_index("actions_by_time", "actions", ["created_ms"])
+    op.create_index("actions_by_acted", "actions", ["acted_ms"])
     op.create_index("actions_by_owner", "actions", ["cluster", "namespace", "owner_kind", "owner_name", "created_ms"])
     op.create_table(
         "reclaim_switch",
