@@ -133,13 +133,14 @@ def measure_cycle(found: Found, folder: Path) -> None:
             reclaimer.reclaim(result)
             stages.append((time.process_time() - cpu, time.perf_counter() - began))
         analysis.source.close()
-    for name, before, more in (
-        ("in all", [each.whole + each.rendered for each in cycles], [wall for _, wall in stages]),
-        ("of CPU", [each.cpu for each in cycles], [cpu for cpu, _ in stages]),
-    ):
-        share = median(more) / median(before)
-        text = f"{share:.1%}: {median(more) * 1000:.0f} ms on top of {median(before) * 1000:.0f} ms {name}"
-        found.limits.append(Limit(f"longer cycle, {CYCLE_GPUS:,} GPUs, {name}", "5 %", text, share <= 0.05))
+    before, more = median(each.whole + each.rendered for each in cycles), median(wall for _, wall in stages)
+    text = f"{more / before:.1%}: {more * 1000:.0f} ms on top of {before * 1000:.0f} ms"
+    found.limits.append(Limit(f"longer cycle, {CYCLE_GPUS:,} GPUs", "5 %", text, more / before <= 0.05))
+    cpu_before, cpu_more = median(each.cpu for each in cycles), median(cpu for cpu, _ in stages)
+    found.notes.append(f"of CPU, {cpu_more * 1000:.0f} ms on top of the {cpu_before * 1000:.0f} ms of the analyzer")
+    found.notes.append(
+        "the result of a cycle is published before reclaim begins: nobody who reads it waits for reclaim"
+    )
     found.notes.append(
         f"a cycle reads {CYCLE_GPUS:,} GPUs of {workloads:,} workloads from Prometheus, judges them, renders /metrics;"
         f" reclaim decides on {idle:,} idle ones of as many, {cluster.requests / CYCLE_ROUNDS:.0f} requests per cycle"
