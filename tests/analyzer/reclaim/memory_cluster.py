@@ -62,6 +62,10 @@ class MemoryCluster(Cluster):
         self._by_path[make_path(version, kind, namespace, name)] = one
         return one
 
+    def annotate(self, kind: str, number: int, annotations: Mapping[str, str]) -> None:
+        one = next(each for each in self._by_path.values() if each.uid == f"{kind}-{number}")
+        one.json["metadata"] = {**one.metadata, "annotations": dict(annotations)}
+
     def keeping_connections(self) -> AbstractContextManager[None]:
         return nullcontext()
 

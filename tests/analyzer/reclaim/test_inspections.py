@@ -61,3 +61,19 @@ def test_the_owners_of_other_workloads_are_not_read(engine: Engine, monkeypatch:
     assert reclaimer.last_plan is not None
     assert all(decision.policy is not None for decision in reclaimer.last_plan.decisions)
     assert cluster.requests <= 3 * 2 + 5
+
+
+def test_before_a_warning_the_objects_are_read_again(engine: Engine) -> None:
+    """Who opts out after the objects were read for a plan is not warned."""
+    settings = Settings.model_validate({"reclaim": {"mode": "observe"}})
+    cluster, fleet, now = MemoryCluster(3), MemoryFleet(settings, 3, idle=3), [AT]
+    reclaimer = make_reclaimer(settings, cluster, engine, clock=lambda: now[0])
+    for number in range(14):
+        now[0] = AT + number * STEP
+        if number == 8:
+            requests = cluster.requests
+            cluster.annotate("Deployment", 0, {"gpusteward.io/keep": "true"})
+        reclaimer.reclaim(fleet.judge(now[0]))
+        if number == 8:
+            assert cluster.requests == requests, "the plan has the objects of an earlier cycle"
+    assert sorted(action.workload.name for action in reclaimer.read_actions()) == ["w-1", "w-2"]

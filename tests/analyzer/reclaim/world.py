@@ -93,6 +93,10 @@ class FixedPolicies:
 
     policy: EffectivePolicy = field(default_factory=suspend_policy)
 
+    @property
+    def version(self) -> object:
+        return self.policy
+
     def refresh(self) -> None: ...
 
     def find_policy(self, subject: WorkloadFacts) -> EffectivePolicy:

@@ -32,11 +32,13 @@ class Considered:
     """A candidate in one cycle."""
 
     found: CandidateFacts
+    base: Facts  # without what its objects say
     facts: Facts
     inspected: Inspected | None = None
     planned: Sequence[Planned] = ()
     surplus: Sequence[Replica] = ()
     action: Action | None = None  # that was warned about, or is planned
+    lacks_only_time: bool = False  # as far as is known without its objects
 
     def decide(self) -> Decision:
         """With every guard and its answer."""
@@ -100,8 +102,7 @@ class Assessor:
         everyone = [self._with_past(each, situation) for each in found]
         for one in self._choose_inspected(everyone, now=now):
             one.inspected = self._cache.read(one.found, situation.reading)
-            self._add_policy(one, situation)
-            self._add_changes(one, situation)
+            self._add_objects(one, situation)
         self._pools.forget(each.key for each in found)
         return [one for one in everyone if one.facts.pool is not None or one.found.facts.idle_since is not None]
 
@@ -109,10 +110,7 @@ class Assessor:
         """One workload, with its objects read now. `by_person`: suspended even if its policy only tells."""
         one = self._with_past(situation.finder.describe(number, now=situation.now), situation)
         one.inspected = read_objects(one.found, situation.reading)
-        self._add_policy(one, situation)
-        if by_person and one.facts.policy is not None and one.facts.policy.action not in CHANGING_ACTIONS:
-            one.facts = replace(one.facts, policy=replace(one.facts.policy, action=ReclaimAction.SUSPEND))
-        self._add_changes(one, situation, in_any_case=True)
+        self._add_objects(one, situation, by_person=by_person, in_any_case=True)
         self.add_pressure([one])
         add_counts(one, Counter(), situation.past)
         return one
@@ -124,7 +122,9 @@ class Assessor:
     def _choose_inspected(self, everyone: Sequence[Considered], *, now: float) -> list[Considered]:
         """Those whose objects are read in this cycle: what costs no request, and of the others those that have waited
         for the longest time."""
-        wanted = [one for one in everyone if may_be_inspected(one.facts) or self._may_be_pool(one)]
+        for one in everyone:
+            one.lacks_only_time = may_be_inspected(one.facts)
+        wanted = [one for one in everyone if one.lacks_only_time or self._may_be_pool(one)]
         unread = [one for one in wanted if not self._cache.has(one.found)]
         unread.sort(key=lambda one: self._inspected_at.get(one.found.key, 0.0))  # of equal ones the longest idle first
         left = {one.found.key for one in unread[MOST_INSPECTIONS:]}
@@ -156,27 +156,50 @@ class Assessor:
             leader=objection if is_leader_problem else None,
             switch=None if is_leader_problem else objection,
         )
-        return Considered(found, facts, action=action)
+        return Considered(found, facts, facts, action=action)
 
     def _may_be_pool(self, one: Considered) -> bool:
         blocking = (BY_NAME[name] for name in ("protected", "owner", "reverted"))
         return one.found.can_be_pool and all(guard.ask(one.facts).passed for guard in blocking)
 
-    def _add_policy(self, one: Considered, situation: Situation) -> None:
-        if one.inspected is None or one.inspected.subject is None:
+    def read_again(self, one: Considered, situation: Situation) -> Decision:
+        """The decision with the objects as they are now, if they were read in an earlier cycle."""
+        one.inspected = self._cache.renew(one.found, situation.reading)
+        self._add_objects(one, situation)
+        return one.decide()
+
+    def _add_objects(
+        self, one: Considered, situation: Situation, *, by_person: bool = False, in_any_case: bool = False
+    ) -> None:
+        """What its objects say: its policy, and what would change; that only where the policy acts and nothing but time
+        is missing, or `in_any_case`."""
+        inspected, facts, now = one.inspected, one.base, situation.now
+        one.planned = ()
+        if inspected is None:
             return
-        policy = self._components.policies.find_policy(one.inspected.subject)
-        facts, now = one.facts, situation.now
+        if inspected.subject is None:
+            one.facts = replace(facts, inspection=Inspection(refusal=inspected.error))
+            return
+        policy = inspected.find_policy(self._components.policies)
+        if by_person and policy.action not in CHANGING_ACTIONS:
+            policy = replace(policy, action=ReclaimAction.SUSPEND)
         age = 0.0 if facts.idle_since is None else now - facts.idle_since
         chance = (
             self._components.read_chance(one.found.key, age, now) if policy.highest_chance is not None else Chance()
         )
+        is_pool = policy.action is ReclaimAction.SCALE_TO_KEEP
+        if is_pool and policy.keep is not None:
+            self._add_pool(one, policy, chance, situation, in_any_case=in_any_case)
+            return
+        inspection, may_act = None, one.lacks_only_time and not is_pool and not policy.is_kept(now)
+        if policy.action in CHANGING_ACTIONS and (in_any_case or may_act):
+            inspection, one.planned = inspected.plan_changes(policy, situation.reading, now=now)
         warnings = select_warnings(one.action, facts.idle_since, policy)
-        one.facts = replace(facts, policy=policy, chance=chance, warnings=warnings)
-        if policy.keep is not None and policy.action is ReclaimAction.SCALE_TO_KEEP:
-            self._add_pool(one, policy, situation)
+        one.facts = replace(facts, policy=policy, chance=chance, warnings=warnings, inspection=inspection)
 
-    def _add_pool(self, one: Considered, policy: EffectivePolicy, situation: Situation) -> None:
+    def _add_pool(
+        self, one: Considered, policy: EffectivePolicy, chance: Chance, situation: Situation, *, in_any_case: bool
+    ) -> None:
         """The surplus replicas of a pool, the longest idle first."""
         assert policy.keep is not None
         finder, interval = situation.finder, situation.result.settings.scheduler.interval
@@ -193,7 +216,9 @@ class Assessor:
         pool = Pool(len(replicas), len(replicas) - len(one.surplus), active)
         limited = finder.limit_to(one.found, list(one.surplus), pool).facts
         one.facts = replace(
-            one.facts,
+            one.base,
+            policy=policy,
+            chance=chance,
             pool=pool,
             activity=limited.activity,
             signature=limited.signature,
@@ -205,21 +230,11 @@ class Assessor:
             coverage=limited.coverage,
             warnings=select_warnings(one.action, limited.idle_since if one.surplus else None, policy),
         )
-
-    def _add_changes(self, one: Considered, situation: Situation, *, in_any_case: bool = False) -> None:
-        """Only where the policy acts, and nothing but time is missing."""
-        policy, inspected = one.facts.policy, one.inspected
-        if inspected is None:
-            return
-        if policy is None:
-            one.facts = replace(one.facts, inspection=Inspection(refusal=inspected.error))
-            return
-        if policy.action not in CHANGING_ACTIONS or not (in_any_case or may_be_inspected(one.facts)):
-            return
-        inspection, one.planned = plan_changes(
-            inspected, policy, situation.reading, surplus=one.surplus, now=situation.now
-        )
-        one.facts = replace(one.facts, inspection=inspection)
+        if one.inspected is not None and (in_any_case or may_be_inspected(one.facts)):
+            inspection, one.planned = plan_changes(
+                one.inspected, policy, situation.reading, surplus=one.surplus, now=situation.now
+            )
+            one.facts = replace(one.facts, inspection=inspection)
 
     def add_pressure(self, considered: Sequence[Considered]) -> None:
         """Whether pending pods could start with the GPUs of the longest idle workloads whose policy waits for that.

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from gpusteward.analyzer.reclaim.candidates import CandidateFacts, Replica
@@ -13,20 +13,38 @@ from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
 from gpusteward.analyzer.reclaim.kinds.registry import Chosen, Family, choose_targets
 from gpusteward.analyzer.reclaim.policies.effective import EffectivePolicy, ReclaimAction
 from gpusteward.analyzer.reclaim.policies.resolve import WorkloadFacts
-from gpusteward.analyzer.reclaim.subjects import make_subject
+from gpusteward.analyzer.reclaim.subjects import Policies, make_subject
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message
 from gpusteward.messages import reclaim as messages
 
 
-@dataclass(frozen=True)
+@dataclass
 class Inspected:
-    """The objects of a candidate as they were read."""
+    """The objects of a candidate as they were read, and what was last found out about them."""
 
     family: Family | None
     subject: WorkloadFacts | None
     missing_pod: str = ""
     error: Message | None = None  # why they could not be read
+    _policy: tuple[object, EffectivePolicy] | None = field(default=None, repr=False)
+    _changes: tuple[EffectivePolicy, "Changes"] | None = field(default=None, repr=False)
+
+    def find_policy(self, policies: Policies) -> EffectivePolicy:
+        """Looked up again when the policies have changed."""
+        assert self.subject is not None
+        if self._policy is None or self._policy[0] is not policies.version:
+            self._policy = policies.version, policies.find_policy(self.subject)
+        return self._policy[1]
+
+    def plan_changes(self, policy: EffectivePolicy, reading: Reading, *, now: float) -> "Changes":
+        """For the whole workload; planned again when its policy has changed."""
+        if self._changes is None or self._changes[0] is not policy:
+            self._changes = policy, plan_changes(self, policy, reading, surplus=(), now=now)
+        return self._changes[1]
+
+
+Changes = tuple[Inspection, Sequence[Planned]]
 
 
 def read_objects(found: CandidateFacts, reading: Reading) -> Inspected:
@@ -53,7 +71,7 @@ def find_partly_known(family: Family, found: CandidateFacts) -> str:
 
 def plan_changes(
     inspected: Inspected, policy: EffectivePolicy, reading: Reading, *, surplus: Sequence[Replica], now: float
-) -> tuple[Inspection, list[Planned]]:
+) -> Changes:
     """What would change, and why it must not. Never raises."""
     family = inspected.family
     if family is None:
@@ -101,9 +119,9 @@ def _plan_one(
 
 
 class InspectionCache:
-    """Objects of candidates from earlier cycles, for plans only: before an action everything is read again."""
+    """Objects of candidates from earlier cycles, for plans only: before a warning and an action they are read again."""
 
-    SECONDS = 900.0
+    SECONDS = 1800.0
     MOST = 2000
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -120,6 +138,10 @@ class InspectionCache:
         entry = self._entries.get(key)
         if entry is not None and entry[0] > now:
             return entry[1]
+        return self.renew(found, reading)
+
+    def renew(self, found: CandidateFacts, reading: Reading) -> Inspected:
+        now, key = self._clock(), _name(found)
         inspected = read_objects(found, reading)
         if len(self._entries) >= self.MOST:
             self._entries.clear()

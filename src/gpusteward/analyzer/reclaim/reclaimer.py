@@ -192,7 +192,7 @@ class Reclaimer:
         self._last_plan = Plan(now, self.mode, tuple(decisions), objection, dict(counts))
         for each, decision in zip(considered, decisions, strict=True):
             if objection is None and decision.outcome is Outcome.WARN:
-                self._warn(each, decision)
+                self._warn(each, self._assessor.read_again(each, situation))
             elif objection is None and decision.outcome is Outcome.ACT and not self._act(each):
                 return
 
@@ -218,6 +218,8 @@ class Reclaimer:
 
     def _warn(self, one: Considered, decision: Decision) -> None:
         """The row is written first: the keys of the warning are made of its id, so a second one changes nothing."""
+        if decision.outcome is not Outcome.WARN:
+            return
         action = one.action or self._journal.add(self._make_action(one, by=SELF))
         text = "; ".join(change.text for change in decision.changes)
         warned = self._notices.warn(action, text=Message(text, text), at=self._now(), due_at=decision.due_at)

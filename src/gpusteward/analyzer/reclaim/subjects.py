@@ -15,6 +15,10 @@ from gpusteward.core.containers import WorkloadKey
 class Policies(Protocol):
     """The policies in effect."""
 
+    @property
+    def version(self) -> object:
+        """Another object after every change."""
+
     def refresh(self) -> None:
         """Take over changes; called once per cycle."""
 
@@ -27,6 +31,10 @@ class FilePolicies:
 
     def __init__(self, file: WatchedPolicies) -> None:
         self._file = file
+
+    @property
+    def version(self) -> object:
+        return self._file.current
 
     def refresh(self) -> None:
         self._file.poll()
