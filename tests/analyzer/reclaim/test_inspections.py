@@ -9,8 +9,10 @@ from sqlalchemy import Engine
 from gpusteward.analyzer.ledger.db_engine import open_engine
 from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
 from gpusteward.analyzer.reclaim import assessment as module
+from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
 from gpusteward.analyzer.reclaim.plan import Outcome
 from gpusteward.analyzer.settings.settings import Settings
+from gpusteward.core.errors import SourceError
 from tests.analyzer.reclaim import memory_cluster
 from tests.analyzer.reclaim.memory_cluster import STEP, MemoryCluster, MemoryFleet, make_reclaimer
 from tests.analyzer.usage_tables import AT
@@ -77,3 +79,28 @@ def test_before_a_warning_the_objects_are_read_again(engine: Engine) -> None:
         if number == 8:
             assert cluster.requests == requests, "the plan has the objects of an earlier cycle"
     assert sorted(action.workload.name for action in reclaimer.read_actions()) == ["w-1", "w-2"]
+
+
+def test_a_refusal_ends_with_its_reason_while_the_objects_are_kept(engine: Engine) -> None:
+    """An API server that could not list for a moment delays nothing for longer than a cycle."""
+
+    class FailingOnce(MemoryCluster):
+        failure: SourceError | None = SourceError("the API server does not respond")
+
+        def list_objects(self, version: str, kind: str, namespace: str, *, query: str = "") -> list[KubeObject]:
+            if kind == "ScaledObject" and self.failure is not None:
+                raise self.failure
+            return super().list_objects(version, kind, namespace, query=query)
+
+    settings = Settings.model_validate({"reclaim": {"mode": "observe"}})
+    cluster, fleet, now = FailingOnce(1), MemoryFleet(settings, 1, idle=1), [AT]
+    reclaimer = make_reclaimer(settings, cluster, engine, clock=lambda: now[0])
+    failed = []
+    for number in range(2):
+        now[0] = AT + number * STEP
+        reclaimer.reclaim(fleet.judge(now[0]))
+        assert reclaimer.last_plan is not None
+        failed.append([answer.guard for answer in reclaimer.last_plan.decisions[0].failed])
+        cluster.failure = None
+    assert "kind" in failed[0]
+    assert "kind" not in failed[1]

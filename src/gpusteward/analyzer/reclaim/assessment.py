@@ -164,6 +164,7 @@ class Assessor:
 
     def read_again(self, one: Considered, situation: Situation) -> Decision:
         """The decision with the objects as they are now, if they were read in an earlier cycle."""
+        one.base = replace(one.base, counts=one.facts.counts, has_pressure=one.facts.has_pressure)
         one.inspected = self._cache.renew(one.found, situation.reading)
         self._add_objects(one, situation)
         return one.decide()

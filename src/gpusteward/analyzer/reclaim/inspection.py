@@ -38,10 +38,12 @@ class Inspected:
         return self._policy[1]
 
     def plan_changes(self, policy: EffectivePolicy, reading: Reading, *, now: float) -> "Changes":
-        """For the whole workload; planned again when its policy has changed."""
-        if self._changes is None or self._changes[0] is not policy:
-            self._changes = policy, plan_changes(self, policy, reading, surplus=(), now=now)
-        return self._changes[1]
+        """For the whole workload; planned again when its policy has changed, and after a refusal, which may be over."""
+        if self._changes is not None and self._changes[0] is policy:
+            return self._changes[1]
+        changes = plan_changes(self, policy, reading, surplus=(), now=now)
+        self._changes = (policy, changes) if changes[0].refusal is None else None
+        return changes
 
 
 Changes = tuple[Inspection, Sequence[Planned]]
@@ -122,7 +124,8 @@ class InspectionCache:
     """Objects of candidates from earlier cycles, for plans only: before a warning and an action they are read again."""
 
     SECONDS = 1800.0
-    MOST = 2000
+    ERROR_SECONDS = 60.0
+    MOST = 3000
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -143,9 +146,10 @@ class InspectionCache:
     def renew(self, found: CandidateFacts, reading: Reading) -> Inspected:
         now, key = self._clock(), _name(found)
         inspected = read_objects(found, reading)
+        self._entries.pop(key, None)
         if len(self._entries) >= self.MOST:
-            self._entries.clear()
-        seconds = self.SECONDS if inspected.error is None else self.SECONDS / 5
+            del self._entries[next(iter(self._entries))]  # the oldest one
+        seconds = self.SECONDS if inspected.error is None else self.ERROR_SECONDS
         self._entries[key] = (now + seconds, inspected)
         return inspected
 

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from gpusteward.analyzer.reclaim.actions import RESTORABLE_STATES, Action, ReclaimError, Step, SwitchState
-from gpusteward.analyzer.reclaim.assessment import Assessor, Considered, decide_all
+from gpusteward.analyzer.reclaim.assessment import Assessor, Considered, Situation, decide_all
 from gpusteward.analyzer.reclaim.candidates import CandidateFinder, list_evidence
 from gpusteward.analyzer.reclaim.components import ReclaimComponents
 from gpusteward.analyzer.reclaim.counters import ReclaimCounters
@@ -193,7 +193,7 @@ class Reclaimer:
         for each, decision in zip(considered, decisions, strict=True):
             if objection is None and decision.outcome is Outcome.WARN:
                 self._warn(each, self._assessor.read_again(each, situation))
-            elif objection is None and decision.outcome is Outcome.ACT and not self._act(each):
+            elif objection is None and decision.outcome is Outcome.ACT and not self._act(each, situation):
                 return
 
     def _consider_fresh(self, key: WorkloadKey, *, by_person: bool = False, renews: bool = True) -> Considered:
@@ -238,10 +238,11 @@ class Reclaimer:
                 "nobody_to_warn", namespace=namespace, effect="nothing is reclaimed", help="set notify.channels"
             )
 
-    def _act(self, one: Considered) -> bool:
+    def _act(self, one: Considered, situation: Situation) -> bool:
         """Everything is read again first. Whether the cycle may go on with others."""
         if self.mode is Mode.OBSERVE:
-            self._try_out(one)
+            if self._assessor.read_again(one, situation).outcome is Outcome.ACT:
+                self._try_out(one)
             return True
         try:
             fresh = self._consider_fresh(one.found.key)

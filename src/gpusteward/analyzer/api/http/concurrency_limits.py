@@ -35,11 +35,10 @@ class ConcurrencyLimit:
         resource: Message,
         *,
         size: int = CONCURRENT_REQUESTS,
-        waiting: int = WAITING_REQUESTS,
         patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
         self._running = asyncio.Semaphore(size)
-        self._places = waiting
+        self._places = WAITING_REQUESTS
         self._patience_seconds = patience_seconds
         self._resource = resource
 
