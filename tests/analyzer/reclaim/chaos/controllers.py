@@ -77,9 +77,11 @@ class Controllers:
         return True
 
     def _obey_commands(self) -> bool:
-        """Of Volcano: carried out in the order of their creation, and removed."""
+        """Of Volcano: carried out in the order of their creation, and removed. Those of other tests are not touched."""
+        namespaces = {subject.namespace for subject in self._subjects}
+        found = self._informers["bus.volcano.sh/v1alpha1/Command"].list()
         commands = sorted(
-            self._informers["bus.volcano.sh/v1alpha1/Command"].list(),
+            (each for each in found if each["metadata"]["namespace"] in namespaces),
             key=lambda each: int(each["metadata"]["resourceVersion"]),
         )
         jobs = self._informers["batch.volcano.sh/v1/Job"].objects
