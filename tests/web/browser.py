@@ -17,9 +17,19 @@ from playwright.sync_api import Browser, BrowserContext, Page, Request, expect, 
 
 from tests.documents import ROOT
 
+OFF_IN_PLAYWRIGHT = (
+    *("AimEnabled", "AvoidCorsURLLoaderRestartOnRedirect", "AvoidUnnecessaryBeforeUnloadCheckSync"),
+    *("DestroyProfileOnBrowserClose", "HttpsFirstBalancedModeAutoEnable", "HttpsUpgrades", "LensOverlay"),
+    *("MediaRouter", "NetworkTimeServiceQuerying", "OptimizationHints", "PaintHolding", "PreconnectToSearch"),
+    *("TcpPortRandomizationWin", "ThirdPartyStoragePartitioning"),
+)
+"""Features that Playwright turns off by itself; of several such flags Chromium reads the last."""
+ADDRESS_BAR = ("WebUIOmniboxPopup", "WebUIOmniboxAimPopup")
+"""Pages of their own for the address bar of every window, which nobody sees: they double the cost of a visit."""
 FLAGS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync"),
+    f"--disable-features={','.join((*OFF_IN_PLAYWRIGHT, *ADDRESS_BAR))}",
 )
 DESKTOP, PHONE, WALL = (1480, 1000), (390, 844), (1920, 1080)
 WAIT_MS = 30_000
