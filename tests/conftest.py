@@ -1,8 +1,10 @@
-"""For all tests: errors in threads fail the test, and tests without their real component are skipped."""
+"""For all tests: errors in threads fail the test, tests without their real component are skipped, and the folders of
+tests are in memory where there is room for them."""
 
 import os
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -18,6 +20,23 @@ hypothesis.settings.register_profile("tests", deadline=None)  # a busy machine i
 hypothesis.settings.load_profile("tests")
 
 NO_SKIP = os.environ.get("GPUSTEWARD_NO_SKIP") == "1"
+MEMORY_FOLDER = Path("/dev/shm")
+LEAST_FREE_BYTES = 4 << 30  # the folders of a whole run take about 2 GB
+TEMPORARY_ROOT = "PYTEST_DEBUG_TEMPROOT"
+
+
+def pytest_configure() -> None:
+    """Ledgers are written in thousands of transactions, and tests would wait for the disk in each of them."""
+    if TEMPORARY_ROOT not in os.environ and has_room(MEMORY_FOLDER):
+        os.environ[TEMPORARY_ROOT] = str(MEMORY_FOLDER)
+
+
+def has_room(folder: Path) -> bool:
+    """Also for programs: in some containers nothing there may be run."""
+    if not folder.is_dir():
+        return False
+    system = os.statvfs(folder)
+    return system.f_bavail * system.f_frsize >= LEAST_FREE_BYTES and not system.f_flag & os.ST_NOEXEC
 
 
 @pytest.fixture(scope="session")
