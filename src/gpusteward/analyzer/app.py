@@ -24,9 +24,11 @@ from gpusteward.analyzer.pipeline import Components, OwnerNames, Pipeline
 from gpusteward.analyzer.reclaim.build import build_reclaimer
 from gpusteward.analyzer.reclaim.cluster import Cluster
 from gpusteward.analyzer.reclaim.policies.file import WatchedPolicies
+from gpusteward.analyzer.reclaim.reclaimer import Reclaimer
 from gpusteward.analyzer.runtime_settings import RuntimeSettings
 from gpusteward.analyzer.scheduler import CycleScheduler
 from gpusteward.analyzer.settings.file import SettingsFile
+from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners
 from gpusteward.http_server.web_config import WebConfig, WebConfigFile
 
@@ -66,18 +68,32 @@ class Analyzer:
             settings.ledger, lambda: self.settings.current.prices, lambda: self.settings.current.reports.teams
         )
         self.leadership = self.ledger.leadership
-        links = LinkSigner.open(settings.reclaim)
-        self.notifier = Notifier(
+        self._links = LinkSigner.open(settings.reclaim)
+        self.notifier = self._make_notifier(settings, owners)
+        self._policies = WatchedPolicies(settings.reclaim.policy_file)
+        self.reclaimer = self._make_reclaimer(settings, cluster, own_namespace)
+        self.results, self.events = ResultStore(), EventFeed()
+        self._pipeline = self._make_pipeline(owners)
+        self.scheduler = CycleScheduler(self._pipeline, self.settings.begin_cycle)
+        self.leadership.may_lead = lambda: not self.scheduler.defect
+        self.leadership.on_change = self._change_leader
+        dependencies = self._make_dependencies()
+        self._health_events = HealthEvents(dependencies)
+        self.api = build_api(dependencies, lifespan=self._run_lifespan)
+
+    def _make_notifier(self, settings: Settings, owners: Owners) -> Notifier:
+        return Notifier(
             settings,
             self.ledger.engine,
-            links=links,
+            links=self._links,
             read_notify_annotation=owners.read_notify_annotation,
             may_send=lambda: self.leadership.holds_lease,
         )
-        policies = WatchedPolicies(settings.reclaim.policy_file)
-        self.reclaimer = build_reclaimer(
+
+    def _make_reclaimer(self, settings: Settings, cluster: Cluster | None, own_namespace: str) -> Reclaimer | None:
+        return build_reclaimer(
             settings,
-            policies=policies,
+            policies=self._policies,
             cluster=cluster,
             engine=self.ledger.engine,
             sender=self.notifier,
@@ -86,8 +102,9 @@ class Analyzer:
             own_namespace=own_namespace,
             read_chance=lambda key, age, _now: self.ledger.spell_history.estimate(key, age=age, horizon=HALF_HOUR),
         )
-        self.results, self.events = ResultStore(), EventFeed()
-        self._pipeline = Pipeline(
+
+    def _make_pipeline(self, owners: Owners) -> Pipeline:
+        return Pipeline(
             Components(
                 source=self.source,
                 owners=owners,
@@ -99,10 +116,9 @@ class Analyzer:
                 is_leader=self.leadership.renew,
             )
         )
-        self.scheduler = CycleScheduler(self._pipeline, self.settings.begin_cycle)
-        self.leadership.may_lead = lambda: not self.scheduler.defect
-        self.leadership.on_change = self._change_leader
-        dependencies = ApiDependencies(
+
+    def _make_dependencies(self) -> ApiDependencies:
+        return ApiDependencies(
             results=self.results,
             events=self.events,
             cycles=self.scheduler,
@@ -111,14 +127,12 @@ class Analyzer:
             ledger=self.ledger,
             deliveries=self.notifier,
             reclaim=self.reclaimer,
-            links=links,
-            policies=policies,
+            links=self._links,
+            policies=self._policies,
             leadership=self.leadership,
             model_calls=self.explainer.counters,
             web=self.web,
         )
-        self._health_events = HealthEvents(dependencies)
-        self.api = build_api(dependencies, lifespan=self._run_lifespan)
 
     @asynccontextmanager
     async def _run_lifespan(self, _: FastAPI) -> AsyncIterator[None]:

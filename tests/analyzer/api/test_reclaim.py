@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpusteward.analyzer.api.v1.actions import make_action_row
+from gpusteward.analyzer.api.v1.reclaim.actions import make_action_row
 from gpusteward.analyzer.reclaim.plan import ActionState, Mode
 from gpusteward.analyzer.reclaim.policies.file import WatchedPolicies
 from gpusteward.analyzer.settings.settings import Settings

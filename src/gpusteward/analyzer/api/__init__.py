@@ -12,12 +12,12 @@
     docs.py          /docs
     home_page.py     the page at / for browsers where the web UI is not installed
     ui/              /ui/: the files of the web UI
-    v1/              /api/v1/...: one module per resource
+    v1/              /api/v1/...: one module per resource, in packages
     compat/          gpu-oour's endpoints
     http/            roles, identities, tokens of providers, sessions, static files, middleware, errors, responses,
                      concurrency limits, cached reads; knows no resource
 
-Endpoints that build rows are plain functions: FastAPI runs them in threads, and the event loop stays free. Only
-`v1/series.py` and `v1/processes.py` query the source; only `v1/reports.py`, `v1/ended_workloads.py` and
-`v1/deliveries.py` query the database.
+Endpoints that build rows are plain functions: FastAPI runs them in threads, and the event loop stays free. What waits
+for the source or the ledger has a limit of its own (`http/concurrency_limits.py`) or is read once for all requests
+(`http/cached_reads.py`).
 """

@@ -17,34 +17,20 @@ from gpusteward.analyzer.api.http.middleware import RequestMiddleware
 from gpusteward.analyzer.api.http.problems import PROBLEM_TYPE, Problem, add_handlers
 from gpusteward.analyzer.api.http.web_access import WebAccess
 from gpusteward.analyzer.api.ui import routes as ui
-from gpusteward.analyzer.api.v1 import (
-    actions,
+from gpusteward.analyzer.api.v1.access import me, session
+from gpusteward.analyzer.api.v1.costs import overview, reports
+from gpusteward.analyzer.api.v1.gpus import gpu_map, gpus, nodes, processes
+from gpusteward.analyzer.api.v1.health import deliveries, events, health, probes, settings, sources
+from gpusteward.analyzer.api.v1.reclaim import actions, lendable, plan, policies, reclaim, replay, savings
+from gpusteward.analyzer.api.v1.workloads import (
     allocations,
-    deliveries,
     ended_workloads,
-    events,
-    gpu_map,
-    gpus,
-    health,
-    lendable,
-    me,
     namespaces,
-    nodes,
-    overview,
-    plan,
-    policies,
-    probes,
-    processes,
-    reclaim,
-    replay,
-    reports,
-    savings,
     series,
-    session,
-    settings,
     snoozes,
-    sources,
+    workload_detail,
     workload_history,
+    workload_notices,
     workload_table,
     workloads,
 )
@@ -52,9 +38,9 @@ from gpusteward.analyzer.api.v1 import (
 _RESOURCES = (
     *(compat_config, compat_results, metrics_page),
     *(session, overview, gpu_map),
-    *(workload_table, workloads, ended_workloads, series, processes, allocations, gpus, namespaces),
+    *(workload_table, workloads, workload_detail, ended_workloads, series, processes, allocations, gpus, namespaces),
     *(plan, actions, savings, reclaim, policies, snooze_page),
-    *(nodes, workload_history, snoozes),
+    *(nodes, workload_history, workload_notices, snoozes),
     *(replay, lendable),
     *(reports, deliveries, sources, settings, health, me, events, probes),
     *(docs, ui),

@@ -54,3 +54,8 @@ def format_utc(at: float | None) -> str | None:
     if at is None or math.isnan(at):
         return None
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def format_utc_ms(at_ms: int | None) -> str | None:
+    """As `format_utc`, of milliseconds."""
+    return None if at_ms is None else format_utc(at_ms / 1000)

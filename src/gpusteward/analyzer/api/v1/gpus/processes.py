@@ -14,7 +14,7 @@ from gpusteward.analyzer.api.http.concurrency_limits import query_source
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.responses import send_json
 from gpusteward.analyzer.api.v1.pagination import ClusterName, ResultStamp, stamp
-from gpusteward.analyzer.api.v1.workloads import Cluster, Part, find_workload
+from gpusteward.analyzer.api.v1.workloads.workload_paths import Cluster, Part, find_workload
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.sources.pod_processes import Pod, RunningProcess
 from gpusteward.core.usages import AllocationKey

@@ -9,7 +9,8 @@ from gpusteward.analyzer.api.http.cached_reads import CachedRead
 from gpusteward.analyzer.reports.report import Amounts, Report, ReportQuery
 from gpusteward.core.containers import WorkloadKey
 
-DAY_MS = 86_400_000
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
 ALL_ROWS = 1_000_000
 MOST_FINDINGS = 1000
 NAME = "period costs"
@@ -46,3 +47,7 @@ def _read(dependencies: ApiDependencies, days: int, clusters: tuple[str, ...]) -
     report = dependencies.ledger.read_report(query)
     amounts = {WorkloadKey(one.kind, one.namespace, one.name, one.cluster): one.amounts for one in report.groups}
     return PeriodCosts(report, amounts)
+
+
+def count_gpu_hours(gpu_ms: int) -> float:
+    return round(gpu_ms / HOUR_MS, 3)

@@ -1,6 +1,5 @@
-"""/api/v1/workloads/.../history and .../notify: what the ledger has of a workload, and a notice about it now."""
+"""/api/v1/workloads/.../history: what the ledger has of a workload."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal, NamedTuple
 
@@ -8,23 +7,17 @@ import numpy as np
 from fastapi import APIRouter, Depends, Query, Response
 from pydantic import Field
 
-from gpusteward.analyzer.api.authorization import may_operate, may_read
-from gpusteward.analyzer.api.dependencies import (
-    ApiDependencies,
-    Client,
-    Dependencies,
-    LastResult,
-    reader_refuses,
-)
+from gpusteward.analyzer.api.authorization import may_read
+from gpusteward.analyzer.api.dependencies import ApiDependencies, Dependencies, LastResult
 from gpusteward.analyzer.api.http.concurrency_limits import query_ledger
 from gpusteward.analyzer.api.http.problems import ProblemError
-from gpusteward.analyzer.api.http.responses import format_utc, send_json
+from gpusteward.analyzer.api.http.responses import format_utc_ms, send_json
 from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.pagination import ActivityName, ProofName, SignatureName, StateName
-from gpusteward.analyzer.api.v1.period_costs import PeriodCosts, find_period_costs
-from gpusteward.analyzer.api.v1.snoozes import SnoozeRow, show_snooze
-from gpusteward.analyzer.api.v1.workload_facts import WorkloadFacts
-from gpusteward.analyzer.api.v1.workloads import NO_NAME, Cluster, Part, find_workload
+from gpusteward.analyzer.api.v1.workloads.period_costs import PeriodCosts, count_gpu_hours, find_period_costs
+from gpusteward.analyzer.api.v1.workloads.snoozes import SnoozeRow, show_snooze
+from gpusteward.analyzer.api.v1.workloads.workload_facts import WorkloadFacts
+from gpusteward.analyzer.api.v1.workloads.workload_paths import NO_NAME, Cluster, Part, find_workload
 from gpusteward.analyzer.reports.report import Amounts, EndedQuery, EndedWorkload, Finding
 from gpusteward.analyzer.reports.workload_history import (
     NoticeDelivery,
@@ -34,15 +27,11 @@ from gpusteward.analyzer.reports.workload_history import (
     WorkloadHistory,
 )
 from gpusteward.core.containers import WorkloadKey
-from gpusteward.logs import Log
 from gpusteward.messages import api_errors
-
-log = Log(__name__)
 
 router = APIRouter(prefix="/api/v1", tags=["workloads"])
 
 COST_DAYS = 7
-HOUR_MS = 3_600_000
 MOST_ROWS = 200
 
 
@@ -146,13 +135,6 @@ class History:
     advice: list[SizeAdvice]
 
 
-@dataclass(frozen=True, slots=True)
-class Notified:
-    """Where a notice was sent."""
-
-    channels: list[str]
-
-
 @router.get(
     "/workloads/{kind}/{namespace}/{name}/history",
     summary="History of one workload",
@@ -227,7 +209,7 @@ def _make_history(
         snoozes=[show_snooze(each) for each in history.snoozes],
         cost=WorkloadCost(
             currency=ended.currency if ended else published.result.settings.prices.currency,
-            since=_format_ms(ended.first_ms) if ended else None,
+            since=format_utc_ms(ended.first_ms) if ended else None,
             total=_sum(ended.amounts) if ended else None,
             last_7_days=_sum(week.by_workload[workload]) if week and workload in week.by_workload else None,
             spell_idle_cost_micros=_find_spell_cost(published, number),
@@ -245,8 +227,8 @@ def _find_spell_cost(published: PublishedResult, number: int | None) -> int | No
 
 def _sum(amounts: Amounts) -> CostSum:
     return CostSum(
-        gpu_hours=_hours(amounts.allocated_gpu_ms),
-        idle_gpu_hours=_hours(amounts.idle_gpu_ms),
+        gpu_hours=count_gpu_hours(amounts.allocated_gpu_ms),
+        idle_gpu_hours=count_gpu_hours(amounts.idle_gpu_ms),
         cost_micros=amounts.cost_micros,
         idle_cost_micros=amounts.idle_cost_micros,
     )
@@ -254,21 +236,21 @@ def _sum(amounts: Amounts) -> CostSum:
 
 def _show_verdict(one: RecordedVerdict) -> VerdictRow:
     return VerdictRow(
-        at=_format_ms(one.at_ms),
+        at=format_utc_ms(one.at_ms),
         activity=one.activity,
         signature=one.signature,
         state=one.state,
         score=None if one.score is None else round(one.score, 1),
         allocations=one.allocations,
         idle_allocations=one.idle_allocations,
-        idle_since=_format_ms(one.idle_since_ms),
+        idle_since=format_utc_ms(one.idle_since_ms),
     )
 
 
 def _show_spell(one: RecordedSpell) -> SpellRow:
     return SpellRow(
-        started_at=_format_ms(one.started_ms),
-        ended_at=_format_ms(one.ended_ms),
+        started_at=format_utc_ms(one.started_ms),
+        ended_at=format_utc_ms(one.ended_ms),
         ended_by=one.ended_by,
         proof=one.proof,
         signature=one.signature,
@@ -280,14 +262,14 @@ def _show_spell(one: RecordedSpell) -> SpellRow:
 
 
 def _show_notice(one: RecordedNotice) -> NoticeRow:
-    return NoticeRow(_format_ms(one.at_ms), one.kind, one.channel, [_show_delivery(each) for each in one.deliveries])
+    return NoticeRow(format_utc_ms(one.at_ms), one.kind, one.channel, [_show_delivery(each) for each in one.deliveries])
 
 
 def _show_delivery(one: NoticeDelivery) -> NoticeDeliveryRow:
     state: Literal["pending", "done", "dead"] = "pending"
     if one.state in ("done", "dead"):
         state = "done" if one.state == "done" else "dead"
-    return NoticeDeliveryRow(one.id, one.target, state, one.attempts, _format_ms(one.next_ms), one.error)
+    return NoticeDeliveryRow(one.id, one.target, state, one.attempts, format_utc_ms(one.next_ms), one.error)
 
 
 def _show_advice(one: Finding) -> SizeAdvice:
@@ -300,47 +282,6 @@ def _show_advice(one: Finding) -> SizeAdvice:
         core_peak_ratio=one.core_peak_ratio,
         memory_peak_bytes=one.memory_peak_bytes,
         memory_total_bytes=one.memory_total_bytes,
-        saving_gpu_hours=_hours(one.saving_gpu_ms),
+        saving_gpu_hours=count_gpu_hours(one.saving_gpu_ms),
         saving_micros=one.saving_micros,
     )
-
-
-@router.post(
-    "/workloads/{kind}/{namespace}/{name}/notify",
-    summary="Send a notice now",
-    response_model=Notified,
-    dependencies=[Depends(may_operate)],
-)
-async def notify(
-    published: LastResult,
-    dependencies: Dependencies,
-    client: Client,
-    *,
-    kind: Part,
-    namespace: Part,
-    name: Part,
-    cluster: Cluster = None,
-) -> Response:
-    """Send a notice about an idle workload to its channels at once, also in quiet hours and while it is snoozed. Twice
-    within a minute it is sent once. Needs the role operator, and a channel in `notify.channels`."""
-    table = published.result.workloads
-    number = find_workload(table, kind=kind, namespace=namespace, name=name, cluster=cluster)
-    if not dependencies.leadership.is_leader:
-        raise reader_refuses(dependencies)
-    if np.isnan(table.idle_since[number]):
-        raise ProblemError(409, "not-idle", api_errors.NOT_IDLE)
-    channels: Sequence[str] = await query_ledger(
-        lambda: dependencies.deliveries.notify_now(published.result, number), dependencies.limits.deliveries
-    )
-    if not channels:
-        raise ProblemError(409, "no-channel", api_errors.NO_CHANNEL)
-    log.info("notice_requested", by=client, workload=table.keys[number].path, channels=", ".join(channels))
-    return send_json(Notified(list(channels)))
-
-
-def _hours(gpu_ms: int) -> float:
-    return round(gpu_ms / HOUR_MS, 3)
-
-
-def _format_ms(at_ms: int | None) -> str | None:
-    return None if at_ms is None else format_utc(at_ms / 1000)

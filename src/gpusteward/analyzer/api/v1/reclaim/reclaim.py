@@ -11,7 +11,7 @@ from gpusteward.analyzer.api.dependencies import ApiDependencies, Client, Depend
 from gpusteward.analyzer.api.http.concurrency_limits import query_reclaim
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.responses import format_utc, send_json
-from gpusteward.analyzer.api.v1.plan import ModeName
+from gpusteward.analyzer.api.v1.reclaim.plan import ModeName
 from gpusteward.analyzer.reclaim.actions import ReclaimControl, SwitchState
 from gpusteward.analyzer.reclaim.plan import Mode
 from gpusteward.logs import Log

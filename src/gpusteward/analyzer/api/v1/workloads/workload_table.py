@@ -2,7 +2,7 @@
 client."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 import numpy as np
@@ -14,10 +14,10 @@ from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import Dependencies, LastResult
 from gpusteward.analyzer.api.v1.compact import Dictionary, SelectedCluster, send_compact
 from gpusteward.analyzer.api.v1.pagination import ResultStamp
-from gpusteward.analyzer.api.v1.period_costs import find_period_costs
-from gpusteward.analyzer.api.v1.snooze_state import ActiveSnoozes, find_snoozes
-from gpusteward.analyzer.api.v1.workload_facts import WorkloadFacts, WorkloadNames
-from gpusteward.analyzer.api.v1.workloads import view_workloads
+from gpusteward.analyzer.api.v1.workloads.period_costs import find_period_costs
+from gpusteward.analyzer.api.v1.workloads.snooze_state import ActiveSnoozes, find_snoozes
+from gpusteward.analyzer.api.v1.workloads.workload_facts import WorkloadFacts, WorkloadNames
+from gpusteward.analyzer.api.v1.workloads.workload_rows import view_workloads
 from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
 from gpusteward.analyzer.reports.report import Amounts
 from gpusteward.analyzer.results import Result
@@ -121,6 +121,18 @@ async def show_table(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """The repeated names, with the index of each."""
+
+    clusters: Dictionary[str] = field(default_factory=Dictionary[str])
+    kinds: Dictionary[str] = field(default_factory=Dictionary[str])
+    namespaces: Dictionary[str] = field(default_factory=Dictionary[str])
+    users: Dictionary[str] = field(default_factory=Dictionary[str])
+    models: Dictionary[str] = field(default_factory=Dictionary[str])
+    nodes: Dictionary[str] = field(default_factory=Dictionary[str])
+
+
 def _make_table(
     result: Result,
     order: Sequence[int],
@@ -128,19 +140,36 @@ def _make_table(
     costs: Mapping[WorkloadKey, Amounts] | None,
     snoozes: ActiveSnoozes,
 ) -> Mapping[str, object]:
-    table, facts = result.workloads, WorkloadFacts(result)
-    rows = [number for number in order if cluster in (None, table.keys[number].cluster)]
+    facts, names = WorkloadFacts(result), _Names()
+    rows = [number for number in order if cluster in (None, result.workloads.keys[number].cluster)]
+    columns = _make_columns(result, rows, facts, names, costs=costs, snoozes=snoozes)
+    return {
+        "total": len(rows),
+        "currency": facts.currency,
+        "has_ledger": costs is not None,
+        "names": _list_names(names),
+        "columns": columns,
+    }
+
+
+def _make_columns(
+    result: Result,
+    rows: Sequence[int],
+    facts: WorkloadFacts,
+    names: _Names,
+    *,
+    costs: Mapping[WorkloadKey, Amounts] | None,
+    snoozes: ActiveSnoozes,
+) -> TableColumns:
+    table, chosen = result.workloads, np.array(rows, dtype=np.intp)
     keys = [table.keys[number] for number in rows]
-    chosen = np.array(rows, dtype=np.intp)
-    clusters, kinds, namespaces = Dictionary[str](), Dictionary[str](), Dictionary[str]()
-    users, models, nodes = Dictionary[str](), Dictionary[str](), Dictionary[str]()
     all_names = facts.list_all()
     who = [all_names[number] for number in rows]
     show = WorkloadNames.show
-    columns = TableColumns(
-        cluster=[clusters.code(key.cluster) for key in keys],
-        kind=[kinds.code(key.kind) for key in keys],
-        namespace=[namespaces.code(key.namespace) for key in keys],
+    return TableColumns(
+        cluster=[names.clusters.code(key.cluster) for key in keys],
+        kind=[names.kinds.code(key.kind) for key in keys],
+        namespace=[names.namespaces.code(key.namespace) for key in keys],
         name=[key.name for key in keys],
         score=_known(table.score[chosen], digits=1),
         state=table.state[chosen].tolist(),
@@ -155,9 +184,9 @@ def _make_table(
         allocations=table.allocations[chosen].tolist(),
         idle_allocations=table.idle_allocations[chosen].tolist(),
         unknown_allocations=table.unknown_allocations[chosen].tolist(),
-        users=[[users.code(name) for name in show(each.users)] for each in who],
-        models=[[models.code(name) for name in show(each.models)] for each in who],
-        nodes=[[nodes.code(name) for name in show(each.nodes)] for each in who],
+        users=[[names.users.code(name) for name in show(each.users)] for each in who],
+        models=[[names.models.code(name) for name in show(each.models)] for each in who],
+        nodes=[[names.nodes.code(name) for name in show(each.nodes)] for each in who],
         nodes_total=[len(each.nodes - {""}) for each in who],
         cost_micros_per_hour=_whole(facts.cost_per_hour[chosen]),
         idle_cost_micros_per_hour=_whole(facts.idle_cost_per_hour[chosen]),
@@ -166,27 +195,23 @@ def _make_table(
         owner_evidence=_find_evidence(result)[chosen].tolist(),
         snoozed_until=[_find_end(snoozes, key) for key in keys],
     )
-    names = TableNames(
-        cluster=clusters.names,
-        kind=kinds.names,
-        namespace=namespaces.names,
+
+
+def _list_names(names: _Names) -> TableNames:
+    return TableNames(
+        cluster=names.clusters.names,
+        kind=names.kinds.names,
+        namespace=names.namespaces.names,
         state=[each.value for each in STATES],
         activity=[each.value for each in ACTIVITIES],
         signature=[each.value for each in SIGNATURES],
         highest_step=[each.value for each in STEPS],
         proof=[each.value for each in PROOFS],
         owner_evidence=[each.value for each in EVIDENCE_ORDER],
-        users=users.names,
-        models=models.names,
-        nodes=nodes.names,
+        users=names.users.names,
+        models=names.models.names,
+        nodes=names.nodes.names,
     )
-    return {
-        "total": len(rows),
-        "currency": facts.currency,
-        "has_ledger": costs is not None,
-        "names": names,
-        "columns": columns,
-    }
 
 
 def _find_evidence(result: Result) -> Codes:

@@ -1,67 +1,26 @@
-"""/api/v1/workloads: verdicts on root owners with all GPUs of all their pods."""
+"""The row of a workload in the API, and the rows of one result as a list."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Annotated, Final, Literal
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal
 
 import numpy as np
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
-from fastapi.concurrency import run_in_threadpool
 from pydantic import Field
 
-from gpusteward.analyzer.api.authorization import may_read
-from gpusteward.analyzer.api.dependencies import ApiDependencies, Dependencies, LastResult
-from gpusteward.analyzer.api.http.problems import ProblemError
-from gpusteward.analyzer.api.http.responses import format_utc, has_current, send_json, send_not_modified
+from gpusteward.analyzer.api.http.responses import format_utc
 from gpusteward.analyzer.api.result_store import PublishedResult
-from gpusteward.analyzer.api.v1.allocations import Allocation, HighestStep, HowProven, view_allocations
-from gpusteward.analyzer.api.v1.listing import (
-    Listing,
-    TextColumn,
-    filter_codes,
-    filter_groups,
-    known_value,
-)
-from gpusteward.analyzer.api.v1.pagination import (
-    ActivityName,
-    ClusterName,
-    FilterValues,
-    ListQuery,
-    Page,
-    ProofName,
-    ResultStamp,
-    SignatureName,
-    StateName,
-    make_etag,
-    send_page,
-    stamp,
-)
-from gpusteward.analyzer.api.v1.snooze_state import ActiveSnoozes, find_snoozes
-from gpusteward.analyzer.api.v1.workload_facts import MOST_NAMES, WorkloadFacts
-from gpusteward.analyzer.explain.opinions import Opinion
+from gpusteward.analyzer.api.v1.listing import Listing, TextColumn, filter_codes, filter_groups, known_value
+from gpusteward.analyzer.api.v1.pagination import ActivityName, ClusterName, SignatureName, StateName
+from gpusteward.analyzer.api.v1.workloads.allocations import HighestStep, HowProven
+from gpusteward.analyzer.api.v1.workloads.snooze_state import ActiveSnoozes
+from gpusteward.analyzer.api.v1.workloads.workload_facts import MOST_NAMES, WorkloadFacts
 from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
-from gpusteward.analyzer.judge.reasons import explain_row
 from gpusteward.analyzer.judge.resumption import Resumption
 from gpusteward.analyzer.judge.workloads import WorkloadTable
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, STATES, STEPS, Column
 from gpusteward.core.containers import WorkloadKey
-from gpusteward.core.messages import Language
-from gpusteward.core.verdicts import WorkloadVerdict
-from gpusteward.messages import api_errors
-
-router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["workloads"])
 
 LISTING = "workloads"
-DEFAULT_SORT: Final = "-idle_gpus"
-NO_NAME = "-"
-"""Represents an empty part of a path; not a valid name in Kubernetes."""
-MOST_ALLOCATIONS = 512
-
-Cluster = Annotated[
-    str | None, Query(max_length=253, description="Needed if several clusters have a workload of this name.")
-]
-Part = Annotated[str, Path(max_length=253, description=f"`{NO_NAME}` for an empty name.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,77 +97,6 @@ class Workload:
         ResumptionChances | None, Field(description="The chance that work comes back; null: it is not idle.")
     ]
     snoozed_until: Annotated[str | None, Field(description="No notices about it are sent until then; null: it is not.")]
-
-
-@dataclass(frozen=True, slots=True)
-class SecondOpinion:
-    """The opinion of a language model. It can only lower the highest action; a reason says where it did."""
-
-    status: Literal["active", "idle", "suspicious"]
-    confidence: float
-    reason: str
-    recommendation: str
-    adjusted_score: float
-    model: str
-    asked_at: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class JudgedAllocation:
-    """An allocation with the reasons for its verdict and the values they are based on."""
-
-    allocation: Allocation
-    reasons: list[str]
-    evidence: Annotated[dict[str, float], Field(description="MEASURE.STAT in base units; unknown values are left out.")]
-    opinion: SecondOpinion | None
-
-
-@dataclass(frozen=True, slots=True)
-class WorkloadDetail:
-    """The verdict of one workload with its reasons and evidence."""
-
-    workload: Workload
-    finding: Annotated[str, Field(description="Unused GPUs of a workload that is not idle as a whole.")]
-    reasons: list[str]
-    nodes: list[str]
-    evidence: dict[str, float]
-    allocations: list[JudgedAllocation]
-    allocations_total: Annotated[int, Field(description=f"At most {MOST_ALLOCATIONS} of them are shown here.")]
-    result: ResultStamp
-
-
-class WorkloadQuery(ListQuery):
-    """Filters and sort order of workloads."""
-
-    sort: Literal[
-        "idle_gpus",
-        "-idle_gpus",
-        "gpus",
-        "-gpus",
-        "score",
-        "-score",
-        "idle_since",
-        "-idle_since",
-        "namespace",
-        "-namespace",
-        "name",
-        "-name",
-        "kind",
-        "-kind",
-        "idle_cost",
-        "-idle_cost",
-        "idle_cost_per_hour",
-        "-idle_cost_per_hour",
-    ] = Field(default=DEFAULT_SORT, description="`-` in front: descending. Unknown values always come last.")
-    namespace: FilterValues = ()
-    kind: FilterValues = ()
-    state: Annotated[tuple[StateName, ...], Field(max_length=5)] = ()
-    activity: Annotated[tuple[ActivityName, ...], Field(max_length=3)] = ()
-    signature: Annotated[tuple[SignatureName, ...], Field(max_length=len(SIGNATURES))] = ()
-    proof: Annotated[tuple[ProofName, ...], Field(max_length=len(PROOFS))] = ()
-    node: FilterValues = Field(default=(), description="Workloads with a GPU on one of these nodes.")
-    model: FilterValues = Field(default=(), description="Workloads with a GPU of one of these models.")
-    cluster: FilterValues = ()
 
 
 class WorkloadView:
@@ -325,100 +213,3 @@ def _part_of_key(table: WorkloadTable, part: int) -> TextColumn:
 
 def view_workloads(published: PublishedResult) -> WorkloadView:
     return published.once(LISTING, WorkloadView)
-
-
-@router.get("/workloads", summary="Workloads", response_model=Page[Workload])
-async def list_workloads(
-    request: Request, published: LastResult, dependencies: Dependencies, query: Annotated[WorkloadQuery, Query()]
-) -> Response:
-    """Every root owner with its verdict; those with the most idle GPUs first."""
-    snoozes = await find_snoozes(dependencies)
-
-    def send() -> Response:
-        view = SnoozedView(view_workloads(published), snoozes)
-        return send_page(request, query, result=published.result, view=view, version=snoozes.version)
-
-    return await run_in_threadpool(send)
-
-
-@router.get("/workloads/{kind}/{namespace}/{name}", summary="One workload", response_model=WorkloadDetail)
-async def show_workload(
-    request: Request,
-    published: LastResult,
-    dependencies: Dependencies,
-    *,
-    kind: Part,
-    namespace: Part,
-    name: Part,
-    cluster: Cluster = None,
-    language: Annotated[Language, Query(description="The language of the reasons.")] = "en",
-    lang: Annotated[Language | None, Query(description="Earlier name of `language`.")] = None,
-) -> Response:
-    """The verdict of one workload with its reasons, evidence and allocations."""
-    number = find_workload(published.result.workloads, kind=kind, namespace=namespace, name=name, cluster=cluster)
-    snoozes = await find_snoozes(dependencies)
-    etag = make_etag(request, published.result, version=snoozes.version)
-    if has_current(request, etag):
-        return send_not_modified(etag)
-    detail = await run_in_threadpool(
-        lambda: _detail(published, number, dependencies, snoozes, language=lang or language)
-    )
-    return send_json(detail, etag=etag)
-
-
-def find_workload(table: WorkloadTable, *, kind: str, namespace: str, name: str, cluster: str | None) -> int:
-    """Raises a 404 problem, or a 409 problem if several clusters have it and none is chosen."""
-    kind, namespace, name = ("" if part == NO_NAME else part for part in (kind, namespace, name))
-    keys = [WorkloadKey(kind, namespace, name, each) for each in (table.clusters if cluster is None else [cluster])]
-    found = {key.cluster: number for key in keys if (number := table.find(key)) is not None}
-    if not found:
-        raise ProblemError(404, "not-found", api_errors.WORKLOAD_NOT_FOUND)
-    if len(found) > 1:
-        raise ProblemError(409, "ambiguous", api_errors.SEVERAL_CLUSTERS, clusters=", ".join(sorted(found)))
-    return next(iter(found.values()))
-
-
-def _detail(
-    published: PublishedResult,
-    number: int,
-    dependencies: ApiDependencies,
-    snoozes: ActiveSnoozes,
-    *,
-    language: Language,
-) -> WorkloadDetail:
-    result = published.result
-    verdict: WorkloadVerdict = result.workloads.verdict(number, language=language)
-    rows = result.workloads.rows(number)
-    return WorkloadDetail(
-        workload=SnoozedView(view_workloads(published), snoozes).row(number),
-        finding=verdict.finding,
-        reasons=list(verdict.reasons),
-        nodes=list(verdict.nodes),
-        evidence=_rounded(verdict.evidence),
-        allocations=[_judged(published, row, language=language) for row in rows[:MOST_ALLOCATIONS].tolist()],
-        allocations_total=len(rows),
-        result=stamp(result, dependencies),
-    )
-
-
-def _judged(published: PublishedResult, row: int, *, language: Language) -> JudgedAllocation:
-    result = published.result
-    stats = result.verdicts.usage.stats.items()
-    return JudgedAllocation(
-        allocation=view_allocations(published).row(row),
-        reasons=list(explain_row(result.verdicts, row, rules=result.settings.rules, language=language)),
-        evidence=_rounded({f"{measure}.{stat}": float(column[row]) for (measure, stat), column in stats}),
-        opinion=_make_opinion(result.opinions.get(row)),
-    )
-
-
-def _make_opinion(opinion: Opinion | None) -> SecondOpinion | None:
-    if opinion is None:
-        return None
-    values = asdict(opinion)
-    values.pop("rule_score")
-    return SecondOpinion(**values | {"asked_at": format_utc(opinion.asked_at)})
-
-
-def _rounded(values: Mapping[str, float]) -> dict[str, float]:
-    return {name: round(value, 4) for name, value in values.items() if not np.isnan(value)}

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from gpusteward.analyzer.api.dependencies import ApiDependencies
 from gpusteward.analyzer.api.result_store import PublishedResult
-from gpusteward.analyzer.api.v1.gpus import view_fleet
+from gpusteward.analyzer.api.v1.gpus.gpus import view_fleet
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS
 from gpusteward.core.gpu_counts import format_gpus

@@ -13,9 +13,9 @@ from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import LastResult
 from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.compact import Dictionary, SelectedCluster, natural_key, send_compact
-from gpusteward.analyzer.api.v1.gpus import view_fleet
+from gpusteward.analyzer.api.v1.gpus.gpus import view_fleet
 from gpusteward.analyzer.api.v1.pagination import ResultStamp
-from gpusteward.analyzer.api.v1.workload_facts import WorkloadFacts, WorkloadNames
+from gpusteward.analyzer.api.v1.workloads.workload_facts import WorkloadFacts, WorkloadNames
 from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
 from gpusteward.analyzer.metrics.result_metrics import gpu_id
 from gpusteward.analyzer.results import Result

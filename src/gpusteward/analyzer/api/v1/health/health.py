@@ -12,9 +12,9 @@ from gpusteward import __version__
 from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import ApiDependencies, Dependencies
 from gpusteward.analyzer.api.http.responses import format_utc, send_json
-from gpusteward.analyzer.api.v1.gpus import view_fleet, view_gpu_counts
+from gpusteward.analyzer.api.v1.gpus.gpus import view_fleet, view_gpu_counts
 from gpusteward.analyzer.api.v1.pagination import ResultStamp, stamp
-from gpusteward.analyzer.api.v1.workloads import view_workloads
+from gpusteward.analyzer.api.v1.workloads.workload_rows import view_workloads
 from gpusteward.analyzer.data_health import Status
 from gpusteward.analyzer.judge.fleet import NO_GPUS, UNKNOWN_FLEET
 from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS

@@ -13,7 +13,7 @@ from gpusteward.analyzer.api.http.concurrency_limits import query_reclaim
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.responses import format_utc, send_json
 from gpusteward.analyzer.api.v1.pagination import MOST_ROWS, ClusterName
-from gpusteward.analyzer.api.v1.plan import DecisionRow, ModeName, make_decision_row
+from gpusteward.analyzer.api.v1.reclaim.plan import DecisionRow, ModeName, make_decision_row
 from gpusteward.analyzer.reclaim.actions import RESTORABLE_STATES, Action, ReclaimControl
 from gpusteward.analyzer.reclaim.journal import read_message
 from gpusteward.analyzer.reclaim.plan import ActionState, Mode

@@ -1,0 +1,1 @@
+"""Who the client is: sign-in of browsers, and the role of a request."""

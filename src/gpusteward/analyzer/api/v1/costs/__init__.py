@@ -1,0 +1,1 @@
+"""What idle GPUs cost in a period: the overview, and reports from the ledger."""

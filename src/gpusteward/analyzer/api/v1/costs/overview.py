@@ -1,0 +1,169 @@
+"""/api/v1/overview: where GPUs are wasted, what it costs, and who holds them: the first page of the web UI."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+import numpy as np
+from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
+
+from gpusteward.analyzer.api.authorization import may_read
+from gpusteward.analyzer.api.dependencies import ApiDependencies, Dependencies, LastResult
+from gpusteward.analyzer.api.http.cached_reads import CachedRead
+from gpusteward.analyzer.api.http.problems import ProblemError
+from gpusteward.analyzer.api.result_store import PublishedResult
+from gpusteward.analyzer.api.v1.compact import SelectedCluster, send_compact
+from gpusteward.analyzer.api.v1.costs.idle_workloads import find_potential, list_top, sum_known
+from gpusteward.analyzer.api.v1.costs.overview_response import CHART_DAYS, DataState, GpuNumbers, Overview
+from gpusteward.analyzer.api.v1.costs.waste import make_day, make_waste, sum_namespaces, sum_teams
+from gpusteward.analyzer.api.v1.health.data_problems import LedgerState, find_problems
+from gpusteward.analyzer.api.v1.workloads.period_costs import DAY_MS, PeriodCosts, read_period_costs
+from gpusteward.analyzer.api.v1.workloads.snooze_state import ActiveSnoozes, find_snoozes
+from gpusteward.analyzer.api.v1.workloads.workload_facts import WorkloadFacts
+from gpusteward.analyzer.judge.fleet import count_fleet, sum_gpus
+from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
+from gpusteward.analyzer.reports.report import Report, ReportQuery
+from gpusteward.analyzer.results import Result
+from gpusteward.core.messages import Language
+
+router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["overview"])
+
+PATIENCE_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class _LedgerPart:
+    """What was read from the ledger; None: it could not be read, for the reason of `problem`."""
+
+    costs: CachedRead[PeriodCosts] | None = None
+    chart: CachedRead[Report] | None = None
+    problem: ProblemError | None = None
+
+    @property
+    def version(self) -> bytes:
+        return f"{self.costs.number if self.costs else 0}.{self.chart.number if self.chart else 0} ".encode()
+
+
+@router.get("/overview", summary="Overview", response_model=Overview)
+async def show_overview(
+    request: Request,
+    published: LastResult,
+    dependencies: Dependencies,
+    *,
+    cluster: SelectedCluster = None,
+    days: Annotated[int, Query(ge=1, le=90, description="Length of the period, which ends now.")] = 7,
+    language: Annotated[Language, Query(description="The language of the problems.")] = "en",
+) -> Response:
+    """GPUs now, idle GPU-hours and their cost in a period and the one before, what could be free, GPU-hours per day,
+    the most expensive idle workloads, the namespaces and teams that waste the most, and what is wrong with the data.
+
+    Sums of the period are from the ledger and at most a few minutes old.
+    """
+    ledger = await _read_ledger(dependencies, days=days, cluster=cluster)
+    state = _assess(published, dependencies, ledger, days=days, language=language)
+    snoozes = await find_snoozes(dependencies)
+
+    def make(result: Result) -> Mapping[str, object]:
+        return _make_overview(result, dependencies, ledger, snoozes, cluster=cluster, days=days)
+
+    return await run_in_threadpool(
+        lambda: send_compact(
+            request,
+            published,
+            f"overview/{days}",
+            cluster,
+            make,
+            version=ledger.version + snoozes.version,
+            extra={"data": state},
+        )
+    )
+
+
+async def _read_ledger(dependencies: ApiDependencies, *, days: int, cluster: str | None) -> _LedgerPart:
+    key = ("chart", cluster, dependencies.visible)
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            costs = await read_period_costs(dependencies, days=days, cluster=cluster)
+            chart = await dependencies.reads.get(key, lambda: _read_chart(dependencies, cluster))
+    except ProblemError as problem:
+        return _LedgerPart(problem=problem)
+    except TimeoutError:
+        return _LedgerPart()
+    return _LedgerPart(costs, chart)
+
+
+def _read_chart(dependencies: ApiDependencies, cluster: str | None) -> Report:
+    now_ms = time.time_ns() // 1_000_000
+    since_ms = now_ms - now_ms % DAY_MS - (CHART_DAYS - 1) * DAY_MS
+    clusters = () if cluster is None else (cluster,)
+    return dependencies.ledger.read_report(
+        ReportQuery(since_ms, now_ms, by="day", rows=CHART_DAYS + 1, top=0, clusters=clusters)
+    )
+
+
+def _assess(
+    published: PublishedResult,
+    dependencies: ApiDependencies,
+    ledger: _LedgerPart,
+    *,
+    days: int,
+    language: Language,
+) -> DataState:
+    reason = ledger.problem.text(language) if ledger.problem else ""
+    first_ms = ledger.costs.value.report.range.first_ms if ledger.costs else None
+    wanted_ms = (dependencies.clock() - days * 86_400) * 1000
+    is_short = first_ms is not None and first_ms > wanted_ms + DAY_MS
+    state = LedgerState(reason, first_ms / 1000 if is_short and first_ms is not None else None)
+    problems = find_problems(published, dependencies, state, language)
+    return DataState(dependencies.assess_data().status, problems)
+
+
+def _make_overview(
+    result: Result,
+    dependencies: ApiDependencies,
+    ledger: _LedgerPart,
+    snoozes: ActiveSnoozes,
+    *,
+    cluster: str | None,
+    days: int,
+) -> Mapping[str, object]:
+    """The fields of `Overview` that follow from the result and the ledger."""
+    costs = ledger.costs.value if ledger.costs else None
+    numbers = [number for number, key in enumerate(result.workloads.keys) if cluster in (None, key.cluster)]
+    idle = [number for number in numbers if result.workloads.idle_gpus[number] > 0]
+    facts = WorkloadFacts(result)
+    teams = dependencies.settings.current.reports.teams
+    return {
+        "clusters": list(result.verdicts.usage.clusters),
+        "currency": costs.report.currency if costs else facts.currency,
+        "gpus": _count_gpus(result, cluster),
+        "workloads": len(numbers),
+        "idle_workloads": len(idle),
+        "waste": make_waste(costs, days, cost_per_hour=sum_known(facts.idle_cost_per_hour[idle])),
+        "potential": find_potential(result, facts, idle),
+        "days": [make_day(point) for point in ledger.chart.value.points] if ledger.chart else [],
+        "top": list_top(result, facts, idle, costs.by_workload if costs else {}, snoozes),
+        "namespaces": sum_namespaces(costs.report.groups) if costs else [],
+        "teams": sum_teams(costs.report.groups, teams) if costs and teams else [],
+    }
+
+
+def _count_gpus(result: Result, cluster: str | None) -> GpuNumbers:
+    usage, activity, fractions = result.verdicts.usage, result.verdicts.activity, result.workloads.fractions
+    if cluster is not None:
+        rows = np.array([row for row, one in enumerate(usage.allocations) if one.cluster == cluster], dtype=np.intp)
+        fleet = {key: count for key, count in usage.fleet.items() if key.cluster == cluster}
+        usage, activity, fractions = replace(usage.take(rows), fleet=fleet), activity[rows], fractions[rows]
+    fleet_counts = count_fleet(usage)
+    counts = sum_gpus(activity, fractions, fleet_counts)
+    return GpuNumbers(
+        total=fleet_counts.gpus,
+        allocated=round(float(fractions.sum()), GPU_DIGITS),
+        active=round(counts.active, GPU_DIGITS),
+        idle=round(counts.idle, GPU_DIGITS),
+        unknown=round(counts.unknown, GPU_DIGITS),
+        free=None if counts.unallocated is None else round(counts.unallocated, GPU_DIGITS),
+    )

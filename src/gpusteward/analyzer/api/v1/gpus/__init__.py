@@ -1,0 +1,1 @@
+"""GPUs and nodes with their holders, and the processes on GPUs."""

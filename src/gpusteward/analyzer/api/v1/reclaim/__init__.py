@@ -1,0 +1,1 @@
+"""What `analyzer/reclaim` plans, does and has done. Decides nothing itself."""

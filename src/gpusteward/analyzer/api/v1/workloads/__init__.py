@@ -1,0 +1,1 @@
+"""Workloads: verdicts, allocations, series, history, snoozes; and their sums by namespace."""

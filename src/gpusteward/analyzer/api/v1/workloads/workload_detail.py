@@ -1,0 +1,141 @@
+"""/api/v1/workloads/KIND/NAMESPACE/NAME: the verdict of one workload with its reasons and evidence."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Annotated, Literal
+
+import numpy as np
+from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from pydantic import Field
+
+from gpusteward.analyzer.api.authorization import may_read
+from gpusteward.analyzer.api.dependencies import ApiDependencies, Dependencies, LastResult
+from gpusteward.analyzer.api.http.responses import format_utc, has_current, send_json, send_not_modified
+from gpusteward.analyzer.api.result_store import PublishedResult
+from gpusteward.analyzer.api.v1.pagination import (
+    ResultStamp,
+    make_etag,
+    stamp,
+)
+from gpusteward.analyzer.api.v1.workloads.allocations import Allocation, view_allocations
+from gpusteward.analyzer.api.v1.workloads.snooze_state import ActiveSnoozes, find_snoozes
+from gpusteward.analyzer.api.v1.workloads.workload_paths import Cluster, Part, find_workload
+from gpusteward.analyzer.api.v1.workloads.workload_rows import SnoozedView, Workload, view_workloads
+from gpusteward.analyzer.explain.opinions import Opinion
+from gpusteward.analyzer.judge.reasons import explain_row
+from gpusteward.core.messages import Language
+from gpusteward.core.verdicts import WorkloadVerdict
+
+router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["workloads"])
+
+
+MOST_ALLOCATIONS = 512
+
+
+@dataclass(frozen=True, slots=True)
+class SecondOpinion:
+    """The opinion of a language model. It can only lower the highest action; a reason says where it did."""
+
+    status: Literal["active", "idle", "suspicious"]
+    confidence: float
+    reason: str
+    recommendation: str
+    adjusted_score: float
+    model: str
+    asked_at: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedAllocation:
+    """An allocation with the reasons for its verdict and the values they are based on."""
+
+    allocation: Allocation
+    reasons: list[str]
+    evidence: Annotated[dict[str, float], Field(description="MEASURE.STAT in base units; unknown values are left out.")]
+    opinion: SecondOpinion | None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadDetail:
+    """The verdict of one workload with its reasons and evidence."""
+
+    workload: Workload
+    finding: Annotated[str, Field(description="Unused GPUs of a workload that is not idle as a whole.")]
+    reasons: list[str]
+    nodes: list[str]
+    evidence: dict[str, float]
+    allocations: list[JudgedAllocation]
+    allocations_total: Annotated[int, Field(description=f"At most {MOST_ALLOCATIONS} of them are shown here.")]
+    result: ResultStamp
+
+
+@router.get("/workloads/{kind}/{namespace}/{name}", summary="One workload", response_model=WorkloadDetail)
+async def show_workload(
+    request: Request,
+    published: LastResult,
+    dependencies: Dependencies,
+    *,
+    kind: Part,
+    namespace: Part,
+    name: Part,
+    cluster: Cluster = None,
+    language: Annotated[Language, Query(description="The language of the reasons.")] = "en",
+    lang: Annotated[Language | None, Query(description="Earlier name of `language`.")] = None,
+) -> Response:
+    """The verdict of one workload with its reasons, evidence and allocations."""
+    number = find_workload(published.result.workloads, kind=kind, namespace=namespace, name=name, cluster=cluster)
+    snoozes = await find_snoozes(dependencies)
+    etag = make_etag(request, published.result, version=snoozes.version)
+    if has_current(request, etag):
+        return send_not_modified(etag)
+    detail = await run_in_threadpool(
+        lambda: _detail(published, number, dependencies, snoozes, language=lang or language)
+    )
+    return send_json(detail, etag=etag)
+
+
+def _detail(
+    published: PublishedResult,
+    number: int,
+    dependencies: ApiDependencies,
+    snoozes: ActiveSnoozes,
+    *,
+    language: Language,
+) -> WorkloadDetail:
+    result = published.result
+    verdict: WorkloadVerdict = result.workloads.verdict(number, language=language)
+    rows = result.workloads.rows(number)
+    return WorkloadDetail(
+        workload=SnoozedView(view_workloads(published), snoozes).row(number),
+        finding=verdict.finding,
+        reasons=list(verdict.reasons),
+        nodes=list(verdict.nodes),
+        evidence=_rounded(verdict.evidence),
+        allocations=[_judged(published, row, language=language) for row in rows[:MOST_ALLOCATIONS].tolist()],
+        allocations_total=len(rows),
+        result=stamp(result, dependencies),
+    )
+
+
+def _judged(published: PublishedResult, row: int, *, language: Language) -> JudgedAllocation:
+    result = published.result
+    stats = result.verdicts.usage.stats.items()
+    return JudgedAllocation(
+        allocation=view_allocations(published).row(row),
+        reasons=list(explain_row(result.verdicts, row, rules=result.settings.rules, language=language)),
+        evidence=_rounded({f"{measure}.{stat}": float(column[row]) for (measure, stat), column in stats}),
+        opinion=_make_opinion(result.opinions.get(row)),
+    )
+
+
+def _make_opinion(opinion: Opinion | None) -> SecondOpinion | None:
+    if opinion is None:
+        return None
+    values = asdict(opinion)
+    values.pop("rule_score")
+    return SecondOpinion(**values | {"asked_at": format_utc(opinion.asked_at)})
+
+
+def _rounded(values: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(value, 4) for name, value in values.items() if not np.isnan(value)}
