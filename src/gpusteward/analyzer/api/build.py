@@ -15,6 +15,7 @@ from gpusteward.analyzer.api.compat import results as compat_results
 from gpusteward.analyzer.api.dependencies import ApiDependencies
 from gpusteward.analyzer.api.http.middleware import RequestMiddleware
 from gpusteward.analyzer.api.http.problems import PROBLEM_TYPE, Problem, add_handlers
+from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.api.http.web_access import WebAccess
 from gpusteward.analyzer.api.ui import routes as ui
 from gpusteward.analyzer.api.v1.access import me, session
@@ -68,7 +69,8 @@ class Api(FastAPI):
 
     def openapi(self) -> dict[str, Any]:
         if self.openapi_schema is None:
-            document = get_openapi(title=self.title, version=self.version, description=ABOUT, routes=self.routes)
+            routes = [each.describe() if isinstance(each, DocumentedRoute) else each for each in self.routes]
+            document = get_openapi(title=self.title, version=self.version, description=ABOUT, routes=routes)
             self.openapi_schema = _describe_errors(document)
         return self.openapi_schema
 
@@ -98,7 +100,7 @@ def _make_app(lifespan: Lifespan) -> FastAPI:
         redirect_slashes=False,
     )
     for resource in _RESOURCES:
-        app.include_router(resource.router)
+        app.router.routes += resource.router.routes  # `include_router` would keep a second copy of each
     return app
 
 

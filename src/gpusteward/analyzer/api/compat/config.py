@@ -13,6 +13,7 @@ from gpusteward.analyzer.api.dependencies import Client, Dependencies, Service, 
 from gpusteward.analyzer.api.home_page import prefers_html, send_home_page
 from gpusteward.analyzer.api.http.problems import find_language
 from gpusteward.analyzer.api.http.responses import send_json
+from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.settings.masked import mask_value
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.logs import Log
@@ -20,7 +21,7 @@ from gpusteward.messages import settings_errors
 
 log = Log(__name__)
 
-router = APIRouter(tags=["gpu-oour"])
+router = APIRouter(route_class=DocumentedRoute, tags=["gpu-oour"])
 
 _READ_ALL, _OPERATE = [Depends(may_read_all)], [Depends(may_operate)]
 _ENDPOINTS = {

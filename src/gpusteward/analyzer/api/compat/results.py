@@ -20,6 +20,7 @@ from pydantic import Field
 from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import Dependencies
 from gpusteward.analyzer.api.http.responses import JSON_TYPE, has_current, send_body, send_json, send_not_modified
+from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.pagination import make_etag
 from gpusteward.analyzer.explain.opinion_effects import OpinionEffect
@@ -36,7 +37,7 @@ from gpusteward.core.negotiation import accepts_gzip
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import State
 
-router = APIRouter(dependencies=[Depends(may_read)], tags=["gpu-oour"])
+router = APIRouter(route_class=DocumentedRoute, dependencies=[Depends(may_read)], tags=["gpu-oour"])
 
 BLOCK_ROWS = 2000
 UNKNOWN_HEADER = "X-Unknown-Count"

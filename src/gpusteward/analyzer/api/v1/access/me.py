@@ -11,8 +11,9 @@ from gpusteward.analyzer.api.dependencies import Client
 from gpusteward.analyzer.api.http.identities import Method
 from gpusteward.analyzer.api.http.responses import send_json
 from gpusteward.analyzer.api.http.roles import Role
+from gpusteward.analyzer.api.http.routes import DocumentedRoute
 
-router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["health"])
+router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", dependencies=[Depends(may_read)], tags=["health"])
 
 
 @dataclass(frozen=True, slots=True)

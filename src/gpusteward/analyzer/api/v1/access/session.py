@@ -19,13 +19,14 @@ from gpusteward.analyzer.api.http.identities import Identity, Method, is_proxy
 from gpusteward.analyzer.api.http.problems import ProblemError, find_language
 from gpusteward.analyzer.api.http.responses import format_utc, send_json
 from gpusteward.analyzer.api.http.roles import Role
+from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.api.http.sessions import read_cookie, write_cookie
 from gpusteward.logs import Log
 from gpusteward.messages import api_errors
 
 log = Log(__name__)
 
-router = APIRouter(prefix="/api/v1", tags=["session"])
+router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", tags=["session"])
 
 HOUR_SECONDS = 3600
 

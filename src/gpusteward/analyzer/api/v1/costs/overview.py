@@ -14,6 +14,7 @@ from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import ApiDependencies, Dependencies, LastResult
 from gpusteward.analyzer.api.http.cached_reads import CachedRead
 from gpusteward.analyzer.api.http.problems import ProblemError
+from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.compact import SelectedCluster, send_compact
 from gpusteward.analyzer.api.v1.costs.idle_workloads import find_potential, list_top, sum_known
@@ -29,7 +30,7 @@ from gpusteward.analyzer.reports.report import Report, ReportQuery
 from gpusteward.analyzer.results import Result
 from gpusteward.core.messages import Language
 
-router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["overview"])
+router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", dependencies=[Depends(may_read)], tags=["overview"])
 
 PATIENCE_SECONDS = 10.0
 

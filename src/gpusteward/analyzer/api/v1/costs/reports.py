@@ -17,6 +17,7 @@ from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import Dependencies, LedgerReader
 from gpusteward.analyzer.api.http.concurrency_limits import query_ledger
 from gpusteward.analyzer.api.http.problems import ProblemError
+from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.api.v1.pagination import FilterValues
 from gpusteward.analyzer.reports.render.csv_text import render_csv
 from gpusteward.analyzer.reports.render.focus_csv import write_focus
@@ -36,7 +37,7 @@ from gpusteward.core.messages import Language
 from gpusteward.core.negotiation import parse_accept
 from gpusteward.messages import api_errors
 
-router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["reports"])
+router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", dependencies=[Depends(may_read)], tags=["reports"])
 
 T = TypeVar("T")
 Format = Literal["json", "csv", "html", "focus"]

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import LastResult
+from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.compact import Dictionary, SelectedCluster, natural_key, send_compact
 from gpusteward.analyzer.api.v1.gpus.gpus import view_fleet
@@ -21,7 +22,7 @@ from gpusteward.analyzer.metrics.result_metrics import gpu_id
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES
 
-router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["gpus"])
+router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", dependencies=[Depends(may_read)], tags=["gpus"])
 
 Part = tuple[float, int, int, int, float | None]
 """Fraction of the GPU, activity, signature, workload, score."""

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import LastResult
+from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.api.result_store import DeviceKey, PublishedResult, device_key
 from gpusteward.analyzer.api.v1.listing import (
     Listing,
@@ -39,7 +40,7 @@ from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, STATES
 from gpusteward.core.usages import AllocationKey
 from gpusteward.core.verdicts import Activity
 
-router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["gpus"])
+router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", dependencies=[Depends(may_read)], tags=["gpus"])
 
 LISTING = "gpus"
 NOT_USED = (Activity.IDLE, Activity.UNKNOWN)

@@ -12,6 +12,7 @@ from gpusteward.analyzer.api.dependencies import ApiDependencies, Dependencies, 
 from gpusteward.analyzer.api.http.concurrency_limits import query_source
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.responses import send_json
+from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.compact import SelectedCluster, send_compact
 from gpusteward.analyzer.api.v1.gpus.node_gpus import NodeGpu, make_gpus
@@ -23,7 +24,7 @@ from gpusteward.analyzer.sources.gpu_readings import GpuReading
 from gpusteward.core.messages import Language
 from gpusteward.messages import api_errors
 
-router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["gpus"])
+router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", dependencies=[Depends(may_read)], tags=["gpus"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from gpusteward.analyzer.api.dependencies import ApiDependencies, Dependencies, 
 from gpusteward.analyzer.api.http.concurrency_limits import query_source
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.responses import send_json
+from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.api.v1.pagination import ClusterName, ResultStamp, stamp
 from gpusteward.analyzer.api.v1.workloads.workload_paths import Cluster, Part, find_workload
 from gpusteward.analyzer.results import Result
@@ -20,7 +21,7 @@ from gpusteward.analyzer.sources.pod_processes import Pod, RunningProcess
 from gpusteward.core.usages import AllocationKey
 from gpusteward.messages import api_errors
 
-router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["workloads"])
+router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", dependencies=[Depends(may_read)], tags=["workloads"])
 
 MOST_PODS = 256
 MOST_PROCESSES = 1000

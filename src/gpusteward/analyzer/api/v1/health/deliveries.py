@@ -11,6 +11,7 @@ from gpusteward.analyzer.api.dependencies import Client, Dependencies, reader_re
 from gpusteward.analyzer.api.http.concurrency_limits import query_ledger
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.responses import format_utc, send_json
+from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.api.v1.pagination import MOST_ROWS
 from gpusteward.analyzer.notify.outbox.records import Delivery
 from gpusteward.logs import Log
@@ -18,7 +19,7 @@ from gpusteward.messages import api_errors
 
 log = Log(__name__)
 
-router = APIRouter(prefix="/api/v1", tags=["deliveries"])
+router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", tags=["deliveries"])
 
 State = Literal["pending", "done", "dead"]
 Number = Annotated[int, Path(ge=1, le=(1 << 63) - 1, description="The `id` of a delivery.")]

@@ -12,6 +12,7 @@ from gpusteward import __version__
 from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import ApiDependencies, Dependencies
 from gpusteward.analyzer.api.http.responses import format_utc, send_json
+from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.api.v1.gpus.gpus import view_fleet, view_gpu_counts
 from gpusteward.analyzer.api.v1.pagination import ResultStamp, stamp
 from gpusteward.analyzer.api.v1.workloads.workload_rows import view_workloads
@@ -22,7 +23,7 @@ from gpusteward.analyzer.ledger.leadership import Role
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import DOUBTS, Column
 
-router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["health"])
+router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", dependencies=[Depends(may_read)], tags=["health"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,12 @@ from pydantic import Field
 from gpusteward.analyzer.api.authorization import may_inspect
 from gpusteward.analyzer.api.dependencies import Dependencies
 from gpusteward.analyzer.api.http.responses import send_json
+from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.settings.masked import MaskedSetting
 from gpusteward.analyzer.settings.settings import NEEDS_RESTART
 from gpusteward.core.settings import Source
 
-router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_inspect)], tags=["sources"])
+router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", dependencies=[Depends(may_inspect)], tags=["sources"])
 
 
 @dataclass(frozen=True, slots=True)

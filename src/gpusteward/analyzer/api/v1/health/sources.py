@@ -8,8 +8,11 @@ from fastapi import APIRouter, Depends, Response
 from gpusteward.analyzer.api.authorization import may_read_all
 from gpusteward.analyzer.api.dependencies import Dependencies
 from gpusteward.analyzer.api.http.responses import send_json
+from gpusteward.analyzer.api.http.routes import DocumentedRoute
 
-router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read_all)], tags=["sources"])
+router = APIRouter(
+    route_class=DocumentedRoute, prefix="/api/v1", dependencies=[Depends(may_read_all)], tags=["sources"]
+)
 
 
 @router.get("/sources", summary="Metrics and labels of the source", response_model=Mapping[str, Any])

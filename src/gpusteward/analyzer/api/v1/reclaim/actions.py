@@ -12,6 +12,7 @@ from gpusteward.analyzer.api.dependencies import ApiDependencies, Client, Depend
 from gpusteward.analyzer.api.http.concurrency_limits import query_reclaim
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.responses import format_utc, send_json
+from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.api.v1.pagination import MOST_ROWS, ClusterName
 from gpusteward.analyzer.api.v1.reclaim.plan import DecisionRow, ModeName, make_decision_row
 from gpusteward.analyzer.reclaim.actions import RESTORABLE_STATES, Action, ReclaimControl
@@ -24,7 +25,7 @@ from gpusteward.messages import api_errors
 
 log = Log(__name__)
 
-router = APIRouter(prefix="/api/v1", tags=["reclaim"])
+router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", tags=["reclaim"])
 
 if TYPE_CHECKING:
     StateName = str

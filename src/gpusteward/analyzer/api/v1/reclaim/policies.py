@@ -9,10 +9,13 @@ from pydantic import BaseModel, Field
 from gpusteward.analyzer.api.authorization import may_read_all
 from gpusteward.analyzer.api.dependencies import Dependencies
 from gpusteward.analyzer.api.http.responses import send_json
+from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.reclaim.policies.policy import BUILT_IN
 from gpusteward.core.messages import Language
 
-router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read_all)], tags=["reclaim"])
+router = APIRouter(
+    route_class=DocumentedRoute, prefix="/api/v1", dependencies=[Depends(may_read_all)], tags=["reclaim"]
+)
 
 
 @dataclass(frozen=True, slots=True)

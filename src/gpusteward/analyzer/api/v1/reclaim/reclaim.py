@@ -11,6 +11,7 @@ from gpusteward.analyzer.api.dependencies import ApiDependencies, Client, Depend
 from gpusteward.analyzer.api.http.concurrency_limits import query_reclaim
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.responses import format_utc, send_json
+from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.api.v1.reclaim.plan import ModeName
 from gpusteward.analyzer.reclaim.actions import ReclaimControl, SwitchState
 from gpusteward.analyzer.reclaim.plan import Mode
@@ -19,7 +20,7 @@ from gpusteward.messages import api_errors
 
 log = Log(__name__)
 
-router = APIRouter(prefix="/api/v1", tags=["reclaim"])
+router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", tags=["reclaim"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from gpusteward.analyzer.api.dependencies import ApiDependencies, Dependencies
 from gpusteward.analyzer.api.http.concurrency_limits import query_ledger
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.responses import format_utc, send_json
+from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.api.v1.pagination import ClusterName
 from gpusteward.analyzer.prices import PriceList
 from gpusteward.analyzer.reclaim.policies.effective import EffectivePolicy
@@ -29,7 +30,7 @@ from gpusteward.core.messages import Language, Message
 from gpusteward.messages import api_errors
 from gpusteward.messages import policies as messages
 
-router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["reclaim"])
+router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", dependencies=[Depends(may_read)], tags=["reclaim"])
 
 LONGEST_DAYS = 92
 MOST_POLICY_LENGTH = 20_000

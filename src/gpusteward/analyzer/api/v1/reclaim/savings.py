@@ -9,11 +9,12 @@ from pydantic import Field
 from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import ApiDependencies, Dependencies
 from gpusteward.analyzer.api.http.responses import format_utc, send_json
+from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.prices import PriceList
 from gpusteward.analyzer.reclaim.actions import Action
 from gpusteward.analyzer.reclaim.savings import SAVING_STATES, Saving, measure_saving
 
-router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["reclaim"])
+router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", dependencies=[Depends(may_read)], tags=["reclaim"])
 
 MOST_ACTIONS = 10_000
 MOST_ITEMS = 500

@@ -10,6 +10,7 @@ from pydantic import Field
 from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import LastResult
 from gpusteward.analyzer.api.http.responses import format_utc
+from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.listing import Listing, TextColumn, filter_codes, known_value, name_in_cluster
 from gpusteward.analyzer.api.v1.pagination import (
@@ -29,7 +30,9 @@ from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, PROOFS, SIGNATURES, STATES, STEPS, Column
 from gpusteward.core.usages import AllocationKey, Measure, Stat
 
-router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["allocations"])
+router = APIRouter(
+    route_class=DocumentedRoute, prefix="/api/v1", dependencies=[Depends(may_read)], tags=["allocations"]
+)
 
 LISTING = "allocations"
 _SHOWN = (

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import LastResult
+from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.listing import Listing, TextColumn, known_value, mean_by, sum_by
 from gpusteward.analyzer.api.v1.pagination import ClusterName, FilterValues, ListQuery, Page, send_page
@@ -18,7 +19,7 @@ from gpusteward.analyzer.tables import ACTIVITIES
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity
 
-router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["namespaces"])
+router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", dependencies=[Depends(may_read)], tags=["namespaces"])
 
 LISTING = "namespaces"
 

@@ -12,6 +12,7 @@ from gpusteward.analyzer.api.dependencies import ApiDependencies, Client, Depend
 from gpusteward.analyzer.api.http.concurrency_limits import query_ledger
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.responses import format_utc, send_json
+from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.api.v1.pagination import ClusterName
 from gpusteward.analyzer.api.v1.workloads.snooze_state import forget_snoozes
 from gpusteward.analyzer.api.v1.workloads.workload_paths import NO_NAME, Cluster, Part, find_workload
@@ -22,7 +23,7 @@ from gpusteward.messages import api_errors
 
 log = Log(__name__)
 
-router = APIRouter(prefix="/api/v1", tags=["snoozes"])
+router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", tags=["snoozes"])
 
 LONGEST_DAYS = 30
 LONGEST_REASON = 500

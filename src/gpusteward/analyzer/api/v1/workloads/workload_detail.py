@@ -12,6 +12,7 @@ from pydantic import Field
 from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import ApiDependencies, Dependencies, LastResult
 from gpusteward.analyzer.api.http.responses import format_utc, has_current, send_json, send_not_modified
+from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.pagination import (
     ResultStamp,
@@ -27,7 +28,7 @@ from gpusteward.analyzer.judge.reasons import explain_row
 from gpusteward.core.messages import Language
 from gpusteward.core.verdicts import WorkloadVerdict
 
-router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["workloads"])
+router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", dependencies=[Depends(may_read)], tags=["workloads"])
 
 
 MOST_ALLOCATIONS = 512

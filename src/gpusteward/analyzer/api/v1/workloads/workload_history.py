@@ -12,6 +12,7 @@ from gpusteward.analyzer.api.dependencies import ApiDependencies, Dependencies, 
 from gpusteward.analyzer.api.http.concurrency_limits import query_ledger
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.responses import format_utc_ms, send_json
+from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.pagination import ActivityName, ProofName, SignatureName, StateName
 from gpusteward.analyzer.api.v1.workloads.period_costs import PeriodCosts, count_gpu_hours, find_period_costs
@@ -29,7 +30,7 @@ from gpusteward.analyzer.reports.workload_history import (
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.messages import api_errors
 
-router = APIRouter(prefix="/api/v1", tags=["workloads"])
+router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", tags=["workloads"])
 
 COST_DAYS = 7
 MOST_ROWS = 200

@@ -11,13 +11,14 @@ from gpusteward.analyzer.api.dependencies import Client, Dependencies, LastResul
 from gpusteward.analyzer.api.http.concurrency_limits import query_ledger
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.responses import send_json
+from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.api.v1.workloads.workload_paths import Cluster, Part, find_workload
 from gpusteward.logs import Log
 from gpusteward.messages import api_errors
 
 log = Log(__name__)
 
-router = APIRouter(prefix="/api/v1", tags=["workloads"])
+router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", tags=["workloads"])
 
 
 @dataclass(frozen=True, slots=True)

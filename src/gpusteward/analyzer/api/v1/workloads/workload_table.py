@@ -12,6 +12,7 @@ from pydantic import Field
 
 from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import Dependencies, LastResult
+from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.api.v1.compact import Dictionary, SelectedCluster, send_compact
 from gpusteward.analyzer.api.v1.pagination import ResultStamp
 from gpusteward.analyzer.api.v1.workloads.period_costs import find_period_costs
@@ -24,7 +25,7 @@ from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, STATES, STEPS, Codes, Column
 from gpusteward.core.containers import EVIDENCE_ORDER, OwnerEvidence, WorkloadKey
 
-router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["workloads"])
+router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", dependencies=[Depends(may_read)], tags=["workloads"])
 
 COST_DAYS = 7
 Index = Annotated[list[int], Field(description="Indexes the list of the same name in `names`.")]

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import Dependencies, LastResult
+from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.api.v1.pagination import (
     ActivityName,
     FilterValues,
@@ -22,7 +23,7 @@ from gpusteward.analyzer.api.v1.workloads.snooze_state import find_snoozes
 from gpusteward.analyzer.api.v1.workloads.workload_rows import SnoozedView, Workload, view_workloads
 from gpusteward.analyzer.tables import PROOFS, SIGNATURES
 
-router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["workloads"])
+router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", dependencies=[Depends(may_read)], tags=["workloads"])
 
 DEFAULT_SORT: Final = "-idle_gpus"
 
