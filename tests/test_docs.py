@@ -20,9 +20,9 @@ from gpusteward.analyzer.ledger.schema import METADATA
 from gpusteward.cli.commands import doctor, explain, idle, ps, report, top
 from tests.agent.test_agent_process import RunningAgent, free_port, is_ready, running
 from tests.documents import DOCUMENTS, READMES, ROOT, list_blocks, list_fences, prose, read_document
-from tests.fakes.apiserver import wait_until
 from tests.local.processes import Program
 from tests.local.processes import running as running_program
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 

@@ -24,10 +24,10 @@ from gpusteward.agent.proc.process_table import ProcessTable
 from gpusteward.agent.settings.table import read_settings
 from gpusteward.core.exposition import LabelCache
 from gpusteward.kubernetes.api import ApiServer
-from tests.fakes.apiserver import wait_until
 from tests.fakes.machine_examples import MACHINES
 from tests.fakes.machines import NODE, Machine
 from tests.fakes.nvml_library import FakeNvml
+from tests.waiting import wait_until
 
 GOLDEN = Path(__file__).parent / "golden"
 START = 1_800_000_000.0

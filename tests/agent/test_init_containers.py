@@ -12,10 +12,11 @@ from gpusteward.agent.kubernetes.init_devices import ContainerSpec, find_init_de
 from gpusteward.core.allocations import Share
 from gpusteward.core.snapshots import Snapshot
 from tests.agent.test_node_source import Node, running_node
-from tests.fakes.apiserver import Json, wait_until
+from tests.fakes.apiserver import Json
 from tests.fakes.machine_examples import exclusive, time_sliced
 from tests.fakes.machines import Machine, NodePod, write_process
 from tests.fakes.nvml_library import FakeNvml
+from tests.waiting import wait_until
 
 INIT_ID = "1" * 64
 GPU = "nvidia.com/gpu"

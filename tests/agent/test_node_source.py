@@ -17,11 +17,11 @@ from gpusteward.core.containers import Container
 from gpusteward.core.snapshots import Snapshot
 from gpusteward.core.usage_split import SPLIT_SIGNALS
 from gpusteward.kubernetes.api import ApiServer
-from tests.fakes.apiserver import wait_until
 from tests.fakes.kubelet import Fault
 from tests.fakes.machine_examples import exclusive, time_sliced
 from tests.fakes.machines import NODE, Machine, NodePod, RunningMachine
 from tests.fakes.nvml_library import FakeNvml
+from tests.waiting import wait_until
 
 WANTED = SPLIT_SIGNALS
 START = 1_800_000_000.0

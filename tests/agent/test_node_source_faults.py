@@ -9,11 +9,11 @@ from gpusteward.core.allocations import Share
 from gpusteward.core.snapshots import Snapshot
 from gpusteward.core.usage_split import Part, split_usage
 from tests.agent.test_node_source import running_node
-from tests.fakes.apiserver import wait_until
 from tests.fakes.kubelet import dra_claim, response
 from tests.fakes.machine_examples import exclusive, mig, time_sliced
 from tests.fakes.nvml_library import FakeNvml
 from tests.fakes.nvml_scenarios import no_driver
+from tests.waiting import wait_until
 
 
 def held_parts(snapshot: Snapshot) -> dict[str, Part]:

@@ -9,11 +9,11 @@ from gpusteward.agent.kubernetes.claim_cache import UNLISTED_SECONDS
 from gpusteward.core.snapshots import Snapshot
 from tests.agent.test_node_source import Node, running_node
 from tests.fakes import podresources_pb2 as messages
-from tests.fakes.apiserver import wait_until
 from tests.fakes.kubelet import device_claim, response
 from tests.fakes.machine_examples import exclusive
 from tests.fakes.machines import NODE, NodePod
 from tests.fakes.nvml_library import FakeNvml
+from tests.waiting import wait_until
 
 STATIC_POD = messages.PodResources(namespace="kube-system", name=f"kube-proxy-{NODE}")
 EMPTY, ONLY_STATIC = response(), response(STATIC_POD)

@@ -19,7 +19,8 @@ from tests.analyzer.ledger.postgres_server import RunningPostgres
 from tests.analyzer.notify.notifier_process import HOOK
 from tests.analyzer.scraped_history import scrape_history, scrape_times
 from tests.analyzer.serve_process import RunningServe, running_serve
-from tests.fakes.receivers import Receiver, wait_until
+from tests.fakes.receivers import Receiver
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 

@@ -22,9 +22,9 @@ from tests.analyzer.api.server import Api, running_api
 from tests.analyzer.engines import running_prometheus
 from tests.cli.golden_files import assert_golden
 from tests.fakes import nvml_scenarios as nvml
-from tests.fakes.apiserver import wait_until
 from tests.fakes.kubelet import FakeKubelet, device_claim, response
 from tests.fakes.nvml_library import FakeNvml, environment
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 

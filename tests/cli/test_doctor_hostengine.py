@@ -11,8 +11,8 @@ from gpusteward.cli.main import main
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.messages import doctor as messages
 from tests.cli.test_doctor import diagnose
-from tests.fakes.apiserver import wait_until
 from tests.fakes.dcgm_library import DcgmScenario, FakeDcgm, environment
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 

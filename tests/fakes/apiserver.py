@@ -283,11 +283,3 @@ def _send_bytes(request: BaseHTTPRequestHandler, body: bytes, code: int = 200) -
         request.send_header("Location", "http://127.0.0.1:9/elsewhere")
     request.end_headers()
     request.wfile.write(body)
-
-
-def wait_until(condition: Any, seconds: float = 60) -> None:
-    """Wait for a condition, not for a time; fails the test if it does not come true."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.002)

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.waiting import wait_until
+
 
 @dataclass(frozen=True)
 class Call:
@@ -165,10 +167,3 @@ def _is_signed(message: Any, secret: str) -> bool:
         return False
     code = hmac.new("\n".join((timestamp, secret)).encode(), digestmod=hashlib.sha256).digest()
     return hmac.compare_digest(base64.b64decode(sign, validate=True), code)
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 60, about: Callable[[], object] = str) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, about()
-        time.sleep(0.005)

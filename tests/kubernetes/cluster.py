@@ -34,6 +34,7 @@ import pytest
 from gpusteward.kubernetes.api import ApiServer
 from tests.conftest import give_up
 from tests.kubernetes import control_plane
+from tests.waiting import wait_until
 
 Json = dict[str, Any]
 ROOT = Path(__file__).parents[2]
@@ -333,11 +334,8 @@ def pod(name: str, namespace: str, *, node: str = "", gpus: int = 0, **metadata:
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = 150.0) -> None:
-    """Wait for a condition that costs a request."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, f"not so after {seconds:.0f} s"
-        time.sleep(0.05)
+    """Wait for a condition of the cluster."""
+    wait_until(condition, seconds, lambda: f"not so after {seconds:.0f} s")
 
 
 def find_programs() -> Path:

@@ -11,7 +11,8 @@ import trustme
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.kubernetes import api as client_module
 from gpusteward.kubernetes.api import ApiServer, GoneError
-from tests.fakes.apiserver import FakeApiServer, pod, wait_until
+from tests.fakes.apiserver import FakeApiServer, pod
+from tests.waiting import wait_until
 
 PODS = "/api/v1/pods?fieldSelector=spec.nodeName%3Dnode-a"
 WATCH = f"{PODS}&watch=true&resourceVersion=0"

@@ -20,8 +20,8 @@ from gpusteward.local.demo_control import DemoAddress, find_demos, write_control
 from gpusteward.local.demo_settings import PRICES
 from gpusteward.simulate.models import MODELS
 from tests.cli.screens import LARGE, run, until_seen, watching
-from tests.fakes.apiserver import wait_until
 from tests.local.processes import Program, running, running_command
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 

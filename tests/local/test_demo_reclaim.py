@@ -13,8 +13,8 @@ import yaml
 from gpusteward.analyzer.reclaim.policies.file import parse_policies
 from gpusteward.local.demo_inbox import DemoInbox
 from gpusteward.local.demo_settings import POLICIES
-from tests.fakes.apiserver import wait_until
 from tests.local.processes import Program, running
+from tests.waiting import wait_until
 
 QUICK = ("scrape.interval=5", "scheduler.interval=5", "prometheus.time_window_min=1")
 

@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import Browser
 
 from tests.documents import ROOT
-from tests.fakes.receivers import wait_until
 from tests.local.processes import Program
+from tests.waiting import wait_until
 from tests.web.browser import DESKTOP, WALL, visit
 from tests.web.conftest import start_demo
 

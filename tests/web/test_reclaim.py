@@ -7,8 +7,8 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from gpusteward.analyzer.api.http.static_files import UiBundle
-from tests.fakes.apiserver import wait_until
 from tests.local.processes import Program
+from tests.waiting import wait_until
 from tests.web.browser import PHONE, visit
 from tests.web.conftest import TOKENS, start_demo
 from tests.web.test_people import sign_in

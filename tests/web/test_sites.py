@@ -10,8 +10,9 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from gpusteward.analyzer.api.http.static_files import UiBundle
-from tests.fakes.receivers import Receiver, wait_until
+from tests.fakes.receivers import Receiver
 from tests.local.processes import Program, running_command
+from tests.waiting import wait_until
 from tests.web import two_clusters as program
 from tests.web.browser import WALL, Visitor, visit
 from tests.web.conftest import TOKENS, start_demo

@@ -11,8 +11,8 @@ from gpusteward.agent.dcgm.reader import DcgmReader
 from gpusteward.agent.settings.values import parse_hostengine
 from gpusteward.core.gpus import Gpu, GpuReading, MigInstance
 from gpusteward.core.signals import PROFILING
-from tests.fakes.apiserver import wait_until
 from tests.fakes.dcgm_library import DEFAULT_FIELDS, DcgmScenario, FakeDcgm
+from tests.waiting import wait_until
 
 INTERVAL = 5.0
 ADDRESS = "127.0.0.1:5555"

@@ -16,7 +16,7 @@ from gpusteward.agent.http.handler import Connection
 from gpusteward.agent.http.server import Server
 from gpusteward.http_server.web_config import WebConfigFile
 from tests.agent.http.clients import Starter, fetch
-from tests.fakes.apiserver import wait_until
+from tests.waiting import wait_until
 
 ALICE = "Basic " + base64.b64encode(b"alice:right").decode()
 USERS = f"basic_auth_users:\n  alice: {bcrypt.hashpw(b'right', bcrypt.gensalt(4)).decode()}\n"

@@ -9,7 +9,7 @@ import pytest
 
 from gpusteward.agent.http.server import Server
 from tests.agent.http.clients import FakeContent, Starter, fetch
-from tests.fakes.apiserver import wait_until
+from tests.waiting import wait_until
 
 
 def test_a_client_that_sends_nothing_is_dropped(start: Starter) -> None:

@@ -14,7 +14,7 @@ from gpusteward.core.exposition import OPENMETRICS_TYPE, TEXT_TYPE
 from gpusteward.core.settings import ListenAddress
 from tests.agent.http.clients import LOOPBACK, FakeContent, Starter, connect, fetch
 from tests.core.test_negotiation import PROMETHEUS_2
-from tests.fakes.apiserver import wait_until
+from tests.waiting import wait_until
 
 
 def test_metrics_are_served_as_text_or_openmetrics_by_accept_header(start: Starter) -> None:

@@ -8,10 +8,10 @@ import pytest
 
 from gpusteward.agent.kubernetes.pod_watch import Backoff, PodWatch
 from gpusteward.core.containers import Workload
-from tests.fakes.apiserver import wait_until
 from tests.kubernetes.agent_node import AgentNode, read_rules
 from tests.kubernetes.cluster import ApiServerProcess, Cluster, pod, wait_for
 from tests.kubernetes.relay import Relay
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 

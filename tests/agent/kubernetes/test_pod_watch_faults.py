@@ -8,7 +8,8 @@ import pytest
 from gpusteward.agent.kubernetes.pod_watch import Backoff, PodWatch
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.kubernetes.api import ApiServer
-from tests.fakes.apiserver import FakeApiServer, pod, wait_until
+from tests.fakes.apiserver import FakeApiServer, pod
+from tests.waiting import wait_until
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ import pytest
 
 from gpusteward.agent.kubernetes.pod_watch import Backoff, PodWatch
 from gpusteward.kubernetes.api import ApiServer
-from tests.fakes.apiserver import FakeApiServer, wait_until
+from tests.fakes.apiserver import FakeApiServer
+from tests.waiting import wait_until
 
 
 @contextmanager

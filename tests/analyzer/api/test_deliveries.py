@@ -13,7 +13,8 @@ from gpusteward.analyzer.settings.settings import ServerSettings, Settings
 from gpusteward.core.errors import SourceError
 from tests.analyzer.api.server import Api, FakeDeliveries, running_api
 from tests.analyzer.notify.notifier_setup import gpu_of, open_ledger, result_of, running_notifier, settings_of
-from tests.fakes.receivers import Receiver, wait_until
+from tests.fakes.receivers import Receiver
+from tests.waiting import wait_until
 
 PATH = "/api/v1/deliveries"
 VIEWER, OPERATOR = "viewer-token-0123456789", "operator-token-0123456789"

@@ -21,7 +21,7 @@ from gpusteward.analyzer.settings.settings import ServerSettings, Settings
 from gpusteward.core.errors import SourceError
 from tests.analyzer.api.server import Api, FakeLedger, running_api
 from tests.analyzer.reports.ledger_rows import A100, T4, at, open_ledger_rows
-from tests.fakes.receivers import wait_until
+from tests.waiting import wait_until
 
 PATH = "/api/v1/reports"
 WEEK = f"{PATH}?since=2025-11-12&until=2025-11-13"

@@ -25,7 +25,8 @@ from tests.analyzer.notify.notifier_setup import (
     settings_of,
 )
 from tests.analyzer.usage_tables import AT
-from tests.fakes.receivers import Receiver, wait_until
+from tests.fakes.receivers import Receiver
+from tests.waiting import wait_until
 
 OPTIONS = MessageOptions("en", "UTC", "USD", repeat_hours=24, window_seconds=600)
 PUSH = AlertmanagerSettings(labels={"cluster": "east"})

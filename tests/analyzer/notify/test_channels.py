@@ -16,7 +16,8 @@ from gpusteward.kubernetes.api import ApiServer
 from tests.analyzer.notify.notifier_setup import gpu_of, result_of, running_notifier, settings_of
 from tests.analyzer.sources.owners.test_owners import POD, REPLICA_SET, cluster, table
 from tests.fakes.kubernetes_objects import FakeObjects
-from tests.fakes.receivers import Receiver, wait_until
+from tests.fakes.receivers import Receiver
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,8 @@ from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from tests.analyzer.notify.notifier_setup import BUSY, IDLE, gpu_of, result_of, running_notifier, settings_of
 from tests.analyzer.usage_tables import AT
-from tests.fakes.receivers import Receiver, wait_until
+from tests.fakes.receivers import Receiver
+from tests.waiting import wait_until
 
 HOOK = "/open-apis/bot/v2/hook/0a1b-2c3d"
 

@@ -22,7 +22,8 @@ from tests.analyzer.notify.notifier_setup import (
     timestamps_by_pod,
 )
 from tests.analyzer.usage_tables import AT
-from tests.fakes.receivers import Receiver, wait_until
+from tests.fakes.receivers import Receiver
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 

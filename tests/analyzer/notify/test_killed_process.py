@@ -10,7 +10,8 @@ import pytest
 
 from tests.analyzer.notify.notifier_process import HOOK
 from tests.analyzer.notify.notifier_setup import open_ledger, running_notifier, settings_of
-from tests.fakes.receivers import Receiver, wait_until
+from tests.fakes.receivers import Receiver
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 

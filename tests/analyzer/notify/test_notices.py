@@ -27,7 +27,8 @@ from tests.analyzer.notify.notifier_setup import (
     settings_of,
 )
 from tests.analyzer.usage_tables import AT
-from tests.fakes.receivers import Receiver, wait_until
+from tests.fakes.receivers import Receiver
+from tests.waiting import wait_until
 
 HOUR = 3600.0
 MINUTE = 60.0

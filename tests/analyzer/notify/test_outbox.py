@@ -15,7 +15,8 @@ from gpusteward.analyzer.notify.outbox.records import SUPERSEDED, NoticeRecord, 
 from gpusteward.analyzer.notify.outbox.store import MAX_BUFFERED, Outbox
 from gpusteward.analyzer.settings.notify import OutboxSettings
 from tests.analyzer.notify.notifier_setup import gpu_of, open_ledger, result_of, running_notifier, settings_of
-from tests.fakes.receivers import Receiver, wait_until
+from tests.fakes.receivers import Receiver
+from tests.waiting import wait_until
 
 NOW = 1_790_000_000_000
 
