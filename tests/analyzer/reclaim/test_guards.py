@@ -118,7 +118,7 @@ def test_every_guard_is_tried_here() -> None:
 @pytest.mark.parametrize("guard", SAYS_NO)
 def test_one_guard_alone_keeps_it_from_being_acted_on(guard: str) -> None:
     changes, outcome = SAYS_NO[guard]
-    facts = replace(DUE, **changes)  # type: ignore[arg-type]
+    facts = DUE._replace(**changes)  # type: ignore[arg-type]
     assert failed(facts) == [guard]
     assert decide(facts).outcome is outcome
     for answer in ask_all(facts):
@@ -128,12 +128,12 @@ def test_one_guard_alone_keeps_it_from_being_acted_on(guard: str) -> None:
 @given(st.sets(st.sampled_from(sorted(SAYS_NO)), min_size=1))
 def test_whatever_else_is_right_one_no_is_enough(guards: set[str]) -> None:
     changes = {name: value for guard in sorted(guards) for name, value in SAYS_NO[guard][0].items()}
-    facts = replace(DUE, **changes)  # type: ignore[arg-type]
+    facts = DUE._replace(**changes)  # type: ignore[arg-type]
     assert decide(facts).outcome is not Outcome.ACT
 
 
 def test_an_unknown_chance_is_not_a_low_one() -> None:
-    facts = replace(DUE, policy=replace(POLICY, highest_chance=0.3), chance=Chance(None, 3, "kind"))
+    facts = DUE._replace(policy=replace(POLICY, highest_chance=0.3), chance=Chance(None, 3, "kind"))
     assert failed(facts) == ["chance"]
 
 
@@ -150,26 +150,26 @@ def test_an_unknown_chance_is_not_a_low_one() -> None:
 )
 def test_when_a_warning_is_due(warnings: tuple[Warned, ...], needed: int, is_due: bool) -> None:
     policy = replace(POLICY, warnings=needed)
-    assert is_warning_due(replace(DUE, warnings=warnings, policy=policy)) == is_due
+    assert is_warning_due(DUE._replace(warnings=warnings, policy=policy)) == is_due
 
 
 def test_limits_of_the_namespace_and_of_the_hour() -> None:
     policy = replace(POLICY, limits=Limits(5, 2, 20))
-    assert failed(replace(DUE, policy=policy, counts=Counts(2, 2, 2))) == ["budget"]
-    assert failed(replace(DUE, policy=policy, counts=Counts(0, 0, 20))) == ["budget"]
-    assert failed(replace(DUE, policy=policy, counts=Counts(4, 1, 19))) == []
+    assert failed(DUE._replace(policy=policy, counts=Counts(2, 2, 2))) == ["budget"]
+    assert failed(DUE._replace(policy=policy, counts=Counts(0, 0, 20))) == ["budget"]
+    assert failed(DUE._replace(policy=policy, counts=Counts(4, 1, 19))) == []
 
 
 def test_a_person_may_skip_time_and_nothing_else() -> None:
-    skipped = {name for name, (changes, _) in SAYS_NO.items() if not list_objections(ask_all(replace(DUE, **changes)))}  # type: ignore[arg-type]
+    skipped = {name for name, (changes, _) in SAYS_NO.items() if not list_objections(ask_all(DUE._replace(**changes)))}  # type: ignore[arg-type]
     assert skipped == {
         *("policy", "cool_down", "window", "chance", "quiet_hours", "warned", "working_hours", "pressure", "budget")
     }
 
 
 def test_a_pool_without_surplus_is_left_alone() -> None:
-    assert failed(replace(DUE, pool=Pool(6, 4))) == []
-    assert decide(replace(DUE, pool=Pool(4, 4))).outcome is Outcome.NOTHING
+    assert failed(DUE._replace(pool=Pool(6, 4))) == []
+    assert decide(DUE._replace(pool=Pool(4, 4))).outcome is Outcome.NOTHING
 
 
 GPU = "nvidia.com/gpu"
@@ -213,10 +213,10 @@ def test_ten_thousand_decisions_are_quick() -> None:
 
 def test_only_what_could_be_taken_now_counts_for_a_pending_pod() -> None:
     """Of two victims that a pod needs together, one is still in its grace period: the other is not taken yet."""
-    waiting = replace(DUE, policy=replace(POLICY, on_pressure=True))
+    waiting = DUE._replace(policy=replace(POLICY, on_pressure=True))
     assert waits_for_pressure(waiting)
-    assert not waits_for_pressure(replace(waiting, warnings=(Warned(("key",), NOW - 60, NOW - 60),)))
-    assert not waits_for_pressure(replace(waiting, snoozed_until=NOW + 60))
+    assert not waits_for_pressure(waiting._replace(warnings=(Warned(("key",), NOW - 60, NOW - 60),)))
+    assert not waits_for_pressure(waiting._replace(snoozed_until=NOW + 60))
     assert not waits_for_pressure(DUE)
 
 

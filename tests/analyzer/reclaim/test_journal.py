@@ -14,6 +14,7 @@ from gpusteward.analyzer.reclaim.plan import ActionState
 from gpusteward.analyzer.reclaim.switch import Switch
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import SourceError
+from gpusteward.core.messages import Message
 from gpusteward.messages.reclaim import WARNING_DELIVERED, WARNING_SENT
 from tests.analyzer.reclaim.test_guards import NOW, OPEN
 
@@ -76,6 +77,19 @@ def test_lists_are_limited_to_workload_state_and_cluster(engine: Engine):
     assert [each.id for each in journal.list_newest(workload=rows[3].workload)] == ["of-west"]
     assert [each.id for each in journal.list_open()] == ["planned", "acted", "of-east"]
     assert [journal.is_own(each) for each in rows[2:4]] == [True, False]
+
+
+def test_an_open_action_is_made_again_only_when_its_row_has_changed(engine: Engine):
+    journal, other_replica = Journal(engine), Journal(engine)
+    for name in ("same", "moved", "ended"):
+        journal.add(make(name, ActionState.WARNED))
+    same, moved, ended = sorted(journal.list_open(), key=lambda each: ("same", "moved", "ended").index(each.id))
+    other_replica.move(moved, ActionState.WARNED, at=moved.updated_at, note=Message("warned again", "再次警告"))
+    other_replica.move(ended, ActionState.ENDED, at=NOW, ended_at=NOW)
+    found = {each.id: each for each in journal.list_open()}
+    assert found["same"] is same
+    assert [step.note.en for step in found["moved"].steps][-1] == "warned again"
+    assert set(found) == {"same", "moved"}
 
 
 def test_outcomes_are_those_that_were_undone_or_have_changed_an_object(engine: Engine):

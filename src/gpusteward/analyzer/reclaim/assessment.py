@@ -143,8 +143,7 @@ class Assessor:
             since = max(since, sighting.sampled_at)
         action = past.waiting.get((key, found.workload.uid))
         is_leader_problem = objection is not None and self._components.lease.was_refused
-        facts = replace(
-            found.facts,
+        facts = found.facts._replace(
             now=situation.now,
             cycles_seen=sighting.cycles if is_same else 0,
             idle_since=since,
@@ -164,7 +163,7 @@ class Assessor:
 
     def read_again(self, one: Considered, situation: Situation) -> Decision:
         """The decision with the objects as they are now, if they were read in an earlier cycle."""
-        one.base = replace(one.base, counts=one.facts.counts, has_pressure=one.facts.has_pressure)
+        one.base = one.base._replace(counts=one.facts.counts, has_pressure=one.facts.has_pressure)
         one.inspected = self._cache.renew(one.found, situation.reading)
         self._add_objects(one, situation)
         return one.decide()
@@ -179,7 +178,7 @@ class Assessor:
         if inspected is None:
             return
         if inspected.subject is None:
-            one.facts = replace(facts, inspection=Inspection(refusal=inspected.error))
+            one.facts = facts._replace(inspection=Inspection(refusal=inspected.error))
             return
         policy = inspected.find_policy(self._components.policies)
         if by_person and policy.action not in CHANGING_ACTIONS:
@@ -196,7 +195,7 @@ class Assessor:
         if policy.action in CHANGING_ACTIONS and (in_any_case or may_act):
             inspection, one.planned = inspected.plan_changes(policy, situation.reading, now=now)
         warnings = select_warnings(one.action, facts.idle_since, policy)
-        one.facts = replace(facts, policy=policy, chance=chance, warnings=warnings, inspection=inspection)
+        one.facts = facts._replace(policy=policy, chance=chance, warnings=warnings, inspection=inspection)
 
     def _add_pool(
         self, one: Considered, policy: EffectivePolicy, chance: Chance, situation: Situation, *, in_any_case: bool
@@ -216,8 +215,7 @@ class Assessor:
         one.surplus = eligible[: max(0, len(replicas) - keep)]
         pool = Pool(len(replicas), len(replicas) - len(one.surplus), active)
         limited = finder.limit_to(one.found, list(one.surplus), pool).facts
-        one.facts = replace(
-            one.base,
+        one.facts = one.base._replace(
             policy=policy,
             chance=chance,
             pool=pool,
@@ -235,7 +233,7 @@ class Assessor:
             inspection, one.planned = plan_changes(
                 one.inspected, policy, situation.reading, surplus=one.surplus, now=situation.now
             )
-            one.facts = replace(one.facts, inspection=inspection)
+            one.facts = one.facts._replace(inspection=inspection)
 
     def add_pressure(self, considered: Sequence[Considered]) -> None:
         """Whether pending pods could start with the GPUs of the longest idle workloads whose policy waits for that.
@@ -249,7 +247,7 @@ class Assessor:
         ]
         chosen = choose_victims(pending, victims)
         for one in waiting:
-            one.facts = replace(one.facts, has_pressure=one.found.number in chosen)
+            one.facts = one.facts._replace(has_pressure=one.found.number in chosen)
 
 
 def decide_all(considered: Sequence[Considered], past: Past) -> list[Decision]:
@@ -269,4 +267,4 @@ def add_counts(one: Considered, done: Counter[str], past: Past) -> None:
     total = done.total()
     counts = Counts(total, done[one.found.key.namespace], past.last_hour + total)
     if counts != one.facts.counts:
-        one.facts = replace(one.facts, counts=counts)
+        one.facts = one.facts._replace(counts=counts)

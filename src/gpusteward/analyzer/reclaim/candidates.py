@@ -107,12 +107,11 @@ class CandidateFinder:
     def limit_to(self, found: CandidateFacts, replicas: list[Replica], pool: Pool) -> CandidateFacts:
         """The facts of a pool: those of these surplus replicas only."""
         if not replicas:
-            return replace(found, facts=replace(found.facts, pool=pool, activity=Activity.ACTIVE))
+            return replace(found, facts=found.facts._replace(pool=pool, activity=Activity.ACTIVE))
         verdicts = self._result.verdicts
         rows = [row for one in replicas for row in one.rows]
         ranked = min((SIGNATURES[code] for code in verdicts.signature[rows]), key=lambda each: each.rank)
-        facts = replace(
-            found.facts,
+        facts = found.facts._replace(
             pool=pool,
             activity=Activity.IDLE,
             signature=ranked,

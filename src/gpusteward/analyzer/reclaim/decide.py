@@ -1,7 +1,6 @@
 """Facts -> decision: what the answers of the guards come to (pure)."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -67,7 +66,7 @@ def _says_no(facts: Facts, guards: Iterable[Guard]) -> bool:
 def waits_for_pressure(facts: Facts) -> bool:
     """Whether nothing is missing but a pending pod that needs its GPUs."""
     policy = facts.policy
-    return policy is not None and policy.on_pressure and may_be_acted_on(replace(facts, has_pressure=True))
+    return policy is not None and policy.on_pressure and may_be_acted_on(facts._replace(has_pressure=True))
 
 
 def list_objections(answers: Iterable[Answer]) -> list[Answer]:

@@ -6,7 +6,6 @@ is missing). A warning is sent when nothing but time after the warning is missin
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 from math import inf
@@ -61,8 +60,7 @@ class Counts(NamedTuple):
     hour: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(NamedTuple):
     """Everything the guards ask about one workload; of a pool only its surplus replicas."""
 
     now: float
@@ -80,11 +78,11 @@ class Facts:
     least_coverage: float = 0.9
     max_age_seconds: float = 600.0
     policy: EffectivePolicy | None = None
-    chance: Chance = field(default_factory=Chance)
+    chance: Chance = Chance()
     snoozed_until: float | None = None
     is_protected: bool = False
     has_pressure: bool = False
-    counts: Counts = field(default_factory=Counts)
+    counts: Counts = Counts()
     reverts: int = 0
     left_alone_until: float | None = None  # the end of a cool-down
     open_action: Action | None = None

@@ -6,7 +6,7 @@ the journal has not happened: without a database nothing is done.
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -54,6 +54,7 @@ class Journal:
         """`cluster`: the one that is changed. Analyzers of several clusters may share a ledger, and the objects of the
         others do not exist here. Empty: there is only one."""
         self._engine, self._writing, self._cluster = engine, with_write_lock(engine), cluster
+        self._open: Mapping[str, tuple[tuple[Any, ...], Action]] = {}  # the rows that were open last, and their actions
 
     def is_own(self, action: Action) -> bool:
         """Whether its object is in the cluster that is changed."""
@@ -112,7 +113,11 @@ class Journal:
         query = select(actions).where(actions.c.state.in_(states), actions.c.ended_ms.is_(None))
         if self._cluster:
             query = query.where(actions.c.cluster.in_(["", self._cluster]))
-        return self._list(query.order_by(actions.c.created_ms, actions.c.id))
+        with _translated(), self._engine.connect() as connection:
+            rows = connection.execute(query.order_by(actions.c.created_ms, actions.c.id)).all()
+        before = self._open
+        self._open = found = {row.id: _make_again(row, before.get(row.id)) for row in rows}
+        return [action for _, action in found.values()]
 
     def list_outcomes(self, since: float, *, acted_since: float) -> list[Outcome]:
         """Of actions that were undone, failed or were refused since then, and of all that have changed an object since
@@ -186,6 +191,11 @@ def _make_row(action: Action) -> dict[str, Any]:
 def _make_outcome(row: Row[Any]) -> Outcome:
     workload = WorkloadKey(row.owner_kind, row.namespace, row.owner_name, row.cluster)
     return Outcome(workload, row.owner_uid, ActionState(row.state), _seconds(row.acted_ms), _seconds(row.ended_ms))
+
+
+def _make_again(row: Row[Any], before: tuple[tuple[Any, ...], Action] | None) -> tuple[tuple[Any, ...], Action]:
+    """Open actions are read twice in every cycle, and few have changed: the same row gives the same action."""
+    return before if before is not None and before[0] == tuple(row) else (tuple(row), _make_action(row))
 
 
 def _make_action(row: Row[Any]) -> Action:

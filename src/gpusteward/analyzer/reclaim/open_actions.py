@@ -1,7 +1,6 @@
 """What earlier cycles, or an earlier process, have left open: warnings, interrupted actions, changed objects."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from gpusteward.analyzer.reclaim.actions import RESTORABLE_STATES, Action, ReclaimError
 from gpusteward.analyzer.reclaim.assessment import Considered
@@ -130,7 +129,7 @@ class OpenActions:
                 self._end(action, reason)
                 if one is not None:
                     one.action = None
-                    one.facts = replace(one.facts, warnings=())
+                    one.facts = one.facts._replace(warnings=())
 
     def _end(self, action: Action, text: Message) -> None:
         now = self._clock()

@@ -246,7 +246,7 @@ class Reclaimer:
             return True
         try:
             fresh = self._consider_fresh(one.found.key)
-            fresh.facts = replace(fresh.facts, counts=one.facts.counts, has_pressure=one.facts.has_pressure)
+            fresh.facts = fresh.facts._replace(counts=one.facts.counts, has_pressure=one.facts.has_pressure)
             decision = fresh.decide()
             if decision.outcome is not Outcome.ACT or fresh.action is None:
                 log.info(
