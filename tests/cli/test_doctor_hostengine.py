@@ -9,7 +9,7 @@ from gpusteward.cli.doctor.check_results import Status
 from gpusteward.cli.doctor.hostengine import check_hostengine, find_hostengine
 from gpusteward.cli.main import main
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.messages import doctor as messages
+from gpusteward.messages.cli import doctor as messages
 from tests.cli.test_doctor import diagnose
 from tests.fakes.dcgm_library import DcgmScenario, FakeDcgm, environment
 from tests.waiting import wait_until

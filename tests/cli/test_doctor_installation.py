@@ -12,7 +12,7 @@ from gpusteward.cli.doctor.check_results import CheckResult, Status
 from gpusteward.cli.doctor.installation import check_verdicts, wait_until_installed
 from gpusteward.cli.exit_codes import EXIT_FAILURE, EXIT_OK
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.messages import doctor as messages
+from gpusteward.messages.cli import doctor as messages
 from tests.analyzer.api.server import FakeSource, make_result, running_api
 from tests.analyzer.usage_tables import resting, table_of, working
 

@@ -11,7 +11,7 @@ import pytest
 from gpusteward.analyzer.settings.settings import ServerSettings, Settings
 from gpusteward.cli.language import find_error_language
 from gpusteward.cli.main import main
-from gpusteward.messages.argparse_errors import ARGPARSE_ERRORS
+from gpusteward.messages.cli.flags import ARGPARSE_ERRORS
 from tests.agent.test_agent_process import free_port
 from tests.analyzer.api.sample_results import small_result
 from tests.analyzer.api.server import Api, running_api

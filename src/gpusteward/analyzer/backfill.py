@@ -28,7 +28,7 @@ from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.usage_source import UsageSource
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.logs import Log
-from gpusteward.messages import api_errors, ledger_errors, source_errors
+from gpusteward.messages.errors import api_errors, ledger_errors, source_errors
 
 log = Log(__name__)
 

@@ -34,7 +34,7 @@ from gpusteward.analyzer.spell_table import SpellTable
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import SourceError
-from gpusteward.messages import api_errors, ledger_errors
+from gpusteward.messages.errors import api_errors, ledger_errors
 
 if TYPE_CHECKING:
     from gpusteward.analyzer.reports.workload_history import WorkloadHistory

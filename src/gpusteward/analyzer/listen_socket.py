@@ -4,8 +4,8 @@ import socket
 
 from gpusteward.analyzer.settings.settings import ServerSettings
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.messages import settings_errors as messages
-from gpusteward.messages.os_errors import explain_os_error
+from gpusteward.messages.errors import settings_errors as messages
+from gpusteward.messages.errors.os_errors import explain_os_error
 
 BACKLOG = 512
 

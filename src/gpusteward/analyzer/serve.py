@@ -22,7 +22,7 @@ from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.owners.cluster_owners import open_api, open_owners
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.logs import ROOT, Log
-from gpusteward.messages.settings_errors import ENFORCE_NEEDS_KUBERNETES
+from gpusteward.messages.errors.settings_errors import ENFORCE_NEEDS_KUBERNETES
 from gpusteward.process_memory import limit_malloc_arenas
 
 log = Log(__name__)

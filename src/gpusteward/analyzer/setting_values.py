@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from pydantic import ConfigDict
 
 from gpusteward.core.settings import InvalidSettingError, parse_address
-from gpusteward.messages import settings_errors as messages
+from gpusteward.messages.errors import settings_errors as messages
 
 SECTION = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
 """For the model of a section: unknown keys are reported by `settings.layers`, and input may be a secret."""

@@ -5,8 +5,8 @@ import stat
 from pathlib import Path
 
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.messages import settings_errors as messages
-from gpusteward.messages.os_errors import explain_os_error
+from gpusteward.messages.errors import settings_errors as messages
+from gpusteward.messages.errors.os_errors import explain_os_error
 
 FileStamp = tuple[int, ...]
 

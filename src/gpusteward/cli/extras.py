@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.messages import cli as messages
+from gpusteward.messages.cli import flags as messages
 
 
 class MissingLibraryError(ConfigurationError):

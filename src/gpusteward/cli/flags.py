@@ -15,9 +15,9 @@ from gpusteward.cli.language import find_error_language, find_language
 from gpusteward.core.did_you_mean import make_suggestion
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.messages import LANGUAGES, Language, Message
-from gpusteward.messages import cli as messages
-from gpusteward.messages.argparse_errors import translate_argparse
-from gpusteward.messages.os_errors import explain_os_error
+from gpusteward.messages.cli import flags as messages
+from gpusteward.messages.cli.flags import translate_argparse
+from gpusteward.messages.errors.os_errors import explain_os_error
 
 SERVER = "http://127.0.0.1:8080"
 AGENT = "http://127.0.0.1:9400"

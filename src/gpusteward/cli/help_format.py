@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gpusteward.cli.output.terminal_text import wrap
-from gpusteward.messages.help_texts import USAGE, translate_help
+from gpusteward.messages.cli.help_texts import USAGE, translate_help
 
 _EXIT_CODE = re.compile(r"(\s*(?:\d+\s+)?)(.*)")
 

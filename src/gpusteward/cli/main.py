@@ -13,9 +13,7 @@ from gpusteward.cli.language import find_error_language
 from gpusteward.core.did_you_mean import make_suggestion
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.core.messages import Language
-from gpusteward.messages import cli as messages
-from gpusteward.messages import help_texts
-from gpusteward.messages.help_texts import translate_help
+from gpusteward.messages.cli import flags as messages
 
 
 class Command(NamedTuple):
@@ -105,8 +103,10 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
 
 def describe_commands(language: Language) -> str:
     """What `gpusteward --help` prints."""
+    from gpusteward.messages.cli.help_texts import HEAD, translate_help  # not in the memory of the agent
+
     program = name_program()
-    usage, about, commands, more = (message.text(language, program=program) for message in help_texts.HEAD)
+    usage, about, commands, more = (message.text(language, program=program) for message in HEAD)
     lines = [f"  {name:<10} {translate_help(command.about, language)}" for name, command in list_commands().items()]
     return "\n".join([usage, "", about, "", commands, *lines, "", more])
 

@@ -26,7 +26,7 @@ from gpusteward.http.errors import (
     explain_os_error,
 )
 from gpusteward.http.urls import HttpUrl
-from gpusteward.messages import http_errors as messages
+from gpusteward.messages.errors import http_errors as messages
 
 HEADERS_LIMIT_BYTES = 65_536
 _READ_BYTES = 262_144  # what asyncio reads at once

@@ -28,7 +28,7 @@ from gpusteward.http.errors import (
 )
 from gpusteward.http.http1 import MessageError, NothingReceivedError, RawResponse, TruncatedError
 from gpusteward.http.urls import HttpUrl
-from gpusteward.messages import http_errors as messages
+from gpusteward.messages.errors import http_errors as messages
 
 if TYPE_CHECKING:
     import ssl

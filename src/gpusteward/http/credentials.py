@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gpusteward.http.errors import ConfigurationFileError, InvalidRequestError
-from gpusteward.messages import http_errors as messages
+from gpusteward.messages.errors import http_errors as messages
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile("[\t -~\x80-\xff]*")

@@ -4,7 +4,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 
 from gpusteward.http.errors import ProtocolError, ResponseTooLargeError
-from gpusteward.messages import http_errors as messages
+from gpusteward.messages.errors import http_errors as messages
 
 _STEP_BYTES = 1 << 20
 _GZIP_OR_ZLIB = zlib.MAX_WBITS | 32  # detected from the content

@@ -18,7 +18,7 @@ import sys
 
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message
-from gpusteward.messages import os_errors
+from gpusteward.messages.errors import os_errors
 
 
 class HttpError(SourceError):

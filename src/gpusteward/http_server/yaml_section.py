@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 
 from gpusteward.core.did_you_mean import suggest
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.messages import settings_errors as messages
-from gpusteward.messages.os_errors import explain_os_error
+from gpusteward.messages.errors import settings_errors as messages
+from gpusteward.messages.errors.os_errors import explain_os_error
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ from gpusteward.http.connections import load_tls_context
 from gpusteward.http.credentials import TokenFile, is_token
 from gpusteward.http.errors import ConfigurationFileError, HttpError, ResponseTooLargeError, TlsError
 from gpusteward.http.urls import HttpUrl, parse_url
-from gpusteward.messages import kubernetes_errors as messages
+from gpusteward.messages.errors import kubernetes_errors as messages
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 RESPONSE_LIMIT_BYTES = 64 << 20  # 250 pods of 20 KB are 5 MB; a response of ten times that is not a list of pods

@@ -22,7 +22,7 @@ from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message
 from gpusteward.http.client import HttpClient, Request, Response
 from gpusteward.kubernetes.api import RESPONSE_LIMIT_BYTES, ApiServer
-from gpusteward.messages import kubernetes_errors as messages
+from gpusteward.messages.errors import kubernetes_errors as messages
 
 Json = dict[str, Any]
 FIELD_MANAGER = "gpusteward"

@@ -13,7 +13,7 @@ import msgspec
 from gpusteward.kubernetes.api import ApiServer, ObjectError
 from gpusteward.local.demo_inbox import INBOX_PATH, DemoInbox
 from gpusteward.local.simulated_cluster import ApiRequest, SimulatedCluster
-from gpusteward.messages import kubernetes_errors as messages
+from gpusteward.messages.errors import kubernetes_errors as messages
 
 MAX_REQUEST_BYTES = 1 << 20
 _JSON = "json"

@@ -26,7 +26,7 @@ from gpusteward.local.history_seed import Advance, SeededHistory
 from gpusteward.local.simulated_cluster import SimulatedCluster
 from gpusteward.local.simulated_fleet import SimulatedFleet, serve_fleet
 from gpusteward.logs import Log
-from gpusteward.messages import local as messages
+from gpusteward.messages.cli import local as messages
 from gpusteward.simulate.fleets import fleet as simulate_fleet
 from gpusteward.simulate.nodes import SimulatedNode
 

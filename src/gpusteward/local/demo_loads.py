@@ -12,7 +12,7 @@ from gpusteward.core.containers import Workload
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.local.demo_control import MAX_MINUTES
 from gpusteward.local.simulated_fleet import SimulatedFleet
-from gpusteward.messages import local as messages
+from gpusteward.messages.cli import local as messages
 from gpusteward.simulate.fleets import create_load_application
 from gpusteward.simulate.nodes import SimulatedNode
 

@@ -21,8 +21,8 @@ from gpusteward.analyzer.settings.flags import Flags, refuse_settings
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Language
 from gpusteward.logs import Log, configure_logs
-from gpusteward.messages import local as messages
-from gpusteward.messages.nvml_errors import NO_ADVICE
+from gpusteward.messages.cli import local as messages
+from gpusteward.messages.errors.nvml_errors import NO_ADVICE
 
 log = Log(__name__)
 

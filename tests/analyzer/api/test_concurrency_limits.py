@@ -6,7 +6,7 @@ import pytest
 
 from gpusteward.analyzer.api.http.concurrency_limits import ConcurrencyLimit
 from gpusteward.analyzer.api.http.problems import ProblemError
-from gpusteward.messages import api_errors
+from gpusteward.messages.errors import api_errors
 
 
 def test_a_request_takes_the_place_of_one_that_ends():

@@ -8,7 +8,7 @@ from starlette.datastructures import Headers
 from gpusteward.analyzer.api.http.problems import find_language
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message
-from gpusteward.messages import api_errors
+from gpusteward.messages.errors import api_errors
 from tests.analyzer.api.sample_results import small_result
 from tests.analyzer.api.server import Api, FakeDeliveries, FakeSource, running_api
 

@@ -12,7 +12,7 @@ from gpusteward.core.signals import SIGNALS as ALL_SIGNALS
 from gpusteward.core.signals import Scope
 from gpusteward.core.snapshots import Failure
 from gpusteward.logs import Log
-from gpusteward.messages import dcgm_errors as messages
+from gpusteward.messages.errors import dcgm_errors as messages
 
 log = Log(__name__)
 

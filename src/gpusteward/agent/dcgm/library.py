@@ -8,7 +8,7 @@ from typing import Any
 
 from gpusteward.core.errors import SourceError
 from gpusteward.logs import Log
-from gpusteward.messages import dcgm_errors as messages
+from gpusteward.messages.errors import dcgm_errors as messages
 
 log = Log(__name__)
 

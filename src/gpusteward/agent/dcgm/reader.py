@@ -10,7 +10,7 @@ from gpusteward.core.dcgm import FIELDS
 from gpusteward.core.errors import SourceError
 from gpusteward.core.snapshots import Failure
 from gpusteward.logs import Log
-from gpusteward.messages import dcgm_errors as messages
+from gpusteward.messages.errors import dcgm_errors as messages
 
 log = Log(__name__)
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from gpusteward.agent.fields.field_list import FieldList, parse_fields
 from gpusteward.core.errors import ConfigurationError, GpustewardError, SourceError
 from gpusteward.logs import Log
-from gpusteward.messages import settings_errors as messages
-from gpusteward.messages.os_errors import explain_os_error
+from gpusteward.messages.errors import settings_errors as messages
+from gpusteward.messages.errors.os_errors import explain_os_error
 
 log = Log(__name__)
 

@@ -20,8 +20,8 @@ from gpusteward.core.messages import Message
 from gpusteward.core.settings import ListenAddress
 from gpusteward.http_server.web_config import WebConfig
 from gpusteward.logs import Log
-from gpusteward.messages import settings_errors as messages
-from gpusteward.messages.os_errors import explain_os_error
+from gpusteward.messages.errors import settings_errors as messages
+from gpusteward.messages.errors.os_errors import explain_os_error
 
 log = Log(__name__)
 

@@ -13,7 +13,7 @@ from gpusteward.core.errors import SourceError
 from gpusteward.core.gpus import GpuProcess, GpuReading
 from gpusteward.core.snapshots import Failure
 from gpusteward.logs import Log
-from gpusteward.messages import nvml_errors as messages
+from gpusteward.messages.errors import nvml_errors as messages
 
 log = Log(__name__)
 

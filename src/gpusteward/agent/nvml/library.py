@@ -6,7 +6,7 @@ from typing import Any
 import pynvml
 
 from gpusteward.core.errors import OutdatedError, SourceError
-from gpusteward.messages import nvml_errors as messages
+from gpusteward.messages.errors import nvml_errors as messages
 
 Function = Callable[..., int]
 Handle = Any

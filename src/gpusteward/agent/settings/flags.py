@@ -14,9 +14,9 @@ from gpusteward.agent.settings.values import parse_switch
 from gpusteward.core.did_you_mean import make_suggestion
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.settings import VARIABLE_PREFIX, InvalidSettingError, Origin, Source, find_variable
-from gpusteward.messages import cli as cli_messages
-from gpusteward.messages import settings_errors as messages
-from gpusteward.messages.argparse_errors import translate_argparse
+from gpusteward.messages.cli import flags as flag_messages
+from gpusteward.messages.cli.flags import translate_argparse
+from gpusteward.messages.errors import settings_errors as messages
 
 _Value = TypeVar("_Value")
 
@@ -178,15 +178,15 @@ def _explain_unknown(argument: str, known: Iterable[str]) -> ConfigurationError:
     if not argument.startswith("-"):
         return ConfigurationError(messages.UNEXPECTED_AGENT_ARGUMENT, word=argument)
     flag = argument.partition("=")[0]
-    suggestion = make_suggestion(flag, known) or cli_messages.SEE_FLAGS
-    return ConfigurationError(cli_messages.UNKNOWN_FLAG, word=flag, suggestion=suggestion)
+    suggestion = make_suggestion(flag, known) or flag_messages.SEE_FLAGS
+    return ConfigurationError(flag_messages.UNKNOWN_FLAG, word=flag, suggestion=suggestion)
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """`argument --flag: problem`. Raises ConfigurationError."""
         flag, _, problem = message.removeprefix("argument ").partition(": ")
-        raise ConfigurationError(cli_messages.INVALID_FLAG, flag=flag, problem=translate_argparse(problem) or problem)
+        raise ConfigurationError(flag_messages.INVALID_FLAG, flag=flag, problem=translate_argparse(problem) or problem)
 
 
 def build_parser(table: Sequence[Setting]) -> argparse.ArgumentParser:

@@ -30,7 +30,7 @@ from gpusteward.agent.settings.values import (
 )
 from gpusteward.core.settings import ListenAddress, parse_address, parse_duration
 from gpusteward.logs import LEVELS
-from gpusteward.messages.settings_errors import SECONDS
+from gpusteward.messages.errors.settings_errors import SECONDS
 
 DIALECTS = ("dcgm", "vgpu-monitor", "pid2pod", "native")
 ALIKE = Group.COMPATIBLE  # works here as it does in dcgm-exporter

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, TypeVar
 from gpusteward.core.did_you_mean import make_suggestion
 from gpusteward.core.messages import Message
 from gpusteward.core.settings import InvalidSettingError
-from gpusteward.messages import settings_errors as messages
+from gpusteward.messages.errors import settings_errors as messages
 
 _Number = TypeVar("_Number", int, float)
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.logs import Log
-from gpusteward.messages import settings_errors as messages
-from gpusteward.messages.os_errors import explain_os_error
+from gpusteward.messages.errors import settings_errors as messages
+from gpusteward.messages.errors.os_errors import explain_os_error
 
 MAX_BYTES = 4096  # a longer file is not a ratio file
 log = Log(__name__)

@@ -33,7 +33,7 @@ from gpusteward.analyzer.api.limited_access import limit_access
 from gpusteward.core.messages import Message
 from gpusteward.core.namespaces import NamespacePattern, VisibleNamespaces
 from gpusteward.http_server.local_clients import is_local_request
-from gpusteward.messages import api_errors
+from gpusteward.messages.errors import api_errors
 
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="gpusteward"'}
 

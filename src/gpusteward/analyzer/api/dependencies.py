@@ -49,7 +49,7 @@ from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.namespaces import VisibleNamespaces
 from gpusteward.core.usages import AllocationKey
 from gpusteward.http_server.web_config import WebConfig
-from gpusteward.messages import api_errors
+from gpusteward.messages.errors import api_errors
 
 LONGEST_SNOOZE_SECONDS = 7 * 86_400.0
 """Where no policy of the workload is known; the default of policies."""

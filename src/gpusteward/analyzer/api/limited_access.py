@@ -42,7 +42,7 @@ from gpusteward.core.errors import SourceError
 from gpusteward.core.namespaces import VisibleNamespaces
 from gpusteward.core.usages import AllocationKey
 from gpusteward.logs import Log
-from gpusteward.messages import api_errors
+from gpusteward.messages.errors import api_errors
 
 log = Log(__name__)
 

@@ -14,7 +14,7 @@ from gpusteward.analyzer.explain.opinions import ModelOutput
 from gpusteward.analyzer.explain.prompts import write_instructions
 from gpusteward.analyzer.explain.settings import AiSettings
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.messages import settings_errors as messages
+from gpusteward.messages.errors import settings_errors as messages
 
 if TYPE_CHECKING:
     import httpx2

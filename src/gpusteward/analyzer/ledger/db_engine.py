@@ -13,7 +13,7 @@ from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError,
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.messages import ledger_errors
+from gpusteward.messages.errors import ledger_errors
 
 PRAGMAS = (
     "journal_mode = WAL",  # readers never wait for the writer

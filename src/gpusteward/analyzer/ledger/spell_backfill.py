@@ -48,7 +48,7 @@ from gpusteward.analyzer.ledger.verdict_changes import VerdictChanges
 from gpusteward.analyzer.results import Result
 from gpusteward.core.errors import SourceError
 from gpusteward.core.idle_spells import SpellEnd
-from gpusteward.messages import ledger_errors
+from gpusteward.messages.errors import ledger_errors
 
 _NO_LATER = 1 << 62
 _EARLIER = "CASE WHEN excluded.{name} < {table}.{name} THEN excluded.{name} ELSE {table}.{name} END"

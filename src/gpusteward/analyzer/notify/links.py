@@ -22,7 +22,7 @@ from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.messages import Language
 from gpusteward.core.settings import InvalidSettingError
 from gpusteward.messages import notices as messages
-from gpusteward.messages import settings_errors
+from gpusteward.messages.errors import settings_errors
 
 SNOOZE_PATH = "/snooze"
 SNOOZE_HOURS = (4, 8, 24)

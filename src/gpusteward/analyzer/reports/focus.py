@@ -23,7 +23,7 @@ from gpusteward.analyzer.reports.render import quantities
 from gpusteward.analyzer.reports.report import Range, ReportQuery, Scope
 from gpusteward.analyzer.reports.unallocated import price_unallocated, read_unallocated
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.messages import ledger_errors
+from gpusteward.messages.errors import ledger_errors
 
 _TIMES = ("allocated_ms", "active_ms", "idle_ms", "unknown_ms")
 _NAMES = (

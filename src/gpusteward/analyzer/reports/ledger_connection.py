@@ -10,7 +10,7 @@ from gpusteward.analyzer.ledger.db_engine import describe_error
 from gpusteward.analyzer.ledger.migrations.upgrade import HEAD, read_version
 from gpusteward.analyzer.ledger.schema import allocations
 from gpusteward.core.errors import SourceError
-from gpusteward.messages import ledger_errors
+from gpusteward.messages.errors import ledger_errors
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from gpusteward.core.containers import LABEL_PATTERN
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.messages import ledger_errors
+from gpusteward.messages.errors import ledger_errors
 
 _DURATION = "[1-9][0-9]{0,4}[hdw]"
 _UNITS_MS = {"h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from gpusteward.analyzer.setting_values import SECTION, check_url, split_list
 from gpusteward.core.settings import InvalidSettingError
-from gpusteward.messages import settings_errors as messages
+from gpusteward.messages.errors import settings_errors as messages
 
 Network = IPv4Network | IPv6Network
 ANYONE = "*"

@@ -10,7 +10,7 @@ from pydantic import BaseModel, SecretStr, TypeAdapter
 from pydantic.fields import FieldInfo
 
 from gpusteward.core.messages import Message
-from gpusteward.messages import settings_errors as messages
+from gpusteward.messages.errors import settings_errors as messages
 
 Json = Mapping[str, Any]
 

@@ -11,7 +11,7 @@ from gpusteward.analyzer.settings.layers import Layer, from_text
 from gpusteward.analyzer.settings.validation_errors import describe_unknown
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.settings import Given, Origin, Source
-from gpusteward.messages import settings_errors as messages
+from gpusteward.messages.errors import settings_errors as messages
 
 FLAGS: Mapping[str, tuple[str, str]] = {
     "--address": ("server.address", "listen address: PORT, :PORT, HOST:PORT or [IPV6]:PORT"),

@@ -11,7 +11,7 @@ from gpusteward.analyzer.settings.fields import is_collection, is_secret, is_tex
 from gpusteward.analyzer.settings.yaml_lines import Written
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.settings import VARIABLE_PREFIX, Given, Origin, Source, find_variable
-from gpusteward.messages import settings_errors as messages
+from gpusteward.messages.errors import settings_errors as messages
 
 GPU_OOUR_VARIABLES: Mapping[str, str] = {
     "PROM_URL": "prometheus.url",

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, Field, SecretStr, model_validato
 from gpusteward.analyzer.setting_values import SECTION
 from gpusteward.core.containers import LABEL_PATTERN, USER_LABELS, normalize_label
 from gpusteward.core.settings import InvalidSettingError
-from gpusteward.messages import settings_errors as messages
+from gpusteward.messages.errors import settings_errors as messages
 
 _URL = re.compile(r"sqlite:///\S.*|(?:postgres|postgresql|postgresql\+psycopg)://\S+")
 FILE_NAME = "gpusteward.db"

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SecretSt
 from gpusteward.analyzer.setting_values import SECTION, check_url, read_weekly, read_zone, split_hours, split_list
 from gpusteward.core.messages import Language
 from gpusteward.core.settings import InvalidSettingError
-from gpusteward.messages import settings_errors as messages
+from gpusteward.messages.errors import settings_errors as messages
 
 _CHANNEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _FEISHU_PATH = "/open-apis/bot/v2/hook/"

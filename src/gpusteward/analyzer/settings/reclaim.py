@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SecretSt
 
 from gpusteward.analyzer.setting_values import SECTION, split_list
 from gpusteward.core.settings import InvalidSettingError
-from gpusteward.messages import settings_errors as messages
+from gpusteward.messages.errors import settings_errors as messages
 
 ReclaimMode = Literal["off", "observe", "enforce"]
 

@@ -22,7 +22,7 @@ from gpusteward.analyzer.sources.memory_limits import DEFAULT_BUDGET_BYTES, SMAL
 from gpusteward.analyzer.sources.owners.settings import KubernetesSettings
 from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
 from gpusteward.core.settings import InvalidSettingError, ListenAddress, parse_address
-from gpusteward.messages import settings_errors as messages
+from gpusteward.messages.errors import settings_errors as messages
 from gpusteward.process_memory import read_memory_limit
 
 NEEDS_RESTART = (

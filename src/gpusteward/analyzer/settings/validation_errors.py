@@ -12,7 +12,7 @@ from gpusteward.analyzer.settings.fields import describe_allowed, is_secret
 from gpusteward.core.did_you_mean import find_nearest
 from gpusteward.core.messages import Message
 from gpusteward.core.settings import DEFAULT, Given, InvalidSettingError
-from gpusteward.messages import settings_errors as messages
+from gpusteward.messages.errors import settings_errors as messages
 
 Known = Mapping[str, FieldInfo]
 

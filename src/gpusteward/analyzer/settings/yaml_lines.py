@@ -9,7 +9,7 @@ import yaml
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.messages import Message
 from gpusteward.core.settings import Origin, Source
-from gpusteward.messages import settings_errors as messages
+from gpusteward.messages.errors import settings_errors as messages
 
 _QUOTED = re.compile(r"(alias|anchor|handle|tag) ['\"].*")
 """YAML errors quote the text: a secret that begins with `*` or `!` would appear as an alias or a tag."""

@@ -12,7 +12,7 @@ from gpusteward.http.connections import load_tls_context
 from gpusteward.http.credentials import Credentials
 from gpusteward.http.errors import ConfigurationFileError
 from gpusteward.http.urls import HttpUrl, parse_url
-from gpusteward.messages import source_errors as messages
+from gpusteward.messages.errors import source_errors as messages
 
 
 class HttpSettings(Protocol):

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from gpusteward.core.errors import SourceError
-from gpusteward.messages import source_errors as messages
+from gpusteward.messages.errors import source_errors as messages
 
 MIB = 1 << 20
 DEFAULT_BUDGET_BYTES = 512 * MIB

@@ -23,7 +23,7 @@ from gpusteward.http.connections import load_tls_context
 from gpusteward.http.credentials import basic_authorization
 from gpusteward.http.errors import HttpError
 from gpusteward.http.urls import HttpUrl, parse_url
-from gpusteward.messages import cli as messages
+from gpusteward.messages.cli import servers as messages
 
 MAX_RESPONSE_BYTES = 64 << 20
 CACHED_RESPONSES = 16

@@ -15,8 +15,8 @@ from gpusteward.http.errors import (
     ResponseTooLargeError,
     TlsError,
 )
-from gpusteward.messages import cli as messages
-from gpusteward.messages import kubectl as kubectl_messages
+from gpusteward.messages.cli import kubectl as kubectl_messages
+from gpusteward.messages.cli import servers as messages
 
 MAX_DETAIL_BYTES = 65536
 

@@ -8,7 +8,7 @@ from gpusteward.cli.api.pagination import MAX_PAGE_ROWS, read_page
 from gpusteward.cli.json_access import as_object, get_objects, get_text
 from gpusteward.core.did_you_mean import make_suggestion
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.messages import cli as messages
+from gpusteward.messages.cli import workloads as messages
 
 PATH = "/api/v1/namespaces"
 REPORT_PATH = "/api/v1/reports"

@@ -9,7 +9,7 @@ from gpusteward.cli.api.workloads import WorkloadName, name_of
 from gpusteward.cli.json_access import Row, as_object, get_objects, get_text, get_time
 from gpusteward.cli.output import quantities
 from gpusteward.core.messages import Language
-from gpusteward.messages import cli_reclaim as messages
+from gpusteward.messages.cli import reclaim as messages
 
 PATH = "/api/v1/plan"
 QUERY = [("limit", "1000"), *(("outcome", each) for each in ("act", "warn", "wait"))]

@@ -13,7 +13,7 @@ from gpusteward.cli.output.terminal_text import clean
 from gpusteward.core.did_you_mean import make_suggestion
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.core.messages import Message
-from gpusteward.messages import cli as messages
+from gpusteward.messages.cli import workloads as messages
 
 PATH = "/api/v1/workloads"
 ENDED_PATH = "/api/v1/workloads/ended"

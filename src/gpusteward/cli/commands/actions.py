@@ -19,7 +19,7 @@ from gpusteward.cli.output import quantities
 from gpusteward.cli.output.formats import Column, write_json, write_rows
 from gpusteward.cli.output.verdict_labels import translate
 from gpusteward.core.messages import Language
-from gpusteward.messages import cli_reclaim as messages
+from gpusteward.messages.cli import reclaim as messages
 from gpusteward.messages.reclaim import STATES
 
 PATH = "/api/v1/actions"

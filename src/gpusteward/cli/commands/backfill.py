@@ -17,8 +17,8 @@ from gpusteward.cli.output.console import show_progress
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.messages import Language
 from gpusteward.logs import configure_logs
-from gpusteward.messages import cli as cli_messages
-from gpusteward.messages import cli_backfill as messages
+from gpusteward.messages.cli import backfill as messages
+from gpusteward.messages.cli import flags as flag_messages
 
 if TYPE_CHECKING:
     from gpusteward.analyzer.backfill import Estimate
@@ -79,7 +79,7 @@ def _read_since(text: str, now_ms: int) -> int:
     try:
         return parse_time_range(text, None, now_ms=now_ms)[0]
     except ConfigurationError as error:
-        raise ConfigurationError(cli_messages.INVALID_FLAG, flag="--since", problem=error.as_message()) from None
+        raise ConfigurationError(flag_messages.INVALID_FLAG, flag="--since", problem=error.as_message()) from None
 
 
 def _describe(estimate: "Estimate", language: Language) -> str:

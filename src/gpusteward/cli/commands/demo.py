@@ -7,7 +7,7 @@ from gpusteward.cli.commands.serve import build_settings_parser
 from gpusteward.cli.extras import require_extra
 from gpusteward.cli.flags import FlagParser, integer_between, language_of
 from gpusteward.cli.output.console import show_progress
-from gpusteward.messages import local as messages
+from gpusteward.messages.cli import local as messages
 from gpusteward.process_exit import exit_without_threads
 
 NODES, MAX_NODES = 40, 200

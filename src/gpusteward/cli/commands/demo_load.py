@@ -13,7 +13,7 @@ from gpusteward.cli.output.terminal_text import clean
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.core.messages import Language, Message
 from gpusteward.local.demo_control import CONTROL_PATH, MAX_MINUTES, find_demos
-from gpusteward.messages import local as messages
+from gpusteward.messages.cli import local as messages
 
 SHARE, MINUTES = 80, 5
 MAX_LISTED = 4

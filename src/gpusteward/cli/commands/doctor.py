@@ -37,7 +37,7 @@ from gpusteward.cli.output.formats import write_rows
 from gpusteward.cli.output.paragraphs import Line, write_paragraphs
 from gpusteward.cli.output.terminal_text import fit
 from gpusteward.core.messages import Language
-from gpusteward.messages import doctor as messages
+from gpusteward.messages.cli import doctor as messages
 
 KEYS = ("check", "status", "finding", "mend")  # of JSON and CSV: scripts read them
 

@@ -31,7 +31,7 @@ from gpusteward.cli.output.quantities import MICROS
 from gpusteward.cli.output.verdict_texts import describe_result_time, warn_stale
 from gpusteward.core.messages import Language
 from gpusteward.core.verdicts import Signature
-from gpusteward.messages import cli as messages
+from gpusteward.messages.cli import workloads as messages
 
 PATH = "/api/v1/workloads"
 SUSPICIOUS = tuple(signature.value for signature in Signature if signature.is_suspicious)

@@ -17,7 +17,7 @@ from gpusteward.cli.output import quantities
 from gpusteward.cli.output.formats import Column, write_json, write_rows
 from gpusteward.cli.output.verdict_texts import warn_stale
 from gpusteward.core.messages import Language
-from gpusteward.messages import cli_replay as messages
+from gpusteward.messages.cli import replay as messages
 
 PATH = "/api/v1/lendable"
 KEYS = ("horizon", "seconds", "model", "gpus", "probability", "expected_gpus", "unknown_gpus", "workloads_total")

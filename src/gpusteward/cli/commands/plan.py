@@ -24,7 +24,7 @@ from gpusteward.cli.output.plan_texts import describe_decision, list_plan_column
 from gpusteward.cli.output.verdict_labels import translate
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Language
-from gpusteward.messages import cli_reclaim as messages
+from gpusteward.messages.cli import reclaim as messages
 
 PATH = "/api/v1/plan"
 MOST_ROWS = 1000

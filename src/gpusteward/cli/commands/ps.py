@@ -25,8 +25,8 @@ from gpusteward.cli.output import quantities
 from gpusteward.cli.output.formats import Column, write_rows
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.messages import Language, Message
-from gpusteward.messages import cli as messages
-from gpusteward.messages.kubectl import PS_NEEDS_NODE
+from gpusteward.messages.cli import commands as messages
+from gpusteward.messages.cli.kubectl import PS_NEEDS_NODE
 
 KEYS = (
     *("node", "gpu", "gpu_uuid", "model", "pid", "process", "place", "namespace", "pod", "container", "workload"),

@@ -19,7 +19,7 @@ from gpusteward.cli.output.formats import write_json
 from gpusteward.cli.output.paragraphs import Line, write_paragraphs
 from gpusteward.cli.output.verdict_labels import translate
 from gpusteward.core.messages import Language
-from gpusteward.messages import cli_reclaim as messages
+from gpusteward.messages.cli import reclaim as messages
 
 PATH = "/api/v1/reclaim"
 STATUS, OFF, ON = "status", "off", "on"

@@ -30,9 +30,9 @@ from gpusteward.cli.output.formats import Column, write_json, write_rows
 from gpusteward.cli.output.replay_page import render_page
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.core.messages import Language
-from gpusteward.messages import cli as cli_messages
-from gpusteward.messages import cli_replay as messages
-from gpusteward.messages.os_errors import explain_os_error
+from gpusteward.messages.cli import flags as flag_messages
+from gpusteward.messages.cli import replay as messages
+from gpusteward.messages.errors.os_errors import explain_os_error
 
 PATH = "/api/v1/replay"
 FORMATS = ("table", "json", "html")
@@ -91,7 +91,7 @@ def _read_policy(options: argparse.Namespace) -> str:
     except (OSError, UnicodeDecodeError) as error:
         reason = explain_os_error(error) if isinstance(error, OSError) else error.reason
         raise ConfigurationError(
-            cli_messages.FILE_ERROR, flag="--policy", path=options.policy, reason=reason
+            flag_messages.FILE_ERROR, flag="--policy", path=options.policy, reason=reason
         ) from error
 
 

@@ -39,8 +39,9 @@ from gpusteward.cli.output.report_table import print_report
 from gpusteward.cli.output.terminal_text import escape_controls
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.core.messages import Language
-from gpusteward.messages import cli as messages
-from gpusteward.messages.os_errors import explain_os_error
+from gpusteward.messages.cli import commands as messages
+from gpusteward.messages.cli import flags as flag_messages
+from gpusteward.messages.errors.os_errors import explain_os_error
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -248,7 +249,7 @@ def _open_output_file(name: str) -> Iterator[TextIO]:
             yield out
     except OSError as error:
         raise ConfigurationError(
-            messages.FILE_ERROR, flag="--output-file", path=path, reason=explain_os_error(error)
+            flag_messages.FILE_ERROR, flag="--output-file", path=path, reason=explain_os_error(error)
         ) from error
 
 

@@ -21,8 +21,8 @@ from gpusteward.cli.output.formats import write_json
 from gpusteward.cli.output.verdict_labels import translate
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.messages import Language
-from gpusteward.messages import cli as cli_messages
-from gpusteward.messages import cli_reclaim as messages
+from gpusteward.messages.cli import reclaim as messages
+from gpusteward.messages.cli import workloads as workload_messages
 from gpusteward.messages.reclaim import STATES
 
 PATH = "/api/v1/actions"
@@ -75,7 +75,7 @@ def _choose(found: Sequence[Row], text: str) -> list[Row]:
     names = sorted({str(name_of(each)) for each in chosen})
     if len(names) > 1:
         raise ConfigurationError(
-            cli_messages.AMBIGUOUS_WORKLOAD, name=text, count=len(names), names=", ".join(names[:5])
+            workload_messages.AMBIGUOUS_WORKLOAD, name=text, count=len(names), names=", ".join(names[:5])
         )
     return chosen[:1]
 

@@ -21,7 +21,7 @@ from gpusteward.cli.json_access import Row, as_object, get_objects, get_text
 from gpusteward.cli.output.formats import Column, write_rows
 from gpusteward.cli.output.terminal_text import clean
 from gpusteward.core.errors import ConfigurationError, SourceError
-from gpusteward.messages import cli as messages
+from gpusteward.messages.cli import commands as messages
 
 PATH = "/api/v1/snoozes"
 KEYS = ("cluster", "kind", "namespace", "name", "until", "reason", "who", "created_at")

@@ -31,7 +31,7 @@ from gpusteward.cli.top.source_protocol import MAX_ROWS, SHOWS_CLUSTER, Item, Li
 from gpusteward.cli.top.views import CLUSTER, FIRST_NODE_SORTS, FIRST_SORTS, NODE, ViewColumn, sorts_of
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.messages import Language
-from gpusteward.messages import top as messages
+from gpusteward.messages.cli import top as messages
 
 if TYPE_CHECKING:
     from gpusteward.cli.top.app import TopApp

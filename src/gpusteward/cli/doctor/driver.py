@@ -12,7 +12,7 @@ from gpusteward.cli.doctor.check_results import NO_FIX, CheckResult, Status
 from gpusteward.core.errors import SourceError
 from gpusteward.core.exposition import LabelCache
 from gpusteward.core.usage_split import SPLIT_SIGNALS
-from gpusteward.messages import doctor as messages
+from gpusteward.messages.cli import doctor as messages
 
 if TYPE_CHECKING:
     from gpusteward.agent.dialects.dcgm import DcgmDialect

@@ -8,7 +8,7 @@ from gpusteward.cli.json_access import Row, as_object, get_object, get_objects
 from gpusteward.core import metrics
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message
-from gpusteward.messages import doctor as messages
+from gpusteward.messages.cli import doctor as messages
 
 MAX_INTERVAL_SECONDS = 60.0
 """A window of ten minutes then has ten samples; with fewer, short bursts of work are easily missed."""

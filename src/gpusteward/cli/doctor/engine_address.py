@@ -16,8 +16,8 @@ from gpusteward.core.errors import ConfigurationError, GpustewardError, SourceEr
 from gpusteward.core.messages import Message
 from gpusteward.core.settings import Origin
 from gpusteward.logs import configure_logs
-from gpusteward.messages import doctor as messages
-from gpusteward.messages import service_discovery
+from gpusteward.messages.cli import doctor as messages
+from gpusteward.messages.errors import service_discovery
 
 if TYPE_CHECKING:
     from gpusteward.analyzer.settings.effective import EffectiveSettings

@@ -8,8 +8,8 @@ from gpusteward.cli.doctor.check_results import CheckResult, Status
 from gpusteward.cli.doctor.driver import TIMEOUT_SECONDS, wait_for
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.core.settings import InvalidSettingError, find_variable
-from gpusteward.messages import doctor as messages
-from gpusteward.messages import settings_errors
+from gpusteward.messages.cli import doctor as messages
+from gpusteward.messages.errors import settings_errors
 
 if TYPE_CHECKING:
     from gpusteward.agent.dcgm.reader import HostengineReport

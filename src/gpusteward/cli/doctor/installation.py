@@ -11,7 +11,7 @@ from gpusteward.cli.json_access import Row, as_object, get_count, get_number, ge
 from gpusteward.cli.output.quantities import gpus as show_gpus
 from gpusteward.cli.output.terminal_text import clean
 from gpusteward.core.errors import ConfigurationError, SourceError
-from gpusteward.messages import doctor as messages
+from gpusteward.messages.cli import doctor as messages
 
 POLL_SECONDS = 2.0
 

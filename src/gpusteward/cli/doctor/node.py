@@ -6,8 +6,8 @@ from pathlib import Path
 
 from gpusteward.cli.doctor.check_results import CheckResult, Status
 from gpusteward.core.errors import SourceError
-from gpusteward.messages import doctor as messages
-from gpusteward.messages.os_errors import explain_os_error
+from gpusteward.messages.cli import doctor as messages
+from gpusteward.messages.errors.os_errors import explain_os_error
 
 MAX_PROCESSES = 500
 KUBELET_SOCKET = Path("/var/lib/kubelet/pod-resources/kubelet.sock")

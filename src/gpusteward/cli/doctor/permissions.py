@@ -9,7 +9,7 @@ from gpusteward.cli.api.errors import Peer
 from gpusteward.cli.doctor.check_results import CheckResult, Status
 from gpusteward.cli.json_access import as_object, get_object
 from gpusteward.core.errors import ConfigurationError, SourceError
-from gpusteward.messages import doctor as messages
+from gpusteward.messages.cli import doctor as messages
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"

@@ -8,7 +8,7 @@ from gpusteward.cli.doctor.check_results import CheckResult, Status
 from gpusteward.cli.json_access import Row, as_object, get_count, get_number, get_object, get_objects, get_text
 from gpusteward.cli.output.quantities import percent
 from gpusteward.core.errors import SourceError
-from gpusteward.messages import doctor as messages
+from gpusteward.messages.cli import doctor as messages
 
 MIN_COVERAGE = 0.9
 

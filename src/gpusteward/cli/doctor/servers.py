@@ -12,7 +12,7 @@ from gpusteward.cli.output.terminal_text import clean
 from gpusteward.cli.output.verdict_labels import HEALTH
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message
-from gpusteward.messages import doctor as messages
+from gpusteward.messages.cli import doctor as messages
 
 MAX_SKEW_SECONDS = 5.0
 BROKEN_SECONDS = 60.0

@@ -16,7 +16,7 @@ from gpusteward.cli.kubectl.credentials import ApiServerAccess
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.http.client import HttpClient
 from gpusteward.http.urls import HttpUrl
-from gpusteward.messages import kubectl as messages
+from gpusteward.messages.cli import kubectl as messages
 
 DEFAULT_NAMESPACE = "gpusteward"
 ACCOUNT = "gpusteward-viewer"

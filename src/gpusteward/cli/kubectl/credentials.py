@@ -22,8 +22,8 @@ from gpusteward.core.messages import Message
 from gpusteward.http.client import HttpClient
 from gpusteward.http.credentials import basic_authorization, is_token
 from gpusteward.http.urls import HttpUrl, find_proxy, parse_url
-from gpusteward.messages import kubectl as messages
-from gpusteward.messages.os_errors import explain_os_error
+from gpusteward.messages.cli import kubectl as messages
+from gpusteward.messages.errors.os_errors import explain_os_error
 
 EXEC_TIMEOUT_SECONDS = 300.0
 """A plugin may wait for somebody to sign in with a browser."""

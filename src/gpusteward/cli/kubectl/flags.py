@@ -17,7 +17,7 @@ from gpusteward.cli.kubectl.analyzer_access import (
 from gpusteward.cli.kubectl.credentials import ApiServerAccess
 from gpusteward.cli.kubectl.kubeconfig import KubeContext, read_context
 from gpusteward.core.messages import Language
-from gpusteward.messages import kubectl as messages
+from gpusteward.messages.cli import kubectl as messages
 
 ANALYZER_VARIABLE = "GPUSTEWARD_ANALYZER"
 

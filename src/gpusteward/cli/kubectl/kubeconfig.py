@@ -8,8 +8,8 @@ from typing import Any
 
 from gpusteward.core.did_you_mean import make_suggestion
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.messages import kubectl as messages
-from gpusteward.messages.os_errors import explain_os_error
+from gpusteward.messages.cli import kubectl as messages
+from gpusteward.messages.errors.os_errors import explain_os_error
 
 Entry = Mapping[str, Any]
 KINDS = {"clusters": "cluster", "users": "user", "contexts": "context"}

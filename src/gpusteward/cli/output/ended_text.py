@@ -6,7 +6,7 @@ from gpusteward.cli.json_access import Row, get_count, get_number, get_object, g
 from gpusteward.cli.output import quantities
 from gpusteward.cli.output.paragraphs import Line
 from gpusteward.core.messages import Language
-from gpusteward.messages import cli as messages
+from gpusteward.messages.cli import workloads as messages
 
 HOUR_MS = 3_600_000
 

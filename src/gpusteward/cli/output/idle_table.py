@@ -7,8 +7,8 @@ from gpusteward.cli.output import quantities
 from gpusteward.cli.output.formats import Column
 from gpusteward.cli.output.verdict_labels import translate
 from gpusteward.core.messages import Language
-from gpusteward.messages import cli as messages
-from gpusteward.messages import cli_replay
+from gpusteward.messages.cli import replay as cli_replay
+from gpusteward.messages.cli import workloads as messages
 from gpusteward.messages.verdicts import FINDINGS, PROOFS, SIGNATURES
 
 Row = Mapping[str, Any]

@@ -8,7 +8,7 @@ from gpusteward.cli.output.formats import Column
 from gpusteward.cli.output.paragraphs import Line
 from gpusteward.cli.output.verdict_labels import translate
 from gpusteward.core.messages import Language
-from gpusteward.messages import cli_reclaim as messages
+from gpusteward.messages.cli import reclaim as messages
 
 OUTCOME_STYLES = {"act": "fail", "warn": "warn", "wait": "idle", "refuse": "suspicious", "nothing": "skip"}
 

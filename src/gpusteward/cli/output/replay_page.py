@@ -6,7 +6,7 @@ from html import escape
 from gpusteward.cli.json_access import Row, get_count, get_number, get_object, get_objects, get_text, get_texts
 from gpusteward.cli.output import quantities
 from gpusteward.core.messages import Language
-from gpusteward.messages import cli_replay as messages
+from gpusteward.messages.cli import replay as messages
 
 _STYLE = """body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:70rem;padding:0 1rem;color:#1b1f24}
 table{border-collapse:collapse;margin:1rem 0;width:100%}

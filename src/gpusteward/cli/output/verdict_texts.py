@@ -21,8 +21,8 @@ from gpusteward.cli.output.terminal_text import clean
 from gpusteward.cli.output.verdict_labels import MEASURES, translate
 from gpusteward.core.messages import Language
 from gpusteward.core.verdicts import Activity
-from gpusteward.messages import cli as messages
-from gpusteward.messages import cli_replay
+from gpusteward.messages.cli import replay as cli_replay
+from gpusteward.messages.cli import workloads as messages
 from gpusteward.messages.verdicts import ACTIVITIES, PROOFS, SIGNATURES, STATUSES, STEPS
 
 

@@ -18,7 +18,7 @@ from gpusteward.cli.top.table import ItemTable
 from gpusteward.cli.top.views import ViewColumn, choose_columns, sorts_of
 from gpusteward.core.did_you_mean import make_suggestion
 from gpusteward.core.messages import Language
-from gpusteward.messages import top as messages
+from gpusteward.messages.cli import top as messages
 
 PARTS = ("#title", "#summary", "#tabs", "#items", "#footer")
 FILTERS = ("", "idle", "unknown", "active")

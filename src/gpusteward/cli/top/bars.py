@@ -13,7 +13,7 @@ from gpusteward.cli.output.verdict_texts import describe_time, is_stale
 from gpusteward.cli.top.source_protocol import Listing, ListRequest, View
 from gpusteward.cli.top.views import TITLES
 from gpusteward.core.messages import Language, Message
-from gpusteward.messages import top as messages
+from gpusteward.messages.cli import top as messages
 from gpusteward.messages.verdicts import ACTIVITIES
 
 STALE_SECONDS = 600.0  # older data is shown with its age

@@ -38,8 +38,8 @@ from gpusteward.cli.top.source_protocol import (
     describe_processes,
 )
 from gpusteward.core.messages import Language
-from gpusteward.messages import top as messages
-from gpusteward.messages.cli import NEXT
+from gpusteward.messages.cli import top as messages
+from gpusteward.messages.cli.workloads import NEXT
 
 PATHS = {View.GPUS: "/api/v1/gpus", View.WORKLOADS: "/api/v1/workloads", View.TENANTS: "/api/v1/namespaces"}
 MAX_CHARTED_ALLOCATIONS = 4  # a workload may hold hundreds of GPUs

@@ -17,7 +17,7 @@ from gpusteward.cli.output.terminal_text import clean, fit, measure, wrap
 from gpusteward.cli.top.charts import draw_sparkline
 from gpusteward.cli.top.source_protocol import Chart, Detail
 from gpusteward.core.messages import Language
-from gpusteward.messages import top as messages
+from gpusteward.messages.cli import top as messages
 
 if TYPE_CHECKING:
     from gpusteward.cli.top.app import TopApp

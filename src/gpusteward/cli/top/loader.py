@@ -13,7 +13,7 @@ from textual.message import Message
 
 from gpusteward.core.errors import GpustewardError
 from gpusteward.core.messages import Language
-from gpusteward.messages import top as messages
+from gpusteward.messages.cli import top as messages
 
 
 @dataclass

@@ -14,7 +14,7 @@ from gpusteward.cli.output.quantities import memory, percent
 from gpusteward.cli.top.node_rows import list_gpus, list_rows, list_workloads
 from gpusteward.cli.top.source_protocol import Chart, Detail, Item, Listing, ListRequest, View, describe_processes
 from gpusteward.core.messages import Language
-from gpusteward.messages import top as messages
+from gpusteward.messages.cli import top as messages
 
 MAX_POINTS = 1800  # an hour at a refresh every two seconds
 HISTORY_SECONDS = 3600.0

@@ -9,7 +9,7 @@ from gpusteward.cli.api.workloads import WorkloadName
 from gpusteward.cli.output.paragraphs import Line
 from gpusteward.cli.output.quantities import UNKNOWN, memory, percent
 from gpusteward.core.messages import Language
-from gpusteward.messages import top as messages
+from gpusteward.messages.cli import top as messages
 
 FIRST_ROWS = 100
 MAX_ROWS = 2000

@@ -10,7 +10,7 @@ from gpusteward.cli.output.terminal_text import clean, cut_middle, measure
 from gpusteward.cli.output.verdict_labels import FREE, translate
 from gpusteward.cli.top.source_protocol import SHOWS_CLUSTER, View
 from gpusteward.core.messages import Language, Message
-from gpusteward.messages import top as messages
+from gpusteward.messages.cli import top as messages
 from gpusteward.messages.verdicts import ACTIVITIES, PROOFS, SIGNATURES
 
 TITLES: Mapping[View, Message] = {

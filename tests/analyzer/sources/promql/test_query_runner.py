@@ -12,7 +12,7 @@ from gpusteward.analyzer.sources.promql.query_runner import QueryTask, ResultChu
 from gpusteward.analyzer.sources.usage.quantities import PRESENCE_NOW
 from gpusteward.analyzer.sources.usage.row_index import DeviceKey, HolderKey
 from gpusteward.core.errors import SourceError
-from gpusteward.messages import source_errors
+from gpusteward.messages.errors import source_errors
 
 HOLDER = HolderKey("UUID", "", "namespace", "pod", "container")
 

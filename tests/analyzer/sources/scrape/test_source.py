@@ -16,7 +16,7 @@ from gpusteward.analyzer.sources.scrape.source import ScrapeSource
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.messages import unknown_reasons
-from gpusteward.messages.source_errors import NO_SOURCE
+from gpusteward.messages.errors.source_errors import NO_SOURCE
 from tests.analyzer.serve_process import running_serve
 from tests.analyzer.sources.scrape.page_server import PageServer, serving_pages, wait_for
 from tests.analyzer.sources.scrape.test_page_parser import page

@@ -17,7 +17,7 @@ from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.settings.masked import mask_value
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.logs import Log
-from gpusteward.messages import settings_errors
+from gpusteward.messages.errors import settings_errors
 
 log = Log(__name__)
 

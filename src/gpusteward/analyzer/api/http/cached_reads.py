@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from gpusteward.analyzer.api.http.concurrency_limits import ConcurrencyLimit, query_ledger
 from gpusteward.analyzer.api.http.problems import ProblemError
-from gpusteward.messages import api_errors
+from gpusteward.messages.errors import api_errors
 
 T = TypeVar("T")
 FRESH_SECONDS = 120.0

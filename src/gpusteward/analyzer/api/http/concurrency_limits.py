@@ -15,7 +15,7 @@ from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.reclaim.actions import ReclaimError
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message
-from gpusteward.messages import api_errors
+from gpusteward.messages.errors import api_errors
 
 CONCURRENT_REQUESTS = 2
 WAITING_REQUESTS = 16

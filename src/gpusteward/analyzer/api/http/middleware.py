@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from gpusteward.analyzer.api.http.problems import ProblemError, send_problem
 from gpusteward.analyzer.api.http.web_access import WebAccess
 from gpusteward.logs import Log
-from gpusteward.messages import api_errors
+from gpusteward.messages.errors import api_errors
 
 log = Log(__name__)
 

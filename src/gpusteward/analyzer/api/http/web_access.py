@@ -14,7 +14,7 @@ from gpusteward.analyzer.api.http.concurrency_limits import ConcurrencyLimit, ru
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.roles import parse_bearer, read_authorization
 from gpusteward.http_server.web_config import WebConfig
-from gpusteward.messages import api_errors
+from gpusteward.messages.errors import api_errors
 
 OPEN_PATHS = frozenset({"/health", "/livez", "/healthz", "/readyz"})
 CERTIFICATE_STATE = "has_client_certificate"

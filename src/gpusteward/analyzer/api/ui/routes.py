@@ -9,8 +9,8 @@ from gpusteward.analyzer.api.http.problems import ProblemError, find_language
 from gpusteward.analyzer.api.http.responses import has_current, send_not_modified
 from gpusteward.analyzer.api.http.static_files import ASSETS, ENCODINGS, INDEX, StaticFile
 from gpusteward.core.negotiation import parse_accept
-from gpusteward.messages import api_errors
 from gpusteward.messages import home_page as messages
+from gpusteward.messages.errors import api_errors
 
 router = APIRouter(include_in_schema=False)
 

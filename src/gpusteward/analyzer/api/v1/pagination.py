@@ -22,7 +22,7 @@ from gpusteward.analyzer.api.v1.listing import Listing
 from gpusteward.analyzer.pipeline import CycleStats
 from gpusteward.analyzer.results import Result
 from gpusteward.core.verdicts import Activity, Proof, Signature, State
-from gpusteward.messages import api_errors
+from gpusteward.messages.errors import api_errors
 
 MOST_ROWS = 1000
 STALE_INTERVALS = 2

@@ -8,7 +8,7 @@ from gpusteward.analyzer.ledger.db_engine import with_write_lock
 from gpusteward.analyzer.ledger.schema import METADATA
 from gpusteward.core.errors import SourceError
 from gpusteward.logs import Log
-from gpusteward.messages import ledger_errors
+from gpusteward.messages.errors import ledger_errors
 
 log = Log(__name__)
 

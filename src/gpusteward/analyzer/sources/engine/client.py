@@ -25,7 +25,7 @@ from gpusteward.http.errors import (
     ResponseTooLargeError,
 )
 from gpusteward.logs import Log
-from gpusteward.messages import source_errors as messages
+from gpusteward.messages.errors import source_errors as messages
 
 log = Log(__name__)
 

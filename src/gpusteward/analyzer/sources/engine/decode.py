@@ -15,7 +15,7 @@ import numpy as np
 from gpusteward.analyzer.tables import Column
 from gpusteward.core.errors import SourceError
 from gpusteward.logs import Log
-from gpusteward.messages import engine_errors
+from gpusteward.messages.errors import engine_errors
 
 log = Log(__name__)
 

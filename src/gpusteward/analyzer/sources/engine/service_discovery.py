@@ -12,7 +12,7 @@ import msgspec
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.core.errors import SourceError
 from gpusteward.kubernetes.api import ApiServer
-from gpusteward.messages import service_discovery as messages
+from gpusteward.messages.errors import service_discovery as messages
 
 MAX_SERVICES = 100
 """Candidates that are read; with more than one there is an error anyway."""

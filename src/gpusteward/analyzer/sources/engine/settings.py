@@ -10,8 +10,8 @@ from gpusteward.analyzer.sources.usage.label_mapping import ClusterChoice
 from gpusteward.analyzer.sources.usage.selectors import parse_condition
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.settings import InvalidSettingError, parse_duration
-from gpusteward.messages import service_discovery
-from gpusteward.messages import settings_errors as messages
+from gpusteward.messages.errors import service_discovery
+from gpusteward.messages.errors import settings_errors as messages
 
 DEFAULT_CONDITION = '{pod!=""}'
 

@@ -14,7 +14,7 @@ from gpusteward.analyzer.sources.memory_limits import DEFAULT_LIMITS
 from gpusteward.analyzer.sources.usage.quantities import Aggregation
 from gpusteward.analyzer.tables import Column
 from gpusteward.core.errors import SourceError
-from gpusteward.messages import engine_errors
+from gpusteward.messages.errors import engine_errors
 
 
 class ExportLine(msgspec.Struct, gc=False):

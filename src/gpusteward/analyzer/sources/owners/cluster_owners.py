@@ -29,7 +29,7 @@ from gpusteward.core.containers import Container
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.kubernetes.api import SERVICE_ACCOUNT, ApiServer, ObjectError
 from gpusteward.logs import Log
-from gpusteward.messages import kubernetes_errors as messages
+from gpusteward.messages.errors import kubernetes_errors as messages
 
 log = Log(__name__)
 

@@ -17,7 +17,7 @@ from gpusteward.core.containers import OwnerEvidence, Workload
 from gpusteward.kubernetes.api import ApiServer, ObjectError
 from gpusteward.kubernetes.owners import Owner, find_workload
 from gpusteward.logs import Log
-from gpusteward.messages import kubernetes_errors as messages
+from gpusteward.messages.errors import kubernetes_errors as messages
 
 log = Log(__name__)
 

@@ -27,7 +27,7 @@ from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers, write
 from gpusteward.analyzer.tables import NodeModel
 from gpusteward.core import metrics
 from gpusteward.core.errors import SourceError
-from gpusteward.messages import engine_errors
+from gpusteward.messages.errors import engine_errors
 
 VICTORIA = "VictoriaMetrics"
 Fleet = Mapping[NodeModel, int]

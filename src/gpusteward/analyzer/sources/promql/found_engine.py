@@ -12,7 +12,7 @@ from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.errors import SourceError
 from gpusteward.core.usages import AllocationKey
 from gpusteward.logs import Log
-from gpusteward.messages import source_errors
+from gpusteward.messages.errors import source_errors
 
 log = Log(__name__)
 

@@ -35,7 +35,8 @@ from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.errors import SourceError
 from gpusteward.core.usages import AllocationKey
 from gpusteward.logs import Log
-from gpusteward.messages import source_errors, unknown_reasons
+from gpusteward.messages import unknown_reasons
+from gpusteward.messages.errors import source_errors
 
 log = Log(__name__)
 

@@ -15,8 +15,8 @@ from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.http.async_connection import AsyncConnection, AsyncResponse, ReceivedBytes, open_async_connection
 from gpusteward.http.errors import NoResponseError, ResponseTimeoutError, ResponseTooLargeError
 from gpusteward.http.urls import HttpUrl
-from gpusteward.messages import http_errors
-from gpusteward.messages import source_errors as messages
+from gpusteward.messages.errors import http_errors
+from gpusteward.messages.errors import source_errors as messages
 
 REDIRECT_LIMIT = 3
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})

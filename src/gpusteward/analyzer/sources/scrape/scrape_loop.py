@@ -27,7 +27,7 @@ from gpusteward.analyzer.sources.scrape.targets import Target, TargetRegistry
 from gpusteward.core.errors import SourceError
 from gpusteward.http.async_connection import ReceivedBytes
 from gpusteward.logs import Log
-from gpusteward.messages import source_errors as messages
+from gpusteward.messages.errors import source_errors as messages
 
 log = Log(__name__)
 

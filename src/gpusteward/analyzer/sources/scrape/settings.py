@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.settings import InvalidSettingError
 from gpusteward.http.urls import DEFAULT_PORTS, HttpUrl
-from gpusteward.messages import source_errors as messages
+from gpusteward.messages.errors import source_errors as messages
 
 DEFAULT_SELECTOR = "app.kubernetes.io/name=gpusteward,app.kubernetes.io/component=agent"
 DEFAULT_PORT = 9400

@@ -51,7 +51,7 @@ from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.errors import SourceError
 from gpusteward.core.usages import AllocationKey
 from gpusteward.kubernetes.api import ApiServer
-from gpusteward.messages import source_errors as messages
+from gpusteward.messages.errors import source_errors as messages
 
 _CLUSTER = "cluster"
 MAX_PROCESS_SAMPLES = 20_000

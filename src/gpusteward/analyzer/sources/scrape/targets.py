@@ -19,7 +19,7 @@ from gpusteward.core.messages import Message
 from gpusteward.http.urls import DEFAULT_PORTS, HttpUrl
 from gpusteward.kubernetes.api import ApiServer
 from gpusteward.logs import Log
-from gpusteward.messages import source_errors as messages
+from gpusteward.messages.errors import source_errors as messages
 
 log = Log(__name__)
 

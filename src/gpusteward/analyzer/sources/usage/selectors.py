@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.messages import engine_errors
+from gpusteward.messages.errors import engine_errors
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from gpusteward.analyzer.api.http.roles import Role
 from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.api.http.sessions import read_cookie, write_cookie
 from gpusteward.logs import Log
-from gpusteward.messages import api_errors
+from gpusteward.messages.errors import api_errors
 
 log = Log(__name__)
 

@@ -22,7 +22,7 @@ from gpusteward.analyzer.api.v1.workloads.workload_paths import Cluster, Part
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.sources.gpu_readings import GpuReading
 from gpusteward.core.messages import Language
-from gpusteward.messages import api_errors
+from gpusteward.messages.errors import api_errors
 
 router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", dependencies=[Depends(may_read)], tags=["gpus"])
 

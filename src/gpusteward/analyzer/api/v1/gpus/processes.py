@@ -19,7 +19,7 @@ from gpusteward.analyzer.api.v1.workloads.workload_paths import Cluster, Part, f
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.sources.pod_processes import Pod, RunningProcess
 from gpusteward.core.usages import AllocationKey
-from gpusteward.messages import api_errors
+from gpusteward.messages.errors import api_errors
 
 router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", dependencies=[Depends(may_read)], tags=["workloads"])
 

@@ -15,7 +15,7 @@ from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.api.v1.pagination import MOST_ROWS
 from gpusteward.analyzer.notify.outbox.records import Delivery
 from gpusteward.logs import Log
-from gpusteward.messages import api_errors
+from gpusteward.messages.errors import api_errors
 
 log = Log(__name__)
 

@@ -7,7 +7,7 @@ from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import Dependencies
 from gpusteward.analyzer.api.event_feed import describe_cycle
 from gpusteward.analyzer.api.http.problems import ProblemError
-from gpusteward.messages import api_errors
+from gpusteward.messages.errors import api_errors
 
 router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["events"])
 

@@ -21,7 +21,7 @@ from gpusteward.analyzer.reclaim.plan import ActionState, Mode
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.messages import Language
 from gpusteward.logs import Log
-from gpusteward.messages import api_errors
+from gpusteward.messages.errors import api_errors
 
 log = Log(__name__)
 

@@ -16,7 +16,7 @@ from gpusteward.analyzer.api.v1.reclaim.plan import ModeName
 from gpusteward.analyzer.reclaim.actions import ReclaimControl, SwitchState
 from gpusteward.analyzer.reclaim.plan import Mode
 from gpusteward.logs import Log
-from gpusteward.messages import api_errors
+from gpusteward.messages.errors import api_errors
 
 log = Log(__name__)
 

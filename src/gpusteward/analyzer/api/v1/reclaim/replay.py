@@ -27,8 +27,8 @@ from gpusteward.analyzer.reports.report import parse_time_range
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.messages import Language, Message
-from gpusteward.messages import api_errors
 from gpusteward.messages import policies as messages
+from gpusteward.messages.errors import api_errors
 
 router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", dependencies=[Depends(may_read)], tags=["reclaim"])
 

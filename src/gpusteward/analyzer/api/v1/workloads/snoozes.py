@@ -19,7 +19,7 @@ from gpusteward.analyzer.api.v1.workloads.workload_paths import NO_NAME, Cluster
 from gpusteward.analyzer.ledger.snoozes import Snooze, clean_workload
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.logs import Log
-from gpusteward.messages import api_errors
+from gpusteward.messages.errors import api_errors
 
 log = Log(__name__)
 

@@ -28,7 +28,7 @@ from gpusteward.analyzer.reports.workload_history import (
     WorkloadHistory,
 )
 from gpusteward.core.containers import WorkloadKey
-from gpusteward.messages import api_errors
+from gpusteward.messages.errors import api_errors
 
 router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", tags=["workloads"])
 

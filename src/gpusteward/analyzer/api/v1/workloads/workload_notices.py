@@ -14,7 +14,7 @@ from gpusteward.analyzer.api.http.responses import send_json
 from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.api.v1.workloads.workload_paths import Cluster, Part, find_workload
 from gpusteward.logs import Log
-from gpusteward.messages import api_errors
+from gpusteward.messages.errors import api_errors
 
 log = Log(__name__)
 

@@ -7,7 +7,7 @@ from fastapi import Path, Query
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.judge.workloads import WorkloadTable
 from gpusteward.core.containers import WorkloadKey
-from gpusteward.messages import api_errors
+from gpusteward.messages.errors import api_errors
 
 NO_NAME = "-"
 """Represents an empty part of a path; not a valid name in Kubernetes."""
