@@ -10,6 +10,7 @@ from typing import NoReturn
 from gpusteward.cli.api.client import Client, make_client
 from gpusteward.cli.api.errors import Peer
 from gpusteward.cli.entry_point import NAME, is_plugin, name_program
+from gpusteward.cli.exit_codes import describe_exits
 from gpusteward.cli.language import FLAG as LANGUAGE_FLAG
 from gpusteward.cli.language import find_error_language, find_language
 from gpusteward.core.did_you_mean import make_suggestion
@@ -28,6 +29,7 @@ OUTPUTS = ("table", "json", "csv")
 WIDE = "wide"  # a table with more columns
 MAX_TOKEN_BYTES = 16384
 """An ID token that lists many groups has several thousand."""
+WORKLOAD_FORMS = "NAME, NAMESPACE/NAME, KIND/NAME or NAMESPACE/KIND/NAME; a pod's name too"
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
@@ -93,6 +95,18 @@ def _explain(error: argparse.ArgumentError) -> ConfigurationError:
     return ConfigurationError(messages.INVALID_FLAG, flag=error.argument_name, problem=problem)
 
 
+def make_parser(command: str, description: str) -> FlagParser:
+    """A parser whose help ends with the exit codes of the command."""
+    return FlagParser(prog=f"{NAME} {command}", description=description, epilog=describe_exits(command))
+
+
+def add_request_flags(parser: argparse.ArgumentParser, *, has_wide: bool = False) -> None:
+    """Of commands that print a response of the analyzer."""
+    add_output_flags(parser, has_wide=has_wide)
+    add_language_flag(parser)
+    add_server_flags(parser)
+
+
 def add_output_flags(parser: argparse.ArgumentParser, *, has_wide: bool = False) -> None:
     choices = (OUTPUTS[0], WIDE, *OUTPUTS[1:]) if has_wide else OUTPUTS
     parser.add_argument("--output", "-o", choices=choices, default="table", help="output format (default table)")
@@ -114,6 +128,12 @@ def add_namespace_flag(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--namespace", "-n", action="append", metavar="NAME", help="only this namespace; may be repeated"
     )
+
+
+def add_workload_flags(parser: argparse.ArgumentParser) -> None:
+    """Where the workload is that the command is about."""
+    parser.add_argument("--namespace", "-n", default="", metavar="NAME", help="namespace of the workload")
+    parser.add_argument("--cluster", default="", metavar="NAME", help="its cluster, where there are several")
 
 
 def add_server_flags(parser: argparse.ArgumentParser) -> None:

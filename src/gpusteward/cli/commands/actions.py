@@ -4,15 +4,14 @@ import sys
 from collections.abc import Sequence
 
 from gpusteward.cli.api.workloads import find_workload, label_workloads, name_of
-from gpusteward.cli.exit_codes import EXIT_OK, describe_exits
+from gpusteward.cli.exit_codes import EXIT_OK
 from gpusteward.cli.flags import (
     FlagParser,
-    add_language_flag,
-    add_output_flags,
-    add_server_flags,
+    add_request_flags,
     integer_between,
     language_of,
     make_analyzer_client,
+    make_parser,
 )
 from gpusteward.cli.json_access import Row, as_object, get_number, get_objects, get_text
 from gpusteward.cli.output import quantities
@@ -30,19 +29,13 @@ KEYS = (
 
 
 def build_parser() -> FlagParser:
-    parser = FlagParser(
-        prog="gpusteward actions",
-        description="List what reclaim planned, did, refused and put back, the newest first.",
-        epilog=describe_exits("actions"),
-    )
+    parser = make_parser("actions", "List what reclaim planned, did, refused and put back, the newest first.")
     parser.add_argument("workload", nargs="?", metavar="WORKLOAD", help="only actions on this one")
     parser.add_argument("--state", action="append", choices=list(STATES), help="only in this state; may be repeated")
     parser.add_argument(
         "--limit", type=integer_between(1, 1000), default=50, metavar="NUMBER", help="maximum number (default 50)"
     )
-    add_output_flags(parser)
-    add_language_flag(parser)
-    add_server_flags(parser)
+    add_request_flags(parser)
     return parser
 
 

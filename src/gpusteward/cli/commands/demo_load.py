@@ -7,8 +7,15 @@ from typing import Any
 
 from gpusteward.cli.api.client import Response, make_client
 from gpusteward.cli.api.errors import Peer, UnreachableError
-from gpusteward.cli.exit_codes import EXIT_OK, describe_exits
-from gpusteward.cli.flags import SERVER_VARIABLE, FlagParser, add_language_flag, integer_between, language_of
+from gpusteward.cli.exit_codes import EXIT_OK
+from gpusteward.cli.flags import (
+    SERVER_VARIABLE,
+    FlagParser,
+    add_language_flag,
+    integer_between,
+    language_of,
+    make_parser,
+)
 from gpusteward.cli.output.terminal_text import clean
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.core.messages import Language, Message
@@ -20,11 +27,7 @@ MAX_LISTED = 4
 
 
 def build_parser() -> FlagParser:
-    parser = FlagParser(
-        prog="gpusteward demo load",
-        description="Start a load on simulated GPUs of the demo that runs on this machine.",
-        epilog=describe_exits("demo load"),
-    )
+    parser = make_parser("demo load", "Start a load on simulated GPUs of the demo that runs on this machine.")
     parser.add_argument(
         "--share",
         type=integer_between(1, 100),

@@ -19,18 +19,17 @@ from gpusteward.cli.doctor import (
     servers,
 )
 from gpusteward.cli.doctor.check_results import STATUS_LABELS, CheckResult, Status
-from gpusteward.cli.exit_codes import EXIT_FAILURE, EXIT_OK, describe_exits
+from gpusteward.cli.exit_codes import EXIT_FAILURE, EXIT_OK
 from gpusteward.cli.flags import (
     AGENT_VARIABLE,
     SERVER_VARIABLE,
     FlagParser,
     add_agent_flags,
-    add_language_flag,
-    add_output_flags,
-    add_server_flags,
+    add_request_flags,
     language_of,
     make_agent_client,
     make_analyzer_client,
+    make_parser,
 )
 from gpusteward.cli.output.console import show_progress
 from gpusteward.cli.output.formats import write_rows
@@ -45,14 +44,10 @@ Check = Callable[[], Iterable[CheckResult]]
 
 
 def build_parser() -> FlagParser:
-    parser = FlagParser(
-        prog="gpusteward doctor",
-        description="Check driver, permissions, sockets, servers and clocks. Changes nothing, requires none of them.",
-        epilog=describe_exits("doctor"),
+    parser = make_parser(
+        "doctor", "Check driver, permissions, sockets, servers and clocks. Changes nothing, requires none of them."
     )
-    add_output_flags(parser)
-    add_language_flag(parser)
-    add_server_flags(parser)
+    add_request_flags(parser)
     add_agent_flags(parser)
     parser.add_argument(
         "--prometheus-url",

@@ -6,14 +6,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gpusteward.cli.api.workloads import WorkloadName, find_workload, label_workloads
-from gpusteward.cli.exit_codes import EXIT_OK, describe_exits
+from gpusteward.cli.exit_codes import EXIT_OK
 from gpusteward.cli.flags import (
+    WORKLOAD_FORMS,
     FlagParser,
-    add_language_flag,
-    add_output_flags,
-    add_server_flags,
+    add_request_flags,
+    add_workload_flags,
     language_of,
     make_analyzer_client,
+    make_parser,
 )
 from gpusteward.cli.json_access import Row, as_object, get_object, get_objects, get_text, get_texts
 from gpusteward.cli.output.ended_text import describe_ended
@@ -39,20 +40,14 @@ ENDED_KEYS = (
 
 
 def build_parser() -> FlagParser:
-    parser = FlagParser(
-        prog="gpusteward explain",
-        description="Show the verdict on one workload: reasons, evidence, and the opinion of a language model if any; "
+    parser = make_parser(
+        "explain",
+        "Show the verdict on one workload: reasons, evidence, and the opinion of a language model if any; "
         "of a workload that has ended its GPU-hours and cost.",
-        epilog=describe_exits("explain"),
     )
-    parser.add_argument(
-        "workload", metavar="WORKLOAD", help="NAME, NAMESPACE/NAME, KIND/NAME or NAMESPACE/KIND/NAME; a pod's name too"
-    )
-    parser.add_argument("--namespace", "-n", default="", metavar="NAME", help="namespace of the workload")
-    parser.add_argument("--cluster", default="", metavar="NAME", help="its cluster, where there are several")
-    add_output_flags(parser)
-    add_language_flag(parser)
-    add_server_flags(parser)
+    parser.add_argument("workload", metavar="WORKLOAD", help=WORKLOAD_FORMS)
+    add_workload_flags(parser)
+    add_request_flags(parser)
     return parser
 
 

@@ -2,17 +2,15 @@
 
 from collections.abc import Sequence
 
-from gpusteward.cli.exit_codes import EXIT_OK, describe_exits
-from gpusteward.cli.flags import FlagParser, add_language_flag, language_of
+from gpusteward.cli.exit_codes import EXIT_OK
+from gpusteward.cli.flags import FlagParser, add_language_flag, language_of, make_parser
 
 
 def build_parser() -> FlagParser:
     from gpusteward.cli.main import list_commands
 
-    parser = FlagParser(
-        prog="gpusteward help",
-        description="Describe a command, as `gpusteward COMMAND --help` does; without one, list all commands.",
-        epilog=describe_exits("help"),
+    parser = make_parser(
+        "help", "Describe a command, as `gpusteward COMMAND --help` does; without one, list all commands."
     )
     add_language_flag(parser)
     parser.add_argument(

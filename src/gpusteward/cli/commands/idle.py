@@ -10,17 +10,16 @@ from gpusteward.cli.api.namespaces import check_namespaces
 from gpusteward.cli.api.pagination import read_all
 from gpusteward.cli.api.plans import describe_plan, read_plans
 from gpusteward.cli.api.workloads import label_workloads, name_of
-from gpusteward.cli.exit_codes import EXIT_FOUND, EXIT_OK, describe_exits
+from gpusteward.cli.exit_codes import EXIT_FOUND, EXIT_OK
 from gpusteward.cli.flags import (
     WIDE,
     FlagParser,
     add_cluster_flag,
-    add_language_flag,
     add_namespace_flag,
-    add_output_flags,
-    add_server_flags,
+    add_request_flags,
     language_of,
     make_analyzer_client,
+    make_parser,
     read_duration,
 )
 from gpusteward.cli.json_access import Row, get_count, get_number, get_object, get_text, get_texts, get_time
@@ -57,10 +56,8 @@ SORTS: Mapping[str, Callable[[IdleRow], Any]] = {
 
 
 def build_parser() -> FlagParser:
-    parser = FlagParser(
-        prog="gpusteward idle",
-        description="List workloads with idle GPUs, and those that look hung, starved or artificially kept busy.",
-        epilog=describe_exits("idle"),
+    parser = make_parser(
+        "idle", "List workloads with idle GPUs, and those that look hung, starved or artificially kept busy."
     )
     add_namespace_flag(parser)
     add_cluster_flag(parser)
@@ -71,9 +68,7 @@ def build_parser() -> FlagParser:
         "--sort", choices=SORTS, default="cost", help="order of the rows (default cost: of the current idle spell)"
     )
     parser.add_argument("--exit-code", action="store_true", help=f"exit {EXIT_FOUND} if any workload is listed")
-    add_output_flags(parser, has_wide=True)
-    add_language_flag(parser)
-    add_server_flags(parser)
+    add_request_flags(parser, has_wide=True)
     return parser
 
 

@@ -3,15 +3,8 @@
 import sys
 from collections.abc import Iterator, Sequence
 
-from gpusteward.cli.exit_codes import EXIT_OK, describe_exits
-from gpusteward.cli.flags import (
-    FlagParser,
-    add_language_flag,
-    add_output_flags,
-    add_server_flags,
-    language_of,
-    make_analyzer_client,
-)
+from gpusteward.cli.exit_codes import EXIT_OK
+from gpusteward.cli.flags import FlagParser, add_request_flags, language_of, make_analyzer_client, make_parser
 from gpusteward.cli.json_access import Row, as_object, get_number, get_object, get_objects, get_text
 from gpusteward.cli.output import quantities
 from gpusteward.cli.output.formats import Column, write_json, write_rows
@@ -25,16 +18,13 @@ SHOWN_WORKLOADS = 3
 
 
 def build_parser() -> FlagParser:
-    parser = FlagParser(
-        prog="gpusteward lend",
-        description="Show how many idle GPUs of each model can be lent for 1 hour, 4 hours and until morning: those "
+    parser = make_parser(
+        "lend",
+        "Show how many idle GPUs of each model can be lent for 1 hour, 4 hours and until morning: those "
         "that nobody will need with a probability of at least 0.9, from the idle spells of the same workloads.",
-        epilog=describe_exits("lend"),
     )
     parser.add_argument("--model", action="append", metavar="NAME", help="only this GPU model; repeatable")
-    add_output_flags(parser)
-    add_language_flag(parser)
-    add_server_flags(parser)
+    add_request_flags(parser)
     return parser
 
 

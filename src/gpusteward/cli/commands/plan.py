@@ -2,20 +2,20 @@
 
 import sys
 import time
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 
 from gpusteward.cli.api.client import Client
 from gpusteward.cli.api.workloads import find_workload, label_workloads, name_of
-from gpusteward.cli.exit_codes import EXIT_OK, describe_exits
+from gpusteward.cli.exit_codes import EXIT_OK
 from gpusteward.cli.flags import (
     FlagParser,
     add_cluster_flag,
-    add_language_flag,
     add_namespace_flag,
-    add_output_flags,
-    add_server_flags,
+    add_request_flags,
     language_of,
     make_analyzer_client,
+    make_parser,
 )
 from gpusteward.cli.json_access import Row, as_object, get_count, get_object, get_objects, get_text
 from gpusteward.cli.output.formats import write_json, write_rows
@@ -36,20 +36,17 @@ KEYS = (
 
 
 def build_parser() -> FlagParser:
-    parser = FlagParser(
-        prog="gpusteward plan",
-        description="Show what reclaim would do now: for each workload the outcome, when, and why; for one workload "
+    parser = make_parser(
+        "plan",
+        "Show what reclaim would do now: for each workload the outcome, when, and why; for one workload "
         "every guard with its answer, and what exactly would change.",
-        epilog=describe_exits("plan"),
     )
     parser.add_argument("workload", nargs="?", metavar="WORKLOAD", help="only this one, with every guard")
     add_namespace_flag(parser)
     add_cluster_flag(parser)
     parser.add_argument("--all", action="store_true", help="also workloads for which nothing is planned")
     parser.add_argument("--guards", action="store_true", help="every guard of each workload")
-    add_output_flags(parser)
-    add_language_flag(parser)
-    add_server_flags(parser)
+    add_request_flags(parser)
     return parser
 
 
@@ -57,16 +54,8 @@ def run(arguments: Sequence[str]) -> int:
     """Raises ConfigurationError, SourceError."""
     options = build_parser().parse(arguments)
     client, language = make_analyzer_client(options), language_of(options)
-    query = [("language", language), ("limit", str(MOST_ROWS))]
-    query += [("namespace", name) for name in options.namespace or ()]
-    query += [("cluster", name) for name in options.cluster or ()]
-    if options.workload:
-        name = find_workload(client, options.workload).name
-        query = [("language", language), ("kind", name.kind), ("namespace", name.namespace), ("name", name.name)]
-        query += name.query
-    elif not options.all:
-        query += [("outcome", each) for each in DUE_OUTCOMES]
-    page = as_object(client.read(PATH, query))
+    query = _make_query(client, options)
+    page = as_object(client.read(PATH, [("language", language), *query]))
     decisions = get_objects(page, "items")
     if options.workload and not decisions and get_text(page, "mode") != "off":
         raise SourceError(messages.UNPLANNED, name=options.workload)
@@ -76,6 +65,16 @@ def run(arguments: Sequence[str]) -> int:
     has_guards = options.guards or bool(options.workload)
     _write(client, page, output=options.output, has_guards=has_guards, language=language)
     return EXIT_OK
+
+
+def _make_query(client: Client, options: Namespace) -> list[tuple[str, str]]:
+    if options.workload:
+        name = find_workload(client, options.workload).name
+        return [("kind", name.kind), ("namespace", name.namespace), ("name", name.name), *name.query]
+    query = [("limit", str(MOST_ROWS))]
+    query += [("namespace", name) for name in options.namespace or ()]
+    query += [("cluster", name) for name in options.cluster or ()]
+    return query if options.all else [*query, *(("outcome", each) for each in DUE_OUTCOMES)]
 
 
 def _write(client: Client, page: Row, *, output: str, has_guards: bool, language: Language) -> None:

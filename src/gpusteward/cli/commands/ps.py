@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from gpusteward.cli.api.node_processes import list_node_rows
 from gpusteward.cli.api.snapshots import list_holders_without_process, list_processes, read_snapshot
 from gpusteward.cli.entry_point import is_plugin
-from gpusteward.cli.exit_codes import EXIT_OK, describe_exits
+from gpusteward.cli.exit_codes import EXIT_OK
 from gpusteward.cli.flags import (
     FlagParser,
     add_agent_flags,
@@ -20,6 +20,7 @@ from gpusteward.cli.flags import (
     language_of,
     make_agent_client,
     make_analyzer_client,
+    make_parser,
 )
 from gpusteward.cli.output import quantities
 from gpusteward.cli.output.formats import Column, write_rows
@@ -46,13 +47,12 @@ PLACES = {"host": messages.ON_HOST, "unattributed": messages.UNATTRIBUTED}
 
 
 def build_parser() -> FlagParser:
-    parser = FlagParser(
-        prog="gpusteward ps",
-        description="List the processes on the GPUs of a node with their pods."
+    parser = make_parser(
+        "ps",
+        "List the processes on the GPUs of a node with their pods."
         if is_plugin()
         else "List the processes on a machine's GPUs with their pods, as its agent reports them (--agent), or on"
         " a node of the cluster, through the analyzer (--node).",
-        epilog=describe_exits("ps"),
     )
     parser.add_argument(
         "--all", "-a", action="store_true", help="also list pods that hold a GPU without a process on it"

@@ -4,15 +4,8 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from gpusteward.cli.entry_point import name_program
-from gpusteward.cli.exit_codes import EXIT_OK, describe_exits
-from gpusteward.cli.flags import (
-    FlagParser,
-    add_language_flag,
-    add_output_flags,
-    add_server_flags,
-    language_of,
-    make_analyzer_client,
-)
+from gpusteward.cli.exit_codes import EXIT_OK
+from gpusteward.cli.flags import FlagParser, add_request_flags, language_of, make_analyzer_client, make_parser
 from gpusteward.cli.json_access import Row, as_object, get_object, get_text
 from gpusteward.cli.output import quantities
 from gpusteward.cli.output.formats import write_json
@@ -26,17 +19,14 @@ STATUS, OFF, ON = "status", "off", "on"
 
 
 def build_parser() -> FlagParser:
-    parser = FlagParser(
-        prog="gpusteward reclaim",
-        description="Show the state of reclaim, stop all actions at once, or allow them again. Needs the role admin "
+    parser = make_parser(
+        "reclaim",
+        "Show the state of reclaim, stop all actions at once, or allow them again. Needs the role admin "
         "for off and on.",
-        epilog=describe_exits("reclaim"),
     )
     parser.add_argument("action", choices=(STATUS, OFF, ON), help="status, off (stop all actions) or on")
     parser.add_argument("--reason", default="", metavar="TEXT", help="with off: why, shown to everybody")
-    add_output_flags(parser)
-    add_language_flag(parser)
-    add_server_flags(parser)
+    add_request_flags(parser)
     return parser
 
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from gpusteward.cli.exit_codes import EXIT_OK, describe_exits
+from gpusteward.cli.exit_codes import EXIT_OK
 from gpusteward.cli.flags import (
     FlagParser,
     add_language_flag,
@@ -14,6 +14,7 @@ from gpusteward.cli.flags import (
     integer_between,
     language_of,
     make_analyzer_client,
+    make_parser,
 )
 from gpusteward.cli.json_access import (
     Row,
@@ -40,11 +41,10 @@ TABLE_ROWS = 20
 
 
 def build_parser() -> FlagParser:
-    parser = FlagParser(
-        prog="gpusteward replay",
-        description="Replay a policy over the recorded idle spells: what it would have released and saved, and every "
+    parser = make_parser(
+        "replay",
+        "Replay a policy over the recorded idle spells: what it would have released and saved, and every "
         "release that would have been regretted; beside the present policy and fixed windows. Changes nothing.",
-        epilog=describe_exits("replay"),
     )
     parser.add_argument(
         "--policy", metavar="FILE", help="policy file (YAML) to replay (default: the policies in effect)"

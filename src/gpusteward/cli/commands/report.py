@@ -23,7 +23,7 @@ from gpusteward.analyzer.reports.report import (
     parse_time_range,
 )
 from gpusteward.cli.entry_point import is_plugin
-from gpusteward.cli.exit_codes import EXIT_OK, describe_exits
+from gpusteward.cli.exit_codes import EXIT_OK
 from gpusteward.cli.extras import require_extra
 from gpusteward.cli.flags import (
     FlagParser,
@@ -34,6 +34,7 @@ from gpusteward.cli.flags import (
     integer_between,
     language_of,
     make_analyzer_client,
+    make_parser,
 )
 from gpusteward.cli.output.report_table import print_report
 from gpusteward.cli.output.terminal_text import escape_controls
@@ -61,10 +62,8 @@ class _Groupings(tuple[str, ...]):
 
 
 def build_parser() -> FlagParser:
-    parser = FlagParser(
-        prog="gpusteward report",
-        description="Report GPU-hours and cost: allocated, used and idle, the trend, and what needs fewer GPUs.",
-        epilog=describe_exits("report"),
+    parser = make_parser(
+        "report", "Report GPU-hours and cost: allocated, used and idle, the trend, and what needs fewer GPUs."
     )
     parser.add_argument(
         "--since", default="7d", metavar="TIME", help="start: 24h, 7d, 4w before --until, or a date (default 7d)"

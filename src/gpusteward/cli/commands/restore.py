@@ -7,15 +7,8 @@ from urllib.parse import quote
 from gpusteward.cli.api.client import Client
 from gpusteward.cli.api.errors import StatusError
 from gpusteward.cli.api.workloads import WorkloadName, name_of
-from gpusteward.cli.exit_codes import EXIT_FAILURE, EXIT_OK, describe_exits
-from gpusteward.cli.flags import (
-    FlagParser,
-    add_language_flag,
-    add_output_flags,
-    add_server_flags,
-    language_of,
-    make_analyzer_client,
-)
+from gpusteward.cli.exit_codes import EXIT_FAILURE, EXIT_OK
+from gpusteward.cli.flags import FlagParser, add_request_flags, language_of, make_analyzer_client, make_parser
 from gpusteward.cli.json_access import Row, as_object, get_objects, get_text
 from gpusteward.cli.output.formats import write_json
 from gpusteward.cli.output.verdict_labels import translate
@@ -30,11 +23,10 @@ RESTORABLE = [("state", "acted"), ("state", "verified"), ("limit", "1000")]
 
 
 def build_parser() -> FlagParser:
-    parser = FlagParser(
-        prog="gpusteward restore",
-        description="Put back exactly what reclaim changed on a workload, or on all of them. A workload that somebody "
+    parser = make_parser(
+        "restore",
+        "Put back exactly what reclaim changed on a workload, or on all of them. A workload that somebody "
         "else changed meanwhile is left as it is. Needs the role operator.",
-        epilog=describe_exits("restore"),
     )
     parser.add_argument(
         "workload",
@@ -43,9 +35,7 @@ def build_parser() -> FlagParser:
         help="NAME, NAMESPACE/NAME, NAMESPACE/KIND/NAME or the id of an action",
     )
     parser.add_argument("--all", action="store_true", help="everything that can be restored")
-    add_output_flags(parser)
-    add_language_flag(parser)
-    add_server_flags(parser)
+    add_request_flags(parser)
     return parser
 
 

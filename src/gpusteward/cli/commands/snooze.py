@@ -7,14 +7,15 @@ from typing import Any
 
 from gpusteward.cli.api.client import Client
 from gpusteward.cli.api.workloads import WorkloadName, find_workload, name_of
-from gpusteward.cli.exit_codes import EXIT_OK, describe_exits
+from gpusteward.cli.exit_codes import EXIT_OK
 from gpusteward.cli.flags import (
+    WORKLOAD_FORMS,
     FlagParser,
-    add_language_flag,
-    add_output_flags,
-    add_server_flags,
+    add_request_flags,
+    add_workload_flags,
     language_of,
     make_analyzer_client,
+    make_parser,
     read_duration,
 )
 from gpusteward.cli.json_access import Row, as_object, get_objects, get_text
@@ -34,28 +35,24 @@ COLUMNS = (
 
 
 def build_parser() -> FlagParser:
-    parser = FlagParser(
-        prog="gpusteward snooze",
-        description="Send no notices about a workload and do not touch it for some time, at most as long as its policy "
+    parser = make_parser(
+        "snooze",
+        "Send no notices about a workload and do not touch it for some time, at most as long as its policy "
         "allows; list such workloads, or end it early. Changes need the role operator.",
-        epilog=describe_exits("snooze"),
     )
     parser.add_argument(
         "workload",
         metavar="WORKLOAD",
         nargs="?",
         default="",
-        help="NAME, NAMESPACE/NAME, KIND/NAME or NAMESPACE/KIND/NAME; a pod's name too",
+        help=WORKLOAD_FORMS,
     )
     parser.add_argument("--for", dest="seconds", type=read_duration, metavar="DURATION", help="how long: 30m, 8h, 2d")
     parser.add_argument("--reason", default="", metavar="TEXT", help="why, for others who look at the workload")
     parser.add_argument("--list", dest="is_list", action="store_true", help="list the workloads that are snoozed")
     parser.add_argument("--end", dest="is_end", action="store_true", help="end the snooze of the workload")
-    parser.add_argument("--namespace", "-n", default="", metavar="NAME", help="namespace of the workload")
-    parser.add_argument("--cluster", default="", metavar="NAME", help="its cluster, where there are several")
-    add_output_flags(parser)
-    add_language_flag(parser)
-    add_server_flags(parser)
+    add_workload_flags(parser)
+    add_request_flags(parser)
     return parser
 
 
