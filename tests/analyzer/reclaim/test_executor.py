@@ -12,9 +12,10 @@ from gpusteward.analyzer.ledger.db_engine import open_engine
 from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
 from gpusteward.analyzer.ledger.schema import actions
 from gpusteward.analyzer.reclaim.actions import Action, Target
+from gpusteward.analyzer.reclaim.changes import Planned
 from gpusteward.analyzer.reclaim.cluster import DELETION_COST, Cluster
-from gpusteward.analyzer.reclaim.counters import ReclaimCounters
-from gpusteward.analyzer.reclaim.executor import SELF, Executor, Planned
+from gpusteward.analyzer.reclaim.execution.counters import ReclaimCounters
+from gpusteward.analyzer.reclaim.execution.executor import SELF, Executor
 from gpusteward.analyzer.reclaim.journal import Journal
 from gpusteward.analyzer.reclaim.kinds.objects import ACTION, KubeObject
 from gpusteward.analyzer.reclaim.kinds.registry import Chosen

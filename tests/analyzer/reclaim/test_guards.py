@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gpusteward.analyzer.judge.resumption import Chance
 from gpusteward.analyzer.reclaim.actions import Action, Warned
-from gpusteward.analyzer.reclaim.decide import (
+from gpusteward.analyzer.reclaim.decisions.decide import (
     PendingPod,
     Victim,
     choose_victims,
@@ -20,8 +20,8 @@ from gpusteward.analyzer.reclaim.decide import (
     list_objections,
     waits_for_pressure,
 )
-from gpusteward.analyzer.reclaim.guards import GUARDS, Counts, Facts, Inspection, Pool, ask_all
-from gpusteward.analyzer.reclaim.past import find_end, select_warnings
+from gpusteward.analyzer.reclaim.decisions.guards import GUARDS, Counts, Facts, Inspection, Pool, ask_all
+from gpusteward.analyzer.reclaim.decisions.past import find_end, select_warnings
 from gpusteward.analyzer.reclaim.plan import ActionState, Change, Mode, Outcome
 from gpusteward.analyzer.reclaim.policies.effective import (
     EffectivePolicy,

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
-from gpusteward.analyzer.reclaim.inspection import check_replicas, find_partly_known
+from gpusteward.analyzer.reclaim.decisions.inspection import check_replicas, find_partly_known
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
 from gpusteward.analyzer.reclaim.kinds.registry import Chosen, Family
 from gpusteward.analyzer.reclaim.kinds.replicated import DEPLOYMENT

@@ -8,7 +8,7 @@ from sqlalchemy import Engine
 
 from gpusteward.analyzer.ledger.db_engine import open_engine
 from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
-from gpusteward.analyzer.reclaim import assessment as module
+from gpusteward.analyzer.reclaim.decisions import assessment as module
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
 from gpusteward.analyzer.reclaim.plan import Outcome
 from gpusteward.analyzer.settings.settings import Settings

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpusteward.analyzer.reclaim.actions import Action, ReclaimError, Target
-from gpusteward.analyzer.reclaim.executor import STEPS
+from gpusteward.analyzer.reclaim.execution.executor import STEPS
 from gpusteward.analyzer.reclaim.kinds.objects import ACTION
 from gpusteward.analyzer.reclaim.open_actions import VERIFY_SECONDS
 from gpusteward.analyzer.reclaim.plan import ActionState

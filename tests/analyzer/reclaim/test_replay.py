@@ -16,7 +16,6 @@ from gpusteward.analyzer.reclaim.policies.effective import (
     WorkloadClass,
 )
 from gpusteward.analyzer.reclaim.policies.policy import read_hours
-from gpusteward.analyzer.reclaim.pool_rule import compute_keep
 from gpusteward.analyzer.reclaim.replay.idle_intervals import find_intervals
 from gpusteward.analyzer.reclaim.replay.past_chances import PastChances
 from gpusteward.analyzer.reclaim.replay.pools import PoolActivity, find_pool_activity, follow_pool
@@ -186,7 +185,7 @@ def told(intervals, chosen, *, now, age):
     ("most", "headroom", "keep"), [(0, 1.25, 1), (4, 1.25, 6), (5, 1.25, 8), (8, 1.0, 9), (20, 1.2, 25)]
 )
 def test_a_pool_keeps_what_it_needs_and_one_more(most, headroom, keep):
-    assert compute_keep(most, KeepRule(7200, headroom)) == keep
+    assert KeepRule(7200, headroom).compute_keep(most) == keep
 
 
 def pool(counts: list[int], *, pods: int) -> PoolActivity:

@@ -3,7 +3,7 @@
 import pytest
 
 from gpusteward.analyzer.judge.activity import ActivityRule
-from gpusteward.analyzer.reclaim.usage_check import OLDEST_SECONDS, find_work
+from gpusteward.analyzer.reclaim.execution.usage_check import OLDEST_SECONDS, find_work
 from gpusteward.analyzer.sources.usage_source import Chart, Points
 from gpusteward.core.containers import Container
 from gpusteward.core.errors import SourceError

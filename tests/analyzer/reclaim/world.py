@@ -28,7 +28,7 @@ from gpusteward.analyzer.reclaim.actions import Action
 from gpusteward.analyzer.reclaim.cluster import Cluster as ReclaimCluster
 from gpusteward.analyzer.reclaim.cluster import count_gpus
 from gpusteward.analyzer.reclaim.components import ReclaimComponents
-from gpusteward.analyzer.reclaim.executor import OnStep
+from gpusteward.analyzer.reclaim.execution.executor import OnStep
 from gpusteward.analyzer.reclaim.journal import Journal
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
 from gpusteward.analyzer.reclaim.kinds.registry import OWN_NAMESPACE_RIGHTS, list_enforce_rights

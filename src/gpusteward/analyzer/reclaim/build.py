@@ -12,15 +12,15 @@ from gpusteward.analyzer.ledger.db_engine import describe_error
 from gpusteward.analyzer.ledger.snoozes import active_snoozes
 from gpusteward.analyzer.reclaim.cluster import Cluster
 from gpusteward.analyzer.reclaim.components import ReclaimComponents, no_chance
-from gpusteward.analyzer.reclaim.executor import OnStep
+from gpusteward.analyzer.reclaim.execution.executor import OnStep
+from gpusteward.analyzer.reclaim.execution.usage_check import WorkSource
+from gpusteward.analyzer.reclaim.execution.warnings import NoticeSender
 from gpusteward.analyzer.reclaim.journal import Journal
 from gpusteward.analyzer.reclaim.lease import ActorLease
 from gpusteward.analyzer.reclaim.policies.file import WatchedPolicies
 from gpusteward.analyzer.reclaim.reclaimer import Reclaimer
 from gpusteward.analyzer.reclaim.subjects import FilePolicies
 from gpusteward.analyzer.reclaim.switch import Switch
-from gpusteward.analyzer.reclaim.usage_check import WorkSource
-from gpusteward.analyzer.reclaim.warnings import NoticeSender
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.owners.cluster_owners import open_api_as
 from gpusteward.core.containers import WorkloadKey

@@ -3,16 +3,16 @@
 from collections.abc import Callable, Sequence
 
 from gpusteward.analyzer.reclaim.actions import RESTORABLE_STATES, Action, ReclaimError
-from gpusteward.analyzer.reclaim.assessment import Considered
-from gpusteward.analyzer.reclaim.candidates import CandidateFinder
 from gpusteward.analyzer.reclaim.cluster import Reading
 from gpusteward.analyzer.reclaim.components import ReclaimComponents
-from gpusteward.analyzer.reclaim.executor import SELF, Executor
+from gpusteward.analyzer.reclaim.decisions.assessment import Considered
+from gpusteward.analyzer.reclaim.decisions.candidates import CandidateFinder
+from gpusteward.analyzer.reclaim.decisions.past import Past, find_end
+from gpusteward.analyzer.reclaim.execution.executor import SELF, Executor
+from gpusteward.analyzer.reclaim.execution.warnings import Notices
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
-from gpusteward.analyzer.reclaim.past import Past, find_end
 from gpusteward.analyzer.reclaim.plan import ActionState, Mode
 from gpusteward.analyzer.reclaim.policies.effective import ReclaimAction
-from gpusteward.analyzer.reclaim.warnings import Notices
 from gpusteward.analyzer.results import Result
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message

@@ -4,10 +4,10 @@ Order within a cycle: actions that were interrupted are continued; those that ar
 change by somebody else; then every idle workload gets a decision; then warnings are sent and actions carried out, the
 longest idle first. Before an action, everything it is based on is read again.
 
-    open_actions.py   what earlier cycles have left open
-    assessment.py     candidates with all that the guards ask
-    decide.py         decisions
-    executor.py       one action on one object
+    open_actions.py             what earlier cycles have left open
+    decisions/assessment.py     candidates with all that the guards ask
+    decisions/decide.py         decisions
+    execution/executor.py       one action on one object
 """
 
 import threading
@@ -18,18 +18,18 @@ from dataclasses import replace
 from typing import Any
 
 from gpusteward.analyzer.reclaim.actions import RESTORABLE_STATES, Action, ReclaimError, Step, SwitchState
-from gpusteward.analyzer.reclaim.assessment import Assessor, Considered, Situation, decide_all
-from gpusteward.analyzer.reclaim.candidates import CandidateFinder, list_evidence
 from gpusteward.analyzer.reclaim.components import ReclaimComponents
-from gpusteward.analyzer.reclaim.counters import ReclaimCounters
-from gpusteward.analyzer.reclaim.decide import list_objections
-from gpusteward.analyzer.reclaim.executor import SELF, Executor
-from gpusteward.analyzer.reclaim.guards import ask_all
+from gpusteward.analyzer.reclaim.decisions.assessment import Assessor, Considered, Situation, decide_all
+from gpusteward.analyzer.reclaim.decisions.candidates import CandidateFinder, list_evidence
+from gpusteward.analyzer.reclaim.decisions.decide import list_objections
+from gpusteward.analyzer.reclaim.decisions.guards import ask_all
+from gpusteward.analyzer.reclaim.execution.counters import ReclaimCounters
+from gpusteward.analyzer.reclaim.execution.executor import SELF, Executor
+from gpusteward.analyzer.reclaim.execution.usage_check import find_work
+from gpusteward.analyzer.reclaim.execution.warnings import Notices
 from gpusteward.analyzer.reclaim.journal import make_action_id
 from gpusteward.analyzer.reclaim.open_actions import OpenActions
 from gpusteward.analyzer.reclaim.plan import ActionState, Decision, Mode, Outcome, Plan
-from gpusteward.analyzer.reclaim.usage_check import find_work
-from gpusteward.analyzer.reclaim.warnings import Notices
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.reclaim import ReclaimSettings
 from gpusteward.core.containers import WorkloadKey

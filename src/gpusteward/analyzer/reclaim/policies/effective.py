@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, time
 from enum import StrEnum
-from math import inf
+from math import ceil, inf
 
 from gpusteward.analyzer.setting_values import read_zone
 from gpusteward.core.messages import Message
+
+_ROUNDING = 1e-9
 
 
 class ReclaimAction(StrEnum):
@@ -63,10 +65,16 @@ class Hours:
 
 @dataclass(frozen=True, slots=True)
 class KeepRule:
-    """The pool rule, where a person said that replicas are interchangeable (`pool_rule.compute_keep`)."""
+    """The pool rule: how many replicas stay where replicas are interchangeable, which only a person can know: traffic
+    can go to any of them. What is above is surplus, and is given back by lowering the replicas, longest idle pods
+    first. It gains with size: few replicas have no surplus."""
 
     window_seconds: float = 7200.0  # W
     headroom: float = 1.25  # g
+
+    def compute_keep(self, most_active: int) -> int:
+        """How many replicas stay, at least one. `most_active`: at once, over the window."""
+        return ceil(self.headroom * most_active - _ROUNDING) + 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusteward.analyzer.reclaim.policies.effective import KeepRule
-from gpusteward.analyzer.reclaim.pool_rule import compute_keep
 from gpusteward.analyzer.reclaim.replay.idle_intervals import Intervals, find_intervals
 from gpusteward.analyzer.spell_table import STILL_IDLE, Numbers, SpellTable
 from gpusteward.analyzer.tables import Column
@@ -106,7 +105,7 @@ def follow_pool(
     if not len(times):
         return PoolReplay([], 0.0)
     active, pods = _most_per_cycle(activity, times)
-    keep = np.array([compute_keep(int(each), rule) for each in range(int(active.max(initial=0)) + 1)])
+    keep = np.array([rule.compute_keep(int(each)) for each in range(int(active.max(initial=0)) + 1)])
     most = _trailing(active, int(rule.window_seconds // CYCLE_SECONDS) + 1, np.maximum)
     surplus = np.maximum(0, pods - keep[most])
     surplus[: int(rule.window_seconds // CYCLE_SECONDS)] = 0

@@ -13,29 +13,36 @@ or ends as REFUSED (a missing right, admission). After any other failure of a re
 happened: the row stays as it is, and the next cycle looks.
 """
 
-import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from functools import cached_property
 from typing import Any, Protocol
 
 from gpusteward.analyzer.reclaim.actions import Action, ReclaimError, Target
+from gpusteward.analyzer.reclaim.changes import (
+    DroppedFieldError,
+    Planned,
+    describe_change,
+    describe_difference,
+    find_dropped,
+    format_time,
+    is_ours,
+    is_restored,
+    list_our_annotations,
+    make_annotations,
+    make_restoring_fields,
+    name_command,
+)
 from gpusteward.analyzer.reclaim.cluster import Cluster
-from gpusteward.analyzer.reclaim.counters import ReclaimCounters
+from gpusteward.analyzer.reclaim.execution.counters import ReclaimCounters
 from gpusteward.analyzer.reclaim.journal import Journal
 from gpusteward.analyzer.reclaim.kinds.kind import Kind
 from gpusteward.analyzer.reclaim.kinds.objects import (
     ACTION,
-    DOMAIN,
     KubeObject,
     annotation,
     keep_original,
-    split_pointer,
 )
-from gpusteward.analyzer.reclaim.kinds.registry import Chosen, find_kind
-from gpusteward.analyzer.reclaim.plan import ActionState, Change, Mode
-from gpusteward.analyzer.reclaim.policies.effective import ReclaimAction
+from gpusteward.analyzer.reclaim.kinds.registry import find_kind
+from gpusteward.analyzer.reclaim.plan import ActionState, Mode
 from gpusteward.core.errors import SourceError
 from gpusteward.core.gpu_counts import format_gpus
 from gpusteward.core.messages import Message
@@ -55,16 +62,8 @@ log = Log(__name__)
 
 SELF = "gpusteward"
 """Who acts where no person asked for it."""
-RECLAIMED_AT = f"{DOMAIN}reclaimed-at"
-RECLAIMED_BY = f"{DOMAIN}reclaimed-by"
-REASON = f"{DOMAIN}reason"
-ORIGINAL = f"{DOMAIN}original-"
-OURS = (ACTION, RECLAIMED_AT, RECLAIMED_BY, REASON)
 RESTORE_ATTEMPTS = 3
 """An object that changes while it is restored is read again."""
-LOWEST_COST = -1_000_000
-"""The deletion cost of the longest idle surplus replica; the others follow. Costs of users are seldom this low."""
-
 STEPS = ("journalled", "costs_set", "patched", "commanded", "told", "acted", "restoring", "unpatched", "restored")
 """The points between two steps, in order, at which `on_step` is called."""
 OnStep = Callable[[str, Action], None]
@@ -82,27 +81,6 @@ class Permission(Protocol):
 
     def find_objection(self) -> Message | None:
         """Why not. Renews the Lease and reads the switch."""
-
-
-@dataclass(frozen=True)
-class Planned:
-    """What an action does to one object, as it was read."""
-
-    chosen: Chosen
-    fields: Mapping[str, Any]  # JSON pointer -> our value
-    costs: Mapping[str, tuple[KubeObject, int]]  # deletion costs of surplus pods
-
-    @cached_property
-    def change(self) -> Change:
-        kind, one = self.chosen
-        method = "POST" if kind.is_evicted or kind.stop else "PATCH"
-        before = {pointer: one.read(pointer) for pointer in self.fields}
-        after = dict(self.fields)
-        if kind.is_evicted:
-            before, after = {"/metadata/name": one.name}, {"/metadata/name": None}
-        elif kind.stop:
-            before, after = {"/status/state/phase": one.read("/status/state/phase")}, {"/status/state/phase": "Aborted"}
-        return Change(one.kind, one.name, one.path, method, before, after)
 
 
 class Executor:
@@ -134,7 +112,7 @@ class Executor:
             answer = self._cluster.patch(one, fields, dry_run=True)
             if kind.stop:
                 self._cluster.send_command(kind, one, name="gpusteward-dry-run", resume=False, dry_run=True)
-            return _find_dropped(answer, planned.fields)
+            return find_dropped(answer, planned.fields)
         except SourceError as error:
             return error
 
@@ -179,7 +157,7 @@ class Executor:
         if one.annotations.get(ACTION) != action.id:
             return self._return_to_warned(action, messages.INTERRUPTED)
         if kind.stop:
-            self._cluster.send_command(kind, one, name=_name_command(action, "stop"), resume=False)
+            self._cluster.send_command(kind, one, name=name_command(action, "stop"), resume=False)
         return self._finish_acting(action, one)
 
     def adopt(self, action: Action) -> Action | None:
@@ -214,7 +192,7 @@ class Executor:
                 raise ReclaimError(messages.NOT_OURS, text=closed.failure)
             try:
                 if kind.resume:
-                    self._cluster.send_command(kind, one, name=_name_command(action, "resume"), resume=True)
+                    self._cluster.send_command(kind, one, name=name_command(action, "resume"), resume=True)
                 self._cluster.patch(one, make_restoring_fields(action, one))
             except (ConflictError, MissingError, ReplacedError):
                 continue
@@ -240,7 +218,7 @@ class Executor:
     def close_reverted(self, action: Action, one: KubeObject) -> Action:
         """Somebody else has changed the value: it is left as it is, and our annotations are taken off. Raises
         SourceError if that has to be tried again: an annotation that stays would say for ever that it is suspended."""
-        text = messages.CHANGED_BACK.fill(text=_describe_difference(action, one))
+        text = messages.CHANGED_BACK.fill(text=describe_difference(action, one))
         self._remove_annotations(action, one)
         self._try_event(action, one, "Reverted", text, is_warning=True)
         self._teller.tell("reverted", action, text=text, at=self._clock())
@@ -252,7 +230,7 @@ class Executor:
             if one is None or one.annotations.get(ACTION) != action.id:
                 return
             try:
-                self._cluster.patch(one, _list_our_annotations(one))
+                self._cluster.patch(one, list_our_annotations(one))
             except ConflictError:
                 if attempt + 1 == RESTORE_ATTEMPTS:
                     raise
@@ -274,25 +252,18 @@ class Executor:
             self._cluster.set_deletion_costs(planned.costs)
             self._on_step("costs_set", action)
         try:
-            changed = self._cluster.patch(one, {**planned.fields, **self._make_annotations(action)})
+            changed = self._cluster.patch(one, {**planned.fields, **make_annotations(action, at=self._clock())})
         except WriteError:
             self._cluster.reset_deletion_costs(planned.costs)
             raise
         self._on_step("patched", action)
         if kind.stop:
             try:
-                self._cluster.send_command(kind, one, name=_name_command(action, "stop"), resume=False)
+                self._cluster.send_command(kind, one, name=name_command(action, "stop"), resume=False)
             except WriteError:
-                self._cluster.patch(changed, _list_our_annotations(changed))
+                self._cluster.patch(changed, list_our_annotations(changed))
                 raise
             self._on_step("commanded", action)
-
-    def _make_annotations(self, action: Action) -> dict[str, str]:
-        now = format_time(self._clock())
-        reason = messages.REASON.fill(since=format_time(action.idle_since), policy=action.policy)
-        values = {ACTION: action.id, RECLAIMED_AT: now, RECLAIMED_BY: action.by, REASON: reason.en}
-        values |= {_name_original(pointer): json.dumps(value) for pointer, value in action.original.items()}
-        return {annotation(name): value for name, value in values.items()}
 
     def _finish_acting(self, action: Action, one: KubeObject | None) -> Action:
         text = messages.EVENT_ACTED.fill(
@@ -376,80 +347,3 @@ class Executor:
 
     def _count(self, action: Action, outcome: str) -> None:
         self._counters.add(action.target.kind if action.target else action.workload.kind, outcome)
-
-
-class DroppedFieldError(SourceError):
-    """The server accepts a change and drops its field: the CRD of this version does not have it."""
-
-
-def is_ours(action: Action, one: KubeObject) -> bool:
-    """Whether the object still has the values that we set. One without fields of ours has our annotation."""
-    if not action.patch:
-        return one.annotations.get(ACTION) == action.id
-    return all(one.read(pointer) == value for pointer, value in action.patch.items())
-
-
-def is_restored(action: Action, one: KubeObject) -> bool:
-    """Whether our annotation is gone and every field has its original value."""
-    is_original = all(one.read(pointer) == value for pointer, value in action.original.items())
-    return ACTION not in one.annotations and is_original and action.state is ActionState.RESTORING
-
-
-def make_restoring_fields(action: Action, one: KubeObject) -> dict[str, Any]:
-    """The original values, and our annotations removed. An object that we created around a field is removed with it,
-    unless somebody has added other fields to it."""
-    fields: dict[str, Any] = {}
-    for pointer, value in action.original.items():
-        ours = [each for each in action.patch if each == pointer or each.startswith(f"{pointer}/")]
-        is_whole = pointer in action.patch or _has_only(one.read(pointer), [each[len(pointer) :] for each in ours])
-        fields |= {pointer: value} if is_whole else dict.fromkeys(ours)
-    return fields | _list_our_annotations(one)
-
-
-def _has_only(value: Any, pointers: list[str]) -> bool:
-    """Whether an object has no other fields than these, which are one level below it."""
-    return isinstance(value, dict) and set(value) == {split_pointer(pointer)[0] for pointer in pointers}
-
-
-def _list_our_annotations(one: KubeObject) -> dict[str, None]:
-    names = [name for name in one.annotations if name in OURS or name.startswith(ORIGINAL)]
-    return dict.fromkeys(annotation(name) for name in names)
-
-
-def _find_dropped(answer: KubeObject, fields: Mapping[str, Any]) -> SourceError | None:
-    for pointer, value in fields.items():
-        if answer.read(pointer) != value:
-            return DroppedFieldError(messages.NOT_CHANGED, field=".".join(split_pointer(pointer)))
-    return None
-
-
-def describe_change(action: Action, *, undo: bool = False) -> str:
-    """For people: `spec.replicas: 3 -> 0`."""
-    if action.target is None:
-        return ""
-    if action.action is ReclaimAction.EVICT:
-        return f"{action.target.kind}/{action.target.name}: evict"
-    before = {pointer: action.original.get(pointer) for pointer in action.patch}
-    pair = (dict(action.patch), before) if undo else (before, dict(action.patch))
-    target = action.target
-    return Change(target.kind, target.name, target.path, "PATCH", *pair).text or f"{target.kind}/{target.name}"
-
-
-def _describe_difference(action: Action, one: KubeObject) -> str:
-    now = {pointer: one.read(pointer) for pointer in action.patch}
-    assert action.target is not None
-    return Change(action.target.kind, one.name, one.path, "PATCH", dict(action.patch), now).text
-
-
-def _name_original(pointer: str) -> str:
-    """`gpusteward.io/original-replicas`, `gpusteward.io/original-stop`: the last part of the field."""
-    return ORIGINAL + split_pointer(pointer)[-1].rpartition("/")[2]
-
-
-def _name_command(action: Action, verb: str) -> str:
-    return f"gpusteward-{action.id}-{verb}"
-
-
-def format_time(at: float) -> str:
-    """RFC 3339, in whole seconds."""
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

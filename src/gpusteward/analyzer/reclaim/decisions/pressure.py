@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from gpusteward.analyzer.reclaim.candidates import CandidateFacts
 from gpusteward.analyzer.reclaim.cluster import count_gpus
-from gpusteward.analyzer.reclaim.decide import PendingPod, Victim
+from gpusteward.analyzer.reclaim.decisions.candidates import CandidateFacts
+from gpusteward.analyzer.reclaim.decisions.decide import PendingPod, Victim
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
 from gpusteward.analyzer.reclaim.kinds.registry import Family
 

@@ -6,19 +6,18 @@ from dataclasses import dataclass, field, replace
 
 from gpusteward.analyzer.judge.resumption import Chance
 from gpusteward.analyzer.reclaim.actions import Action
-from gpusteward.analyzer.reclaim.candidates import CandidateFacts, CandidateFinder, Replica, list_roots
+from gpusteward.analyzer.reclaim.changes import Planned
 from gpusteward.analyzer.reclaim.cluster import Reading
 from gpusteward.analyzer.reclaim.components import ReclaimComponents
-from gpusteward.analyzer.reclaim.decide import choose_victims, decide, may_be_inspected, waits_for_pressure
-from gpusteward.analyzer.reclaim.executor import Planned
-from gpusteward.analyzer.reclaim.guards import BY_NAME, Counts, Facts, Inspection, Pool
-from gpusteward.analyzer.reclaim.inspection import Inspected, InspectionCache, plan_changes, read_objects
-from gpusteward.analyzer.reclaim.past import Past, select_warnings
+from gpusteward.analyzer.reclaim.decisions.candidates import CandidateFacts, CandidateFinder, Replica, list_roots
+from gpusteward.analyzer.reclaim.decisions.decide import choose_victims, decide, may_be_inspected, waits_for_pressure
+from gpusteward.analyzer.reclaim.decisions.guards import BY_NAME, Counts, Facts, Inspection, Pool
+from gpusteward.analyzer.reclaim.decisions.inspection import Inspected, InspectionCache, plan_changes, read_objects
+from gpusteward.analyzer.reclaim.decisions.past import Past, select_warnings
+from gpusteward.analyzer.reclaim.decisions.pressure import list_pending_pods, make_victim
+from gpusteward.analyzer.reclaim.decisions.sightings import PoolHistory, Sightings
 from gpusteward.analyzer.reclaim.plan import Decision, Outcome
 from gpusteward.analyzer.reclaim.policies.effective import CHANGING_ACTIONS, EffectivePolicy, ReclaimAction
-from gpusteward.analyzer.reclaim.pool_rule import compute_keep
-from gpusteward.analyzer.reclaim.pressure import list_pending_pods, make_victim
-from gpusteward.analyzer.reclaim.sightings import PoolHistory, Sightings
 from gpusteward.analyzer.results import Result
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.messages import Message
@@ -208,7 +207,7 @@ class Assessor:
         at = one.found.facts.result_at
         self._pools.add(one.found.key, active=active, at=at, most_gap_seconds=3 * interval + 60)
         most = self._pools.find_most_active(one.found.key, now=at, seconds=policy.keep.window_seconds)
-        keep = len(replicas) if most is None else compute_keep(most, policy.keep)
+        keep = len(replicas) if most is None else policy.keep.compute_keep(most)
         eligible = [
             each for each in replicas if each.is_idle and situation.now - each.idle_since >= policy.window_seconds
         ]
