@@ -15,6 +15,8 @@ import urllib.request
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from email import message_from_string
+from email.message import Message
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,7 @@ COPIED = [
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 GROUPS = {name: wanted for name, wanted in PROJECT["dependency-groups"].items() if name != "dev"}
 MAKEFILE = (ROOT / "Makefile").read_text()
+PROJECT_URL = "https://example.com/platform/gpusteward"
 
 
 @pytest.mark.parametrize("source", COPIED)
@@ -51,7 +54,7 @@ def test_all_files_of_the_build_are_copied():
     packages = {"web", "web/package.json", "web/package-lock.json", "web/.npmrc"}
     sources = {"pyproject.toml", "hatch_build.py", "src", "README.md", "LICENSE"}
     assert {*sources, *scripts, *locks, *packages} == set(COPIED)
-    assert 'readme = "README.md"' in project
+    assert '"README.md"' in (ROOT / "hatch_build.py").read_text()
     assert 'license-files = ["LICENSE"]' in project
 
 
@@ -164,7 +167,10 @@ def test_the_stage_of_the_web_ui_builds_what_the_package_serves(tmp_path: Path):
     assert (tmp_path / UI / "index.html").exists()
 
 
-def test_the_wheel_and_the_sdist_contain_the_web_ui(uv: str, tmp_path: Path):
+def test_the_wheel_and_the_sdist_contain_the_web_ui_and_the_address_of_the_release(
+    uv: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("PROJECT_URL", PROJECT_URL + "/")
     if not (ROOT / UI / "index.html").exists():
         give_up("the web UI is not built; `make web` builds it")
     run_uv(uv, tmp_path, "build", "-q", "--no-build-isolation", "--python", sys.executable, "-o", "dist", str(ROOT))
@@ -172,10 +178,37 @@ def test_the_wheel_and_the_sdist_contain_the_web_ui(uv: str, tmp_path: Path):
     (wheel,), (sdist,) = (tmp_path / "dist").glob("*.whl"), (tmp_path / "dist").glob("*.tar.gz")
     with zipfile.ZipFile(wheel) as archive:
         assert built <= set(archive.namelist())
+        check_addresses(read_metadata(archive))
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {f"src/{name}" for name in built} | {"hatch_build.py", "web/package-lock.json"} <= names
     assert not any("node_modules" in name for name in names)
+
+
+def read_metadata(wheel: zipfile.ZipFile) -> Message:
+    (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+    return message_from_string(wheel.read(name).decode())
+
+
+def check_addresses(metadata: Message) -> None:
+    """A package index shows the README without the files beside it: all its links are absolute, and exist."""
+    at_tag = rf"{re.escape(PROJECT_URL)}/(?:blob|raw)/v{re.escape(metadata['version'])}/"
+    urls = dict(value.split(", ") for value in metadata.get_all("project-url", []))
+    assert urls["Homepage"] == urls["Source"] == PROJECT_URL
+    assert (ROOT / re.sub(at_tag, "", urls["Documentation"])).is_file()
+    text = metadata.get_payload()
+    links = re.findall(r"(!?)\[[^\]]*\]\(([^)]+)\)", text)
+    ours = [(image, link) for image, link in links if link.startswith(PROJECT_URL)]
+    assert all(link.startswith(("https://", "#")) for _, link in links)
+    assert all((ROOT / re.sub(at_tag, "", link).partition("#")[0]).is_file() for _, link in ours)
+    assert {"/raw/" in link for image, link in ours if image} == {True}
+
+
+def test_a_wheel_of_a_checkout_names_no_address(installer: "Installer"):
+    with zipfile.ZipFile(installer.wheel) as archive:
+        metadata = read_metadata(archive)
+    assert metadata.get_all("project-url") is None
+    assert metadata.get_payload().strip() == (ROOT / "README.md").read_text().strip()
 
 
 @pytest.fixture(scope="module")
@@ -194,7 +227,7 @@ class Installer:
         self._uv = uv
         words = ["build", "-q", "--wheel", "--no-build-isolation", "--python", sys.executable, "-o", "dist", str(ROOT)]
         run_uv(uv, folder, *words)
-        (self._wheel,) = (folder / "dist").glob("*.whl")
+        (self.wheel,) = (folder / "dist").glob("*.whl")
 
     def install(self, folder: Path, lock: str = "") -> Path:
         """The bin directory of a new environment: what an image contains, or a plain install."""
@@ -204,7 +237,7 @@ class Installer:
             run_uv(self._uv, folder, *pip, "--require-hashes", "-r", str(ROOT / f"requirements/{lock}.txt"))
         # A plain install has the versions of the lock, so that a test fails only for what is declared.
         others = ["--no-deps"] if lock else ["-c", str(ROOT / "requirements/dev.txt")]
-        run_uv(self._uv, folder, *pip, *others, str(self._wheel))
+        run_uv(self._uv, folder, *pip, *others, str(self.wheel))
         return folder / "venv/bin"
 
 
