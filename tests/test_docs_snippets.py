@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 import trustme
-import yaml
 
 from gpusteward.agent.fields.field_list import parse_fields
 from gpusteward.agent.http.server import serve
@@ -30,6 +29,7 @@ from tests.agent import test_prometheus
 from tests.agent.http.clients import LOOPBACK, FakeContent
 from tests.agent.test_agent_process import RunningAgent, is_ready, running
 from tests.documents import Block, list_blocks
+from tests.yaml_texts import read_all_yaml, read_yaml
 
 pytestmark = pytest.mark.slow
 
@@ -39,7 +39,7 @@ YAML = list_blocks("yaml")
 
 def find_yaml(key: str) -> list[object]:
     """The values under a top-level key of the YAML blocks that have it."""
-    return [document[key] for block in YAML for document in yaml.safe_load_all(block.text) if key in document]
+    return [document[key] for block in YAML for document in read_all_yaml(block.text) if key in document]
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def promtool(component: Callable[[str], str], tmp_path_factory: pytest.TempPathF
 
 @pytest.mark.parametrize("block", YAML, ids=str)
 def test_every_yaml_block_can_be_read(block: Block):
-    assert all(yaml.safe_load_all(block.text))
+    assert all(read_all_yaml(block.text))
 
 
 @pytest.mark.parametrize("block", list_blocks("csv"), ids=str)
@@ -145,7 +145,7 @@ CHOSEN = [
     block
     for block in YAML
     if block.mark != "values"  # of the chart
-    and all(key in Settings.model_fields for each in yaml.safe_load_all(block.text) for key in each)
+    and all(key in Settings.model_fields for each in read_all_yaml(block.text) for key in each)
 ]
 
 
@@ -157,12 +157,12 @@ def test_documented_settings_are_valid(tmp_path: Path, block: Block):
     file = SettingsFile(Flags(config=path), {}, directory=tmp_path)
     assert [key for key in file.effective.given if key not in KNOWN] == []
     build_senders(file.settings.control, file.settings.notify)
-    for section, keys in yaml.safe_load(block.text).items():
+    for section, keys in read_yaml(block.text).items():
         assert set(keys) <= set(type(getattr(file.settings, section)).model_fields)
 
 
 def test_the_guides_show_every_section_a_site_has_to_choose():
-    shown = {key for block in CHOSEN for key in yaml.safe_load(block.text)}
+    shown = {key for block in CHOSEN for key in read_yaml(block.text)}
     assert shown >= {"prometheus", "scrape", "ledger", "prices", "notify", "control", "alertmanager"}
 
 

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.conftest import give_up
 from tests.deploy.helm import CHART, ROOT, Helm
 from tests.kubernetes.cluster import ApiError, Cluster, wait_for
+from tests.yaml_texts import read_yaml
 
 VALUE_SETS = {path.stem.removesuffix("-values"): path for path in sorted(CHART.glob("ci/*-values.yaml"))}
 
@@ -18,8 +18,7 @@ VALUE_SETS = {path.stem.removesuffix("-values"): path for path in sorted(CHART.g
 def rendered(helm: Helm) -> dict[str, list[dict[str, Any]]]:
     """The objects of every set of values in ci/."""
     return {
-        name: helm.template(CHART, yaml.safe_load(path.read_text()), "-n", "gpusteward")
-        for name, path in VALUE_SETS.items()
+        name: helm.template(CHART, read_yaml(path.read_text()), "-n", "gpusteward") for name, path in VALUE_SETS.items()
     }
 
 
@@ -33,7 +32,7 @@ def extended(kubernetes: Cluster) -> Cluster:
     files = sorted(Path(where.stdout.strip()).glob("*.yaml"))
     if not files:
         give_up("the definitions of custom resources are missing; `make components` downloads them")
-    for definition in (yaml.safe_load(path.read_text()) for path in files):
+    for definition in (read_yaml(path.read_text()) for path in files):
         kubernetes.apply(definition)
         names, spec = definition["spec"]["names"], definition["spec"]
         version = next(each["name"] for each in spec["versions"] if each["storage"])

@@ -18,6 +18,7 @@ import yaml
 
 from tests.conftest import give_up
 from tests.kubernetes.cluster import Cluster
+from tests.yaml_texts import read_all_yaml
 
 Json = dict[str, Any]
 ROOT = Path(__file__).parents[2]
@@ -69,7 +70,7 @@ class Helm:
     def template(self, chart: Path, values: Json | None = None, *words: str, release: str = "gpusteward") -> list[Json]:
         """The objects that a chart renders with these values, in helm's order. Raises HelmError."""
         text = self.run("template", release, chart, *words, values=values or {})
-        return [each for each in yaml.safe_load_all(text) if each]
+        return read_all_yaml(text)
 
 
 @pytest.fixture(scope="session")

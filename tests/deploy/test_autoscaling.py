@@ -28,6 +28,7 @@ from tests.conftest import give_up
 from tests.deploy.gpu_pods import GPU, GPUS, SHARED, GpuNode
 from tests.kubernetes.cluster import ApiError, Cluster, Json, wait_for
 from tests.kubernetes.control_plane import run_program
+from tests.yaml_texts import read_yaml
 
 pytestmark = pytest.mark.slow
 
@@ -40,7 +41,7 @@ TARGET = 60  # of hpa.yaml
 
 
 def read_file(name: str) -> Any:
-    return yaml.safe_load((FILES / name).read_text())
+    return read_yaml((FILES / name).read_text())
 
 
 def find_built(script: str) -> Path:
@@ -222,12 +223,10 @@ def is_available(kubernetes: Cluster, api_service: Json) -> bool:
 
 def make_rules() -> list[Json]:
     """The shipped rules with a shorter window, and the first one as the file says for renamed labels."""
-    rules = yaml.safe_load((FILES / "prometheus-adapter-config.yaml").read_text().replace("[2m]", f"[{WINDOW}]"))[
-        "rules"
-    ]
+    rules = read_yaml((FILES / "prometheus-adapter-config.yaml").read_text().replace("[2m]", f"[{WINDOW}]"))["rules"]
     renamed = yaml.safe_dump(rules[0]).replace("namespace", "exported_namespace").replace("pod:", "exported_pod:")
     renamed = renamed.replace("pod!=", "exported_pod!=").replace("resource: exported_namespace", "resource: namespace")
-    other = yaml.safe_load(renamed)
+    other = read_yaml(renamed)
     other["name"]["as"] = "renamed_gpu_container_utilization"
     return [*rules, other]
 
@@ -394,7 +393,7 @@ def test_the_values_of_the_chart_have_the_rules_of_the_plain_file():
 
 def test_the_scaled_object_fits_kedas_own_definition(kubernetes: Cluster):
     folder, scaled = find_built("keda"), read_file("keda.yaml")
-    definition = yaml.safe_load((folder / "scaledobjects.yaml").read_text())
+    definition = read_yaml((folder / "scaledobjects.yaml").read_text())
     namespace = scaled["metadata"]["namespace"] = kubernetes.add_namespace("keda")
     kubernetes.apply(definition)
     path = f"/apis/keda.sh/v1alpha1/namespaces/{namespace}/scaledobjects"

@@ -11,9 +11,10 @@ import yaml
 from deploy.chart.generate import FILES
 from tests.deploy.conftest import VALUE_SETS
 from tests.deploy.helm import CHART, Helm
+from tests.yaml_texts import read_yaml
 
 GOLDEN = Path(__file__).parent / "golden/chart"
-OBSERVE = yaml.safe_load((CHART / "files/rbac/observe.yaml").read_text())
+OBSERVE = read_yaml((CHART / "files/rbac/observe.yaml").read_text())
 Json = dict[str, Any]
 
 

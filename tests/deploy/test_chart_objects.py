@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 from copy import deepcopy
 
 import pytest
-import yaml
 
 from deploy.chart.manifests import MANIFESTS
 from tests.deploy.conftest import VALUE_SETS
 from tests.deploy.helm import ROOT
 from tests.kubernetes.cluster import ApiError, Cluster, Json, path_of
+from tests.yaml_texts import read_all_yaml
 
 pytestmark = pytest.mark.slow
 
@@ -63,13 +63,13 @@ def test_the_api_server_accepts_every_object_with_strict_field_validation(
 
 @pytest.mark.parametrize("path", sorted(MANIFESTS.glob("*.yaml")), ids=lambda path: path.name)
 def test_the_api_server_accepts_every_object_of_a_plain_manifest(path, extended: Cluster, namespace: str):
-    objects = [each for each in yaml.safe_load_all(path.read_text()) if each]
+    objects = read_all_yaml(path.read_text())
     assert find_refused(extended, [place(each, namespace) for each in objects]) == []
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_the_api_server_accepts_every_object_of_an_example(path, extended: Cluster, namespace: str):
-    objects = [each for each in yaml.safe_load_all(path.read_text()) if each]
+    objects = read_all_yaml(path.read_text())
     assert find_refused(extended, [place(each, namespace) for each in objects]) == []
 
 

@@ -26,9 +26,10 @@ from gpusteward.analyzer.sources.owners.owner_resolver import plural_of
 from tests.deploy.conftest import VALUE_SETS
 from tests.deploy.helm import CHART, ROOT, Helm, HelmError
 from tests.documents import Block, list_blocks
+from tests.yaml_texts import read_yaml
 
 Json = dict[str, Any]
-ABOUT = yaml.safe_load((CHART / "Chart.yaml").read_text())
+ABOUT = read_yaml((CHART / "Chart.yaml").read_text())
 NOT_SETTINGS = {"NODE_NAME", "POD_NAMESPACE", "POD_NAME", "POD_IP", "LD_LIBRARY_PATH"}
 
 
@@ -47,7 +48,7 @@ def test_the_chart_has_the_version_of_the_package(rendered: dict[str, list[Json]
         container["image"] for name in ("agent", "analyzer") for container in find_containers(rendered["default"], name)
     ]
     assert images == [f"gpusteward-agent:{__version__}", f"gpusteward-analyzer:{__version__}"]
-    listed = yaml.safe_load(ABOUT["annotations"]["artifacthub.io/images"])
+    listed = read_yaml(ABOUT["annotations"]["artifacthub.io/images"])
     assert [each["image"] for each in listed] == images
 
 
@@ -109,9 +110,7 @@ def test_every_secret_setting_can_come_from_one_existing_secret(rendered: dict[s
 
 def test_every_setting_of_the_analyzer_is_a_value(helm: Helm):
     """Also those whose section the defaults do not name: `analyzer.config` takes them all, and no others."""
-    schema = yaml.safe_load((CHART / "values.schema.json").read_text())["properties"]["analyzer"]["properties"][
-        "config"
-    ]
+    schema = read_yaml((CHART / "values.schema.json").read_text())["properties"]["analyzer"]["properties"]["config"]
     assert set(list_leaves(schema)) == set(KNOWN)
 
 
@@ -141,7 +140,7 @@ def read_quantity(text: str) -> float:
 
 
 def test_requests_and_limits_of_the_agent_follow_from_the_measured_figures():
-    resources = yaml.safe_load((CHART / "values.yaml").read_text())["agent"]["resources"]
+    resources = read_yaml((CHART / "values.yaml").read_text())["agent"]["resources"]
     measured = [each["agent"] for each in json.loads((ROOT / "bench/results/agent.json").read_text())["comparisons"]]
     peak = max(each["memory"]["scraped"]["peak"] for each in measured) * 1024
     assert peak <= read_quantity(resources["requests"]["memory"])
@@ -152,7 +151,7 @@ def test_requests_and_limits_of_the_agent_follow_from_the_measured_figures():
 
 
 def test_requests_and_limits_of_the_analyzer_follow_from_the_measured_figures():
-    resources = yaml.safe_load((CHART / "values.yaml").read_text())["analyzer"]["resources"]
+    resources = read_yaml((CHART / "values.yaml").read_text())["analyzer"]["resources"]
     measured = json.loads((ROOT / "bench/results/analyzer.json").read_text())["served"]
     peaks = [each["after_requests"]["peak"] * 1024 for each in measured]
     assert min(peaks) <= read_quantity(resources["requests"]["memory"]), "of a small site"
@@ -165,7 +164,7 @@ def test_every_file_of_rules_can_be_switched_off():
 
 
 def test_the_larger_role_patches_known_kinds_and_deletes_nothing():
-    rules = yaml.safe_load((CHART / "files/rbac/enforce.yaml").read_text())
+    rules = read_yaml((CHART / "files/rbac/enforce.yaml").read_text())
     owners = {(group, plural_of(kind)) for group, kinds in OWNER_KINDS.items() for kind in kinds}
     others = {("kueue.x-k8s.io", "workloads"), ("keda.sh", "scaledobjects"), ("", "pods")}
     patched = {
@@ -192,14 +191,14 @@ def test_the_rights_of_the_analyzer_follow_from_the_mode_of_reclaim(mode: str, f
     values = {"agent": {"enabled": False}, "kubectl": {"enabled": False}, "prometheus": {"url": "http://p:9090"}}
     objects = helm.template(CHART, values | {"reclaim": {"mode": mode}})
     rules = list_rules(objects, "ClusterRole")
-    added = yaml.safe_load((CHART / f"files/rbac/{file}.yaml").read_text()) if file else []
-    assert rules == [*yaml.safe_load((CHART / "files/rbac/observe.yaml").read_text()), *added]
+    added = read_yaml((CHART / f"files/rbac/{file}.yaml").read_text()) if file else []
+    assert rules == [*read_yaml((CHART / "files/rbac/observe.yaml").read_text()), *added]
     leases = [rule for rule in list_rules(objects, "Role") if rule["resources"] == ["leases"]]
     assert len(leases) == (mode == "enforce")
     written = {verb for rule in [*rules, *leases] for verb in rule["verbs"]} - {"get", "list", "watch"}
     assert written == ({"patch", "create"} if mode == "enforce" else set())
     config = next(each for each in objects if each["kind"] == "ConfigMap")["data"]["config.yaml"]
-    assert yaml.safe_load(config).get("reclaim", {"mode": "off"}) == {"mode": mode}
+    assert read_yaml(config).get("reclaim", {"mode": "off"}) == {"mode": mode}
 
 
 def test_policies_are_a_file_of_their_own_that_the_analyzer_accepts(helm: Helm, tmp_path: Path):
@@ -208,7 +207,7 @@ def test_policies_are_a_file_of_their_own_that_the_analyzer_accepts(helm: Helm, 
     maps = {each["metadata"]["name"]: each["data"] for each in objects if each["kind"] == "ConfigMap"}
     text = maps["gpusteward-analyzer-policies"]["policies.yaml"]
     assert [each.name for each in parse_policies(text, where="chart").policies] == ["notebooks"]
-    config = yaml.safe_load(maps["gpusteward-analyzer"]["config.yaml"])
+    config = read_yaml(maps["gpusteward-analyzer"]["config.yaml"])
     assert config["reclaim"] == {"mode": "observe", "policy_file": "/etc/gpusteward/policies/policies.yaml"}
 
 
@@ -247,7 +246,7 @@ def test_observe_is_the_default_and_may_only_read(rendered: dict[str, list[Json]
 
 @pytest.mark.parametrize("block", [each for each in list_blocks("yaml") if each.mark == "values"], ids=str)
 def test_documented_values_are_accepted_by_the_chart_and_by_both_programs(block: Block, helm: Helm, tmp_path: Path):
-    objects = helm.template(CHART, yaml.safe_load(block.text))
+    objects = helm.template(CHART, read_yaml(block.text))
     assert objects
     check_agent(objects)
     check_analyzer(objects, tmp_path)

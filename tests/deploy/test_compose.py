@@ -24,15 +24,16 @@ from tests.agent.test_agent_process import free_port, running
 from tests.analyzer.engines import RunningEngine, run_engine
 from tests.analyzer.serve_process import RunningServe, running_serve
 from tests.documents import ROOT
+from tests.yaml_texts import read_yaml
 
 pytestmark = pytest.mark.slow
 
 Json = dict[str, Any]
-COMPOSE: Json = yaml.safe_load((ROOT / "compose.yaml").read_text())
+COMPOSE: Json = read_yaml((ROOT / "compose.yaml").read_text())
 SERVICES: dict[str, Json] = COMPOSE["services"]
 AGENTS = [name for name in SERVICES if name.startswith("agent-")]
 DOCKERFILE = (ROOT / "deploy/images/Dockerfile").read_text()
-PROMETHEUS: Json = yaml.safe_load((ROOT / "deploy/compose/prometheus.yaml").read_text())
+PROMETHEUS: Json = read_yaml((ROOT / "deploy/compose/prometheus.yaml").read_text())
 
 
 def list_mounts(service: str) -> dict[str, str]:
@@ -98,9 +99,9 @@ def test_the_analyzer_accepts_its_command(tmp_path: Path):
 def test_grafana_is_provisioned_from_the_mounted_files():
     mounts = list_mounts("grafana")
     kinds = {Path(target).parent.name: ROOT / source for target, source in mounts.items() if "/provisioning/" in target}
-    (source,) = yaml.safe_load(kinds["datasources"].read_text())["datasources"]
+    (source,) = read_yaml(kinds["datasources"].read_text())["datasources"]
     assert source["url"] == "http://prometheus:9090"
-    (provider,) = yaml.safe_load(kinds["dashboards"].read_text())["providers"]
+    (provider,) = read_yaml(kinds["dashboards"].read_text())["providers"]
     dashboards = ROOT / mounts[provider["options"]["path"]]
     assert len(list(dashboards.glob("*.json"))) >= 6
 

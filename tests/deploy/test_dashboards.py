@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from deploy.dashboards.frame import TITLES
 from deploy.dashboards.generate import FOLDER, render_all
@@ -18,6 +17,7 @@ from tests.conftest import give_up
 from tests.deploy.dashboard_sites import Site, agent_site, dcgm_site
 from tests.deploy.grafana import Grafana, Json, last_values, list_panels
 from tests.deploy.helm import CHART, Helm
+from tests.yaml_texts import read_yaml
 
 pytestmark = pytest.mark.slow
 
@@ -301,7 +301,7 @@ def test_nvidias_dashboard_with_the_tensor_core_panel_shows_data(site: Site, exp
 
 
 def test_the_provisioning_files_name_the_data_source_type_and_the_folder_of_the_dashboards():
-    files = {path.stem: yaml.safe_load(path.read_text()) for path in (ROOT / "deploy/grafana").glob("*.yaml")}
+    files = {path.stem: read_yaml(path.read_text()) for path in (ROOT / "deploy/grafana").glob("*.yaml")}
     (source,) = files["datasource"]["datasources"]
     (provider,) = files["dashboards"]["providers"]
     assert source["type"] == DASHBOARDS["gpusteward-node"]["templating"]["list"][0]["query"]

@@ -9,9 +9,9 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.kubernetes.cluster import Cluster, path_of
+from tests.yaml_texts import read_all_yaml
 
 pytestmark = pytest.mark.slow
 
@@ -170,7 +170,7 @@ def test_invalid_arguments_are_refused(tmp_path: Path, flags: tuple[str, ...], p
 
 
 def read_manifests(name: str) -> list[dict[str, Any]]:
-    return list(yaml.safe_load_all((EXAMPLES / name).read_text()))
+    return read_all_yaml((EXAMPLES / name).read_text())
 
 
 def test_the_program_in_the_manifest_is_the_file():

@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import yaml
 from pydantic import SecretStr
 
 from deploy.chart.manifests import MANIFESTS, render
@@ -18,9 +17,10 @@ from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.owners.owner_kinds import OWNER_KINDS
 from gpusteward.analyzer.sources.owners.owner_resolver import CHILD_KINDS, plural_of
 from tests.deploy.helm import Helm
+from tests.yaml_texts import read_all_yaml
 
 MANIFEST = MANIFESTS / "agent.yaml"
-OBJECTS = {each["kind"]: each for each in yaml.safe_load_all(MANIFEST.read_text())}
+OBJECTS = {each["kind"]: each for each in read_all_yaml(MANIFEST.read_text())}
 
 
 def test_every_manifest_is_rendered_from_the_chart(helm: Helm):
@@ -87,7 +87,7 @@ def test_every_selector_matches_the_daemon_set():
 
 ANALYZER = {
     each["kind"]: each
-    for each in yaml.safe_load_all(MANIFEST.with_name("analyzer.yaml").read_text())
+    for each in read_all_yaml(MANIFEST.with_name("analyzer.yaml").read_text())
     if each["metadata"]["name"] == "gpusteward-analyzer"
 }
 

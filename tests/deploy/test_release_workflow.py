@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from gpusteward import __version__
 from tests.conftest import give_up
 from tests.deploy.helm import ROOT, Helm
+from tests.yaml_texts import read_yaml
 
 WORKFLOWS = ROOT / ".github/workflows"
-RELEASE = yaml.safe_load((WORKFLOWS / "release.yml").read_text())
+RELEASE = read_yaml((WORKFLOWS / "release.yml").read_text())
 JOBS: dict[str, Any] = RELEASE["jobs"]
 DOCKERFILE = (ROOT / "deploy/images/Dockerfile").read_text()
 TEXT = (WORKFLOWS / "release.yml").read_text()
@@ -33,7 +33,7 @@ def find_step(job: str, name: str) -> dict[str, Any]:
 
 def list_scripts() -> Iterator[tuple[str, str]]:
     for path in sorted(WORKFLOWS.glob("*.yml")):
-        for job, about in yaml.safe_load(path.read_text())["jobs"].items():
+        for job, about in read_yaml(path.read_text())["jobs"].items():
             for number, step in enumerate(about["steps"]):
                 if "run" in step:
                     yield f"{path.stem}/{job}/{number}", step["run"]
@@ -81,7 +81,7 @@ def test_every_image_is_built_for_both_architectures_with_bill_of_materials_prov
 
 
 def test_the_images_have_the_names_that_the_chart_uses():
-    values = yaml.safe_load((ROOT / "deploy/chart/gpusteward/values.yaml").read_text())
+    values = read_yaml((ROOT / "deploy/chart/gpusteward/values.yaml").read_text())
     tag = find_step("images", "docker/build-push-action")["with"]["tags"]
     for image in ("agent", "analyzer"):
         assert f"/{values[image]['image']['repository']}:" in tag.replace("${{ matrix.image }}", image)

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from gpusteward.core.analyzer_metrics import ANALYZER_METRICS
 from gpusteward.core.metrics import METRICS
 from tests.deploy.helm import CHART, Helm
 from tests.documents import ROOT
+from tests.yaml_texts import read_yaml
 
 RULES = ROOT / "deploy/chart/gpusteward/files/rules"
 CASES = sorted((ROOT / "tests/deploy/rules").glob("*.yaml"))
@@ -29,12 +29,12 @@ Promtool = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def read_rules(name: str) -> list[Json]:
-    return [rule for group in yaml.safe_load((RULES / name).read_text())["groups"] for rule in group["rules"]]
+    return [rule for group in read_yaml((RULES / name).read_text())["groups"] for rule in group["rules"]]
 
 
 ALERTS = {rule["alert"]: rule for rule in read_rules("alerts.yaml")}
 RECORDED = read_rules("recording.yaml")
-TESTS: list[Json] = [test for path in CASES for test in yaml.safe_load(path.read_text())["tests"]]
+TESTS: list[Json] = [test for path in CASES for test in read_yaml(path.read_text())["tests"]]
 
 
 @pytest.fixture(scope="module")

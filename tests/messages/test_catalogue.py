@@ -4,6 +4,7 @@ import ast
 import re
 import string
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,9 +45,12 @@ class Text(NamedTuple):
         return f"{self.path}:{self.line}"
 
 
-def modules() -> Iterator[tuple[str, ast.Module]]:
-    for path in sorted(SOURCE.rglob("*.py")):
-        yield path.relative_to(SOURCE).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
+@cache
+def modules() -> list[tuple[str, ast.Module]]:
+    return [
+        (path.relative_to(SOURCE).as_posix(), ast.parse(path.read_text(encoding="utf-8")))
+        for path in sorted(SOURCE.rglob("*.py"))
+    ]
 
 
 def message_calls(tree: ast.Module) -> Iterator[ast.Call]:
@@ -59,14 +63,14 @@ def constants(call: ast.Call) -> list[str]:
     return [each.value for each in call.args if isinstance(each, ast.Constant) and isinstance(each.value, str)]
 
 
-def texts() -> Iterator[Text]:
-    for path, tree in modules():
-        for call in message_calls(tree):
-            if len(found := constants(call)) == 2:
-                yield Text(path, call.lineno, *found)
-
-
-TEXTS = list(texts())
+@cache
+def texts() -> list[Text]:
+    return [
+        Text(path, call.lineno, *found)
+        for path, tree in modules()
+        for call in message_calls(tree)
+        if len(found := constants(call)) == 2
+    ]
 
 
 def fields_of(text: str) -> set[str]:
@@ -84,7 +88,7 @@ def format_one(text: Text) -> str:
 
 
 def test_the_texts_are_found():
-    assert len(TEXTS) > 300
+    assert len(texts()) > 300
     assert format_one(Text("", 0, "{count} rows, {name}", "{name} 共 {count} 行")) == "1 rows, x"
 
 
@@ -97,9 +101,9 @@ def test_a_message_has_two_constant_texts():
 
 
 def test_both_languages_have_a_text_with_the_same_fields():
-    assert [str(text) for text in TEXTS if bool(text.en.strip()) != bool(text.zh.strip())] == []
-    assert [str(text) for text in TEXTS if fields_of(text.en) != fields_of(text.zh)] == []
-    assert [str(text) for text in TEXTS if CHINESE.search(text.en)] == []
+    assert [str(text) for text in texts() if bool(text.en.strip()) != bool(text.zh.strip())] == []
+    assert [str(text) for text in texts() if fields_of(text.en) != fields_of(text.zh)] == []
+    assert [str(text) for text in texts() if CHINESE.search(text.en)] == []
 
 
 def test_chinese_text_is_in_messages_only():
@@ -117,7 +121,7 @@ def test_chinese_text_is_in_messages_only():
 
 
 def test_english_uses_the_singular_for_one():
-    counted = {str(text): re.findall(r"\b1 (?:more |GPU )?([A-Za-z]+)\b", format_one(text)) for text in TEXTS}
+    counted = {str(text): re.findall(r"\b1 (?:more |GPU )?([A-Za-z]+)\b", format_one(text)) for text in texts()}
     plural = {
         where: [word for word in words if word.endswith("s") and word not in SINGULAR]
         for where, words in counted.items()
@@ -126,8 +130,8 @@ def test_english_uses_the_singular_for_one():
 
 
 def test_chinese_has_one_word_for_a_thing_and_no_english_states():
-    assert [str(text) for text in TEXTS if SYNONYMS.search(text.zh)] == []
-    plain = {str(text): re.sub(r"\{.*?\}|gpusteward [a-z]+", "", text.zh) for text in TEXTS}
+    assert [str(text) for text in texts() if SYNONYMS.search(text.zh)] == []
+    plain = {str(text): re.sub(r"\{.*?\}|gpusteward [a-z]+", "", text.zh) for text in texts()}
     assert [where for where, chinese in plain.items() if STATE_WORDS.search(chinese)] == []
 
 

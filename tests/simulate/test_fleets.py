@@ -1,27 +1,32 @@
 """Properties of simulated fleets."""
 
 from collections import defaultdict
+from functools import cache
 
 from gpusteward.core.allocations import Share
 from gpusteward.core.signals import PROFILING
+from gpusteward.core.snapshots import Snapshot
 from gpusteward.simulate.fleets import fleet
 from gpusteward.simulate.models import MODELS
 from gpusteward.simulate.workloads import Kind
 from tests.simulate.single_workload import DAY, NOW
 
 FLEET = fleet(40, seed=1)
-SNAPSHOTS = [node.snapshot(NOW) for node in FLEET]
-LARGE = [node.snapshot(NOW) for node in fleet(200, seed=1)]
+
+
+@cache
+def snapshots(nodes: int = 40) -> list[Snapshot]:
+    return [node.snapshot(NOW) for node in fleet(nodes, seed=1)]
 
 
 def test_the_same_seed_makes_the_same_fleet():
-    assert [node.snapshot(NOW) for node in fleet(12, seed=1)] == SNAPSHOTS[:12]
-    assert [node.snapshot(NOW) for node in fleet(12, seed=2)] != SNAPSHOTS[:12]
+    assert [node.snapshot(NOW) for node in fleet(12, seed=1)] == snapshots()[:12]
+    assert [node.snapshot(NOW) for node in fleet(12, seed=2)] != snapshots()[:12]
 
 
 def test_a_fleet_has_every_model_sharing_mode_and_kind_of_workload():
     assert {node.model.name for node in FLEET} == {model.name for model in MODELS.values()}
-    assert {allocation.share for each in SNAPSHOTS for allocation in each.allocations} == set(Share)
+    assert {allocation.share for each in snapshots() for allocation in each.allocations} == set(Share)
     assert {truth.kind for node in FLEET for truth in node.truths(NOW).values()} == set(Kind)
 
 
@@ -33,7 +38,7 @@ def test_ten_nodes_already_show_every_sharing_mode_and_kind_within_a_week():
 
 
 def test_many_teams_deploy_in_many_ways():
-    containers = [allocation.container for each in SNAPSHOTS for allocation in each.allocations]
+    containers = [allocation.container for each in snapshots() for allocation in each.allocations]
     assert len({container.namespace for container in containers}) >= 6
     kinds = {container.workload.kind for container in containers}
     assert kinds == {"Deployment", "StatefulSet", "Notebook", "Job", "PyTorchJob"}
@@ -41,13 +46,13 @@ def test_many_teams_deploy_in_many_ways():
 
 
 def test_node_names_and_uuids_are_unique():
-    assert len({each.node for each in LARGE}) == 200
-    uuids = [reading.gpu.uuid for each in LARGE for reading in each.readings]
+    assert len({each.node for each in snapshots(200)}) == 200
+    uuids = [reading.gpu.uuid for each in snapshots(200) for reading in each.readings]
     assert len(uuids) == len(set(uuids))
 
 
 def test_pids_are_unique_and_below_the_limit_of_the_kernel():
-    pids = [process.pid for each in LARGE for process in each.processes]
+    pids = [process.pid for each in snapshots(200) for process in each.processes]
     assert len(pids) == len(set(pids))
     assert 1 < min(pids) < max(pids) < 4_194_304
 
@@ -55,7 +60,7 @@ def test_pids_are_unique_and_below_the_limit_of_the_kernel():
 def test_pods_are_unique_and_stay_on_one_node():
     nodes_of = defaultdict(set)
     names_of = defaultdict(set)
-    for each in LARGE:
+    for each in snapshots(200):
         for allocation in each.allocations:
             container = allocation.container
             nodes_of[container.pod_uid].add(each.node)

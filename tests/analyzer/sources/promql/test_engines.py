@@ -38,8 +38,6 @@ pytestmark = pytest.mark.slow
 
 RULES = Path(__file__).parents[4] / "deploy/chart/gpusteward/files/rules/recording.yaml"
 NODES = [default_node(1, name="showcase"), *fleet(10)]
-NATIVE = tuple(scrape_history(NODES, scrape_times()))
-DCGM = tuple(scrape_history(NODES, scrape_times(), dialects="dcgm", options=DcgmOptions(device_per_pod=True)))
 ENGINES = ("prometheus-native", "prometheus-dcgm", "victoria-native", "victoria-dcgm")
 WITHOUT_ENGINE = "a100-40gb-003"
 """The node with MIG instances on a GPU before Hopper, where NVML has no engine activity per instance."""
@@ -53,11 +51,13 @@ ONE_STEP = STEP / WINDOW
 
 @pytest.fixture(scope="module")
 def engines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, RunningEngine]]:
+    native = list(scrape_history(NODES, scrape_times()))
+    dcgm = list(scrape_history(NODES, scrape_times(), dialects="dcgm", options=DcgmOptions(device_per_pod=True)))
     with ExitStack() as stack:
         yield {
             f"{kind}-{name}": stack.enter_context(start(tmp_path_factory.mktemp(kind), samples))
             for kind, start in (("prometheus", running_prometheus), ("victoria", running_victoria))
-            for name, samples in (("native", NATIVE), ("dcgm", DCGM))
+            for name, samples in (("native", native), ("dcgm", dcgm))
         }
 
 
