@@ -6,10 +6,10 @@ from enum import Enum
 from pydantic.fields import FieldInfo
 
 from docs.tables import code, make_page, make_table
+from gpusteward.analyzer.metrics.analyzer_metrics import ANALYZER_METRICS
 from gpusteward.analyzer.settings.effective import KNOWN
 from gpusteward.analyzer.settings.fields import describe_allowed, is_secret
 from gpusteward.analyzer.settings.layers import GPU_OOUR_VARIABLES
-from gpusteward.core.analyzer_metrics import ANALYZER_METRICS
 from gpusteward.core.settings import VARIABLE_PREFIX
 
 

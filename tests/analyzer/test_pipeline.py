@@ -8,13 +8,13 @@ from contextlib import contextmanager
 import pytest
 
 from gpusteward.analyzer.explain.explainer import Explainer
+from gpusteward.analyzer.metrics import analyzer_metrics as metrics
 from gpusteward.analyzer.metrics.health_metrics import ledger_families
 from gpusteward.analyzer.pipeline import Components, Pipeline
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.scheduler import CycleScheduler
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners
-from gpusteward.core import analyzer_metrics as metrics
 from gpusteward.core.errors import SourceError
 from tests.analyzer.api.server import FakeCycles, FakeDeliveries, FakeLedger, make_dependencies
 from tests.analyzer.pipeline_fakes import (

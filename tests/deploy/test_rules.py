@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from gpusteward.core.analyzer_metrics import ANALYZER_METRICS
+from gpusteward.analyzer.metrics.analyzer_metrics import ANALYZER_METRICS
 from gpusteward.core.metrics import METRICS
 from tests.deploy.helm import CHART, Helm
 from tests.documents import ROOT

@@ -4,5 +4,6 @@ web_config.py    web config file of the Prometheus exporter-toolkit, reloaded wh
 yaml_section.py  typed access to the YAML of that file, with errors that name the key
 tls.py           its `tls_server_config` -> an ssl context
 access.py        basic authentication and rate limit
+negotiation.py   `Accept` and `Accept-Encoding` -> format and encoding of the response
 local_clients.py whether a request comes from this machine
 """

@@ -13,7 +13,7 @@ from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.exposition import OPENMETRICS_TYPE, TEXT_TYPE
 from gpusteward.core.settings import ListenAddress
 from tests.agent.http.clients import LOOPBACK, FakeContent, Starter, connect, fetch
-from tests.core.test_negotiation import PROMETHEUS_2
+from tests.http_server.test_negotiation import PROMETHEUS_2
 from tests.waiting import wait_until
 
 

@@ -12,7 +12,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from gpusteward.analyzer.gzip_blocks import Body, combine_crc32, pack
-from gpusteward.core.analyzer_metrics import ANALYZER_METRICS
+from gpusteward.analyzer.metrics.analyzer_metrics import ANALYZER_METRICS
 from gpusteward.core.usages import Measure
 from tests.analyzer.api.sample_results import small_result
 from tests.analyzer.api.server import Api, make_result, running_api

@@ -12,10 +12,10 @@ from gpusteward.analyzer.api.event_feed import EventFeed
 from gpusteward.analyzer.api.publisher import ResultPublisher, prepare
 from gpusteward.analyzer.api.result_store import ResultStore
 from gpusteward.analyzer.metrics import allocation_samples
+from gpusteward.analyzer.metrics import analyzer_metrics as metrics
 from gpusteward.analyzer.metrics.allocation_samples import render_allocations
 from gpusteward.analyzer.metrics.page import render_result
 from gpusteward.analyzer.results import Result
-from gpusteward.core import analyzer_metrics as metrics
 from gpusteward.core.exposition import TEXT_TYPE
 from gpusteward.core.usages import AllocationKey, Measure
 from tests.analyzer.api.server import make_result

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from gpusteward.analyzer.metrics import analyzer_metrics as metrics
 from gpusteward.analyzer.metrics.cost_metrics import cost_families
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
-from gpusteward.core import analyzer_metrics as metrics
 from gpusteward.core.containers import Workload
 from gpusteward.core.metrics import Metric
 from gpusteward.core.usages import AllocationKey

@@ -13,8 +13,8 @@ from gpusteward.agent.http.connection import Connection, RequestStream, RequestT
 from gpusteward.agent.http.requests import BadRequestError, Request, parse_request
 from gpusteward.agent.http.responses import JSON, LANDING, TOO_MANY_CLIENTS, Response, error_response, render_head
 from gpusteward.core.exposition import TEXT_TYPE
-from gpusteward.core.negotiation import accepts_gzip, choose_format
 from gpusteward.http_server.local_clients import is_local_request
+from gpusteward.http_server.negotiation import accepts_gzip, choose_format
 from gpusteward.http_server.web_config import WebConfig
 from gpusteward.logs import Log
 

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from gpusteward import __version__
 from gpusteward.analyzer.api.http.problems import find_language
 from gpusteward.core.messages import Language
-from gpusteward.core.negotiation import parse_accept
+from gpusteward.http_server.negotiation import parse_accept
 from gpusteward.messages import home_page as messages
 
 POLICY = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"

@@ -9,7 +9,7 @@ from gpusteward.analyzer.data_health import DataHealth
 from gpusteward.analyzer.gzip_blocks import Body
 from gpusteward.analyzer.metrics import health_metrics
 from gpusteward.core.exposition import OPENMETRICS_TYPE, TEXT_TYPE, render_page
-from gpusteward.core.negotiation import accepts_gzip, choose_format
+from gpusteward.http_server.negotiation import accepts_gzip, choose_format
 
 router = APIRouter(dependencies=[Depends(may_read_all)], tags=["gpu-oour"])
 

@@ -13,10 +13,10 @@ from itertools import chain
 import msgspec
 import numpy as np
 
+from gpusteward.analyzer.metrics import analyzer_metrics as metrics
 from gpusteward.analyzer.metrics.result_metrics import MIB, HolderLabels, holder_labels
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import STATES, Column, VerdictTable
-from gpusteward.core import analyzer_metrics as metrics
 from gpusteward.core.exposition import escape_label, render_labels
 from gpusteward.core.metrics import Metric
 from gpusteward.core.usages import AllocationKey, Measure, Stat

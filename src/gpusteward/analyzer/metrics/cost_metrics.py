@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
+from gpusteward.analyzer.metrics import analyzer_metrics as metrics
 from gpusteward.analyzer.prices import MICROS
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, Column
-from gpusteward.core import analyzer_metrics as metrics
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.exposition import Family, Samples, render_labels
 from gpusteward.core.metrics import Metric

@@ -6,6 +6,7 @@ from typing import Any
 from gpusteward import __version__
 from gpusteward.analyzer.data_health import DataHealth
 from gpusteward.analyzer.explain.counters import ModelCounters
+from gpusteward.analyzer.metrics import analyzer_metrics as metrics
 from gpusteward.analyzer.metrics.result_metrics import family_by
 from gpusteward.analyzer.notify.outbox.delivery_counters import DELIVERY_RESULTS
 from gpusteward.analyzer.pipeline import DURATION_BUCKETS, CycleStats
@@ -14,7 +15,6 @@ from gpusteward.analyzer.reclaim.lending import LendableGpus
 from gpusteward.analyzer.reclaim.plan import Mode, Outcome
 from gpusteward.analyzer.reclaim.policies.file import WatchedPolicies
 from gpusteward.analyzer.results import Result
-from gpusteward.core import analyzer_metrics as metrics
 from gpusteward.core.exposition import Family, Samples, render_labels
 
 

@@ -8,9 +8,9 @@ import numpy as np
 from gpusteward.analyzer.judge.allocation_columns import CodedColumn, Mask, encode
 from gpusteward.analyzer.judge.fleet import Fleet, count_fleet, sum_gpus
 from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
+from gpusteward.analyzer.metrics import analyzer_metrics as metrics
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, PROOFS, SIGNATURES, STATES, Codes, Column, UsageTable
-from gpusteward.core import analyzer_metrics as metrics
 from gpusteward.core.exposition import Family, Samples, render_labels
 from gpusteward.core.metrics import Metric
 from gpusteward.core.usages import AllocationKey

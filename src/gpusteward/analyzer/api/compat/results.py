@@ -33,9 +33,9 @@ from gpusteward.analyzer.metrics.result_metrics import MIB, gpu_id
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.masked import mask_value
 from gpusteward.analyzer.tables import STATES
-from gpusteward.core.negotiation import accepts_gzip
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import State
+from gpusteward.http_server.negotiation import accepts_gzip
 
 router = APIRouter(route_class=DocumentedRoute, dependencies=[Depends(may_read)], tags=["gpu-oour"])
 

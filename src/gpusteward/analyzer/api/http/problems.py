@@ -20,7 +20,7 @@ from starlette.routing import Match
 
 from gpusteward.core.errors import GpustewardError
 from gpusteward.core.messages import Language, Message
-from gpusteward.core.negotiation import parse_accept
+from gpusteward.http_server.negotiation import parse_accept
 from gpusteward.messages.errors import api_errors
 
 PROBLEM_TYPE = "application/problem+json"

@@ -8,7 +8,7 @@ from gpusteward.analyzer.api.dependencies import Service
 from gpusteward.analyzer.api.http.problems import ProblemError, find_language
 from gpusteward.analyzer.api.http.responses import has_current, send_not_modified
 from gpusteward.analyzer.api.http.static_files import ASSETS, ENCODINGS, INDEX, StaticFile
-from gpusteward.core.negotiation import parse_accept
+from gpusteward.http_server.negotiation import parse_accept
 from gpusteward.messages import home_page as messages
 from gpusteward.messages.errors import api_errors
 

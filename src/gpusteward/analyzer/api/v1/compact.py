@@ -14,7 +14,7 @@ from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.pagination import dependencies_of, make_etag, stamp
 from gpusteward.analyzer.gzip_blocks import Body, pack
 from gpusteward.analyzer.results import Result
-from gpusteward.core.negotiation import accepts_gzip
+from gpusteward.http_server.negotiation import accepts_gzip
 
 Key = TypeVar("Key", bound=Hashable)
 

@@ -34,7 +34,7 @@ from gpusteward.analyzer.reports.report import (
 )
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.messages import Language
-from gpusteward.core.negotiation import parse_accept
+from gpusteward.http_server.negotiation import parse_accept
 from gpusteward.messages.errors import api_errors
 
 router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", dependencies=[Depends(may_read)], tags=["reports"])

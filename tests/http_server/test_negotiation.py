@@ -3,7 +3,7 @@
 import pytest
 
 from gpusteward.core.exposition import OPENMETRICS_TYPE, TEXT_TYPE
-from gpusteward.core.negotiation import accepts_gzip, choose_format
+from gpusteward.http_server.negotiation import accepts_gzip, choose_format
 
 PROMETHEUS_2 = (  # what Prometheus 2.42 sends
     "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
