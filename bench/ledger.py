@@ -32,7 +32,7 @@ from gpusteward.analyzer.ledger.retention import roll_up
 from gpusteward.analyzer.ledger.schema import usage_daily
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.reports.make_report import make_report
-from gpusteward.analyzer.reports.report import ReportQuery
+from gpusteward.analyzer.reports.report_query import ReportQuery
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.analyzer.settings.settings import SchedulerSettings, Settings

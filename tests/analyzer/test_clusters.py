@@ -17,7 +17,7 @@ from gpusteward.analyzer.notify.notices.messages import MessageOptions
 from gpusteward.analyzer.notify.notices.notice_history import NoticeHistory
 from gpusteward.analyzer.notify.notices.planner import NoticePlanner
 from gpusteward.analyzer.reports.make_report import make_report
-from gpusteward.analyzer.reports.report import ReportQuery
+from gpusteward.analyzer.reports.report_query import ReportQuery
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import NodeModel
 from gpusteward.core.containers import WorkloadKey

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from gpusteward.analyzer.reports.report import Amounts, EndedQuery, EndedWorkload
+from gpusteward.analyzer.reports.report import Amounts, EndedWorkload
+from gpusteward.analyzer.reports.report_query import EndedQuery
 from gpusteward.cli.main import main
 from gpusteward.core.containers import Workload
 from gpusteward.core.errors import SourceError

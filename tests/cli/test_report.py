@@ -14,7 +14,8 @@ from gpusteward.analyzer.ledger.periods import HOUR_MS
 from gpusteward.analyzer.ledger_access import LedgerAccess
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.reports.make_report import make_report
-from gpusteward.analyzer.reports.report import Report, ReportQuery
+from gpusteward.analyzer.reports.report import Report
+from gpusteward.analyzer.reports.report_query import ReportQuery
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.cli.language import find_language

@@ -19,15 +19,8 @@ from gpusteward.analyzer.notify.outbox.records import list_delivery_keys
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.reclaim.lending import LendableGpus, lend_result
 from gpusteward.analyzer.reports.charges import Charge
-from gpusteward.analyzer.reports.report import (
-    LABEL_PREFIX,
-    EndedQuery,
-    EndedWorkload,
-    GroupDetails,
-    Report,
-    ReportQuery,
-    check_grouping,
-)
+from gpusteward.analyzer.reports.report import EndedWorkload, GroupDetails, Report
+from gpusteward.analyzer.reports.report_query import LABEL_PREFIX, EndedQuery, ReportQuery, check_grouping
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.analyzer.spell_table import SpellTable
@@ -137,7 +130,7 @@ class LedgerAccess:
 
     def read_namespaces(self) -> list[tuple[str, str]]:
         """Clusters with their namespaces. May take as long as the database. Raises SourceError."""
-        from gpusteward.analyzer.reports.ledger_connection import read_namespaces
+        from gpusteward.analyzer.reports.ledger_sums.ledger_connection import read_namespaces
 
         return read_namespaces(self._open())
 
@@ -165,7 +158,7 @@ class LedgerAccess:
 
     def read_snoozes(self, at: float) -> Mapping[WorkloadKey, Snooze]:
         """Those that are active. May take as long as the database. Raises SourceError."""
-        from gpusteward.analyzer.reports.ledger_connection import read_ledger
+        from gpusteward.analyzer.reports.ledger_sums.ledger_connection import read_ledger
 
         with read_ledger(self._open()) as connection:
             return active_snoozes(connection, at)

@@ -15,7 +15,8 @@ from gpusteward.analyzer.ledger_access import LedgerAccess
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.reports.group_details import read_group_details
 from gpusteward.analyzer.reports.make_report import make_report
-from gpusteward.analyzer.reports.report import GroupDetails, Report, ReportQuery
+from gpusteward.analyzer.reports.report import GroupDetails, Report
+from gpusteward.analyzer.reports.report_query import ReportQuery
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.analyzer.settings.settings import ServerSettings, Settings
 from gpusteward.core.errors import SourceError

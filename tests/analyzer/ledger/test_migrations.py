@@ -14,7 +14,7 @@ from gpusteward.analyzer.ledger.db_engine import open_engine, with_write_lock
 from gpusteward.analyzer.ledger.migrations.upgrade import HEAD, read_version, run_migrations, upgrade
 from gpusteward.analyzer.ledger.schema import METADATA
 from gpusteward.analyzer.reports.make_report import make_report
-from gpusteward.analyzer.reports.report import ReportQuery
+from gpusteward.analyzer.reports.report_query import ReportQuery
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.core.errors import SourceError
 from tests.analyzer.ledger.cycles import WORKING, cycles, hour, hourly, minutes_of, open_ledger, read_table

@@ -14,7 +14,7 @@ from gpusteward.analyzer.ledger.db_engine import open_engine
 from gpusteward.analyzer.ledger.ledger import Ledger
 from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
 from gpusteward.analyzer.ledger.schema import METADATA, time_column, usage_daily, usage_hourly
-from gpusteward.analyzer.reports.ledger_extent import read_extent
+from gpusteward.analyzer.reports.ledger_sums.ledger_extent import read_extent
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.core.usages import Measure
 from tests.analyzer.ledger.cycles import PARTS, RESTING, START, UNREAD, WORKING, cycle, open_ledger, read_table

@@ -11,7 +11,8 @@ from gpusteward.analyzer.reports.make_report import make_report
 from gpusteward.analyzer.reports.render.csv_text import render_csv
 from gpusteward.analyzer.reports.render.descriptions import list_notes
 from gpusteward.analyzer.reports.render.html_page import render_html
-from gpusteward.analyzer.reports.report import CurrencyChange, Report, ReportQuery
+from gpusteward.analyzer.reports.report import CurrencyChange, Report
+from gpusteward.analyzer.reports.report_query import ReportQuery
 from gpusteward.analyzer.settings.settings import SchedulerSettings
 from tests.analyzer.ledger.cycles import RESTING, SETTINGS, START, WORKING, cycle, hour, open_ledger, read_table
 from tests.analyzer.usage_tables import allocation

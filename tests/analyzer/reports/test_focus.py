@@ -15,7 +15,8 @@ from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.reports.focus import read_charges
 from gpusteward.analyzer.reports.make_report import make_report
 from gpusteward.analyzer.reports.render.focus_csv import COLUMNS, write_focus
-from gpusteward.analyzer.reports.report import Report, ReportQuery
+from gpusteward.analyzer.reports.report import Report
+from gpusteward.analyzer.reports.report_query import ReportQuery
 from gpusteward.core.errors import ConfigurationError
 from tests.analyzer.reports.ledger_rows import A100, H100, T4, LedgerRows, at, make_usage, open_ledger_rows
 from tests.analyzer.reports.test_make_report import ROWS, fill

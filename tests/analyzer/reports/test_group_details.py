@@ -11,7 +11,8 @@ from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS
 from gpusteward.analyzer.ledger_access import LedgerAccess
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.reports.group_details import read_group_details
-from gpusteward.analyzer.reports.report import GROUPINGS, GroupDetails, ReportQuery
+from gpusteward.analyzer.reports.report import GroupDetails
+from gpusteward.analyzer.reports.report_query import GROUPINGS, ReportQuery
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from tests.analyzer.reports.ledger_rows import A100, T4, LedgerRows, at, open_ledger_rows
 

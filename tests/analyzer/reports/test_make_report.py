@@ -10,7 +10,8 @@ from gpusteward.analyzer.ledger.db_engine import open_engine
 from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.reports.make_report import make_report
-from gpusteward.analyzer.reports.report import GROUPINGS, Amounts, Report, ReportQuery, check_grouping
+from gpusteward.analyzer.reports.report import Amounts, Report
+from gpusteward.analyzer.reports.report_query import GROUPINGS, ReportQuery, check_grouping
 from gpusteward.core.errors import ConfigurationError, SourceError
 from tests.analyzer.reports.ledger_rows import A100, GIB, H100, T4, LedgerRows, at, make_usage, open_ledger_rows
 

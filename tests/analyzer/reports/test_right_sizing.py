@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusteward.analyzer.prices import HOUR_MS
-from gpusteward.analyzer.reports.mig_profiles import BOARDS, MIB, find_board
 from gpusteward.analyzer.reports.report import Finding
-from gpusteward.analyzer.reports.right_sizing import WholeGpuWorkload, find_smaller
+from gpusteward.analyzer.reports.right_sizing.mig_profiles import BOARDS, MIB, find_board
+from gpusteward.analyzer.reports.right_sizing.right_sizing import WholeGpuWorkload, find_smaller
 from tests.analyzer.reports.ledger_rows import A100, GIB, H100, T4
 
 SMALL = WholeGpuWorkload(

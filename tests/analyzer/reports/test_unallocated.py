@@ -12,7 +12,8 @@ from gpusteward.analyzer.reports.make_report import make_report
 from gpusteward.analyzer.reports.render.descriptions import list_notes
 from gpusteward.analyzer.reports.render.html_page import render_html
 from gpusteward.analyzer.reports.render.json_text import read_report, render_json
-from gpusteward.analyzer.reports.report import Report, ReportQuery
+from gpusteward.analyzer.reports.report import Report
+from gpusteward.analyzer.reports.report_query import ReportQuery
 from gpusteward.analyzer.settings.settings import SchedulerSettings
 from gpusteward.core.usages import AllocationKey
 from tests.analyzer.ledger.cycles import RESTING, SETTINGS, START, WORKING, cycle, hour, open_ledger

@@ -29,14 +29,8 @@ from gpusteward.analyzer.reclaim.actions import ReclaimControl
 from gpusteward.analyzer.reclaim.lending import LendableGpus
 from gpusteward.analyzer.reclaim.policies.file import WatchedPolicies
 from gpusteward.analyzer.reports.charges import Charge
-from gpusteward.analyzer.reports.report import (
-    ClusterNamespace,
-    EndedQuery,
-    EndedWorkload,
-    GroupDetails,
-    Report,
-    ReportQuery,
-)
+from gpusteward.analyzer.reports.report import EndedWorkload, GroupDetails, Report
+from gpusteward.analyzer.reports.report_query import ClusterNamespace, EndedQuery, ReportQuery
 from gpusteward.analyzer.reports.workload_history import WorkloadHistory
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.masked import MaskedSetting

@@ -23,14 +23,8 @@ from gpusteward.analyzer.reclaim.actions import Action, ReclaimControl, SwitchSt
 from gpusteward.analyzer.reclaim.lending import LendableGpus
 from gpusteward.analyzer.reclaim.plan import ActionState, Decision, Mode, Plan
 from gpusteward.analyzer.reports.charges import Charge
-from gpusteward.analyzer.reports.report import (
-    ClusterNamespace,
-    EndedQuery,
-    EndedWorkload,
-    GroupDetails,
-    Report,
-    ReportQuery,
-)
+from gpusteward.analyzer.reports.report import EndedWorkload, GroupDetails, Report
+from gpusteward.analyzer.reports.report_query import ClusterNamespace, EndedQuery, ReportQuery
 from gpusteward.analyzer.reports.workload_history import WorkloadHistory
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.sources.gpu_readings import GpuReading

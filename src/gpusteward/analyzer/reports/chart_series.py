@@ -8,10 +8,16 @@ from sqlalchemy import Connection, FromClause, RowMapping, Select, func, select,
 
 from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS, Period, TimeSpan
 from gpusteward.analyzer.ledger.schema import allocations, time_column
-from gpusteward.analyzer.reports.ledger_extent import LedgerExtent, is_partial
-from gpusteward.analyzer.reports.period_totals import RowSelection, only_scope, select_usage_rows, to_integer
-from gpusteward.analyzer.reports.report import Point, Range, Scope
-from gpusteward.analyzer.reports.unallocated import select_fleet_rows
+from gpusteward.analyzer.reports.ledger_sums.ledger_extent import LedgerExtent, is_partial
+from gpusteward.analyzer.reports.ledger_sums.period_totals import (
+    RowSelection,
+    only_scope,
+    select_usage_rows,
+    to_integer,
+)
+from gpusteward.analyzer.reports.ledger_sums.unallocated import select_fleet_rows
+from gpusteward.analyzer.reports.report import Point, Range
+from gpusteward.analyzer.reports.report_query import Scope
 
 MAX_HOURLY_BARS = 48
 _SUMMED = ("allocated_ms", "active_ms", "idle_ms", "unknown_ms", "idle_cost")

@@ -7,7 +7,8 @@ from sqlalchemy import Connection, Select, func, literal, select, union_all
 from gpusteward.analyzer.ledger.periods import DAY_MS, Period, floor_day
 from gpusteward.analyzer.ledger.schema import allocations, time_column
 from gpusteward.analyzer.prices import PriceList, PriceSettings
-from gpusteward.analyzer.reports.amounts import (
+from gpusteward.analyzer.reports.groups import GroupSums, make_others, round_rows
+from gpusteward.analyzer.reports.ledger_sums.amounts import (
     COSTS,
     NO_SUMS,
     SUMMED,
@@ -18,18 +19,18 @@ from gpusteward.analyzer.reports.amounts import (
     make_amounts,
     read_sums,
 )
-from gpusteward.analyzer.reports.groups import GroupSums, make_others, round_rows
-from gpusteward.analyzer.reports.ledger_extent import is_partial, split_days
-from gpusteward.analyzer.reports.period_totals import (
+from gpusteward.analyzer.reports.ledger_sums.ledger_extent import is_partial, split_days
+from gpusteward.analyzer.reports.ledger_sums.period_totals import (
     RowSelection,
     only_scope,
     select_usage_rows,
     to_integer,
     unpriced_time,
 )
+from gpusteward.analyzer.reports.ledger_sums.unallocated import price_unallocated, read_unallocated, sum_unallocated
 from gpusteward.analyzer.reports.render import quantities
-from gpusteward.analyzer.reports.report import Group, Range, ReportQuery, Scope
-from gpusteward.analyzer.reports.unallocated import price_unallocated, read_unallocated, sum_unallocated
+from gpusteward.analyzer.reports.report import Group, Range
+from gpusteward.analyzer.reports.report_query import ReportQuery, Scope
 
 
 def read_days(

@@ -7,7 +7,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, Select, Table, and_, c
 from gpusteward.analyzer.ledger.periods import BEGAN, ROLLED, floor_day, read_progress
 from gpusteward.analyzer.ledger.schema import allocations, progress, time_column, usage_daily, usage_hourly
 from gpusteward.analyzer.prices import PriceSettings
-from gpusteward.analyzer.reports.amounts import (
+from gpusteward.analyzer.reports.ledger_sums.amounts import (
     COSTS,
     NO_SUMS,
     SUMMED,
@@ -17,9 +17,10 @@ from gpusteward.analyzer.reports.amounts import (
     read_currencies,
     use_currency,
 )
-from gpusteward.analyzer.reports.ledger_connection import read_ledger
-from gpusteward.analyzer.reports.period_totals import is_visible, to_integer
-from gpusteward.analyzer.reports.report import MAX_NAMES, EndedQuery, EndedWorkload
+from gpusteward.analyzer.reports.ledger_sums.ledger_connection import read_ledger
+from gpusteward.analyzer.reports.ledger_sums.period_totals import is_visible, to_integer
+from gpusteward.analyzer.reports.report import MAX_NAMES, EndedWorkload
+from gpusteward.analyzer.reports.report_query import EndedQuery
 
 MAX_ENDED = 5
 _OWNER = (allocations.c.cluster, allocations.c.namespace, allocations.c.owner_kind, allocations.c.owner_name)

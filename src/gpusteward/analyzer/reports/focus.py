@@ -13,15 +13,27 @@ from sqlalchemy import Connection, Engine, RowMapping, func, select, union_all
 from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS, Period, floor_day
 from gpusteward.analyzer.ledger.schema import allocations
 from gpusteward.analyzer.prices import PriceList, PriceSettings, cost_of
-from gpusteward.analyzer.reports.amounts import COSTS, UNPRICED, read_currencies, use_currency
 from gpusteward.analyzer.reports.charges import Charge, ChargePeriod, UnitPrices
-from gpusteward.analyzer.reports.grouping import find_team
-from gpusteward.analyzer.reports.ledger_connection import read_ledger
-from gpusteward.analyzer.reports.ledger_extent import describe_range, is_partial, read_extent, round_query, split_days
-from gpusteward.analyzer.reports.period_totals import only_scope, select_usage_rows, to_integer, unpriced_time
+from gpusteward.analyzer.reports.ledger_sums.amounts import COSTS, UNPRICED, read_currencies, use_currency
+from gpusteward.analyzer.reports.ledger_sums.grouping import find_team
+from gpusteward.analyzer.reports.ledger_sums.ledger_connection import read_ledger
+from gpusteward.analyzer.reports.ledger_sums.ledger_extent import (
+    describe_range,
+    is_partial,
+    read_extent,
+    round_query,
+    split_days,
+)
+from gpusteward.analyzer.reports.ledger_sums.period_totals import (
+    only_scope,
+    select_usage_rows,
+    to_integer,
+    unpriced_time,
+)
+from gpusteward.analyzer.reports.ledger_sums.unallocated import price_unallocated, read_unallocated
 from gpusteward.analyzer.reports.render import quantities
-from gpusteward.analyzer.reports.report import Range, ReportQuery, Scope
-from gpusteward.analyzer.reports.unallocated import price_unallocated, read_unallocated
+from gpusteward.analyzer.reports.report import Range
+from gpusteward.analyzer.reports.report_query import ReportQuery, Scope
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.messages.errors import ledger_errors
 

@@ -9,13 +9,19 @@ from sqlalchemy import Connection, Engine, RowMapping, Select, func, literal, se
 
 from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS, Period, TimeSpan
 from gpusteward.analyzer.ledger.schema import allocations, time_column
-from gpusteward.analyzer.reports.amounts import COSTS, read_currencies
 from gpusteward.analyzer.reports.chart_series import MAX_HOURLY_BARS
-from gpusteward.analyzer.reports.grouping import WORKLOAD, Grouping, GroupKey, make_grouping
-from gpusteward.analyzer.reports.ledger_connection import read_ledger
-from gpusteward.analyzer.reports.ledger_extent import LedgerExtent, read_extent, round_query
-from gpusteward.analyzer.reports.period_totals import RowSelection, only_scope, select_usage_rows, to_integer
-from gpusteward.analyzer.reports.report import GroupDetail, GroupDetails, GroupWorkload, ReportQuery, Scope
+from gpusteward.analyzer.reports.ledger_sums.amounts import COSTS, read_currencies
+from gpusteward.analyzer.reports.ledger_sums.grouping import WORKLOAD, Grouping, GroupKey, make_grouping
+from gpusteward.analyzer.reports.ledger_sums.ledger_connection import read_ledger
+from gpusteward.analyzer.reports.ledger_sums.ledger_extent import LedgerExtent, read_extent, round_query
+from gpusteward.analyzer.reports.ledger_sums.period_totals import (
+    RowSelection,
+    only_scope,
+    select_usage_rows,
+    to_integer,
+)
+from gpusteward.analyzer.reports.report import GroupDetail, GroupDetails, GroupWorkload
+from gpusteward.analyzer.reports.report_query import ReportQuery, Scope
 
 _TIMES = ("active_ms", "idle_ms", "unknown_ms")
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from sqlalchemy import RowMapping
 
 from gpusteward.analyzer.prices import PriceSettings
-from gpusteward.analyzer.reports.amounts import (
+from gpusteward.analyzer.reports.ledger_sums.amounts import (
     NO_SUMS,
     NO_UNALLOCATED,
     Sums,
@@ -18,11 +18,12 @@ from gpusteward.analyzer.reports.amounts import (
     round_electricity,
     subtract,
 )
-from gpusteward.analyzer.reports.grouping import Grouping, GroupKey
-from gpusteward.analyzer.reports.period_totals import PeriodTotals
+from gpusteward.analyzer.reports.ledger_sums.grouping import Grouping, GroupKey
+from gpusteward.analyzer.reports.ledger_sums.period_totals import PeriodTotals
+from gpusteward.analyzer.reports.ledger_sums.unallocated import sum_unallocated
 from gpusteward.analyzer.reports.previous_period import PreviousPeriod
-from gpusteward.analyzer.reports.report import Group, ReportQuery
-from gpusteward.analyzer.reports.unallocated import sum_unallocated
+from gpusteward.analyzer.reports.report import Group
+from gpusteward.analyzer.reports.report_query import ReportQuery
 from gpusteward.analyzer.tables import NodeModel
 
 

@@ -8,25 +8,32 @@ from sqlalchemy import Connection, Engine, RowMapping
 
 from gpusteward.analyzer.ledger.periods import Period
 from gpusteward.analyzer.prices import PriceList, PriceSettings
-from gpusteward.analyzer.reports.amounts import Unallocated, make_amounts, read_currencies, read_sums, use_currency
 from gpusteward.analyzer.reports.chart_series import read_chart
 from gpusteward.analyzer.reports.days import read_days
-from gpusteward.analyzer.reports.flagged_workloads import select_unflagged
-from gpusteward.analyzer.reports.grouping import make_grouping
 from gpusteward.analyzer.reports.groups import read_groups
-from gpusteward.analyzer.reports.ledger_connection import read_ledger
-from gpusteward.analyzer.reports.ledger_extent import describe_range, read_extent, round_query
-from gpusteward.analyzer.reports.period_totals import TOTALS, UNMEASURED, PeriodTotals
-from gpusteward.analyzer.reports.previous_period import read_previous
-from gpusteward.analyzer.reports.report import Finding, Report, ReportQuery, Scope, Waster
-from gpusteward.analyzer.reports.right_sizing import MAX_PART_RATIO, WholeGpuWorkload, find_smaller
-from gpusteward.analyzer.reports.unallocated import (
+from gpusteward.analyzer.reports.ledger_sums.amounts import (
+    Unallocated,
+    make_amounts,
+    read_currencies,
+    read_sums,
+    use_currency,
+)
+from gpusteward.analyzer.reports.ledger_sums.grouping import make_grouping
+from gpusteward.analyzer.reports.ledger_sums.ledger_connection import read_ledger
+from gpusteward.analyzer.reports.ledger_sums.ledger_extent import describe_range, read_extent, round_query
+from gpusteward.analyzer.reports.ledger_sums.period_totals import TOTALS, UNMEASURED, PeriodTotals
+from gpusteward.analyzer.reports.ledger_sums.unallocated import (
     price_unallocated,
     read_coverage,
     read_unallocated,
     read_unused,
     sum_unallocated,
 )
+from gpusteward.analyzer.reports.previous_period import read_previous
+from gpusteward.analyzer.reports.report import Finding, Report, Waster
+from gpusteward.analyzer.reports.report_query import ReportQuery, Scope
+from gpusteward.analyzer.reports.right_sizing.flagged_workloads import select_unflagged
+from gpusteward.analyzer.reports.right_sizing.right_sizing import MAX_PART_RATIO, WholeGpuWorkload, find_smaller
 from gpusteward.analyzer.tables import NodeModel
 
 

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from sqlalchemy import Connection
 
 from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS, Period, floor_day
-from gpusteward.analyzer.reports.amounts import UNPRICED, Currencies
-from gpusteward.analyzer.reports.grouping import Grouping, GroupKey
-from gpusteward.analyzer.reports.ledger_extent import LedgerExtent
-from gpusteward.analyzer.reports.period_totals import PREVIOUS_TOTALS, PeriodTotals
-from gpusteward.analyzer.reports.report import Amounts, ReportQuery, Trend
+from gpusteward.analyzer.reports.ledger_sums.amounts import UNPRICED, Currencies
+from gpusteward.analyzer.reports.ledger_sums.grouping import Grouping, GroupKey
+from gpusteward.analyzer.reports.ledger_sums.ledger_extent import LedgerExtent
+from gpusteward.analyzer.reports.ledger_sums.period_totals import PREVIOUS_TOTALS, PeriodTotals
+from gpusteward.analyzer.reports.report import Amounts, Trend
+from gpusteward.analyzer.reports.report_query import ReportQuery
 
 WHOLE_DAYS_FROM_MS = 14 * DAY_MS
 """From this length on, whole days are compared: they need far fewer rows than the hours at the edges."""

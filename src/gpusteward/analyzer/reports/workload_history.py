@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, Table, and_, select
 
 from gpusteward.analyzer.ledger.schema import allocations, idle_spells, notices, outbox, verdict_changes
 from gpusteward.analyzer.ledger.snoozes import Snooze, clean_workload, list_snoozes
-from gpusteward.analyzer.reports.ledger_connection import read_ledger
+from gpusteward.analyzer.reports.ledger_sums.ledger_connection import read_ledger
 from gpusteward.core.containers import WorkloadKey
 
 ListKeys = Callable[[str, str], Sequence[str]]

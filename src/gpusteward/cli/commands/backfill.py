@@ -74,7 +74,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _read_since(text: str, now_ms: int) -> int:
-    from gpusteward.analyzer.reports.report import parse_time_range
+    from gpusteward.analyzer.reports.report_query import parse_time_range
 
     try:
         return parse_time_range(text, None, now_ms=now_ms)[0]

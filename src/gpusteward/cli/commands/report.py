@@ -14,9 +14,9 @@ from gpusteward.analyzer.reports.render.csv_text import render_csv
 from gpusteward.analyzer.reports.render.focus_csv import write_focus
 from gpusteward.analyzer.reports.render.html_page import render_html
 from gpusteward.analyzer.reports.render.json_text import read_report, render_json
-from gpusteward.analyzer.reports.report import (
+from gpusteward.analyzer.reports.report import Report
+from gpusteward.analyzer.reports.report_query import (
     GROUPINGS,
-    Report,
     ReportQuery,
     check_grouping,
     find_label,

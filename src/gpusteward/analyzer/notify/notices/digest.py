@@ -8,7 +8,8 @@ from sqlalchemy import Engine
 
 from gpusteward.analyzer.notify.notices.formatting import format_gpu_hours, format_money
 from gpusteward.analyzer.notify.notices.messages import MessageOptions, name_workload
-from gpusteward.analyzer.reports.report import Report, ReportQuery, Waster
+from gpusteward.analyzer.reports.report import Report, Waster
+from gpusteward.analyzer.reports.report_query import ReportQuery
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES
 from gpusteward.core.containers import WorkloadKey

@@ -5,7 +5,8 @@ import io
 from collections.abc import Iterator
 
 from gpusteward.analyzer.reports.render import quantities
-from gpusteward.analyzer.reports.report import Amounts, Group, Report, find_grouping
+from gpusteward.analyzer.reports.report import Amounts, Group, Report
+from gpusteward.analyzer.reports.report_query import find_grouping
 from gpusteward.control_characters import replace_controls
 
 _HOUR_MS = 3_600_000

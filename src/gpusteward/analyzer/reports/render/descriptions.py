@@ -4,16 +4,8 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 
 from gpusteward.analyzer.reports.render import quantities
-from gpusteward.analyzer.reports.report import (
-    Amounts,
-    Finding,
-    Group,
-    Report,
-    Unused,
-    Waster,
-    find_grouping,
-    find_label,
-)
+from gpusteward.analyzer.reports.report import Amounts, Finding, Group, Report, Unused, Waster
+from gpusteward.analyzer.reports.report_query import find_grouping, find_label
 from gpusteward.core.messages import Language, Message
 from gpusteward.messages import reports as messages
 

@@ -26,7 +26,8 @@ from gpusteward.analyzer.api.v1.workloads.snooze_state import ActiveSnoozes, fin
 from gpusteward.analyzer.api.v1.workloads.workload_facts import WorkloadFacts
 from gpusteward.analyzer.judge.fleet import count_fleet, sum_gpus
 from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
-from gpusteward.analyzer.reports.report import Report, ReportQuery
+from gpusteward.analyzer.reports.report import Report
+from gpusteward.analyzer.reports.report_query import ReportQuery
 from gpusteward.analyzer.results import Result
 from gpusteward.core.messages import Language
 

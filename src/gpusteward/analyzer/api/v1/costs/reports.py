@@ -23,10 +23,9 @@ from gpusteward.analyzer.reports.render.csv_text import render_csv
 from gpusteward.analyzer.reports.render.focus_csv import write_focus
 from gpusteward.analyzer.reports.render.html_page import content_policy, render_html
 from gpusteward.analyzer.reports.render.json_text import render_json
-from gpusteward.analyzer.reports.report import (
+from gpusteward.analyzer.reports.report import GroupDetails, Report
+from gpusteward.analyzer.reports.report_query import (
     GROUPINGS,
-    GroupDetails,
-    Report,
     ReportQuery,
     check_grouping,
     find_grouping,

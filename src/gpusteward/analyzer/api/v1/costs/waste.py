@@ -38,7 +38,8 @@ def sum_namespaces(groups: Sequence[Group]) -> list[WasteGroup]:
 
 
 def sum_teams(groups: Sequence[Group], teams: Mapping[str, str]) -> list[WasteGroup]:
-    from gpusteward.analyzer.reports.grouping import find_team  # the ledger's library, loaded with the first report
+    # The ledger's library is loaded with the first report.
+    from gpusteward.analyzer.reports.ledger_sums.grouping import find_team
 
     return _sum_groups(((find_team(teams, one.namespace), ""), one) for one in groups)
 

@@ -23,7 +23,7 @@ from gpusteward.analyzer.reclaim.policies.file import parse_policies
 from gpusteward.analyzer.reclaim.policies.policy import PolicyFile
 from gpusteward.analyzer.reclaim.policies.resolve import WorkloadFacts, resolve_policy
 from gpusteward.analyzer.reclaim.replay.replay import PolicyOf, Release, Replay, ReplayTotals, replay
-from gpusteward.analyzer.reports.report import parse_time_range
+from gpusteward.analyzer.reports.report_query import parse_time_range
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.messages import Language, Message

@@ -11,7 +11,8 @@ from gpusteward.analyzer.api.dependencies import Dependencies
 from gpusteward.analyzer.api.http.concurrency_limits import query_ledger
 from gpusteward.analyzer.api.http.responses import send_json
 from gpusteward.analyzer.api.http.routes import DocumentedRoute
-from gpusteward.analyzer.reports.report import EndedQuery, EndedWorkload
+from gpusteward.analyzer.reports.report import EndedWorkload
+from gpusteward.analyzer.reports.report_query import EndedQuery
 
 router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", dependencies=[Depends(may_read)], tags=["workloads"])
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from gpusteward.analyzer.api.dependencies import ApiDependencies
 from gpusteward.analyzer.api.http.cached_reads import CachedRead
-from gpusteward.analyzer.reports.report import Amounts, Report, ReportQuery
+from gpusteward.analyzer.reports.report import Amounts, Report
+from gpusteward.analyzer.reports.report_query import ReportQuery
 from gpusteward.core.containers import WorkloadKey
 
 HOUR_MS = 3_600_000

@@ -19,7 +19,8 @@ from gpusteward.analyzer.api.v1.workloads.period_costs import PeriodCosts, count
 from gpusteward.analyzer.api.v1.workloads.snoozes import SnoozeRow, show_snooze
 from gpusteward.analyzer.api.v1.workloads.workload_facts import WorkloadFacts
 from gpusteward.analyzer.api.v1.workloads.workload_paths import NO_NAME, Cluster, Part, find_workload
-from gpusteward.analyzer.reports.report import Amounts, EndedQuery, EndedWorkload, Finding
+from gpusteward.analyzer.reports.report import Amounts, EndedWorkload, Finding
+from gpusteward.analyzer.reports.report_query import EndedQuery
 from gpusteward.analyzer.reports.workload_history import (
     NoticeDelivery,
     RecordedNotice,

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 from gpusteward.analyzer.judge.gpu_models import MIB, find_model
 from gpusteward.analyzer.prices import HOUR_MS
-from gpusteward.analyzer.reports.mig_profiles import USABLE_OF_NOMINAL, MigBoard, find_board
 from gpusteward.analyzer.reports.report import Finding
+from gpusteward.analyzer.reports.right_sizing.mig_profiles import USABLE_OF_NOMINAL, MigBoard, find_board
 
 
 @dataclass(frozen=True, slots=True)

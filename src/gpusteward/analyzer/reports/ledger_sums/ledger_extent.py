@@ -20,7 +20,8 @@ from gpusteward.analyzer.ledger.periods import (
     read_progress,
 )
 from gpusteward.analyzer.ledger.schema import usage_daily
-from gpusteward.analyzer.reports.report import Range, ReportQuery
+from gpusteward.analyzer.reports.report import Range
+from gpusteward.analyzer.reports.report_query import ReportQuery
 
 
 @dataclass(frozen=True, slots=True)

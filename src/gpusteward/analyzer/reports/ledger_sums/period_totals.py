@@ -27,9 +27,9 @@ from sqlalchemy import (
 
 from gpusteward.analyzer.ledger.periods import Period
 from gpusteward.analyzer.ledger.schema import Number, allocations, time_column, usage_daily, usage_hourly
-from gpusteward.analyzer.reports.amounts import COSTS, SUMMED, UNPRICED
-from gpusteward.analyzer.reports.grouping import WORKLOAD
-from gpusteward.analyzer.reports.report import ALL, ClusterNamespace, Scope
+from gpusteward.analyzer.reports.ledger_sums.amounts import COSTS, SUMMED, UNPRICED
+from gpusteward.analyzer.reports.ledger_sums.grouping import WORKLOAD
+from gpusteward.analyzer.reports.report_query import ALL, ClusterNamespace, Scope
 from gpusteward.core.allocations import Share
 
 PEAKS = ("core_peak", "memory_peak_bytes", "memory_total_bytes")

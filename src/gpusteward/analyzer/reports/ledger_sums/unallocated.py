@@ -20,10 +20,11 @@ from gpusteward.analyzer.ledger.schema import (
     usage_hourly,
 )
 from gpusteward.analyzer.prices import PriceList, cost_of
-from gpusteward.analyzer.reports.amounts import Unallocated
-from gpusteward.analyzer.reports.ledger_extent import LedgerExtent
-from gpusteward.analyzer.reports.period_totals import RowSelection, only_scope, select_rows
-from gpusteward.analyzer.reports.report import Range, Scope, Unused
+from gpusteward.analyzer.reports.ledger_sums.amounts import Unallocated
+from gpusteward.analyzer.reports.ledger_sums.ledger_extent import LedgerExtent
+from gpusteward.analyzer.reports.ledger_sums.period_totals import RowSelection, only_scope, select_rows
+from gpusteward.analyzer.reports.report import Range, Unused
+from gpusteward.analyzer.reports.report_query import Scope
 from gpusteward.analyzer.tables import NodeModel
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from sqlalchemy import Connection, func, select, tuple_
 
 from gpusteward.analyzer.ledger.schema import verdict_changes
-from gpusteward.analyzer.reports.grouping import WORKLOAD
+from gpusteward.analyzer.reports.ledger_sums.grouping import WORKLOAD
 from gpusteward.analyzer.reports.report import Finding
 from gpusteward.core.verdicts import Activity, Signature
 
