@@ -11,9 +11,10 @@ import pytest
 from gpusteward.analyzer.sources.owners.owner_resolver import Budget, OwnerResolver, PodName
 from gpusteward.core.containers import OwnerEvidence, Workload
 from gpusteward.kubernetes.api import ApiServer
+from gpusteward.local.api_requests import MERGE_PATCH, ApiRequest
 from gpusteward.local.cluster_server import DirectApi, serve_cluster
 from gpusteward.local.demo_settings import OWN_NAMESPACE, open_cluster_socket, url_of
-from gpusteward.local.simulated_cluster import MERGE_PATCH, ApiRequest, SimulatedCluster
+from gpusteward.local.simulated_cluster import SimulatedCluster
 from gpusteward.local.simulated_fleet import SimulatedFleet
 from gpusteward.simulate.fleets import fleet as simulate_fleet
 

@@ -11,8 +11,9 @@ from typing import TypeVar
 import msgspec
 
 from gpusteward.kubernetes.api import ApiServer, ObjectError
+from gpusteward.local.api_requests import ApiRequest
 from gpusteward.local.demo_inbox import INBOX_PATH, DemoInbox
-from gpusteward.local.simulated_cluster import ApiRequest, SimulatedCluster
+from gpusteward.local.simulated_cluster import SimulatedCluster
 from gpusteward.messages.errors import kubernetes_errors as messages
 
 MAX_REQUEST_BYTES = 1 << 20

@@ -6,25 +6,35 @@
 - Leases and events can be created, namespaces annotated. Nothing can be deleted.
 """
 
-import copy
 import itertools
 import threading
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
-from typing import Any, NamedTuple
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
 from gpusteward.core.containers import Workload
+from gpusteward.local.api_requests import (
+    MERGE_PATCH,
+    Answer,
+    ApiRequest,
+    ApiResponse,
+    Place,
+    RefusedError,
+    check_preconditions,
+    decode_object,
+    find_place,
+    is_selected,
+    merge,
+    read_dry_run,
+)
 from gpusteward.local.cluster_objects import (
     CONTROLLERS,
     DELETION_COST,
-    RESOURCES,
     Json,
     ObjectKey,
-    Resource,
     SimulatedPod,
     format_time,
     make_object,
@@ -37,51 +47,6 @@ from gpusteward.local.simulated_fleet import SimulatedFleet
 SYNC_SECONDS = 2.0
 MAX_EVENTS = 2000
 MAX_WRITES = 10_000
-MERGE_PATCH = "application/merge-patch+json"
-_BY_PATH: Mapping[tuple[str, str], Resource] = {(each.version, each.plural): each for each in RESOURCES}
-_IMMUTABLE = ("uid", "name", "namespace", "creationTimestamp")
-
-
-class ApiRequest(NamedTuple):
-    """A request to the API server."""
-
-    method: str
-    target: str  # path and query
-    body: bytes = b""
-    content_type: str = "application/json"
-
-
-class ApiResponse(NamedTuple):
-    """A status and a JSON object as text."""
-
-    status: HTTPStatus
-    body: bytes
-
-
-class _Answer(NamedTuple):
-    """A response whose object others may still change."""
-
-    status: HTTPStatus
-    body: Json
-
-
-class _Place(NamedTuple):
-    """What a path names; without a name all objects of a kind, in one namespace or in all."""
-
-    resource: Resource
-    namespace: str
-    name: str
-    subresource: str
-
-
-class _RefusedError(Exception):
-    """The request is answered with a Status."""
-
-    def __init__(self, status: HTTPStatus, reason: str, message: str, *, field: str = "") -> None:
-        super().__init__(message)
-        causes = {"causes": [{"reason": "FieldValueInvalid", "field": field, "message": message}]} if field else {}
-        body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message}
-        self.answer = _Answer(status, {**body, "reason": reason, "code": int(status), "details": causes})
 
 
 class SimulatedCluster:
@@ -109,7 +74,7 @@ class SimulatedCluster:
             self.sync()
             try:
                 answer = self._route(request)
-            except _RefusedError as refused:
+            except RefusedError as refused:
                 answer = refused.answer
             return ApiResponse(answer.status, msgspec.json.encode(answer.body))
 
@@ -126,74 +91,74 @@ class SimulatedCluster:
             self._remove_ended()
             self._replace_pods()
 
-    def _route(self, request: ApiRequest) -> _Answer:
+    def _route(self, request: ApiRequest) -> Answer:
         target = urlsplit(request.target)
         query = {name: values[-1] for name, values in parse_qs(target.query).items()}
-        place = _find_place(target.path)
-        is_dry_run = _read_dry_run(query)
+        place = find_place(target.path)
+        is_dry_run = read_dry_run(query)
         if request.method == "GET" and not place.subresource:
             return self._read(place, query)
         if request.method == "PATCH" and place.name and not place.subresource:
             return self._patch(place, request, is_dry_run=is_dry_run)
         if request.method == "POST" and not place.name and place.resource.is_made_here:
-            return self._create(place, _decode(request.body), is_dry_run=is_dry_run)
-        raise _RefusedError(
+            return self._create(place, decode_object(request.body), is_dry_run=is_dry_run)
+        raise RefusedError(
             HTTPStatus.METHOD_NOT_ALLOWED,
             "MethodNotAllowed",
             "the server does not allow this method on the requested resource",
         )
 
-    def _read(self, place: _Place, query: Mapping[str, str]) -> _Answer:
+    def _read(self, place: Place, query: Mapping[str, str]) -> Answer:
         if place.name:
-            return _Answer(HTTPStatus.OK, self._find(place))
+            return Answer(HTTPStatus.OK, self._find(place))
         kind = place.resource.kind
         items = [
             one
             for key, one in self._objects.items()
-            if key.kind == kind and place.namespace in ("", key.namespace) and _is_selected(one, query)
+            if key.kind == kind and place.namespace in ("", key.namespace) and is_selected(one, query)
         ]
         metadata = {"resourceVersion": str(next(self._versions))}
         body = {"kind": f"{kind}List", "apiVersion": place.resource.version, "metadata": metadata, "items": items}
-        return _Answer(HTTPStatus.OK, body)
+        return Answer(HTTPStatus.OK, body)
 
-    def _find(self, place: _Place) -> Json:
-        found = self._objects.get(_key_of(place))
+    def _find(self, place: Place) -> Json:
+        found = self._objects.get(place.key)
         if found is None:
             name = f'{place.resource.plural} "{place.name}" not found'
-            raise _RefusedError(HTTPStatus.NOT_FOUND, "NotFound", name)
+            raise RefusedError(HTTPStatus.NOT_FOUND, "NotFound", name)
         return found
 
-    def _patch(self, place: _Place, request: ApiRequest, *, is_dry_run: bool) -> _Answer:
+    def _patch(self, place: Place, request: ApiRequest, *, is_dry_run: bool) -> Answer:
         if request.content_type.partition(";")[0].strip() != MERGE_PATCH:
             message = f"the simulated server supports {MERGE_PATCH} only"
-            raise _RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
-        before, patch = self._find(place), _decode(request.body)
-        _check_preconditions(place, before, patch.get("metadata") or {})
-        after = _merge(before, patch)
+            raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
+        before, patch = self._find(place), decode_object(request.body)
+        check_preconditions(place, before, patch.get("metadata") or {})
+        after = merge(before, patch)
         after["metadata"]["resourceVersion"] = before["metadata"]["resourceVersion"]
         after["status"] = before.get("status", {})  # a subresource of its own
         if after == before:
-            return _Answer(HTTPStatus.OK, before)
+            return Answer(HTTPStatus.OK, before)
         if after.get("spec") != before.get("spec") and place.resource.kind != "Lease":
             after["metadata"]["generation"] = before["metadata"].get("generation", 1) + 1
         after["metadata"]["resourceVersion"] = str(next(self._versions))
         if not is_dry_run:
             self.writes.append(("PATCH", urlsplit(request.target).path))
-            self._objects[_key_of(place)] = after
-            self._run_controller(_key_of(place))
-        return _Answer(HTTPStatus.OK, after if is_dry_run else self._objects[_key_of(place)])
+            self._objects[place.key] = after
+            self._run_controller(place.key)
+        return Answer(HTTPStatus.OK, after if is_dry_run else self._objects[place.key])
 
-    def _create(self, place: _Place, body: Json, *, is_dry_run: bool) -> _Answer:
+    def _create(self, place: Place, body: Json, *, is_dry_run: bool) -> Answer:
         metadata = body.get("metadata") or {}
         version = next(self._versions)
         name = metadata.get("name") or f"{metadata.get('generateName', '')}{version:x}"
         key = ObjectKey(place.resource.kind, place.namespace, name)
         if ObjectKey("Namespace", "", place.namespace) not in self._objects:
-            raise _RefusedError(HTTPStatus.NOT_FOUND, "NotFound", f'namespaces "{place.namespace}" not found')
+            raise RefusedError(HTTPStatus.NOT_FOUND, "NotFound", f'namespaces "{place.namespace}" not found')
         if key in self._objects:
             message = f'{place.resource.plural} "{name}" already exists'
-            raise _RefusedError(HTTPStatus.CONFLICT, "AlreadyExists", message)
-        made = _merge({"apiVersion": place.resource.version, "kind": place.resource.kind}, body)
+            raise RefusedError(HTTPStatus.CONFLICT, "AlreadyExists", message)
+        made = merge({"apiVersion": place.resource.version, "kind": place.resource.kind}, body)
         made["metadata"] |= {
             "name": name,
             "namespace": place.namespace,
@@ -205,7 +170,7 @@ class SimulatedCluster:
             self.writes.append(("POST", f"/{place.resource.plural}"))
             self._objects[key] = made
             self._limit_events()
-        return _Answer(HTTPStatus.CREATED, made)
+        return Answer(HTTPStatus.CREATED, made)
 
     def _limit_events(self) -> None:
         events = [key for key in self._objects if key.kind == "Event"]
@@ -319,90 +284,3 @@ class SimulatedCluster:
         key = ObjectKey(one["kind"], metadata.get("namespace", ""), metadata["name"])
         self._objects[key] = one
         return key
-
-
-def _find_place(path: str) -> _Place:
-    parts = [unquote(part) for part in path.strip("/").split("/")]
-    if parts[0] == "api" and len(parts) > 2:
-        version, rest = parts[1], parts[2:]
-    elif parts[0] == "apis" and len(parts) > 3:
-        version, rest = f"{parts[1]}/{parts[2]}", parts[3:]
-    else:
-        raise _not_found()
-    namespace = ""
-    if rest[0] == "namespaces" and len(rest) > 2:
-        namespace, rest = rest[1], rest[2:]
-    resource = _BY_PATH.get((version, rest[0]))
-    if resource is None or len(rest) > 3:
-        raise _not_found()
-    name, subresource = (*rest[1:], "", "")[:2]
-    if name and bool(namespace) is not resource.is_namespaced:
-        raise _not_found()
-    return _Place(resource, namespace, name, subresource)
-
-
-def _not_found() -> _RefusedError:
-    return _RefusedError(HTTPStatus.NOT_FOUND, "NotFound", "the server could not find the requested resource")
-
-
-def _key_of(place: _Place) -> ObjectKey:
-    return ObjectKey(place.resource.kind, place.namespace, place.name)
-
-
-def _read_dry_run(query: Mapping[str, str]) -> bool:
-    value = query.get("dryRun", "")
-    if value not in ("", "All"):
-        message = f'Invalid value: "{value}": unsupported value; supported: All'
-        raise _RefusedError(HTTPStatus.BAD_REQUEST, "BadRequest", message)
-    return bool(value)
-
-
-def _decode(body: bytes) -> Json:
-    try:
-        return msgspec.json.decode(body, type=Json)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise _RefusedError(HTTPStatus.BAD_REQUEST, "BadRequest", f"invalid JSON: {error}") from error
-
-
-def _check_preconditions(place: _Place, before: Json, wanted: Json) -> None:
-    """As the real one does for a patch of an object."""
-    metadata, what = before["metadata"], f'{place.resource.plural} "{place.name}"'
-    if wanted.get("resourceVersion") not in (None, metadata["resourceVersion"]):
-        message = (
-            f"Operation cannot be fulfilled on {what}: the object has been modified; please apply your changes to "
-            "the latest version and try again"
-        )
-        raise _RefusedError(HTTPStatus.CONFLICT, "Conflict", message)
-    for name in _IMMUTABLE:
-        if name in wanted and wanted[name] != metadata.get(name):
-            message = f'{what} is invalid: metadata.{name}: Invalid value: "{wanted[name]}": field is immutable'
-            raise _RefusedError(HTTPStatus.UNPROCESSABLE_ENTITY, "Invalid", message, field=f"metadata.{name}")
-
-
-def _merge(before: Any, patch: Any) -> Any:
-    """RFC 7386."""
-    if not isinstance(patch, dict):
-        return copy.deepcopy(patch)
-    merged = copy.deepcopy(before) if isinstance(before, dict) else {}
-    for name, value in patch.items():
-        if value is None:
-            merged.pop(name, None)
-        else:
-            merged[name] = _merge(merged.get(name), value)
-    return merged
-
-
-def _is_selected(one: Json, query: Mapping[str, str]) -> bool:
-    labels = one["metadata"].get("labels") or {}
-    for term in filter(None, query.get("labelSelector", "").split(",")):
-        name, _, value = term.replace("==", "=").partition("=")
-        if (labels.get(name) != value) if "=" in term else (name not in labels):
-            return False
-    for term in filter(None, query.get("fieldSelector", "").split(",")):
-        path, _, value = term.replace("==", "=").partition("=")
-        found: Any = one
-        for part in path.split("."):
-            found = found.get(part, "") if isinstance(found, dict) else ""
-        if found != value:
-            return False
-    return True
