@@ -51,13 +51,19 @@ class CycleScheduler(threading.Thread):
     def run(self) -> None:
         while not self._is_stopping:
             self._running_since = started = time.monotonic()
-            self._is_requested = False
-            settings = self._begin_cycle()
-            requested, self._use_ai = self._use_ai, None
-            use_ai = settings.ai.enabled if requested is None else requested
-            result = self._pipeline.run(settings, at=time.time(), use_ai=use_ai)
+            interval = self._run_cycle()
             self._running_since = None
-            self._wait_until(started + self._choose_interval(settings, result))
+            self._wait_until(started + interval)
+
+    def _run_cycle(self) -> float:
+        """Returns the seconds to the next cycle. A function of its own, so that the result is not kept in memory while
+        the next one is made."""
+        self._is_requested = False
+        settings = self._begin_cycle()
+        requested, self._use_ai = self._use_ai, None
+        use_ai = settings.ai.enabled if requested is None else requested
+        result = self._pipeline.run(settings, at=time.time(), use_ai=use_ai)
+        return self._choose_interval(settings, result)
 
     def _choose_interval(self, settings: Settings, result: Result | None) -> float:
         if result is not None and len(result.verdicts):

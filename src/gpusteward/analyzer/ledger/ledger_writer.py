@@ -1,11 +1,12 @@
 """Writes cycle records to the tables. A record and its progress are one transaction, so it is never written twice. A
 long gap before it is written first, one transaction per hour."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
-from sqlalchemy import Connection, Engine, and_, bindparam, func, insert, select, update
+from sqlalchemy import Connection, Engine, Insert, Update, and_, bindparam, func, insert, select, update
 
 from gpusteward.analyzer.ledger.accrual import (
     BLOCK_ROWS,
@@ -126,9 +127,7 @@ def _write_observed(connection: Connection, record: CycleRecord, state: LedgerSt
         for hour_slice in split_observed(record, state.recorded_ms):
             _write_slice(connection, record, hour_slice, was_held=was_held)
     changes = state.last_verdicts.select_unrecorded(record.changes)
-    rows = [{"at_ms": record.at_ms, **change._asdict()} for change in changes]
-    if rows:
-        connection.execute(insert(verdict_changes), rows)
+    _execute(connection, insert(verdict_changes), ({"at_ms": record.at_ms, **change._asdict()} for change in changes))
     return write_spells(connection, record, state.open_spells, absent=record.ids[~was_held])
 
 
@@ -166,9 +165,15 @@ def _write_allocations(connection: Connection, record: CycleRecord, state: Ledge
 
 
 def _update(connection: Connection, ids: IntColumn, **values: int | None) -> None:
-    if len(ids):
-        change = update(allocations).where(allocations.c.id == bindparam("allocation_id")).values(values)
-        connection.execute(change, [{"allocation_id": each} for each in ids.tolist()])
+    change = update(allocations).where(allocations.c.id == bindparam("allocation_id")).values(values)
+    _execute(connection, change, ({"allocation_id": each} for each in ids.tolist()))
+
+
+def _execute(connection: Connection, statement: Insert | Update, rows: Iterable[Mapping[str, object]]) -> None:
+    """For each of these rows, a block at a time."""
+    remaining = iter(rows)
+    while block := list(islice(remaining, BLOCK_ROWS)):
+        connection.execute(statement, block)
 
 
 def _find_returned(record: CycleRecord, was_held: Mask) -> IntColumn:

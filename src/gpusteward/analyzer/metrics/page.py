@@ -42,8 +42,9 @@ class _Packer:
 
     def pack_families(self, result: Result) -> Iterator[tuple[Metric, Body]]:
         """Families without samples are left out."""
+        families = (*result_families(result), *cost_families(result))  # first: they need more memory than they keep
         yield from ((metric, samples) for metric, samples in self._pack_allocations(result).items() if samples.size)
-        for family in (*result_families(result), *cost_families(result)):
+        for family in families:
             if family.samples:
                 samples = Body()
                 samples.add(self.pack(render_lines(family.metric, family.samples)))

@@ -2,7 +2,9 @@
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from itertools import accumulate
+from math import isnan
+from typing import TypeVar
 
 import numpy as np
 
@@ -27,6 +29,7 @@ from gpusteward.core.containers import Container, Workload, weigh_reported
 from gpusteward.core.messages import Message
 from gpusteward.core.usages import AllocationKey, Measure, Stat
 
+D = TypeVar("D", HolderDetails, DeviceDetails)
 _ONLY_PROOFS = frozenset(MEASURES[quantity] for quantity in FLOORS if quantity in MEASURES)
 """Their columns are left out where no row has a value."""
 
@@ -40,6 +43,18 @@ class PartialTable:
     coverage: Column = field(default_factory=lambda: np.empty(0))
     unknown: dict[int, Message] = field(default_factory=dict)
     holder_rows: list[int] = field(default_factory=list)  # the row of each allocation in the index of holders
+
+    def take(self, rows: Sequence[int]) -> "PartialTable":
+        """Some rows only, in ascending order; without a copy if these are all."""
+        if len(rows) == len(self.allocations):
+            return self
+        return PartialTable(
+            [self.allocations[row] for row in rows],
+            {key: column[rows] for key, column in self.stats.items()},
+            self.coverage[rows],
+            {number: self.unknown[row] for number, row in enumerate(rows) if row in self.unknown},
+            [self.holder_rows[row] for row in rows],
+        )
 
 
 def build_partial_table(
@@ -73,19 +88,19 @@ def _measure_coverage(presence: PresenceTable, expected: ExpectedSamples, at: fl
     return coverage[presence.rows]
 
 
-def choose_rows(tables: Sequence[PartialTable], without_samples: Sequence[Collection[int]]) -> list[list[int]]:
+def choose_rows(tables: Sequence[PartialTable], without_samples: Sequence[Collection[int]]) -> list[Sequence[int]]:
     """The rows of each table that go into the usage table. Tables come in the order of trust: a GPU that one reports is
     left out of the later ones.
 
     `without_samples`: rows of each table that are only kept as stale. They yield to any table that reports their GPU.
     """
     if len(tables) == 1:
-        return [list(range(len(tables[0].allocations)))]
+        return [range(len(tables[0].allocations))]
     # Stale results no longer name the GPU of a MIG instance; the allocation still does.
     gpus = [[DeviceKey(each.gpu_uuid, "", each.cluster) for each in table.allocations] for table in tables]
     reported = DeviceSet(_list_reported(gpus, without_samples) if any(without_samples) else ())
     taken = DeviceSet()
-    chosen: list[list[int]] = []
+    chosen: list[Sequence[int]] = []
     for rows, stale in zip(gpus, without_samples, strict=True):
         replaced = {row for row in stale if rows[row] in reported}
         chosen.append([row for row, gpu in enumerate(rows) if gpu not in taken and row not in replaced])
@@ -99,66 +114,93 @@ def _list_reported(gpus: Iterable[list[DeviceKey]], without_samples: Iterable[Co
 
 
 def merge_partial_tables(
-    tables: Sequence[PartialTable], chosen: Sequence[list[int]], *, at: float, window_seconds: float
+    tables: Sequence[PartialTable], chosen: Sequence[Sequence[int]], *, at: float, window_seconds: float
 ) -> UsageTable:
     """The chosen rows of each table as one usage table."""
-    pairs = list(zip(tables, chosen, strict=True))
-    keys = dict.fromkeys(key for table, _ in pairs for key in table.stats)
-    columns = ((key, _concatenate([_take(table, key, rows) for table, rows in pairs])) for key in keys)
+    parts = [table.take(rows) for table, rows in zip(tables, chosen, strict=True)]
+    keys = dict.fromkeys(key for part in parts for key in part.stats)
+    columns = ((key, _concatenate([_find_column(part, key) for part in parts])) for key in keys)
     stats = {key: column for key, column in columns if key[0] not in _ONLY_PROOFS or np.isfinite(column).any()}
-    allocations = [table.allocations[row] for table, rows in pairs for row in rows]
-    coverage = _concatenate([table.coverage[rows] for table, rows in pairs])
-    reasons = [table.unknown.get(row) for table, rows in pairs for row in rows]
-    unknown = {row: reason for row, reason in enumerate(reasons) if reason}
-    return UsageTable(at, window_seconds, allocations, stats, coverage, unknown)
+    allocations = parts[0].allocations if len(parts) == 1 else [each for part in parts for each in part.allocations]
+    ends = accumulate(len(part.allocations) for part in parts)
+    unknown = {
+        end - len(part.allocations) + row: reason
+        for end, part in zip(ends, parts, strict=True)
+        for row, reason in sorted(part.unknown.items())
+    }
+    return UsageTable(at, window_seconds, allocations, stats, _concatenate([part.coverage for part in parts]), unknown)
 
 
-def _take(table: PartialTable, key: tuple[Measure, Stat], rows: list[int]) -> Column:
-    column = table.stats.get(key)
-    if column is None:
-        return np.full(len(rows), np.nan)
-    return column if len(rows) == len(column) else column[rows]  # all rows: no copy
+def _find_column(part: PartialTable, key: tuple[Measure, Stat]) -> Column:
+    column = part.stats.get(key)
+    return np.full(len(part.allocations), np.nan) if column is None else column
 
 
 def _concatenate(columns: Sequence[Column]) -> Column:
     return columns[0] if len(columns) == 1 else np.concatenate((np.empty(0), *columns))
 
 
-class _CachedAllocation(NamedTuple):
-    details: HolderDetails
-    device_details: DeviceDetails
-    allocation: AllocationKey
+def _replace(values: list[D], by: list[D], positions: Iterable[int | None]) -> list[D]:
+    """Values at a position are replaced by what is there."""
+    return [value if at is None else by[at] for value, at in zip(values, positions, strict=True)]
 
 
 class AllocationCache:
-    """Allocation keys of the last cycle: hardly any of them changes from one cycle to the next."""
+    """Allocation keys of the last cycle: hardly any of them changes from one cycle to the next.
+
+    In lists, one entry per row: at 50,000 rows a dict of tuples takes 5 MB more.
+    """
 
     def __init__(self) -> None:
-        self._cached: dict[HolderKey, _CachedAllocation] = {}
+        self._keys: list[HolderKey] = []
+        self._details: list[HolderDetails] = []
+        self._device_details: list[DeviceDetails] = []
+        self._started: Column = np.empty(0)
+        self._allocations: list[AllocationKey] = []
         self._containers: dict[tuple[object, ...], Container] = {}  # of this cycle: several devices may share one
 
     def find_keys(self, presence: PresenceTable) -> list[AllocationKey]:
         """The allocation of each row."""
         started = presence.column(Level.HOLDER, Quantity.STARTED_AT, Aggregation.LAST)
-        times = [
-            None if is_unknown else time for time, is_unknown in zip(started.tolist(), np.isnan(started), strict=True)
-        ]
-        rows = zip(presence.keys, presence.details, presence.device_details, times, strict=True)
-        self._cached = {key: self._find(key, details, device, time) for key, details, device, time in rows}
-        self._containers.clear()
-        return [cached.allocation for cached in self._cached.values()]
+        is_same = (
+            presence.keys == self._keys
+            and presence.details == self._details
+            and presence.device_details == self._device_details
+            and np.array_equal(started, self._started, equal_nan=True)
+        )
+        if not is_same:
+            self._update(presence, started)
+        return self._allocations
 
-    def _find(
-        self, key: HolderKey, details: HolderDetails, device: DeviceDetails, started_at: float | None
-    ) -> _CachedAllocation:
-        """The cached one, if it is made of the same details, or if there are none now. Details are kept from cycle to
-        cycle, so they are compared by identity."""
-        cached = self._cached.get(key)
-        if cached is not None:
-            is_same = details is NO_DETAILS or (cached.details is details and cached.device_details is device)
-            if is_same and started_at in (None, cached.allocation.container.started_at):
-                return cached
-        return _CachedAllocation(details, device, self._make(key, details, device, started_at))
+    def _update(self, presence: PresenceTable, started: Column) -> None:
+        positions = {key: position for position, key in enumerate(self._keys)}
+        times = [None if isnan(time) else time for time in started.tolist()]
+        keys, details, devices = presence.keys, presence.details, presence.device_details
+        kept = [
+            self._find_unchanged(positions.get(key), own, device, time)
+            for key, own, device, time in zip(keys, details, devices, times, strict=True)
+        ]
+        self._allocations = [
+            self._make(key, own, device, time) if position is None else self._allocations[position]
+            for position, key, own, device, time in zip(kept, keys, details, devices, times, strict=True)
+        ]
+        self._details = _replace(details, self._details, kept)
+        self._device_details = _replace(devices, self._device_details, kept)
+        self._keys, self._started = keys, started
+        self._containers.clear()
+
+    def _find_unchanged(
+        self, position: int | None, details: HolderDetails, device: DeviceDetails, started_at: float | None
+    ) -> int | None:
+        """The position in the last cycle, if its allocation is made of the same details, or if there are none now.
+        Details are kept from cycle to cycle, so they are compared by identity."""
+        if position is None:
+            return None
+        is_same = self._details[position] is details and self._device_details[position] is device
+        if not is_same and details is not NO_DETAILS:
+            return None
+        is_same = started_at in (None, self._allocations[position].container.started_at)
+        return position if is_same else None
 
     def _make(
         self, key: HolderKey, details: HolderDetails, device: DeviceDetails, started_at: float | None

@@ -5,7 +5,8 @@ not ended because of that; without them the rest of their workload would look id
 there is evidence that they have ended: their GPU reports without them, or their pod reports from another node.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -29,7 +30,7 @@ class StaleAllocations:
 
     def __init__(self) -> None:
         self._keys: list[HolderKey] = []  # of the row numbers below
-        self._rows: list[HolderRow] = []  # of the last cycle, without those that have ended
+        self._rows = _pack(())  # of the last cycle, without those that have ended
         self._ended: list[HolderRow] = []  # ended, with samples still in the window
         self._stale_since: dict[HolderKey, float] = {}
         self.without_samples: frozenset[TableRow] = frozenset()
@@ -41,7 +42,7 @@ class StaleAllocations:
             self._renumber(holders)
         expired = {key for key, since in self._stale_since.items() if abs(at - since) > MAX_STALE_SECONDS}
         if expired:
-            self._rows = [row for row in self._rows if self._keys[row] not in expired]
+            self._rows = _pack(row for row in self._rows if self._keys[row] not in expired)
             self._stale_since = {key: since for key, since in self._stale_since.items() if key not in expired}
         return self._rows
 
@@ -54,7 +55,7 @@ class StaleAllocations:
         """The index is a new one, or a copy, in which the same keys have the same numbers."""
         if holders.keys[: len(self._keys)] != self._keys:
             rows, ended = ([self._keys[row] for row in group] for group in (self._rows, self._ended))
-            self._rows, self._ended = holders.add(rows).tolist(), holders.add(ended).tolist()
+            self._rows, self._ended = _pack(holders.add(rows).tolist()), holders.add(ended).tolist()
         self._keys = holders.keys
 
     def find_without_details(self, stale: Sequence[HolderRow]) -> set[HolderRow]:
@@ -65,7 +66,7 @@ class StaleAllocations:
         """Note the rows of this cycle. `reports_unheld_devices`: whether a GPU without a holder is reported as well."""
         stale = dict(_list_stale(results, table))
         if PRESENCE_NOW in results.failures:  # absence means nothing
-            self.without_samples, self._rows = frozenset(), table.holder_rows
+            self.without_samples, self._rows = frozenset(), _pack(table.holder_rows)
             return
         has_samples = results.has_samples
         self.without_samples = frozenset(position for position, row in stale.items() if not has_samples[row])
@@ -78,7 +79,7 @@ class StaleAllocations:
         expired = {row for row in stale.values() if results.holders.keys[row] not in self._stale_since}
         is_ended = np.zeros(len(has_samples), dtype=bool)
         is_ended[[*self._rows, *self._ended]] = True
-        self._rows = [row for row in table.holder_rows if row not in expired] if expired else table.holder_rows
+        self._rows = _pack(row for row in table.holder_rows if row not in expired)
         is_ended[self._rows] = False
         self._ended = np.flatnonzero(is_ended & has_samples).tolist()
 
@@ -118,6 +119,11 @@ def _list_stale(results: QueryResults, table: PartialTable) -> Iterator[tuple[Ta
         row = table.holder_rows[position]
         if row not in results.present:
             yield position, row
+
+
+def _pack(rows: Iterable[HolderRow]) -> "array[int]":
+    """8 bytes each; a list of numbers takes 40."""
+    return array("q", rows)
 
 
 def keep_latest(since: dict[HolderKey, float], limit: int) -> dict[HolderKey, float]:
