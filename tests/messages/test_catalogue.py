@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import pytest
 
+from gpusteward.cli.commands.reclaim import build_parser
+from gpusteward.cli.main import COMMANDS
 from gpusteward.core.messages import format_text
 from gpusteward.core.verdicts import Activity, Signature, State, Step
 from gpusteward.messages import verdicts
@@ -28,6 +30,7 @@ STATE_WORDS = re.compile(
     rf"(?<![\w./=-])({'|'.join(sorted({*verdicts.WORDS} | {'healthy', 'degraded', 'fail', 'skip'}))})(?![\w./-])"
 )
 DOCUMENTS = [ROOT / "README.zh-CN.md", *sorted((ROOT / "docs" / "zh-CN").rglob("*.md"))]
+COMMAND = re.compile(r"(?:`|: ?|：)gpusteward ([a-z]+)(?: ([a-z]+))?")
 NOT_MESSAGES = {
     "analyzer/explain/prompts.py",  # sets the language of the model
 }
@@ -147,6 +150,15 @@ def test_every_word_of_a_verdict_is_translated_and_documented():
     page = (ROOT / "docs" / "zh-CN" / "switching.md").read_text(encoding="utf-8")
     for word, message in verdicts.WORDS.items():
         assert f"`{word}` {message.zh}" in page
+
+
+def test_a_command_in_a_text_exists():
+    commands = [(text, *found) for text in texts() for found in COMMAND.findall(f"{text.en}\n{text.zh}")]
+    assert len(commands) > 20
+    for text, command, word in commands:
+        assert command in COMMANDS, f"{text}: gpusteward {command}"
+        if command == "reclaim":
+            build_parser().parse([word])
 
 
 def test_braces_in_a_value_are_not_interpreted():

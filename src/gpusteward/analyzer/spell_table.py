@@ -1,15 +1,15 @@
 """Idle spells in columns, for the modules that read many: chances of resumption, replay, lending."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusteward.analyzer.tables import PROOFS, SIGNATURES, Codes, Column
+from gpusteward.analyzer.tables import Codes, Column
 from gpusteward.core.containers import WorkloadKey
-from gpusteward.core.idle_spells import IdleSpell, SpellEnd
+from gpusteward.core.idle_spells import SpellEnd
 
 ENDS = tuple(SpellEnd)
 STILL_IDLE = -1
@@ -101,46 +101,3 @@ class SpellTable:
                 gpus=held.gpus[is_held],
             ),
         )
-
-    def make_spell(self, row: int) -> IdleSpell:
-        code = int(self.ended_by[row])
-        return IdleSpell(
-            workload=self.workloads[self.workload[row]],
-            allocation_id=int(self.allocation_id[row]),
-            started_at=float(self.started_at[row]),
-            ended_at=None if code == STILL_IDLE else float(self.ended_at[row]),
-            proof=PROOFS[self.proof[row]],
-            signature=SIGNATURES[self.signature[row]],
-            ended_by=None if code == STILL_IDLE else ENDS[code],
-            gpus=float(self.gpus[row]),
-            model=self.models[self.model[row]],
-            pod=self.pods[self.pod[row]],
-        )
-
-
-def make_spell_table(spells: Iterable[IdleSpell], *, at: float) -> SpellTable:
-    rows = list(spells)
-    workloads, workload = _number([row.workload for row in rows])
-    models, model = _number([row.model for row in rows])
-    pods, pod = _number([row.pod for row in rows])
-    return SpellTable(
-        at=at,
-        workloads=workloads,
-        models=models,
-        pods=pods,
-        workload=workload,
-        model=model,
-        pod=pod,
-        allocation_id=np.array([row.allocation_id for row in rows], np.int64),
-        started_at=np.array([row.started_at for row in rows], np.float64),
-        ended_at=np.array([at if row.ended_at is None else row.ended_at for row in rows], np.float64),
-        ended_by=np.array([STILL_IDLE if row.ended_by is None else ENDS.index(row.ended_by) for row in rows], np.int8),
-        proof=np.array([PROOFS.index(row.proof) for row in rows], np.int8),
-        signature=np.array([SIGNATURES.index(row.signature) for row in rows], np.int8),
-        gpus=np.array([row.gpus for row in rows], np.float64),
-    )
-
-
-def _number(values: Sequence[Value]) -> tuple[list[Value], Numbers]:
-    numbers = {value: number for number, value in enumerate(dict.fromkeys(values))}
-    return list(numbers), np.array([numbers[value] for value in values], np.intp)

@@ -119,7 +119,6 @@ IN_GRACE = Message(
     "最近一次警告于 {minutes:.0f} 分钟前送达；{grace:.0f} 分钟的宽限期尚未结束",
 )
 LEADER = Message("this analyzer holds the Lease", "本 analyzer 拥有 Lease")
-NOT_LEADER = Message("another analyzer holds the Lease: {holder}", "其他 analyzer 拥有 Lease：{holder}")
 SWITCH_ON = Message("the switch is on", "开关已打开")
 KIND_KNOWN = Message("{kind}/{name} can be changed: {text}", "可以修改 {kind}/{name}：{text}")
 NOT_INSPECTED = Message("not looked at: another guard already says no", "未检查：其他检查项已拒绝")
@@ -176,7 +175,7 @@ POLICY_CHANGED = Message(
     "the action of its policy has changed from {before} to {now}", "其策略的动作已从 {before} 变为 {now}"
 )
 SPELL_ENDED = Message("work came back", "已恢复工作")
-RESTORED_FOR_DEMAND = Message(
+NEEDED_AGAIN = Message(
     "all kept replicas ({keep}) are busy: the others are given back", "保留的 {keep} 个副本都在工作：归还其余副本"
 )
 
@@ -196,19 +195,16 @@ NOT_OURS = Message(
 NO_SUCH_WORKLOAD = Message("the last result has no workload {workload}", "最近的结果中没有工作负载 {workload}")
 NOT_ON = Message("reclaim.mode is {mode}; enforce is needed to act", "reclaim.mode 为 {mode}；需要 enforce 才能操作")
 REFUSED = Message("refused: {reason}", "已拒绝：{reason}")
-NOT_CONNECTED = Message("there is no API server of Kubernetes", "没有 Kubernetes API server")
 BUSY = Message("reclaim is busy; try again", "回收正忙；请重试")
 
 # Events on objects.
 EVENT_ACTED = Message(
-    "gpusteward gave {gpus} idle {gpus:|GPU|GPUs} back ({text}); idle since {since}. "
-    "Undo: gpusteward reclaim restore {action}",
-    "gpusteward 归还了 {gpus} 张空闲 GPU（{text}）；自 {since} 起空闲。撤销：gpusteward reclaim restore {action}",
+    "gpusteward gave {gpus} idle {gpus:|GPU|GPUs} back ({text}); idle since {since}. Undo: gpusteward restore {action}",
+    "gpusteward 归还了 {gpus} 张空闲 GPU（{text}）；自 {since} 起空闲。撤销：gpusteward restore {action}",
 )
 EVENT_RESTORED = Message(
     "gpusteward restored the original ({text}), asked by {by}", "gpusteward 已恢复原值（{text}），由 {by} 请求"
 )
-EVENT_REVERTED = Message("{text}", "{text}")
 REASON = Message("no GPU work since {since}, policy {policy}", "自 {since} 起 GPU 无活动，策略 {policy}")
 POOL_ROLLS_OUT = Message(
     "its pods belong to several ReplicaSets, as during a rollout: which of them would go is not certain",

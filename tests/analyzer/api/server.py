@@ -48,12 +48,13 @@ from gpusteward.analyzer.settings.settings import ServerSettings, Settings
 from gpusteward.analyzer.sources.gpu_readings import GpuReading
 from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses, RunningProcess
 from gpusteward.analyzer.sources.usage_source import Chart
-from gpusteward.analyzer.spell_table import SpellTable, make_spell_table
+from gpusteward.analyzer.spell_table import SpellTable
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import SourceError
 from gpusteward.core.usages import AllocationKey, Measure
 from tests.analyzer.reports.example_reports import example_report
+from tests.analyzer.spells import make_spell_table
 
 
 @dataclass(frozen=True)

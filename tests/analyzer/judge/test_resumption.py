@@ -10,14 +10,12 @@ from gpusteward.analyzer.judge.resumption import (
     FEWEST_SPELLS,
     RECENT_SECONDS,
     Chance,
-    estimate_chance,
-    make_history,
     seconds_until_morning,
 )
-from gpusteward.analyzer.spell_table import make_spell_table
 from gpusteward.core.containers import WorkloadKey
-from gpusteward.core.idle_spells import IdleSpell, SpellEnd
+from gpusteward.core.idle_spells import SpellEnd
 from gpusteward.core.verdicts import Proof, Signature
+from tests.analyzer.spells import IdleSpell, estimate_chance, make_history, make_spell_table
 
 NOW = 1_790_000_000.0
 KEY = WorkloadKey("Notebook", "team", "nb")
@@ -100,12 +98,6 @@ def test_spells_of_the_workload_count_before_those_of_its_kind():
     assert history.estimate(stranger, age=3600, horizon=HALF_HOUR) == Chance(0.25, 40, "kind")
     job = WorkloadKey("Job", "team", "train")
     assert history.estimate(job, age=3600, horizon=HALF_HOUR) == Chance(None, 0, "")
-
-
-def test_gpus_that_rest_together_count_once():
-    eight = [replace(spell(NOW - 100_000, 4000), allocation_id=number) for number in range(8)]
-    history = make_history(make_spell_table(eight * 5, at=NOW), at=NOW)
-    assert history.estimate(KEY, age=3600, horizon=HALF_HOUR).spells == 1
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ from tests.analyzer.ledger.cycles import (
     open_ledger,
     sqlite_url,
 )
+from tests.analyzer.spells import make_spell
 from tests.analyzer.usage_tables import allocation, table_of
 
 STATS = {"w": WORKING, "i": RESTING, "u": UNREAD}
@@ -39,12 +40,13 @@ OTHER = allocation(1, started_at=START - 86_400)
 
 
 def play(script: str, *, history: History | None = None, begin: float = START, other: str = "w") -> list[Result]:
-    """A cycle for each letter: w work, i idle, u unknown, - not there, . no cycle. Another pod is always there."""
+    """A cycle for each letter: w work, i idle, u unknown, - not there, . no cycle. Another pod is always there;
+    without a letter of its own it does the same."""
     history, results = history or History(), []
     for number, letter in enumerate(script):
         if letter == ".":
             continue
-        rows = {OTHER: STATS[other]} | ({} if letter == "-" else {POD: STATS[letter]})
+        rows = {OTHER: STATS[other or letter]} | ({} if letter == "-" else {POD: STATS[letter]})
         table = table_of(*rows.values(), allocations=list(rows), at=begin + INTERVAL * number)
         verdicts, history = judge(table, SETTINGS.rules, history, now=table.at)
         results.append(Result(1, table.at, 0.1, SETTINGS, verdicts, judge_workloads(verdicts, SETTINGS.rules)))
@@ -54,7 +56,7 @@ def play(script: str, *, history: History | None = None, begin: float = START, o
 def spells_of(ledger: Ledger, key=POD):
     """Start and end in cycles, and what ended it."""
     table = read_spells(ledger.engine, since=0)
-    spells = [table.make_spell(row) for row in np.lexsort((table.started_at, table.allocation_id)).tolist()]
+    spells = [make_spell(table, row) for row in np.lexsort((table.started_at, table.allocation_id)).tolist()]
     return [
         (
             (each.started_at - START) / INTERVAL,
@@ -104,7 +106,7 @@ def test_a_spell_is_what_was_seen(tmp_path, script, expected):
 def test_a_spell_says_how_it_was_proven_and_whose_it_is(tmp_path):
     ledger = record(tmp_path, "wiiiw")
     table = read_spells(ledger.engine, since=0)
-    spell = table.make_spell(0)
+    spell = make_spell(table, 0)
     workload = POD.container.workload
     assert spell.workload == WorkloadKey(workload.kind, workload.namespace, workload.name)
     assert (spell.proof, spell.signature, spell.gpus) == (Proof.INTEGRATED, Signature.PARKED, 1.0)

@@ -4,6 +4,7 @@ import pytest
 
 from gpusteward.analyzer.judge.resumption import HALF_HOUR
 from gpusteward.analyzer.ledger.spell_memory import SpellMemory
+from gpusteward.analyzer.ledger.spell_reader import read_spells
 from gpusteward.core.containers import WorkloadKey
 from tests.analyzer.ledger.cycles import open_ledger, sqlite_url
 from tests.analyzer.ledger.test_idle_spells import OTHER, POD, play
@@ -27,6 +28,17 @@ def test_it_is_the_same_after_every_cycle_as_after_a_restart(tmp_path):
         )
     chance = memory.history.estimate(KEY, age=1500.0, horizon=HALF_HOUR)
     assert (chance.probability, chance.of) == (1.0, "workload")
+    ledger.close()
+
+
+def test_gpus_that_rest_together_count_once(tmp_path):
+    ledger = open_ledger(sqlite_url(tmp_path))
+    memory = SpellMemory(ledger.engine)
+    for result in play(SCRIPT, other=""):
+        ledger.record(result)
+        memory.update(result)
+    assert len(read_spells(ledger.engine, since=0)) == 28
+    assert len(memory.history.find_past(KEY).seconds) == 14
     ledger.close()
 
 

@@ -10,10 +10,11 @@ from zlib import crc32
 
 import numpy as np
 
-from gpusteward.analyzer.spell_table import HeldTable, SpellTable, make_spell_table
+from gpusteward.analyzer.spell_table import HeldTable, SpellTable
 from gpusteward.core.containers import WorkloadKey
-from gpusteward.core.idle_spells import IdleSpell, SpellEnd
+from gpusteward.core.idle_spells import SpellEnd
 from gpusteward.core.verdicts import Proof, Signature
+from tests.analyzer.spells import IdleSpell, make_spell_table
 
 FOLDER = Path(__file__).resolve().parents[4] / "shared/data/pod-trace"
 STEP = 57.0

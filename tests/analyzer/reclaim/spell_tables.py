@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from gpusteward.analyzer.spell_table import HeldTable, SpellTable, make_spell_table
+from gpusteward.analyzer.spell_table import HeldTable, SpellTable
 from gpusteward.core.containers import WorkloadKey
-from gpusteward.core.idle_spells import IdleSpell, SpellEnd
+from gpusteward.core.idle_spells import SpellEnd
 from gpusteward.core.verdicts import Proof, Signature
+from tests.analyzer.spells import IdleSpell, make_spell_table
 
 NOTEBOOK = WorkloadKey("Notebook", "team", "nb")
 POOL = WorkloadKey("Deployment", "team", "llm")

@@ -2,10 +2,10 @@
 
 import pytest
 
-from gpusteward.analyzer.judge.resumption import make_history
 from gpusteward.analyzer.reclaim.lending import HORIZONS, IdleGpus, find_lendable
 from gpusteward.core.containers import WorkloadKey
 from tests.analyzer.reclaim.spell_tables import HOUR, NOTEBOOK, spell, table_of
+from tests.analyzer.spells import make_history
 
 OTHER = WorkloadKey("Notebook", "team", "restless")
 UNKNOWN = WorkloadKey("Job", "team", "train")

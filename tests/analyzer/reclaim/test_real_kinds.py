@@ -304,7 +304,11 @@ def test_surplus_replicas_of_a_pool_go_the_longest_idle_first_and_come_back_when
     world.rows = dict.fromkeys(left, working())
     world.cycle()
     assert read(world, created)["spec"]["replicas"] == 6
-    assert world.list_actions()[0].state is ActionState.RESTORED
+    [restored] = world.list_actions()
+    assert (restored.state, restored.error) == (ActionState.RESTORED, "")
+    assert [step.note.en for step in restored.steps if step.state is ActionState.RESTORING] == [
+        "all kept replicas (4) are busy: the others are given back"
+    ]
 
 
 def test_a_pool_that_an_autoscaler_scales_is_left_alone(world: World, node: str) -> None:

@@ -18,7 +18,7 @@ from gpusteward.analyzer.reclaim.policies.effective import (
 from gpusteward.analyzer.reclaim.policies.policy import read_hours
 from gpusteward.analyzer.reclaim.replay.idle_intervals import find_intervals
 from gpusteward.analyzer.reclaim.replay.past_chances import PastChances
-from gpusteward.analyzer.reclaim.replay.pools import PoolActivity, find_pool_activity, follow_pool
+from gpusteward.analyzer.reclaim.replay.pools import PoolActivity, follow_pool, iter_pool_activity
 from gpusteward.analyzer.reclaim.replay.replay import replay
 from gpusteward.analyzer.spell_table import ENDS, STILL_IDLE
 from gpusteward.core.containers import WorkloadKey
@@ -227,7 +227,8 @@ def test_a_pod_with_two_gpus_is_active_while_one_of_them_is():
         spell(2, 6, key=POOL, allocation=2, pod="a"),
         spell(0, None, key=POOL, allocation=3, pod="b"),
     ]
-    found = find_pool_activity(table_of(spells, at=10), 0)
+    table = table_of(spells, at=10)
+    ((_, found),) = iter_pool_activity(table, find_intervals(table, table.held.pod), np.array([0]))
     assert [found.most_active(hour * HOUR, hour * HOUR + 1) for hour in (0.5, 1.5, 3, 5.5)] == [1, 1, 0, 1]
     assert found.gpus_per_pod == 1.5
 

@@ -8,7 +8,7 @@ trees) did not carry over from one part of a day to another on the trace they we
 checked by counting.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property, lru_cache
@@ -18,10 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusteward.analyzer.setting_values import read_zone
-from gpusteward.analyzer.spell_table import ENDS, SpellTable
 from gpusteward.analyzer.tables import Column
 from gpusteward.core.containers import WorkloadKey
-from gpusteward.core.idle_spells import IdleSpell, SpellEnd
 
 FEWEST_SPELLS = 10
 """With fewer spells the share is not told: one spell more or less would change it by more than a tenth."""
@@ -72,29 +70,6 @@ class PastSpells(NamedTuple):
 
 
 NO_PAST = PastSpells(np.empty(0), np.empty(0), np.empty(0, np.bool_), np.empty(0, np.bool_))
-
-
-def make_past(table: SpellTable) -> PastSpells:
-    return PastSpells(
-        table.started_at,
-        table.seconds,
-        table.ended_by == ENDS.index(SpellEnd.WORK),
-        table.has_ended_by(SpellEnd.WORK, SpellEnd.RELEASED),
-    )
-
-
-def estimate_chance(
-    spells: Iterable[IdleSpell], *, age: float, horizon: float, now: float, of: SpellsOf = "workload"
-) -> Chance:
-    """The share of spells of at least this age (seconds) in which work came back within the horizon (seconds)."""
-    rows = list(spells)
-    past = PastSpells(
-        np.array([each.started_at for each in rows], np.float64),
-        np.array([each.lasted(now) for each in rows], np.float64),
-        np.array([each.ended_by is SpellEnd.WORK for each in rows], np.bool_),
-        np.array([each.ended_by in (SpellEnd.WORK, SpellEnd.RELEASED) for each in rows], np.bool_),
-    )
-    return count_chance(past, age=age, horizon=horizon, now=now, of=of)
 
 
 def count_chance(past: PastSpells, *, age: float, horizon: float, now: float, of: SpellsOf) -> Chance:
@@ -177,12 +152,3 @@ class SpellHistory:
 
 
 NO_HISTORY = SpellHistory()
-
-
-def make_history(table: SpellTable, *, at: float, zone: str = "UTC") -> SpellHistory:
-    """Spells that all GPUs of a workload have in common count once."""
-    table = table.take(np.lexsort((table.ended_at, table.started_at, table.workload)))
-    is_first = np.ones(len(table), np.bool_)
-    is_first[1:] = (np.diff(table.workload) != 0) | (np.diff(table.started_at) != 0) | (np.diff(table.ended_at) != 0)
-    table = table.take(is_first)
-    return SpellHistory(at, table.workloads, table.workload, make_past(table), zone)

@@ -82,7 +82,7 @@ class OpenActions:
             return
         now = self._clock()
         if action.action is ReclaimAction.SCALE_TO_KEEP and may_write and self._is_needed(action, finder, result):
-            self._executor.restore(action, by=SELF)
+            self._executor.restore(action, by=SELF, note=messages.NEEDED_AGAIN.fill(keep=_read_keep(action)))
             return
         if action.state is ActionState.VERIFIED and now - (action.acted_at or now) < MARKED_SECONDS:
             self._journal.mark_spells(action)
@@ -94,7 +94,8 @@ class OpenActions:
             return
         is_late = now - (action.acted_at or now) >= VERIFY_SECONDS and not any(pod.is_deleted for pod in remaining)
         if is_late and may_write and action.action is not ReclaimAction.EVICT:
-            self._executor.restore(action, by=SELF, note=messages.NO_EFFECT.fill(minutes=VERIFY_SECONDS / 60))
+            note = messages.NO_EFFECT.fill(minutes=VERIFY_SECONDS / 60)
+            self._executor.restore(action, by=SELF, note=note, has_failed=True)
 
     def _list_remaining(self, action: Action, reading: Reading) -> list[KubeObject]:
         """Pods that the action should have removed and that are still there."""
@@ -104,17 +105,15 @@ class OpenActions:
             acted_on = {one.get("pod_uid") for one in action.evidence.get("allocations", ())}
             is_cron = action.workload.kind == "CronJob"  # its next Job is none of our business
             return [pod for pod in pods if not is_cron or pod.uid in acted_on]
-        keep = int(next(iter(action.patch.values()), 0))
-        return pods[keep:]
+        return pods[_read_keep(action) :]
 
     def _is_needed(self, action: Action, finder: CandidateFinder, result: Result) -> bool:
         """All replicas that are left are at work: the others are given back."""
-        keep = int(next(iter(action.patch.values()), 0))
         number = result.workloads.find(action.workload)
         if number is None:
             return False
         replicas = finder.list_replicas(finder.describe(number, now=self._clock()))
-        return sum(one.is_active for one in replicas) >= keep
+        return sum(one.is_active for one in replicas) >= _read_keep(action)
 
     def end_spells(self, considered: Sequence[Considered], past: Past) -> None:
         """Warnings of a workload that is not idle any more, or of an earlier spell, are over. Where a write was begun,
@@ -134,3 +133,8 @@ class OpenActions:
     def _end(self, action: Action, text: Message) -> None:
         now = self._clock()
         self._journal.move(action, ActionState.ENDED, at=now, note=text, ended_at=now)
+
+
+def _read_keep(action: Action) -> int:
+    """The replicas that stay, of a pool."""
+    return int(next(iter(action.patch.values()), 0))

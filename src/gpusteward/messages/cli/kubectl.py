@@ -120,7 +120,6 @@ INVALID_ANALYZER = Message(
     "--analyzer {value!r} is not a Service: write NAMESPACE/NAME or NAMESPACE",
     "--analyzer {value!r} 不是 Service：请写成 NAMESPACE/NAME 或 NAMESPACE",
 )
-NOT_A_LIST = Message("the response of the API server is not a list of Services", "API server 的响应不是 Service 列表")
 
 # The role
 

@@ -44,10 +44,6 @@ MODE_OFF = Message(
 NOTHING_PLANNED = Message("nothing is planned", "没有计划")
 STOPPED = Message("Nothing is done: {reason}", "不会执行任何操作：{reason}")
 SUMMARY = Message("mode {mode}; {counts}", "模式 {mode}；{counts}")
-MORE_DECISIONS = Message(
-    "{count} more {count:|decision|decisions}; --all shows every workload",
-    "另有 {count} 个结论；--all 显示全部工作负载",
-)
 UNPLANNED = Message("there is no decision on {name}: it holds no GPUs", "没有关于 {name} 的结论：它不占用 GPU")
 NO_ACTIONS = Message("no actions", "没有操作记录")
 DRY_RUN = Message("{state} (dry run)", "{state}（试运行）")

@@ -170,14 +170,15 @@ class Executor:
             return None
         return self._finish_acting(action, one)
 
-    def restore(self, action: Action, *, by: str, note: Message | None = None) -> Action:
-        """Put the original back, only where the value is still ours; the action as it is then. With a `note` it has had
-        no effect, and ends as FAILED. Raises SourceError, ReclaimError if the value is not ours any more."""
+    def restore(self, action: Action, *, by: str, note: Message | None = None, has_failed: bool = False) -> Action:
+        """Put the original back, only where the value is still ours; the action as it is then. `note`: why; one that
+        `has_failed` has had no effect, and ends as FAILED. Raises SourceError, ReclaimError if the value is not ours
+        any more."""
         kind, one = self._read_target(action)
         if kind.is_evicted:
             raise ReclaimError(messages.NOT_RESTORABLE_KIND)
         if action.state is not ActionState.RESTORING:
-            error = note.en if note else ""
+            error = note.en if note and has_failed else ""
             action = self._journal.move(action, ActionState.RESTORING, at=self._clock(), by=by, note=note, error=error)
             self._on_step("restoring", action)
         for attempt in range(RESTORE_ATTEMPTS):

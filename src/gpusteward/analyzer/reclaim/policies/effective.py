@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, time
 from enum import StrEnum
-from math import ceil, inf
+from math import ceil
 
 from gpusteward.analyzer.setting_values import read_zone
 from gpusteward.core.messages import Message
@@ -102,7 +102,3 @@ class EffectivePolicy:
     def is_kept(self, at: float) -> bool:
         """Whether its owner said that it must not be touched at this time."""
         return self.keep_until is not None and at < self.keep_until
-
-    @property
-    def is_kept_for_ever(self) -> bool:
-        return self.keep_until == inf

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusteward.analyzer.reclaim.policies.effective import KeepRule
-from gpusteward.analyzer.reclaim.replay.idle_intervals import Intervals, find_intervals
+from gpusteward.analyzer.reclaim.replay.idle_intervals import Intervals
 from gpusteward.analyzer.spell_table import STILL_IDLE, Numbers, SpellTable
 from gpusteward.analyzer.tables import Column
 
@@ -28,14 +28,6 @@ class PoolActivity(NamedTuple):
         first = max(0, int(np.searchsorted(self.at, since, side="right")) - 1)
         last = int(np.searchsorted(self.at, until, side="right"))
         return int(self.active[first:last].max(initial=0))
-
-
-def find_pool_activity(table: SpellTable, workload: int) -> PoolActivity:
-    """A pod is active unless all of its allocations are idle."""
-    mine = table.held.workload == workload
-    if not mine.any():
-        return PoolActivity(np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64), 0.0)
-    return next(iter_pool_activity(table, find_intervals(table, table.held.pod), np.array([workload])))[1]
 
 
 def iter_pool_activity(
