@@ -32,7 +32,7 @@ ID = Message("id", "编号")
 CHANGE = Message("change", "修改")
 YES, NO, NOT_ASKED = Message("yes", "是"), Message("no", "否"), Message("-", "-")
 NOW = Message("now", "现在")
-IN_TIME = Message("in {duration}", "{duration}后")
+IN_TIME = Message("in {duration}", "{duration} 后")
 NO_PLAN = Message(
     "no plan yet: the first cycle has not finished, or another replica acts",
     "尚无计划：第一个分析周期未完成，或由其他副本执行",
