@@ -259,7 +259,7 @@ def test_stale_rows_yield_to_any_scheme_that_reports_their_gpu():
         return PartialTable(allocations, {}, np.zeros(len(devices)), {}, [*range(len(devices))])
 
     def rows_of(blocks: list[PartialTable], *unseen: set[int]) -> list[list[int]]:
-        return choose_rows(blocks, unseen)
+        return [list(rows) for rows in choose_rows(blocks, unseen)]
 
     native, dcgm, third = table_of("a", "b"), table_of("b", "c"), table_of("b", "d")
     assert rows_of([native, dcgm, third], {1}, set(), set()) == [[0], [0, 1], [1]]
