@@ -1,11 +1,14 @@
 """The databases the ledger can be kept in."""
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.analyzer.ledger.postgres_server import RunningPostgres, running_postgres
+
+_numbers = itertools.count()
 
 
 @pytest.fixture(scope="session")
@@ -29,3 +32,14 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return f"sqlite:///{tmp_path / 'ledger.db'}"
     server: RunningPostgres = request.getfixturevalue("postgres")
     return server.url
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def kept_database_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A database of each kind in turn, for tests of one file that only read what a fixture has written."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path_factory.mktemp('kept') / 'ledger.db'}"
+        return
+    server: RunningPostgres = request.getfixturevalue("postgres_server")
+    with server.another_database(f"kept_{next(_numbers)}") as url:
+        yield url

@@ -82,6 +82,13 @@ class RunningPostgres:
         """Delete everything: the next test gets an empty database."""
         self._run("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
 
+    @contextmanager
+    def another_database(self, name: str) -> Iterator[str]:
+        """The address of a new database, which `empty` leaves alone."""
+        self._run(f"CREATE DATABASE {name}", is_transaction=False)
+        yield self.url.removesuffix("postgres") + name
+        self._run(f"DROP DATABASE {name} WITH (FORCE)", is_transaction=False)
+
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + START_SECONDS
         while True:
@@ -93,8 +100,9 @@ class RunningPostgres:
                 assert time.monotonic() < deadline, "postgres is not ready"
                 time.sleep(0.05)
 
-    def _run(self, statement: str) -> None:
-        engine = create_engine(self.url.replace("postgresql:", "postgresql+psycopg:"))
+    def _run(self, statement: str, *, is_transaction: bool = True) -> None:
+        isolation = {} if is_transaction else {"isolation_level": "AUTOCOMMIT"}
+        engine = create_engine(self.url.replace("postgresql:", "postgresql+psycopg:"), **isolation)
         try:
             with engine.begin() as connection:
                 connection.execute(text(statement))

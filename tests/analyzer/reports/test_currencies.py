@@ -36,10 +36,10 @@ def report_of(ledger: Ledger, since: float, until: float, prices: PriceSettings 
     return make_report(ledger.engine, ReportQuery(hour(since), hour(until)), prices=prices, now_ms=hour(until))
 
 
-@pytest.fixture
-def changed(database_url):
+@pytest.fixture(scope="module")
+def changed(kept_database_url):
     """Two hours in dollars, and from the middle of the third in yuan."""
-    ledger = open_ledger(database_url)
+    ledger = open_ledger(kept_database_url)
     record(ledger, range(0, 155, 5), DOLLARS)
     record(ledger, range(155, 365, 5), YUAN)
     yield ledger

@@ -21,10 +21,10 @@ pytestmark = pytest.mark.slow
 TEAMS = {"lab": "research", "vision-*": "sight"}
 
 
-@pytest.fixture
-def ledger(database_url: str) -> Iterator[LedgerRows]:
+@pytest.fixture(scope="module")
+def ledger(kept_database_url: str) -> Iterator[LedgerRows]:
     """Two namespaces of one team, and the lab with two idle notebooks."""
-    with open_ledger_rows(database_url) as opened:
+    with open_ledger_rows(kept_database_url) as opened:
         opened.hold(1, namespace="vision-a", owner_name="train", model=A100, user_name="li")
         opened.hold(2, namespace="vision-b", owner_name="serve", model=A100, user_name="wu")
         opened.hold(3, namespace="lab", owner_name="notebook", model=T4, user_name="wu")

@@ -30,6 +30,14 @@ def ledger(database_url: str) -> Iterator[LedgerRows]:
         yield opened
 
 
+@pytest.fixture(scope="module")
+def teams(kept_database_url: str) -> Iterator[LedgerRows]:
+    """Two teams, for tests that only read."""
+    with open_ledger_rows(kept_database_url) as opened:
+        two_teams(opened)
+        yield opened
+
+
 def read(ledger: LedgerRows, since: float, until: float, **query: object) -> Report:
     """From and to in hours after the ledger begins; made when the period is over."""
     report = ReportQuery(at(since), at(until), **query)
@@ -54,9 +62,8 @@ def two_teams(ledger: LedgerRows) -> None:
     ledger.record_until(4)
 
 
-def test_a_report_has_hours_costs_score_and_electricity_of_each_group(ledger: LedgerRows):
-    two_teams(ledger)
-    report = read(ledger, 0, 4)
+def test_a_report_has_hours_costs_score_and_electricity_of_each_group(teams: LedgerRows):
+    report = read(teams, 0, 4)
     lab, vision = report.groups
     assert (lab.name, times(lab.amounts)) == ("lab", (3.0, 0.0, 1.5, 1.5))
     assert (vision.name, times(vision.amounts)) == ("vision", (4.0, 4.0, 0.0, 0.0))
@@ -95,9 +102,8 @@ def test_a_reader_who_sees_one_namespace_gets_its_report(ledger: LedgerRows, by:
         ("day", ["2025-11-12"]),
     ],
 )
-def test_rows_are_grouped_as_requested_with_the_highest_idle_cost_first(ledger: LedgerRows, by: str, names: list[str]):
-    two_teams(ledger)
-    assert [group.name for group in read(ledger, 0, 4, by=by).groups] == names
+def test_rows_are_grouped_as_requested_with_the_highest_idle_cost_first(teams: LedgerRows, by: str, names: list[str]):
+    assert [group.name for group in read(teams, 0, 4, by=by).groups] == names
 
 
 def test_only_the_requested_namespaces_are_counted(ledger: LedgerRows):
@@ -110,9 +116,8 @@ def test_only_the_requested_namespaces_are_counted(ledger: LedgerRows):
     assert report.total.unallocated_gpu_ms is None  # unallocated time belongs to no namespace
 
 
-def test_groups_beyond_the_limit_are_one_row(ledger: LedgerRows):
-    two_teams(ledger)
-    report = read(ledger, 0, 4, rows=1)
+def test_groups_beyond_the_limit_are_one_row(teams: LedgerRows):
+    report = read(teams, 0, 4, rows=1)
     assert [group.name for group in report.groups] == ["lab"]
     assert report.others is not None
     assert times(report.others.amounts) == (4.0, 4.0, 0.0, 0.0)
@@ -141,9 +146,8 @@ def test_unallocated_is_existing_minus_allocated(ledger: LedgerRows):
     assert read(ledger, 0, 4, by="namespace").total.unallocated_gpu_ms == 8 * HOUR_MS
 
 
-def test_unallocated_is_unknown_where_the_number_of_gpus_is_unknown(ledger: LedgerRows):
-    two_teams(ledger)
-    report = read(ledger, 0, 4)
+def test_unallocated_is_unknown_where_the_number_of_gpus_is_unknown(teams: LedgerRows):
+    report = read(teams, 0, 4)
     assert report.total.unallocated_gpu_ms is None
     assert report.unused is not None
     assert report.unused.unallocated is None
@@ -197,15 +201,13 @@ def test_an_unfinished_period_is_compared_by_the_part_that_is_over(ledger: Ledge
     assert report.trend.idle_change_ratio == pytest.approx(0.0)
 
 
-def test_there_is_no_trend_if_the_ledger_does_not_reach_back_far_enough(ledger: LedgerRows):
-    two_teams(ledger)
-    assert read(ledger, 2, 4).trend is not None
-    assert read(ledger, 1, 4).trend is None
+def test_there_is_no_trend_if_the_ledger_does_not_reach_back_far_enough(teams: LedgerRows):
+    assert read(teams, 2, 4).trend is not None
+    assert read(teams, 1, 4).trend is None
 
 
-def test_a_period_in_the_past_is_widened_to_full_hours(ledger: LedgerRows):
-    two_teams(ledger)
-    report = make_report(ledger.engine, ReportQuery(at(1.4), at(2.4)), now_ms=at(10))
+def test_a_period_in_the_past_is_widened_to_full_hours(teams: LedgerRows):
+    report = make_report(teams.engine, ReportQuery(at(1.4), at(2.4)), now_ms=at(10))
     assert (report.range.since_ms, report.range.until_ms) == (at(1), at(3))
     assert (report.range.asked_since_ms, report.range.asked_until_ms) == (at(1.4), at(2.4))
     assert times(report.total) == (4.0, 2.0, 1.0, 1.0)
@@ -332,9 +334,8 @@ def test_an_empty_ledger_makes_an_empty_report(ledger: LedgerRows):
     assert (report.range.first_ms, report.range.last_ms) == (None, None)
 
 
-def test_a_short_period_is_charted_by_hour_a_long_one_by_day(ledger: LedgerRows):
-    two_teams(ledger)
-    short, long = read(ledger, 0, 4), read(ledger, 0, 72)
+def test_a_short_period_is_charted_by_hour_a_long_one_by_day(teams: LedgerRows):
+    short, long = read(teams, 0, 4), read(teams, 0, 72)
     assert (short.step_ms, len(short.points)) == (HOUR_MS, 4)
     assert (long.step_ms, len(long.points)) == (DAY_MS, 1)
     assert sum(point.idle_gpu_ms for point in short.points) == sum(point.idle_gpu_ms for point in long.points)
