@@ -9,8 +9,8 @@ BIN := .venv/bin
 # Without compiled files every program that a test starts would compile the whole package first.
 unexport PYTHONDONTWRITEBYTECODE
 DEMO_ADDRESS ?= 127.0.0.1:8080
-# A file of tests runs in one worker; many tests wait for processes, so one worker more than cores is used.
-WORKERS ?= $(shell expr $$(nproc) + 1)
+# A file of tests runs in one worker. Two workers more than cores: the longest files wait for processes most of their time.
+WORKERS ?= $(shell expr $$(nproc) + 2)
 # Without npm, or with an older Node, the web UI is left out, and the tests that need it are skipped with a reason.
 WEB := $(shell command -v npm >/dev/null && node web/check-node.cjs && echo web)
 NODE_MODULES := $(if $(WEB),web/node_modules/.ready)

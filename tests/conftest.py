@@ -14,6 +14,7 @@ pytest_plugins = [
     "tests.fakes.dcgm_library",
     "tests.kubernetes.cluster",
     "tests.deploy.helm",
+    "tests.distribution",
 ]
 
 hypothesis.settings.register_profile("tests", deadline=None)  # a busy machine is no failure
