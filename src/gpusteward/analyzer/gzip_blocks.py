@@ -7,8 +7,9 @@ other clients read only the first member. The CRC-32 of a body is computed from 
 
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 _HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"  # RFC 1952 2.3: deflate, no time, no name
 _LAST_BLOCK = b"\x03\x00"  # RFC 1951 3.2.6: an empty block marked as the last
@@ -45,19 +46,23 @@ class Body:
     def __init__(self) -> None:
         self.size = 0
         self._blocks: list[Block] = []
-        self._checksum = 0
 
     def add(self, block: Block) -> None:
-        self._append([block], size=block.size, checksum=block.checksum)
+        self.size += block.size
+        self._blocks.append(block)
 
     def extend(self, other: "Body") -> None:
         """Append all blocks of another body."""
-        self._append(other._blocks, size=other.size, checksum=other._checksum)
+        self.size += other.size
+        self._blocks += other._blocks
 
-    def _append(self, blocks: Sequence[Block], *, size: int, checksum: int) -> None:
-        self.size += size
-        self._checksum = combine_crc32(self._checksum, checksum, size=size)
-        self._blocks += blocks
+    @cached_property
+    def _checksum(self) -> int:
+        """Computed at the first request: of several formats of a body, most are never requested."""
+        checksum = 0
+        for block in self._blocks:
+            checksum = combine_crc32(checksum, block.checksum, size=block.size)
+        return checksum
 
     @property
     def is_kept_plain(self) -> bool:
@@ -86,6 +91,7 @@ def combine_crc32(first: int, second: int, *, size: int) -> int:
     return _multiply(_power_of_x(size), first) ^ second
 
 
+@lru_cache(maxsize=1024)  # headers have the same sizes in every body
 def _power_of_x(size: int) -> int:
     """x to the power of the number of bits in `size` bytes."""
     product = _ONE

@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 
@@ -75,9 +76,16 @@ def _count_held(allocations: Sequence[AllocationKey], counted: Mapping[NodeModel
     return held
 
 
-def _count_devices(allocations: Sequence[AllocationKey]) -> Counter[NodeModel]:
+def _count_devices(allocations: Sequence[AllocationKey]) -> dict[NodeModel, int]:
     """Each device once. By the texts that are there already: new keys of 50,000 GPUs take 10 MB for a moment."""
     devices: defaultdict[str, dict[str, AllocationKey]] = defaultdict(dict)  # by cluster and uuid
     for one in allocations:
-        devices[one.cluster][one.gpu_uuid] = one
-    return Counter(NodeModel(one.node, one.model, one.cluster) for held in devices.values() for one in held.values())
+        devices[one.container.cluster][one.gpu_uuid] = one
+    return {
+        NodeModel(node, model, cluster): count
+        for cluster, held in devices.items()
+        for (node, model), count in Counter(map(_NODE_MODEL, held.values())).items()
+    }
+
+
+_NODE_MODEL = attrgetter("node", "model")

@@ -1,6 +1,6 @@
 """Verdicts of workloads: the root owner with all GPUs of all its pods."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -119,7 +119,7 @@ def judge_workloads(verdicts: VerdictTable, rules: Rules, fractions: Column | No
 
     `fractions`: of a GPU that each row holds, where not all rows of a shared GPU are here to compute them from.
     """
-    keys, codes = _find_owners(allocation.container for allocation in verdicts.usage.allocations)
+    keys, codes = _find_owners([allocation.container for allocation in verdicts.usage.allocations])
     fractions = compute_gpu_fractions(verdicts.usage) if fractions is None else fractions
     rows = [verdicts.activity == ACTIVITIES.index(each) for each in (Activity.ACTIVE, Activity.IDLE, Activity.UNKNOWN)]
     active, idle, unknown = (np.bincount(codes[chosen], minlength=len(keys)) for chosen in rows)
@@ -149,11 +149,12 @@ def judge_workloads(verdicts: VerdictTable, rules: Rules, fractions: Column | No
     )
 
 
-def _find_owners(containers: Iterable[Container]) -> tuple[list[WorkloadKey], Counts]:
+def _find_owners(containers: Sequence[Container]) -> tuple[list[WorkloadKey], Counts]:
     """The root owners, and the number of the owner of each row; a pod without an owner is its own workload."""
     numbers: dict[WorkloadKey, int] = {}
-    codes = [numbers.setdefault(_name_owner(each), len(numbers)) for each in containers]
-    return list(numbers), np.array(codes, dtype=np.intp)
+    different = {id(each): each for each in containers}  # rows of one pod share it
+    codes = {id_: numbers.setdefault(_name_owner(each), len(numbers)) for id_, each in different.items()}
+    return list(numbers), np.fromiter((codes[id(each)] for each in containers), np.intp, len(containers))
 
 
 def _name_owner(container: Container) -> WorkloadKey:

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from functools import cache
 
 from gpusteward.analyzer.gzip_blocks import MOST_PLAIN_ROWS, Block, Body, pack
 from gpusteward.analyzer.metrics.allocation_samples import render_allocations
@@ -25,10 +26,16 @@ def render_result(result: Result) -> Mapping[str, Body]:
     bodies = {content_type: Body() for content_type in _HEADERS}
     packer = _Packer(keep_plain=len(result.verdicts) <= MOST_PLAIN_ROWS)
     for metric, samples in packer.pack_families(result):
-        for content_type, render_header in _HEADERS.items():
-            bodies[content_type].add(packer.pack(render_header(metric)))
-            bodies[content_type].extend(samples)
+        for content_type, body in bodies.items():
+            body.add(_pack_header(metric, content_type))
+            body.extend(samples)
     return bodies
+
+
+@cache
+def _pack_header(metric: Metric, content_type: str) -> Block:
+    """The same in every page."""
+    return pack(_HEADERS[content_type](metric).encode(), keep_plain=True)
 
 
 class _Packer:
