@@ -50,11 +50,11 @@ def build_parser() -> FlagParser:
 def run(arguments: Sequence[str]) -> int:
     """Raises ConfigurationError, SourceError."""
     with require_extra("analyzer"):
+        options = build_parser().parse(arguments)
+
         from gpusteward.analyzer.backfill import Backfill
         from gpusteward.analyzer.settings.file import SettingsFile
         from gpusteward.analyzer.settings.flags import flags_from
-
-        options = build_parser().parse(arguments)
     configure_logs(level="warning", as_json=False)
     language, now_ms = language_of(options), int(time.time() * 1000)
     since_ms = _read_since(options.since, now_ms)

@@ -18,8 +18,9 @@ def run(arguments: Sequence[str]) -> int:
     """Serve until Ctrl-C. Raises SourceError without a GPU, ConfigurationError for invalid settings."""
     with require_extra("agent,analyzer"):
         from gpusteward.analyzer.settings.flags import flags_from
-        from gpusteward.local.up import run_up
     options = build_parser().parse(arguments)
+    with require_extra("agent,analyzer"):
+        from gpusteward.local.up import run_up
     code = run_up(flags_from(options), os.environ, language=language_of(options))
     exit_without_threads(code)
     return code
