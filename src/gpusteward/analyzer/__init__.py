@@ -2,14 +2,17 @@
 
     app.py               creates and wires all components
     serve.py             runs them as a program: socket, HTTP server, signals
-    pipeline.py          one cycle: read, judge, explain, publish, record, notify
+    http_server.py       uvicorn with limits of connections and TLS; listen_socket.py: its socket
+    pipeline.py          one cycle: read, judge, explain, publish, record, notify, reclaim
     scheduler.py         the thread that runs a cycle every interval
+    backfill.py          cycles of the past, for idle spells before the first record
     runtime_settings.py  the settings in effect; changed files and requests
     data_health.py       how old and how complete the last result is
     active_source.py     the source that the settings choose
     ledger_access.py     the ledger as pipeline and API use it
     api/                 HTTP endpoints
     metrics/             the /metrics page
+    reclaim/             gives idle GPUs back: policies, decisions, actions that can be undone
     notify/              notifications, control webhook, Alertmanager
     reports/             reports from the ledger
     ledger/              database of GPU-hours and verdict changes
@@ -17,7 +20,7 @@
     explain/             second opinion of a language model
     judge/               score, activity, proof, signatures, workload verdicts; pure
     sources/             usage from Prometheus-compatible engines or exporters; owners from Kubernetes
-    results.py, tables.py, prices.py, gzip_blocks.py, watched_file.py    used by several packages
+    results.py, tables.py, spell_table.py, prices.py, setting_values.py, gzip_blocks.py, watched_file.py    shared
 
-Never imports the agent: both use `core`. Nothing here writes to the cluster.
+Never imports the agent: both use `core`. Only `reclaim` writes to the cluster.
 """

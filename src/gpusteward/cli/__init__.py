@@ -6,6 +6,7 @@
     entry_point.py  which program was started: `gpusteward` or `kubectl gpusteward`
     language.py     choice of the output language
     exit_codes.py   exit codes
+    help_format.py  `--help` in Chinese, as wide as the terminal
     extras.py       libraries that only an extra installs
     json_access.py  typed access to JSON documents of a server
 

@@ -1,4 +1,16 @@
 """Data model and arithmetic: GPUs, processes, containers, allocations, snapshots, usages, verdicts, metric tables.
 
+    gpus.py, containers.py, allocations.py, snapshots.py  a node at one moment
+    signals.py      what can be read from a GPU
+    usage_split.py  the usage of a GPU, split among its containers
+    metrics.py, dcgm.py, dcgm_names.py  the tables of exported metrics and of DCGM fields
+    exposition.py   metric families -> lines
+    usages.py       the usage of an allocation over a window
+    verdicts.py     what is said about it; idle_spells.py: what ends an idle spell
+    messages.py     texts in two languages; gpu_counts.py: numbers of GPUs in them
+    settings.py     what both programs share of settings; did_you_mean.py: the nearest word, for errors
+    namespaces.py   which namespaces a person may see
+    errors.py       the error tree
+
 Pure: nothing here reads a clock, a file or a socket, and only the standard library is imported.
 """

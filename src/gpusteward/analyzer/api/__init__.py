@@ -2,7 +2,7 @@
 
     build.py         the FastAPI application with all routes
     dependencies.py  the components that endpoints may use
-    authorization.py access checks of routes: may_read, may_read_all, may_operate; who sends a request
+    authorization.py access checks of routes: may_read, may_read_all, may_inspect, may_operate, may_administer
     limited_access.py the components of a person who sees some namespaces only
     result_store.py  the last published result, and what is derived from it
     publisher.py     the `publish` stage of the pipeline
@@ -11,6 +11,7 @@
     metrics_page.py  /metrics
     docs.py          /docs
     home_page.py     the page at / for browsers where the web UI is not installed
+    snooze_page.py   the page behind the snooze links of notices
     ui/              /ui/: the files of the web UI
     v1/              /api/v1/...: one module per resource, in packages
     compat/          gpu-oour's endpoints

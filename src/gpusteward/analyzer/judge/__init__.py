@@ -11,6 +11,8 @@
     proof.py               integrated or sampled
     states.py              the range that a score falls into, corrected by activity
     history.py             what is known from earlier cycles
+    last_kernels.py        when a container last launched a kernel
+    resumption.py          the chance that work comes back, from idle spells
     gpu_fraction.py        the fraction of a GPU that each allocation holds
     fleet.py               all GPUs, held or not: active, idle, unknown, unallocated
     signatures/            the kind of use or idleness

@@ -15,7 +15,8 @@ From a verdict to its rows, in reading order:
 
 Beside that path: retention.py (rollup and deletion), clock_skew.py (a clock that was ahead), restore_state.py (idle
 times after a restart), periods.py (hours, days and progress), db_engine.py (opening databases), leadership.py (which of
-several analyzers writes), snoozes.py (workloads about which nobody wants to hear), migrations/.
+several analyzers writes), snoozes.py (workloads about which nobody wants to hear), spell_reader.py, spell_memory.py and
+spell_backfill.py (idle spells: read, kept in memory, written for the past), migrations/.
 
 Rules of the contents, for readers of the tables:
 

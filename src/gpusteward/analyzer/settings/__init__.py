@@ -1,7 +1,7 @@
 """The settings of the analyzer: read from flags, environment and config.yaml, checked, and watched for changes.
 
     settings.py           `Settings`: every section under its key
-    ledger.py, notify.py, auth.py  the sections of packages that are above this one
+    ledger.py, notify.py, reclaim.py, auth.py  the sections of packages that are above this one
     fields.py             finds every setting by its path (`thresholds.idle`) and describes the allowed values
     layers.py             the values given by flags, environment and file
     flags.py              the flags that `serve` and `settings` take

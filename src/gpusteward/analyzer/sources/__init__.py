@@ -2,6 +2,7 @@
 
     usage_source.py   `UsageSource`: the interface of both sources
     pod_processes.py  processes of pods, as reported by gpusteward's agents
+    gpu_readings.py   the GPUs of one node, as its exporters report them now
     usage/            shared by both sources: query results -> usage table
     engine/           access to Prometheus-compatible engines
     promql/           the source that reads from an engine

@@ -5,6 +5,7 @@
     workloads.py       workload names as people type them -> the workload
     namespaces.py      whether a namespace is known
     idle_costs.py      idle costs of the last seven days by workload
+    plans.py           what reclaim would do with each workload
     snapshots.py       an agent's /snapshot as rows
     node_processes.py  the processes on the GPUs of one node, through the analyzer
 

@@ -4,6 +4,8 @@
     paragraphs.py          titles, facts and bullets, wrapped to the terminal
     idle_table.py          the table of `gpusteward idle`
     report_table.py        a report as tables
+    plan_texts.py          decisions of reclaim: one row each, or every guard and its answer
+    replay_page.py         a replay as an HTML page
     console.py             rich: console and progress bar
     verdict_labels.py      names of activities, states, signatures in both languages
     verdict_texts.py       the verdict on a workload as paragraphs; the time and age of a result

@@ -7,6 +7,7 @@
     dialogs.py          help, choice of a workload, prompt for searches and commands
     loader.py           requests in threads, so that the UI never waits
     views.py            columns and sort orders of the three views
+    cells.py            cells of the views
     charts.py           time series as a line of block characters
     source_protocol.py  what the UI requests from a source, and the results
     cluster_source.py   source: an analyzer

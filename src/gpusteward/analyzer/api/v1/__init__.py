@@ -1,4 +1,4 @@
-"""The HTTP API under `/api/v1/`: one module per resource.
+"""The HTTP API under `/api/v1/`: one module per resource, in packages by subject.
 
 access/      session, me
 costs/       overview, reports

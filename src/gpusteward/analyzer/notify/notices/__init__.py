@@ -9,5 +9,6 @@ notice_history.py  which notices were sent when: repeat interval and rate limit
 quiet_hours.py     quiet hours and the time of the weekly digest
 messages.py        text of a message
 digest.py          the weekly digest
+reclaim_notices.py warnings and other notices of reclaim, with buttons
 formatting.py      names made safe for chat clients; durations, times, amounts
 """

@@ -14,7 +14,7 @@ RateKey = tuple[str, str, str, str]  # kind of notice, channel, cluster, namespa
 
 
 class NoticeKind(StrEnum):
-    """What a notice is about. The last four are reserved for reclaim."""
+    """What a notice is about. The last four are those of reclaim."""
 
     IDLE = "idle-found"
     OUTAGE = "source-lost"
@@ -27,7 +27,7 @@ class NoticeKind(StrEnum):
 
 
 class NoticeHistory:
-    """Times are milliseconds. Used by the thread that runs cycles only."""
+    """Times are milliseconds. Not thread-safe: `notifier.Notifier` has the lock."""
 
     def __init__(self) -> None:
         self._workloads: dict[tuple[str, WorkloadKey], int] = {}

@@ -1,1 +1,7 @@
-"""What is done to an object, and undone: one action after the other, each step in the journal; warnings before it."""
+"""What is done to an object, and undone: one action after the other, each step in the journal; warnings before it.
+
+warnings.py     warnings and other notices, through the outbox
+usage_check.py  usage once more, right before an action
+executor.py     one action on one object, its restore, and what an interrupted process has left
+counters.py     numbers for the metrics page
+"""

@@ -64,7 +64,8 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """A metric that provides a quantity. `metric_schemes.py` lists them by exporter."""
+    """A metric that provides a quantity; not a signal of a GPU (`core.signals`). `metric_schemes.py` lists them by
+    exporter."""
 
     quantity: Quantity
     metric: str
