@@ -18,6 +18,7 @@ import pytest
 from tests.conftest import give_up
 from tests.fakes import nvml_scenarios as nvml
 from tests.fakes.nvml_library import environment
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -44,11 +45,11 @@ class RunningAgent:
         return next((float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(f"{name}{{")), None)
 
     def wait_for(self, condition: Callable[["RunningAgent"], bool], seconds: float = 60) -> None:
-        deadline = time.monotonic() + seconds
-        while not condition(self):
+        def is_so() -> bool:
             assert self.process.poll() is None, "the agent has ended"
-            assert time.monotonic() < deadline, f"condition not met after {seconds} s"
-            time.sleep(0.05)
+            return condition(self)
+
+        wait_until(is_so, seconds, lambda: f"condition not met after {seconds} s")
 
 
 @contextmanager

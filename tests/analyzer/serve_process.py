@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.analyzer.api.server import Client
+from tests.waiting import wait_until
 
 COMMAND = (sys.executable, "-m", "gpusteward.cli.main", "serve")
 
@@ -25,16 +26,14 @@ class RunningServe(Client):
     log: Path = field(repr=False)
 
     def wait_for(self, condition: Callable[["RunningServe"], bool], seconds: float = 60) -> None:
-        deadline = time.monotonic() + seconds
-        while True:
+        def is_so() -> bool:
             assert self.process.poll() is None, self.log.read_text()
             try:
-                if condition(self):
-                    return
+                return condition(self)
             except OSError:  # not listening yet
-                pass
-            assert time.monotonic() < deadline, self.log.read_text()
-            time.sleep(0.02)
+                return False
+
+        wait_until(is_so, seconds, self.log.read_text)
 
     def has_address(self) -> bool:
         """Whether its log has the listen address; from then on requests go there."""

@@ -43,35 +43,39 @@ def has_result(server: RunningServe) -> bool:
     return server.get("/health").json["last_analysis"] is not None
 
 
+@pytest.fixture(scope="module")
+def served(engine: RunningEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServe]:
+    """With a result, for tests that change no setting."""
+    with running_serve(tmp_path_factory.mktemp("served"), prometheus_url=engine.url, env=ENVIRONMENT) as server:
+        server.wait_for(has_result)
+        yield server
+
+
 def run(*flags: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*COMMAND, *flags], cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, timeout=60, check=False
     )
 
 
-def test_a_cluster_is_read_judged_and_served(engine: RunningEngine, tmp_path: Path):
-    with running_serve(tmp_path, prometheus_url=engine.url, env=ENVIRONMENT) as server:
-        server.wait_for(has_result)
-        server.wait_for(lambda it: it.get("/health").json["status"] == "healthy")
-        rows, stats = server.get("/results").json, server.get("/results/stats").json
-        assert len(rows) == stats["total_gpus"] > 5
-        workloads = server.get("/api/v1/workloads").json
-        assert {row["activity"] for row in workloads["items"]} >= {"active", "idle"}
-        page = {family.name: family for family in text_string_to_metric_families(server.get("/metrics").body.decode())}
-        assert len(page["gpu_utilization_score"].samples) == len(rows)
-        queries = {sample.labels["result"]: sample.value for sample in page["gpusteward_analyzer_queries"].samples}
-        assert queries["ok"] > 5
-        assert server.get("/api/v1/sources").json["engine"] == "Prometheus"
+def test_a_cluster_is_read_judged_and_served(served: RunningServe):
+    served.wait_for(lambda it: it.get("/health").json["status"] == "healthy")
+    rows, stats = served.get("/results").json, served.get("/results/stats").json
+    assert len(rows) == stats["total_gpus"] > 5
+    workloads = served.get("/api/v1/workloads").json
+    assert {row["activity"] for row in workloads["items"]} >= {"active", "idle"}
+    page = {family.name: family for family in text_string_to_metric_families(served.get("/metrics").body.decode())}
+    assert len(page["gpu_utilization_score"].samples) == len(rows)
+    queries = {sample.labels["result"]: sample.value for sample in page["gpusteward_analyzer_queries"].samples}
+    assert queries["ok"] > 5
+    assert served.get("/api/v1/sources").json["engine"] == "Prometheus"
 
 
-def test_a_chart_is_read_from_the_engine(engine: RunningEngine, tmp_path: Path):
-    with running_serve(tmp_path, prometheus_url=engine.url, env=ENVIRONMENT) as server:
-        server.wait_for(has_result)
-        row = server.get("/api/v1/workloads?activity=active&limit=1").json["items"][0]
-        path = "/".join(row[part] for part in ("kind", "namespace", "name"))
-        response = server.get(f"/api/v1/workloads/{path}/series?seconds=600")
-        assert response.status == 200, response.body
-        assert len(response.json["courses"][0]["lines"]["core_ratio"]) > 10
+def test_a_chart_is_read_from_the_engine(served: RunningServe):
+    row = served.get("/api/v1/workloads?activity=active&limit=1").json["items"][0]
+    path = "/".join(row[part] for part in ("kind", "namespace", "name"))
+    response = served.get(f"/api/v1/workloads/{path}/series?seconds=600")
+    assert response.status == 200, response.body
+    assert len(response.json["courses"][0]["lines"]["core_ratio"]) > 10
 
 
 def test_an_unreachable_engine_is_reported_and_nothing_is_idle(tmp_path: Path):
@@ -83,11 +87,10 @@ def test_an_unreachable_engine_is_reported_and_nothing_is_idle(tmp_path: Path):
         assert "cycle_failed" in server.log.read_text()
 
 
-def test_a_requested_cycle_is_run(engine: RunningEngine, tmp_path: Path):
-    with running_serve(tmp_path, prometheus_url=engine.url, env=ENVIRONMENT) as server:
-        server.wait_for(has_result)
-        assert server.get("/analyze").json["status"] == "triggered"
-        server.wait_for(lambda it: it.get("/api/v1/health").json["result"]["number"] >= 2)
+def test_a_requested_cycle_is_run(served: RunningServe):
+    before = served.get("/api/v1/health").json["result"]["number"]
+    assert served.get("/analyze").json["status"] == "triggered"
+    served.wait_for(lambda it: it.get("/api/v1/health").json["result"]["number"] > before)
 
 
 def test_a_slow_engine_delays_cycles_and_never_causes_two_at_once(engine: RunningEngine, tmp_path: Path):
