@@ -114,9 +114,8 @@ class Connection:
 
     def send(self, method: str, target: str, body: bytes | None, headers: Mapping[str, str]) -> RawResponse:
         """Send a request and read the head of its response. Raises MessageError, OSError."""
-        self.timed.sendall(encode_request(method, target, host=self._host, body=body, headers=headers))
-        if body:
-            self.timed.sendall(body)
+        head = encode_request(method, target, host=self._host, body=body, headers=headers)
+        self.timed.sendall(head + (body or b""))  # at once: a server that gets the head alone begins, and waits
         with contextlib.ExitStack() as on_error:
             reader = on_error.enter_context(self.timed.open_reader())
             response = RawResponse(reader, method)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from gpusteward.analyzer.judge.allocation_columns import AllocationHashes, Mask
-from gpusteward.analyzer.tables import Column
+from gpusteward.analyzer.tables import Column, repeat_value
 
 SAME_START_SECONDS = 2.0
 """Two sources round a pod's start differently; a restart takes longer than this."""
@@ -52,7 +52,7 @@ class Past:
 
     @classmethod
     def unknown(cls, size: int) -> "Past":
-        return cls(*(np.full(size, np.nan) for _ in fields(cls)))
+        return cls(*(repeat_value(np.nan, size) for _ in fields(cls)))
 
     def take(self, positions: Positions) -> "Past":
         """The entries at these positions; NaN at -1."""

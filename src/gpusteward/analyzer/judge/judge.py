@@ -16,7 +16,7 @@ from gpusteward.analyzer.judge.signatures.classify import classify, find_highest
 from gpusteward.analyzer.judge.signatures.evidence import Evidence
 from gpusteward.analyzer.judge.signatures.idle import find_growth
 from gpusteward.analyzer.judge.states import name_states
-from gpusteward.analyzer.tables import ACTIVITIES, Column, UsageTable, VerdictTable
+from gpusteward.analyzer.tables import ACTIVITIES, Column, UsageTable, VerdictTable, repeat_value
 from gpusteward.core.verdicts import Activity
 
 
@@ -64,7 +64,7 @@ def _update_past(evidence: Evidence, *, quiet_since: Column, video_at: Column) -
     """The past for the next cycle. A gap keeps what was known, but ends consecutive windows without work."""
     past, table, activities = evidence.past, evidence.table, evidence.activities
     is_quiet = evidence.has(Activity.IDLE) | activities.paused
-    at = np.full(len(table), table.at)
+    at = repeat_value(table.at, len(table))
     return Past(
         seen_at=at,
         first_seen_at=np.fmin(past.first_seen_at, at),

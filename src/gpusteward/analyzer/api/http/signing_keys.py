@@ -31,8 +31,8 @@ RETRY_SECONDS = 30.0
 TIMEOUT_SECONDS = 5.0
 MOST_KEYS = 64
 MOST_BYTES = 256 * 1024
-KEY_BITS = frozenset({256, 384, 521, *range(2048, 8193)})
-"""Of the elliptic curves, and of RSA: shorter ones can be broken, longer ones take long."""
+_CURVE_BITS, _RSA_BITS = (256, 384, 521), range(2048, 8193)
+"""Shorter keys can be broken, longer ones take long."""
 _CURVES = {"P-256": "ES256", "P-384": "ES384", "P-521": "ES512"}
 _RSA = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"})
 
@@ -174,7 +174,8 @@ def _parse_key(jwk: Json) -> SigningKey | None:
         key = PyJWK(public).key
     except (PyJWTError, ValueError, TypeError):
         return None
-    is_usable = getattr(key, "key_size", 256) in KEY_BITS  # a key of EdDSA has no size
+    bits = getattr(key, "key_size", 256)  # a key of EdDSA has no size
+    is_usable = bits in _CURVE_BITS or bits in _RSA_BITS
     return SigningKey(key_id, algorithms, key) if is_usable else None
 
 

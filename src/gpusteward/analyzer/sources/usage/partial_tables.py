@@ -24,7 +24,7 @@ from gpusteward.analyzer.sources.usage.row_index import (
     split_pod_labels,
 )
 from gpusteward.analyzer.sources.usage.unknown_rows import find_unknown_rows
-from gpusteward.analyzer.tables import Column, UsageTable
+from gpusteward.analyzer.tables import Column, UsageTable, repeat_value
 from gpusteward.core.containers import Container, Workload, weigh_reported
 from gpusteward.core.messages import Message
 from gpusteward.core.usages import AllocationKey, Measure, Stat
@@ -78,8 +78,9 @@ def _measure_coverage(presence: PresenceTable, expected: ExpectedSamples, at: fl
     results = presence.results
     if not results.counted:
         counts = presence.column(Level.HOLDER, Quantity.CORE, Aggregation.COUNT)
-        by_job = {job: ScrapeTarget(job) for job in set(presence.jobs)}
-        return expected.measure_coverage(counts, [by_job[job] for job in presence.jobs], at)
+        jobs = [details.job for details in presence.details]
+        by_job = {job: ScrapeTarget(job) for job in set(jobs)}
+        return expected.measure_coverage(counts, [by_job[job] for job in jobs], at)
     rows = np.concatenate([chunk.rows for chunk in results.counted])
     counts = np.concatenate([chunk.values for chunk in results.counted if chunk.values is not None])
     targets = [target for chunk in results.counted for target in chunk.targets]
@@ -133,7 +134,7 @@ def merge_partial_tables(
 
 def _find_column(part: PartialTable, key: tuple[Measure, Stat]) -> Column:
     column = part.stats.get(key)
-    return np.full(len(part.allocations), np.nan) if column is None else column
+    return repeat_value(np.nan, len(part.allocations)) if column is None else column
 
 
 def _concatenate(columns: Sequence[Column]) -> Column:

@@ -17,7 +17,7 @@ from gpusteward.analyzer.sources.usage.row_index import (
     HolderKey,
     Rows,
 )
-from gpusteward.analyzer.tables import Column
+from gpusteward.analyzer.tables import Column, repeat_value
 from gpusteward.core.allocations import Share
 
 _NOT_SHARED = frozenset({"", Share.EXCLUSIVE, Share.MIG})
@@ -47,12 +47,14 @@ class PresenceTable:
 
     def column(self, level: Level, quantity: Quantity, aggregation: Aggregation) -> Column:
         """A result column for these rows; of a device its own value, else that of its parent GPU."""
+        if not self.results.has(level, quantity, aggregation):
+            return repeat_value(np.nan, len(self))
         column = self.results.column(level, quantity, aggregation)
         if level is Level.HOLDER:
             return column if self._has_all_rows else column[self._rows]  # without a copy in most cycles
         padded = np.append(column, np.nan)  # row -1: no such device
-        own = padded[self._device_rows]
-        return np.where(np.isfinite(own), own, padded[self._parent_rows])
+        own, parents = padded[self._device_rows], self._parent_rows
+        return own if parents is None else np.where(np.isfinite(own), own, padded[parents])
 
     def device_column(self, quantity: Quantity, aggregation: Aggregation) -> Column:
         """What the device reports of itself; DCGM reports it with the labels of the holder."""
@@ -91,10 +93,6 @@ class PresenceTable:
     @cached_property
     def reported_by_two_nodes(self) -> Flags:
         return np.isin(self._rows, list(self.results.reported_by_two_nodes))
-
-    @cached_property
-    def jobs(self) -> list[str]:
-        return [details.job for details in self.details]
 
     @cached_property
     def is_mig(self) -> Flags:
@@ -143,10 +141,11 @@ class PresenceTable:
         return self.results.holders.find_devices(self.results.devices)[self._rows]
 
     @cached_property
-    def _parent_rows(self) -> Rows:
+    def _parent_rows(self) -> Rows | None:
+        """For each row the row of its parent GPU, -1 for none; None: no row has one."""
         parents = [details.parent_uuid for details in self.device_details]
         if not any(parents):
-            return np.full(len(self), -1)
+            return None
         keys = [DeviceKey(parent, "", key.cluster) for parent, key in zip(parents, self.keys, strict=True)]
         rows = self.results.devices.find(keys)
         return np.where(np.array(parents, dtype=bool), rows, -1)

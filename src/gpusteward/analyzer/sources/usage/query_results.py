@@ -26,7 +26,7 @@ from gpusteward.analyzer.sources.usage.row_index import (
     Rows,
     ScrapeTarget,
 )
-from gpusteward.analyzer.tables import Column
+from gpusteward.analyzer.tables import Column, repeat_value
 from gpusteward.core.messages import Message
 
 Flags = NDArray[np.bool_]
@@ -125,7 +125,7 @@ class QueryResults:
         """One value per row, NaN where there is none."""
         key = QueryKey(level, quantity, aggregation)
         size = len(self.holders if level is Level.HOLDER else self.devices)
-        return self._grow(key, size) if key in self._columns else np.full(size, np.nan)
+        return self._grow(key, size) if key in self._columns else repeat_value(np.nan, size)
 
     def _grow(self, key: QueryKey, size: int) -> Column:
         """The column, extended to the present number of rows."""
