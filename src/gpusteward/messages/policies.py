@@ -29,7 +29,7 @@ BAD_KEEP = Message(
     " corrected",
     "注解 {name}：{value} 既不是 true、false，也不是 2027-01-31 这样的日期；在更正之前，该工作负载会被保留",
 )
-BAD_WISH = Message(
+BAD_DURATION = Message(
     "annotation {name}: {value}: {problem}; the workload is kept until it is corrected",
     "注解 {name}：{value}：{problem}；在更正之前，该工作负载会被保留",
 )

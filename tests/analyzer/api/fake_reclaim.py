@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gpusteward.analyzer.reclaim.actions import Action, ReclaimError, Step, SwitchState, Target, Warned
+from gpusteward.analyzer.reclaim.actions import Action, JournalStep, ReclaimError, SwitchState, Target, Warned
 from gpusteward.analyzer.reclaim.plan import ActionState, Answer, Change, Decision, Mode, Outcome, Plan
 from gpusteward.analyzer.reclaim.policies.effective import EffectivePolicy, ReclaimAction, WorkloadClass
 from gpusteward.core.containers import Workload, WorkloadKey
@@ -64,7 +64,11 @@ def make_action(
         by="gpusteward",
         acted_at=AT - 60,
         error=FAILURE.en if state is ActionState.FAILED else "",
-        steps=(Step(state, AT - 60, "gpusteward", FAILURE if state is ActionState.FAILED else messages.WARNING_SENT),),
+        steps=(
+            JournalStep(
+                state, AT - 60, "gpusteward", FAILURE if state is ActionState.FAILED else messages.WARNING_SENT
+            ),
+        ),
     )
 
 

@@ -8,7 +8,7 @@ from sqlalchemy import Engine
 
 from gpusteward.analyzer.ledger.db_engine import open_engine
 from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
-from gpusteward.analyzer.reclaim.actions import Action, Step, SwitchState, Target, Warned
+from gpusteward.analyzer.reclaim.actions import Action, JournalStep, SwitchState, Target, Warned
 from gpusteward.analyzer.reclaim.journal import Journal
 from gpusteward.analyzer.reclaim.plan import ActionState
 from gpusteward.analyzer.reclaim.switch import Switch
@@ -26,7 +26,7 @@ ACTION = replace(
     patch={"/spec/replicas": 0},
     evidence={"proof": "integrated", "reasons": ['it\'s \\ "quoted" 中文 \U0001f642']},
     warnings=(Warned(("key-1", "key-2"), NOW - 60, None),),
-    steps=(Step(ActionState.PLANNED, NOW - 60, "gpusteward", WARNING_SENT),),
+    steps=(JournalStep(ActionState.PLANNED, NOW - 60, "gpusteward", WARNING_SENT),),
 )
 
 
@@ -48,7 +48,7 @@ def test_an_action_is_read_as_it_was_written_and_moved(engine: Engine):
     assert journal.read(journal.add(ACTION).id) == ACTION
     moved = journal.move(ACTION, ActionState.ACTING, at=NOW, by="alice", note=WARNING_DELIVERED, acted_at=NOW)
     assert journal.read(ACTION.id) == moved
-    assert moved.steps[-1] == Step(ActionState.ACTING, NOW, "alice", WARNING_DELIVERED)
+    assert moved.steps[-1] == JournalStep(ActionState.ACTING, NOW, "alice", WARNING_DELIVERED)
     assert journal.read("another") is None
 
 
@@ -101,7 +101,7 @@ def test_outcomes_are_those_that_were_undone_or_have_changed_an_object(engine: E
         make("ended-by-itself", ActionState.ENDED, ended_at=NOW - 100),
     ):
         journal.add(row)
-    found = journal.list_outcomes(NOW - 1000, acted_since=NOW - 60)
+    found = journal.list_past(NOW - 1000, acted_since=NOW - 60)
     assert sorted((each.state, each.acted_at, each.ended_at) for each in found) == [
         (ActionState.REVERTED, None, NOW - 100),
         (ActionState.VERIFIED, NOW - 10, None),

@@ -36,7 +36,7 @@ class Warned(NamedTuple):
     delivered_at: float | None = None  # at the first address; None: not yet
 
 
-class Step(NamedTuple):
+class JournalStep(NamedTuple):
     """A move from one state to the next."""
 
     state: ActionState
@@ -69,7 +69,7 @@ class Action:
     acted_at: float | None = None
     ended_at: float | None = None  # restored, reverted, failed
     error: str = ""  # in English; the note of its step has both languages
-    steps: tuple[Step, ...] = ()
+    steps: tuple[JournalStep, ...] = ()
 
     @property
     def is_open(self) -> bool:

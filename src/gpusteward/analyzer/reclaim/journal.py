@@ -18,7 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from gpusteward.analyzer.ledger.db_engine import describe_error, with_write_lock
 from gpusteward.analyzer.ledger.idle_spells import mark_reclaimed
 from gpusteward.analyzer.ledger.schema import actions
-from gpusteward.analyzer.reclaim.actions import OPEN_STATES, Action, Step, Target, Warned
+from gpusteward.analyzer.reclaim.actions import OPEN_STATES, Action, JournalStep, Target, Warned
 from gpusteward.analyzer.reclaim.plan import ActionState, Mode
 from gpusteward.analyzer.reclaim.policies.effective import ReclaimAction
 from gpusteward.core.containers import WorkloadKey
@@ -31,14 +31,14 @@ MAX_STEPS = 50
 
 
 UNDONE_STATES = (ActionState.RESTORED, ActionState.REVERTED, ActionState.FAILED, ActionState.REFUSED)
-_OUTCOME = tuple(
+_PAST_ACTION = tuple(
     actions.c[name]
     for name in ("id", "cluster", "namespace", "owner_kind", "owner_name", "owner_uid", "state", "acted_ms", "ended_ms")
 )
 
 
-class Outcome(NamedTuple):
-    """What became of an action."""
+class PastAction(NamedTuple):
+    """What became of an action: the columns that are read in every cycle."""
 
     workload: WorkloadKey
     uid: str
@@ -77,7 +77,7 @@ class Journal:
     ) -> Action:
         """The action in its next state, stored. Raises SourceError also if it is not in the expected state any more:
         another replica or a person was faster."""
-        steps = (*action.steps, Step(state, at, by, note or Message("", "")))[-MAX_STEPS:]
+        steps = (*action.steps, JournalStep(state, at, by, note or Message("", "")))[-MAX_STEPS:]
         moved = replace(action, state=state, updated_at=at, steps=steps, **changes)
         with _translated(), self._writing.begin() as connection:
             is_same = (actions.c.id == action.id) & (actions.c.state == action.state.value)
@@ -119,17 +119,19 @@ class Journal:
         self._open = found = {row.id: _make_again(row, before.get(row.id)) for row in rows}
         return [action for _, action in found.values()]
 
-    def list_outcomes(self, since: float, *, acted_since: float) -> list[Outcome]:
+    def list_past(self, since: float, *, acted_since: float) -> list[PastAction]:
         """Of actions that were undone, failed or were refused since then, and of all that have changed an object since
         `acted_since`. Read in every cycle: without original, evidence and steps, and not through every idle spell that
         has ended by itself."""
         was_undone = actions.c.state.in_([state.value for state in UNDONE_STATES]) & (actions.c.ended_ms >= _ms(since))
         # Each part has an index of its own; `OR` would read the whole table.
         query = (
-            select(*_OUTCOME).where(was_undone).union(select(*_OUTCOME).where(actions.c.acted_ms >= _ms(acted_since)))
+            select(*_PAST_ACTION)
+            .where(was_undone)
+            .union(select(*_PAST_ACTION).where(actions.c.acted_ms >= _ms(acted_since)))
         )
         with _translated(), self._engine.connect() as connection:
-            return [_make_outcome(row) for row in connection.execute(query)]
+            return [_make_past_action(row) for row in connection.execute(query)]
 
     def mark_spells(self, action: Action) -> None:
         """The idle spells of its allocations were ended by us, not by their owner."""
@@ -188,9 +190,9 @@ def _make_row(action: Action) -> dict[str, Any]:
     }
 
 
-def _make_outcome(row: Row[Any]) -> Outcome:
+def _make_past_action(row: Row[Any]) -> PastAction:
     workload = WorkloadKey(row.owner_kind, row.namespace, row.owner_name, row.cluster)
-    return Outcome(workload, row.owner_uid, ActionState(row.state), _seconds(row.acted_ms), _seconds(row.ended_ms))
+    return PastAction(workload, row.owner_uid, ActionState(row.state), _seconds(row.acted_ms), _seconds(row.ended_ms))
 
 
 def _make_again(row: Row[Any], before: tuple[tuple[Any, ...], Action] | None) -> tuple[tuple[Any, ...], Action]:
@@ -222,7 +224,8 @@ def _make_action(row: Row[Any]) -> Action:
         ended_at=_seconds(row.ended_ms),
         error=row.error,
         steps=tuple(
-            Step(ActionState(state), at, by, read_message(note)) for state, at, by, note in decode(row.steps_json)
+            JournalStep(ActionState(state), at, by, read_message(note))
+            for state, at, by, note in decode(row.steps_json)
         ),
     )
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from gpusteward.analyzer.reclaim.actions import RESTORABLE_STATES, Action, ReclaimError, Step, SwitchState
+from gpusteward.analyzer.reclaim.actions import RESTORABLE_STATES, Action, JournalStep, ReclaimError, SwitchState
 from gpusteward.analyzer.reclaim.components import ReclaimComponents
 from gpusteward.analyzer.reclaim.decisions.assessment import Assessor, Considered, Situation, decide_all
 from gpusteward.analyzer.reclaim.decisions.candidates import CandidateFinder, list_evidence
@@ -320,7 +320,7 @@ class Reclaimer:
             updated_at=now,
             evidence=list_evidence(one.found, result),
             by=by,
-            steps=(Step(ActionState.PLANNED, now, by),),
+            steps=(JournalStep(ActionState.PLANNED, now, by),),
         )
 
     def _make_evidence(self, one: Considered, result: Result) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from gpusteward.core.messages import Message
 from gpusteward.core.usages import AllocationKey
 from gpusteward.core.verdicts import Activity, Proof, Signature, Step
 
-POOL_KINDS = frozenset({"Deployment", "ReplicaSet", "Rollout"})
-"""Kinds whose replicas may be interchangeable, and whose surplus ones can be chosen."""
+DELETION_COST_KINDS = frozenset({"Deployment", "ReplicaSet", "Rollout"})
+"""Of the kinds whose replicas may be interchangeable, those of which pod-deletion-cost chooses the replicas that go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class CandidateFacts:
 
     @property
     def can_be_pool(self) -> bool:
-        return self.workload.kind in POOL_KINDS and len(self.pods) > 1
+        return self.workload.kind in DELETION_COST_KINDS and len(self.pods) > 1
 
 
 class CandidateFinder:
@@ -68,7 +68,7 @@ class CandidateFinder:
         numbers = np.flatnonzero(is_idle).tolist()
         numbers.sort(key=lambda number: float(table.idle_since[number]))
         has_idle = np.flatnonzero(~is_idle & (table.idle_allocations > 0)).tolist()
-        return numbers + [number for number in has_idle if table.keys[number].kind in POOL_KINDS]
+        return numbers + [number for number in has_idle if table.keys[number].kind in DELETION_COST_KINDS]
 
     def describe(self, number: int, *, now: float) -> CandidateFacts:
         """The facts of all its allocations."""

@@ -34,7 +34,7 @@ class Past:
     def read(cls, journal: Journal, *, now: float, cool_down: float) -> "Past":
         """Raises SourceError."""
         since = now - max(REVERT_SECONDS, cool_down)
-        active, past = journal.list_open(), journal.list_outcomes(since, acted_since=now - HOUR)
+        active, past = journal.list_open(), journal.list_past(since, acted_since=now - HOUR)
         left_alone: dict[WorkloadKey, float] = {}
         reverts: Counter[tuple[WorkloadKey, str]] = Counter()
         for action in past:

@@ -37,8 +37,8 @@ LONGEST_SECONDS = 366 * 86_400.0
 
 
 @dataclass
-class Wishes:
-    """The annotations of one object, read. None: not set."""
+class OwnerAnnotations:
+    """The values of the annotations of one object. None: not set."""
 
     keep_until: float | None = None  # infinite for "true", 0 for "false"
     window_seconds: float | None = None
@@ -49,13 +49,13 @@ class Wishes:
     problems: list[Message] = field(default_factory=list)
 
 
-def read_wishes(annotations: Mapping[str, str]) -> Wishes:
+def read_annotations(annotations: Mapping[str, str]) -> OwnerAnnotations:
     """Never raises: a value that cannot be read is a problem, and the most careful outcome."""
-    wishes = Wishes()
+    annotated = OwnerAnnotations()
     for name, read in _READERS.items():
         if name in annotations:
-            read(annotations[name].strip(), wishes)
-    return wishes
+            read(annotations[name].strip(), annotated)
+    return annotated
 
 
 def read_keep(value: str) -> float:
@@ -71,54 +71,54 @@ def read_keep(value: str) -> float:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def _read_keep(value: str, wishes: Wishes) -> None:
+def _read_keep(value: str, annotated: OwnerAnnotations) -> None:
     try:
-        wishes.keep_until = read_keep(value)
+        annotated.keep_until = read_keep(value)
     except (ValueError, OverflowError):
-        wishes.keep_until = inf
-        wishes.problems.append(messages.BAD_KEEP.fill(name=KEEP, value=repr(value)))
+        annotated.keep_until = inf
+        annotated.problems.append(messages.BAD_KEEP.fill(name=KEEP, value=repr(value)))
 
 
-def _read_seconds(name: str, attribute: str) -> Callable[[str, Wishes], None]:
-    def read(value: str, wishes: Wishes) -> None:
+def _read_seconds(name: str, attribute: str) -> Callable[[str, OwnerAnnotations], None]:
+    def read(value: str, annotated: OwnerAnnotations) -> None:
         try:
             seconds = parse_duration(value)
-            setattr(wishes, attribute, min(seconds, LONGEST_SECONDS))
+            setattr(annotated, attribute, min(seconds, LONGEST_SECONDS))
             if seconds > LONGEST_SECONDS:
-                wishes.keep_until = inf
+                annotated.keep_until = inf
         except InvalidSettingError as error:
-            wishes.keep_until = inf
-            wishes.problems.append(messages.BAD_WISH.fill(name=name, value=repr(value), problem=error.problem))
+            annotated.keep_until = inf
+            annotated.problems.append(messages.BAD_DURATION.fill(name=name, value=repr(value), problem=error.problem))
 
     return read
 
 
-def _read_action(value: str, wishes: Wishes) -> None:
+def _read_action(value: str, annotated: OwnerAnnotations) -> None:
     try:
-        wishes.action = ReclaimAction(value.lower())
+        annotated.action = ReclaimAction(value.lower())
     except ValueError:
-        wishes.action = ReclaimAction.NOTIFY
+        annotated.action = ReclaimAction.NOTIFY
         words = ", ".join(ReclaimAction)
-        wishes.problems.append(messages.BAD_ACTION.fill(name=ACTION, value=repr(value), words=words))
+        annotated.problems.append(messages.BAD_ACTION.fill(name=ACTION, value=repr(value), words=words))
 
 
-def _read_warnings(value: str, wishes: Wishes) -> None:
+def _read_warnings(value: str, annotated: OwnerAnnotations) -> None:
     if value.isdecimal() and len(value) < len("100") and 1 <= int(value) <= _MOST_WARNINGS:
-        wishes.warnings = int(value)
+        annotated.warnings = int(value)
         return
-    wishes.warnings = _MOST_WARNINGS
-    wishes.problems.append(messages.BAD_WARNINGS.fill(name=WARNINGS, value=repr(value), most=_MOST_WARNINGS))
+    annotated.warnings = _MOST_WARNINGS
+    annotated.problems.append(messages.BAD_WARNINGS.fill(name=WARNINGS, value=repr(value), most=_MOST_WARNINGS))
 
 
-def _read_interchangeable(value: str, wishes: Wishes) -> None:
+def _read_interchangeable(value: str, annotated: OwnerAnnotations) -> None:
     if value.lower() in (*_TRUE, *_FALSE):
-        wishes.is_interchangeable = value.lower() in _TRUE
+        annotated.is_interchangeable = value.lower() in _TRUE
         return
-    wishes.is_interchangeable = False
-    wishes.problems.append(messages.BAD_INTERCHANGEABLE.fill(name=INTERCHANGEABLE, value=repr(value)))
+    annotated.is_interchangeable = False
+    annotated.problems.append(messages.BAD_INTERCHANGEABLE.fill(name=INTERCHANGEABLE, value=repr(value)))
 
 
-_READERS: Mapping[str, Callable[[str, Wishes], None]] = {
+_READERS: Mapping[str, Callable[[str, OwnerAnnotations], None]] = {
     KEEP: _read_keep,
     WINDOW: _read_seconds(WINDOW, "window_seconds"),
     GRACE: _read_seconds(GRACE, "grace_seconds"),

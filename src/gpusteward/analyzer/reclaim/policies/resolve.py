@@ -15,8 +15,8 @@ from gpusteward.analyzer.reclaim.policies.annotations import (
     INTERCHANGEABLE,
     WARNINGS,
     WINDOW,
-    Wishes,
-    read_wishes,
+    OwnerAnnotations,
+    read_annotations,
 )
 from gpusteward.analyzer.reclaim.policies.classes import POOL_KINDS, find_class
 from gpusteward.analyzer.reclaim.policies.effective import (
@@ -62,14 +62,14 @@ class WorkloadFacts:
 def resolve_policy(file: PolicyFile, facts: WorkloadFacts) -> EffectivePolicy:
     """The policy of one workload, with the origin of every field (pure)."""
     fields = _merge_fields(find_policy(file, facts), facts)
-    wishes = (
-        (read_wishes(facts.namespace_annotations), "namespace annotation"),
-        (read_wishes(facts.annotations), "workload annotation"),
+    annotated = (
+        (read_annotations(facts.namespace_annotations), "namespace annotation"),
+        (read_annotations(facts.annotations), "workload annotation"),
     )
     effective = policy = _make_effective(fields)
-    for each, origin in wishes:
+    for each, origin in annotated:
         effective = _apply(effective, each, origin, policy=policy)
-    return _apply_pool(effective, fields, facts.key.kind, wishes)
+    return _apply_pool(effective, fields, facts.key.kind, annotated)
 
 
 def find_policy(file: PolicyFile, facts: WorkloadFacts) -> Policy | None:
@@ -144,32 +144,34 @@ def _make_effective(fields: _Fields) -> EffectivePolicy:
     )
 
 
-def _apply(effective: EffectivePolicy, wishes: Wishes, origin: str, *, policy: EffectivePolicy) -> EffectivePolicy:
-    """With the wishes that are not less careful than the policy; the others are problems."""
-    origins, problems = dict(effective.origins), [*effective.problems, *wishes.problems]
+def _apply(
+    effective: EffectivePolicy, annotated: OwnerAnnotations, origin: str, *, policy: EffectivePolicy
+) -> EffectivePolicy:
+    """With the annotations that are not less careful than the policy; the others are problems."""
+    origins, problems = dict(effective.origins), [*effective.problems, *annotated.problems]
     changes: dict[str, Any] = {}
-    if wishes.keep_until is not None:
-        changes["keep_until"], origins["keep_until"] = wishes.keep_until or None, origin
+    if annotated.keep_until is not None:
+        changes["keep_until"], origins["keep_until"] = annotated.keep_until or None, origin
     for attribute, name, annotation in _LONGER:
-        wished = getattr(wishes, attribute)
-        if wished is not None and wished >= getattr(policy, attribute):
-            changes[attribute], origins[name] = wished, origin
-        elif wished is not None:
+        value = getattr(annotated, attribute)
+        if value is not None and value >= getattr(policy, attribute):
+            changes[attribute], origins[name] = value, origin
+        elif value is not None:
             problems.append(messages.LESS_CAREFUL.fill(name=annotation, origin=origin))
-    if wishes.action is not None and ACTION_ORDER.index(wishes.action) <= ACTION_ORDER.index(policy.action):
-        changes["action"], origins["action"] = wishes.action, origin
-    elif wishes.action is not None:
+    if annotated.action is not None and ACTION_ORDER.index(annotated.action) <= ACTION_ORDER.index(policy.action):
+        changes["action"], origins["action"] = annotated.action, origin
+    elif annotated.action is not None:
         problems.append(messages.LESS_CAREFUL.fill(name=ACTION, origin=origin))
     return replace(effective, **changes, origins=origins, problems=tuple(problems))
 
 
 def _apply_pool(
-    effective: EffectivePolicy, fields: _Fields, kind: str, wishes: Sequence[tuple[Wishes, str]]
+    effective: EffectivePolicy, fields: _Fields, kind: str, annotated: Sequence[tuple[OwnerAnnotations, str]]
 ) -> EffectivePolicy:
     """The pool rule, if somebody said that the replicas are interchangeable; the nearest statement counts. Without it,
     lowering the replicas stays advice."""
     is_pool, origin = bool(fields.values.interchangeable), fields.origins["interchangeable"]
-    for each, each_origin in wishes:
+    for each, each_origin in annotated:
         if each.is_interchangeable is not None:
             is_pool, origin = each.is_interchangeable, each_origin
     origins = {**effective.origins, "interchangeable": origin}
