@@ -13,13 +13,16 @@ from gpusteward.agent.settings.flags import Group, Setting, build_parser
 from gpusteward.agent.settings.table import SETTINGS
 from gpusteward.cli.commands import (
     actions,
+    backfill,
     demo_load,
     doctor,
     explain,
     idle,
+    lend,
     plan,
     ps,
     reclaim,
+    replay,
     report,
     restore,
     snooze,
@@ -213,7 +216,8 @@ def write_cli_page() -> str:
 
 def _command_sections() -> Iterable[str]:
     """The interactive commands, from their parsers."""
-    for command in (top, idle, explain, plan, actions, restore, reclaim, snooze, ps, doctor, report, demo_load):
+    reclaiming = (plan, replay, lend, actions, restore, reclaim, snooze)
+    for command in (top, idle, explain, *reclaiming, ps, doctor, report, backfill, demo_load):
         parser = command.build_parser()
         flags = (each for each in parser._actions if each.option_strings and each.dest != "help")
         yield f"## {parser.prog}"

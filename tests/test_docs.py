@@ -1,5 +1,6 @@
 """The documents are up to date: generated pages are fresh, links resolve, commands run, paths respond."""
 
+import ast
 import os
 import re
 import shlex
@@ -385,6 +386,24 @@ def test_every_file_that_the_architecture_names_exists():
     named = set(re.findall(r"`([\w/]+\.py)`", prose(ARCHITECTURE)))
     assert len(named) > 50
     assert [name for name in sorted(named) if not (ROOT / name).exists() and not [*SOURCE.rglob(name)]] == []
+
+
+ONE_MODULE_EACH = {
+    *("analyzer/api/compat", "analyzer/api/v1/access", "analyzer/api/v1/reclaim", "analyzer/reclaim/kinds"),
+    *("analyzer/ledger/migrations/versions", "cli/commands", "messages", "messages/cli", "messages/errors"),
+}
+"""Packages whose modules are listed elsewhere, or named after what people see: resources, kinds, commands, texts."""
+
+
+def test_the_docstring_of_a_package_names_its_modules():
+    unnamed = []
+    for init in SOURCE.rglob("*/__init__.py"):
+        package, text = init.parent.relative_to(SOURCE).as_posix(), ast.get_docstring(ast.parse(init.read_text())) or ""
+        modules = [] if package in ONE_MODULE_EACH else [each.stem for each in init.parent.glob("[!_]*.py")]
+        unnamed += [f"{package}/{name}.py" for name in modules if not re.search(rf"\b{name}\b", text)]
+        named = re.findall(r"^ {0,4}(\w+\.py) ", text, re.MULTILINE)
+        unnamed += [f"{package}/{name} does not exist" for name in named if not (init.parent / name).exists()]
+    assert unnamed == []
 
 
 def test_the_ledger_diagram_has_every_table_and_column():
