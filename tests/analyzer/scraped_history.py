@@ -7,7 +7,7 @@ from gpusteward.agent.dialects.dcgm import DcgmDialect
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions
 from gpusteward.agent.dialects.native import NativeDialect
 from gpusteward.agent.fields.field_list import default_fields
-from gpusteward.agent.usage_counters import UsageCounters
+from gpusteward.agent.usage_counters import SnapshotView, UsageCounters
 from gpusteward.core.exposition import LabelCache, render_labels
 from gpusteward.simulate.nodes import SimulatedNode
 from tests.analyzer.engines import Sample
@@ -18,6 +18,7 @@ STEP = 30.0
 WINDOW = 600.0
 
 Change = Callable[[str], str]
+Collect = Callable[[SimulatedNode, Sequence[float]], Iterable[SnapshotView]]
 
 
 def scrape_times(seconds: float = WINDOW + 300, *, at: float = AT, step: float = STEP) -> list[float]:
@@ -34,22 +35,28 @@ def scrape_history(
     options: DcgmOptions | None = None,
     change: Change = lambda labels: labels,
     job: str = "gpus",
-    collect_seconds: float | None = None,
+    collect: Collect | None = None,
 ) -> Iterator[Sample]:
-    """All pages of these nodes, as scraped by a job; the agent collects as often, or every `collect_seconds`."""
+    """All pages of these nodes, as scraped by a job; the agent collects as often, unless `collect` does otherwise."""
     for node in nodes:
         made = list(_make_dialects(dialects, node.name, options))
-        meters = UsageCounters(longest_gap_seconds=120)
         target = f'{{instance="{node.name}:9400",job="{job}"}}'
-        for number, at in enumerate(times):
-            for between in _between(times[number - 1], at, collect_seconds) if number else ():
-                meters.advance(node.snapshot(between))
-            view = meters.advance(node.snapshot(at))
+        for view in (collect or collect_views)(node, times):
+            at = view.snapshot.taken_at
             yield "up", target, 1.0, at
             for dialect in made:
                 for family in dialect.families(view):
                     for labels, value in family.samples:
                         yield family.metric.name, change(with_target(labels, target)), float(value), at
+
+
+def collect_views(node: SimulatedNode, times: Sequence[float], every: float | None = None) -> Iterator[SnapshotView]:
+    """What the agent has at these times; it collects then, or also in between, every so many seconds."""
+    meters = UsageCounters(longest_gap_seconds=120)
+    for number, at in enumerate(times):
+        for between in _between(times[number - 1], at, every) if number else ():
+            meters.advance(node.snapshot(between))
+        yield meters.advance(node.snapshot(at))
 
 
 def _between(before: float, at: float, step: float | None) -> Iterator[float]:

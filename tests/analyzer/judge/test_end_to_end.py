@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions
+from gpusteward.agent.usage_counters import SnapshotView
 from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.rules import Rules
@@ -21,9 +22,10 @@ from gpusteward.core.usages import AllocationKey
 from gpusteward.core.verdicts import Activity, Proof, Signature, Step
 from gpusteward.simulate.fleets import default_node, fleet
 from gpusteward.simulate.ground_truth import Truth, allocation_key
+from gpusteward.simulate.nodes import SimulatedNode
 from gpusteward.simulate.workloads import Kind
 from tests.analyzer.engines import RunningEngine, Sample, running_prometheus
-from tests.analyzer.scraped_history import AT, WINDOW, scrape_history, scrape_times
+from tests.analyzer.scraped_history import AT, WINDOW, Collect, collect_views, scrape_history, scrape_times
 
 pytestmark = pytest.mark.slow
 
@@ -87,12 +89,12 @@ class Judged:
         return self.cycles[-1]
 
 
-def scrape(dialects: str, options: DcgmOptions | None = None) -> Iterator[Sample]:
-    """All metrics that the analyzer can query, of all nodes: collected every 5 s like the agent, scraped every 30 s."""
+def scrape(collect: Collect, dialects: str, options: DcgmOptions | None = None) -> Iterator[Sample]:
+    """All metrics that the analyzer can query, of all nodes, scraped every 30 s."""
     known = {metric.name for metric in metrics.METRICS}
     queried = {signal.metric for signal in native_signals(known)} | set(dcgm_names()) | {"up"}
     times = scrape_times(WINDOW + CYCLES * CYCLE)
-    samples = scrape_history(NODES, times, dialects=dialects, options=options, collect_seconds=5.0)
+    samples = scrape_history(NODES, times, dialects=dialects, options=options, collect=collect)
     return (sample for sample in samples if sample[0] in queried)
 
 
@@ -129,16 +131,29 @@ def set_beside_truth(verdicts: VerdictTable) -> Iterator[Row]:
 
 
 @pytest.fixture(scope="module")
-def native(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judged]:
+def collect() -> Collect:
+    """Every 5 s like the agent, and once for both sites."""
+    views: dict[str, list[SnapshotView]] = {}
+
+    def collect_once(node: SimulatedNode, times: Sequence[float]) -> Sequence[SnapshotView]:
+        if node.name not in views:
+            views[node.name] = list(collect_views(node, times, 5.0))
+        return views[node.name]
+
+    return collect_once
+
+
+@pytest.fixture(scope="module")
+def native(collect: Collect, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judged]:
     """The agent's page unchanged."""
-    with running_prometheus(tmp_path_factory.mktemp("native"), scrape("native dcgm")) as engine:
+    with running_prometheus(tmp_path_factory.mktemp("native"), scrape(collect, "native dcgm")) as engine:
         yield judge_engine(engine)
 
 
 @pytest.fixture(scope="module")
-def dcgm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judged]:
+def dcgm(collect: Collect, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judged]:
     """A site with DCGM metrics only; on a shared GPU every pod has the numbers of the device."""
-    samples = scrape("dcgm", DcgmOptions(device_per_pod=True))
+    samples = scrape(collect, "dcgm", DcgmOptions(device_per_pod=True))
     with running_prometheus(tmp_path_factory.mktemp("dcgm"), samples) as engine:
         yield judge_engine(engine)
 

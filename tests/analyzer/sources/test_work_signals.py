@@ -6,6 +6,7 @@ Each case is a GPU of its own in one history, so that one engine serves all of t
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,7 +26,7 @@ from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity
 from gpusteward.messages import unknown_reasons
 from tests.analyzer.engines import Sample, running_prometheus, running_victoria
-from tests.analyzer.scraped_history import AT, scrape_history, scrape_times, steady
+from tests.analyzer.scraped_history import AT, collect_views, scrape_history, scrape_times, steady
 from tests.analyzer.sources.faulty_engine import fails, faulty
 from tests.analyzer.sources.scrape.page_server import fed_source
 from tests.analyzer.tables import of_pod
@@ -238,7 +239,7 @@ def test_the_agent_counts_short_transcoding_for_the_pod_that_does_it(
 ):
     """No scrape shows the encoder at work, the counter does. Without process utilization it is unknown whose it was."""
     node = TranscodingNode(processes_known=processes_known)
-    samples = list(scrape_history([node], TIMES, dialects="native", collect_seconds=1))
+    samples = list(scrape_history([node], TIMES, dialects="native", collect=partial(collect_views, every=1)))
     with (
         running_prometheus(tmp_path, samples) as engine,
         closing(PrometheusSource(PrometheusSettings(url=engine.url))) as queried,
