@@ -41,6 +41,9 @@ _ALLOCATION_RULES = {column.name: REPLACE for column in allocations.columns} | {
 }
 """A pod without labels keeps the last ones: its exporter may have lost them."""
 
+_STATEMENT_ROWS = 512
+"""SQLAlchemy makes several objects of each row of a statement: 2 kB."""
+
 
 @dataclass
 class LedgerState:
@@ -172,7 +175,7 @@ def _update(connection: Connection, ids: IntColumn, **values: int | None) -> Non
 def _execute(connection: Connection, statement: Insert | Update, rows: Iterable[Mapping[str, object]]) -> None:
     """For each of these rows, a block at a time."""
     remaining = iter(rows)
-    while block := list(islice(remaining, BLOCK_ROWS)):
+    while block := list(islice(remaining, _STATEMENT_ROWS)):
         connection.execute(statement, block)
 
 
