@@ -69,9 +69,10 @@ class UsageTable:
 
     @cached_property
     def started_at(self) -> Column:
-        return np.array(
-            [allocation.container.started_at for allocation in self.allocations], dtype=np.float64
-        )  # None is NaN
+        times = [allocation.container.started_at for allocation in self.allocations]
+        if times.count(None) == len(times):
+            return repeat_value(np.nan, len(times))
+        return np.array(times, dtype=np.float64)  # None is NaN
 
     def usage(self, row: int) -> Usage:
         """One row."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from gpusteward.analyzer.judge.allocation_columns import encode
 from gpusteward.analyzer.judge.gpu_models import MIB, find_model
-from gpusteward.analyzer.tables import Column, UsageTable
+from gpusteward.analyzer.tables import Column, UsageTable, repeat_value
 from gpusteward.core.usages import AllocationKey, Measure, Stat
 
 GPU_DIGITS = 6  # of numbers of GPUs: fractions such as 1/7 must still add up
@@ -25,7 +25,7 @@ def compute_gpu_fractions(table: UsageTable) -> Column:
     share the device."""
     allocations = table.allocations
     if _are_whole(allocations):
-        return np.ones(len(allocations))
+        return repeat_value(1.0, len(allocations))
     names = [f"{one.cluster}/{one.gpu_uuid or f'{one.node}/{one.gpu_index}'}" for one in allocations]
     devices = encode(names).codes
     instances = encode([f"{device}/{one.gpu_instance}" for device, one in zip(devices, allocations, strict=True)]).codes

@@ -54,6 +54,11 @@ class Past:
     def unknown(cls, size: int) -> "Past":
         return cls(*(repeat_value(np.nan, size) for _ in fields(cls)))
 
+    def compact(self) -> "Past":
+        """The same; columns without a value take no memory."""
+        columns = self._columns()
+        return Past(*(repeat_value(np.nan, len(each)) if np.isnan(each).all() else each for each in columns))
+
     def take(self, positions: Positions) -> "Past":
         """The entries at these positions; NaN at -1."""
         if not len(self.seen_at):
@@ -96,7 +101,7 @@ class History:
         """A new history: the past of these allocations, and of others that were seen recently."""
         is_recent = self.past.seen_at >= now - rule.forget_after_seconds
         left = np.flatnonzero(is_recent & (_find_positions(self.hashes, among=hashes) < 0))
-        return History(np.concatenate((hashes, self.hashes[left])), past.join(self.past.take(left)))
+        return History(np.concatenate((hashes, self.hashes[left])), past.join(self.past.take(left)).compact())
 
 
 def _find_positions(hashes: AllocationHashes, *, among: AllocationHashes) -> Positions:
