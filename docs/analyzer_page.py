@@ -14,7 +14,7 @@ from gpusteward.core.settings import VARIABLE_PREFIX
 
 
 def write_analyzer_page() -> str:
-    """Metrics with gpu-oour's names, metrics of its own health, and every key of config.yaml."""
+    """Metrics with gpu-oour's names, metrics of its own health, every key of config.yaml, and where the API is."""
     return make_page(
         "The analyzer",
         "## Metrics under gpu-oour's names",
@@ -28,6 +28,8 @@ def write_analyzer_page() -> str:
         "with `__` for the dot; and a flag: `gpusteward serve --set KEY=VALUE`. Precedence: flag, environment, "
         "file, default. `gpusteward settings` shows the effective settings and their origin.",
         make_table(("key", "gpu-oour's variable", "default", "allowed", "description"), _settings()),
+        "## HTTP API",
+        "A running analyzer describes every path at `/docs`, and as an OpenAPI document at `/openapi.json`.",
     )
 
 
