@@ -1,12 +1,15 @@
 """Every page on the demo: in both languages and themes, on a phone, on a wall, with a keyboard and a screen reader."""
 
 import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tests.local.processes import Program
-from tests.web.browser import DESKTOP, PHONE, WALL, visit
+from tests.web.browser import DESKTOP, PHONE, WALL, Visitor, visit
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -27,11 +30,32 @@ PAGES = {
 CHINESE = {"overview": "被占用却空闲", "teams": "空闲 GPU 上花费", "sources": "个响应正常", "sign-in": "您尚未登录"}
 
 
+Visitors = Callable[..., Visitor]
+
+
+@pytest.fixture(scope="module")
+def visitors(browser: Browser, demo: Program) -> Iterator[Visitors]:
+    """Visitors by their options, for the tests of this file: a new one costs as much as a page."""
+    with ExitStack() as stack:
+        yield cache(lambda **options: stack.enter_context(visit(browser, demo.url, **options)))
+
+
+@contextmanager
+def loading(visitor: Visitor, name: str) -> Iterator[Page]:
+    """A page, loaded anew. Nothing may fail in it."""
+    try:
+        yield visitor.open(PAGES[name][0])
+        assert visitor.find_violations() == []
+        assert visitor.failures == []
+    finally:
+        visitor.page.goto("about:blank")
+        visitor.failures.clear()
+
+
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_shows_its_sentence_and_has_no_barriers(browser: Browser, demo: Program, name: str):
-    address, sentence = PAGES[name]
-    with visit(browser, demo.url) as visitor:
-        page = visitor.open(address)
+def test_a_page_shows_its_sentence_and_has_no_barriers(visitors: Visitors, name: str):
+    visitor, sentence = visitors(), PAGES[name][1]
+    with loading(visitor, name) as page:
         if sentence:
             expect(page.locator("h1")).to_contain_text(sentence)
         assert page.locator(".state-error, .state-forbidden").count() == 0
@@ -39,17 +63,16 @@ def test_a_page_shows_its_sentence_and_has_no_barriers(browser: Browser, demo: P
 
 
 @pytest.mark.parametrize("name", ["overview", "workloads", "teams", "node", "sources", "wall"])
-def test_a_page_has_no_barriers_in_the_dark(browser: Browser, demo: Program, name: str):
-    with visit(browser, demo.url, color_scheme="dark") as visitor:
-        page = visitor.open(PAGES[name][0])
+def test_a_page_has_no_barriers_in_the_dark(visitors: Visitors, name: str):
+    visitor = visitors(color_scheme="dark")
+    with loading(visitor, name) as page:
         assert page.evaluate("getComputedStyle(document.documentElement).backgroundColor") == "rgb(15, 20, 28)"
         assert visitor.find_barriers() == []
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_is_chinese_for_a_chinese_browser(browser: Browser, demo: Program, name: str):
-    with visit(browser, demo.url, locale="zh-CN") as visitor:
-        page = visitor.open(PAGES[name][0])
+def test_a_page_is_chinese_for_a_chinese_browser(visitors: Visitors, name: str):
+    with loading(visitors(locale="zh-CN"), name) as page:
         assert page.get_attribute("html", "lang") == "zh-CN"
         if name in CHINESE:
             expect(page.locator("h1")).to_contain_text(CHINESE[name])
@@ -60,9 +83,8 @@ def test_a_page_is_chinese_for_a_chinese_browser(browser: Browser, demo: Program
 
 @pytest.mark.parametrize("name", PAGES)
 @pytest.mark.parametrize("size", [PHONE, DESKTOP, WALL], ids=["phone", "desktop", "wall"])
-def test_a_page_never_scrolls_sideways(browser: Browser, demo: Program, name: str, size: tuple[int, int]):
-    with visit(browser, demo.url, size=size) as visitor:
-        page = visitor.open(PAGES[name][0])
+def test_a_page_never_scrolls_sideways(visitors: Visitors, name: str, size: tuple[int, int]):
+    with loading(visitors(size=size), name) as page:
         assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
 
 
