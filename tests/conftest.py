@@ -1,6 +1,7 @@
 """For all tests: errors in threads fail the test, tests without their real component are skipped, and the folders of
 tests are in memory where there is room for them."""
 
+import gc
 import os
 import shutil
 from collections.abc import Callable
@@ -33,6 +34,12 @@ def pytest_configure() -> None:
     if TEMPORARY_ROOT not in os.environ and has_room(MEMORY_FOLDER):
         os.environ[TEMPORARY_ROOT] = str(MEMORY_FOLDER)
     os.environ.setdefault("GOGC", LESS_COLLECTION)
+
+
+def pytest_collection_finish() -> None:
+    """What is loaded by now stays: a search for garbage need not visit it again."""
+    gc.collect()
+    gc.freeze()
 
 
 def has_room(folder: Path) -> bool:
