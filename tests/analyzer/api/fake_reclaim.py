@@ -14,7 +14,7 @@ from gpusteward.messages import reclaim as messages
 from tests.analyzer.usage_tables import AT
 
 POLICY = EffectivePolicy("night-shift", WorkloadClass.SERVING, ReclaimAction.SUSPEND)
-IDLE = Answer("idle", True, Message("all {gpus} GPUs are idle", "全部 {gpus} 张 GPU 均空闲"), {"gpus": 2})
+IDLE = Answer("idle", True, Message("all {gpus} GPUs are idle", "全部 {gpus} 张 GPU 均空闲"), lambda: {"gpus": 2})
 WAITS = Answer("warned", False, Message("the grace period is not over", "宽限期尚未结束"))
 FAILURE = messages.NO_EFFECT.fill(minutes=10)
 CHANGE = Change(

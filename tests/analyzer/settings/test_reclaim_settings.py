@@ -68,6 +68,7 @@ def test_namespaces_of_teams_are_not_protected_by_default():
     assert not ReclaimSettings().is_protected("vision")
     assert not ReclaimSettings().is_protected("my-kube-system")
     assert ReclaimSettings.model_validate({"protected_namespaces": "vision, prod-*"}).is_protected("prod-chat")
+    assert not ReclaimSettings.model_validate({"protected_namespaces": ""}).is_protected("kube-system")
 
 
 def test_the_signing_key_is_never_shown_and_may_come_from_a_file(tmp_path: Path):

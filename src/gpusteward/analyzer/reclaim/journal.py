@@ -54,6 +54,8 @@ class Journal:
         """`cluster`: the one that is changed. Analyzers of several clusters may share a ledger, and the objects of the
         others do not exist here. Empty: there is only one."""
         self._engine, self._writing, self._cluster = engine, with_write_lock(engine), cluster
+        self.writes = 0
+        """How often this process has begun to write."""
         self._open: Mapping[str, tuple[tuple[Any, ...], Action]] = {}  # the rows that were open last, and their actions
 
     def is_own(self, action: Action) -> bool:
@@ -61,6 +63,7 @@ class Journal:
         return not self._cluster or action.workload.cluster in ("", self._cluster)
 
     def add(self, action: Action) -> Action:
+        self.writes += 1
         with _translated(), self._writing.begin() as connection:
             connection.execute(actions.insert(), _make_row(action))
         return action
@@ -78,6 +81,7 @@ class Journal:
         """The action in its next state, stored. Raises SourceError also if it is not in the expected state any more:
         another replica or a person was faster."""
         steps = (*action.steps, JournalStep(state, at, by, note or Message("", "")))[-MAX_STEPS:]
+        self.writes += 1
         moved = replace(action, state=state, updated_at=at, steps=steps, **changes)
         with _translated(), self._writing.begin() as connection:
             is_same = (actions.c.id == action.id) & (actions.c.state == action.state.value)

@@ -42,11 +42,14 @@ class OpenActions:
         self._executor, self._notices, self._find_objection = executor, notices, find_objection
         self._looked_at: set[str] = set()  # actions put back whose object, read in this cycle, has not changed
 
-    def continue_all(self, finder: CandidateFinder, reading: Reading, result: Result, *, may_write: bool) -> None:
-        """What earlier cycles, or an earlier process, have left open."""
+    def continue_all(
+        self, finder: CandidateFinder, reading: Reading, result: Result, *, may_write: bool
+    ) -> list[Action]:
+        """What earlier cycles, or an earlier process, have left open; as it is then."""
         mode = Mode(result.settings.reclaim.mode)
         self._looked_at.clear()
-        for action in self._journal.list_open():
+        found, writes = self._journal.list_open(), self._journal.writes
+        for action in found:
             if may_write and not self._lease.is_valid:  # many actions, or a slow API server
                 may_write = self._find_objection() is None
             try:
@@ -58,6 +61,7 @@ class OpenActions:
                     self._watch(action, reading, finder, result, may_write=may_write)
             except (SourceError, ReclaimError) as error:  # costs this action only
                 log.warning("action_not_continued", action=action.id, state=action.state.value, reason=error)
+        return found if self._journal.writes == writes else self._journal.list_open()
 
     def _continue_warned(self, action: Action, mode: Mode, *, may_write: bool) -> None:
         """One of another mode has warned nobody, or is not wanted any more."""

@@ -47,18 +47,22 @@ class ActionState(StrEnum):
     ENDED = "ended"  # the object is gone, or the idle spell of a warning has ended
 
 
+Fields = Callable[[], Mapping[str, object]]
+"""Computed when an answer is read: few of thousands ever are."""
+
+
 class Answer(NamedTuple):
     """The answer of one guard."""
 
     guard: str
     passed: bool | None  # None: not asked, because another guard already says no and this one needs a request
     template: Message
-    fields: Mapping[str, object] = {}
+    fields: Fields | None = None  # of the template
 
     @property
     def reason(self) -> Message:
         """In both languages."""
-        return self.template.fill(**self.fields) if self.fields else self.template
+        return self.template.fill(**self.fields()) if self.fields else self.template
 
 
 class Change(NamedTuple):
@@ -80,8 +84,7 @@ class Change(NamedTuple):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """On one workload."""
 
     workload: Workload

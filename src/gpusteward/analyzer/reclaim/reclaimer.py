@@ -181,8 +181,8 @@ class Reclaimer:
         objection = self.find_objection() if self.mode is Mode.ENFORCE else self._switch.find_reason()
         may_write = self.mode is Mode.ENFORCE and objection is None
         finder = CandidateFinder(result)
-        self._open_actions.continue_all(finder, reading, result, may_write=may_write)
-        situation = self._assessor.look(finder, reading, result, objection=objection, now=now)
+        opened = self._open_actions.continue_all(finder, reading, result, may_write=may_write)
+        situation = self._assessor.look(finder, reading, result, opened, objection=objection, now=now)
         considered = self._assessor.assess_all(situation)
         self._open_actions.end_spells(considered, situation.past)
         self._assessor.add_pressure(considered)
@@ -209,6 +209,7 @@ class Reclaimer:
             CandidateFinder(result),
             self._assessor.open_reading(result),
             result,
+            self._journal.list_open(),
             objection=objection,
             now=self._now(),
         )

@@ -84,11 +84,18 @@ class Assessor:
         return Reading(self._components.cluster, roots=self._roots)
 
     def look(
-        self, finder: CandidateFinder, reading: Reading, result: Result, *, objection: Message | None, now: float
+        self,
+        finder: CandidateFinder,
+        reading: Reading,
+        result: Result,
+        opened: Sequence[Action],
+        *,
+        objection: Message | None,
+        now: float,
     ) -> Situation:
         """Raises SourceError if journal or snoozes cannot be read."""
         cool_down = result.settings.reclaim.cool_down_minutes * 60
-        past = Past.read(self._components.journal, now=now, cool_down=cool_down)
+        past = Past.read(self._components.journal, opened, now=now, cool_down=cool_down)
         snoozes, own = self._components.read_snoozes(now), self._components.own_namespace
         return Situation(result, finder, reading, past, snoozes, objection, now, own)
 

@@ -1,7 +1,8 @@
 """Result -> candidates: idle workloads, and pools with idle replicas, with the facts of their verdict (pure)."""
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,8 +33,7 @@ class Replica:
     gpus: float
 
 
-@dataclass(frozen=True, slots=True)
-class CandidateFacts:
+class CandidateFacts(NamedTuple):
     """One workload of a result, with its rows."""
 
     number: int
@@ -107,7 +107,7 @@ class CandidateFinder:
     def limit_to(self, found: CandidateFacts, replicas: list[Replica], pool: Pool) -> CandidateFacts:
         """The facts of a pool: those of these surplus replicas only."""
         if not replicas:
-            return replace(found, facts=found.facts._replace(pool=pool, activity=Activity.ACTIVE))
+            return found._replace(facts=found.facts._replace(pool=pool, activity=Activity.ACTIVE))
         verdicts = self._result.verdicts
         rows = [row for one in replicas for row in one.rows]
         ranked = min((SIGNATURES[code] for code in verdicts.signature[rows]), key=lambda each: each.rank)
@@ -122,7 +122,7 @@ class CandidateFinder:
             idle_since=max(one.idle_since for one in replicas),
             coverage=float(np.min(self._coverage[rows])),
         )
-        return replace(found, facts=facts)
+        return found._replace(facts=facts)
 
     def _make_replica(self, pod: PodName, rows: list[int]) -> Replica:
         verdicts, table = self._result.verdicts, self._result.workloads

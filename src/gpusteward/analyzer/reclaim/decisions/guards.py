@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from gpusteward.analyzer.judge.resumption import Chance
 from gpusteward.analyzer.reclaim.actions import Action, Warned
-from gpusteward.analyzer.reclaim.plan import Answer, Outcome
+from gpusteward.analyzer.reclaim.plan import Answer, Fields, Outcome
 from gpusteward.analyzer.reclaim.policies.effective import CHANGING_ACTIONS, EffectivePolicy, ReclaimAction
 from gpusteward.core.containers import OwnerEvidence, Workload
 from gpusteward.core.gpu_counts import format_gpus
@@ -119,7 +119,7 @@ def _say(guard: str, passed: bool | None, text: Message) -> Answer:
     return Answer(guard, passed, text)
 
 
-def _answer(ask: Ask, passed: bool | None, yes: Message, no: Message, **fields: object) -> Answer:
+def _answer(ask: Ask, passed: bool | None, yes: Message, no: Message, fields: Fields | None = None) -> Answer:
     text = no if passed is False else yes
     return Answer(ask.__name__, passed, text, fields) if fields else _say(ask.__name__, passed, text)
 
@@ -129,18 +129,33 @@ def idle(facts: Facts) -> Answer:
     if facts.pool is not None:
         pool = facts.pool
         is_so = pool.surplus > 0 and facts.activity is Activity.IDLE
-        fields: dict[str, object] = {"count": pool.surplus, "replicas": pool.replicas, "keep": pool.keep}
-        return _answer(idle, is_so, messages.SURPLUS, messages.NO_SURPLUS, **fields)
+        return _answer(
+            idle,
+            is_so,
+            messages.SURPLUS,
+            messages.NO_SURPLUS,
+            lambda: {"count": pool.surplus, "replicas": pool.replicas, "keep": pool.keep},
+        )
     is_so = facts.activity is Activity.IDLE and facts.idle_since is not None
-    fields = {"gpus": format_gpus(facts.gpus), "active": format_gpus(facts.gpus - facts.idle_gpus)}
-    return _answer(idle, is_so, messages.IS_IDLE, messages.NOT_IDLE, **fields)
+    return _answer(
+        idle,
+        is_so,
+        messages.IS_IDLE,
+        messages.NOT_IDLE,
+        lambda: {"gpus": format_gpus(facts.gpus), "active": format_gpus(facts.gpus - facts.idle_gpus)},
+    )
 
 
 def signature(facts: Facts) -> Answer:
     """Nothing in it is starved, hung, keep-alive, starting or unknown."""
     is_so = facts.highest_step is Step.RECLAIM
-    shown = SIGNATURES[facts.signature]
-    return _answer(signature, is_so, messages.MAY_RECLAIM, messages.ONLY_NOTICE, signature=shown)
+    return _answer(
+        signature,
+        is_so,
+        messages.MAY_RECLAIM,
+        messages.ONLY_NOTICE,
+        lambda: {"signature": SIGNATURES[facts.signature]},
+    )
 
 
 def proof(facts: Facts) -> Answer:
@@ -150,16 +165,26 @@ def proof(facts: Facts) -> Answer:
 
 def coverage(facts: Facts) -> Answer:
     """No samples are missing."""
-    fields: dict[str, object] = {"coverage": facts.coverage, "least": facts.least_coverage}
-    return _answer(coverage, facts.coverage >= facts.least_coverage, messages.COVERED, messages.NOT_COVERED, **fields)
+    return _answer(
+        coverage,
+        facts.coverage >= facts.least_coverage,
+        messages.COVERED,
+        messages.NOT_COVERED,
+        lambda: {"coverage": facts.coverage, "least": facts.least_coverage},
+    )
 
 
 def owner(facts: Facts) -> Answer:
     """The owner was read from the API server, with its uid."""
     workload = facts.workload
     is_so = workload.evidence is OwnerEvidence.READ and bool(workload.uid)
-    fields: dict[str, object] = {"uid": workload.uid, "evidence": workload.evidence.value}
-    return _answer(owner, is_so, messages.OWNER_READ, messages.OWNER_NOT_READ, **fields)
+    return _answer(
+        owner,
+        is_so,
+        messages.OWNER_READ,
+        messages.OWNER_NOT_READ,
+        lambda: {"uid": workload.uid, "evidence": workload.evidence.value},
+    )
 
 
 def policy(facts: Facts) -> Answer:
@@ -167,17 +192,27 @@ def policy(facts: Facts) -> Answer:
     found = facts.policy
     if found is None:
         return _say("policy", None, messages.NO_POLICY)
-    fields: dict[str, object] = {"policy": found.name, "action": found.action.value}
     is_so = found.action in CHANGING_ACTIONS and (
         found.action is not ReclaimAction.SCALE_TO_KEEP or facts.pool is not None
     )
-    return _answer(policy, is_so, messages.POLICY_ACTS, messages.POLICY_ONLY_TELLS, **fields)
+    return _answer(
+        policy,
+        is_so,
+        messages.POLICY_ACTS,
+        messages.POLICY_ONLY_TELLS,
+        lambda: {"policy": found.name, "action": found.action.value},
+    )
 
 
 def protected(facts: Facts) -> Answer:
     """The namespace is not protected by the settings."""
-    fields = {"namespace": facts.workload.namespace}
-    return _answer(protected, not facts.is_protected, messages.NOT_PROTECTED, messages.PROTECTED, **fields)
+    return _answer(
+        protected,
+        not facts.is_protected,
+        messages.NOT_PROTECTED,
+        messages.PROTECTED,
+        lambda: {"namespace": facts.workload.namespace},
+    )
 
 
 def kept(facts: Facts) -> Answer:
@@ -186,7 +221,7 @@ def kept(facts: Facts) -> Answer:
     if facts.policy is None or not facts.policy.is_kept(facts.now):
         return _say("kept", True, messages.NOT_KEPT)
     shown: object = messages.FOR_EVER if until == inf else _show_time(until)
-    return Answer("kept", False, messages.KEPT, {"until": shown})
+    return Answer("kept", False, messages.KEPT, lambda: {"until": shown})
 
 
 def snoozed(facts: Facts) -> Answer:
@@ -194,13 +229,13 @@ def snoozed(facts: Facts) -> Answer:
     until = facts.snoozed_until
     if until is None or until <= facts.now:
         return _say("snoozed", True, messages.NOT_SNOOZED)
-    return Answer("snoozed", False, messages.SNOOZED, {"until": _show_time(until)})
+    return Answer("snoozed", False, messages.SNOOZED, lambda: {"until": _show_time(until)})
 
 
 def reverted(facts: Facts) -> Answer:
     """No other controller has changed it back before."""
     is_so = facts.reverts <= MOST_REVERTS
-    return _answer(reverted, is_so, messages.NEVER_REVERTED, messages.REVERTED, count=facts.reverts)
+    return _answer(reverted, is_so, messages.NEVER_REVERTED, messages.REVERTED, lambda: {"count": facts.reverts})
 
 
 def cool_down(facts: Facts) -> Answer:
@@ -208,27 +243,39 @@ def cool_down(facts: Facts) -> Answer:
     until = facts.left_alone_until
     if until is None or until <= facts.now:
         return _say("cool_down", True, messages.COOLED_DOWN)
-    return Answer("cool_down", False, messages.COOLING_DOWN, {"until": _show_time(until)})
+    return Answer("cool_down", False, messages.COOLING_DOWN, lambda: {"until": _show_time(until)})
 
 
 def not_under_way(facts: Facts) -> Answer:
     """No action on it is open: nothing is suspended twice."""
     action = facts.open_action
-    fields = {"action": action.id, "state": messages.STATES[action.state]} if action else {}
-    return _answer(not_under_way, action is None, messages.NOT_OPEN, messages.OPEN, **fields)
+    if action is None:
+        return _say("not_under_way", True, messages.NOT_OPEN)
+    fields = {"action": action.id, "state": messages.STATES[action.state]}
+    return Answer("not_under_way", False, messages.OPEN, lambda: fields)
 
 
 def seen(facts: Facts) -> Answer:
     """It was idle in earlier cycles of this process as well."""
-    fields: dict[str, object] = {"cycles": facts.cycles_seen, "least": LEAST_CYCLES}
-    return _answer(seen, facts.cycles_seen >= LEAST_CYCLES, messages.SEEN, messages.SEEN_TOO_RARELY, **fields)
+    return _answer(
+        seen,
+        facts.cycles_seen >= LEAST_CYCLES,
+        messages.SEEN,
+        messages.SEEN_TOO_RARELY,
+        lambda: {"cycles": facts.cycles_seen, "least": LEAST_CYCLES},
+    )
 
 
 def fresh(facts: Facts) -> Answer:
     """The verdict is not old."""
     seconds = facts.now - facts.result_at
-    fields: dict[str, object] = {"seconds": seconds, "most": facts.max_age_seconds}
-    return _answer(fresh, seconds <= facts.max_age_seconds, messages.FRESH, messages.STALE, **fields)
+    return _answer(
+        fresh,
+        seconds <= facts.max_age_seconds,
+        messages.FRESH,
+        messages.STALE,
+        lambda: {"seconds": seconds, "most": facts.max_age_seconds},
+    )
 
 
 def window(facts: Facts) -> Answer:
@@ -236,9 +283,14 @@ def window(facts: Facts) -> Answer:
     if facts.policy is None:
         return _say("window", None, messages.NO_POLICY)
     seconds = facts.policy.window_seconds
-    fields: dict[str, object] = {"minutes": facts.idle_seconds / 60, "window": seconds / 60}
     is_so = facts.idle_since is not None and facts.idle_seconds >= seconds
-    return _answer(window, is_so, messages.LONG_ENOUGH, messages.TOO_SHORT, **fields)
+    return _answer(
+        window,
+        is_so,
+        messages.LONG_ENOUGH,
+        messages.TOO_SHORT,
+        lambda: {"minutes": facts.idle_seconds / 60, "window": seconds / 60},
+    )
 
 
 def chance(facts: Facts) -> Answer:
@@ -247,11 +299,10 @@ def chance(facts: Facts) -> Answer:
     if most is None:
         return _say("chance", True, messages.CHANCE_ANY)
     found = facts.chance.probability
-    fields: dict[str, object] = {"spells": facts.chance.spells}
+    fields = {"spells": facts.chance.spells, "chance": found, "most": most}
     if found is None:
-        return Answer("chance", False, messages.CHANCE_UNKNOWN, fields)
-    fields |= {"chance": found, "most": most}
-    return _answer(chance, found <= most, messages.CHANCE_LOW, messages.CHANCE_HIGH, **fields)
+        return Answer("chance", False, messages.CHANCE_UNKNOWN, lambda: fields)
+    return _answer(chance, found <= most, messages.CHANCE_LOW, messages.CHANCE_HIGH, lambda: fields)
 
 
 def quiet_hours(facts: Facts) -> Answer:
@@ -283,9 +334,11 @@ def budget(facts: Facts) -> Answer:
         ("per_namespace", counts.namespace, limits.per_namespace),
         ("per_hour", counts.hour, limits.per_hour),
     )
-    for limit, count, most in pairs:
-        if count >= most:
-            return Answer("budget", False, messages.OVER_BUDGET, {"limit": limit, "count": count, "most": most})
+    reached = next((pair for pair in pairs if pair[1] >= pair[2]), None)
+    if reached is not None:
+        return Answer(
+            "budget", False, messages.OVER_BUDGET, lambda: dict(zip(("limit", "count", "most"), reached, strict=True))
+        )
     return _say("budget", True, messages.IN_BUDGET)
 
 
@@ -296,10 +349,15 @@ def warned(facts: Facts) -> Answer:
     delivered = list_delivered(facts.warnings)
     least, grace = facts.policy.warnings, facts.policy.grace_seconds
     if len(delivered) < least:
-        return Answer("warned", False, messages.NOT_WARNED, {"count": len(delivered), "least": least})
+        return Answer("warned", False, messages.NOT_WARNED, lambda: {"count": len(delivered), "least": least})
     seconds = facts.now - delivered[least - 1]
-    fields: dict[str, object] = {"count": len(delivered), "minutes": seconds / 60, "grace": grace / 60}
-    return _answer(warned, seconds >= grace, messages.WARNED, messages.IN_GRACE, **fields)
+    return _answer(
+        warned,
+        seconds >= grace,
+        messages.WARNED,
+        messages.IN_GRACE,
+        lambda: {"count": len(delivered), "minutes": seconds / 60, "grace": grace / 60},
+    )
 
 
 def leader(facts: Facts) -> Answer:
@@ -317,8 +375,13 @@ def same_owner(facts: Facts) -> Answer:
     found = facts.inspection
     if found is None or not found.uid:
         return _say("same_owner", None, messages.NOT_INSPECTED)
-    fields: dict[str, object] = {"uid": found.uid, "found": found.uid, "expected": facts.workload.uid}
-    return _answer(same_owner, found.uid == facts.workload.uid, messages.SAME_OWNER, messages.OTHER_OWNER, **fields)
+    return _answer(
+        same_owner,
+        found.uid == facts.workload.uid,
+        messages.SAME_OWNER,
+        messages.OTHER_OWNER,
+        lambda: {"uid": found.uid, "found": found.uid, "expected": facts.workload.uid},
+    )
 
 
 def complete(facts: Facts) -> Answer:
@@ -326,8 +389,13 @@ def complete(facts: Facts) -> Answer:
     found = facts.inspection
     if found is None or not found.uid:
         return _say("complete", None, messages.NOT_INSPECTED)
-    fields: dict[str, object] = {"count": found.pods, "pod": found.missing_pod}
-    return _answer(complete, not found.missing_pod, messages.COMPLETE, messages.INCOMPLETE, **fields)
+    return _answer(
+        complete,
+        not found.missing_pod,
+        messages.COMPLETE,
+        messages.INCOMPLETE,
+        lambda: {"count": found.pods, "pod": found.missing_pod},
+    )
 
 
 def kind(facts: Facts) -> Answer:
@@ -335,10 +403,11 @@ def kind(facts: Facts) -> Answer:
     found = facts.inspection
     if found is None:
         return _say("kind", None, messages.NOT_INSPECTED)
-    fields: dict[str, object] = {"kind": found.kind, "name": found.name, "text": found.text}
     if found.refusal is not None:
         return Answer("kind", False, found.refusal)
-    return Answer("kind", True, messages.KIND_KNOWN, fields)
+    return Answer(
+        "kind", True, messages.KIND_KNOWN, lambda: {"kind": found.kind, "name": found.name, "text": found.text}
+    )
 
 
 GUARDS: Sequence[Guard] = (

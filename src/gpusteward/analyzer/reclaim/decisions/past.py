@@ -1,7 +1,7 @@
 """What the journal says about the past of workloads, and which warnings still count."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gpusteward.analyzer.reclaim.actions import OPEN_STATES, Action, Warned
@@ -31,10 +31,10 @@ class Past:
     last_hour: int  # objects changed
 
     @classmethod
-    def read(cls, journal: Journal, *, now: float, cool_down: float) -> "Past":
-        """Raises SourceError."""
+    def read(cls, journal: Journal, opened: Sequence[Action], *, now: float, cool_down: float) -> "Past":
+        """`opened`: the actions that are open now. Raises SourceError."""
         since = now - max(REVERT_SECONDS, cool_down)
-        active, past = journal.list_open(), journal.list_past(since, acted_since=now - HOUR)
+        past = journal.list_past(since, acted_since=now - HOUR)
         left_alone: dict[WorkloadKey, float] = {}
         reverts: Counter[tuple[WorkloadKey, str]] = Counter()
         for action in past:
@@ -42,8 +42,8 @@ class Past:
                 until = action.ended_at + cool_down
                 left_alone[action.workload] = max(until, left_alone.get(action.workload, 0.0))
             reverts[action.workload, action.uid] += action.state is ActionState.REVERTED
-        waiting = {(each.workload, each.uid): each for each in active if each.state not in OPEN_STATES}
-        changed = {each.workload: each for each in active if each.state in OPEN_STATES and each.ended_at is None}
+        waiting = {(each.workload, each.uid): each for each in opened if each.state not in OPEN_STATES}
+        changed = {each.workload: each for each in opened if each.state in OPEN_STATES and each.ended_at is None}
         recent = sum((each.acted_at or 0.0) > now - HOUR for each in past)
         return cls(waiting, changed, left_alone, reverts, recent)
 
