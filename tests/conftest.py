@@ -2,13 +2,16 @@
 tests are in memory where there is room for them."""
 
 import gc
+import logging
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
+
+from gpusteward.logs import ROOT
 
 pytest_plugins = [
     "tests.fakes.nvml_library",
@@ -48,6 +51,20 @@ def has_room(folder: Path) -> bool:
         return False
     system = os.statvfs(folder)
     return system.f_bavail * system.f_frsize >= LEAST_FREE_BYTES and not system.f_flag & os.ST_NOEXEC
+
+
+@pytest.fixture(autouse=True)
+def keep_logging() -> Iterator[None]:
+    """Commands configure the log of the whole process, and the next test may be of any file."""
+    reset_logging()
+    yield
+    reset_logging()
+
+
+def reset_logging() -> None:
+    product = logging.getLogger(ROOT)
+    product.handlers[:], product.propagate = [], True
+    product.setLevel(logging.NOTSET)
 
 
 @pytest.fixture(scope="session")

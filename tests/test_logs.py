@@ -2,22 +2,12 @@
 
 import json
 import logging
-from collections.abc import Iterator
 
 import pytest
 
 from gpusteward.logs import ROOT, Log, configure_logs
 
 LOG = Log("gpusteward.somewhere")
-
-
-@pytest.fixture(autouse=True)
-def as_it_was() -> Iterator[None]:
-    """The root logger of the product, put back afterwards."""
-    root = logging.getLogger(ROOT)
-    before = root.handlers[:], root.level, root.propagate
-    yield
-    root.handlers[:], root.level, root.propagate = before
 
 
 def test_an_event_is_one_line_with_its_facts(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,13 +1,11 @@
 """Fixtures of the command line tests: a clean environment, an analyzer, an agent."""
 
-import logging
 import time
 from collections.abc import Iterator
 
 import pytest
 
 from gpusteward.agent.http.server import serve
-from gpusteward.logs import ROOT
 from tests.agent.http.clients import LOOPBACK
 from tests.analyzer.api.sample_results import small_result
 from tests.analyzer.api.server import Api, running_api
@@ -35,15 +33,6 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     monkeypatch.undo()
     time.tzset()
-
-
-@pytest.fixture(autouse=True)
-def keep_logging() -> Iterator[None]:
-    """Commands configure the log of the whole process."""
-    root = logging.getLogger(ROOT)
-    before = root.handlers[:], root.level, root.propagate
-    yield
-    root.handlers[:], root.level, root.propagate = before
 
 
 @pytest.fixture
