@@ -536,14 +536,17 @@ class Chaos:
         )
 
     def _note_evictions(self, actions: list[Action]) -> None:
-        """An eviction is seen as a pod that is gone, without an annotation."""
+        """An eviction is seen as a pod that is gone, without an annotation. It happened when it was begun: a process
+        that was killed right after it says so only in a later cycle. That no pod at work is deleted is watched all the
+        time."""
         by_name = {subject.owner[1]: subject for subject in self._subjects if subject.kind == "Pod"}
         for action in actions:
             if action.target is not None and action.target.kind == "Pod" and action.acted_at is not None:
                 live = self._informers[PODS].objects
                 assert action.target.uid not in live, "an evicted pod is still there"
                 subject = by_name[action.workload.name]
-                self._observer.moment = Moment(action.acted_at)
+                begun = [step.at for step in action.steps if step.state is ActionState.ACTING]
+                self._observer.moment = Moment(begun[-1])
                 self._observer.suspend(subject, action.id)
 
     def _check_original(self, subject: Subject) -> None:
