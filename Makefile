@@ -1,6 +1,6 @@
-# gpusteward: `make demo` shows it, `make test` proves it. Both set up everything they need by themselves.
+# gpusteward: `make demo` shows it, `make test` tests it. Both set up everything they need by themselves.
 .DEFAULT_GOAL := help
-.PHONY: help sbom web types wheel demo test test-fast test-engines test-kubelet check bench bench-autoscaling bench-chaos bench-reclaim-kinds ci components components-engines lock docs chart dashboards manifests krew golden clean
+.PHONY: help sbom web types wheel demo test test-all test-fast test-engines test-kubelet check bench bench-autoscaling bench-chaos bench-reclaim-kinds ci components components-engines lock docs chart dashboards manifests krew golden clean
 
 # `python3` may be an older one; where there is a python3.11 it is the one all this is tested with.
 PYTHON ?= $(or $(shell python3.11 -c 'import sys; print(sys.executable)' 2>/dev/null),python3)
@@ -23,7 +23,10 @@ help: ## this list
 demo: .venv/ready $(WEB) ## the whole product on 40 simulated nodes; prints its address
 	$(BIN)/gpusteward demo --address $(DEMO_ADDRESS)
 
-test: .venv/ready $(WEB) ## all tests; those that need a component which is not installed are skipped with a reason
+test: .venv/ready $(WEB) ## tests, but those of the whole system; what needs a component that is not installed is skipped with a reason
+	$(PYTEST) -m 'not system'
+
+test-all: .venv/ready $(WEB) ## all tests, also in a browser, on a control plane, of the demo and of installed packages
 	$(PYTEST)
 
 test-fast: .venv/ready $(WEB) ## tests without the slow files, for the edit loop

@@ -27,6 +27,7 @@ hypothesis.settings.load_profile("tests")
 NO_SKIP = os.environ.get("GPUSTEWARD_NO_SKIP") == "1"
 MEMORY_FOLDER = Path("/dev/shm")
 LEAST_FREE_BYTES = 4 << 30  # the folders of a whole run take about 2 GB
+SYSTEM_FIXTURES = frozenset({"browser", "kubernetes"})
 TEMPORARY_ROOT = "PYTEST_DEBUG_TEMPROOT"
 LESS_COLLECTION = "400"
 """Prometheus, the control plane and other programs in Go use a fifth less processor time, and more memory."""
@@ -37,6 +38,13 @@ def pytest_configure() -> None:
     if TEMPORARY_ROOT not in os.environ and has_room(MEMORY_FOLDER):
         os.environ[TEMPORARY_ROOT] = str(MEMORY_FOLDER)
     os.environ.setdefault("GOGC", LESS_COLLECTION)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files of the tier `system` are marked; elsewhere, tests that use a browser or a control plane belong to it."""
+    for item in items:
+        if SYSTEM_FIXTURES.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker("system")
 
 
 def pytest_collection_finish() -> None:

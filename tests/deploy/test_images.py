@@ -26,7 +26,7 @@ from tests.conftest import give_up
 from tests.documents import ROOT
 from tests.local.processes import running_command
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.system]
 
 DOCKERFILE = (ROOT / "deploy/images/Dockerfile").read_text()
 IGNORED = (ROOT / ".dockerignore").read_text().splitlines()

@@ -23,7 +23,7 @@ from tests.cli.screens import LARGE, run, until_seen, watching
 from tests.local.processes import Program, running, running_command
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.system]
 
 ROOT = Path(__file__).parents[2]
 FLAGS = ("demo", "--address", "127.0.0.1:0")

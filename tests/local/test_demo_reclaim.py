@@ -33,6 +33,7 @@ def holds_gpus(demo: Program, name: str) -> bool:
 
 
 @pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.timeout(420)
 def test_a_person_can_watch_warning_snooze_suspend_and_restore(tmp_path: Path):
     flags = [word for each in QUICK for word in ("--set", each)]

@@ -13,7 +13,7 @@ from tests.fakes import nvml_scenarios as nvml
 from tests.fakes.nvml_library import environment
 from tests.local.processes import running
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.system]
 
 SLEEPER = "import sys; sys.stdin.read()"
 
