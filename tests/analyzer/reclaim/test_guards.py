@@ -20,7 +20,8 @@ from gpusteward.analyzer.reclaim.decisions.decide import (
     list_objections,
     waits_for_pressure,
 )
-from gpusteward.analyzer.reclaim.decisions.guards import GUARDS, Counts, Facts, Inspection, Pool, ask_all
+from gpusteward.analyzer.reclaim.decisions.facts import Counts, Facts, Inspection, Pool
+from gpusteward.analyzer.reclaim.decisions.guards import GUARDS, ask_all
 from gpusteward.analyzer.reclaim.decisions.past import find_end, select_warnings
 from gpusteward.analyzer.reclaim.plan import ActionState, Change, Mode, Outcome
 from gpusteward.analyzer.reclaim.policies.effective import (

@@ -6,6 +6,7 @@ sightings.py   what this process saw in earlier cycles
 past.py        what the journal says about a workload, and which warnings count
 inspection.py  its objects, and what would change on them
 pressure.py    pending pods, and what idle workloads could give them (pure)
+facts.py       all that the guards ask about a workload (types)
 guards.py      every question about a workload (pure)
 decide.py      what the answers come to (pure)
 """

@@ -11,7 +11,8 @@ from gpusteward.analyzer.reclaim.cluster import Reading
 from gpusteward.analyzer.reclaim.components import ReclaimComponents
 from gpusteward.analyzer.reclaim.decisions.candidates import CandidateFacts, CandidateFinder, Replica, list_roots
 from gpusteward.analyzer.reclaim.decisions.decide import choose_victims, decide, may_be_inspected, waits_for_pressure
-from gpusteward.analyzer.reclaim.decisions.guards import BY_NAME, Counts, Facts, Inspection, Pool
+from gpusteward.analyzer.reclaim.decisions.facts import Counts, Facts, Inspection, Pool
+from gpusteward.analyzer.reclaim.decisions.guards import BY_NAME
 from gpusteward.analyzer.reclaim.decisions.inspection import Inspected, InspectionCache, plan_changes, read_objects
 from gpusteward.analyzer.reclaim.decisions.past import Past, select_warnings
 from gpusteward.analyzer.reclaim.decisions.pressure import list_pending_pods, make_victim

@@ -8,7 +8,7 @@ import numpy as np
 
 from gpusteward.analyzer.ledger.identities import make_allocation_id
 from gpusteward.analyzer.reclaim.cluster import PodName
-from gpusteward.analyzer.reclaim.decisions.guards import Facts, Pool
+from gpusteward.analyzer.reclaim.decisions.facts import Facts, Pool
 from gpusteward.analyzer.reclaim.decisions.sightings import Candidate
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, STEPS

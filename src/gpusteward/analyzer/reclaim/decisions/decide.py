@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from gpusteward.analyzer.reclaim.decisions.guards import BY_NAME, GUARDS, Facts, Guard, ask_all, list_delivered
+from gpusteward.analyzer.reclaim.decisions.facts import Facts
+from gpusteward.analyzer.reclaim.decisions.guards import BY_NAME, GUARDS, Guard, ask_all, list_delivered
 from gpusteward.analyzer.reclaim.plan import Answer, Change, Decision, Outcome
 
 RESEND_SECONDS = 3600.0

@@ -11,14 +11,14 @@ from functools import lru_cache
 from math import inf
 from typing import NamedTuple
 
-from gpusteward.analyzer.judge.resumption import Chance
-from gpusteward.analyzer.reclaim.actions import Action, Warned
+from gpusteward.analyzer.reclaim.actions import Warned
+from gpusteward.analyzer.reclaim.decisions.facts import Facts
 from gpusteward.analyzer.reclaim.plan import Answer, Fields, Outcome
-from gpusteward.analyzer.reclaim.policies.effective import CHANGING_ACTIONS, EffectivePolicy, ReclaimAction
-from gpusteward.core.containers import OwnerEvidence, Workload
+from gpusteward.analyzer.reclaim.policies.effective import CHANGING_ACTIONS, ReclaimAction
+from gpusteward.core.containers import OwnerEvidence
 from gpusteward.core.gpu_counts import format_gpus
 from gpusteward.core.messages import Message
-from gpusteward.core.verdicts import Activity, Proof, Signature, Step
+from gpusteward.core.verdicts import Activity, Proof, Step
 from gpusteward.messages import reclaim as messages
 from gpusteward.messages.verdicts import SIGNATURES
 
@@ -26,77 +26,6 @@ LEAST_CYCLES = 2
 """A workload that this process has just seen for the first time is never acted on."""
 MOST_REVERTS = 1
 """Once may be the owner's own hand; the second time it is a controller that will do it again."""
-
-
-class Pool(NamedTuple):
-    """The replicas of an owner whose replicas are interchangeable."""
-
-    replicas: int
-    keep: int
-    active: int = 0
-
-    @property
-    def surplus(self) -> int:
-        return max(0, self.replicas - self.keep)
-
-
-class Inspection(NamedTuple):
-    """What the objects themselves say; read only where all other guards pass."""
-
-    refusal: Message | None = None  # why they must not be changed
-    text: str = ""  # what would change
-    kind: str = ""
-    name: str = ""
-    uid: str = ""  # of the owner that was found
-    missing_pod: str = ""  # one that holds GPUs and is not in the verdict
-    pods: int = 0
-
-
-class Counts(NamedTuple):
-    """Actions so far, against which the limits of a policy count."""
-
-    cycle: int = 0
-    namespace: int = 0  # of this workload, in this cycle
-    hour: int = 0
-
-
-class Facts(NamedTuple):
-    """Everything the guards ask about one workload; of a pool only its surplus replicas."""
-
-    now: float
-    workload: Workload
-    activity: Activity
-    signature: Signature
-    highest_step: Step
-    proof: Proof
-    gpus: float
-    idle_gpus: float
-    idle_since: float | None  # since when all of it is idle, proven by integrating signals
-    coverage: float
-    result_at: float
-    cycles_seen: int
-    least_coverage: float = 0.9
-    max_age_seconds: float = 600.0
-    policy: EffectivePolicy | None = None
-    chance: Chance = Chance()
-    snoozed_until: float | None = None
-    is_protected: bool = False
-    has_pressure: bool = False
-    counts: Counts = Counts()
-    reverts: int = 0
-    left_alone_until: float | None = None  # the end of a cool-down
-    open_action: Action | None = None
-    warnings: tuple[Warned, ...] = ()  # for this idle spell
-    pool: Pool | None = None
-    leader: Message | None = None  # why this analyzer may not act; None: it may
-    switch: Message | None = None  # why nobody may act
-    inspection: Inspection | None = None  # None: not looked at
-
-    @property
-    def idle_seconds(self) -> float:
-        return 0.0 if self.idle_since is None else max(0.0, self.now - self.idle_since)
-
-
 Ask = Callable[[Facts], Answer]
 
 

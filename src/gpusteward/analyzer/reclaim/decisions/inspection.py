@@ -8,7 +8,7 @@ from typing import Any
 from gpusteward.analyzer.reclaim.changes import LOWEST_COST, Planned, format_time
 from gpusteward.analyzer.reclaim.cluster import Reading, count_gpus
 from gpusteward.analyzer.reclaim.decisions.candidates import CandidateFacts, Replica
-from gpusteward.analyzer.reclaim.decisions.guards import Inspection
+from gpusteward.analyzer.reclaim.decisions.facts import Inspection
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
 from gpusteward.analyzer.reclaim.kinds.registry import Chosen, Family, choose_targets
 from gpusteward.analyzer.reclaim.policies.effective import EffectivePolicy, ReclaimAction

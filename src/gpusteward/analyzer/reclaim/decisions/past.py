@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gpusteward.analyzer.reclaim.actions import OPEN_STATES, Action, Warned
-from gpusteward.analyzer.reclaim.decisions.guards import Facts
+from gpusteward.analyzer.reclaim.decisions.facts import Facts
 from gpusteward.analyzer.reclaim.journal import UNDONE_STATES, Journal
 from gpusteward.analyzer.reclaim.plan import ActionState
 from gpusteward.analyzer.reclaim.policies.effective import EffectivePolicy
