@@ -1,5 +1,6 @@
 """The agent as a process in a real cluster, with the token, the authority and the rights of its manifest."""
 
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,15 +19,16 @@ pytestmark = pytest.mark.slow
 PEAK_LIMIT_KB = 45_000
 
 
-def make_uid(number: int) -> str:
-    return f"0a1b2c3d-0000-4000-8000-{number:012d}"
+def make_uid(namespace: str, number: int) -> str:
+    """Of one pod only: a scheduler that sees a uid again on another node ends."""
+    return str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{number}.{namespace}"))
 
 
 def make_pods(node: AgentNode, count: int, *, size: int) -> Iterator[Json]:
     """Running pods of about this size, as they are stored."""
     annotations = {"example.com/notes": "x" * (size - 900)}
     for number in range(count):
-        uid = make_uid(number)
+        uid = make_uid(node.namespace, number)
         about = {"uid": uid, "creationTimestamp": "2026-11-15T20:00:00Z", "annotations": annotations}
         item = pod(f"trainer-{number}", node.namespace, node=node.name, **about)
         item["spec"] |= {"restartPolicy": "Always", "dnsPolicy": "ClusterFirst", "schedulerName": "default-scheduler"}
@@ -55,9 +57,10 @@ def test_all_pods_of_the_node_are_known_with_a_small_peak_of_memory(
     node = AgentNode.create(kubernetes, is_managed=False)
     kubernetes.store_pods(node.namespace, make_pods(node, count, size=size))
     nvml.a100x8().write(tmp_path / "scenario")
-    for number in range(8):
-        write_gpu_process(tmp_path / "proc", 1000 + number, make_uid(count - 1 - number * (count // 8)))
-    wanted = [f'pod="trainer-{count - 1 - number * (count // 8)}"' for number in range(8)]
+    chosen = [count - 1 - number * (count // 8) for number in range(8)]
+    for pid, number in enumerate(chosen, 1000):
+        write_gpu_process(tmp_path / "proc", pid, make_uid(node.namespace, number))
+    wanted = [f'pod="trainer-{number}"' for number in chosen]
     flags = (*node.flags, f"--proc={tmp_path / 'proc'}")
     with running(*flags, env=environment(tmp_path / "scenario"), command=node.command) as agent:
         agent.wait_for(lambda it: all(name in it.get("/metrics")[1] for name in wanted), 60)

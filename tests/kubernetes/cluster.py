@@ -107,9 +107,13 @@ class Cluster:
     def _request(self, method: str, path: str, body: Json | None, media: str) -> Json:
         headers = {"Authorization": f"Bearer {control_plane.ADMIN_TOKEN}", "Content-Type": media}
         data = None if body is None else json.dumps(body).encode()
-        status, answer = kept_connections.send(
-            (self.address, self.port, self.ca_path), method, path, body=data, headers=headers
-        )
+        server = (self.address, self.port, self.ca_path)
+        try:
+            status, answer = kept_connections.send(server, method, path, body=data, headers=headers)
+        except OSError as error:
+            if (reason := self.folder / "failed").exists():
+                raise RuntimeError(reason.read_text()) from error
+            raise
         if status >= HTTPStatus.BAD_REQUEST:
             raise ApiError(status, answer.decode(errors="replace")[:1000])
         return dict(json.loads(answer))

@@ -4,7 +4,8 @@
 
 Writes FOLDER/ready when the API server is, and ends with everything it started as soon as no process holds a lock on
 FOLDER/users any more. A killed test run therefore leaves nothing behind: its locks end with it, and the programs end
-with this process.
+with this process. It also ends, with the reason in FOLDER/failed, when one of its programs does: tests would wait for
+what a missing scheduler never does.
 """
 
 import fcntl
@@ -17,11 +18,13 @@ import time
 import traceback
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import IO
 
 START_SECONDS = 90.0
+CHECK_SECONDS = 0.5
 ETCD_PORT, PEER_PORT, API_PORT = 2379, 2380, 6443
 ADMIN_TOKEN = "token-of-the-administrator"  # only ever sent to a server on the loopback
 FRONT_PROXY = "front-proxy"  # name of the API server towards those behind it
@@ -55,19 +58,33 @@ def _run(programs: Path, folder: Path, address: str) -> None:
     (folder / "address").write_text(address)
     write_credentials(folder, address)
     kube, etcd = str(programs / "kube"), f"http://{address}"
-    with (
-        (folder / "users").open() as users,
-        run_program(folder, "etcd", [kube, "etcd", *etcd_flags(folder, etcd)]),
-        run_program(folder, "apiserver", api_server_command(programs, folder, API_PORT)) as api_server,
-    ):
-        wait_until_ready(folder, API_PORT, api_server)
-        with (
-            run_program(folder, "controller-manager", [kube, "controller-manager", *_controller_flags(folder)]),
-            run_program(folder, "scheduler", [kube, "scheduler", *_client_flags(folder), "--leader-elect=false"]),
-            run_program(folder, "kwok", [str(programs / "kwok"), *_kwok_flags(folder)]),
-        ):
-            _write(folder / "ready", "")
-            fcntl.flock(users, fcntl.LOCK_EX)  # granted when the last user has gone
+    with (folder / "users").open() as users, ExitStack() as running:
+
+        def run(name: str, command: Sequence[str]) -> subprocess.Popen:
+            return running.enter_context(run_program(folder, name, command))
+
+        started = {"etcd": run("etcd", [kube, "etcd", *etcd_flags(folder, etcd)])}
+        started["apiserver"] = run("apiserver", api_server_command(programs, folder, API_PORT))
+        wait_until_ready(folder, API_PORT, started["apiserver"])
+        started["controller-manager"] = run(
+            "controller-manager", [kube, "controller-manager", *_controller_flags(folder)]
+        )
+        started["scheduler"] = run("scheduler", [kube, "scheduler", *_client_flags(folder), "--leader-elect=false"])
+        started["kwok"] = run("kwok", [str(programs / "kwok"), *_kwok_flags(folder)])
+        _write(folder / "ready", "")
+        wait_for_last_user(users, folder, started)
+
+
+def wait_for_last_user(users: IO[str], folder: Path, started: Mapping[str, subprocess.Popen]) -> None:
+    """Raises RuntimeError when one of the programs has ended."""
+    while True:
+        try:
+            return fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(CHECK_SECONDS)
+        for name, process in started.items():
+            if process.poll() is not None:
+                raise RuntimeError(f"{name} has ended with {process.returncode}\n{_read_end(folder / f'{name}.log')}")
 
 
 def etcd_flags(folder: Path, url: str) -> list[str]:
@@ -206,9 +223,12 @@ def wait_until_ready(folder: Path, port: int, process: subprocess.Popen) -> None
                 return
         except OSError:
             time.sleep(0.1)
-    logs = sorted(folder.glob("*.log"))
-    ends = "\n".join(f"--- {log.name}\n{log.read_text(errors='replace')[-2000:]}" for log in logs)
+    ends = "\n".join(f"--- {log.name}\n{_read_end(log)}" for log in sorted(folder.glob("*.log")))
     raise RuntimeError(f"the API server did not become ready\n{ends}")
+
+
+def _read_end(log: Path) -> str:
+    return log.read_text(errors="replace")[-2000:]
 
 
 def _write(path: Path, text: str) -> None:

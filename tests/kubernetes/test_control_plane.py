@@ -1,5 +1,6 @@
 """The control plane of the tests is a whole one, and ends with them."""
 
+import fcntl
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from gpusteward.core.errors import SourceError
 from tests.kubernetes.cluster import Cluster, wait_for
+from tests.kubernetes.control_plane import run_program, wait_for_last_user
 
 pytestmark = pytest.mark.slow
 
@@ -49,6 +51,19 @@ def test_a_program_ends_with_the_process_that_started_it(tmp_path: Path) -> None
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
     wait_for(lambda: not is_running(int(done.stdout)))
+
+
+def test_a_control_plane_ends_when_one_of_its_programs_does(tmp_path: Path) -> None:
+    with (tmp_path / "users").open("w") as user, (tmp_path / "users").open() as users:
+        fcntl.flock(user, fcntl.LOCK_SH)
+        command = ["sh", "-c", "echo the cache is corrupted; exit 3"]
+        with (
+            run_program(tmp_path, "scheduler", command) as scheduler,
+            pytest.raises(RuntimeError, match="scheduler has ended with 3\nthe cache is corrupted"),
+        ):
+            wait_for_last_user(users, tmp_path, {"scheduler": scheduler})
+        fcntl.flock(user, fcntl.LOCK_UN)
+        wait_for_last_user(users, tmp_path, {})
 
 
 def is_running(pid: int) -> bool:
