@@ -169,9 +169,9 @@ def _find_rules(
     suffix = f"_{write_duration(window_seconds)}"
     rules = {name for name in names if name.startswith(RULE_PREFIX) and name.endswith(suffix)}
     for detected in schemes:
-        signal = detected.holder.main_signal
-        counted = rule_name(signal.metric, Aggregation.COUNT, window_seconds) if signal else ""
-        if signal and counted in rules and not _is_recorded(engine, signal.metric, counted, detected.holder, at):
+        metric = detected.holder.main_metric
+        counted = rule_name(metric.name, Aggregation.COUNT, window_seconds) if metric else ""
+        if metric and counted in rules and not _is_recorded(engine, metric.name, counted, detected.holder, at):
             return frozenset()
     return frozenset(rules)
 
@@ -201,7 +201,7 @@ def _describe(detected: DetectedScheme) -> dict[str, Any]:
         "name": detected.scheme.value,
         **({"only": write_selector("", detected.matchers)} if detected.matchers else {}),
         "labels": {field: str(label) for field, label in asdict(detected.holder.mapping).items() if label},
-        "metrics": sorted({signal.metric for group in detected.groups for signal in group.signals}),
+        "metrics": sorted({metric.name for group in detected.groups for metric in group.metrics}),
     }
 
 

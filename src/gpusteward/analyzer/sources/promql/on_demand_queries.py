@@ -25,7 +25,7 @@ from gpusteward.analyzer.sources.pod_processes import (
 from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme
 from gpusteward.analyzer.sources.usage.label_mapping import LabelMapping
 from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
-from gpusteward.analyzer.sources.usage.quantities import MEASURES, Aggregation, Level, Quantity, Signal
+from gpusteward.analyzer.sources.usage.quantities import MEASURES, Aggregation, Level, Quantity, UsageMetric
 from gpusteward.analyzer.sources.usage.selectors import Matcher, match_any, write_selector
 from gpusteward.analyzer.sources.usage_source import Chart, Points
 from gpusteward.core.allocations import Share
@@ -56,14 +56,14 @@ def read_chart(
     lines: dict[Measure, Points] = {}
     for detected in schemes:
         matchers = tuple(_match_allocation(detected.holder.mapping, allocation))
-        for signal in chart_signals(detected, allocation):
-            if MEASURES[signal.quantity] in lines:
+        for metric in chart_metrics(detected, allocation):
+            if MEASURES[metric.quantity] in lines:
                 continue
-            selector = write_selector(signal.metric, (*matchers, *signal.matchers))
+            selector = write_selector(metric.name, (*matchers, *metric.matchers))
             body = engine.query_range(f"max({selector})", start=at - seconds, end=at, step=step)
             for series in decode_matrix(body)[:1]:
-                points = [(time, value * signal.scale) for time, value in series.points]
-                lines[MEASURES[signal.quantity]] = points
+                points = [(time, value * metric.scale) for time, value in series.points]
+                lines[MEASURES[metric.quantity]] = points
     return Chart(allocation, lines)
 
 
@@ -76,61 +76,61 @@ def read_work(
     seconds: float,
     step: float,
 ) -> Chart:
-    """Every signal of one allocation that can prove work, by range queries. Several metrics of one measure, such as
+    """Every metric of one allocation that can prove work, by range queries. Several metrics of one measure, such as
     both directions of a link, are one line. Raises SourceError."""
     step = max(step, seconds / MAX_POINTS)
     lines: dict[Measure, list[tuple[float, float]]] = {}
     for detected in schemes:
         matchers = tuple(_match_allocation(detected.holder.mapping, allocation))
         of_device = tuple(_match_device(detected.device.mapping, allocation)) if detected.device else ()
-        found = [(signal, matchers) for signal in work_signals(detected, allocation)]
-        found += [(signal, of_device) for signal in device_work_signals(detected, allocation)]
-        for signal, chosen in found:
-            selector = write_selector(signal.metric, (*chosen, *signal.matchers))
+        found = [(metric, matchers) for metric in work_metrics(detected, allocation)]
+        found += [(metric, of_device) for metric in device_work_metrics(detected, allocation)]
+        for metric, chosen in found:
+            selector = write_selector(metric.name, (*chosen, *metric.matchers))
             body = engine.query_range(f"max({selector})", start=at - seconds, end=at, step=step)
             for series in decode_matrix(body)[:1]:
-                points = [(time, value * signal.scale) for time, value in series.points]
-                add_work(lines, signal, points)
+                points = [(time, value * metric.scale) for time, value in series.points]
+                add_work(lines, metric, points)
     return Chart(allocation, lines)
 
 
-def work_signals(detected: DetectedScheme, allocation: AllocationKey) -> Iterator[Signal]:
-    """The signals of a holder that can prove work; the core of a MIG instance is its engine activity."""
+def work_metrics(detected: DetectedScheme, allocation: AllocationKey) -> Iterator[UsageMetric]:
+    """The metrics of a holder that can prove work; the core of a MIG instance is its engine activity."""
     is_instance = bool(allocation.gpu_instance) and detected.device is None
-    for signal in (signal for signal in detected.holder.signals if signal.level is Level.HOLDER):
-        if signal.quantity is Quantity.ENGINE and is_instance:
-            yield replace(signal, quantity=Quantity.CORE)
-        elif signal.quantity in _WORK and not (signal.quantity is Quantity.CORE and is_instance):
-            yield signal
+    for metric in (metric for metric in detected.holder.metrics if metric.level is Level.HOLDER):
+        if metric.quantity is Quantity.ENGINE and is_instance:
+            yield replace(metric, quantity=Quantity.CORE)
+        elif metric.quantity in _WORK and not (metric.quantity is Quantity.CORE and is_instance):
+            yield metric
 
 
-def device_work_signals(detected: DetectedScheme, allocation: AllocationKey) -> Iterator[Signal]:
-    """The signals of the whole device that its only holder has none of its own for, such as the traffic of links."""
+def device_work_metrics(detected: DetectedScheme, allocation: AllocationKey) -> Iterator[UsageMetric]:
+    """The metrics of the whole device that its only holder has none of its own for, such as the traffic of links."""
     if detected.device is None or allocation.gpu_instance or allocation.share != Share.EXCLUSIVE:
         return
-    own = {signal.quantity for signal in detected.holder.signals if signal.level is Level.HOLDER}
-    yield from (signal for signal in detected.device.signals if signal.quantity in _WORK - own)
+    own = {metric.quantity for metric in detected.holder.metrics if metric.level is Level.HOLDER}
+    yield from (metric for metric in detected.device.metrics if metric.quantity in _WORK - own)
 
 
-def add_work(lines: dict[Measure, list[tuple[float, float]]], signal: Signal, points: Points) -> None:
+def add_work(lines: dict[Measure, list[tuple[float, float]]], metric: UsageMetric, points: Points) -> None:
     """A counter of seconds becomes the share of time between two samples; after a reset, all that it has is new."""
-    if Aggregation.INCREASE in signal.aggregations:
+    if Aggregation.INCREASE in metric.aggregations:
         points = [
             (time, min(1.0, (value - before if value >= before else value) / (time - earlier)))
             for (earlier, before), (time, value) in itertools.pairwise(points)
             if time > earlier
         ]
-    measure = Measure.BUSY if signal.quantity is Quantity.BUSY else MEASURES[signal.quantity]
+    measure = Measure.BUSY if metric.quantity is Quantity.BUSY else MEASURES[metric.quantity]
     lines[measure] = sorted([*lines.get(measure, ()), *points])
 
 
-def chart_signals(detected: DetectedScheme, allocation: AllocationKey) -> Iterator[Signal]:
-    """The signals in the chart of a holder; the core of a MIG instance is its engine activity."""
+def chart_metrics(detected: DetectedScheme, allocation: AllocationKey) -> Iterator[UsageMetric]:
+    """The metrics in the chart of a holder; the core of a MIG instance is its engine activity."""
     core = Quantity.ENGINE if allocation.gpu_instance and detected.device is None else Quantity.CORE
-    for signal in (signal for signal in detected.holder.signals if signal.level is Level.HOLDER):
-        quantity = Quantity.CORE if signal.quantity is core else signal.quantity
-        if quantity in _IN_CHARTS and not (quantity is Quantity.CORE and signal.quantity is not core):
-            yield replace(signal, quantity=quantity, aggregations=())
+    for metric in (metric for metric in detected.holder.metrics if metric.level is Level.HOLDER):
+        quantity = Quantity.CORE if metric.quantity is core else metric.quantity
+        if quantity in _IN_CHARTS and not (quantity is Quantity.CORE and metric.quantity is not core):
+            yield replace(metric, quantity=quantity, aggregations=())
 
 
 def _match_allocation(mapping: LabelMapping, allocation: AllocationKey) -> Iterator[Matcher]:

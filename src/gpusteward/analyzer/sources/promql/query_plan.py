@@ -1,4 +1,4 @@
-"""The queries of one cycle for the metrics of a site: one per signal and aggregation for all GPUs, never one per GPU.
+"""The queries of one cycle for the metrics of a site: one per metric and aggregation for all GPUs, never one per GPU.
 
 The plan is used for engines (written as PromQL) and for scraped samples (evaluated in memory).
 """
@@ -15,7 +15,7 @@ from gpusteward.analyzer.sources.usage.quantities import (
     Level,
     Quantity,
     QueryKey,
-    Signal,
+    UsageMetric,
 )
 from gpusteward.analyzer.sources.usage.row_index import DeviceDetails, HolderDetails, ScrapeTarget
 from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers
@@ -38,24 +38,24 @@ class SeriesGroup:
     """The series of one metric scheme about holders or devices, and their label names."""
 
     mapping: LabelMapping
-    signals: tuple[Signal, ...]
+    metrics: tuple[UsageMetric, ...]
     fallbacks: tuple[HolderDetails, ...] = ()
     """Further labels of the details: versions of an exporter may differ in them, within one job too."""
     matchers: Matchers = ()  # the clusters it is restricted to
 
     @property
-    def holder_signals(self) -> list[Signal]:
-        return [signal for signal in self.signals if signal.level is Level.HOLDER]
+    def holder_metrics(self) -> list[UsageMetric]:
+        return [metric for metric in self.metrics if metric.level is Level.HOLDER]
 
     def list_metrics(self, *quantities: Quantity) -> list[str]:
         """The metrics of these quantities, in this order."""
-        return list(dict.fromkeys(one.metric for each in quantities for one in self.signals if one.quantity is each))
+        return list(dict.fromkeys(one.name for each in quantities for one in self.metrics if one.quantity is each))
 
     @property
-    def main_signal(self) -> Signal | None:
-        """The signal whose series are counted: the core, or the first one."""
-        cores = (signal for signal in self.signals if signal.quantity is Quantity.CORE)
-        return next(cores, self.signals[0] if self.signals else None)
+    def main_metric(self) -> UsageMetric | None:
+        """The metric whose series are counted: the core, or the first one."""
+        cores = (metric for metric in self.metrics if metric.quantity is Quantity.CORE)
+        return next(cores, self.metrics[0] if self.metrics else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +117,12 @@ def plan_holders(detected: DetectedScheme, condition: Matchers) -> QueryPlan:
     all_holders = holder_matchers(condition)
     label = _held_label(detected)
     held = (*all_holders, Matcher(label, "!=", "")) if label else all_holders
-    signals = _holder_signals(detected)
-    devices = [signal for signal in group.signals if signal.level is Level.DEVICE]
+    metrics = _holder_metrics(detected)
+    devices = [metric for metric in group.metrics if metric.level is Level.DEVICE]
     queries = [
         *plan_presence(detected, all_holders),
-        *_plan_signals(signals, group.mapping, held),
-        *_plan_signals(devices, group.mapping, device_matchers(condition)),
+        *_plan_metrics(metrics, group.mapping, held),
+        *_plan_metrics(devices, group.mapping, device_matchers(condition)),
     ]
     return _make_plan(group, queries, held)
 
@@ -130,7 +130,7 @@ def plan_holders(detected: DetectedScheme, condition: Matchers) -> QueryPlan:
 def plan_devices(group: SeriesGroup, condition: Matchers) -> QueryPlan:
     """All queries about devices, held or not."""
     matchers = device_matchers((*condition, *group.matchers))
-    return _make_plan(group, list(_plan_signals(group.signals, group.mapping, matchers)), matchers)
+    return _make_plan(group, list(_plan_metrics(group.metrics, group.mapping, matchers)), matchers)
 
 
 def holder_matchers(condition: Matchers) -> Matchers:
@@ -151,11 +151,11 @@ def reports_unheld_devices(scheme: MetricScheme, condition: Matchers) -> bool:
     return scheme is MetricScheme.DCGM and holder_matchers(condition) == device_matchers(condition)
 
 
-def _holder_signals(detected: DetectedScheme) -> list[Signal]:
-    signals = detected.holder.holder_signals
+def _holder_metrics(detected: DetectedScheme) -> list[UsageMetric]:
+    metrics = detected.holder.holder_metrics
     if detected.scheme is not MetricScheme.DCGM:
-        return signals
-    return list(_split_mig(signals, detected.holder.mapping.instance))
+        return metrics
+    return list(_split_mig(metrics, detected.holder.mapping.instance))
 
 
 def _held_label(detected: DetectedScheme) -> str:
@@ -172,10 +172,10 @@ def _means_held(matcher: Matcher) -> bool:
 
 
 def _make_plan(group: SeriesGroup, queries: list[Query], matchers: Matchers) -> QueryPlan:
-    signal = group.main_signal
-    if signal is None:
+    metric = group.main_metric
+    if metric is None:
         return QueryPlan(group.mapping, tuple(queries), "", matchers)
-    return QueryPlan(group.mapping, tuple(queries), signal.metric, (*matchers, *signal.matchers))
+    return QueryPlan(group.mapping, tuple(queries), metric.name, (*matchers, *metric.matchers))
 
 
 _PRESENCE_QUANTITIES = {
@@ -193,39 +193,39 @@ def plan_presence(detected: DetectedScheme, matchers: Matchers) -> Iterator[Quer
     """
     group = detected.holder
     labels = detail_labels(detected.scheme, group.mapping)
-    signals = group.holder_signals
-    quantities = [signal.quantity for signal in signals]
+    metrics = group.holder_metrics
+    quantities = [metric.quantity for metric in metrics]
     preferred = (*_PRESENCE_QUANTITIES[detected.scheme], *quantities)
     presence = next((each for each in preferred if each in quantities), None)
-    for signal in signals:
-        if signal.quantity is presence:
-            selected = (*matchers, *signal.matchers)
+    for metric in metrics:
+        if metric.quantity is presence:
+            selected = (*matchers, *metric.matchers)
             yield Query(
-                PRESENCE_NOW, signal.metric, signal.scale, group.mapping.holder, selected, labels, group.fallbacks
+                PRESENCE_NOW, metric.name, metric.scale, group.mapping.holder, selected, labels, group.fallbacks
             )
 
 
-def _plan_signals(signals: Iterable[Signal], mapping: LabelMapping, matchers: Matchers) -> Iterator[Query]:
-    for signal in signals:
-        if signal.quantity is Quantity.PRESENCE:
+def _plan_metrics(metrics: Iterable[UsageMetric], mapping: LabelMapping, matchers: Matchers) -> Iterator[Query]:
+    for metric in metrics:
+        if metric.quantity is Quantity.PRESENCE:
             continue
-        key_labels = mapping.holder if signal.level is Level.HOLDER else mapping.device
-        labels = DEVICE_DETAIL_LABELS if signal.quantity is Quantity.IDENTITY else None
-        for aggregation in signal.aggregations:
-            key = QueryKey(signal.level, signal.quantity, aggregation)
-            yield Query(key, signal.metric, signal.scale, key_labels, (*matchers, *signal.matchers), labels)
+        key_labels = mapping.holder if metric.level is Level.HOLDER else mapping.device
+        labels = DEVICE_DETAIL_LABELS if metric.quantity is Quantity.IDENTITY else None
+        for aggregation in metric.aggregations:
+            key = QueryKey(metric.level, metric.quantity, aggregation)
+            yield Query(key, metric.name, metric.scale, key_labels, (*matchers, *metric.matchers), labels)
 
 
-def _split_mig(signals: list[Signal], label: str) -> Iterator[Signal]:
+def _split_mig(metrics: list[UsageMetric], label: str) -> Iterator[UsageMetric]:
     """A MIG instance has no utilization: its core is the engine activity. A site may also export nothing else."""
-    cores = [signal for signal in signals if signal.quantity is Quantity.CORE]
-    engines = [signal for signal in signals if signal.quantity is Quantity.ENGINE]
+    cores = [metric for metric in metrics if metric.quantity is Quantity.CORE]
+    engines = [metric for metric in metrics if metric.quantity is Quantity.ENGINE]
     as_core = [replace(engine, quantity=Quantity.CORE, aggregations=CORE_AGGREGATIONS) for engine in engines]
     if not cores:
         yield from as_core
     elif label:
         yield from (replace(core, matchers=(*core.matchers, Matcher(label, "=", ""))) for core in cores)
-        yield from (replace(signal, matchers=(Matcher(label, "!=", ""),)) for signal in as_core)
+        yield from (replace(metric, matchers=(Matcher(label, "!=", ""),)) for metric in as_core)
     else:
         yield from cores
-    yield from (signal for signal in signals if signal.quantity is not Quantity.CORE)
+    yield from (metric for metric in metrics if metric.quantity is not Quantity.CORE)

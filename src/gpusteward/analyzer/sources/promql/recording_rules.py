@@ -20,12 +20,12 @@ from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme
 from gpusteward.analyzer.sources.usage.metric_schemes import (
     CORE_AGGREGATIONS,
     HAMI_NAMES,
+    dcgm_metrics,
     dcgm_names,
-    dcgm_signals,
-    hami_signals,
-    native_signals,
+    hami_metrics,
+    native_metrics,
 )
-from gpusteward.analyzer.sources.usage.quantities import Aggregation, Quantity, Signal
+from gpusteward.analyzer.sources.usage.quantities import Aggregation, Quantity, UsageMetric
 from gpusteward.core.errors import SourceError
 from gpusteward.core.metrics import METRICS
 from gpusteward.logs import Log
@@ -46,24 +46,24 @@ _HEAD = """\
 def write_rules(window_seconds: float = DEFAULT_WINDOW_SECONDS) -> str:
     """The rules file for one window, as YAML."""
     groups = [
-        ("native", native_signals({metric.name for metric in METRICS})),
-        ("hami", hami_signals(HAMI_NAMES)),
-        ("dcgm", _with_mig(dcgm_signals(set(dcgm_names())))),
+        ("native", native_metrics({metric.name for metric in METRICS})),
+        ("hami", hami_metrics(HAMI_NAMES)),
+        ("dcgm", _with_mig(dcgm_metrics(set(dcgm_names())))),
     ]
-    body = "".join(_write_group(name, signals, window_seconds) for name, signals in groups)
+    body = "".join(_write_group(name, metrics, window_seconds) for name, metrics in groups)
     return f"{_HEAD}groups:\n{body}"
 
 
-def _with_mig(signals: tuple[Signal, ...]) -> tuple[Signal, ...]:
+def _with_mig(metrics: tuple[UsageMetric, ...]) -> tuple[UsageMetric, ...]:
     """Engine activity is the core of a MIG instance, so it needs all aggregations of a core."""
     engines = (
-        replace(signal, aggregations=CORE_AGGREGATIONS) for signal in signals if signal.quantity is Quantity.ENGINE
+        replace(metric, aggregations=CORE_AGGREGATIONS) for metric in metrics if metric.quantity is Quantity.ENGINE
     )
-    return (*signals, *engines)
+    return (*metrics, *engines)
 
 
-def _write_group(name: str, signals: tuple[Signal, ...], window_seconds: float) -> str:
-    rules = "".join(_write_rule(*rule, window_seconds) for rule in _list_rules(signals))
+def _write_group(name: str, metrics: tuple[UsageMetric, ...], window_seconds: float) -> str:
+    rules = "".join(_write_rule(*rule, window_seconds) for rule in _list_rules(metrics))
     return f"  - name: gpusteward-{name}\n    interval: {write_duration(RULE_INTERVAL_SECONDS)}\n    rules:\n{rules}"
 
 
@@ -72,12 +72,12 @@ def _write_rule(metric: str, aggregation: Aggregation, window_seconds: float) ->
     return f"      - record: {record}\n        expr: {Window(window_seconds).aggregate(metric, (), aggregation)}\n"
 
 
-def _list_rules(signals: tuple[Signal, ...]) -> Iterator[tuple[str, Aggregation]]:
+def _list_rules(metrics: tuple[UsageMetric, ...]) -> Iterator[tuple[str, Aggregation]]:
     """Each metric and aggregation once; the last value needs no rule."""
     pairs = [
-        (signal.metric, aggregation)
-        for signal in signals
-        for aggregation in signal.aggregations
+        (metric.name, aggregation)
+        for metric in metrics
+        for aggregation in metric.aggregations
         if aggregation is not Aggregation.LAST
     ]
     return iter(dict.fromkeys(pairs))
@@ -114,9 +114,9 @@ class RuleFreshness:
 
 def _list_windows(detected: DetectedScheme) -> Iterator[tuple[str, Aggregation]]:
     """The core first: every holder has it."""
-    signals = [signal for group in detected.groups for signal in group.signals]
-    for signal in sorted(signals, key=lambda signal: signal.quantity is not Quantity.CORE):
-        yield from ((signal.metric, aggregation) for aggregation in signal.aggregations)
+    metrics = [metric for group in detected.groups for metric in group.metrics]
+    for metric in sorted(metrics, key=lambda metric: metric.quantity is not Quantity.CORE):
+        yield from ((metric.name, aggregation) for aggregation in metric.aggregations)
 
 
 def _find_problem(engine: Engine, rule: str, cluster: str, at: float) -> str:

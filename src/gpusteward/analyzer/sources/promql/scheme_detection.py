@@ -13,8 +13,8 @@ from gpusteward.analyzer.sources.engine.client import Engine, Fields, LimitError
 from gpusteward.analyzer.sources.engine.decode import decode_labels, decode_names, decode_vector
 from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme, SeriesGroup
 from gpusteward.analyzer.sources.usage.label_mapping import CANDIDATES, ClusterChoice, map_labels
-from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme, dcgm_signals, hami_signals, native_signals
-from gpusteward.analyzer.sources.usage.quantities import Level, Quantity, Signal
+from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme, dcgm_metrics, hami_metrics, native_metrics
+from gpusteward.analyzer.sources.usage.quantities import Level, Quantity, UsageMetric
 from gpusteward.analyzer.sources.usage.row_index import HolderDetails
 from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers, match_any, write_selector
 from gpusteward.logs import Log
@@ -45,19 +45,19 @@ def detect_schemes(
 def _detect_native(
     engine: Engine, names: Collection[str], clusters: ClusterChoice, at: float
 ) -> Iterator[DetectedScheme]:
-    signals = native_signals(names)
-    holders = tuple(signal for signal in signals if signal.level is Level.HOLDER)
-    devices = tuple(signal for signal in signals if signal.level is Level.DEVICE)
+    metrics = native_metrics(names)
+    holders = tuple(metric for metric in metrics if metric.level is Level.HOLDER)
+    devices = tuple(metric for metric in metrics if metric.level is Level.DEVICE)
     for part in _read_parts(engine, holders, clusters, at):
-        detected = DetectedScheme(MetricScheme.NATIVE, part.group, replace(part.group, signals=devices))
+        detected = DetectedScheme(MetricScheme.NATIVE, part.group, replace(part.group, metrics=devices))
         yield from _split_by_job(engine, detected, part.labels, at)
 
 
 def _detect_hami(
     engine: Engine, names: Collection[str], clusters: ClusterChoice, at: float
 ) -> Iterator[DetectedScheme]:
-    for part in _read_parts(engine, hami_signals(names), clusters, at):
-        devices = dcgm_signals(names, level=Level.DEVICE)
+    for part in _read_parts(engine, hami_metrics(names), clusters, at):
+        devices = dcgm_metrics(names, level=Level.DEVICE)
         device = _make_part(engine, devices, part.group.matchers, clusters, at) if devices else None
         detected = DetectedScheme(MetricScheme.HAMI, part.group, device.group if device else None)
         yield from _split_by_job(engine, detected, part.labels, at)
@@ -66,7 +66,7 @@ def _detect_hami(
 def _detect_dcgm(
     engine: Engine, names: Collection[str], clusters: ClusterChoice, at: float
 ) -> Iterator[DetectedScheme]:
-    for part in _read_parts(engine, dcgm_signals(names), clusters, at):
+    for part in _read_parts(engine, dcgm_metrics(names), clusters, at):
         group = replace(part.group, fallbacks=_find_fallbacks(engine, part.group, part.labels, at))
         yield from _split_by_job(engine, DetectedScheme(MetricScheme.DCGM, group), part.labels, at)
 
@@ -79,33 +79,35 @@ class _SitePart:
     labels: Collection[str]
 
 
-def _read_parts(engine: Engine, signals: tuple[Signal, ...], clusters: ClusterChoice, at: float) -> Iterator[_SitePart]:
+def _read_parts(
+    engine: Engine, metrics: tuple[UsageMetric, ...], clusters: ClusterChoice, at: float
+) -> Iterator[_SitePart]:
     """Usually one. Raises SourceError."""
-    if not signals:
+    if not metrics:
         return
-    labels = _read_labels(engine, signals, (), at)
+    labels = _read_labels(engine, metrics, (), at)
     for part in clusters.divide(labels):
         if not part.matchers:
             mapping = map_labels(labels, cluster_label=clusters.label, pod_labels=clusters.pod_labels)
-            yield _SitePart(SeriesGroup(mapping, signals), labels)
+            yield _SitePart(SeriesGroup(mapping, metrics), labels)
             continue
         choice = replace(clusters, label=part.label or clusters.label)
-        if own := _make_part(engine, signals, part.matchers, choice, at):
+        if own := _make_part(engine, metrics, part.matchers, choice, at):
             yield own
 
 
 def _make_part(
-    engine: Engine, signals: tuple[Signal, ...], matchers: Matchers, clusters: ClusterChoice, at: float
+    engine: Engine, metrics: tuple[UsageMetric, ...], matchers: Matchers, clusters: ClusterChoice, at: float
 ) -> _SitePart | None:
     """None if there are no such series."""
-    labels = _read_labels(engine, signals, matchers, at)
+    labels = _read_labels(engine, metrics, matchers, at)
     mapping = map_labels(labels, cluster_label=clusters.label, pod_labels=clusters.pod_labels)
-    group = SeriesGroup(mapping, signals, matchers=matchers)
+    group = SeriesGroup(mapping, metrics, matchers=matchers)
     return _SitePart(group, labels) if labels else None
 
 
-def _read_labels(engine: Engine, signals: Iterable[Signal], matchers: Matchers, at: float) -> set[str]:
-    selectors = [("match[]", write_selector(metric, matchers)) for metric in _list_sampled(signals)]
+def _read_labels(engine: Engine, metrics: Iterable[UsageMetric], matchers: Matchers, at: float) -> set[str]:
+    selectors = [("match[]", write_selector(metric, matchers)) for metric in _list_sampled(metrics)]
     return set(decode_names(engine.fetch("/api/v1/labels", (*selectors, *_span(at))))) if selectors else set()
 
 
@@ -130,8 +132,8 @@ def _lacks(engine: Engine, series: Matchers, label: str, at: float) -> bool:
     return len(decode_vector(engine.query(f"count({selector})", at))) > 0
 
 
-def _list_sampled(signals: Iterable[Signal]) -> list[str]:
-    return list(dict.fromkeys(signal.metric for signal in signals if signal.quantity in _SAMPLED))
+def _list_sampled(metrics: Iterable[UsageMetric]) -> list[str]:
+    return list(dict.fromkeys(metric.name for metric in metrics if metric.quantity in _SAMPLED))
 
 
 def _span(at: float) -> Fields:
@@ -149,7 +151,7 @@ def _split_by_job(
     if not others or not mapping.job:
         return
     group = detected.holder
-    metrics = match_any("__name__", _list_sampled(group.signals))
+    metrics = match_any("__name__", _list_sampled(group.metrics))
     for label, jobs in _find_jobs(engine, detected, others, at):
         only: Matchers = (match_any("job", sorted(jobs)),)
         fields = (("match[]", write_selector("", (metrics, *only, *group.matchers))), *_span(at))
@@ -162,7 +164,7 @@ def _split_by_job(
 def _choose_metrics(group: SeriesGroup) -> list[str]:
     """One quantity that nearly every job exports, under all its metric names."""
     found = (names for quantity in _IN_EVERY_JOB if (names := group.list_metrics(quantity)))
-    return next(found, [signal.metric for signal in group.signals[:1]])
+    return next(found, [metric.name for metric in group.metrics[:1]])
 
 
 def _find_jobs(

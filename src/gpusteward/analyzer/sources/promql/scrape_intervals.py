@@ -38,7 +38,7 @@ _COMMON_INTERVALS = (1, 2, 3, 5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 300)
 
 def read_scrape_intervals(engine: Engine, schemes: Collection[DetectedScheme], at: float) -> ScrapeIntervals:
     """Raises nothing: what cannot be read stays unknown."""
-    main = dict.fromkeys(signal.metric for detected in schemes if (signal := detected.holder.main_signal))
+    main = dict.fromkeys(metric.name for detected in schemes if (metric := detected.holder.main_metric))
     of_gpus = {job for metric in main for job in _read_by_job(engine, f"count by (job) ({metric} offset 600s)", at)}
     established = of_gpus.union(_read_by_job(engine, "count by (job) (up offset 600s)", at))
     highest: dict[str, float] = {}

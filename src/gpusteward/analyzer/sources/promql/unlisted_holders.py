@@ -50,15 +50,15 @@ def select_all(
     presence = tuple(plan_presence(detected, matchers))
     listed = {query.metric for query in presence}
     quantity = _find_most_common(results, rows, tried)
-    for signal in detected.holder.holder_signals if quantity else ():
-        if signal.quantity is quantity and signal.metric not in listed:
-            yield replace(presence[0], metric=signal.metric, matchers=matchers, other_than=presence)
+    for metric in detected.holder.holder_metrics if quantity else ():
+        if metric.quantity is quantity and metric.name not in listed:
+            yield replace(presence[0], metric=metric.name, matchers=matchers, other_than=presence)
     tried |= {quantity} if quantity else set()
 
 
 def _list_other_metrics(detected: DetectedScheme, matchers: Matchers) -> list[str]:
     listed = {query.metric for query in plan_presence(detected, matchers)}
-    return sorted({signal.metric for signal in detected.holder.signals} - listed)
+    return sorted({metric.name for metric in detected.holder.metrics} - listed)
 
 
 def _find_most_common(results: QueryResults, rows: Sequence[int], tried: Collection[Quantity]) -> Quantity | None:

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from gpusteward.analyzer.sources.usage.metric_schemes import (
     HAMI_NAMES,
     MetricScheme,
+    dcgm_metrics,
     dcgm_names,
-    dcgm_signals,
-    hami_signals,
-    native_signals,
+    hami_metrics,
+    native_metrics,
 )
-from gpusteward.analyzer.sources.usage.quantities import FLOORS, SHOWS_GPUS, Aggregation, Quantity, Signal
+from gpusteward.analyzer.sources.usage.quantities import FLOORS, SHOWS_GPUS, Aggregation, Quantity, UsageMetric
 from gpusteward.core import metrics
 
 
@@ -34,17 +34,17 @@ class MetricFamily:
 
 
 def _make_families() -> Iterable[MetricFamily]:
-    families: dict[str, tuple[MetricScheme, list[Signal]]] = {}
-    for scheme, signals in (
-        (MetricScheme.NATIVE, native_signals({metric.name for metric in metrics.METRICS})),
-        (MetricScheme.HAMI, hami_signals(HAMI_NAMES)),
-        (MetricScheme.DCGM, dcgm_signals(set(dcgm_names()))),
+    families: dict[str, tuple[MetricScheme, list[UsageMetric]]] = {}
+    for scheme, found in (
+        (MetricScheme.NATIVE, native_metrics({metric.name for metric in metrics.METRICS})),
+        (MetricScheme.HAMI, hami_metrics(HAMI_NAMES)),
+        (MetricScheme.DCGM, dcgm_metrics(set(dcgm_names()))),
     ):
-        for signal in signals:
-            families.setdefault(signal.metric, (scheme, []))[1].append(signal)
+        for metric in found:
+            families.setdefault(metric.name, (scheme, []))[1].append(metric)
     for number, (name, (scheme, own)) in enumerate(families.items()):
-        aggregations = {aggregation for signal in own for aggregation in signal.aggregations}
-        quantities = {signal.quantity for signal in own}
+        aggregations = {aggregation for metric in own for aggregation in metric.aggregations}
+        quantities = {metric.quantity for metric in own}
         yield MetricFamily(
             number,
             name,
@@ -66,18 +66,18 @@ def _shows_presence(scheme: MetricScheme, quantities: set[Quantity], aggregation
     return Quantity.MEMORY_LIMIT in quantities or bool(aggregations - {Aggregation.LAST})
 
 
-def _find_floor(signals: Iterable[Signal]) -> float | None:
+def _find_floor(metrics: Iterable[UsageMetric]) -> float | None:
     floors = [
-        FLOORS[signal.quantity] / signal.scale if signal.quantity in FLOORS else None
-        for signal in signals
-        if Aggregation.INCREASE not in signal.aggregations
+        FLOORS[metric.quantity] / metric.scale if metric.quantity in FLOORS else None
+        for metric in metrics
+        if Aggregation.INCREASE not in metric.aggregations
     ]
     return floors[0] if floors and None not in floors else None
 
 
-def _find_attributions(signals: Iterable[Signal]) -> frozenset[str] | None:
-    values = [matcher.value for signal in signals for matcher in signal.matchers if matcher.label == "by"]
-    return frozenset(values) if all(signal.matchers for signal in signals) else None
+def _find_attributions(metrics: Iterable[UsageMetric]) -> frozenset[str] | None:
+    values = [matcher.value for metric in metrics for matcher in metric.matchers if matcher.label == "by"]
+    return frozenset(values) if all(metric.matchers for metric in metrics) else None
 
 
 FAMILIES: tuple[MetricFamily, ...] = tuple(_make_families())

@@ -73,5 +73,5 @@ def _describe_scheme(detected: DetectedScheme) -> dict[str, Any]:
     return {
         "name": detected.scheme.value,
         "labels": {},  # each target may have its own
-        "metrics": sorted({signal.metric for group in groups for signal in group.signals}),
+        "metrics": sorted({metric.name for group in groups for metric in group.metrics}),
     }

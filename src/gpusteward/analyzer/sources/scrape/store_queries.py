@@ -11,16 +11,16 @@ from gpusteward.analyzer.sources.promql.expressions import Query
 from gpusteward.analyzer.sources.promql.on_demand_queries import (
     MAX_POINTS,
     add_work,
-    chart_signals,
-    device_work_signals,
-    work_signals,
+    chart_metrics,
+    device_work_metrics,
+    work_metrics,
 )
 from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme, SeriesGroup, plan_devices, plan_holders
 from gpusteward.analyzer.sources.scrape.metric_filter import BY_NAME, FAMILIES
 from gpusteward.analyzer.sources.scrape.sample_store import SampleStore, StoreWindow
 from gpusteward.analyzer.sources.scrape.series import UNIFIED_LABELS, SeriesLabels, SeriesNumbers, SeriesTrait
 from gpusteward.analyzer.sources.scrape.target_samples import SeriesWindow, TimeSeries
-from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme, dcgm_signals, hami_signals, native_signals
+from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme, dcgm_metrics, hami_metrics, native_metrics
 from gpusteward.analyzer.sources.usage.quantities import (
     MEASURES,
     Aggregation,
@@ -57,20 +57,20 @@ class _TraitFilter(NamedTuple):
 def detect_schemes(names: Collection[str]) -> tuple[DetectedScheme, ...]:
     """The metric schemes with these families, in the order of preference. Labels are unified already."""
     found: list[DetectedScheme] = []
-    if signals := native_signals(names):
-        holders = tuple(signal for signal in signals if signal.level is Level.HOLDER)
-        devices = tuple(signal for signal in signals if signal.level is Level.DEVICE)
+    if metrics := native_metrics(names):
+        holders = tuple(metric for metric in metrics if metric.level is Level.HOLDER)
+        devices = tuple(metric for metric in metrics if metric.level is Level.DEVICE)
         found.append(DetectedScheme(MetricScheme.NATIVE, _group(holders), _group(devices)))
-    if signals := hami_signals(names):
-        devices = dcgm_signals(names, level=Level.DEVICE)
-        found.append(DetectedScheme(MetricScheme.HAMI, _group(signals), _group(devices) if devices else None))
-    if signals := dcgm_signals(names):
-        found.append(DetectedScheme(MetricScheme.DCGM, _group(signals)))
+    if metrics := hami_metrics(names):
+        devices = dcgm_metrics(names, level=Level.DEVICE)
+        found.append(DetectedScheme(MetricScheme.HAMI, _group(metrics), _group(devices) if devices else None))
+    if metrics := dcgm_metrics(names):
+        found.append(DetectedScheme(MetricScheme.DCGM, _group(metrics)))
     return tuple(found)
 
 
-def _group(signals: tuple[Any, ...]) -> SeriesGroup:
-    return SeriesGroup(UNIFIED_LABELS, signals)
+def _group(metrics: tuple[Any, ...]) -> SeriesGroup:
+    return SeriesGroup(UNIFIED_LABELS, metrics)
 
 
 def run_queries(detected: DetectedScheme, window: StoreWindow, *, previous_rows: Sequence[int] = ()) -> QueryResults:
@@ -180,14 +180,14 @@ def read_chart(
         for detected in schemes:
             holders = frozenset(_find_holders(detected.scheme, series_labels, allocation))
             reporting = [samples for samples in targets.values() if samples.series.has_any(holders)]
-            for signal in chart_signals(detected, allocation):
-                family, measure = BY_NAME[signal.metric], MEASURES[signal.quantity]
+            for metric in chart_metrics(detected, allocation):
+                family, measure = BY_NAME[metric.name], MEASURES[metric.quantity]
                 found = [
                     series
                     for samples in reporting
                     for series in samples.read_gauges(family, holders, at=at, seconds=seconds)
                 ]
-                if measure not in lines and (points := _merge(found, signal.scale)):
+                if measure not in lines and (points := _merge(found, metric.scale)):
                     lines[measure] = points
     return Chart(allocation, lines)
 
@@ -195,21 +195,21 @@ def read_chart(
 def read_work(
     store: SampleStore, schemes: Iterable[DetectedScheme], allocation: AllocationKey, *, at: float, seconds: float
 ) -> Chart:
-    """Every signal of one allocation that can prove work, as far back as samples are kept."""
+    """Every metric of one allocation that can prove work, as far back as samples are kept."""
     lines: dict[Measure, list[tuple[float, float]]] = {}
     with store.lock_targets() as (series_labels, targets):
         for detected in schemes:
             holders = frozenset(_find_holders(detected.scheme, series_labels, allocation))
             device = frozenset(_find_device(detected.scheme, series_labels, allocation))
             reporting = [samples for samples in targets.values() if samples.series.has_any(holders | device)]
-            found = [(signal, holders) for signal in work_signals(detected, allocation)]
-            found += [(signal, device) for signal in device_work_signals(detected, allocation)]
-            for signal, rows in found:
-                family = BY_NAME[signal.metric]
+            found = [(metric, holders) for metric in work_metrics(detected, allocation)]
+            found += [(metric, device) for metric in device_work_metrics(detected, allocation)]
+            for metric, rows in found:
+                family = BY_NAME[metric.name]
                 for samples in reporting:
                     for series in samples.read_samples(family, rows, at=at, seconds=seconds):
-                        values = (series.values * signal.scale).tolist()
-                        add_work(lines, signal, list(zip(series.times.tolist(), values, strict=True)))
+                        values = (series.values * metric.scale).tolist()
+                        add_work(lines, metric, list(zip(series.times.tolist(), values, strict=True)))
     return Chart(allocation, lines)
 
 

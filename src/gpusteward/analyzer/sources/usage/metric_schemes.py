@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from enum import StrEnum
 
-from gpusteward.analyzer.sources.usage.quantities import STATIC_QUANTITIES, Aggregation, Level, Quantity, Signal
+from gpusteward.analyzer.sources.usage.quantities import STATIC_QUANTITIES, Aggregation, Level, Quantity, UsageMetric
 from gpusteward.analyzer.sources.usage.selectors import Matcher
 from gpusteward.core import metrics
 from gpusteward.core.dcgm import DcgmField, Unit
@@ -111,89 +111,89 @@ _IN_CONTAINER = (Matcher("by", "=", "container"),)
 _UNATTRIBUTED = (Matcher("by", "=", "unattributed"),)
 _DEVICE = metrics.DEVICE_SIGNALS
 
-_NATIVE: tuple[Signal, ...] = (
-    Signal(Quantity.PRESENCE, metrics.ALLOCATION_INFO.name, _LAST),
-    Signal(Quantity.STARTED_AT, metrics.ALLOCATION_START.name, _LAST),
-    Signal(Quantity.MEMORY_LIMIT, metrics.ALLOCATION_MEMORY_LIMIT.name, _LAST),
-    Signal(Quantity.CORE, metrics.USE_UTILIZATION.name, CORE_AGGREGATIONS, matchers=_IN_CONTAINER),
-    Signal(Quantity.BUSY, metrics.USE_BUSY_SECONDS.name, _INCREASE, matchers=_IN_CONTAINER),
-    Signal(Quantity.MEMORY_USED, metrics.USE_MEMORY.name, _BOTH, matchers=_IN_CONTAINER),
-    Signal(
+_NATIVE: tuple[UsageMetric, ...] = (
+    UsageMetric(Quantity.PRESENCE, metrics.ALLOCATION_INFO.name, _LAST),
+    UsageMetric(Quantity.STARTED_AT, metrics.ALLOCATION_START.name, _LAST),
+    UsageMetric(Quantity.MEMORY_LIMIT, metrics.ALLOCATION_MEMORY_LIMIT.name, _LAST),
+    UsageMetric(Quantity.CORE, metrics.USE_UTILIZATION.name, CORE_AGGREGATIONS, matchers=_IN_CONTAINER),
+    UsageMetric(Quantity.BUSY, metrics.USE_BUSY_SECONDS.name, _INCREASE, matchers=_IN_CONTAINER),
+    UsageMetric(Quantity.MEMORY_USED, metrics.USE_MEMORY.name, _BOTH, matchers=_IN_CONTAINER),
+    UsageMetric(
         Quantity.PROCESSES, metrics.USE_PROCESSES.name, (Aggregation.PEAK, Aggregation.LAST), matchers=_IN_CONTAINER
     ),
-    Signal(Quantity.POWER, metrics.USE_POWER.name, _BOTH, matchers=_IN_CONTAINER),
-    Signal(
+    UsageMetric(Quantity.POWER, metrics.USE_POWER.name, _BOTH, matchers=_IN_CONTAINER),
+    UsageMetric(
         Quantity.UNATTRIBUTED,
         metrics.USE_UTILIZATION.name,
         (Aggregation.PEAK,),
         level=Level.DEVICE,
         matchers=_UNATTRIBUTED,
     ),
-    Signal(Quantity.IDENTITY, metrics.GPU_INFO.name, _LAST, level=Level.DEVICE),
-    Signal(Quantity.CORE, metrics.GPU_UTILIZATION.name, (Aggregation.PEAK,), level=Level.DEVICE),
-    Signal(Quantity.BUSY, metrics.GPU_BUSY_SECONDS.name, _INCREASE, level=Level.DEVICE),
-    Signal(Quantity.MEMORY_COPY, _DEVICE["memory_copy_ratio"].name, _BOTH, level=Level.DEVICE),
-    Signal(Quantity.MEMORY_TOTAL, _DEVICE["memory_total_bytes"].name, _LAST, level=Level.DEVICE),
-    Signal(Quantity.POWER, _DEVICE["power_watts"].name, _BOTH, level=Level.DEVICE),
-    Signal(Quantity.POWER_LIMIT, _DEVICE["enforced_power_limit_watts"].name, _LAST, level=Level.DEVICE),
-    Signal(Quantity.SM_CLOCK, _DEVICE["sm_clock_hertz"].name, _MEAN, level=Level.DEVICE),
-    Signal(Quantity.ENGINE, _DEVICE["gr_engine_ratio"].name, _BOTH, level=Level.DEVICE),
-    Signal(Quantity.TENSOR, _DEVICE["tensor_ratio"].name, _BOTH, level=Level.DEVICE),
-    Signal(Quantity.DRAM, _DEVICE["dram_ratio"].name, _BOTH, level=Level.DEVICE),
-    Signal(Quantity.VIDEO, metrics.USE_VIDEO_SECONDS.name, _INCREASE, matchers=_IN_CONTAINER),
-    Signal(
+    UsageMetric(Quantity.IDENTITY, metrics.GPU_INFO.name, _LAST, level=Level.DEVICE),
+    UsageMetric(Quantity.CORE, metrics.GPU_UTILIZATION.name, (Aggregation.PEAK,), level=Level.DEVICE),
+    UsageMetric(Quantity.BUSY, metrics.GPU_BUSY_SECONDS.name, _INCREASE, level=Level.DEVICE),
+    UsageMetric(Quantity.MEMORY_COPY, _DEVICE["memory_copy_ratio"].name, _BOTH, level=Level.DEVICE),
+    UsageMetric(Quantity.MEMORY_TOTAL, _DEVICE["memory_total_bytes"].name, _LAST, level=Level.DEVICE),
+    UsageMetric(Quantity.POWER, _DEVICE["power_watts"].name, _BOTH, level=Level.DEVICE),
+    UsageMetric(Quantity.POWER_LIMIT, _DEVICE["enforced_power_limit_watts"].name, _LAST, level=Level.DEVICE),
+    UsageMetric(Quantity.SM_CLOCK, _DEVICE["sm_clock_hertz"].name, _MEAN, level=Level.DEVICE),
+    UsageMetric(Quantity.ENGINE, _DEVICE["gr_engine_ratio"].name, _BOTH, level=Level.DEVICE),
+    UsageMetric(Quantity.TENSOR, _DEVICE["tensor_ratio"].name, _BOTH, level=Level.DEVICE),
+    UsageMetric(Quantity.DRAM, _DEVICE["dram_ratio"].name, _BOTH, level=Level.DEVICE),
+    UsageMetric(Quantity.VIDEO, metrics.USE_VIDEO_SECONDS.name, _INCREASE, matchers=_IN_CONTAINER),
+    UsageMetric(
         Quantity.UNATTRIBUTED_VIDEO,
         metrics.USE_VIDEO_SECONDS.name,
         _INCREASE,
         level=Level.DEVICE,
         matchers=_UNATTRIBUTED,
     ),
-    Signal(Quantity.ENCODER, _DEVICE["encoder_ratio"].name, _PEAK, level=Level.DEVICE),
-    Signal(Quantity.DECODER, _DEVICE["decoder_ratio"].name, _PEAK, level=Level.DEVICE),
-    Signal(Quantity.PCIE, _DEVICE["pcie_tx_bytes_per_second"].name, _PEAK, level=Level.DEVICE),
-    Signal(Quantity.PCIE, _DEVICE["pcie_rx_bytes_per_second"].name, _PEAK, level=Level.DEVICE),
-    Signal(Quantity.NVLINK, _DEVICE["nvlink_bytes_per_second"].name, _PEAK, level=Level.DEVICE),
+    UsageMetric(Quantity.ENCODER, _DEVICE["encoder_ratio"].name, _PEAK, level=Level.DEVICE),
+    UsageMetric(Quantity.DECODER, _DEVICE["decoder_ratio"].name, _PEAK, level=Level.DEVICE),
+    UsageMetric(Quantity.PCIE, _DEVICE["pcie_tx_bytes_per_second"].name, _PEAK, level=Level.DEVICE),
+    UsageMetric(Quantity.PCIE, _DEVICE["pcie_rx_bytes_per_second"].name, _PEAK, level=Level.DEVICE),
+    UsageMetric(Quantity.NVLINK, _DEVICE["nvlink_bytes_per_second"].name, _PEAK, level=Level.DEVICE),
 )
 
 
-def native_signals(names: Collection[str]) -> tuple[Signal, ...]:
-    """The signals of gpusteward's agent among these metric names; none without allocations and their use."""
+def native_metrics(names: Collection[str]) -> tuple[UsageMetric, ...]:
+    """The metrics of gpusteward's agent among these names; none without allocations and their use."""
     needed = {metrics.ALLOCATION_INFO.name, metrics.USE_UTILIZATION.name}
-    return tuple(signal for signal in _NATIVE if signal.metric in names) if needed <= set(names) else ()
+    return tuple(metric for metric in _NATIVE if metric.name in names) if needed <= set(names) else ()
 
 
-def hami_signals(names: Collection[str]) -> tuple[Signal, ...]:
-    """HAMi's per-container signals among these metric names; none unless core utilization is exported."""
+def hami_metrics(names: Collection[str]) -> tuple[UsageMetric, ...]:
+    """HAMi's per-container metrics among these names; none unless core utilization is exported."""
     found = tuple(
-        Signal(quantity, name, aggregations, scale)
+        UsageMetric(quantity, name, aggregations, scale)
         for synonyms, quantity, aggregations, scale in _HAMI
         for name in synonyms
         if name in names
     )
-    return found if any(signal.quantity is Quantity.CORE for signal in found) else ()
+    return found if any(metric.quantity is Quantity.CORE for metric in found) else ()
 
 
-def dcgm_signals(names: Collection[str], *, level: Level = Level.HOLDER) -> tuple[Signal, ...]:
-    """DCGM's signals among these metric names. Static values are always read per device."""
+def dcgm_metrics(names: Collection[str], *, level: Level = Level.HOLDER) -> tuple[UsageMetric, ...]:
+    """DCGM's metrics among these names. Static values are always read per device."""
     found = [
-        Signal(quantity, name, aggregations, scale, level)
+        UsageMetric(quantity, name, aggregations, scale, level)
         for field, quantity, aggregations in _DCGM
         for name, scale in _list_names(field)
         if name in names
     ]
-    only = (Signal(quantity, name, _PEAK, level=level) for name, quantity in _DCGM_ONLY.items() if name in names)
-    return (*(split for signal in found for split in _split_static(signal)), *only)
+    only = (UsageMetric(quantity, name, _PEAK, level=level) for name, quantity in _DCGM_ONLY.items() if name in names)
+    return (*(split for metric in found for split in _split_static(metric)), *only)
 
 
-def _split_static(signal: Signal) -> Iterator[Signal]:
-    """The static part of a signal, per device, and the rest of it at its own level."""
-    if signal.quantity in STATIC_QUANTITIES:
-        yield replace(signal, aggregations=_LAST, level=Level.DEVICE)
-    if signal.aggregations != _LAST and signal.level is Level.HOLDER:
-        yield signal
-    elif signal.quantity not in STATIC_QUANTITIES:
-        aggregations = tuple(each for each in signal.aggregations if each in _BOTH)
-        yield from [replace(signal, aggregations=aggregations)] if aggregations else []
+def _split_static(metric: UsageMetric) -> Iterator[UsageMetric]:
+    """The static part of a metric, per device, and the rest of it at its own level."""
+    if metric.quantity in STATIC_QUANTITIES:
+        yield replace(metric, aggregations=_LAST, level=Level.DEVICE)
+    if metric.aggregations != _LAST and metric.level is Level.HOLDER:
+        yield metric
+    elif metric.quantity not in STATIC_QUANTITIES:
+        aggregations = tuple(each for each in metric.aggregations if each in _BOTH)
+        yield from [replace(metric, aggregations=aggregations)] if aggregations else []
 
 
 def dcgm_names() -> Iterator[str]:

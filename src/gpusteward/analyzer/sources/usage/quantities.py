@@ -63,12 +63,11 @@ class Level(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Signal:
-    """A metric that provides a quantity; not a signal of a GPU (`core.signals`). `metric_schemes.py` lists them by
-    exporter."""
+class UsageMetric:
+    """A metric of an exporter that provides a quantity. `metric_schemes.py` lists them by exporter."""
 
     quantity: Quantity
-    metric: str
+    name: str
     aggregations: tuple[Aggregation, ...]
     scale: float = 1.0  # to the base unit
     level: Level = Level.HOLDER
