@@ -15,7 +15,7 @@ from gpusteward import __version__
 from gpusteward.agent.app import build_dialects
 from gpusteward.agent.collection import Collection
 from gpusteward.agent.hpc_jobs import HpcJobs
-from gpusteward.agent.kubernetes.kubelet import PodResources
+from gpusteward.agent.kubernetes.kubelet import KubeletClient
 from gpusteward.agent.kubernetes.pod_watch import PodWatch
 from gpusteward.agent.metrics_page import MetricsPage
 from gpusteward.agent.node_source import NodeProviders, NodeSource
@@ -42,7 +42,7 @@ def collection(
     clock = iter(range(0, 100_000, 5))
     with machine.start(folder) as running:
         pods = PodWatch(ApiServer(running.api.url), NODE)
-        kubelet = PodResources(running.kubelet.path)
+        kubelet = KubeletClient(running.kubelet.path)
         jobs = HpcJobs(settings.hpc_job_mapping_dir) if settings.hpc_job_mapping_dir else None
         providers = NodeProviders(ProcessTable(running.proc), kubelet, pods, jobs=jobs)
         source = NodeSource(NODE, Nvml(NODE, clock=lambda: float(next(clock)), event_wait_milliseconds=10), providers)

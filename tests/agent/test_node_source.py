@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpusteward.agent.collector_runner import CollectorRunner
-from gpusteward.agent.kubernetes.kubelet import TIMEOUT_SECONDS, PodResources
+from gpusteward.agent.kubernetes.kubelet import TIMEOUT_SECONDS, KubeletClient
 from gpusteward.agent.kubernetes.pod_watch import PodWatch
 from gpusteward.agent.node_source import CLAIMS_REFRESH_SECONDS, CLAIMS_VALID_SECONDS, NodeProviders, NodeSource
 from gpusteward.agent.nvml import Nvml
@@ -49,7 +49,7 @@ def running_node(
 ) -> Iterator[Node]:
     with machine.start(folder) as running:
         pods = PodWatch(ApiServer(api_url or running.api.url), NODE) if watch_pods else None
-        providers = NodeProviders(ProcessTable(running.proc), PodResources(running.kubelet.path), pods)
+        providers = NodeProviders(ProcessTable(running.proc), KubeletClient(running.kubelet.path), pods)
         source = NodeSource(NODE, Nvml(NODE, event_wait_milliseconds=10), providers)
         try:
             if pods is not None:

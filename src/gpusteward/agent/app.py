@@ -19,7 +19,7 @@ from gpusteward.agent.fields.field_list import default_fields
 from gpusteward.agent.fields.reloading import FieldConfigMap, FieldFile
 from gpusteward.agent.hpc_jobs import HpcJobs
 from gpusteward.agent.http.server import Server, serve
-from gpusteward.agent.kubernetes.kubelet import PodResources
+from gpusteward.agent.kubernetes.kubelet import KubeletClient
 from gpusteward.agent.kubernetes.pod_watch import PodWatch
 from gpusteward.agent.metrics_page import MetricsPage
 from gpusteward.agent.node_source import NodeProviders, NodeSource, SnapshotSource
@@ -176,12 +176,12 @@ def _service_account_file(name: str) -> Path | None:
     return path if path.is_file() else None
 
 
-def _find_kubelet(settings: AgentSettings) -> PodResources | None:
+def _find_kubelet(settings: AgentSettings) -> KubeletClient | None:
     """The kubelet's socket, unless Kubernetes is disabled; by default only if its directory exists."""
     socket = settings.pod_resources_kubelet_socket
     if settings.kubernetes is False or (settings.kubernetes is None and not socket.parent.is_dir()):
         return None
-    return PodResources(socket, resource_names=settings.nvidia_resource_names)
+    return KubeletClient(socket, resource_names=settings.nvidia_resource_names)
 
 
 def _find_dcgm(settings: AgentSettings) -> "Dcgm | None":

@@ -12,7 +12,7 @@ from gpusteward.agent.hpc_jobs import HpcJobs, JobsByGpu
 from gpusteward.agent.init_containers import InitContainerGpus
 from gpusteward.agent.kubernetes.claim_cache import CLAIMS_REFRESH_SECONDS, CLAIMS_VALID_SECONDS, ClaimCache
 from gpusteward.agent.kubernetes.claims import accept_names
-from gpusteward.agent.kubernetes.kubelet import PodResources
+from gpusteward.agent.kubernetes.kubelet import KubeletClient
 from gpusteward.agent.kubernetes.pod_watch import Pod, PodWatch
 from gpusteward.agent.nvml import HOST_PID_ADVICE, Nvml, NvmlReading
 from gpusteward.agent.proc.process_table import ProcessIdentity, ProcessTable
@@ -60,7 +60,7 @@ class NodeProviders:
     """Data sources of this node besides NVML. None: not available, or disabled."""
 
     proc: ProcessTable
-    kubelet: PodResources | None = None
+    kubelet: KubeletClient | None = None
     pods: PodWatch | None = None
     ratio: RatioFile | None = None
     dcgm: "Dcgm | None" = None

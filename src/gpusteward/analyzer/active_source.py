@@ -8,7 +8,7 @@ from math import ceil
 from typing import Any
 
 from gpusteward.analyzer.settings.settings import Settings
-from gpusteward.analyzer.sources.gpu_readings import GpuReading
+from gpusteward.analyzer.sources.gpu_readings import ReportedGpu
 from gpusteward.analyzer.sources.memory_limits import SERIES_BYTES, MemoryLimits
 from gpusteward.analyzer.sources.owners.cluster_owners import open_api
 from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
@@ -70,7 +70,7 @@ class ActiveSource:
     def read_processes(self, pods: Collection[Pod], at: float) -> PodProcesses:
         return self._source.read_processes(pods, at)
 
-    def read_gpus(self, node: str, cluster: str, at: float) -> Sequence[GpuReading]:
+    def read_gpus(self, node: str, cluster: str, at: float) -> Sequence[ReportedGpu]:
         return self._source.read_gpus(node, cluster, at)
 
     def describe(self) -> Mapping[str, Any]:

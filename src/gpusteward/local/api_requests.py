@@ -31,14 +31,14 @@ class ApiResponse(NamedTuple):
     body: bytes
 
 
-class Answer(NamedTuple):
+class JsonResponse(NamedTuple):
     """A response whose object others may still change."""
 
     status: HTTPStatus
     body: Json
 
 
-class Place(NamedTuple):
+class ResourcePath(NamedTuple):
     """What a path names; without a name all objects of a kind, in one namespace or in all."""
 
     resource: Resource
@@ -58,10 +58,10 @@ class RefusedError(Exception):
         super().__init__(message)
         causes = {"causes": [{"reason": "FieldValueInvalid", "field": field, "message": message}]} if field else {}
         body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message}
-        self.answer = Answer(status, {**body, "reason": reason, "code": int(status), "details": causes})
+        self.answer = JsonResponse(status, {**body, "reason": reason, "code": int(status), "details": causes})
 
 
-def find_place(path: str) -> Place:
+def parse_path(path: str) -> ResourcePath:
     """Raises RefusedError."""
     parts = [unquote(part) for part in path.strip("/").split("/")]
     if parts[0] == "api" and len(parts) > 2:
@@ -79,7 +79,7 @@ def find_place(path: str) -> Place:
     name, subresource = (*rest[1:], "", "")[:2]
     if name and bool(namespace) is not resource.is_namespaced:
         raise _not_found()
-    return Place(resource, namespace, name, subresource)
+    return ResourcePath(resource, namespace, name, subresource)
 
 
 def _not_found() -> RefusedError:
@@ -103,7 +103,7 @@ def decode_object(body: bytes) -> Json:
         raise RefusedError(HTTPStatus.BAD_REQUEST, "BadRequest", f"invalid JSON: {error}") from error
 
 
-def check_preconditions(place: Place, before: Json, wanted: Json) -> None:
+def check_preconditions(place: ResourcePath, before: Json, wanted: Json) -> None:
     """As the real one does for a patch of an object. Raises RefusedError."""
     metadata, what = before["metadata"], f'{place.resource.plural} "{place.name}"'
     if wanted.get("resourceVersion") not in (None, metadata["resourceVersion"]):

@@ -18,16 +18,16 @@ import msgspec
 from gpusteward.core.containers import Workload
 from gpusteward.local.api_requests import (
     MERGE_PATCH,
-    Answer,
     ApiRequest,
     ApiResponse,
-    Place,
+    JsonResponse,
     RefusedError,
+    ResourcePath,
     check_preconditions,
     decode_object,
-    find_place,
     is_selected,
     merge,
+    parse_path,
     read_dry_run,
 )
 from gpusteward.local.cluster_objects import (
@@ -91,10 +91,10 @@ class SimulatedCluster:
             self._remove_ended()
             self._replace_pods()
 
-    def _route(self, request: ApiRequest) -> Answer:
+    def _route(self, request: ApiRequest) -> JsonResponse:
         target = urlsplit(request.target)
         query = {name: values[-1] for name, values in parse_qs(target.query).items()}
-        place = find_place(target.path)
+        place = parse_path(target.path)
         is_dry_run = read_dry_run(query)
         if request.method == "GET" and not place.subresource:
             return self._read(place, query)
@@ -108,9 +108,9 @@ class SimulatedCluster:
             "the server does not allow this method on the requested resource",
         )
 
-    def _read(self, place: Place, query: Mapping[str, str]) -> Answer:
+    def _read(self, place: ResourcePath, query: Mapping[str, str]) -> JsonResponse:
         if place.name:
-            return Answer(HTTPStatus.OK, self._find(place))
+            return JsonResponse(HTTPStatus.OK, self._find(place))
         kind = place.resource.kind
         items = [
             one
@@ -119,16 +119,16 @@ class SimulatedCluster:
         ]
         metadata = {"resourceVersion": str(next(self._versions))}
         body = {"kind": f"{kind}List", "apiVersion": place.resource.version, "metadata": metadata, "items": items}
-        return Answer(HTTPStatus.OK, body)
+        return JsonResponse(HTTPStatus.OK, body)
 
-    def _find(self, place: Place) -> Json:
+    def _find(self, place: ResourcePath) -> Json:
         found = self._objects.get(place.key)
         if found is None:
             name = f'{place.resource.plural} "{place.name}" not found'
             raise RefusedError(HTTPStatus.NOT_FOUND, "NotFound", name)
         return found
 
-    def _patch(self, place: Place, request: ApiRequest, *, is_dry_run: bool) -> Answer:
+    def _patch(self, place: ResourcePath, request: ApiRequest, *, is_dry_run: bool) -> JsonResponse:
         if request.content_type.partition(";")[0].strip() != MERGE_PATCH:
             message = f"the simulated server supports {MERGE_PATCH} only"
             raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
@@ -138,7 +138,7 @@ class SimulatedCluster:
         after["metadata"]["resourceVersion"] = before["metadata"]["resourceVersion"]
         after["status"] = before.get("status", {})  # a subresource of its own
         if after == before:
-            return Answer(HTTPStatus.OK, before)
+            return JsonResponse(HTTPStatus.OK, before)
         if after.get("spec") != before.get("spec") and place.resource.kind != "Lease":
             after["metadata"]["generation"] = before["metadata"].get("generation", 1) + 1
         after["metadata"]["resourceVersion"] = str(next(self._versions))
@@ -146,9 +146,9 @@ class SimulatedCluster:
             self.writes.append(("PATCH", urlsplit(request.target).path))
             self._objects[place.key] = after
             self._run_controller(place.key)
-        return Answer(HTTPStatus.OK, after if is_dry_run else self._objects[place.key])
+        return JsonResponse(HTTPStatus.OK, after if is_dry_run else self._objects[place.key])
 
-    def _create(self, place: Place, body: Json, *, is_dry_run: bool) -> Answer:
+    def _create(self, place: ResourcePath, body: Json, *, is_dry_run: bool) -> JsonResponse:
         metadata = body.get("metadata") or {}
         version = next(self._versions)
         name = metadata.get("name") or f"{metadata.get('generateName', '')}{version:x}"
@@ -170,7 +170,7 @@ class SimulatedCluster:
             self.writes.append(("POST", f"/{place.resource.plural}"))
             self._objects[key] = made
             self._limit_events()
-        return Answer(HTTPStatus.CREATED, made)
+        return JsonResponse(HTTPStatus.CREATED, made)
 
     def _limit_events(self) -> None:
         events = [key for key in self._objects if key.kind == "Event"]

@@ -13,7 +13,7 @@ from gpusteward.agent.app import build_dialects
 from gpusteward.agent.collection import Collection
 from gpusteward.agent.dcgm.client import Dcgm
 from gpusteward.agent.dcgm.reader import DcgmReader
-from gpusteward.agent.kubernetes.kubelet import PodResources
+from gpusteward.agent.kubernetes.kubelet import KubeletClient
 from gpusteward.agent.metrics_page import MetricsPage
 from gpusteward.agent.node_source import NodeProviders, NodeSource
 from gpusteward.agent.nvml import Nvml
@@ -81,7 +81,7 @@ def running_node(machine: Machine, folder: Path, soname: str) -> Iterator[Node]:
     with machine.start(folder) as started:
         reader = DcgmReader(Hostengine("tcp", "dcgm:5555"), interval_seconds=INTERVAL, sonames=(soname,))
         dcgm = Dcgm(reader, interval_seconds=INTERVAL)
-        providers = NodeProviders(ProcessTable(started.proc), PodResources(started.kubelet.path), dcgm=dcgm)
+        providers = NodeProviders(ProcessTable(started.proc), KubeletClient(started.kubelet.path), dcgm=dcgm)
         source = NodeSource(NODE, Nvml(NODE, event_wait_milliseconds=10), providers)
         page = MetricsPage(node=NODE, interval_seconds=INTERVAL, clock=lambda: 0.0)
         dialects = build_dialects(read_settings(["--node-name", NODE], {}), None, LabelCache())

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from gpusteward.agent.kubernetes.claims import accept_names, decode_claims
-from gpusteward.agent.kubernetes.kubelet import MESSAGE_LIMIT_BYTES, Claim, PodResources
+from gpusteward.agent.kubernetes.kubelet import MESSAGE_LIMIT_BYTES, Claim, KubeletClient
 from gpusteward.core.errors import SourceError
 from tests.fakes import podresources_pb2 as wire
 from tests.fakes.kubelet import FakeKubelet, Fault, device_claim, dra_claim, response
@@ -22,7 +22,7 @@ def path(tmp_path):
 
 @pytest.fixture
 def kubelet_client(path):
-    resources = PodResources(path, ["volcano.sh/vgpu-number", "example.com/slice-*"], timeout_seconds=10)
+    resources = KubeletClient(path, ["volcano.sh/vgpu-number", "example.com/slice-*"], timeout_seconds=10)
     yield resources
     resources.close()
 
@@ -169,7 +169,7 @@ def test_a_fault_is_explained_with_advice(path, kubelet_client, fault, text):
 
 @pytest.mark.parametrize("fault", [Fault.HANGS, Fault.SENDS_NOTHING])
 def test_a_hanging_kubelet_costs_only_the_timeout(path, fault):
-    resources = PodResources(path, timeout_seconds=0.05)
+    resources = KubeletClient(path, timeout_seconds=0.05)
     with (
         FakeKubelet(path, response(TRAINER), fault=fault),
         pytest.raises(SourceError, match=r"did not respond within 0\.05 s"),
@@ -180,7 +180,7 @@ def test_a_hanging_kubelet_costs_only_the_timeout(path, fault):
 
 def test_a_hanging_kubelet_is_queried_after_growing_delays(path):
     now = 0.0
-    resources = PodResources(path, timeout_seconds=0.4, clock=lambda: now)
+    resources = KubeletClient(path, timeout_seconds=0.4, clock=lambda: now)
     with FakeKubelet(path, response(TRAINER), fault=Fault.HANGS) as kubelet:
         queried = []
         for now in range(0, 120, 5):
@@ -255,7 +255,7 @@ def test_a_path_that_is_not_a_socket_is_reported(path, kubelet_client):
 
 @pytest.mark.parametrize("name", ["x" * 200, "a\0b"])
 def test_a_path_that_cannot_be_a_socket_is_reported(tmp_path, name):
-    resources = PodResources(tmp_path / name)
+    resources = KubeletClient(tmp_path / name)
     with pytest.raises(SourceError):
         resources.read()
     resources.close()

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gpusteward.analyzer.reclaim.actions import Action, JournalStep, ReclaimError, SwitchState, Target, Warned
+from gpusteward.analyzer.reclaim.actions import Action, JournalStep, ReclaimError, SwitchState, TargetObject, Warned
 from gpusteward.analyzer.reclaim.plan import ActionState, Answer, Change, Decision, Mode, Outcome, Plan
 from gpusteward.analyzer.reclaim.policies.effective import EffectivePolicy, ReclaimAction, WorkloadClass
 from gpusteward.core.containers import Workload, WorkloadKey
@@ -52,7 +52,7 @@ def make_action(
         idle_since=AT - 7200,
         created_at=AT - 3600,
         updated_at=AT - 60,
-        target=Target("Deployment", workload.name, f"uid-{workload.name}", "/apis/apps/v1/x"),
+        target=TargetObject("Deployment", workload.name, f"uid-{workload.name}", "/apis/apps/v1/x"),
         original={"/spec/replicas": 3},
         patch={"/spec/replicas": 0},
         evidence={

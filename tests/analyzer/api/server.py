@@ -45,7 +45,7 @@ from gpusteward.analyzer.serve import configure_server
 from gpusteward.analyzer.settings.effective import EffectiveSettings
 from gpusteward.analyzer.settings.masked import MaskedSetting, mask_settings
 from gpusteward.analyzer.settings.settings import ServerSettings, Settings
-from gpusteward.analyzer.sources.gpu_readings import GpuReading
+from gpusteward.analyzer.sources.gpu_readings import ReportedGpu
 from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses, RunningProcess
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.spell_table import SpellTable
@@ -187,11 +187,11 @@ class FakeSource:
             raise SourceError(self.processes_failure)
         return _run_processes(pods) if self.running is None else self.running
 
-    def read_gpus(self, node: str, cluster: str, at: float) -> Sequence[GpuReading]:
+    def read_gpus(self, node: str, cluster: str, at: float) -> Sequence[ReportedGpu]:
         if self.processes_failure:
             raise SourceError(self.processes_failure)
         values = {"temperature_celsius": 41.0, "power_watts": 70.0, "up": 1.0}
-        return [GpuReading("0", "", "GPU-a", model="H100", values=values, xid_errors={79: 2})]
+        return [ReportedGpu("0", "", "GPU-a", model="H100", values=values, xid_errors={79: 2})]
 
 
 def _run_processes(pods: Collection[Pod]) -> PodProcesses:

@@ -11,7 +11,7 @@ from sqlalchemy import Engine, update
 from gpusteward.analyzer.ledger.db_engine import open_engine
 from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
 from gpusteward.analyzer.ledger.schema import actions
-from gpusteward.analyzer.reclaim.actions import Action, Target
+from gpusteward.analyzer.reclaim.actions import Action, TargetObject
 from gpusteward.analyzer.reclaim.changes import Planned
 from gpusteward.analyzer.reclaim.cluster import DELETION_COST, Cluster
 from gpusteward.analyzer.reclaim.execution.counters import ReclaimCounters
@@ -155,7 +155,7 @@ def test_a_pool_that_is_not_lowered_keeps_the_deletion_costs_of_its_owner(engine
 
 def test_actions_of_another_cluster_on_the_same_ledger_are_left_to_its_analyzer(engine: Engine) -> None:
     """Their objects do not exist here: they would be closed as gone, and could not be restored any more."""
-    target = Target("Deployment", "web", "uid", "/apis/apps/v1/namespaces/team/deployments/web")
+    target = TargetObject("Deployment", "web", "uid", "/apis/apps/v1/namespaces/team/deployments/web")
     for name in ("east", "west"):
         key = WorkloadKey("Deployment", "team", "web", name)
         Journal(engine).add(replace(OPEN, id=name, workload=key, target=target))

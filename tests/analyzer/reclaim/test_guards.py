@@ -22,7 +22,7 @@ from gpusteward.analyzer.reclaim.decisions.decide import (
 )
 from gpusteward.analyzer.reclaim.decisions.facts import Counts, Facts, Inspection, Pool
 from gpusteward.analyzer.reclaim.decisions.guards import GUARDS, ask_all
-from gpusteward.analyzer.reclaim.decisions.past import find_end, select_warnings
+from gpusteward.analyzer.reclaim.decisions.past_actions import find_end, select_warnings
 from gpusteward.analyzer.reclaim.plan import ActionState, Change, Mode, Outcome
 from gpusteward.analyzer.reclaim.policies.effective import (
     EffectivePolicy,

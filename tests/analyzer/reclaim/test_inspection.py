@@ -5,7 +5,7 @@ from typing import Any
 
 from gpusteward.analyzer.reclaim.decisions.inspection import check_replicas, find_partly_known
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
-from gpusteward.analyzer.reclaim.kinds.registry import Chosen, Family
+from gpusteward.analyzer.reclaim.kinds.registry import Chosen, WorkloadObjects
 from gpusteward.analyzer.reclaim.kinds.replicated import DEPLOYMENT
 from gpusteward.core.containers import Container
 from gpusteward.core.usages import AllocationKey
@@ -23,10 +23,10 @@ def make_pod(name: str, *, gpus: int = 1, conditions: Any = READY, **metadata: A
     return make("Pod", name, spec={"nodeName": "node", "containers": containers}, conditions=conditions, **metadata)
 
 
-def make_pool(*pods: KubeObject, sets: tuple[str, ...] = ()) -> tuple[Chosen, Family]:
+def make_pool(*pods: KubeObject, sets: tuple[str, ...] = ()) -> tuple[Chosen, WorkloadObjects]:
     root = make("Deployment", "pool", spec={"replicas": len(pods)})
     names = sets or ("pool-1",) * len(pods)
-    return Chosen(DEPLOYMENT, root), Family(root, pods, [[make("ReplicaSet", name), root] for name in names])
+    return Chosen(DEPLOYMENT, root), WorkloadObjects(root, pods, [[make("ReplicaSet", name), root] for name in names])
 
 
 def refuse(*pods: KubeObject, sets: tuple[str, ...] = ()) -> str:

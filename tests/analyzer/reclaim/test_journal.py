@@ -8,7 +8,7 @@ from sqlalchemy import Engine
 
 from gpusteward.analyzer.ledger.db_engine import open_engine
 from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
-from gpusteward.analyzer.reclaim.actions import Action, JournalStep, SwitchState, Target, Warned
+from gpusteward.analyzer.reclaim.actions import Action, JournalStep, SwitchState, TargetObject, Warned
 from gpusteward.analyzer.reclaim.journal import Journal
 from gpusteward.analyzer.reclaim.plan import ActionState
 from gpusteward.analyzer.reclaim.switch import Switch
@@ -21,7 +21,7 @@ from tests.analyzer.reclaim.test_guards import NOW, OPEN
 ACTION = replace(
     OPEN,
     state=ActionState.PLANNED,
-    target=Target("Notebook", "nb", "uid-1", "/apis/kubeflow.org/v1/namespaces/ml/notebooks/nb"),
+    target=TargetObject("Notebook", "nb", "uid-1", "/apis/kubeflow.org/v1/namespaces/ml/notebooks/nb"),
     original={"/spec/replicas": 3, "/metadata/annotations/说明": None},
     patch={"/spec/replicas": 0},
     evidence={"proof": "integrated", "reasons": ['it\'s \\ "quoted" 中文 \U0001f642']},

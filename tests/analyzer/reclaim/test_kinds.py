@@ -8,7 +8,13 @@ import yaml
 from gpusteward.analyzer.reclaim.changes import make_restoring_fields
 from gpusteward.analyzer.reclaim.kinds.kind import Right
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject, keep_original, make_patch, make_path
-from gpusteward.analyzer.reclaim.kinds.registry import KINDS, Family, choose_targets, find_kind, list_enforce_rights
+from gpusteward.analyzer.reclaim.kinds.registry import (
+    KINDS,
+    WorkloadObjects,
+    choose_targets,
+    find_kind,
+    list_enforce_rights,
+)
 from gpusteward.analyzer.reclaim.policies.effective import ReclaimAction
 from tests.analyzer.reclaim.test_guards import OPEN
 from tests.kubernetes.cluster import Json
@@ -25,8 +31,8 @@ def make(
 
 
 def refuse(one: KubeObject, *chain: KubeObject, action: ReclaimAction = SUSPEND) -> str:
-    family = Family(one, [make("v1", "Pod")], [[*chain, one]])
-    chosen, reason = choose_targets(family, action, lambda *_: [])
+    objects = WorkloadObjects(one, [make("v1", "Pod")], [[*chain, one]])
+    chosen, reason = choose_targets(objects, action, lambda *_: [])
     assert bool(chosen) == (reason is None)
     return "" if reason is None else reason.en
 

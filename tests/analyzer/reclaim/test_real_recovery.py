@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpusteward.analyzer.reclaim.actions import Action, ReclaimError, Target
+from gpusteward.analyzer.reclaim.actions import Action, ReclaimError, TargetObject
 from gpusteward.analyzer.reclaim.execution.executor import STEPS
 from gpusteward.analyzer.reclaim.kinds.objects import ACTION
 from gpusteward.analyzer.reclaim.open_actions import VERIFY_SECONDS
@@ -279,7 +279,7 @@ def test_a_change_that_arrives_after_its_request_was_given_up_is_not_lost(world:
     for _ in range(2):
         world.cycle()
     [action] = world.list_actions()
-    target = Target("Deployment", "web", item["metadata"]["uid"], path_of(item))
+    target = TargetObject("Deployment", "web", item["metadata"]["uid"], path_of(item))
     late = {"target": target, "original": {"/spec/replicas": 1}, "patch": {"/spec/replicas": 0}}
     world.journal.move(action, ActionState.WARNED, at=world.now, note=messages.INTERRUPTED, **late)
     patch(world, item, {"spec": {"replicas": 0}, "metadata": {"annotations": {ACTION: action.id}}})
@@ -297,7 +297,7 @@ def test_a_late_change_is_not_forgotten_while_nothing_may_be_written(world: Worl
     for _ in range(2):
         world.cycle()
     [action] = world.list_actions()
-    target = Target("Deployment", "web", item["metadata"]["uid"], path_of(item))
+    target = TargetObject("Deployment", "web", item["metadata"]["uid"], path_of(item))
     late = {"target": target, "original": {"/spec/replicas": 1}, "patch": {"/spec/replicas": 0}}
     world.journal.move(action, ActionState.WARNED, at=world.now, note=messages.INTERRUPTED, **late)
     patch(world, item, {"spec": {"replicas": 0}, "metadata": {"annotations": {ACTION: action.id}}})

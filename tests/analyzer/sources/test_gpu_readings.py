@@ -11,8 +11,8 @@ from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.analyzer.sources.gpu_readings import (
     DCGM_LABELS,
     NATIVE_LABELS,
-    GpuReading,
     GpuSample,
+    ReportedGpu,
     collect_readings,
 )
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
@@ -44,7 +44,7 @@ def list_truly(node: SimulatedNode) -> dict[str, float]:
     }
 
 
-def by_uuid(readings: Sequence[GpuReading]) -> dict[str, float]:
+def by_uuid(readings: Sequence[ReportedGpu]) -> dict[str, float]:
     return {
         one.uuid: one.values["temperature_celsius"]
         for one in readings

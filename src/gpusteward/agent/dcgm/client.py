@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gpusteward.agent.dcgm.reader import DcgmReader, DcgmResult
-from gpusteward.agent.dcgm.session import SIGNALS, Sample, Target
+from gpusteward.agent.dcgm.session import SIGNALS, ProfiledDevice, Sample
 from gpusteward.core.gpus import GpuReading
 from gpusteward.core.signals import SIGNALS as ALL_SIGNALS
 from gpusteward.core.signals import Scope
@@ -35,7 +35,7 @@ class DcgmReading:
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    targets: tuple[Target, ...] = ()
+    targets: tuple[ProfiledDevice, ...] = ()
     fields: frozenset[int] = frozenset()
     now: float = 0.0
 
@@ -136,7 +136,7 @@ class Dcgm:
         return is_own and abs(now - sample.taken_at) <= VALID_INTERVALS * self._interval
 
 
-def list_targets(readings: Sequence[GpuReading]) -> tuple[Target, ...]:
+def list_targets(readings: Sequence[GpuReading]) -> tuple[ProfiledDevice, ...]:
     """The GPUs and MIG instances that NVML cannot profile.
 
     A GPU instance with several compute instances is left out: its values belong to none of them.
@@ -144,7 +144,7 @@ def list_targets(readings: Sequence[GpuReading]) -> tuple[Target, ...]:
     own = [each for each in readings if not each.lost and not each.supports_gpm]
     sizes = Counter(_instance(each) for each in own)
     return tuple(
-        Target(each.gpu.uuid, each.gpu.device_uuid, each.gpu.mig.gpu_instance_id if each.gpu.mig else None)
+        ProfiledDevice(each.gpu.uuid, each.gpu.device_uuid, each.gpu.mig.gpu_instance_id if each.gpu.mig else None)
         for each in own
         if sizes[_instance(each)] == 1
     )

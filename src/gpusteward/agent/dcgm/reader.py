@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gpusteward.agent.dcgm.library import CONNECTION_NOT_VALID, SONAMES, DcgmError, Library
-from gpusteward.agent.dcgm.session import SIGNALS, Samples, Session, Target
+from gpusteward.agent.dcgm.session import SIGNALS, ProfiledDevice, Samples, Session
 from gpusteward.agent.settings.values import Hostengine
 from gpusteward.core.dcgm import FIELDS
 from gpusteward.core.errors import SourceError
@@ -40,7 +40,7 @@ class DcgmReader:
         self._failed_at = 0.0
         self._failure: Failure | None = None
 
-    def read(self, targets: tuple[Target, ...], fields: frozenset[int], *, now: float) -> DcgmResult:
+    def read(self, targets: tuple[ProfiledDevice, ...], fields: frozenset[int], *, now: float) -> DcgmResult:
         """The latest samples. A failure closes the session; one of the next reads opens a new one."""
         if self._failure is not None and 0 <= now - self._failed_at < self._backoff:
             return DcgmResult(failures=(self._failure,))

@@ -56,7 +56,7 @@ _INTEGER32_BLANKS = range(0x7FFFFFF0, 0x7FFFFFF4)
 higher than the 32-bit ones."""
 
 
-class Target(NamedTuple):
+class ProfiledDevice(NamedTuple):
     """A GPU or MIG instance to profile. `uuid` is its own; that of a GPU without MIG is `gpu_uuid`."""
 
     uuid: str
@@ -92,7 +92,7 @@ class _Watch:
 class _GpuPlan:
     """What was asked for on one GPU, what is watched, and the reasons why some of it is not."""
 
-    targets: tuple[Target, ...]
+    targets: tuple[ProfiledDevice, ...]
     fields: frozenset[int]
     checked_at: float
     watch: _Watch | None = None
@@ -132,7 +132,9 @@ class Session:
         with suppress(DcgmError):
             self._library.call("dcgmShutdown")
 
-    def read(self, targets: Iterable[Target], fields: frozenset[int], *, now: float) -> tuple[Samples, list[Failure]]:
+    def read(
+        self, targets: Iterable[ProfiledDevice], fields: frozenset[int], *, now: float
+    ) -> tuple[Samples, list[Failure]]:
         """The latest values of these fields, and the reasons why some targets have none. Raises DcgmError."""
         self._refresh_plans(_by_gpu(targets), fields, now)
         samples: Samples = {}
@@ -206,7 +208,9 @@ class Session:
             if each.entity.group == ENTITY_GPU_INSTANCE
         }
 
-    def _refresh_plans(self, targets: Mapping[str, tuple[Target, ...]], fields: frozenset[int], now: float) -> None:
+    def _refresh_plans(
+        self, targets: Mapping[str, tuple[ProfiledDevice, ...]], fields: frozenset[int], now: float
+    ) -> None:
         """Watch each GPU whose targets, fields or MIG instances changed; try again what could not be watched."""
         for uuid in self._plans.keys() - targets.keys():
             self._unwatch(self._plans.pop(uuid))
@@ -226,7 +230,7 @@ class Session:
                 self._carry_out(plan, uuid, before)
 
     @staticmethod
-    def _is_due(plan: _GpuPlan | None, targets: tuple[Target, ...], fields: frozenset[int], now: float) -> bool:
+    def _is_due(plan: _GpuPlan | None, targets: tuple[ProfiledDevice, ...], fields: frozenset[int], now: float) -> bool:
         if plan is None or (plan.targets, plan.fields) != (targets, fields):
             return True
         return bool(plan.failures or plan.has_instances) and not 0 <= now - plan.checked_at < CHECK_SECONDS
@@ -317,8 +321,8 @@ def _unless_lost() -> Iterator[None]:
             raise
 
 
-def _by_gpu(targets: Iterable[Target]) -> dict[str, tuple[Target, ...]]:
-    grouped: dict[str, tuple[Target, ...]] = {}
+def _by_gpu(targets: Iterable[ProfiledDevice]) -> dict[str, tuple[ProfiledDevice, ...]]:
+    grouped: dict[str, tuple[ProfiledDevice, ...]] = {}
     for target in targets:
         grouped[target.gpu_uuid] = (*grouped.get(target.gpu_uuid, ()), target)
     return grouped

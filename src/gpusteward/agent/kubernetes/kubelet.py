@@ -23,7 +23,7 @@ from gpusteward.agent.kubernetes.grpc_client import (
 from gpusteward.agent.kubernetes.podresources import DecodeError, ListPodResourcesResponse, decode
 from gpusteward.core.errors import SourceError
 
-__all__ = ["Claim", "Listing", "PodResources"]
+__all__ = ["Claim", "KubeletClient", "Listing"]
 
 MESSAGE_LIMIT_BYTES = 16 * 2**20  # as in dcgm-exporter, where 4 MiB was too little for big nodes
 TIMEOUT_SECONDS = 2.0  # a guess: a kubelet responds in milliseconds, and a cycle must not wait for one that hangs
@@ -35,7 +35,7 @@ _METHOD = "/v1.PodResourcesLister/List"
 _REQUEST = b""  # ListPodResourcesRequest has no fields
 
 
-class PodResources:
+class KubeletClient:
     """Queries the kubelet of this node. The connection stays open between reads."""
 
     def __init__(

@@ -35,7 +35,7 @@ from gpusteward.analyzer.reports.workload_history import WorkloadHistory
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.masked import MaskedSetting
 from gpusteward.analyzer.settings.settings import Settings
-from gpusteward.analyzer.sources.gpu_readings import GpuReading
+from gpusteward.analyzer.sources.gpu_readings import ReportedGpu
 from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.spell_table import SpellTable
@@ -99,7 +99,7 @@ class SourceReader(Protocol):
 
     def read_processes(self, pods: Collection[Pod], at: float) -> PodProcesses: ...
 
-    def read_gpus(self, node: str, cluster: str, at: float) -> Sequence[GpuReading]: ...
+    def read_gpus(self, node: str, cluster: str, at: float) -> Sequence[ReportedGpu]: ...
 
 
 class LedgerReader(Protocol):

@@ -27,7 +27,7 @@ from gpusteward.analyzer.reports.report import EndedWorkload, GroupDetails, Repo
 from gpusteward.analyzer.reports.report_query import ClusterNamespace, EndedQuery, ReportQuery
 from gpusteward.analyzer.reports.workload_history import WorkloadHistory
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.sources.gpu_readings import GpuReading
+from gpusteward.analyzer.sources.gpu_readings import ReportedGpu
 from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.spell_table import SpellTable
@@ -120,7 +120,7 @@ class _LimitedSource:
             frozenset(pod for pod in running.reported if self._is_visible(pod)),
         )
 
-    def read_gpus(self, node: str, cluster: str, at: float) -> Sequence[GpuReading]:
+    def read_gpus(self, node: str, cluster: str, at: float) -> Sequence[ReportedGpu]:
         """Those of which a pod of a visible namespace holds a part; of MIG instances those that one holds."""
         published = self._results.published
         held = published.result.verdicts.usage.allocations if published else ()

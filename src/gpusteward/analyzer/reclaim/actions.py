@@ -19,7 +19,7 @@ class ReclaimError(GpustewardError):
     """What a person asked for is refused; the text says why."""
 
 
-class Target(NamedTuple):
+class TargetObject(NamedTuple):
     """The object that an action changes; not always the workload: a Job of a CronJob, a Workload of Kueue."""
 
     kind: str
@@ -60,7 +60,7 @@ class Action:
     idle_since: float
     created_at: float
     updated_at: float
-    target: Target | None = None  # None: not chosen yet
+    target: TargetObject | None = None  # None: not chosen yet
     original: Mapping[str, Any] = field(default_factory=dict)  # JSON pointer -> value before; None: absent
     patch: Mapping[str, Any] = field(default_factory=dict)  # JSON pointer -> our value
     evidence: Mapping[str, Any] = field(default_factory=dict)  # proof, signature, guards, reasons, allocations

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from gpusteward.analyzer.reclaim.kinds.kind import Kind
 from gpusteward.analyzer.reclaim.kinds.objects import Json, KubeObject, make_patch, make_path
-from gpusteward.analyzer.reclaim.kinds.registry import Family
+from gpusteward.analyzer.reclaim.kinds.registry import WorkloadObjects
 from gpusteward.analyzer.sources.owners.owner_kinds import is_readable
 from gpusteward.core.errors import SourceError
 from gpusteward.kubernetes.api import ObjectError
@@ -203,7 +203,7 @@ class Reading:
             self._pods[namespace] = [pod for pod in found if is_holding(pod)]
         return self._pods[namespace]
 
-    def read_family(self, namespace: str, pods: Collection[PodName]) -> Family:
+    def read_workload_objects(self, namespace: str, pods: Collection[PodName]) -> WorkloadObjects:
         """The pods with these names and their owners. Raises SourceError: UnreadableOwnerError if a pod or an owner is
         gone, or another one by now, or if the pods have different roots."""
         by_name = self._list_by_name(namespace)
@@ -220,7 +220,7 @@ class Reading:
         }
         if len(roots) != 1:
             raise UnreadableOwnerError(messages.SEVERAL_ROOTS, count=len(roots))
-        return Family(next(iter(roots.values())), found, chains)
+        return WorkloadObjects(next(iter(roots.values())), found, chains)
 
     def list_pods_below(self, namespace: str, uids: Iterable[str]) -> list[KubeObject]:
         """Pods with GPUs that have an owner with one of these uids, or have it themselves."""

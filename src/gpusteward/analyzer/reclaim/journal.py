@@ -18,7 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from gpusteward.analyzer.ledger.db_engine import describe_error, with_write_lock
 from gpusteward.analyzer.ledger.idle_spells import mark_reclaimed
 from gpusteward.analyzer.ledger.schema import actions
-from gpusteward.analyzer.reclaim.actions import OPEN_STATES, Action, JournalStep, Target, Warned
+from gpusteward.analyzer.reclaim.actions import OPEN_STATES, Action, JournalStep, TargetObject, Warned
 from gpusteward.analyzer.reclaim.plan import ActionState, Mode
 from gpusteward.analyzer.reclaim.policies.effective import ReclaimAction
 from gpusteward.core.containers import WorkloadKey
@@ -162,7 +162,7 @@ def make_action_id() -> str:
 
 
 def _make_row(action: Action) -> dict[str, Any]:
-    target = action.target or Target("", "", "", "")
+    target = action.target or TargetObject("", "", "", "")
     return {
         "id": action.id,
         "cluster": action.workload.cluster,
@@ -205,7 +205,7 @@ def _make_again(row: Row[Any], before: tuple[tuple[Any, ...], Action] | None) ->
 
 
 def _make_action(row: Row[Any]) -> Action:
-    target = Target(row.object_kind, row.object_name, row.object_uid, row.object_path)
+    target = TargetObject(row.object_kind, row.object_name, row.object_uid, row.object_path)
     return Action(
         id=row.id,
         workload=WorkloadKey(row.owner_kind, row.namespace, row.owner_name, row.cluster),

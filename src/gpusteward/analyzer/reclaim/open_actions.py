@@ -7,7 +7,7 @@ from gpusteward.analyzer.reclaim.cluster import Reading
 from gpusteward.analyzer.reclaim.components import ReclaimComponents
 from gpusteward.analyzer.reclaim.decisions.assessment import Considered
 from gpusteward.analyzer.reclaim.decisions.candidates import CandidateFinder
-from gpusteward.analyzer.reclaim.decisions.past import Past, find_end
+from gpusteward.analyzer.reclaim.decisions.past_actions import PastActions, find_end
 from gpusteward.analyzer.reclaim.execution.executor import SELF, Executor
 from gpusteward.analyzer.reclaim.execution.warnings import Notices
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
@@ -119,7 +119,7 @@ class OpenActions:
         replicas = finder.list_replicas(finder.describe(number, now=self._clock()))
         return sum(one.is_active for one in replicas) >= _read_keep(action)
 
-    def end_spells(self, considered: Sequence[Considered], past: Past) -> None:
+    def end_spells(self, considered: Sequence[Considered], past: PastActions) -> None:
         """Warnings of a workload that is not idle any more, or of an earlier spell, are over. Where a write was begun,
         only after its object was looked at: the write may have arrived late."""
         idle = {(one.found.key, one.found.workload.uid): one for one in considered if one.facts.idle_since is not None}

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from math import inf
 from typing import Protocol
 
-from gpusteward.analyzer.reclaim.kinds.registry import Family
+from gpusteward.analyzer.reclaim.kinds.registry import WorkloadObjects
 from gpusteward.analyzer.reclaim.policies.annotations import KEEP, PREFIX, read_keep
 from gpusteward.analyzer.reclaim.policies.effective import EffectivePolicy
 from gpusteward.analyzer.reclaim.policies.file import WatchedPolicies
@@ -44,10 +44,10 @@ class FilePolicies:
 
 
 def make_subject(
-    key: WorkloadKey, family: Family, *, models: Iterable[str], namespace_annotations: Mapping[str, str]
+    key: WorkloadKey, objects: WorkloadObjects, *, models: Iterable[str], namespace_annotations: Mapping[str, str]
 ) -> WorkloadFacts:
     """Of several annotations of one name, that of the pod wins over that of its owner; of `keep` the longest one."""
-    nearest_last = [*reversed(family.owners), *family.pods]
+    nearest_last = [*reversed(objects.owners), *objects.pods]
     annotations: dict[str, str] = {}
     labels: dict[str, str] = {}
     keeps = [one.annotations[KEEP] for one in nearest_last if KEEP in one.annotations]
@@ -56,7 +56,7 @@ def make_subject(
         labels |= one.labels
     if keeps:
         annotations[KEEP] = max(keeps, key=_rank_keep)
-    classes = {str(pod.spec.get("priorityClassName") or "") for pod in family.pods}
+    classes = {str(pod.spec.get("priorityClassName") or "") for pod in objects.pods}
     return WorkloadFacts(
         key,
         sorted(set(models) - {""}),

@@ -17,7 +17,7 @@ from gpusteward.analyzer.reports.ledger_sums.period_totals import (
 )
 from gpusteward.analyzer.reports.ledger_sums.unallocated import select_fleet_rows
 from gpusteward.analyzer.reports.report import Point, Range
-from gpusteward.analyzer.reports.report_query import Scope
+from gpusteward.analyzer.reports.report_query import ReportScope
 
 MAX_HOURLY_BARS = 48
 _SUMMED = ("allocated_ms", "active_ms", "idle_ms", "unknown_ms", "idle_cost")
@@ -45,7 +45,7 @@ def read_chart(
     *,
     extent: LedgerExtent,
     covered: Range,
-    scope: Scope,
+    scope: ReportScope,
     has_costs: bool,
 ) -> ChartSeries:
     is_hourly = period.until_ms - period.since_ms <= MAX_HOURLY_BARS * HOUR_MS and extent.has_hours(period)
@@ -82,7 +82,7 @@ def _make_point(at_ms: int, row: RowMapping | None, fleet: _FleetStep | None) ->
 
 
 def _read_usage(
-    connection: Connection, selections: Sequence[RowSelection], step_ms: int, scope: Scope
+    connection: Connection, selections: Sequence[RowSelection], step_ms: int, scope: ReportScope
 ) -> dict[int, RowMapping]:
     parts = [_sum_by_time(selection, scope) for selection in selections]
     if not parts:
@@ -93,7 +93,7 @@ def _read_usage(
     return {row["at_ms"]: row for row in connection.execute(select(at, *sums).group_by(at)).mappings()}
 
 
-def _sum_by_time(selection: RowSelection, scope: Scope) -> Select[*tuple[Any, ...]]:
+def _sum_by_time(selection: RowSelection, scope: ReportScope) -> Select[*tuple[Any, ...]]:
     """By hour or day, which is the order of the rows: nothing has to be sorted."""
     table, time = selection.table, time_column(selection.table)
     source: FromClause = table

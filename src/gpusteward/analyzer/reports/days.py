@@ -30,7 +30,7 @@ from gpusteward.analyzer.reports.ledger_sums.period_totals import (
 from gpusteward.analyzer.reports.ledger_sums.unallocated import price_unallocated, read_unallocated, sum_unallocated
 from gpusteward.analyzer.reports.render import quantities
 from gpusteward.analyzer.reports.report import Group, Range
-from gpusteward.analyzer.reports.report_query import ReportQuery, Scope
+from gpusteward.analyzer.reports.report_query import ReportQuery, ReportScope
 
 
 def read_days(
@@ -57,7 +57,7 @@ def read_days(
     return round_rows(groups, others, prices)
 
 
-def _read_unallocated(connection: Connection, period: Period, scope: Scope, prices: PriceList) -> Unallocated:
+def _read_unallocated(connection: Connection, period: Period, scope: ReportScope, prices: PriceList) -> Unallocated:
     return sum_unallocated(price_unallocated(read_unallocated(connection, period, scope), prices).values())
 
 
@@ -73,7 +73,7 @@ def _make_day(found: GroupSums, covered: Range, prices: PriceSettings) -> Group:
     )
 
 
-def _read_usage(connection: Connection, period: Period, scope: Scope, *, has_costs: bool) -> dict[int, Sums]:
+def _read_usage(connection: Connection, period: Period, scope: ReportScope, *, has_costs: bool) -> dict[int, Sums]:
     parts = [_select_rows(selection, scope, has_costs=has_costs) for selection in select_usage_rows(period)]
     if not parts:
         return {}
@@ -84,7 +84,7 @@ def _read_usage(connection: Connection, period: Period, scope: Scope, *, has_cos
     return {int(row["day_ms"]): read_sums(row) for row in connection.execute(query).mappings()}
 
 
-def _select_rows(selection: RowSelection, scope: Scope, *, has_costs: bool) -> Select[*tuple[Any, ...]]:
+def _select_rows(selection: RowSelection, scope: ReportScope, *, has_costs: bool) -> Select[*tuple[Any, ...]]:
     table, time = selection.table, time_column(selection.table)
     amounts = [
         literal(0).label(name) if name in COSTS and not has_costs else table.c[name].label(name) for name in SUMMED

@@ -33,7 +33,7 @@ from gpusteward.analyzer.reports.ledger_sums.period_totals import (
 from gpusteward.analyzer.reports.ledger_sums.unallocated import price_unallocated, read_unallocated
 from gpusteward.analyzer.reports.render import quantities
 from gpusteward.analyzer.reports.report import Range
-from gpusteward.analyzer.reports.report_query import ReportQuery, Scope
+from gpusteward.analyzer.reports.report_query import ReportQuery, ReportScope
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.messages.errors import ledger_errors
 
@@ -80,7 +80,7 @@ def read_charges(
 
 
 def _read_day(
-    connection: Connection, day: Period, scope: Scope, *, covered: Range, settings: _Settings
+    connection: Connection, day: Period, scope: ReportScope, *, covered: Range, settings: _Settings
 ) -> Iterator[Charge]:
     day_ms = floor_day(day.since_ms)
     partial = is_partial(day_ms, day_ms + DAY_MS, first_ms=covered.first_ms, last_ms=covered.last_ms)
@@ -96,7 +96,7 @@ def _read_day(
             )
 
 
-def _read_usage(connection: Connection, day: Period, scope: Scope) -> Iterator[RowMapping]:
+def _read_usage(connection: Connection, day: Period, scope: ReportScope) -> Iterator[RowMapping]:
     parts = [
         select(
             table.c.allocation_id,

@@ -21,7 +21,7 @@ from gpusteward.analyzer.reports.ledger_sums.period_totals import (
     to_integer,
 )
 from gpusteward.analyzer.reports.report import GroupDetail, GroupDetails, GroupWorkload
-from gpusteward.analyzer.reports.report_query import ReportQuery, Scope
+from gpusteward.analyzer.reports.report_query import ReportQuery, ReportScope
 
 _TIMES = ("active_ms", "idle_ms", "unknown_ms")
 
@@ -105,7 +105,7 @@ def _name_keys(grouping: Grouping) -> list[Any]:
     return [column.label(f"key_{index}") for index, column in enumerate(grouping.columns)]
 
 
-def _select_times(selection: RowSelection, grouping: Grouping, step_ms: int, scope: Scope) -> Select[Any]:
+def _select_times(selection: RowSelection, grouping: Grouping, step_ms: int, scope: ReportScope) -> Select[Any]:
     table, at = selection.table, time_column(selection.table)
     keys, step = _name_keys(grouping), (at - at % step_ms).label("at_ms")
     sums = [to_integer(func.sum(table.c[name])).label(name) for name in _TIMES]
@@ -137,7 +137,9 @@ def _read_workloads(
             found[key].workloads.append(each)
 
 
-def _select_workloads(selection: RowSelection, grouping: Grouping, scope: Scope, *, has_costs: bool) -> Select[Any]:
+def _select_workloads(
+    selection: RowSelection, grouping: Grouping, scope: ReportScope, *, has_costs: bool
+) -> Select[Any]:
     table = selection.table
     workload = [allocations.c[name] for name in WORKLOAD]
     cost = to_integer(func.sum(table.c[COSTS[1]])) if has_costs else literal(0)

@@ -31,7 +31,7 @@ from gpusteward.analyzer.reports.ledger_sums.unallocated import (
 )
 from gpusteward.analyzer.reports.previous_period import read_previous
 from gpusteward.analyzer.reports.report import Finding, Report, Waster
-from gpusteward.analyzer.reports.report_query import ReportQuery, Scope
+from gpusteward.analyzer.reports.report_query import ReportQuery, ReportScope
 from gpusteward.analyzer.reports.right_sizing.flagged_workloads import select_unflagged
 from gpusteward.analyzer.reports.right_sizing.right_sizing import MAX_PART_RATIO, WholeGpuWorkload, find_smaller
 from gpusteward.analyzer.tables import NodeModel
@@ -95,7 +95,7 @@ def _read_report(
 
 
 def _read_unallocated(
-    connection: Connection, period: Period, scope: Scope, prices: PriceSettings | None
+    connection: Connection, period: Period, scope: ReportScope, prices: PriceSettings | None
 ) -> dict[NodeModel, Unallocated]:
     """`prices`: None where costs cannot be added."""
     return price_unallocated(read_unallocated(connection, period, scope), PriceList(prices or PriceSettings()))

@@ -48,7 +48,7 @@ ClusterNamespace = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class ReportScope:
     """Which allocations a report covers. Unallocated GPUs belong to no namespace: they are left out where
     only some namespaces are covered."""
 
@@ -66,7 +66,7 @@ class Scope:
         return not self.namespaces and self.visible is None
 
 
-ALL = Scope()
+ALL = ReportScope()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +83,8 @@ class ReportQuery:
     visible: tuple[ClusterNamespace, ...] | None = None  # what the reader of the report may see; None: everything
 
     @property
-    def scope(self) -> Scope:
-        return Scope(self.namespaces, self.clusters, self.visible)
+    def scope(self) -> ReportScope:
+        return ReportScope(self.namespaces, self.clusters, self.visible)
 
     @property
     def named_namespaces(self) -> tuple[str, ...]:

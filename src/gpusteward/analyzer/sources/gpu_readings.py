@@ -79,7 +79,7 @@ DCGM_LABELS = GpuLabels("UUID", "gpu", "modelName", "GPU_I_ID")
 
 
 @dataclass(slots=True)
-class GpuReading:
+class ReportedGpu:
     """One GPU or MIG instance. A value that was not reported is absent."""
 
     index: str
@@ -94,18 +94,18 @@ class GpuReading:
     clock_events: dict[str, int] = field(default_factory=dict)  # by reason
 
 
-def collect_readings(samples: Iterable[tuple[GpuSample, GpuLabels]]) -> list[GpuReading]:
+def collect_readings(samples: Iterable[tuple[GpuSample, GpuLabels]]) -> list[ReportedGpu]:
     """The GPUs of one node by index and instance. Values of gpusteward's agent win over those of other exporters."""
-    readings: dict[tuple[str, str], GpuReading] = {}
+    readings: dict[tuple[str, str], ReportedGpu] = {}
     for sample, names in sorted(samples, key=lambda each: each[0].metric not in _NATIVE):
         index, instance = sample.labels.get(names.gpu, ""), sample.labels.get(names.instance, "")
         if isfinite(sample.value) and len(index) <= MAX_LABEL_LENGTH:
-            reading = readings.setdefault((index, instance), GpuReading(index, instance))
+            reading = readings.setdefault((index, instance), ReportedGpu(index, instance))
             _add(reading, sample, names)
     return sorted(readings.values(), key=lambda one: (len(one.index), one.index, len(one.instance), one.instance))
 
 
-def _add(reading: GpuReading, sample: GpuSample, names: GpuLabels) -> None:
+def _add(reading: ReportedGpu, sample: GpuSample, names: GpuLabels) -> None:
     labels = sample.labels
     reading.uuid = reading.uuid or labels.get(names.uuid, "")
     reading.model = reading.model or labels.get(names.model, "")

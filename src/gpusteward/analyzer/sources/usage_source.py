@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from gpusteward.analyzer.sources.gpu_readings import GpuReading
+from gpusteward.analyzer.sources.gpu_readings import ReportedGpu
 from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.usages import AllocationKey, Measure
@@ -36,7 +36,7 @@ class UsageSource(Protocol):
     def read_processes(self, pods: Collection[Pod], at: float) -> PodProcesses:
         """The processes of these pods around `at`, as far as they are reported. Raises SourceError."""
 
-    def read_gpus(self, node: str, cluster: str, at: float) -> Sequence[GpuReading]:
+    def read_gpus(self, node: str, cluster: str, at: float) -> Sequence[ReportedGpu]:
         """The GPUs of a node around `at`, held or not, as far as they are reported. Raises SourceError."""
 
     def describe(self) -> Mapping[str, Any]:

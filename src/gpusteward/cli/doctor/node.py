@@ -79,13 +79,13 @@ def check_kubelet(path: Path = KUBELET_SOCKET, *, is_node: bool) -> Iterator[Che
 def _count_claims(path: Path) -> int | None:
     """None if it listens, but the libraries to query it are missing. Raises OSError, SourceError."""
     try:
-        from gpusteward.agent.kubernetes.kubelet import PodResources
+        from gpusteward.agent.kubernetes.kubelet import KubeletClient
     except ModuleNotFoundError:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(TIMEOUT_SECONDS)
             connection.connect(str(path))
         return None
-    kubelet = PodResources(path, timeout_seconds=TIMEOUT_SECONDS)
+    kubelet = KubeletClient(path, timeout_seconds=TIMEOUT_SECONDS)
     try:
         return len(kubelet.read())
     finally:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
-from gpusteward.analyzer.reclaim.kinds.registry import Family
+from gpusteward.analyzer.reclaim.kinds.registry import WorkloadObjects
 from gpusteward.analyzer.reclaim.policies.annotations import ACTION, GRACE, INTERCHANGEABLE, KEEP, WARNINGS, WINDOW
 from gpusteward.analyzer.reclaim.policies.effective import (
     ACTION_ORDER,
@@ -196,7 +196,7 @@ def test_the_longest_keep_of_pod_and_owner_counts(values):
         KubeObject("v1", kind, {"metadata": {"uid": kind, "annotations": {KEEP: value}}})
         for kind, value in zip(("Notebook", "Pod"), values, strict=True)
     )
-    subject = make_subject(NOTEBOOK.key, Family(owner, [pod], [[owner]]), models=(), namespace_annotations={})
+    subject = make_subject(NOTEBOOK.key, WorkloadObjects(owner, [pod], [[owner]]), models=(), namespace_annotations={})
     assert resolve_policy(NO_POLICIES, subject).is_kept(1801353599.0)
 
 

@@ -9,12 +9,12 @@ from gpusteward.analyzer.reclaim.actions import Action
 from gpusteward.analyzer.reclaim.changes import Planned
 from gpusteward.analyzer.reclaim.cluster import Reading
 from gpusteward.analyzer.reclaim.components import ReclaimComponents
-from gpusteward.analyzer.reclaim.decisions.candidates import CandidateFacts, CandidateFinder, Replica, list_roots
+from gpusteward.analyzer.reclaim.decisions.candidates import CandidateFacts, CandidateFinder, CandidatePod, list_roots
 from gpusteward.analyzer.reclaim.decisions.decide import choose_victims, decide, may_be_inspected, waits_for_pressure
 from gpusteward.analyzer.reclaim.decisions.facts import Counts, Facts, Inspection, Pool
 from gpusteward.analyzer.reclaim.decisions.guards import BY_NAME
 from gpusteward.analyzer.reclaim.decisions.inspection import Inspected, InspectionCache, plan_changes, read_objects
-from gpusteward.analyzer.reclaim.decisions.past import Past, select_warnings
+from gpusteward.analyzer.reclaim.decisions.past_actions import PastActions, select_warnings
 from gpusteward.analyzer.reclaim.decisions.pressure import list_pending_pods, make_victim
 from gpusteward.analyzer.reclaim.decisions.sightings import PoolHistory, Sightings
 from gpusteward.analyzer.reclaim.plan import Decision, Outcome
@@ -36,7 +36,7 @@ class Considered:
     facts: Facts
     inspected: Inspected | None = None
     planned: Sequence[Planned] = ()
-    surplus: Sequence[Replica] = ()
+    surplus: Sequence[CandidatePod] = ()
     action: Action | None = None  # that was warned about, or is planned
     lacks_only_time: bool = False  # as far as is known without its objects
 
@@ -53,7 +53,7 @@ class Situation:
     result: Result
     finder: CandidateFinder
     reading: Reading
-    past: Past
+    past: PastActions
     snoozes: Mapping[WorkloadKey, float]
     objection: Message | None  # why this analyzer may not act
     now: float
@@ -96,7 +96,7 @@ class Assessor:
     ) -> Situation:
         """Raises SourceError if journal or snoozes cannot be read."""
         cool_down = result.settings.reclaim.cool_down_minutes * 60
-        past = Past.read(self._components.journal, opened, now=now, cool_down=cool_down)
+        past = PastActions.read(self._components.journal, opened, now=now, cool_down=cool_down)
         snoozes, own = self._components.read_snoozes(now), self._components.own_namespace
         return Situation(result, finder, reading, past, snoozes, objection, now, own)
 
@@ -250,14 +250,14 @@ class Assessor:
             return
         pending = list_pending_pods(self._components.cluster.list_pending())
         victims = [
-            make_victim(one.found, one.inspected.family) for one in waiting if one.inspected and one.inspected.family
+            make_victim(one.found, one.inspected.objects) for one in waiting if one.inspected and one.inspected.objects
         ]
         chosen = choose_victims(pending, victims)
         for one in waiting:
             one.facts = one.facts._replace(has_pressure=one.found.number in chosen)
 
 
-def decide_all(considered: Sequence[Considered], past: Past) -> list[Decision]:
+def decide_all(considered: Sequence[Considered], past: PastActions) -> list[Decision]:
     """In this order: each counts those before it that will be acted on."""
     done: Counter[str] = Counter()  # by namespace
     decisions = []
@@ -269,7 +269,7 @@ def decide_all(considered: Sequence[Considered], past: Past) -> list[Decision]:
     return decisions
 
 
-def add_counts(one: Considered, done: Counter[str], past: Past) -> None:
+def add_counts(one: Considered, done: Counter[str], past: PastActions) -> None:
     """For the guard `budget`."""
     total = done.total()
     counts = Counts(total, done[one.found.key.namespace], past.last_hour + total)

@@ -22,7 +22,7 @@ DELETION_COST_KINDS = frozenset({"Deployment", "ReplicaSet", "Rollout"})
 
 
 @dataclass(frozen=True, slots=True)
-class Replica:
+class CandidatePod:
     """One pod of a workload."""
 
     pod: PodName
@@ -95,7 +95,7 @@ class CandidateFinder:
         pods = tuple(dict.fromkeys(PodName(one.container.pod, one.container.pod_uid) for one in allocations))
         return CandidateFacts(number, workload, facts, rows, pods, allocations, table.keys[number])
 
-    def list_replicas(self, found: CandidateFacts) -> list[Replica]:
+    def list_replicas(self, found: CandidateFacts) -> list[CandidatePod]:
         """Its pods; the longest idle first, those that are not idle last."""
         by_pod: dict[PodName, list[int]] = {}
         for row, allocation in zip(found.rows, found.allocations, strict=True):
@@ -104,7 +104,7 @@ class CandidateFinder:
         replicas = [self._make_replica(pod, rows) for pod, rows in by_pod.items()]
         return sorted(replicas, key=lambda one: (not one.is_idle, one.idle_since, one.pod))
 
-    def limit_to(self, found: CandidateFacts, replicas: list[Replica], pool: Pool) -> CandidateFacts:
+    def limit_to(self, found: CandidateFacts, replicas: list[CandidatePod], pool: Pool) -> CandidateFacts:
         """The facts of a pool: those of these surplus replicas only."""
         if not replicas:
             return found._replace(facts=found.facts._replace(pool=pool, activity=Activity.ACTIVE))
@@ -124,7 +124,7 @@ class CandidateFinder:
         )
         return found._replace(facts=facts)
 
-    def _make_replica(self, pod: PodName, rows: list[int]) -> Replica:
+    def _make_replica(self, pod: PodName, rows: list[int]) -> CandidatePod:
         verdicts, table = self._result.verdicts, self._result.workloads
         idle, active = ACTIVITIES.index(Activity.IDLE), ACTIVITIES.index(Activity.ACTIVE)
         codes = verdicts.activity[rows]
@@ -137,7 +137,7 @@ class CandidateFinder:
         )
         since = float(np.max(verdicts.idle_since[rows])) if is_proven else np.inf
         gpus = float(np.sum(table.fractions[rows]))
-        return Replica(pod, tuple(rows), bool(np.any(codes == active)), is_proven, since, gpus)
+        return CandidatePod(pod, tuple(rows), bool(np.any(codes == active)), is_proven, since, gpus)
 
 
 def list_roots(result: Result) -> dict[str, str]:

@@ -7,10 +7,10 @@ from typing import Any
 
 from gpusteward.analyzer.reclaim.changes import LOWEST_COST, Planned, format_time
 from gpusteward.analyzer.reclaim.cluster import Reading, count_gpus
-from gpusteward.analyzer.reclaim.decisions.candidates import CandidateFacts, Replica
+from gpusteward.analyzer.reclaim.decisions.candidates import CandidateFacts, CandidatePod
 from gpusteward.analyzer.reclaim.decisions.facts import Inspection
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
-from gpusteward.analyzer.reclaim.kinds.registry import Chosen, Family, choose_targets
+from gpusteward.analyzer.reclaim.kinds.registry import Chosen, WorkloadObjects, choose_targets
 from gpusteward.analyzer.reclaim.policies.effective import EffectivePolicy, ReclaimAction
 from gpusteward.analyzer.reclaim.policies.resolve import WorkloadFacts
 from gpusteward.analyzer.reclaim.subjects import Policies, make_subject
@@ -23,7 +23,7 @@ from gpusteward.messages import reclaim as messages
 class Inspected:
     """The objects of a candidate as they were read, and what was last found out about them."""
 
-    family: Family | None
+    objects: WorkloadObjects | None
     subject: WorkloadFacts | None
     missing_pod: str = ""
     error: Message | None = None  # why they could not be read
@@ -53,70 +53,70 @@ def read_objects(found: CandidateFacts, reading: Reading) -> Inspected:
     """Never raises: what cannot be read is a reason to refuse."""
     namespace = found.workload.namespace
     try:
-        family = reading.read_family(namespace, found.pods)
+        objects = reading.read_workload_objects(namespace, found.pods)
         annotations = reading.read_namespace(namespace)
-        known = {pod.uid for pod in family.pods}
-        others = [pod for pod in reading.list_pods_below(namespace, [family.root.uid]) if pod.uid not in known]
+        known = {pod.uid for pod in objects.pods}
+        others = [pod for pod in reading.list_pods_below(namespace, [objects.root.uid]) if pod.uid not in known]
     except SourceError as error:
         return Inspected(None, None, error=error.as_message())
-    missing = others[0].name if others else find_partly_known(family, found)
+    missing = others[0].name if others else find_partly_known(objects, found)
     models = [one.model for one in found.allocations]
-    subject = make_subject(found.key, family, models=models, namespace_annotations=annotations)
-    return Inspected(family, subject, missing_pod=missing)
+    subject = make_subject(found.key, objects, models=models, namespace_annotations=annotations)
+    return Inspected(objects, subject, missing_pod=missing)
 
 
-def find_partly_known(family: Family, found: CandidateFacts) -> str:
+def find_partly_known(objects: WorkloadObjects, found: CandidateFacts) -> str:
     """A pod that asks for more GPUs than the verdict knows of: those may be at work. Empty: there is none."""
     known = Counter(one.container.pod for one in found.allocations)
-    return next((pod.name for pod in family.pods if sum(count_gpus(pod).values()) > known[pod.name]), "")
+    return next((pod.name for pod in objects.pods if sum(count_gpus(pod).values()) > known[pod.name]), "")
 
 
 def plan_changes(
-    inspected: Inspected, policy: EffectivePolicy, reading: Reading, *, surplus: Sequence[Replica], now: float
+    inspected: Inspected, policy: EffectivePolicy, reading: Reading, *, surplus: Sequence[CandidatePod], now: float
 ) -> Changes:
     """What would change, and why it must not. Never raises."""
-    family = inspected.family
-    if family is None:
+    objects = inspected.objects
+    if objects is None:
         return Inspection(refusal=inspected.error), []
-    about = Inspection(uid=family.root.uid, missing_pod=inspected.missing_pod, pods=len(family.pods))
-    about = about._replace(kind=family.root.kind, name=family.root.name)
+    about = Inspection(uid=objects.root.uid, missing_pod=inspected.missing_pod, pods=len(objects.pods))
+    about = about._replace(kind=objects.root.kind, name=objects.root.name)
     try:
-        chosen, refusal = choose_targets(family, policy.action, reading.list_objects)
+        chosen, refusal = choose_targets(objects, policy.action, reading.list_objects)
     except SourceError as error:
         return about._replace(refusal=error.as_message()), []
     if refusal is None and policy.action is ReclaimAction.SCALE_TO_KEEP:
-        refusal = check_replicas(chosen[0], family)
+        refusal = check_replicas(chosen[0], objects)
     if refusal is not None:
         return about._replace(refusal=refusal), []
-    planned = [_plan_one(one, policy, family, surplus=surplus, now=now) for one in chosen]
+    planned = [_plan_one(one, policy, objects, surplus=surplus, now=now) for one in chosen]
     text = "; ".join(each.change.text for each in planned)
     return about._replace(text=text, kind=chosen[0].object.kind, name=chosen[0].object.name), planned
 
 
-def check_replicas(chosen: Chosen, family: Family) -> Message | None:
+def check_replicas(chosen: Chosen, objects: WorkloadObjects) -> Message | None:
     """Why lowering the replicas could remove others than the surplus ones. Kubernetes removes pods that are not ready
     first, whatever their deletion cost is, and compares costs only among the pods of one ReplicaSet."""
     replicas = chosen.object.read(chosen.kind.replicas)
-    if replicas != len(family.pods):
-        return messages.REPLICAS_DIFFER.fill(replicas=replicas, pods=len(family.pods))
-    if len({chain[0].uid for chain in family.chains if chain}) > 1:
+    if replicas != len(objects.pods):
+        return messages.REPLICAS_DIFFER.fill(replicas=replicas, pods=len(objects.pods))
+    if len({chain[0].uid for chain in objects.chains if chain}) > 1:
         return messages.POOL_ROLLS_OUT
-    unready = next((pod for pod in family.pods if pod.is_deleted or not pod.has_condition("Ready")), None)
+    unready = next((pod for pod in objects.pods if pod.is_deleted or not pod.has_condition("Ready")), None)
     return None if unready is None else messages.REPLICA_NOT_READY.fill(pod=unready.name)
 
 
 def _plan_one(
-    chosen: Chosen, policy: EffectivePolicy, family: Family, *, surplus: Sequence[Replica], now: float
+    chosen: Chosen, policy: EffectivePolicy, objects: WorkloadObjects, *, surplus: Sequence[CandidatePod], now: float
 ) -> Planned:
     kind = chosen.kind
     if policy.action is not ReclaimAction.SCALE_TO_KEEP:
         return Planned(chosen, kind.make_fields(format_time(now)), {})
-    pods: Mapping[str, KubeObject] = {pod.uid: pod for pod in family.pods}
+    pods: Mapping[str, KubeObject] = {pod.uid: pod for pod in objects.pods}
     costs: dict[str, tuple[KubeObject, int]] = {}
     for number, replica in enumerate(surplus):
-        pod = pods.get(replica.pod.uid) or next(one for one in family.pods if one.name == replica.pod.name)
+        pod = pods.get(replica.pod.uid) or next(one for one in objects.pods if one.name == replica.pod.name)
         costs[pod.name] = (pod, LOWEST_COST + number)
-    fields: dict[str, Any] = {kind.replicas: len(family.pods) - len(costs)}
+    fields: dict[str, Any] = {kind.replicas: len(objects.pods) - len(costs)}
     return Planned(chosen, fields, costs)
 
 

@@ -6,7 +6,7 @@ from gpusteward.analyzer.reclaim.cluster import count_gpus
 from gpusteward.analyzer.reclaim.decisions.candidates import CandidateFacts
 from gpusteward.analyzer.reclaim.decisions.decide import PendingPod, Victim
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
-from gpusteward.analyzer.reclaim.kinds.registry import Family
+from gpusteward.analyzer.reclaim.kinds.registry import WorkloadObjects
 
 PRODUCT = "nvidia.com/gpu.product"
 HOST = "kubernetes.io/hostname"
@@ -29,11 +29,11 @@ def list_pending_pods(pods: Iterable[KubeObject]) -> list[PendingPod]:
     return pending
 
 
-def make_victim(found: CandidateFacts, family: Family) -> Victim:
+def make_victim(found: CandidateFacts, objects: WorkloadObjects) -> Victim:
     """The whole GPUs that its pods ask for, by node."""
     models = {one.container.pod: one.model for one in found.allocations}
     gpus: dict[tuple[str, str, str], int] = {}
-    for pod in family.pods:
+    for pod in objects.pods:
         for resource, count in count_gpus(pod).items():
             place = (str(pod.spec.get("nodeName", "")), resource, normalize_model(models.get(pod.name, "")))
             gpus[place] = gpus.get(place, 0) + count

@@ -16,7 +16,7 @@ happened: the row stays as it is, and the next cycle looks.
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from gpusteward.analyzer.reclaim.actions import Action, ReclaimError, Target
+from gpusteward.analyzer.reclaim.actions import Action, ReclaimError, TargetObject
 from gpusteward.analyzer.reclaim.changes import (
     DroppedFieldError,
     Planned,
@@ -128,7 +128,7 @@ class Executor:
             ActionState.ACTING,
             at=self._clock(),
             by=action.by,
-            target=Target(one.kind, one.name, one.uid, one.path),
+            target=TargetObject(one.kind, one.name, one.uid, one.path),
             original=keep_original(one.json, planned.fields),
             patch=dict(planned.fields),
             evidence=evidence,

@@ -92,7 +92,7 @@ ListObjects = Callable[[str, str, str], Sequence[KubeObject]]
 
 
 @dataclass(frozen=True)
-class Family:
+class WorkloadObjects:
     """The pods of a workload with everything above them, as they are now."""
 
     root: KubeObject
@@ -113,16 +113,16 @@ class Chosen(NamedTuple):
 
 
 def choose_targets(
-    family: Family, action: ReclaimAction, list_objects: ListObjects
+    objects: WorkloadObjects, action: ReclaimAction, list_objects: ListObjects
 ) -> tuple[list[Chosen], Message | None]:
     """The objects to act on, or why there are none. `list_objects` may raise SourceError."""
-    root = family.root
-    if kueue.is_dispatched(family.owners):
+    root = objects.root
+    if kueue.is_dispatched(objects.owners):
         return [], messages.MULTIKUEUE
-    if queued := kueue.find_queued(family.owners):
+    if queued := kueue.find_queued(objects.owners):
         chosen, reason = _choose_workload(queued, list_objects)
     elif (root.group, root.kind) == CRON_JOB:
-        chosen, reason = _choose_jobs(family)
+        chosen, reason = _choose_jobs(objects)
     else:
         chosen, reason = _choose_root(root, action, list_objects)
     return (chosen, None) if reason is None else ([], reason)
@@ -168,8 +168,8 @@ def _choose_workload(queued: KubeObject, list_objects: ListObjects) -> tuple[lis
     return [], messages.QUEUE_WITHOUT_WORKLOAD.fill(queue=queued.labels[kueue.QUEUE], count=len(found))
 
 
-def _choose_jobs(family: Family) -> tuple[list[Chosen], Message | None]:
-    jobs = [one for one in family.owners if (one.group, one.kind) == ("batch", "Job")]
+def _choose_jobs(objects: WorkloadObjects) -> tuple[list[Chosen], Message | None]:
+    jobs = [one for one in objects.owners if (one.group, one.kind) == ("batch", "Job")]
     return _check([Chosen(job.JOB, one) for one in jobs]) if jobs else ([], messages.NO_RUNNING_JOB)
 
 

@@ -29,7 +29,7 @@ from gpusteward.analyzer.ledger.periods import Period
 from gpusteward.analyzer.ledger.schema import Number, allocations, time_column, usage_daily, usage_hourly
 from gpusteward.analyzer.reports.ledger_sums.amounts import COSTS, SUMMED, UNPRICED
 from gpusteward.analyzer.reports.ledger_sums.grouping import WORKLOAD
-from gpusteward.analyzer.reports.report_query import ALL, ClusterNamespace, Scope
+from gpusteward.analyzer.reports.report_query import ALL, ClusterNamespace, ReportScope
 from gpusteward.core.allocations import Share
 
 PEAKS = ("core_peak", "memory_peak_bytes", "memory_total_bytes")
@@ -66,7 +66,7 @@ class PeriodTotals:
         table: Table,
         *,
         period: Period,
-        scope: Scope = ALL,
+        scope: ReportScope = ALL,
         has_costs: bool = True,
     ) -> None:
         """`table`: one of the two above, each once per transaction. Without costs nothing has a price. Raises
@@ -147,7 +147,7 @@ def select_rows(period: Period, *, hourly: Table, daily: Table) -> Sequence[RowS
     ]
 
 
-def only_scope(statement: Query, scope: Scope) -> Query:
+def only_scope(statement: Query, scope: ReportScope) -> Query:
     if scope.visible is not None:
         statement = statement.where(is_visible(scope.visible))
     if scope.namespaces:

@@ -24,7 +24,7 @@ from gpusteward.analyzer.reports.ledger_sums.amounts import Unallocated
 from gpusteward.analyzer.reports.ledger_sums.ledger_extent import LedgerExtent
 from gpusteward.analyzer.reports.ledger_sums.period_totals import RowSelection, only_scope, select_rows
 from gpusteward.analyzer.reports.report import Range, Unused
-from gpusteward.analyzer.reports.report_query import Scope
+from gpusteward.analyzer.reports.report_query import ReportScope
 from gpusteward.analyzer.tables import NodeModel
 
 
@@ -45,7 +45,7 @@ def _sum_known(amounts: Iterable[int | None]) -> int | None:
     return sum(known) if known else None
 
 
-def select_fleet_rows(period: Period, scope: Scope) -> Sequence[RowSelection]:
+def select_fleet_rows(period: Period, scope: ReportScope) -> Sequence[RowSelection]:
     """The fleet rows of a period; none for some namespaces, because unallocated GPUs belong to no namespace."""
     if not scope.has_fleet:
         return []
@@ -53,11 +53,11 @@ def select_fleet_rows(period: Period, scope: Scope) -> Sequence[RowSelection]:
     return [each._replace(condition=each.condition & _in_clusters(each.table, scope)) for each in selections]
 
 
-def _in_clusters(fleet: Table, scope: Scope) -> ColumnElement[bool]:
+def _in_clusters(fleet: Table, scope: ReportScope) -> ColumnElement[bool]:
     return fleet.c.cluster.in_(scope.clusters) if scope.clusters else true()
 
 
-def read_unallocated(connection: Connection, period: Period, scope: Scope) -> dict[NodeModel, int]:
+def read_unallocated(connection: Connection, period: Period, scope: ReportScope) -> dict[NodeModel, int]:
     """GPU-milliseconds; only nodes and models whose number of GPUs was known."""
     fleet, held, missing = Counter[NodeModel](), Counter[NodeModel](), Counter[NodeModel]()
     for selection in select_fleet_rows(period, scope):
@@ -111,7 +111,7 @@ def _subtract(
     return unallocated
 
 
-def read_coverage(connection: Connection, period: Period, scope: Scope, covered: Range) -> float | None:
+def read_coverage(connection: Connection, period: Period, scope: ReportScope, covered: Range) -> float | None:
     """The part of the recorded time for which the number of GPUs was known; None if nothing is recorded, or for some
     namespaces. The time of some clusters begins with their first allocation."""
     if not scope.has_fleet or covered.first_ms is None or covered.last_ms is None:
@@ -128,12 +128,12 @@ def read_coverage(connection: Connection, period: Period, scope: Scope, covered:
     return min(1.0, known_ms / (covered.last_ms - first_ms))
 
 
-def _first_allocation(connection: Connection, scope: Scope) -> int:
+def _first_allocation(connection: Connection, scope: ReportScope) -> int:
     first = select(func.min(allocations.c.first_ms)).where(allocations.c.cluster.in_(scope.clusters))
     return connection.scalar(first) or 0
 
 
-def read_unused(connection: Connection, scope: Scope, *, extent: LedgerExtent, until_ms: int) -> Unused | None:
+def read_unused(connection: Connection, scope: ReportScope, *, extent: LedgerExtent, until_ms: int) -> Unused | None:
     """Of the last full recorded hour before `until_ms`; None without one. The first recorded hour may be incomplete."""
     if extent.recorded_ms is None or extent.begin_ms is None:
         return None
@@ -147,7 +147,7 @@ def read_unused(connection: Connection, scope: Scope, *, extent: LedgerExtent, u
     return _count_gpus(hour_ms, held=int(held or 0), idle=int(idle or 0), fleet=fleet)
 
 
-def _read_hour(connection: Connection, hour_ms: int, scope: Scope) -> tuple[int | None, int | None]:
+def _read_hour(connection: Connection, hour_ms: int, scope: ReportScope) -> tuple[int | None, int | None]:
     """Allocated and idle GPU-milliseconds; None without rows."""
     usage = usage_hourly.c
     joined = usage_hourly.join(allocations, allocations.c.id == usage.allocation_id)
@@ -163,7 +163,7 @@ class FleetHour(NamedTuple):
     unallocated: float
 
 
-def _read_fleet_hour(connection: Connection, hour_ms: int, scope: Scope, *, held: int) -> FleetHour | None:
+def _read_fleet_hour(connection: Connection, hour_ms: int, scope: ReportScope, *, held: int) -> FleetHour | None:
     """What was known for a part of the hour is extrapolated to the whole hour."""
     fleet = fleet_hourly.c
     query = select(fleet.gpu_ms, fleet.held_ms, fleet.known_ms)

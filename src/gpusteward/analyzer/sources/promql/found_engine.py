@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from gpusteward.analyzer.sources.engine.service_discovery import EngineService
-from gpusteward.analyzer.sources.gpu_readings import GpuReading
+from gpusteward.analyzer.sources.gpu_readings import ReportedGpu
 from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
 from gpusteward.analyzer.sources.usage_source import Chart, CountingSource
 from gpusteward.analyzer.tables import UsageTable
@@ -55,7 +55,7 @@ class FoundEngine:
     def read_processes(self, pods: Collection[Pod], at: float) -> PodProcesses:
         return self._connected().read_processes(pods, at)
 
-    def read_gpus(self, node: str, cluster: str, at: float) -> Sequence[GpuReading]:
+    def read_gpus(self, node: str, cluster: str, at: float) -> Sequence[ReportedGpu]:
         return self._connected().read_gpus(node, cluster, at)
 
     def describe(self) -> Mapping[str, Any]:

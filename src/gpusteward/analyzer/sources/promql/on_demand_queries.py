@@ -9,8 +9,8 @@ from gpusteward.analyzer.sources.engine.decode import Vector, decode_labels, dec
 from gpusteward.analyzer.sources.gpu_readings import METRIC_NAMES as METRIC_NAMES_OF_GPUS
 from gpusteward.analyzer.sources.gpu_readings import (
     GpuLabels,
-    GpuReading,
     GpuSample,
+    ReportedGpu,
     collect_readings,
     find_labels,
 )
@@ -189,7 +189,7 @@ def _list_samples(vector: Vector) -> Iterator[ProcessSample]:
 
 def read_node_gpus(
     engine: Engine, schemes: Iterable[DetectedScheme], node: str, cluster: str, at: float
-) -> list[GpuReading]:
+) -> list[ReportedGpu]:
     """The GPUs of a node as reported by gpusteward's agents and dcgm-exporter. Raises SourceError."""
     samples: list[tuple[GpuSample, GpuLabels]] = []
     for mapping in dict.fromkeys(group.mapping for detected in schemes for group in detected.groups):

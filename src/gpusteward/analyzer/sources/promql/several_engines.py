@@ -10,7 +10,7 @@ import numpy as np
 
 from gpusteward.analyzer.setting_values import mask_password
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
-from gpusteward.analyzer.sources.gpu_readings import GpuReading
+from gpusteward.analyzer.sources.gpu_readings import ReportedGpu
 from gpusteward.analyzer.sources.memory_limits import DEFAULT_LIMITS, MemoryLimits
 from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
@@ -156,7 +156,7 @@ class SeveralEngines:
         found = {(one.pod, one.node, one.gpu_uuid, one.pid): one for part in parts for one in part.processes}
         return PodProcesses(list(found.values()), reported)
 
-    def read_gpus(self, node: str, cluster: str, at: float) -> Sequence[GpuReading]:
+    def read_gpus(self, node: str, cluster: str, at: float) -> Sequence[ReportedGpu]:
         """From the first engine that has the node. Raises SourceError if none has it and one could not be read."""
         failure: SourceError | None = None
         for shard in self._shards:

@@ -7,7 +7,7 @@ from typing import Any
 from gpusteward.analyzer.setting_values import mask_password
 from gpusteward.analyzer.sources.engine.client import Engine
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
-from gpusteward.analyzer.sources.gpu_readings import GpuReading
+from gpusteward.analyzer.sources.gpu_readings import ReportedGpu
 from gpusteward.analyzer.sources.memory_limits import DEFAULT_LIMITS, MemoryLimits
 from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
 from gpusteward.analyzer.sources.promql.discovery import (
@@ -132,7 +132,7 @@ class PrometheusSource:
         schemes = (self._discovered or self._discover(at)).schemes
         return read_pod_processes(self._engine, schemes, pods, at)
 
-    def read_gpus(self, node: str, cluster: str, at: float) -> Sequence[GpuReading]:
+    def read_gpus(self, node: str, cluster: str, at: float) -> Sequence[ReportedGpu]:
         """The GPUs of a node, from gpusteward's agent and dcgm-exporter. Raises SourceError."""
         schemes = (self._discovered or self._discover(at)).schemes
         return read_node_gpus(self._engine, schemes, node, cluster, at)

@@ -6,7 +6,7 @@ from itertools import chain, islice
 from typing import Any
 
 from gpusteward.analyzer.sources.gpu_readings import METRIC_NAMES as GPU_METRIC_NAMES
-from gpusteward.analyzer.sources.gpu_readings import GpuReading, GpuSample, collect_readings, find_labels
+from gpusteward.analyzer.sources.gpu_readings import GpuSample, ReportedGpu, collect_readings, find_labels
 from gpusteward.analyzer.sources.memory_limits import DEFAULT_LIMITS, MemoryLimits
 from gpusteward.analyzer.sources.pod_processes import (
     METRIC_NAMES,
@@ -181,7 +181,7 @@ class ScrapeSource:
         samples = self._loop.fetch_now(self._find_targets(pods), read)
         return collect_processes(chain.from_iterable(samples), pods, HolderLabels(cluster=_CLUSTER))
 
-    def read_gpus(self, node: str, cluster: str, at: float) -> list[GpuReading]:
+    def read_gpus(self, node: str, cluster: str, at: float) -> list[ReportedGpu]:
         """The GPUs of a node, from pages fetched now. Raises SourceError if all its exporters fail."""
         del cluster  # a target knows its node; nodes of the same name in two clusters have different GPUs
 

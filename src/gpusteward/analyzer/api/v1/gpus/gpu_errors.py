@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from gpusteward.analyzer.sources.gpu_readings import GpuReading
+from gpusteward.analyzer.sources.gpu_readings import ReportedGpu
 from gpusteward.core.messages import Language, Message
 from gpusteward.messages import gpu_errors as messages
 
@@ -26,7 +26,7 @@ class GpuError:
 _Found = tuple[Level, str, int | None, Message]
 
 
-def find_errors(reading: GpuReading, *, language: Language) -> list[GpuError]:
+def find_errors(reading: ReportedGpu, *, language: Language) -> list[GpuError]:
     """The worst first."""
     found = [*_find_memory_errors(reading.values), *_find_xids(reading)]
     if reading.values.get("up") == 0:
@@ -46,7 +46,7 @@ def _find_memory_errors(values: Mapping[str, float]) -> Iterator[_Found]:
         yield "info", "remapped-rows", count, messages.REMAPPED_ROWS.fill(count=count)
 
 
-def _find_xids(reading: GpuReading) -> Iterator[_Found]:
+def _find_xids(reading: ReportedGpu) -> Iterator[_Found]:
     counts: dict[int, int | None] = dict(reading.xid_errors)
     if last := round(reading.values.get("last_xid", 0)):
         counts.setdefault(last, None)

@@ -17,7 +17,7 @@ from gpusteward.analyzer.api.v1.pagination import ActivityName, SignatureName
 from gpusteward.analyzer.api.v1.workloads.allocations import HowProven, WorkloadName
 from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.sources.gpu_readings import GpuReading
+from gpusteward.analyzer.sources.gpu_readings import ReportedGpu
 from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES
 from gpusteward.core.messages import Language
 from gpusteward.core.usages import Measure, Stat
@@ -83,14 +83,14 @@ class NodeGpu:
 
 
 def make_gpus(
-    published: PublishedResult, row: NodeRow, readings: Sequence[GpuReading], *, language: Language
+    published: PublishedResult, row: NodeRow, readings: Sequence[ReportedGpu], *, language: Language
 ) -> list[NodeGpu]:
     """Those that are reported, and those that are held and not reported."""
     result = published.result
     held = defaultdict[str, list[int]](list)
     for number in rows_by_node(published).get((row.cluster, row.node), []):
         held[result.verdicts.usage.allocations[number].gpu_index].append(number)
-    reported = defaultdict[str, list[GpuReading]](list)
+    reported = defaultdict[str, list[ReportedGpu]](list)
     for reading in readings:
         reported[reading.index].append(reading)
     return [
@@ -100,7 +100,7 @@ def make_gpus(
 
 
 def _make_gpu(
-    published: PublishedResult, index: str, rows: Sequence[int], readings: Sequence[GpuReading], *, language: Language
+    published: PublishedResult, index: str, rows: Sequence[int], readings: Sequence[ReportedGpu], *, language: Language
 ) -> NodeGpu:
     result = published.result
     allocations = [result.verdicts.usage.allocations[row] for row in rows]
@@ -133,8 +133,8 @@ def _make_gpu(
     )
 
 
-def _find_whole(index: str, readings: Sequence[GpuReading], instances: Sequence[GpuReading]) -> GpuReading:
-    whole = next((one for one in readings if not one.instance), None) or GpuReading(index, "")
+def _find_whole(index: str, readings: Sequence[ReportedGpu], instances: Sequence[ReportedGpu]) -> ReportedGpu:
+    whole = next((one for one in readings if not one.instance), None) or ReportedGpu(index, "")
     if whole.values or not instances:
         return whole
     return replace(whole, values={key: value for key, value in instances[0].values.items() if key in _OF_WHOLE_GPU})
@@ -159,7 +159,7 @@ def _complete(result: Result, rows: Sequence[int], values: Mapping[str, float]) 
     return {**{name: value for name, value in known.items() if not np.isnan(value)}, **values}
 
 
-def _make_instance(one: GpuReading, *, is_free: bool) -> MigInstance:
+def _make_instance(one: ReportedGpu, *, is_free: bool) -> MigInstance:
     slices = one.profile.partition("g.")[0]
     return MigInstance(
         instance=one.instance,

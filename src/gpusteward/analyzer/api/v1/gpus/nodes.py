@@ -20,7 +20,7 @@ from gpusteward.analyzer.api.v1.gpus.node_rows import NodeRow, view_nodes
 from gpusteward.analyzer.api.v1.pagination import ResultStamp, stamp
 from gpusteward.analyzer.api.v1.workloads.workload_paths import Cluster, Part
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.sources.gpu_readings import GpuReading
+from gpusteward.analyzer.sources.gpu_readings import ReportedGpu
 from gpusteward.core.messages import Language
 from gpusteward.messages.errors import api_errors
 
@@ -88,7 +88,7 @@ async def show_node(
 
 async def _read_gpus(
     row: NodeRow, dependencies: ApiDependencies, language: Language
-) -> tuple[Sequence[GpuReading], str]:
+) -> tuple[Sequence[ReportedGpu], str]:
     """What the exporters report, or why they could not be read."""
     try:
         readings = await query_source(

@@ -21,7 +21,7 @@ ROUNDING_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
-class Past:
+class PastActions:
     """What the journal says about workloads."""
 
     waiting: Mapping[tuple[WorkloadKey, str], Action]  # planned or warned, by workload and uid
@@ -31,7 +31,7 @@ class Past:
     last_hour: int  # objects changed
 
     @classmethod
-    def read(cls, journal: Journal, opened: Sequence[Action], *, now: float, cool_down: float) -> "Past":
+    def read(cls, journal: Journal, opened: Sequence[Action], *, now: float, cool_down: float) -> "PastActions":
         """`opened`: the actions that are open now. Raises SourceError."""
         since = now - max(REVERT_SECONDS, cool_down)
         past = journal.list_past(since, acted_since=now - HOUR)
