@@ -174,6 +174,7 @@ class FakeApiServer:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # the body follows its header without a delay of 40 ms
 
             def log_message(self, *_: object) -> None:
                 pass

@@ -57,6 +57,7 @@ class PageServer(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # the body follows its header without a delay of 40 ms
     server: PageServer
 
     def do_GET(self) -> None:
