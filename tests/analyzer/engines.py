@@ -4,6 +4,7 @@ with running_prometheus(folder, samples) as engine: ...   # engine.url
 """
 
 import shutil
+import signal
 import subprocess
 import time
 import urllib.error
@@ -16,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from tests.agent.test_agent_process import free_port
+from tests.analyzer.remote_write import Sample, write_samples
 from tests.conftest import give_up
 
-Sample = tuple[str, str, float, float]  # name, rendered labels, value, unix seconds
 START_SECONDS = 30.0
 
 
@@ -29,6 +30,10 @@ class RunningEngine:
     url: str
     process: subprocess.Popen
     command: Sequence[str]
+
+    def write(self, samples: Iterable[Sample]) -> None:
+        """To a Prometheus."""
+        write_samples(f"{self.url}/api/v1/write", samples)
 
     def stop(self) -> None:
         self.process.terminate()
@@ -59,24 +64,28 @@ def running_prometheus(
     rules: Path | None = None,
     external_labels: str = "{}",
 ) -> Iterator[RunningEngine]:
-    """Prometheus with blocks made of the samples by promtool; it scrapes nothing."""
+    """Prometheus with the samples written to it; it scrapes nothing."""
     program = find_program("prometheus")
-    data = folder / "data"
-    fill_blocks(folder, data, samples)
     config = folder / "prometheus.yml"
     settings = f"global: {{evaluation_interval: 1s, external_labels: {external_labels}}}\n"
-    config.write_text(settings + (f"rule_files: [{rules}]\n" if rules else ""))
+    config.write_text(settings)
     address = f"127.0.0.1:{free_port()}"
     command = [
         program,
         f"--config.file={config}",
-        f"--storage.tsdb.path={data}",
+        f"--storage.tsdb.path={folder / 'data'}",
         "--storage.tsdb.retention.time=100y",
+        "--storage.tsdb.min-block-duration=10y",  # samples of any time are accepted, and none are compacted
+        "--web.enable-remote-write-receiver",
         f"--web.listen-address={address}",
         "--log.level=error",
         *flags,
     ]
     with run_engine(command, f"http://{address}", "/-/ready") as engine:
+        engine.write(samples)
+        if rules:  # are evaluated once all samples are there
+            config.write_text(f"{settings}rule_files: [{rules}]\n")
+            engine.process.send_signal(signal.SIGHUP)
         yield engine
 
 
@@ -120,23 +129,6 @@ def running_alertmanager(folder: Path, *, webhook: str = "http://127.0.0.1:9/") 
     ]
     with run_engine(command, f"http://{address}", "/-/ready") as engine:
         yield engine
-
-
-def fill_blocks(folder: Path, data: Path, samples: Iterable[Sample]) -> None:
-    text = "".join(f"{name}{labels} {value!r} {at:.3f}\n" for name, labels, value, at in samples)
-    data.mkdir(exist_ok=True)
-    if not text:
-        return
-    source = folder / "samples.txt"
-    source.write_text(text + "# EOF\n")
-    made = subprocess.run(
-        [find_program("promtool"), "tsdb", "create-blocks-from", "openmetrics", str(source), str(data)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert made.returncode == 0, made.stderr
 
 
 def import_samples(url: str, samples: Iterable[Sample]) -> None:

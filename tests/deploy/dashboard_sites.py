@@ -23,7 +23,7 @@ from gpusteward.simulate.fleets import fleet
 from gpusteward.simulate.nodes import SimulatedNode
 from tests.agent.test_agent_process import is_ready, running
 from tests.analyzer.api.fake_reclaim import FakeReclaim
-from tests.analyzer.engines import Sample, fill_blocks, running_prometheus, wait_until_ready
+from tests.analyzer.engines import Sample, running_prometheus
 from tests.analyzer.scraped_history import Change, rename_labels, scrape_history, scrape_times
 from tests.analyzer.serve_process import RunningServe, running_serve
 from tests.fakes.model_server import FakeModel
@@ -113,9 +113,7 @@ def _site(
     with running_prometheus(folder, samples) as engine:
         page, result, workloads = _analyze(folder, engine.url)
         agent = _repeat(_read_agent_page(), times, "agent") if with_agent else ()
-        fill_blocks(folder, folder / "data", [*_repeat(page, times, "analyzer"), *agent])
-        engine.start_again()
-        wait_until_ready(engine)
+        engine.write([*_repeat(page, times, "analyzer"), *agent])
         readings = [each for node in nodes for each in node.snapshot(times[-1]).readings]
         count = len([each for each in readings if each.gpu.mig is None])
         yield Site(engine.url, times[-1], nodes, count, result, workloads)

@@ -9,7 +9,7 @@ import yaml
 
 from tests.agent.test_agent_process import free_port
 from tests.analyzer.engines import RunningEngine, Sample, import_samples, run_engine
-from tests.engines.remote_write import write_samples
+from tests.analyzer.remote_write import write_samples
 
 FOLDER = Path(os.environ.get("GPUSTEWARD_ENGINES", ""))
 TENANT = {"X-Scope-OrgID": "platform"}
