@@ -19,6 +19,7 @@ from gpusteward.core.errors import ConfigurationError
 from tests.agent.test_agent_process import free_port
 from tests.analyzer.api.sample_results import small_result
 from tests.analyzer.api.server import Api, running_api
+from tests.garbage import keeping_garbage
 
 
 @contextmanager
@@ -154,17 +155,16 @@ def test_a_prometheus_that_rejects_the_credentials_is_reported_with_the_settings
 
 def test_an_incomplete_response_leaves_no_socket_open() -> None:
     begun = make_response("200 OK", b"x" * 100)[:-50]
-    gc.collect()
-    with (
-        responding(begun, waits_for_client=True) as url,
-        pytest.raises(UnreachableError, match="no response from the analyzer") as lost,
-    ):
-        make_client(Peer.ANALYZER, url, timeout_seconds=0.2).read("/x")
-    with warnings.catch_warnings(record=True) as caught:
+    with keeping_garbage(), warnings.catch_warnings(record=True) as caught:
+        with (
+            responding(begun, waits_for_client=True) as url,
+            pytest.raises(UnreachableError, match="no response from the analyzer") as lost,
+        ):
+            make_client(Peer.ANALYZER, url, timeout_seconds=0.2).read("/x")
         warnings.simplefilter("always")
         lost.value.__notes__ = [lost]  # a reference cycle, as an error kept with its frames is
         del lost
-        gc.collect()
+        gc.collect(0)
     assert [str(each.message) for each in caught if each.category is ResourceWarning] == []
 
 

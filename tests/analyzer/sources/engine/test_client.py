@@ -22,7 +22,7 @@ from gpusteward.analyzer.sources.engine.decode import decode_vector
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.core.errors import ConfigurationError, SourceError
 from tests.analyzer.sources.faulty_engine import FaultyEngine, fails, faulty
-from tests.garbage import collecting_garbage
+from tests.garbage import collecting_garbage, keeping_garbage
 
 EMPTY = b'{"status":"success","data":{"resultType":"vector","result":[]}}'
 
@@ -140,15 +140,14 @@ def test_an_incomplete_response_leaves_no_socket_open(server: FaultyEngine):
         return server.over.wait(5)
 
     server.fault = hang
-    gc.collect()
-    with pytest.raises(SourceError, match="no complete response") as caught:
-        query(server, retries=0, timeout_seconds=0.2)
-    server.over.set()
-    with warnings.catch_warnings(record=True) as recorded:
+    with keeping_garbage(), warnings.catch_warnings(record=True) as recorded:
+        with pytest.raises(SourceError, match="no complete response") as caught:
+            query(server, retries=0, timeout_seconds=0.2)
+        server.over.set()
         warnings.simplefilter("always")
         caught.value.__notes__ = [caught]  # a reference cycle, as an error kept with its frames is
         del caught
-        gc.collect()
+        gc.collect(0)
     assert [str(each.message) for each in recorded if each.category is ResourceWarning] == []
 
 
