@@ -14,7 +14,7 @@ from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.workloads import WorkloadTable, judge_workloads
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
-from gpusteward.analyzer.sources.usage.metric_schemes import dcgm_names, native_signals
+from gpusteward.analyzer.sources.usage.metric_schemes import dcgm_names, native_metrics
 from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, STEPS, VerdictTable
 from gpusteward.core import metrics
 from gpusteward.core.allocations import Share
@@ -92,7 +92,7 @@ class Judged:
 def scrape(collect: Collect, dialects: str, options: DcgmOptions | None = None) -> Iterator[Sample]:
     """All metrics that the analyzer can query, of all nodes, scraped every 30 s."""
     known = {metric.name for metric in metrics.METRICS}
-    queried = {signal.metric for signal in native_signals(known)} | set(dcgm_names()) | {"up"}
+    queried = {metric.name for metric in native_metrics(known)} | set(dcgm_names()) | {"up"}
     times = scrape_times(WINDOW + CYCLES * CYCLE)
     samples = scrape_history(NODES, times, dialects=dialects, options=options, collect=collect)
     return (sample for sample in samples if sample[0] in queried)
