@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from gpusteward.agent.kubernetes.pod_watch import Pod
+from gpusteward.agent.kubernetes.pod_records import Pod
 from gpusteward.agent.proc.cgroups import CgroupIdentity
 from gpusteward.agent.proc.process_table import ProcessIdentity
 from gpusteward.core.allocations import Allocation, Share

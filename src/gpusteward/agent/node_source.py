@@ -13,7 +13,8 @@ from gpusteward.agent.init_containers import InitContainerGpus
 from gpusteward.agent.kubernetes.claim_cache import CLAIMS_REFRESH_SECONDS, CLAIMS_VALID_SECONDS, ClaimCache
 from gpusteward.agent.kubernetes.claims import accept_names
 from gpusteward.agent.kubernetes.kubelet import KubeletClient
-from gpusteward.agent.kubernetes.pod_watch import Pod, PodWatch
+from gpusteward.agent.kubernetes.pod_records import Pod
+from gpusteward.agent.kubernetes.pod_watch import PodWatch
 from gpusteward.agent.nvml import HOST_PID_ADVICE, Nvml, NvmlReading
 from gpusteward.agent.proc.process_table import ProcessIdentity, ProcessTable
 from gpusteward.agent.shares.ratio_file import RatioFile
