@@ -1,7 +1,7 @@
 """Time recorded as active becomes idle once a verdict says since when: idle time and cost equal the truth."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -21,14 +21,21 @@ from tests.analyzer.ledger.cycles import (
     WORKING,
     minutes_of,
     open_ledger,
-    read_ledger,
     read_table,
+    sqlite_url,
 )
 from tests.analyzer.usage_tables import Stats, allocation, table_of
 
 pytestmark = pytest.mark.slow
 
 MICROS_PER_MINUTE = 2_000_000 / 60
+
+
+class Restarted(NamedTuple):
+    """Cycles, and the ledger of an analyzer that was restarted after each of them."""
+
+    results: list[Result]
+    ledger: Ledger
 
 
 def judge_cycles(rows: Sequence[Stats], *, every: float = INTERVAL, first: float = START) -> Iterator[Result]:
@@ -113,22 +120,26 @@ def test_the_time_before_the_last_work_is_never_moved(database_url):
     ledger.close()
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_a_restart_of_the_ledger_after_every_cycle_leaves_the_same_rows(database_url, tmp_path, seed: int):
-    chance = np.random.default_rng(seed)
+@pytest.fixture(scope="module", params=range(5))
+def restarted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restarted]:
+    """For a seed."""
+    chance = np.random.default_rng(request.param)
     rows: list[Any] = []
     while len(rows) < 60:
         rows += [(WORKING, RESTING, UNREAD)[int(chance.choice(3, p=[0.4, 0.5, 0.1]))]] * int(chance.integers(1, 6))
-    results = list(judge_cycles(rows))
-    whole = record(database_url, results)
-    interrupted = f"sqlite:///{tmp_path / 'interrupted.db'}"
+    results, url = list(judge_cycles(rows)), sqlite_url(tmp_path_factory.mktemp("interrupted"))
     for result in results:
-        record(interrupted, [result]).close()
-    ledger = open_ledger(interrupted)
+        record(url, [result]).close()
+    ledger = open_ledger(url)
+    yield Restarted(results, ledger)
+    ledger.close()
+
+
+def test_a_restart_of_the_ledger_after_every_cycle_leaves_the_same_rows(database_url: str, restarted: Restarted):
+    whole = record(database_url, restarted.results)
     for name in (usage_hourly.name, usage_daily.name):
-        assert read_ledger(ledger.engine)[name] == read_ledger(whole.engine)[name]
-    for row in read_table(ledger.engine, usage_hourly.name):
+        assert read_table(restarted.ledger.engine, name) == read_table(whole.engine, name)
+    for row in read_table(restarted.ledger.engine, usage_hourly.name):
         assert row["allocated_ms"] == row["active_ms"] + row["idle_ms"] + row["unknown_ms"]
         assert min(row[f"{name}_{unit}"] for name in ("active", "idle") for unit in ("ms", "cost")) >= 0
-    ledger.close()
     whole.close()

@@ -1,8 +1,11 @@
 """Hours are rolled up into days, expired rows are deleted, and no millisecond is lost."""
 
+from collections.abc import Iterator
+
 import pytest
 from sqlalchemy import func, select
 
+from gpusteward.analyzer.ledger.ledger import Ledger
 from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS, Period, divide_period, floor_day
 from gpusteward.analyzer.ledger.retention import BATCH_SIZE, prune
 from gpusteward.analyzer.ledger.schema import fleet_daily, notices, outbox, time_column, usage_daily, usage_hourly
@@ -19,6 +22,7 @@ from tests.analyzer.ledger.cycles import (
     open_ledger,
     random_cycles,
     read_table,
+    sqlite_url,
 )
 from tests.analyzer.usage_tables import allocation
 
@@ -159,19 +163,25 @@ def test_a_period_whose_hours_are_deleted_is_widened_to_whole_days():
     assert period.daily == (day, day + 2 * DAY_MS)
 
 
-@pytest.mark.parametrize("since", [0, 1, 23, 24, 30])
-@pytest.mark.parametrize("until", [24, 47, 48, 55, 60])
-def test_days_and_edges_give_the_same_sums_as_all_hours(tmp_path, since, until):
-    ledger = open_ledger(f"sqlite:///{tmp_path / 'ledger.db'}")
+@pytest.fixture(scope="module")
+def random_ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ledger]:
+    """For tests that only read."""
+    ledger = open_ledger(sqlite_url(tmp_path_factory.mktemp("random")))
     for result in random_cycles(50, seed=8):
         ledger.record(result)
-    begin, end = hour() + since * HOUR_MS, hour() + until * HOUR_MS
-    with ledger.engine.connect() as connection:
-        period = read_extent(connection).divide(begin, end)
-    parts = [total(ledger.engine, usage_daily, *period.daily)]
-    parts += [total(ledger.engine, usage_hourly, *each) for each in period.hourly]
-    assert [sum(amounts) for amounts in zip(*parts, strict=True)] == total(ledger.engine, usage_hourly, begin, end)
+    yield ledger
     ledger.close()
+
+
+@pytest.mark.parametrize("since", [0, 1, 23, 24, 30])
+@pytest.mark.parametrize("until", [24, 47, 48, 55, 60])
+def test_days_and_edges_give_the_same_sums_as_all_hours(random_ledger: Ledger, since: int, until: int):
+    begin, end, engine = hour() + since * HOUR_MS, hour() + until * HOUR_MS, random_ledger.engine
+    with engine.connect() as connection:
+        period = read_extent(connection).divide(begin, end)
+    parts = [total(engine, usage_daily, *period.daily)]
+    parts += [total(engine, usage_hourly, *each) for each in period.hourly]
+    assert [sum(amounts) for amounts in zip(*parts, strict=True)] == total(engine, usage_hourly, begin, end)
 
 
 def test_a_day_whose_hours_are_partly_deleted_is_read_as_a_whole(database_url):
