@@ -19,10 +19,13 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.exc import OperationalError
 
 from tests.agent.test_agent_process import free_port
-from tests.conftest import give_up
+from tests.conftest import TEMPORARY_ROOT, give_up
 
 START_SECONDS = 30.0
-QUICK = ("-c", "fsync=off", "-c", "shared_buffers=16MB", "-c", "max_connections=20", "-c", "unix_socket_directories=")
+QUICK = (
+    *("-c", "fsync=off", "-c", "shared_buffers=16MB", "-c", "max_connections=20", "-c", "unix_socket_directories="),
+    *("-c", "max_wal_size=128MB"),  # the folder is in memory
+)
 
 
 def find_postgres(program: str) -> str:
@@ -112,9 +115,9 @@ class RunningPostgres:
 
 @contextmanager
 def running_postgres() -> Iterator[RunningPostgres]:
-    """In its own folder: its unprivileged user could not access pytest's folders."""
+    """In its own folder beside pytest's folders, which its unprivileged user could not access."""
     program = find_postgres("initdb")
-    with tempfile.TemporaryDirectory(prefix="gpusteward-postgres-") as made:
+    with tempfile.TemporaryDirectory(prefix="gpusteward-postgres-", dir=os.environ.get(TEMPORARY_ROOT)) as made:
         folder = Path(made)
         _hand_over(folder)
         secret = folder / "password"
