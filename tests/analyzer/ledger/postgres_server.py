@@ -22,10 +22,7 @@ from tests.agent.test_agent_process import free_port
 from tests.conftest import TEMPORARY_ROOT, give_up
 
 START_SECONDS = 30.0
-QUICK = (
-    *("-c", "fsync=off", "-c", "shared_buffers=16MB", "-c", "max_connections=20", "-c", "unix_socket_directories="),
-    *("-c", "max_wal_size=128MB"),  # the folder is in memory
-)
+QUICK = ("-c", "fsync=off", "-c", "shared_buffers=16MB", "-c", "max_connections=20", "-c", "unix_socket_directories=")
 
 
 def find_postgres(program: str) -> str:

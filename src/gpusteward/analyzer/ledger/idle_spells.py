@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, bindparam, select, update
 
 from gpusteward.analyzer.ledger.accrual import BLOCK_ROWS, Mask
 from gpusteward.analyzer.ledger.cycle_record import CycleRecord, IntColumn, find_positions
@@ -27,6 +27,17 @@ from gpusteward.core.verdicts import Activity, Proof, Signature
 _RULES = {column.name: REPLACE for column in idle_spells.columns}
 _IDLE, _ACTIVE = ACTIVITIES.index(Activity.IDLE), ACTIVITIES.index(Activity.ACTIVE)
 _PROOFS, _SIGNATURES = [each.value for each in PROOFS], [each.value for each in SIGNATURES]
+_INTERRUPT = (
+    update(idle_spells)
+    .where(idle_spells.c.ended_ms.is_(None), idle_spells.c.idle_until_ms.is_(None))
+    .values(idle_until_ms=bindparam("recorded_ms"))
+)
+_RELEASED = (
+    select(idle_spells)
+    .where(idle_spells.c.allocation_id.in_(bindparam("ids", expanding=True)))
+    .where(idle_spells.c.ended_by == SpellEnd.RELEASED.value)
+    .order_by(idle_spells.c.allocation_id, idle_spells.c.started_ms)
+)
 _GONE = -1
 _Positions = NDArray[np.intp]
 
@@ -149,8 +160,7 @@ def write_spells(connection: Connection, record: CycleRecord, spells: OpenSpells
 
 def interrupt_spells(connection: Connection, spells: OpenSpells, recorded_ms: int) -> OpenSpells:
     """A gap begins at `recorded_ms`: what follows is not known to be idle."""
-    open_rows = (idle_spells.c.ended_ms.is_(None), idle_spells.c.idle_until_ms.is_(None))
-    connection.execute(update(idle_spells).where(*open_rows).values(idle_until_ms=recorded_ms))
+    connection.execute(_INTERRUPT, {"recorded_ms": recorded_ms})
     return OpenSpells(**{**vars(spells), "is_interrupted": np.ones(len(spells), np.bool_)})
 
 
@@ -185,14 +195,9 @@ def write_ended(connection: Connection, spells: OpenSpells, ended_by: SpellEnd) 
 
 def _read_released(connection: Connection, ids: IntColumn) -> OpenSpells:
     """The last spell of these allocations, where it ended because they disappeared."""
-    columns, last = idle_spells.c, {}
+    last = {}
     for first in range(0, len(ids), BLOCK_ROWS):
-        is_chosen = columns.allocation_id.in_(ids[first : first + BLOCK_ROWS].tolist())
-        rows = connection.execute(
-            select(idle_spells)
-            .where(is_chosen, columns.ended_by == SpellEnd.RELEASED.value)
-            .order_by(columns.allocation_id, columns.started_ms)
-        )
+        rows = connection.execute(_RELEASED, {"ids": ids[first : first + BLOCK_ROWS].tolist()})
         last.update({row.allocation_id: {**row._asdict(), "idle_until_ms": row.ended_ms} for row in rows})
     return _make_spells(list(last.values()), idle_until_ms=0)
 

@@ -41,6 +41,10 @@ _ALLOCATION_RULES = {column.name: REPLACE for column in allocations.columns} | {
 }
 """A pod without labels keeps the last ones: its exporter may have lost them."""
 
+_IS_CHOSEN = allocations.c.id == bindparam("allocation_id")
+_END = update(allocations).where(_IS_CHOSEN).values(last_ms=bindparam("at_ms"), ended_ms=bindparam("at_ms"))
+_CONTINUE = update(allocations).where(_IS_CHOSEN).values(ended_ms=None)
+_INSERT_CHANGES = insert(verdict_changes)
 _STATEMENT_ROWS = 512
 """SQLAlchemy makes several objects of each row of a statement: 2 kB."""
 
@@ -130,7 +134,7 @@ def _write_observed(connection: Connection, record: CycleRecord, state: LedgerSt
         for hour_slice in split_observed(record, state.recorded_ms):
             _write_slice(connection, record, hour_slice, was_held=was_held)
     changes = state.last_verdicts.select_unrecorded(record.changes)
-    _execute(connection, insert(verdict_changes), ({"at_ms": record.at_ms, **change._asdict()} for change in changes))
+    _execute(connection, _INSERT_CHANGES, ({"at_ms": record.at_ms, **change._asdict()} for change in changes))
     return write_spells(connection, record, state.open_spells, absent=record.ids[~was_held])
 
 
@@ -159,17 +163,13 @@ def _write_allocations(connection: Connection, record: CycleRecord, state: Ledge
     ended = before[find_positions(before, record.ids) < 0]
     if len(ended):
         last_ms = int(state.recorded_ms or record.at_ms)  # when they were last observed
-        _update(connection, ended, last_ms=last_ms, ended_ms=last_ms)
-    _update(connection, _find_returned(record, was_held), ended_ms=None)
+        _execute(connection, _END, ({"allocation_id": each, "at_ms": last_ms} for each in ended.tolist()))
+    returned = _find_returned(record, was_held)
+    _execute(connection, _CONTINUE, ({"allocation_id": each} for each in returned.tolist()))
     for block in record.new.in_blocks(BLOCK_ROWS):
         columns = dict(zip(Identity._fields, zip(*block, strict=True), strict=True))
         times = {"first_ms": [record.at_ms] * len(block), "last_ms": [record.at_ms] * len(block)}
         upsert(connection, allocations, {**columns, **times, "ended_ms": [None] * len(block)}, _ALLOCATION_RULES)
-
-
-def _update(connection: Connection, ids: IntColumn, **values: int | None) -> None:
-    change = update(allocations).where(allocations.c.id == bindparam("allocation_id")).values(values)
-    _execute(connection, change, ({"allocation_id": each} for each in ids.tolist()))
 
 
 def _execute(connection: Connection, statement: Insert | Update, rows: Iterable[Mapping[str, object]]) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sqlalchemy import Connection, func, select, text
+from sqlalchemy import Connection, bindparam, func, select, text
 
 from gpusteward.analyzer.ledger.schema import allocations, progress, usage_hourly
 from gpusteward.analyzer.ledger.upsert import REPLACE, upsert
@@ -16,6 +16,10 @@ RECORDED, ROLLED, PRUNED = "booked", "rolled", "pruned"
 BEGAN, FILLED_FROM, FILLED_TO = "began", "filled_from", "filled_to"
 """Names of rows in the table `progress`. The last three: the first recorded cycle, and the time before it whose idle
 spells were back-filled."""
+
+# Statements that every cycle runs are made once: SQLAlchemy needs longer to make one than SQLite to run it.
+_PROGRESS = select(progress.c.at_ms).where(progress.c.name == bindparam("wanted"))
+_LOCK = text("LOCK TABLE progress IN SHARE ROW EXCLUSIVE MODE")
 
 
 class TimeSpan(NamedTuple):
@@ -48,7 +52,7 @@ def floor_day(at_ms: int) -> int:
 
 def read_progress(connection: Connection, name: str) -> int | None:
     """None where there is no progress of this kind yet."""
-    return connection.execute(select(progress.c.at_ms).where(progress.c.name == name)).scalar()
+    return connection.execute(_PROGRESS, {"wanted": name}).scalar()
 
 
 def set_progress(connection: Connection, name: str, at_ms: int) -> None:
@@ -58,7 +62,7 @@ def set_progress(connection: Connection, name: str, at_ms: int) -> None:
 def lock_progress(connection: Connection) -> None:
     """Allow one writer at a time: SQLite locked when the transaction began, PostgreSQL locks here. Readers continue."""
     if connection.dialect.name == "postgresql":
-        connection.execute(text("LOCK TABLE progress IN SHARE ROW EXCLUSIVE MODE"))
+        connection.execute(_LOCK)
 
 
 def read_began(connection: Connection) -> int | None:

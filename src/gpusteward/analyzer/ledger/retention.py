@@ -1,6 +1,8 @@
 """Rolls hours up into days and deletes expired rows, in small batches that do not delay a cycle."""
 
-from sqlalchemy import Connection, Engine, Table, delete, func, select
+from functools import cache
+
+from sqlalchemy import BindParameter, Connection, Delete, Engine, Select, Table, bindparam, delete, func, select
 
 from gpusteward.analyzer.ledger.db_engine import with_write_lock
 from gpusteward.analyzer.ledger.periods import (
@@ -36,6 +38,18 @@ BATCH_SIZE = 4
 """Hours that are rolled up, and hours and days that are deleted, in one round. With a cycle interval of more hours,
 `Ledger.record` runs several rounds: more than the cycle adds, so that it catches up."""
 
+_BEFORE: BindParameter[int] = bindparam("before_ms")
+_UNREFERENCED = (
+    delete(allocations).where(allocations.c.ended_ms < _BEFORE),
+    delete(idle_spells).where(idle_spells.c.ended_ms < _BEFORE),
+    delete(verdict_changes).where(verdict_changes.c.at_ms < _BEFORE),
+    delete(actions).where(actions.c.ended_ms < _BEFORE),  # an open one has no end
+    delete(notices).where(notices.c.created_ms < _BEFORE),
+    delete(snoozes).where(snoozes.c.until_ms < _BEFORE),
+    delete(outbox).where(outbox.c.created_ms < _BEFORE, outbox.c.state != "pending"),
+)
+"""Rows that no usage refers to any more. Messages that are still to be sent are kept."""
+
 
 def roll_up(engine: Engine) -> int:
     """Add hours that are over to their days, each once; returns how many. Raises SQLAlchemyError."""
@@ -61,7 +75,8 @@ def prune(engine: Engine, settings: LedgerSettings, *, now_ms: int) -> int:
             set_progress(connection, PRUNED, hourly_ms)
         _delete_oldest(connection, fleet_daily, daily_ms)
         if done == 0:
-            _delete_unreferenced(connection, daily_ms)
+            for statement in _UNREFERENCED:
+                connection.execute(statement, {"before_ms": daily_ms})
     return done
 
 
@@ -79,29 +94,31 @@ def _roll_up_next(engine: Engine) -> bool:
 
 
 def _find_hour(connection: Connection, since_ms: int, *, before_ms: int) -> int | None:
-    found = [
-        connection.execute(select(func.min(hour)).where(hour >= since_ms, hour < before_ms)).scalar()
-        for hour in (usage_hourly.c.hour_ms, fleet_hourly.c.hour_ms)
-    ]
+    limits = {"since_ms": since_ms, "before_ms": before_ms}
+    found = [connection.execute(_first_hour(table), limits).scalar() for table in (usage_hourly, fleet_hourly)]
     return min((each for each in found if each is not None), default=None)
 
 
 def _delete_oldest(connection: Connection, table: Table, before_ms: int) -> int:
-    time = time_column(table)
     for done in range(BATCH_SIZE):
-        oldest = connection.execute(select(func.min(time))).scalar()
+        oldest = connection.execute(_oldest(table)).scalar()
         if oldest is None or oldest >= before_ms:
             return done
-        connection.execute(delete(table).where(time == oldest))
+        connection.execute(_delete_at(table), {"at_ms": oldest})
     return BATCH_SIZE
 
 
-def _delete_unreferenced(connection: Connection, before_ms: int) -> None:
-    """Rows that no usage refers to any more. Messages that are still to be sent are kept."""
-    connection.execute(delete(allocations).where(allocations.c.ended_ms < before_ms))
-    connection.execute(delete(idle_spells).where(idle_spells.c.ended_ms < before_ms))
-    connection.execute(delete(verdict_changes).where(verdict_changes.c.at_ms < before_ms))
-    connection.execute(delete(actions).where(actions.c.ended_ms < before_ms))  # an open one has no end
-    connection.execute(delete(notices).where(notices.c.created_ms < before_ms))
-    connection.execute(delete(snoozes).where(snoozes.c.until_ms < before_ms))
-    connection.execute(delete(outbox).where(outbox.c.created_ms < before_ms, outbox.c.state != "pending"))
+@cache
+def _first_hour(table: Table) -> Select[int | None]:
+    hour = table.c.hour_ms
+    return select(func.min(hour)).where(hour >= bindparam("since_ms"), hour < _BEFORE)
+
+
+@cache
+def _oldest(table: Table) -> Select[int | None]:
+    return select(func.min(time_column(table)))
+
+
+@cache
+def _delete_at(table: Table) -> Delete:
+    return delete(table).where(time_column(table) == bindparam("at_ms"))

@@ -5,14 +5,17 @@ only; all values are parameters.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
-from sqlalchemy import Column, Connection, Float, Table, Text
+from sqlalchemy import Column, Connection, Float, Table, Text, TextClause, text
 
 Columns = Mapping[str, Sequence[Any]]
 """Values by column name, all of the same length."""
 Rules = Mapping[str, str]
 """How a column of an existing row changes, by column name; `ADD` where there is no rule."""
+_RuleItems = tuple[tuple[str, str], ...]
+"""The same, as the key of a cache."""
 
 ADD = "{table}.{name} + excluded.{name}"
 ADD_KNOWN = "coalesce({table}.{name} + excluded.{name}, {table}.{name}, excluded.{name})"
@@ -33,7 +36,7 @@ FLEET_RULES: Rules = {}
 
 _UPSERT = "INSERT INTO {table} ({names}) {values} ON CONFLICT ({keys}) DO UPDATE SET {changes}"
 _SELECT_ARRAYS = "SELECT * FROM unnest({arrays})"
-_SELECT_HOUR = "SELECT {values} FROM {table} WHERE hour_ms = {hour_ms}"
+_SELECT_HOUR = "SELECT {values} FROM {table} WHERE hour_ms = :hour_ms"
 
 
 def upsert(connection: Connection, table: Table, columns: Columns, rules: Rules) -> None:
@@ -45,19 +48,33 @@ def upsert(connection: Connection, table: Table, columns: Columns, rules: Rules)
     if not len(ordered[0]):
         return
     if connection.dialect.name == "postgresql":
-        arrays = ", ".join(f"%s::{_type_of(column)}[]" for column in table.columns)
-        values = _SELECT_ARRAYS.format(arrays=arrays)
-        connection.exec_driver_sql(_make_statement(table, values, rules), tuple(map(list, ordered)))
+        statement = _insert_arrays(table, tuple(rules.items()))
+        connection.exec_driver_sql(statement, tuple(map(list, ordered)))
     else:
-        values = f"VALUES ({', '.join('?' * len(names))})"
-        connection.exec_driver_sql(_make_statement(table, values, rules), list(zip(*ordered, strict=True)))
+        statement = _insert_rows(table, tuple(rules.items()))
+        connection.exec_driver_sql(statement, list(zip(*ordered, strict=True)))
 
 
 def add_hour_to_day(connection: Connection, hourly: Table, daily: Table, *, hour_ms: int, day_ms: int) -> None:
     """Add every row of an hour to the row of its day."""
-    values = ", ".join(str(day_ms) if name == "day_ms" else name for name in _names(daily))
-    select = _SELECT_HOUR.format(values=values, table=hourly.name, hour_ms=hour_ms)
-    connection.exec_driver_sql(_make_statement(daily, select, USAGE_RULES))
+    connection.execute(_insert_hour(hourly, daily), {"hour_ms": hour_ms, "day_ms": day_ms})
+
+
+@cache
+def _insert_arrays(table: Table, rules: _RuleItems) -> str:
+    arrays = ", ".join(f"%s::{_type_of(column)}[]" for column in table.columns)
+    return _make_statement(table, _SELECT_ARRAYS.format(arrays=arrays), dict(rules))
+
+
+@cache
+def _insert_rows(table: Table, rules: _RuleItems) -> str:
+    return _make_statement(table, f"VALUES ({', '.join('?' * len(table.columns))})", dict(rules))
+
+
+@cache
+def _insert_hour(hourly: Table, daily: Table) -> TextClause:
+    values = ", ".join(":day_ms" if name == "day_ms" else name for name in _names(daily))
+    return text(_make_statement(daily, _SELECT_HOUR.format(values=values, table=hourly.name), USAGE_RULES))
 
 
 def _make_statement(table: Table, values: str, rules: Rules) -> str:
@@ -76,7 +93,8 @@ def _make_statement(table: Table, values: str, rules: Rules) -> str:
     )
 
 
-def _names(table: Table) -> list[str]:
+@cache
+def _names(table: Table) -> Sequence[str]:
     return [column.name for column in table.columns]
 
 
