@@ -9,7 +9,7 @@ from operator import itemgetter
 from types import MappingProxyType
 
 Sample = tuple[str, str, float, float]  # name, rendered labels, value, unix seconds
-BATCH = 20_000
+BATCH = 500_000
 _HEADERS = {
     "Content-Type": "application/x-protobuf",
     "Content-Encoding": "snappy",
@@ -35,12 +35,23 @@ def encode_request(samples: Iterable[Sample]) -> bytes:
     points: dict[tuple[str, str], list[bytes]] = {}
     for name, labels, value, at in samples:
         points.setdefault((name, labels), []).append(_encode_point(value, at))
-    return b"".join(_field(1, _encode_labels(*series) + b"".join(own)) for series, own in points.items())
+    return b"".join(_field(1, _encode_names(*series) + b"".join(own)) for series, own in points.items())
 
 
-def _encode_labels(name: str, labels: str) -> bytes:
-    pairs = sorted([("__name__", name), *((key, _unescape(text)) for key, text in _LABEL.findall(labels))])
-    return b"".join(_encode_label(*pair) for pair in pairs)
+def _encode_names(metric: str, labels: str) -> bytes:
+    """All labels in their order."""
+    before, after = _encode_labels(labels)
+    return before + _encode_label("__name__", metric) + after
+
+
+@cache
+def _encode_labels(labels: str) -> tuple[bytes, bytes]:
+    """Those before and after the name of the metric."""
+    before, after = bytearray(), bytearray()
+    for name, value in sorted(_LABEL.findall(labels)):
+        part = before if name < "__name__" else after
+        part += _encode_label(name, _unescape(value))
+    return bytes(before), bytes(after)
 
 
 @cache

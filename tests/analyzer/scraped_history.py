@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 
 from gpusteward.agent.dialects.dcgm import DcgmDialect
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions
@@ -41,13 +42,14 @@ def scrape_history(
     for node in nodes:
         made = list(_make_dialects(dialects, node.name, options))
         target = f'{{instance="{node.name}:9400",job="{job}"}}'
+        label = cache(_labeling(target, change))
         for view in (collect or collect_views)(node, times):
             at = view.snapshot.taken_at
             yield "up", target, 1.0, at
             for dialect in made:
                 for family in dialect.families(view):
                     for labels, value in family.samples:
-                        yield family.metric.name, change(with_target(labels, target)), float(value), at
+                        yield family.metric.name, label(labels), float(value), at
 
 
 def collect_views(node: SimulatedNode, times: Sequence[float], every: float | None = None) -> Iterator[SnapshotView]:
@@ -59,10 +61,27 @@ def collect_views(node: SimulatedNode, times: Sequence[float], every: float | No
         yield meters.advance(node.snapshot(at))
 
 
+def collecting_once(every: float | None = None) -> Collect:
+    """For several sites with the same nodes: what the agent of each node has is computed once."""
+    views: dict[tuple[object, ...], list[SnapshotView]] = {}
+
+    def collect(node: SimulatedNode, times: Sequence[float]) -> list[SnapshotView]:
+        key = (node, *times)
+        if key not in views:
+            views[key] = list(collect_views(node, times, every))
+        return views[key]
+
+    return collect
+
+
 def _between(before: float, at: float, step: float | None) -> Iterator[float]:
     """When the agent collects between two scrapes."""
     while step and (before := before + step) < at - step / 2:
         yield before
+
+
+def _labeling(target: str, change: Change) -> Change:
+    return lambda labels: change(with_target(labels, target))
 
 
 def with_target(labels: str, target: str) -> str:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import pytest
 
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions
-from gpusteward.agent.usage_counters import SnapshotView
 from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.rules import Rules
@@ -22,10 +21,9 @@ from gpusteward.core.usages import AllocationKey
 from gpusteward.core.verdicts import Activity, Proof, Signature, Step
 from gpusteward.simulate.fleets import default_node, fleet
 from gpusteward.simulate.ground_truth import Truth, allocation_key
-from gpusteward.simulate.nodes import SimulatedNode
 from gpusteward.simulate.workloads import Kind
 from tests.analyzer.engines import RunningEngine, Sample, running_prometheus
-from tests.analyzer.scraped_history import AT, WINDOW, Collect, collect_views, scrape_history, scrape_times
+from tests.analyzer.scraped_history import AT, WINDOW, Collect, collecting_once, scrape_history, scrape_times
 
 pytestmark = pytest.mark.slow
 
@@ -133,14 +131,7 @@ def set_beside_truth(verdicts: VerdictTable) -> Iterator[Row]:
 @pytest.fixture(scope="module")
 def collect() -> Collect:
     """Every 5 s like the agent, and once for both sites."""
-    views: dict[str, list[SnapshotView]] = {}
-
-    def collect_once(node: SimulatedNode, times: Sequence[float]) -> Sequence[SnapshotView]:
-        if node.name not in views:
-            views[node.name] = list(collect_views(node, times, 5.0))
-        return views[node.name]
-
-    return collect_once
+    return collecting_once(5.0)
 
 
 @pytest.fixture(scope="module")

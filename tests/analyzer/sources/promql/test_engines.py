@@ -9,6 +9,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +31,7 @@ from gpusteward.simulate.fleets import default_node, fleet
 from gpusteward.simulate.models import MIB
 from gpusteward.simulate.readings import CONTEXT_MIB, EMPTY_MIB
 from tests.analyzer.engines import RunningEngine, Sample, import_samples, running_prometheus, running_victoria
-from tests.analyzer.scraped_history import AT, STEP, WINDOW, scrape_history, scrape_times
+from tests.analyzer.scraped_history import AT, STEP, WINDOW, collecting_once, scrape_history, scrape_times
 from tests.analyzer.sources.faulty_engine import faulty
 from tests.analyzer.tables import assert_alike, index_rows, verdicts_of
 
@@ -51,8 +52,9 @@ ONE_STEP = STEP / WINDOW
 
 @pytest.fixture(scope="module")
 def engines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, RunningEngine]]:
-    native = list(scrape_history(NODES, scrape_times()))
-    dcgm = list(scrape_history(NODES, scrape_times(), dialects="dcgm", options=DcgmOptions(device_per_pod=True)))
+    scrape = partial(scrape_history, NODES, scrape_times(), collect=collecting_once())
+    native = list(scrape())
+    dcgm = list(scrape(dialects="dcgm", options=DcgmOptions(device_per_pod=True)))
     with ExitStack() as stack:
         yield {
             f"{kind}-{name}": stack.enter_context(start(tmp_path_factory.mktemp(kind), samples))

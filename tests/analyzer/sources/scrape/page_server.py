@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
@@ -19,13 +20,20 @@ def pages_of(samples: Iterable[Sample]) -> Iterator[tuple[str, bytes, float]]:
     """The page of each target at each time: the samples without the labels that the engine added."""
     pages: dict[tuple[float, str], list[str]] = {}
     for name, labels, value, at in samples:
-        found = _TARGET.search(labels)
-        assert found is not None
-        lines = pages.setdefault((at, found[1]), [])
+        target, own = _split_target(labels)
+        lines = pages.setdefault((at, target), [])
         if name != "up":
-            lines.append(f"{name}{_TARGET.sub('', labels)} {value!r}\n")
+            lines.append(f"{name}{own} {value!r}\n")
     for (at, target), lines in sorted(pages.items()):
         yield target, "".join(lines).encode(), at
+
+
+@cache
+def _split_target(labels: str) -> tuple[str, str]:
+    """The target, and the labels on its page."""
+    found = _TARGET.search(labels)
+    assert found is not None
+    return found[1], _TARGET.sub("", labels)
 
 
 def fed_source(samples: Iterable[Sample], *, interval: float = STEP, window: float = WINDOW) -> ScrapeSource:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,15 @@ from gpusteward.analyzer.sources.scrape.source import ScrapeSource
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.simulate.fleets import default_node, fleet
 from tests.analyzer.engines import Sample, running_prometheus
-from tests.analyzer.scraped_history import AT, WINDOW, scrape_history, scrape_times, with_target
+from tests.analyzer.scraped_history import (
+    AT,
+    WINDOW,
+    Collect,
+    collecting_once,
+    scrape_history,
+    scrape_times,
+    with_target,
+)
 from tests.analyzer.sources.scrape.page_server import fed_source
 from tests.analyzer.tables import assert_alike, index_rows
 
@@ -26,21 +35,17 @@ SINGLE = 1e-5
 """The embedded source keeps gauges in 32 bits, and its windows are a millisecond longer."""
 
 
-def make_samples(kind: str) -> tuple[Sample, ...]:
+def make_samples(kind: str, collect: Collect) -> tuple[Sample, ...]:
+    scrape = partial(scrape_history, times=scrape_times(), collect=collect)
     match kind:
         case "native":
-            return tuple(scrape_history(NODES, scrape_times()))
+            return tuple(scrape(NODES))
         case "dcgm":
-            return tuple(
-                scrape_history(NODES, scrape_times(), dialects="dcgm", options=DcgmOptions(device_per_pod=True))
-            )
+            return tuple(scrape(NODES, dialects="dcgm", options=DcgmOptions(device_per_pod=True)))
         case "renamed":
-            return tuple(scrape_history(NODES, scrape_times(), dialects="dcgm", options=DcgmOptions(names="v4.9")))
+            return tuple(scrape(NODES, dialects="dcgm", options=DcgmOptions(names="v4.9")))
         case _:  # some nodes have the agent, others an exporter of DCGM
-            return (
-                *scrape_history(NODES[:5], scrape_times()),
-                *scrape_history(NODES[5:], scrape_times(), dialects="dcgm", job="dcgm"),
-            )
+            return *scrape(NODES[:5]), *scrape(NODES[5:], dialects="dcgm", job="dcgm")
 
 
 KINDS = ("native", "dcgm", "renamed", "mixed")
@@ -50,8 +55,9 @@ KINDS = ("native", "dcgm", "renamed", "mixed")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[PrometheusSource, ScrapeSource]]]:
     with ExitStack() as stack:
         sources = {}
+        collect = collecting_once()
         for kind in KINDS:
-            samples = make_samples(kind)
+            samples = make_samples(kind, collect)
             engine = stack.enter_context(running_prometheus(tmp_path_factory.mktemp(kind), samples))
             queried = stack.enter_context(closing(PrometheusSource(PrometheusSettings(url=engine.url))))
             sources[kind] = (queried, stack.enter_context(closing(fed_source(samples))))
