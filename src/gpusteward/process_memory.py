@@ -2,7 +2,8 @@
 
 import ctypes
 import gc
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8  # of glibc's malloc.h
@@ -21,6 +22,18 @@ def limit_malloc_arenas() -> None:
         mallopt(M_ARENA_MAX, 1)
         mallopt(M_MMAP_THRESHOLD, _LARGE_BYTES)
         mallopt(M_TRIM_THRESHOLD, _LARGE_BYTES)
+
+
+@contextmanager
+def paused_gc() -> Iterator[None]:
+    """For imports: what they create is no garbage. Measured: a tenth of the CPU of a start of the analyzer."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def freeze_gc() -> None:

@@ -1,6 +1,7 @@
 """Runs the analyzer as a program: the listening socket, the HTTP server, signals, and the end of the process."""
 
 import asyncio
+import gc
 import logging
 import os
 import resource
@@ -46,6 +47,7 @@ def run_analyzer(
     """
     limit_malloc_arenas()
     raise_file_limit()
+    gc.freeze()  # modules live until the end
     require_kubernetes(file.settings, os.environ)
     listening = listening or open_socket(file.settings.server)
     analyzer = Analyzer(

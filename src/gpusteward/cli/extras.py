@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.messages.cli import flags as messages
+from gpusteward.process_memory import paused_gc
 
 
 class MissingLibraryError(ConfigurationError):
@@ -15,7 +16,8 @@ class MissingLibraryError(ConfigurationError):
 def require_extra(extra: str) -> Iterator[None]:
     """Wraps imports: if a library is missing, raises MissingLibraryError, which names the extra that installs it."""
     try:
-        yield
+        with paused_gc():
+            yield
     except ModuleNotFoundError as error:
         library = (error.name or "").partition(".")[0]
         if library == "gpusteward":
