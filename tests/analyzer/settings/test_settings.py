@@ -246,6 +246,7 @@ def test_lists_and_mappings_can_be_written_in_a_variable(tmp_path: Path) -> None
         ("thresholds: 5", "thresholds (config.yaml line 1): expected keys with values, found a single value"),
         ("- a", "config.yaml line 1: expected keys with values, found a list"),
         ("ai: {a: b", "config.yaml line 1 is not YAML: expected ',' or '}', but got '<stream end>'"),
+        ("a: \x98", "config.yaml is not YAML: special characters are not allowed"),
         ("a: !!python/name:os.system x", "is not YAML: could not determine a constructor"),
     ],
 )

@@ -29,12 +29,17 @@ class Written:
 
 def parse_yaml(text: str, *, where: str) -> Written | None:
     """The document; None when it is empty. Raises ConfigurationError with the line of the error."""
-    loader = yaml.SafeLoader(text)
+    try:
+        return _parse(text)
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ConfigurationError(messages.NOT_YAML, where=_locate(error, where), reason=_reason(error)) from None
+
+
+def _parse(text: str) -> Written | None:
+    loader = yaml.SafeLoader(text)  # refuses control characters at once
     try:
         node = loader.get_single_node()
         return None if node is None else _written(node, loader)
-    except (yaml.YAMLError, RecursionError) as error:
-        raise ConfigurationError(messages.NOT_YAML, where=_locate(error, where), reason=_reason(error)) from None
     finally:
         loader.dispose()
 
