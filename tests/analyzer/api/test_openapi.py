@@ -6,13 +6,18 @@ import time
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from http import HTTPStatus
+from typing import Any
 
 import httpx2
 import pytest
 import schemathesis
 from blockbuster import BlockingError, blockbuster_ctx
+from fastapi.routing import APIRoute
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis.checks import negative_data_rejection, positive_data_acceptance
+from schemathesis.generation.feedback import FeedbackSources
+from schemathesis.pytest._test_builder import build_operation_test
+from schemathesis.specs.openapi.schemas import OpenApiSchema
 
 from gpusteward.analyzer.api.build import build_api
 from gpusteward.analyzer.sources.usage_source import Chart
@@ -22,14 +27,35 @@ from tests.analyzer.api.fake_reclaim import FakeReclaim
 from tests.analyzer.api.sample_results import small_result
 from tests.analyzer.api.server import Api, FakeSource, make_dependencies, running_api
 
-DOCUMENT = build_api(make_dependencies(small_result())).openapi()
-SCHEMA = schemathesis.openapi.from_dict(DOCUMENT).exclude(path_regex="/events$")
-PATHS = sorted(
-    f"{path}?name=trainer" if path.endswith("/ended") else path
-    for path, item in DOCUMENT["paths"].items()
-    if "get" in item and "{" not in path and not path.endswith("/events")
-)
 WORKLOAD = "/api/v1/workloads/Job/vision/trainer"
+OPERATIONS = [
+    f"{method} {route.path}"
+    for route in build_api(make_dependencies(small_result())).routes
+    if isinstance(route, APIRoute) and route.include_in_schema
+    for method in sorted(route.methods)
+]
+EVENTS = "/api/v1/events"
+"""Its response does not end."""
+
+
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    return build_api(make_dependencies(small_result())).openapi()
+
+
+@pytest.fixture(scope="module")
+def schema(document: dict[str, Any]) -> OpenApiSchema:
+    return schemathesis.openapi.from_dict(document)
+
+
+@pytest.fixture(scope="module")
+def paths(document: dict[str, Any]) -> list[str]:
+    """What can be read without naming a thing."""
+    return sorted(
+        f"{path}?name=trainer" if path.endswith("/ended") else path
+        for path, item in document["paths"].items()
+        if "get" in item and "{" not in path and path != EVENTS
+    )
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +64,20 @@ def api() -> Iterator[Api]:
         yield running
 
 
-@SCHEMA.parametrize()
+@pytest.mark.parametrize("operation", [each for each in OPERATIONS if not each.endswith(EVENTS)])
+def test_every_response_matches_the_openapi_document(api: Api, schema: OpenApiSchema, operation: str):
+    """Its cases are computed here; `schema.parametrize` would compute all in every process that collects tests."""
+    method, path = operation.split()
+    run_cases = build_operation_test(
+        config=schema.config,
+        operation=schema[path][method],
+        test_func=check_response,
+        given_kwargs={},
+        feedback=FeedbackSources(),
+    )
+    run_cases(api=api)
+
+
 @settings(
     max_examples=20,
     deadline=None,
@@ -46,7 +85,7 @@ def api() -> Iterator[Api]:
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
-def test_every_response_matches_the_openapi_document(api: Api, case: schemathesis.Case):
+def check_response(api: Api, case: schemathesis.Case) -> None:
     # No schema can express which cursors and policies are valid, nor which of two times is the earlier one.
     body = set(case.body) if isinstance(case.body, dict) else set()
     unsaid = {"cursor", "policy", "since", "until"} & (set(case.query or {}) | body)
@@ -57,15 +96,19 @@ def test_every_response_matches_the_openapi_document(api: Api, case: schemathesi
     case.validate_response(response, excluded_checks=excluded)
 
 
-def test_every_operation_is_described_and_lists_problem_objects():
-    for path, item in DOCUMENT["paths"].items():
+def test_every_operation_of_the_document_is_tested(document: dict[str, Any]):
+    assert {f"{method.upper()} {path}" for path, item in document["paths"].items() for method in item} == {*OPERATIONS}
+
+
+def test_every_operation_is_described_and_lists_problem_objects(document: dict[str, Any]):
+    for path, item in document["paths"].items():
         for method, operation in item.items():
             assert operation["summary"], (method, path)
             assert operation["description"], (method, path)
             assert "application/problem+json" in operation["responses"]["4XX"]["content"]
 
 
-def test_nothing_blocks_the_event_loop():
+def test_nothing_blocks_the_event_loop(paths: list[str]):
     """Every endpoint on a loop on which a blocking call is an error, with an engine that blocks."""
 
     class SlowSource(FakeSource):
@@ -79,7 +122,7 @@ def test_nothing_blocks_the_event_loop():
     async def call_every_operation() -> None:
         transport = httpx2.ASGITransport(app=app, client=("127.0.0.1", 1))
         async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            for path in [*PATHS, WORKLOAD, f"{WORKLOAD}/series", "/docs", "/docs/docs.js", "/openapi.json"]:
+            for path in [*paths, WORKLOAD, f"{WORKLOAD}/series", "/docs", "/docs/docs.js", "/openapi.json"]:
                 response = await client.get(path)
                 assert response.status_code == 200, (path, response.text)
             assert (await client.post("/config/update?threshold=30")).status_code == 200
@@ -119,9 +162,9 @@ def test_docs_load_nothing_from_other_hosts(api: Api):
         assert not re.search(rb"https?://", response.body)
 
 
-def test_docs_list_every_endpoint_and_every_schema(api: Api):
+def test_docs_list_every_endpoint_and_every_schema(api: Api, document: dict[str, Any]):
     page = api.get("/docs").body.decode()
-    for path, item in DOCUMENT["paths"].items():
+    for path, item in document["paths"].items():
         assert f"<code>{path}</code>" in page
         assert all(operation["summary"] in page for operation in item.values())
-    assert all(f'id="{name}"' in page for name in DOCUMENT["components"]["schemas"])
+    assert all(f'id="{name}"' in page for name in document["components"]["schemas"])
