@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
@@ -44,8 +45,8 @@ def idle_result(settings: Settings, *, at: float) -> Result:
     return result_of(GPUS, [IDLE, BUSY], settings=settings, at=at)
 
 
-@pytest.fixture
-def running(database_url: str) -> Iterator[Running]:
+@contextmanager
+def run_analyzer(database_url: str) -> Iterator[Running]:
     with Receiver() as receiver:
         settings = settings_of(
             notify={"channels": {"ops": f"json://{receiver.url.removeprefix('http://')}/"}, "idle_minutes": 60},
@@ -65,8 +66,21 @@ def running(database_url: str) -> Iterator[Running]:
         ledger.close()
 
 
-def test_the_history_has_changes_of_the_verdict_costs_and_spells(running: Running):
-    history = running.api.get(f"{PATH}/history").json
+@pytest.fixture
+def running(database_url: str) -> Iterator[Running]:
+    with run_analyzer(database_url) as analyzer:
+        yield analyzer
+
+
+@pytest.fixture(scope="module")
+def unchanged(kept_database_url: str) -> Iterator[Running]:
+    """For tests that only read, or whose requests are refused."""
+    with run_analyzer(kept_database_url) as analyzer:
+        yield analyzer
+
+
+def test_the_history_has_changes_of_the_verdict_costs_and_spells(unchanged: Running):
+    history = unchanged.api.get(f"{PATH}/history").json
     assert [each["activity"] for each in history["verdicts"]] == ["idle", "active"]
     assert history["cost"]["total"]["gpu_hours"] > 0
     assert history["cost"]["last_7_days"] == history["cost"]["total"]
@@ -76,8 +90,8 @@ def test_the_history_has_changes_of_the_verdict_costs_and_spells(running: Runnin
     assert (history["notices"], history["snoozes"], history["advice"]) == ([], [], [])
 
 
-def test_a_workload_without_a_history_does_not_exist(running: Running):
-    assert running.api.get("/api/v1/workloads/Deployment/ml/absent/history").status == 404
+def test_a_workload_without_a_history_does_not_exist(unchanged: Running):
+    assert unchanged.api.get("/api/v1/workloads/Deployment/ml/absent/history").status == 404
 
 
 def test_an_operator_sends_a_notice_now_and_the_history_shows_its_delivery(running: Running):
@@ -97,13 +111,13 @@ def test_an_operator_sends_a_notice_now_and_the_history_shows_its_delivery(runni
 
 @pytest.mark.parametrize(("token", "status"), [("", 401), (VIEWER, 403)])
 @pytest.mark.parametrize(("method", "end"), [("POST", "notify"), ("POST", "snooze"), ("DELETE", "snooze")])
-def test_never_for_others_than_operators(running: Running, token: str, status: int, method: str, end: str):
+def test_never_for_others_than_operators(unchanged: Running, token: str, status: int, method: str, end: str):
     body = {"hours": 1, "reason": "mine"} if (method, end) == ("POST", "snooze") else None
-    assert running.api.get(f"{PATH}/{end}", method=method, token=token, body=body).status == status
+    assert unchanged.api.get(f"{PATH}/{end}", method=method, token=token, body=body).status == status
 
 
-def test_no_notice_about_a_workload_that_works(running: Running):
-    response = running.api.post("/api/v1/workloads/Deployment/ml/busy/notify", token=OPERATOR)
+def test_no_notice_about_a_workload_that_works(unchanged: Running):
+    response = unchanged.api.post("/api/v1/workloads/Deployment/ml/busy/notify", token=OPERATOR)
     assert (response.status, response.json["type"]) == (409, "urn:gpusteward:problem:not-idle")
 
 
@@ -147,23 +161,23 @@ def test_a_snooze_is_shown_everywhere_and_stops_notices_until_it_ends(running: R
         {"hours": 1, "reason": "x" * 501},
     ],
 )
-def test_a_snooze_needs_a_reason_and_an_end_within_thirty_days(running: Running, body: dict[str, object]):
-    assert running.api.post(f"{PATH}/snooze", token=OPERATOR, body=body).status == 422
-    assert running.ledger.read_snoozes(NOW) == {}
+def test_a_snooze_needs_a_reason_and_an_end_within_thirty_days(unchanged: Running, body: dict[str, object]):
+    assert unchanged.api.post(f"{PATH}/snooze", token=OPERATOR, body=body).status == 422
+    assert unchanged.ledger.read_snoozes(NOW) == {}
 
 
-def test_a_workload_that_does_not_exist_cannot_be_snoozed(running: Running):
+def test_a_workload_that_does_not_exist_cannot_be_snoozed(unchanged: Running):
     body = {"hours": 1, "reason": "?"}
-    assert running.api.post("/api/v1/workloads/Job/ml/none/snooze", token=OPERATOR, body=body).status == 404
+    assert unchanged.api.post("/api/v1/workloads/Job/ml/none/snooze", token=OPERATOR, body=body).status == 404
 
 
-def test_a_snoozed_workload_is_not_reported_to_the_control_webhook_and_its_alert_is_resolved(running: Running):
+def test_a_snoozed_workload_is_not_reported_to_the_control_webhook_and_its_alert_is_resolved(unchanged: Running):
     from gpusteward.analyzer.notify.alertmanager.alerts import ActiveAlerts, is_resolved
     from gpusteward.analyzer.notify.control_webhook import control_events
     from gpusteward.analyzer.notify.notices.messages import MessageOptions
     from gpusteward.analyzer.settings.notify import AlertmanagerSettings
 
-    result = idle_result(running.settings, at=NOW)
+    result = idle_result(unchanged.settings, at=NOW)
     snoozed = {result.workloads.keys[0]}
     assert len(list(control_events(result))) == 1
     assert list(control_events(result, snoozed=snoozed)) == []
