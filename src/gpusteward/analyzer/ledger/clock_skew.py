@@ -21,6 +21,7 @@ from gpusteward.analyzer.ledger.periods import (
     floor_day,
     floor_hour,
     lock_progress,
+    read_all_progress,
     read_progress,
     set_progress,
 )
@@ -102,16 +103,17 @@ def delete_last_day(engine: Engine, end_ms: int) -> bool:
     """Delete the last recorded day after `end_ms`; False: nothing was left. Raises SQLAlchemyError."""
     with with_write_lock(engine).begin() as connection:
         lock_progress(connection)
-        recorded_ms = read_progress(connection, RECORDED) or 0
+        progress = read_all_progress(connection)
+        recorded_ms = progress.get(RECORDED, 0)
         if recorded_ms <= end_ms:
             return False
         begin_ms = max(end_ms, floor_day(recorded_ms - 1))
         _delete_from(connection, begin_ms)
         set_progress(connection, RECORDED, begin_ms)
-        if (read_progress(connection, BEGAN) or 0) > begin_ms:
+        if progress.get(BEGAN, 0) > begin_ms:
             set_progress(connection, BEGAN, begin_ms)
         for name in (ROLLED, PRUNED):  # the day that is cut is rolled up again from its remaining hours
-            if (read_progress(connection, name) or 0) > floor_day(begin_ms):
+            if progress.get(name, 0) > floor_day(begin_ms):
                 set_progress(connection, name, floor_day(begin_ms))
     return True
 

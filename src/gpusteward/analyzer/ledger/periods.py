@@ -19,6 +19,7 @@ spells were back-filled."""
 
 # Statements that every cycle runs are made once: SQLAlchemy needs longer to make one than SQLite to run it.
 _PROGRESS = select(progress.c.at_ms).where(progress.c.name == bindparam("wanted"))
+_ALL_PROGRESS = select(progress)
 _LOCK = text("LOCK TABLE progress IN SHARE ROW EXCLUSIVE MODE")
 
 
@@ -53,6 +54,11 @@ def floor_day(at_ms: int) -> int:
 def read_progress(connection: Connection, name: str) -> int | None:
     """None where there is no progress of this kind yet."""
     return connection.execute(_PROGRESS, {"wanted": name}).scalar()
+
+
+def read_all_progress(connection: Connection) -> dict[str, int]:
+    """By name, without kinds of which there is no progress yet."""
+    return {row.name: row.at_ms for row in connection.execute(_ALL_PROGRESS)}
 
 
 def set_progress(connection: Connection, name: str, at_ms: int) -> None:

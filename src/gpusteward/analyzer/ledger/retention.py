@@ -2,7 +2,19 @@
 
 from functools import cache
 
-from sqlalchemy import BindParameter, Connection, Delete, Engine, Select, Table, bindparam, delete, func, select
+from sqlalchemy import (
+    BindParameter,
+    Connection,
+    Delete,
+    Engine,
+    Select,
+    Table,
+    bindparam,
+    delete,
+    func,
+    select,
+    union_all,
+)
 
 from gpusteward.analyzer.ledger.db_engine import with_write_lock
 from gpusteward.analyzer.ledger.periods import (
@@ -14,6 +26,7 @@ from gpusteward.analyzer.ledger.periods import (
     floor_day,
     floor_hour,
     lock_progress,
+    read_all_progress,
     read_progress,
     set_progress,
 )
@@ -39,6 +52,15 @@ BATCH_SIZE = 4
 `Ledger.record` runs several rounds: more than the cycle adds, so that it catches up."""
 
 _BEFORE: BindParameter[int] = bindparam("before_ms")
+_HOURS = union_all(
+    *(
+        select(func.min(table.c.hour_ms).label("hour_ms")).where(
+            table.c.hour_ms >= bindparam("since_ms"), table.c.hour_ms < _BEFORE
+        )
+        for table in (usage_hourly, fleet_hourly)
+    )
+).subquery()
+_FIRST_HOUR = select(func.min(_HOURS.c.hour_ms))
 _UNREFERENCED = (
     delete(allocations).where(allocations.c.ended_ms < _BEFORE),
     delete(idle_spells).where(idle_spells.c.ended_ms < _BEFORE),
@@ -83,20 +105,15 @@ def prune(engine: Engine, settings: LedgerSettings, *, now_ms: int) -> int:
 def _roll_up_next(engine: Engine) -> bool:
     with with_write_lock(engine).begin() as connection:
         lock_progress(connection)
-        rolled_ms, recorded_ms = read_progress(connection, ROLLED), read_progress(connection, RECORDED) or 0
-        hour_ms = _find_hour(connection, rolled_ms or 0, before_ms=floor_hour(recorded_ms))
+        progress = read_all_progress(connection)
+        limits = {"since_ms": progress.get(ROLLED, 0), "before_ms": floor_hour(progress.get(RECORDED, 0))}
+        hour_ms = connection.execute(_FIRST_HOUR, limits).scalar()
         if hour_ms is None:
             return False
         for hourly, daily in ((usage_hourly, usage_daily), (fleet_hourly, fleet_daily)):
             add_hour_to_day(connection, hourly, daily, hour_ms=hour_ms, day_ms=floor_day(hour_ms))
         set_progress(connection, ROLLED, hour_ms + HOUR_MS)
         return True
-
-
-def _find_hour(connection: Connection, since_ms: int, *, before_ms: int) -> int | None:
-    limits = {"since_ms": since_ms, "before_ms": before_ms}
-    found = [connection.execute(_first_hour(table), limits).scalar() for table in (usage_hourly, fleet_hourly)]
-    return min((each for each in found if each is not None), default=None)
 
 
 def _delete_oldest(connection: Connection, table: Table, before_ms: int) -> int:
@@ -106,12 +123,6 @@ def _delete_oldest(connection: Connection, table: Table, before_ms: int) -> int:
             return done
         connection.execute(_delete_at(table), {"at_ms": oldest})
     return BATCH_SIZE
-
-
-@cache
-def _first_hour(table: Table) -> Select[int | None]:
-    hour = table.c.hour_ms
-    return select(func.min(hour)).where(hour >= bindparam("since_ms"), hour < _BEFORE)
 
 
 @cache
