@@ -1,11 +1,16 @@
 """The databases the ledger can be kept in."""
 
 import itertools
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Engine, text
 
+from gpusteward.analyzer.ledger.db_engine import open_engine
+from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
+from gpusteward.analyzer.ledger.schema import METADATA
 from tests.analyzer.ledger.postgres_server import RunningPostgres, running_postgres
 
 _numbers = itertools.count()
@@ -26,12 +31,44 @@ def postgres(postgres_server: RunningPostgres) -> RunningPostgres:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty database of each kind in turn."""
+def empty_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A database without tables, of each kind in turn."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'ledger.db'}"
     server: RunningPostgres = request.getfixturevalue("postgres")
     return server.url
+
+
+@pytest.fixture(scope="session")
+def sqlite_ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A ledger without rows, to copy."""
+    path = tmp_path_factory.mktemp("new") / "ledger.db"
+    engine = open_engine(f"sqlite:///{path}")
+    upgrade(engine)
+    engine.dispose()
+    return path
+
+
+@pytest.fixture(scope="session")
+def postgres_ledger(postgres_server: RunningPostgres) -> Iterator[Engine]:
+    """A ledger with the rows of the last test."""
+    with postgres_server.another_database("ledger") as url:
+        engine = open_engine(url)
+        upgrade(engine)
+        yield engine
+        engine.dispose()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A ledger without rows in each kind of database in turn, for tests that leave its tables as they are."""
+    if request.param == "sqlite":
+        shutil.copyfile(request.getfixturevalue("sqlite_ledger"), tmp_path / "ledger.db")
+        return f"sqlite:///{tmp_path / 'ledger.db'}"
+    engine: Engine = request.getfixturevalue("postgres_ledger")
+    with engine.begin() as connection:
+        connection.execute(text(f"TRUNCATE {', '.join(METADATA.tables)} RESTART IDENTITY"))
+    return engine.url.render_as_string(hide_password=False)
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])

@@ -27,8 +27,8 @@ DUMPS = sorted((Path(__file__).parent / "dumps").glob("*.sql"))
 
 
 @pytest.fixture
-def engine(database_url):
-    engine = open_engine(LedgerSettings(url=database_url).locate())
+def engine(empty_database_url):
+    engine = open_engine(LedgerSettings(url=empty_database_url).locate())
     yield engine
     engine.dispose()
 

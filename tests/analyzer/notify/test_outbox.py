@@ -30,9 +30,9 @@ def record(key: str) -> NoticeRecord:
 
 
 @pytest.fixture
-def ledger(database_url: str) -> Iterator[Engine]:
+def ledger(empty_database_url: str) -> Iterator[Engine]:
     """Each test runs on SQLite and on PostgreSQL."""
-    engine = open_engine(database_url.replace("postgresql:", "postgresql+psycopg:"))
+    engine = open_engine(empty_database_url.replace("postgresql:", "postgresql+psycopg:"))
     METADATA.create_all(engine)
     yield engine
     engine.dispose()
