@@ -29,6 +29,7 @@ MEMORY_FOLDER = Path("/dev/shm")
 LEAST_FREE_BYTES = 4 << 30  # the folders of a whole run take about 2 GB
 SYSTEM_FIXTURES = frozenset({"browser", "kubernetes"})
 TEMPORARY_ROOT = "PYTEST_DEBUG_TEMPROOT"
+YOUNG_OBJECTS = 10_000
 LESS_COLLECTION = "400"
 """Prometheus, the control plane and other programs in Go use a fifth less processor time, and more memory."""
 
@@ -47,10 +48,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("system")
 
 
-def pytest_collection_finish() -> None:
-    """What is loaded by now stays: a search for garbage need not visit it again."""
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What is loaded here stays: no search for garbage visits it, now or later. Then one is as seldom as in the agent."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(YOUNG_OBJECTS)
+        gc.enable()
 
 
 def has_room(folder: Path) -> bool:
