@@ -50,7 +50,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """What is loaded here stays: no search for garbage visits it, now or later. Then one is as seldom as in the agent."""
+    """What is loaded here stays: no search for garbage visits it, now or later. Later ones are few."""
     gc.disable()
     try:
         return (yield)
