@@ -344,8 +344,10 @@ def test_a_job_never_has_only_health_checks():
     assert name(*[blips()] * TWO_HOURS, every=300, owner=JOB) is Signature.STARVED
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_requests_at_random_times_are_not_health_checks(seed: int):
+RANDOM_SERVERS = range(20)
+
+
+def random_requests(seed: int) -> list[Stats]:
     """Requests of 0.2 to 1 s, as rare as they may be for a duty below one per cent, in windows of ten minutes."""
     chance = np.random.default_rng(seed)
     requests = np.sort(chance.uniform(0, 12 * 3600, 12 * 40))
@@ -357,4 +359,23 @@ def test_requests_at_random_times_are_not_health_checks(seed: int):
         busy = float(seconds[rows].sum()) / 600
         peak = max([busy, *(seconds[rows][seen] / 5)])
         found.append(blips(busy, peak=float(peak)) if busy else resting(20))
-    assert Signature.HEALTH_CHECK not in {name(*reversed(found[: last + 1]), every=300) for last in (60, 100, 140)}
+    return found
+
+
+@pytest.fixture(scope="module")
+def signatures_of_servers() -> list[set[Signature]]:
+    """Of each server with requests at random times, in all cycles of twelve hours."""
+    servers = [allocation(seed, started_at=AT - DAY) for seed in RANDOM_SERVERS]
+    history, found = History(), [set[Signature]() for _ in servers]
+    cycles = list(zip(*map(random_requests, RANDOM_SERVERS), strict=True))
+    for number, rows in enumerate(cycles, start=1):
+        at = AT - (len(cycles) - number) * 300
+        verdicts, history = judge(table_of(*rows, allocations=servers, at=at), RULES, history, now=at)
+        for signatures, code in zip(found, verdicts.signature, strict=True):
+            signatures.add(SIGNATURES[code])
+    return found
+
+
+@pytest.mark.parametrize("seed", RANDOM_SERVERS)
+def test_requests_at_random_times_are_not_health_checks(signatures_of_servers: list[set[Signature]], seed: int):
+    assert Signature.HEALTH_CHECK not in signatures_of_servers[seed]
