@@ -31,6 +31,7 @@ def build_parser() -> FlagParser:
 def run(arguments: Sequence[str]) -> int:
     """Run the analyzer until a signal stops it. Raises ConfigurationError."""
     with require_extra("analyzer"):
+        from gpusteward.analyzer.listen_socket import open_socket
         from gpusteward.analyzer.settings.file import SettingsFile
         from gpusteward.analyzer.settings.flags import flags_from
 
@@ -38,8 +39,9 @@ def run(arguments: Sequence[str]) -> int:
     configure_logs(level="info", as_json=False)
     file = SettingsFile(flags, os.environ, directory=Path.cwd())
     configure_logs(level=file.settings.logging.level, as_json=file.settings.logging.as_json)
+    listening = open_socket(file.settings.server)
     with require_extra("analyzer"):
         from gpusteward.analyzer.serve import run_analyzer
-    code = run_analyzer(file)
+    code = run_analyzer(file, listening=listening)
     exit_without_threads(code)
     return code
