@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from contextlib import closing, suppress
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -120,9 +121,14 @@ def test_lines_are_the_same_however_a_page_is_divided():
 
 def fill(store: SampleStore, target: str, series: int, *, at: float = AT) -> dict[str, int]:
     """The errors of a target with so many series."""
-    text = "".join(page(f"{target}-{number}", UUID=f"{target}-{number}") for number in range(series // 2))
-    store.ingest(target, text.encode(), at)
+    store.ingest(target, make_page(series).replace(b"?", target.encode()), at)
     return dict(store.describe_target(target).error_counts)
+
+
+@cache
+def make_page(series: int) -> bytes:
+    """A question mark stands for the target."""
+    return "".join(page(f"?-{number}", UUID=f"?-{number}") for number in range(series // 2)).encode()
 
 
 def test_the_default_budget_holds_a_thousand_scraped_nodes_of_eight_gpus():

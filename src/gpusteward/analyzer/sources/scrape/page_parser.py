@@ -32,7 +32,7 @@ TOO_MANY = "too many series; raise scrape.target_series_limit or scrape.series_l
 TOO_MUCH_TEXT = "labels are too long in total; raise scrape.target_label_limit_bytes"
 NO_MEMORY = "series need more memory than the budget; raise memory.budget_bytes and the memory limit of the container"
 
-_LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)')
+_LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"([^"\\]*+(?:\\.[^"\\]*+)*+)"\s*(?:,|$)')
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPED = {"n": "\n"}
 

@@ -108,17 +108,16 @@ class SeriesLabels:
         )
 
     def _find_traits(self, labels: Labels, unified: Labels) -> int:
-        traits = SeriesTrait(0)
-        for trait, is_set in (
+        by = labels.get("by")
+        found = (
             (SeriesTrait.HAS_POD, unified["pod"] != ""),
             (SeriesTrait.IS_MIG, unified["instance"] != ""),
-            (SeriesTrait.BY_CONTAINER, labels.get("by") == "container"),
-            (SeriesTrait.BY_UNATTRIBUTED, labels.get("by") == "unattributed"),
+            (SeriesTrait.BY_CONTAINER, by == "container"),
+            (SeriesTrait.BY_UNATTRIBUTED, by == "unattributed"),
             (SeriesTrait.FOR_HOLDERS, all(is_match(matcher, labels) for matcher in self._holder_matchers)),
             (SeriesTrait.FOR_DEVICES, all(is_match(matcher, labels) for matcher in self._device_matchers)),
-        ):
-            traits |= trait if is_set else SeriesTrait(0)
-        return int(traits)
+        )
+        return sum(trait for trait, is_set in found if is_set)  # of plain numbers: this is done for every new series
 
     def _read_details(self, family: MetricFamily, labels: Labels, unified: Labels, pod_labels: str) -> Details | None:
         details: Details
