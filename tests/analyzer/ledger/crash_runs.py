@@ -35,25 +35,26 @@ class RunLedger:
         self._path = path
         self._is_shared = bool(url)
         self.url = url or f"sqlite:///{path}"
+        self._engine = open_engine(LedgerSettings(url=self.url).locate())
 
     def empty(self) -> None:
         self._path.unlink(missing_ok=True)
         if self._is_shared:
-            with self._open() as engine, engine.begin() as connection:
+            with self._connected() as engine, engine.begin() as connection:
                 connection.execute(text("DROP SCHEMA public CASCADE; CREATE SCHEMA public"))
 
     def read(self) -> dict[str, list[dict[str, Any]]]:
-        with self._open() as engine:
+        with self._connected() as engine:
             tables = read_ledger(engine)
         for row in tables["verdict_changes"]:
             row["id"] = 0  # PostgreSQL skips the ids of rows that were rolled back
         return tables
 
     @contextmanager
-    def _open(self) -> Iterator[Engine]:
-        engine = open_engine(LedgerSettings(url=self.url).locate())
-        yield engine
-        engine.dispose()
+    def _connected(self) -> Iterator[Engine]:
+        """Without connections that a fork would share; the statements it has compiled are kept."""
+        yield self._engine
+        self._engine.dispose()
 
 
 def main(arguments: Sequence[str]) -> int:

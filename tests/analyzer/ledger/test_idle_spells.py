@@ -1,6 +1,9 @@
 """Idle spells: what opens, continues and ends them, and that the ledger holds the same ones after any restart."""
 
+import shutil
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -68,6 +71,18 @@ def spells_of(ledger: Ledger, key=POD):
     ]
 
 
+@pytest.fixture(scope="session")
+def new_folder(tmp_path_factory: pytest.TempPathFactory, sqlite_ledger: Path) -> Callable[[], Path]:
+    """Makes a folder with a ledger without rows, for each example of a property."""
+
+    def make() -> Path:
+        folder = tmp_path_factory.mktemp("ledger")
+        shutil.copy(sqlite_ledger, folder)
+        return folder
+
+    return make
+
+
 def record(tmp_path, script: str, **options):
     ledger = open_ledger(sqlite_url(tmp_path))
     for result in play(script, **options):
@@ -116,12 +131,12 @@ def test_a_spell_says_how_it_was_proven_and_whose_it_is(tmp_path):
 
 @settings(max_examples=40, deadline=None)
 @given(st.text("wwiiiiu-.", min_size=4, max_size=30), st.data())
-def test_a_restart_at_any_cycle_changes_no_spell(tmp_path_factory, script, data):
+def test_a_restart_at_any_cycle_changes_no_spell(new_folder: Callable[[], Path], script, data):
     results = play("w" + script)
     cut = data.draw(st.integers(0, len(results)))
     found = []
     for restarts in ([], [cut]):
-        url = sqlite_url(tmp_path_factory.mktemp("ledger"))
+        url = sqlite_url(new_folder())
         ledger = open_ledger(url)
         for number, result in enumerate(results):
             if number in restarts:
@@ -135,8 +150,8 @@ def test_a_restart_at_any_cycle_changes_no_spell(tmp_path_factory, script, data)
 
 @settings(max_examples=40, deadline=None)
 @given(st.text("wwiiii", min_size=4, max_size=40))
-def test_spells_add_up_to_the_idle_time_of_the_usage_rows(tmp_path_factory, script):
-    ledger = record(tmp_path_factory.mktemp("ledger"), "www" + script)
+def test_spells_add_up_to_the_idle_time_of_the_usage_rows(new_folder: Callable[[], Path], script):
+    ledger = record(new_folder(), "www" + script)
     last = START + INTERVAL * (2 + len(script))
     spells = spells_of(ledger)
     seconds = sum(((last - START) / INTERVAL if end is None else end) - start for start, end, _ in spells) * INTERVAL
@@ -146,8 +161,8 @@ def test_spells_add_up_to_the_idle_time_of_the_usage_rows(tmp_path_factory, scri
 
 @settings(max_examples=60, deadline=None)
 @given(st.text("wwiiiu-.", min_size=4, max_size=40))
-def test_spells_of_an_allocation_never_overlap_and_only_the_last_is_open(tmp_path_factory, script):
-    ledger = record(tmp_path_factory.mktemp("ledger"), "w" + script)
+def test_spells_of_an_allocation_never_overlap_and_only_the_last_is_open(new_folder: Callable[[], Path], script):
+    ledger = record(new_folder(), "w" + script)
     spells = sorted(spells_of(ledger))
     ends = [end for _, end, _ in spells]
     assert None not in ends[:-1]

@@ -1,18 +1,18 @@
 """Sums are exact for all inputs: allocated = active + idle + unknown, and no device has more than its time."""
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import delete, func, select
+from sqlalchemy import Engine, delete, func, select
 
 from gpusteward.analyzer.judge.gpu_fraction import compute_gpu_fractions
-from gpusteward.analyzer.ledger.db_engine import open_engine
+from gpusteward.analyzer.ledger.db_engine import open_engine, with_write_lock
 from gpusteward.analyzer.ledger.ledger import Ledger
-from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
 from gpusteward.analyzer.ledger.schema import METADATA, time_column, usage_daily, usage_hourly
 from gpusteward.analyzer.reports.ledger_sums.ledger_extent import read_extent
 from gpusteward.analyzer.settings.ledger import LedgerSettings
@@ -41,20 +41,25 @@ def results_of(steps):
         yield cycle([(held(*slot), STATS[stats]) for slot, stats in holders.items()], at_ms / 1000)
 
 
-def open_empty(url: str) -> Ledger:
-    engine = open_engine(LedgerSettings(url=url).locate())
-    upgrade(engine)
-    with engine.begin() as connection:
+@pytest.fixture
+def engine(database_url: str) -> Iterator[Engine]:
+    """To delete what the last example has recorded."""
+    opened = open_engine(LedgerSettings(url=database_url).locate())
+    yield opened
+    opened.dispose()
+
+
+def open_empty(url: str, engine: Engine) -> Ledger:
+    with with_write_lock(engine).begin() as connection:
         for table in reversed(METADATA.sorted_tables):
             connection.execute(delete(table))
-    engine.dispose()
     return open_ledger(url)
 
 
 @MANY
 @given(steps=STEPS)
-def test_every_row_adds_up_and_no_device_has_more_than_its_time(database_url, steps):
-    ledger = open_empty(database_url)
+def test_every_row_adds_up_and_no_device_has_more_than_its_time(database_url: str, engine: Engine, steps):
+    ledger = open_empty(database_url, engine)
     results = list(results_of(steps))
     for result in results:
         ledger.record(result)
