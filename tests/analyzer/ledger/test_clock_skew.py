@@ -47,12 +47,12 @@ def progress(ledger: Ledger, name: str) -> int:
 def check_sums(ledger: Ledger) -> None:
     """No hour has more than an hour, days equal the sum of their hours, and nothing is recorded of the future."""
     rows, days = read_table(ledger.engine, "usage_hourly"), defaultdict(int)
+    rolled_ms, recorded_ms = progress(ledger, ROLLED), progress(ledger, RECORDED)
     for row in rows:
         assert row["allocated_ms"] <= HOUR_MS
-        if row["hour_ms"] < progress(ledger, ROLLED):
+        if row["hour_ms"] < rolled_ms:
             days[floor_day(row["hour_ms"])] += row["allocated_ms"]
     assert {row["day_ms"]: row["allocated_ms"] for row in read_table(ledger.engine, "usage_daily")} == days
-    recorded_ms = progress(ledger, RECORDED)
     for name in ("usage_hourly", "fleet_hourly"):
         assert all(row["hour_ms"] < recorded_ms for row in read_table(ledger.engine, name))
     for row in read_table(ledger.engine, "fleet_hourly"):

@@ -123,8 +123,8 @@ def test_days_without_hours_keep_their_currency(database_url):
     ledger = open_ledger(database_url, hourly_days=1)
     record(ledger, range(0, 2 * 1440, 60), DOLLARS)
     record(ledger, range(2 * 1440, 5 * 1440, 60), YUAN)
-    for _ in range(20):
-        ledger.prune(START + 5 * 86_400)
+    while ledger.prune(START + 5 * 86_400):
+        pass
     day = floor_day(hour())
     reports = [
         make_report(ledger.engine, ReportQuery(day + n * DAY_MS, day + (n + 1) * DAY_MS), prices=YUAN, now_ms=hour(120))
