@@ -49,7 +49,7 @@ class _Counters(Generic[_Key]):
     def grow(self, growth: Mapping[_Key, _Values], is_kept: Callable[[_Key], bool]) -> list[tuple[_Key, _Values]]:
         """Add the known growth; return the counters, None for unknown growth. Others are kept hidden if `is_kept`."""
         before, shown = self._counts, []
-        self._counts = {key: counts for key, counts in before.items() if is_kept(key) and key not in growth}
+        self._counts = {key: counts for key, counts in before.items() if key not in growth and is_kept(key)}
         for key, more in growth.items():
             counts = before.get(key)
             grown = self._counts[key] = more if counts is None else tuple(map(_add, counts, more))
