@@ -256,7 +256,14 @@ def test_the_output_shown_in_a_readme_is_what_the_demo_prints(demo: Program, doc
     command, *lines = shown.text.splitlines()
     env = {**os.environ, "GPUSTEWARD_SERVER": demo.url, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     shell = ["bash", "-c", command[2:]]
-    real = subprocess.run(shell, env=env, check=True, capture_output=True, text=True, timeout=60).stdout.splitlines()
+    real: list[str] = []
+
+    def has_plan() -> bool:
+        done = subprocess.run(shell, env=env, check=True, capture_output=True, text=True, timeout=60)
+        real[:] = done.stdout.splitlines()
+        return "NEXT" in real[0]
+
+    wait_until(has_plan, 60, lambda: real)
     assert lines[0].split() == real[0].split()
     assert all(ROW.fullmatch(line.rstrip()) for line in (*lines[1:], *real[1:]))
 
@@ -331,7 +338,7 @@ def find_locale(document: str) -> str:
 EXPLAIN = "gpusteward explain "
 ROW = re.compile(
     r"[a-z-]+/[A-Z]\w+/[a-z0-9-]+ +(idle|partly idle|suspicious) +[a-z-]+ +(integrated|sampled) +[a-z]+ +[\w -]+ "
-    r"+[\d.]+/[\d.]+ +[\dsmhd ]+( +[\d.,]+){3}"
+    r"+[\d.]+/[\d.]+ +[\dsmhd ]+ +(-|[a-z ]+ in [\dsmhd ]+)( +[\d.,]+){3}"
 )
 PEOPLE = {
     module.__name__.rpartition(".")[2]: module.build_parser for module in (top, idle, explain, ps, doctor, report)
