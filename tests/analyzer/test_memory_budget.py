@@ -146,9 +146,12 @@ def test_a_hostile_engine_stays_within_the_memory_limit_and_costs_only_its_own_p
 MANY_SERIES = b'DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{gpu="0",UUID="?",Hostname="x"} 1\n'
 LONG_LABEL = "💥?".encode() + b"y" * 4000
 LONG_LABELS = b'DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="%s",pod="%s",namespace="%s",Hostname="x"} 1\n' % (3 * (LONG_LABEL,))
+NAME = b"?" + b"n" * 240 + "💥".encode()  # kept as it is; the last character makes it four times as large in memory
+NAMES = b'DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="%s",pod="%s",namespace="%s",container="%s"} 1\n' % (4 * (NAME,))
 PAGE_ATTACKS: tuple[Callable[[], Parts], ...] = (
     lambda: repeat_rows(MANY_SERIES, rows=1000),
     lambda: repeat_rows(LONG_LABELS, rows=100),
+    lambda: repeat_rows(NAMES, rows=100),
     lambda: endlessly(b"", b"\n"),
     lambda: endlessly(b"", b"ab\n"),
     lambda: endlessly(b"", b"x"),
@@ -168,7 +171,7 @@ def limited(parts: Parts, size: int) -> Parts:
 
 @contextmanager
 def serving_hostile_pages() -> Iterator[tuple[PageServer, list[str]]]:
-    """Targets whose pages are attacks, half of them small enough to be accepted."""
+    """Targets whose pages are attacks, two thirds of them small enough to be accepted."""
     seen: list[str] = []
     attacks = count()
 
@@ -177,9 +180,11 @@ def serving_hostile_pages() -> Iterator[tuple[PageServer, list[str]]]:
             return False
         number = next(attacks)
         seen.append(handler.path)
-        chosen = 0 if number % 2 else number // 2 % len(PAGE_ATTACKS)  # every second one fills the store
-        parts = PAGE_ATTACKS[chosen]()
-        is_small = number // (2 * len(PAGE_ATTACKS)) % 2 == 0
+        if number % 3 == 0:  # fills the store
+            send_attack(handler, limited(repeat_rows(NAMES, rows=100), 8 << 20), is_packed=False)
+            return True
+        parts = PAGE_ATTACKS[number % len(PAGE_ATTACKS)]()
+        is_small = number // len(PAGE_ATTACKS) % 2 == 0
         send_attack(handler, limited(parts, 8 << 20) if is_small else parts, is_packed=number % 13 == 12)
         return True
 
@@ -194,8 +199,8 @@ def test_hostile_targets_stay_within_the_memory_limit_and_cost_only_their_own_pa
         flags = (
             BUDGET,
             f'--set=scrape.targets=[{hostile}, "{pages.address("/good")}"]',
-            *("--set=scrape.interval=1", "--set=scrape.timeout=5", "--set=scheduler.interval=1"),
-            *("--set=scrape.keep_minutes=30", "--set=prometheus.time_window_min=1"),
+            *("--set=scrape.interval=2", "--set=scrape.timeout=5", "--set=scheduler.interval=2"),
+            *("--set=scrape.keep_minutes=2", "--set=prometheus.time_window_min=1"),  # texts need more than values
         )
         with running_serve(tmp_path, *flags, env=ENVIRONMENT) as server:
             endure(server, lambda: len(seen) > 3 * HOSTILE_TARGETS)

@@ -20,7 +20,9 @@ _X = 1 << 30
 _SIZE_BITS = 64
 
 MOST_PLAIN_ROWS = 16_000
-"""Bodies of up to this many rows are also kept uncompressed: 20 MB, and decompressing takes longer than sending."""
+_MOST_PLAIN_BYTES = 32 << 20
+"""Bodies of up to this many rows are also kept uncompressed: 20 MB, and decompressing takes longer than sending. Labels
+of hostile exporters may be longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,17 @@ def pack(piece: bytes, *, keep_plain: bool = False) -> Block:
     packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
     packed = packer.compress(piece) + packer.flush(zlib.Z_FULL_FLUSH)
     return Block(packed, len(piece), zlib.crc32(piece), piece if keep_plain else None)
+
+
+class Packer:
+    """Packs the pieces of one body, or of several that share them."""
+
+    def __init__(self, *, rows: int) -> None:
+        self._plain_left = _MOST_PLAIN_BYTES if rows <= MOST_PLAIN_ROWS else 0
+
+    def pack(self, piece: bytes) -> Block:
+        self._plain_left -= len(piece)
+        return pack(piece, keep_plain=self._plain_left > 0)
 
 
 class Body:

@@ -8,19 +8,21 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
+from gpusteward.analyzer.judge.workloads import WorkloadTable
 from gpusteward.analyzer.metrics import analyzer_metrics as metrics
+from gpusteward.analyzer.metrics.result_metrics import FamilyPart
 from gpusteward.analyzer.prices import MICROS
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, Column
 from gpusteward.core.containers import WorkloadKey
-from gpusteward.core.exposition import Family, Samples, render_labels
+from gpusteward.core.exposition import render_labels
 from gpusteward.core.metrics import Metric
 from gpusteward.core.verdicts import Activity
 
 MONEY_DIGITS = 6  # prices are whole millionths
 
 
-def cost_families(result: Result) -> Iterator[Family]:
+def cost_families(result: Result) -> Iterator[FamilyPart]:
     prices = result.settings.prices
     has_prices = bool(prices.per_gpu_hour or prices.default)
     yield from _idle_workloads(result)
@@ -29,42 +31,44 @@ def cost_families(result: Result) -> Iterator[Family]:
         yield _idle_costs(result)
 
 
-def _namespace_costs(result: Result) -> Family:
+def _namespace_costs(result: Result) -> FamilyPart:
+    return FamilyPart(metrics.NAMESPACE_COST, _list_namespace_costs(result))
+
+
+def _list_namespace_costs(result: Result) -> Iterator[tuple[str, float]]:
     """One sample per namespace and activity."""
     owners = [(one.container.cluster, one.container.namespace) for one in result.verdicts.usage.allocations]
     numbers = {owner: number for number, owner in enumerate(sorted(set(owners)))}
     codes = np.fromiter(map(numbers.__getitem__, owners), np.intp, len(owners))
-    samples: Samples = []
     for code, activity in enumerate(ACTIVITIES):
         rows = result.verdicts.activity == code
         costs = np.bincount(codes[rows], weights=result.cost_micros_per_hour[rows], minlength=len(numbers)) / MICROS
-        samples += [
-            (_label(result, {"namespace": namespace, "activity": activity.value}, cluster), round(cost, MONEY_DIGITS))
-            for (cluster, namespace), cost in zip(numbers, costs.tolist(), strict=True)
-            if np.isfinite(cost)
-        ]
-    return Family(metrics.NAMESPACE_COST, samples)
+        for (cluster, namespace), cost in zip(numbers, costs.tolist(), strict=True):
+            if np.isfinite(cost):
+                labels = _label(result, {"namespace": namespace, "activity": activity.value}, cluster)
+                yield labels, round(cost, MONEY_DIGITS)
 
 
 def _label(result: Result, values: Mapping[str, str], cluster: str) -> str:
     return render_labels([*values.items(), ("currency", result.settings.prices.currency), ("cluster", cluster)])
 
 
-def _idle_workloads(result: Result) -> Iterator[Family]:
-    table = result.workloads
-    since = Family(metrics.WORKLOAD_IDLE_SINCE, [])
+def _idle_workloads(result: Result) -> Iterator[FamilyPart]:
+    yield FamilyPart(metrics.WORKLOAD_IDLE_SINCE, _list_idle_since(result.workloads))
+    yield _idle_sums(result, metrics.WORKLOAD_IDLE_GPUS, result.workloads.idle_gpus, digits=GPU_DIGITS)
+
+
+def _list_idle_since(table: WorkloadTable) -> Iterator[tuple[str, float]]:
     for number in np.flatnonzero(np.isfinite(table.idle_since)).tolist():
         labels = (
             *_name(table.keys[number]),
             ("signature", SIGNATURES[table.signature[number]].value),
             ("proof", PROOFS[table.proof[number]].value),
         )
-        since.samples.append((render_labels(labels), round(float(table.idle_since[number]), 3)))
-    yield since
-    yield _idle_sums(result, metrics.WORKLOAD_IDLE_GPUS, table.idle_gpus, digits=GPU_DIGITS)
+        yield render_labels(labels), round(float(table.idle_since[number]), 3)
 
 
-def _idle_costs(result: Result) -> Family:
+def _idle_costs(result: Result) -> FamilyPart:
     table, is_idle = result.workloads, result.verdicts.activity == ACTIVITIES.index(Activity.IDLE)
     costs = np.bincount(
         table.codes[is_idle], weights=result.cost_micros_per_hour[is_idle], minlength=len(table)
@@ -75,13 +79,13 @@ def _idle_costs(result: Result) -> Family:
 
 def _idle_sums(
     result: Result, metric: Metric, sums: Column, labels: Sequence[tuple[str, str]] = (), *, digits: int
-) -> Family:
+) -> FamilyPart:
     """One sample per workload with an idle GPU."""
     table = result.workloads
     chosen = np.flatnonzero((table.idle_allocations > 0) & np.isfinite(sums)).tolist()
-    return Family(
+    return FamilyPart(
         metric,
-        [(render_labels([*_name(table.keys[each]), *labels]), round(float(sums[each]), digits)) for each in chosen],
+        ((render_labels([*_name(table.keys[each]), *labels]), round(float(sums[each]), digits)) for each in chosen),
     )
 
 

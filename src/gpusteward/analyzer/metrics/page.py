@@ -1,10 +1,11 @@
 """The part of the /metrics page that a result determines, in both formats; they share all blocks but the headers."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
+from itertools import chain, islice
 
-from gpusteward.analyzer.gzip_blocks import MOST_PLAIN_ROWS, Block, Body, pack
+from gpusteward.analyzer.gzip_blocks import Block, Body, Packer, pack
 from gpusteward.analyzer.metrics.allocation_samples import render_allocations
 from gpusteward.analyzer.metrics.cost_metrics import cost_families
 from gpusteward.analyzer.metrics.result_metrics import result_families
@@ -18,17 +19,18 @@ from gpusteward.core.exposition import (
 )
 from gpusteward.core.metrics import Metric
 
+BATCH_SAMPLES = 4000
 _HEADERS = {TEXT_TYPE: render_text_header, OPENMETRICS_TYPE: render_openmetrics_header}
 
 
 def render_result(result: Result) -> Mapping[str, Body]:
     """By content type. The analyzer's own health is appended at each scrape."""
     bodies = {content_type: Body() for content_type in _HEADERS}
-    packer = _Packer(keep_plain=len(result.verdicts) <= MOST_PLAIN_ROWS)
-    for metric, samples in packer.pack_families(result):
-        for content_type, body in bodies.items():
-            body.add(_pack_header(metric, content_type))
-            body.extend(samples)
+    for metric, samples in _pack_families(result).items():
+        if samples.size:
+            for content_type, body in bodies.items():
+                body.add(_pack_header(metric, content_type))
+                body.extend(samples)
     return bodies
 
 
@@ -38,28 +40,13 @@ def _pack_header(metric: Metric, content_type: str) -> Block:
     return pack(_HEADERS[content_type](metric).encode(), keep_plain=True)
 
 
-class _Packer:
-    """Compresses text, and also keeps it uncompressed where the page is small."""
-
-    def __init__(self, *, keep_plain: bool) -> None:
-        self._keep_plain = keep_plain
-
-    def pack(self, text: str) -> Block:
-        return pack(text.encode(), keep_plain=self._keep_plain)
-
-    def pack_families(self, result: Result) -> Iterator[tuple[Metric, Body]]:
-        """Families without samples are left out."""
-        families = (*result_families(result), *cost_families(result))  # first: they need more memory than they keep
-        yield from ((metric, samples) for metric, samples in self._pack_allocations(result).items() if samples.size)
-        for family in families:
-            if family.samples:
-                samples = Body()
-                samples.add(self.pack(render_lines(family.metric, family.samples)))
-                yield family.metric, samples
-
-    def _pack_allocations(self, result: Result) -> Mapping[Metric, Body]:
-        """By metric. Rows are rendered in batches, and each batch is compressed before the next one is rendered."""
-        packed: defaultdict[Metric, Body] = defaultdict(Body)
-        for metric, lines in render_allocations(result):
-            packed[metric].add(self.pack(lines))
-        return packed
+def _pack_families(result: Result) -> Mapping[Metric, Body]:
+    """By metric. Samples are rendered in batches, and each batch is compressed before the next one is rendered."""
+    packed, packer = defaultdict[Metric, Body](Body), Packer(rows=len(result.verdicts))
+    for metric, lines in render_allocations(result):
+        packed[metric].add(packer.pack(lines.encode()))
+    for metric, samples in chain(result_families(result), cost_families(result)):
+        remaining = iter(samples)
+        while batch := list(islice(remaining, BATCH_SAMPLES)):
+            packed[metric].add(packer.pack(render_lines(metric, batch).encode()))
+    return packed

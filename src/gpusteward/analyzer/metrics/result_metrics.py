@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,14 +21,20 @@ MIB = 1024 * 1024
 HolderLabels = tuple[str, ...]  # values of `metrics.HOLDER`
 
 
-def result_families(result: Result) -> Iterator[Family]:
-    """All families but those with one sample per allocation, which `allocation_samples` renders."""
+class FamilyPart(NamedTuple):
+    """Samples of a family, made one after the other: all rendered labels of a family may need more memory than the
+    page."""
+
+    metric: Metric
+    samples: Iterable[tuple[str, float]]
+
+
+def result_families(result: Result) -> Iterator[FamilyPart]:
+    """All families but those with one sample per allocation, which `allocation_samples` renders; cluster by cluster."""
     yield from _opinions(result)
-    families: dict[Metric, Family] = {}
     for part in _split_by_cluster(result):
-        for family in (*_counts(part), *_verdict_counts(part)):
-            families.setdefault(family.metric, Family(family.metric, [])).samples.extend(family.samples)
-    yield from families.values()
+        yield from _counts(part)
+        yield from _verdict_counts(part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +58,11 @@ class _ClusterPart:
     def label(self, values: Mapping[str, str] | None = None) -> str:
         return render_labels([*(values or {}).items(), ("cluster", self.cluster)])
 
-    def count(self, metric: Metric, number: float) -> Family:
-        return Family(metric, [(self.label(), number)])
+    def count(self, metric: Metric, number: float) -> FamilyPart:
+        return FamilyPart(metric, [(self.label(), number)])
 
-    def family_by(self, metric: Metric, label: str, values: Mapping[str, float]) -> Family:
-        return Family(metric, [(self.label({label: name}), value) for name, value in values.items()])
+    def family_by(self, metric: Metric, label: str, values: Mapping[str, float]) -> FamilyPart:
+        return FamilyPart(metric, ((self.label({label: name}), value) for name, value in values.items()))
 
 
 def _split_by_cluster(result: Result) -> Iterator[_ClusterPart]:
@@ -104,9 +111,10 @@ def family_by(metric: Metric, label: str, values: Mapping[str, float]) -> Family
     return Family(metric, [(render_labels(((label, name),)), value) for name, value in values.items()])
 
 
-def _opinions(result: Result) -> Iterable[Family]:
+def _opinions(result: Result) -> Iterable[FamilyPart]:
     """One sample per holder: containers of one pod on one GPU have the same labels."""
-    confidence, score = Family(metrics.AI_CONFIDENCE, []), Family(metrics.AI_SCORE, [])
+    confidence: Samples = []
+    score: Samples = []
     seen: set[str] = set()
     for row, opinion in sorted(result.opinions.items()):
         allocation = result.verdicts.usage.allocations[row]
@@ -116,13 +124,13 @@ def _opinions(result: Result) -> Iterable[Family]:
         if text not in seen:
             seen.add(text)
             with_status = render_labels([*labels, ("ai_status", opinion.status)])
-            confidence.samples.append((with_status, round(opinion.confidence, 3)))
+            confidence.append((with_status, round(opinion.confidence, 3)))
             if (effect := result.opinion_effects.get(row)) is not None and effect.score is not None:
-                score.samples.append((text, round(effect.score, 1)))
-    return (confidence, score)
+                score.append((text, round(effect.score, 1)))
+    return FamilyPart(metrics.AI_CONFIDENCE, confidence), FamilyPart(metrics.AI_SCORE, score)
 
 
-def _counts(part: _ClusterPart) -> Iterable[Family]:
+def _counts(part: _ClusterPart) -> Iterable[FamilyPart]:
     is_scored = ~np.isnan(part.score)
     known, states = part.score[is_scored], _count_codes(part.state[is_scored], STATES)
     yield part.count(metrics.TOTAL, len(known))
@@ -135,7 +143,7 @@ def _counts(part: _ClusterPart) -> Iterable[Family]:
     yield from _by_namespace(part)
 
 
-def _by_namespace(part: _ClusterPart) -> Iterable[Family]:
+def _by_namespace(part: _ClusterPart) -> Iterable[FamilyPart]:
     coded = encode(part.namespaces)
     codes, size = coded.codes, len(coded.names)
     scored = ~np.isnan(part.score)
@@ -152,21 +160,21 @@ def _by_namespace(part: _ClusterPart) -> Iterable[Family]:
     yield _namespace_gpus(part, coded)
 
 
-def _namespace_gpus(part: _ClusterPart, coded: CodedColumn) -> Family:
+def _namespace_gpus(part: _ClusterPart, coded: CodedColumn) -> FamilyPart:
     size = len(coded.names)
     columns = {
         each.value: np.bincount(coded.codes, weights=part.fractions * (part.activity == code), minlength=size).tolist()
         for code, each in enumerate(ACTIVITIES)
     }
-    samples: Samples = [
+    samples = (
         (part.label({"namespace": name, "activity": word}), round(column[number], GPU_DIGITS))
         for name, number in sorted(zip(coded.names, range(size), strict=True))
         for word, column in columns.items()
-    ]
-    return Family(metrics.NAMESPACE_GPUS, samples)
+    )
+    return FamilyPart(metrics.NAMESPACE_GPUS, samples)
 
 
-def _verdict_counts(part: _ClusterPart) -> Iterable[Family]:
+def _verdict_counts(part: _ClusterPart) -> Iterable[FamilyPart]:
     yield part.family_by(metrics.ACTIVITY, "activity", _count_codes(part.activity, ACTIVITIES))
     counts = asdict(sum_gpus(part.activity, part.fractions, part.fleet))
     gpus = {name: round(count, GPU_DIGITS) for name, count in counts.items() if count is not None}

@@ -76,6 +76,11 @@ SERIES_BYTES = 2600
 `scrape.target_samples.LINE_BYTES` with its labels."""
 
 
+def measure_text(text: str | bytes) -> int:
+    """The most that a text takes, as Python keeps it: one character outside Latin-1 makes all of them larger."""
+    return len(text) if text.isascii() else 4 * len(text)
+
+
 class RowMemory:
     """What the rows of one index may take. Not thread-safe."""
 

@@ -25,7 +25,7 @@ from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.pagination import make_etag
 from gpusteward.analyzer.explain.opinion_effects import OpinionEffect
 from gpusteward.analyzer.explain.opinions import Opinion
-from gpusteward.analyzer.gzip_blocks import MOST_PLAIN_ROWS, Body, pack
+from gpusteward.analyzer.gzip_blocks import Body, Packer
 from gpusteward.analyzer.judge.allocation_columns import Mask, encode, read_allocation_columns
 from gpusteward.analyzer.judge.capacities import find_capacities, read_capacity
 from gpusteward.analyzer.judge.valid_ratios import valid_ratio
@@ -201,12 +201,12 @@ def _list_rows(result: Result, is_listed: Mask) -> list[int]:
 
 def _pack(result: Result, rows: Sequence[int], *, before: bytes, after: bytes) -> Body:
     """In batches: all rows as objects would exceed the memory limit of the analyzer."""
-    body, rows_of, keep_plain = Body(), ResultRows(result), len(rows) <= MOST_PLAIN_ROWS
-    body.add(pack(before, keep_plain=keep_plain))
+    body, rows_of, packer = Body(), ResultRows(result), Packer(rows=len(rows))
+    body.add(packer.pack(before))
     for begin in range(0, len(rows), BLOCK_ROWS):
         encoded = msgspec.json.encode(list(rows_of.make(rows[begin : begin + BLOCK_ROWS])))
-        body.add(pack((b"," if begin else b"") + encoded[1:-1], keep_plain=keep_plain))
-    body.add(pack(after, keep_plain=keep_plain))
+        body.add(packer.pack((b"," if begin else b"") + encoded[1:-1]))
+    body.add(packer.pack(after))
     return body
 
 

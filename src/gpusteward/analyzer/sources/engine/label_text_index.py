@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusteward.analyzer.sources.engine.decode import decode_labels
-from gpusteward.analyzer.sources.memory_limits import DEFAULT_LIMITS, RowMemory
+from gpusteward.analyzer.sources.memory_limits import DEFAULT_LIMITS, RowMemory, measure_text
 from gpusteward.analyzer.sources.usage.row_index import (
+    MAX_LABEL_LENGTH,
     DeviceDetails,
     DeviceKey,
     HolderDetails,
@@ -40,8 +41,7 @@ _DETAIL_BYTES = 300
 _TEXT_BYTES = 48
 """Two hash tables of 12 bytes, twice while they are rebuilt."""
 _LABEL_FACTOR = 2
-"""A label is kept once here and once in the rendered page of /metrics. Characters outside Latin-1 count for more: they
-take up to four bytes as text, and two to four as UTF-8."""
+"""A label is kept once here and once in the rendered page of /metrics."""
 
 
 class TextRowIndex(RowIndex[K], Generic[K, D]):
@@ -94,7 +94,7 @@ class TextRowIndex(RowIndex[K], Generic[K, D]):
         new = np.flatnonzero(positions < 0)
         if len(new):
             parsed = [decode_labels(texts[position]) for position in new.tolist()]
-            size = sum(len(texts[position]) for position in new.tolist())
+            size = sum(measure_text(texts[position]) for position in new.tolist())
             self._memory.take(len(new) * _DETAIL_BYTES + _LABEL_FACTOR * size)
             positions[new] = np.arange(len(new)) + len(cache.details)
             cache.rows = np.concatenate((cache.rows, self._add_labels(parsed)))
@@ -128,7 +128,7 @@ def find_label(labels: Mapping[str, str], names: Sequence[str]) -> str:
     """The value of the first of these labels that the series has."""
     if names and isinstance(names[0], PodLabelNames):
         return read_pod_labels(labels, names[0])
-    return next((value for name in names if (value := labels.get(name))), "")
+    return next((value for name in names if (value := labels.get(name))), "")[:MAX_LABEL_LENGTH]
 
 
 HolderIndex = TextRowIndex[HolderKey, HolderDetails]
@@ -158,7 +158,7 @@ class _HashIndex:
 
 
 def _measure_texts(keys: Iterable[tuple[str, ...]]) -> int:
-    return sum(len(part) for key in keys for part in key)
+    return sum(measure_text(part) for key in keys for part in key)
 
 
 def _hash(values: Collection[bytes] | Collection[K]) -> Hashes:

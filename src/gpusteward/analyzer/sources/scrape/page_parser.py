@@ -9,10 +9,9 @@ from collections import Counter
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from gpusteward.analyzer.sources.usage.row_index import MAX_LABEL_LENGTH
+
 MAX_LINE_BYTES = 16_384
-MAX_LABEL_LENGTH = 2_048
-"""The rest is cut off. Names in Kubernetes have at most 253 characters, and labels are repeated in every response about
-their allocation."""
 _PART_BYTES = 1 << 18
 MAX_EXAMPLE_BYTES = 120
 MAX_AGE_SECONDS = 300.0

@@ -25,10 +25,8 @@ log = Log(__name__)
 _MOST = 1 << 62
 _OUTLIER = 4
 """Targets of one site differ by less, so none makes room for another of the same kind."""
-_MIN_ROWS = 10_000
-_MIN_LABEL_BYTES = 16 << 20
-_MAX_STALE_FACTOR = 2
-"""Rows and texts of deleted pods are dropped when there are this many times as many as are alive, plus the minimum."""
+_STALE_SHARE = 16
+"""Rows and texts of deleted pods are dropped when their series had this part of the store's memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,15 +181,14 @@ class SampleStore:
         if self._targets[largest].memory_bytes > least_bytes:
             log.warning("samples_dropped", target=largest, reason=NO_MEMORY)
             self._drop(largest)
+            self._drop_stale_rows()
 
     def _drop_stale_rows(self) -> None:
         """Pods come and go; the rows of deleted ones would stay for ever."""
-        kept_bytes = sum(samples.series.label_bytes for samples in self._targets.values())
-        has_few_rows = len(self._series_labels) <= _MAX_STALE_FACTOR * self._size + _MIN_ROWS
-        if has_few_rows and self._series_labels.total_label_bytes <= _MAX_STALE_FACTOR * kept_bytes + _MIN_LABEL_BYTES:
+        if self._series_labels.total_bytes - self.memory_bytes <= self.options.limits.store // _STALE_SHARE:
             return
         before, self._series_labels = self._series_labels, SeriesLabels(self.options.condition)
-        self._series_labels.total_label_bytes = kept_bytes
+        self._series_labels.total_bytes = self.memory_bytes
         alive = {rows for samples in self._targets.values() for rows in samples.series.list_rows()}
         holders = {
             scheme: _renumber(

@@ -80,7 +80,7 @@ class SeriesLabels:
         self._device_matchers = device_matchers(condition)
         self._details: dict[Details, Details] = {}  # equal ones once: many series have the same
         self._fleet_keys: dict[NodeModel, NodeModel] = {}
-        self.total_label_bytes = 0  # also of dropped series
+        self.total_bytes = 0  # of all series, also of dropped ones, whose texts are still here
 
     def __len__(self) -> int:
         """Holders, and texts that series share."""
@@ -95,7 +95,6 @@ class SeriesLabels:
         return RowIndexes({scheme: keys.copy() for scheme, keys in self.holders.items()}, self.devices.copy())
 
     def interpret(self, family: MetricFamily, labels: Labels, mapping: LabelMapping, *, label_bytes: int) -> SeriesInfo:
-        self.total_label_bytes += label_bytes
         unified = _unify(labels, mapping)
         return SeriesInfo(
             family,

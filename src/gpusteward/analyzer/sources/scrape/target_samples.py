@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gpusteward.analyzer.sources.memory_limits import measure_text
 from gpusteward.analyzer.sources.scrape import page_parser
 from gpusteward.analyzer.sources.scrape.metric_filter import BY_ENCODED_NAME, FAMILIES, MetricFamily, choose_families
 from gpusteward.analyzer.sources.scrape.page_parser import ParsedLine, ParsedPage, ParseErrors
@@ -281,8 +282,7 @@ class TargetSamples:
         """The memory that a new series takes."""
         family = BY_ENCODED_NAME[line[: line.find(b"{")]]
         values = (8 * family.is_windowed_counter + 4 * family.is_windowed_gauge) * self._capacity
-        text = min(len(line), page_parser.MAX_LINE_BYTES) * (1 if line.isascii() else 4)  # as Python keeps it
-        return LINE_BYTES + text + values * 9 // 8  # with spare columns
+        return LINE_BYTES + measure_text(line[: page_parser.MAX_LINE_BYTES]) + values * 9 // 8  # with spare columns
 
     def _cut(self, lines: list[bytes], count: int, reason: str) -> list[bytes]:
         if refused := lines[count:]:
@@ -298,6 +298,7 @@ class TargetSamples:
         size = self._measure_line(line.line) + (len(self._series_labels) - rows_before) * _ROW_BYTES
         self._sizes.append(size)
         self.memory_bytes += size
+        self._series_labels.total_bytes += size
         return series
 
     def _add_series(self, line: ParsedLine, mappings: Mapping[MetricScheme, LabelMapping]) -> int:

@@ -12,6 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 Rows = NDArray[np.int64]
+MAX_LABEL_LENGTH = 253
+"""The rest is cut off. Names in Kubernetes are not longer, and labels are repeated in every response about their
+allocation."""
 
 
 class DeviceKey(NamedTuple):
@@ -102,7 +105,7 @@ _LABEL_END = "\x1f"
 
 def read_pod_labels(labels: Mapping[str, str], names: str) -> str:
     """These labels of a series in one text; empty ones do not exist."""
-    found = ((name, labels.get(name, "")) for name in names.split(","))
+    found = ((name, labels.get(name, "")[:MAX_LABEL_LENGTH]) for name in names.split(","))
     return _LABEL_END.join(f"{name}={value.replace(_LABEL_END, '?')}" for name, value in found if value)
 
 
@@ -160,7 +163,7 @@ class RowIndex(ABC, Generic[K]):
         return found.rows
 
     def _read_key(self, labels: Mapping[str, str]) -> K:
-        return self._make([share(labels.get(name, "")) for name, share in self._parts])
+        return self._make([share(labels.get(name, "")[:MAX_LABEL_LENGTH]) for name, share in self._parts])
 
 
 class _DeviceRows(NamedTuple):
