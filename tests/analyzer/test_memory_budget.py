@@ -181,7 +181,7 @@ def serving_hostile_pages() -> Iterator[tuple[PageServer, list[str]]]:
         number = next(attacks)
         seen.append(handler.path)
         if number % 3 == 0:  # fills the store
-            send_attack(handler, limited(repeat_rows(NAMES, rows=100), 8 << 20), is_packed=False)
+            send_attack(handler, limited(repeat_rows(NAMES, rows=100), 4 << 20), is_packed=False)
             return True
         parts = PAGE_ATTACKS[number % len(PAGE_ATTACKS)]()
         is_small = number // len(PAGE_ATTACKS) % 2 == 0

@@ -295,7 +295,8 @@ class TargetSamples:
         if series == page_parser.IGNORED:
             self.memory_bytes += _IGNORED_BYTES
             return series
-        size = self._measure_line(line.line) + (len(self._series_labels) - rows_before) * _ROW_BYTES
+        row_bytes = _ROW_BYTES + measure_text(line.line)  # results and records of the ledger still have its texts later
+        size = self._measure_line(line.line) + (len(self._series_labels) - rows_before) * row_bytes
         self._sizes.append(size)
         self.memory_bytes += size
         self._series_labels.total_bytes += size
