@@ -40,7 +40,7 @@ _MAX_VALUE = 1e30
 _ADDRESS = "instance"
 """The label that stands for the node where an exporter names none: the address of the target."""
 LINE_BYTES = 250
-"""A series apart from its values and texts: (315 - 100 - 128) MB for 121,000 series (bench/results/scrape.md) are 720
+"""A series apart from its values and texts: (354 - 100 - 161) MB for 160,000 series (bench/results/scrape.md) are 580
 bytes each, with a line of 250 bytes and its part of the rows below; it has an entry in a dict and nine columns."""
 _ROW_BYTES = 700
 """The key of a new holder or its details, with half of what is computed for it: as in `engine/label_text_index.py`."""
