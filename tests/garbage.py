@@ -4,6 +4,8 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from gpusteward.process_memory import paused_gc
+
 _LARGE_BYTES = 10_000
 
 
@@ -11,14 +13,9 @@ _LARGE_BYTES = 10_000
 def keeping_garbage() -> Iterator[None]:
     """Without the collector: what is made meanwhile stays in the youngest generation, and `gc.collect(0)` visits
     nothing else."""
-    was_enabled = gc.isenabled()
     gc.collect(1)
-    gc.disable()
-    try:
+    with paused_gc():
         yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 @contextmanager

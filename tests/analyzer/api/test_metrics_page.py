@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from gpusteward.analyzer.gzip_blocks import Body, combine_crc32, pack
+from gpusteward.analyzer.gzip_blocks import Body, Packer, combine_crc32, pack
 from gpusteward.analyzer.metrics.analyzer_metrics import ANALYZER_METRICS
 from gpusteward.core.usages import Measure
 from tests.analyzer.api.sample_results import small_result
@@ -102,6 +102,13 @@ def test_a_page_too_large_to_keep_uncompressed_is_sent_uncompressed_on_request()
         plain = api.get("/metrics").body
     assert len(plain) > 32 * 1024 * 1024
     assert gzip.decompress(packed) == plain
+
+
+def test_few_rows_with_much_text_are_not_kept_uncompressed():
+    packer, body = Packer(rows=2), Body()
+    for _ in range(2):
+        body.add(packer.pack(b"x" * (20 << 20)))
+    assert not body.is_kept_plain
 
 
 @given(st.lists(st.tuples(st.binary(max_size=200), st.booleans()), max_size=6), st.binary(max_size=200))

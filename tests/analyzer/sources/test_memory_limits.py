@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import sys
 from contextlib import closing, suppress
 from functools import cache
 from pathlib import Path
@@ -14,10 +15,17 @@ from gpusteward.analyzer.settings.settings import MemorySettings, Settings
 from gpusteward.analyzer.sources.engine.decode import decode_pieces, decode_plain
 from gpusteward.analyzer.sources.engine.label_text_index import DeviceIndex, HolderIndex
 from gpusteward.analyzer.sources.engine.victoriametrics import ExportedSamples, ExportLine
-from gpusteward.analyzer.sources.memory_limits import DEFAULT_LIMITS, MIB, MemoryLimits, RowMemory
+from gpusteward.analyzer.sources.memory_limits import (
+    DEFAULT_LIMITS,
+    MIB,
+    MemoryLimits,
+    RowMemory,
+    measure_text,
+)
 from gpusteward.analyzer.sources.scrape.page_parser import NO_MEMORY, split_lines
 from gpusteward.analyzer.sources.scrape.sample_store import SampleStore, StoreOptions
-from gpusteward.analyzer.sources.usage.row_index import DeviceKey, HolderDetails, HolderKey
+from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
+from gpusteward.analyzer.sources.usage.row_index import MAX_LABEL_LENGTH, DeviceKey, HolderDetails, HolderKey
 from gpusteward.core.errors import SourceError
 from gpusteward.http.async_connection import AsyncConnection, ReceivedBytes
 from gpusteward.http.errors import HttpError
@@ -97,6 +105,31 @@ def test_the_rows_of_other_indexes_count_too():
     memory.reserved = SMALL.rows
     with pytest.raises(SourceError):
         HolderIndex(HOLDER, memory).add_texts([label_text(1)])
+
+
+@pytest.mark.parametrize("text", ["n" * 253, "n" * 252 + "é", "n" * 252 + "💥"])
+def test_a_text_takes_no_more_memory_than_is_counted(text: str):
+    assert sys.getsizeof(text) <= measure_text(text) + sys.getsizeof("💥")
+
+
+def test_labels_longer_than_names_are_cut_off_whoever_sends_them():
+    holders = HolderIndex(HOLDER)
+    holders.add_texts([label_text(1, pod_length=1000)])
+    store = SampleStore(StoreOptions(interval=15, keep_seconds=60))
+    store.ingest("a", page("p" * 1000).encode(), AT)
+    [scraped] = store.read_window(AT, 15).rows.holders[MetricScheme.DCGM].keys
+    assert {len(key.pod) for key in (*holders.keys, scraped)} == {MAX_LABEL_LENGTH}
+
+
+def test_texts_of_dropped_targets_are_dropped_before_they_take_much_of_the_store():
+    store = SampleStore(StoreOptions(interval=15, keep_seconds=60, limits=SMALL))
+    for number in range(20):
+        store.ingest("a", "".join(page(f"{number}-{pod}") for pod in range(200)).encode(), AT)
+        store.drop("a")
+        store.read_window(AT, 15)
+    with store.lock_targets() as (series_labels, _):
+        assert series_labels.total_bytes <= SMALL.store // 8
+        assert len(series_labels) < 20 * 200
 
 
 def test_what_cannot_be_divided_into_rows_is_refused_before_it_is_decoded():
