@@ -42,6 +42,7 @@ check: .venv/ready $(NODE_MODULES) ## format, lint, types, import contracts
 bench: .venv/ready web ## measure; results with their commands go to bench/results/
 	$(BIN)/python -m bench.agent
 	$(BIN)/python -m bench.judge_truth
+	$(BIN)/python -m bench.scenes
 	$(BIN)/python -m bench.analyzer
 	$(BIN)/python -m bench.sharded
 	$(BIN)/python -m bench.scrape

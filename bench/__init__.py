@@ -14,6 +14,7 @@
     results.py     the results of a run as plain data
     bars.py        the limits and whether they are met (pure)
     report.py      results -> Markdown report (pure)
+    scenes.py      31 kinds of workload with a known truth, seen through the pages of three exporters
     judge_truth.py the judge against the truth of simulated workloads, and its cost at 50,000 GPUs
     analyzer.py    a cycle of the analyzer compared with curl and gpu-oour's queries, on a real Prometheus
     fleet_data.py  the simulated fleet, as blocks for Prometheus and import lines for VictoriaMetrics
@@ -26,5 +27,6 @@
     rehearsal_nodes.py, rehearsal_truth.py, rehearsal_report.py   its nodes, the comparison with their truth, the report
     progress.py    progress messages
 
-Uses the fakes of the tests; nothing in src/ or tests/ imports it. Traffic stays on the loopback.
+Uses the fakes of the tests. Nothing in src/ imports it, and of the tests only the smaller cut of scenes.py.
+Traffic stays on the loopback.
 """

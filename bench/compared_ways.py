@@ -56,8 +56,8 @@ class TimedSource:
     def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
         return self.source.read_series(allocation, at, seconds=seconds)
 
-    def read_work(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
-        return self.source.read_work(allocation, at, seconds=seconds)
+    def read_work(self, allocations: Sequence[AllocationKey], at: float, *, seconds: float) -> Sequence[Chart]:
+        return self.source.read_work(allocations, at, seconds=seconds)
 
     def read_processes(self, pods: Collection[Pod], at: float) -> PodProcesses:
         return self.source.read_processes(pods, at)

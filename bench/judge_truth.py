@@ -14,9 +14,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench.disturbed import CYCLE as DISTURBED_CYCLE
-from bench.disturbed import SECONDS, Missed, judge_disturbed
-from bench.disturbed import SEEDS as DISTURBED_SEEDS
 from bench.machines import About, describe_run
 from bench.progress import print_progress
 from bench.report import render_table
@@ -95,7 +92,6 @@ class Found:
     doubts: dict[str, int]  # in the fleet
     brief: Brief
     looks: list[Look]
-    disturbed: list[Missed]
     judge_milliseconds: list[float]  # CPU, round by round
     workloads_milliseconds: list[float]
     bars: list[Bar]
@@ -163,17 +159,6 @@ def tabulate(cases: Iterable[Case], name: Callable[[Case], str], *, by: Callable
     return {row: dict(counts) for row, counts in sorted(rows.items())}
 
 
-def set_disturbed_bars(disturbed: Sequence[Missed]) -> list[Bar]:
-    sampled = sum(each.sampled_reclaimable for each in disturbed)
-    loading = sum(each.reclaimable for each in disturbed if "loading" in each.workload)
-    transcoding = sum(each.idle_while_working for each in disturbed if each.workload == "video transcoding")
-    return [
-        Bar("active workloads reclaimable from sampled data", "0", str(sampled), sampled == 0),
-        Bar("jobs that load data reclaimable", "0", str(loading), loading == 0),
-        Bar("video transcoding judged idle", "0", str(transcoding), transcoding == 0),
-    ]
-
-
 def set_bars(
     cases: Sequence[Case], others: Sequence[Case], *, brief: Brief, looks: Sequence[Look], costs: Sequence[float]
 ) -> list[Bar]:
@@ -211,8 +196,6 @@ def run() -> Found:
     brief = judge_brief_work()
     print_progress("short looks")
     looks = [look_once(*each) for each in LOOKS]
-    print_progress("disturbed workloads")
-    disturbed = judge_disturbed(RULES)
     print_progress("cost")
     judging, joining = measure_cost()
     return Found(
@@ -224,13 +207,9 @@ def run() -> Found:
         dict(Counter(case.doubt.value for case in fleet_cases if case.doubt)),
         brief,
         looks,
-        disturbed,
         judging,
         joining,
-        [
-            *set_bars(cases, [*fleet_cases, *even_cases], brief=brief, looks=looks, costs=judging),
-            *set_disturbed_bars(disturbed),
-        ],
+        set_bars(cases, [*fleet_cases, *even_cases], brief=brief, looks=looks, costs=judging),
     )
 
 
@@ -266,18 +245,6 @@ def render_page(found: Found) -> str:
             f"{len(SEEDS)} servers at two moments, one cycle each. Fewer than {RULES.activity.least_samples:.0f} "
             "samples without work are unknown, not idle; nothing is keep-alive within one window. Rows wrongly judged "
             f"idle had all their requests between two samples: the counter sees those.\n\n{_render_looks(found.looks)}",
-            "## Short, rare and late work\n\n"
-            f"{len(DISTURBED_SEEDS)} of each workload over {SECONDS / 3600:.0f} hours, judged every "
-            f"{DISTURBED_CYCLE / 60:.0f} minutes. Share of the windows with work that were judged idle; in brackets "
-            "how many of them could have been reclaimed. Only signals that include all of the time allow that; work "
-            "that begins after the last sample of a window is seen in the next one.\n\n"
-            + _render_disturbed(found.disturbed),
-            "Health checks of 0.2 s draw 2 W on average, which is above the tolerance of the energy counter: it does "
-            "not prove a server idle that only answers them. Engine activity does not include video engines, and only "
-            "those that were seen before are doubted.\n",
-            "Windows of these workloads in which nothing ran, and which could be reclaimed: "
-            f"{sum(each.reclaimable - each.reclaimable_while_working for each in found.disturbed):,}. A policy decides "
-            "whether the GPU will be missed.\n",
             f"## Cost at {ROWS:,} rows\n\nCPU, median of {ROUNDS} rounds: {median(found.judge_milliseconds):.0f} ms to "
             f"judge (least {min(found.judge_milliseconds):.0f}), {median(found.workloads_milliseconds):.0f} ms to join "
             f"to workloads (least {min(found.workloads_milliseconds):.0f}).\n",
@@ -302,20 +269,6 @@ def _render_looks(looks: Sequence[Look]) -> str:
     ]
     columns = ("window", "a sample every", "active", "unknown", "idle", "wrongly idle", "keep-alive")
     return render_table(columns, rows)
-
-
-def _render_disturbed(disturbed: Sequence[Missed]) -> str:
-    columns = list(dict.fromkeys(each.signals for each in disturbed))
-    rows = []
-    for workload in dict.fromkeys(each.workload for each in disturbed):
-        own = {each.signals: each for each in disturbed if each.workload == workload}
-        rows.append((workload, *(_render_missed(own[name]) for name in columns)))
-    return render_table(("", *columns), rows)
-
-
-def _render_missed(missed: Missed) -> str:
-    share = missed.idle_while_working / max(missed.worked, 1)
-    return f"{share:.1%} ({missed.reclaimable_while_working})"
 
 
 def main() -> int:

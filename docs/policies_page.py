@@ -8,8 +8,9 @@ from pydantic.fields import FieldInfo
 from docs.tables import code, make_page, make_table
 from gpusteward.analyzer.reclaim.policies.annotations import ANNOTATIONS
 from gpusteward.analyzer.reclaim.policies.classes import POOL_KINDS, list_kinds
+from gpusteward.analyzer.reclaim.policies.example import EXAMPLE
 from gpusteward.analyzer.reclaim.policies.policy import (
-    BUILT_IN,
+    DEFAULTS,
     KeepFields,
     LimitFields,
     Match,
@@ -24,10 +25,14 @@ def write_policies_page() -> str:
     return make_page(
         "Policies",
         "`reclaim.policy_file` names a YAML file with the key `policies`: a list, of which the first policy that "
-        "matches a workload counts. Fields that it leaves out are as in the built-in policy of the workload's "
-        "class. Times are written as `90s`, `60m`, `5h` or `2d`. The file is reloaded when it changes; a change with "
-        "an error is refused with its line, and the last valid policies stay in effect. How to try one before it acts: "
-        "[policies](../how-to/policies.md).",
+        "matches a workload counts. The file is the whole truth: what no policy of it matches is at most notified, and "
+        "acting on nothing is written `policies: []`. Times are written as `90s`, `60m`, `5h` or `2d`. How to try a "
+        "file before it acts: [policies](../how-to/policies.md).",
+        "The file is read again when it changes. While it is missing, empty or invalid, at the start or later, the "
+        "program runs, and nothing new is warned of or done; what was suspended can still be restored. The error with "
+        "its line is in the log, `gpusteward plan`, `gpusteward doctor`, `/api/v1/policies`, `/api/v1/health`, the web "
+        "UI and the alert [GpustewardPoliciesRefused](../runbooks/GpustewardPoliciesRefused.md). A field that is not "
+        "known, has no value or has a value of another type is such an error.",
         "## A policy",
         _field_table(Policy),
         "## match",
@@ -39,10 +44,16 @@ def write_policies_page() -> str:
         str(KeepFields.__doc__),
         f"Only for {', '.join(POOL_KINDS)}, and only where somebody said that the replicas are interchangeable.",
         _field_table(KeepFields),
-        "## Built-in policies",
-        make_table(("field", *(each.value for each in BUILT_IN)), _list_built_in()),
+        "## Defaults",
+        "What a policy leaves out depends on the class of the workload. There is no default for `action`: without it a "
+        "policy notifies.",
+        make_table(("field", *(each.value for each in DEFAULTS)), _list_defaults()),
         "Classes follow from the kind of the owner; a kind that is not listed counts as batch.",
         make_table(("class", "kinds"), ((each.value, ", ".join(kinds)) for each, kinds in list_kinds().items())),
+        "## Example",
+        "`gpusteward policies --example` prints it; `gpusteward replay --example` shows what it would have done here; "
+        "the chart uses it with `reclaim.examplePolicies: true`.",
+        f"```yaml\n{EXAMPLE}```",
         "## Annotations",
         "On the workload, its pods or the namespace; the nearest wins. They can only make a policy more careful: "
         "others are ignored, and `gpusteward plan` says so. A value that cannot be read is taken for the most "
@@ -65,12 +76,12 @@ def _default(field: FieldInfo) -> str:
     return "" if value is None or value in ([], {}) or isinstance(value, BaseModel) else code([_show(value)])
 
 
-def _list_built_in() -> Iterator[Sequence[str]]:
+def _list_defaults() -> Iterator[Sequence[str]]:
     for name in PolicyFields.model_fields:
-        values = [getattr(fields, name) for fields in BUILT_IN.values()]
+        values = [getattr(fields, name) for fields in DEFAULTS.values()]
         if any(value is not None for value in values) and not any(isinstance(each, BaseModel) for each in values):
             yield f"`{name}`", *(_show(_time(name, value)) for value in values)
-    yield "`keep`", *("" if each.keep is None else "window 2h, headroom 1.25" for each in BUILT_IN.values())
+    yield "`keep`", *("" if each.keep is None else "window 2h, headroom 1.25" for each in DEFAULTS.values())
 
 
 def _time(name: str, value: object) -> object:

@@ -19,7 +19,9 @@ from gpusteward.agent.http.handler import ROUTES
 from gpusteward.agent.settings.flags import build_parser
 from gpusteward.agent.settings.table import SETTINGS, read_settings
 from gpusteward.analyzer.ledger.schema import METADATA
+from gpusteward.analyzer.metrics.analyzer_metrics import ANALYZER_METRICS
 from gpusteward.cli.commands import doctor, explain, idle, ps, report, top
+from gpusteward.core.metrics import METRICS
 from tests.agent.test_agent_process import RunningAgent, free_port, is_ready, running
 from tests.documents import DOCUMENTS, READMES, ROOT, list_blocks, list_fences, prose, read_document
 from tests.local.processes import Program
@@ -49,9 +51,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def demo(home: Path) -> Iterator[Program]:
-    """A small one: its output has the same form."""
+    """A small one: its output has the same form. Ten nodes have a workload in the namespace that is acted on."""
     env = {**os.environ, "TMPDIR": str(home), "HOME": str(home)}
-    with running_program("demo", "--nodes", "6", "--address", "127.0.0.1:0", env=env) as one:
+    with running_program("demo", "--nodes", "10", "--address", "127.0.0.1:0", env=env) as one:
         one.wait_for_address(90)
         one.wait_for("/api/v1/workloads", 120)
         yield one
@@ -74,6 +76,28 @@ def test_every_family_of_a_page_is_in_the_reference(golden: Path):
     families = re.findall(r"^# TYPE (\S+) ", golden.read_text(), re.MULTILINE)
     assert families
     assert [name for name in families if f"`{name}`" not in reference] == []
+
+
+def test_every_metric_name_of_gpusteward_in_documents_and_deployment_files_exists():
+    """A name that ends in an underscore stands for all that begin with it: `gpusteward_use_*`. The changelog also names
+    those of earlier versions."""
+    names = {metric.name for metric in (*METRICS, *ANALYZER_METRICS)}
+    unknown = {
+        (name, str(file.relative_to(ROOT)))
+        for file in _list_files_with_metric_names()
+        for name in re.findall(r"\bgpusteward_[a-z0-9_]+", file.read_text(encoding="utf-8"))
+        if not (any(each.startswith(name) for each in names) if name.endswith("_") else name in names)
+    }
+    assert unknown == set()
+
+
+def _list_files_with_metric_names() -> list[Path]:
+    documents = [ROOT / name for name in DOCUMENTS if name != "CHANGELOG.md"]
+    kinds = {".json", ".md", ".py", ".tpl", ".txt", ".yaml", ".yml"}
+    deployed = [path for path in (ROOT / "deploy").rglob("*") if path.suffix in kinds and path.is_file()]
+    assert len(documents) > 50
+    assert len(deployed) > 50
+    return documents + deployed
 
 
 def test_the_command_line_page_has_every_flag():

@@ -16,8 +16,10 @@ from deploy.chart.readme import write_readme
 from deploy.chart.value_comments import CHART, Value, read_values, walk
 from gpusteward.analyzer.reclaim.kinds.kind import Right
 from gpusteward.analyzer.reclaim.kinds.registry import OBSERVE_RIGHTS, OWN_NAMESPACE_RIGHTS, list_enforce_rights
+from gpusteward.analyzer.reclaim.policies.example import EXAMPLE
 from gpusteward.analyzer.settings.effective import KNOWN
 from gpusteward.analyzer.settings.fields import is_secret
+from gpusteward.analyzer.sources.offered_gpus import LISTED
 from gpusteward.analyzer.sources.owners.owner_kinds import OWNER_KINDS
 from gpusteward.analyzer.sources.owners.owner_resolver import plural_of
 
@@ -122,19 +124,30 @@ def _describe_setting(field: FieldInfo) -> Json:
 
 
 def write_observe_rules() -> str:
-    """What the analyzer may read: pods and the owners that the code knows."""
-    rules = [("", ("pods",)), *((group, tuple(map(plural_of, kinds))) for group, kinds in OWNER_KINDS.items())]
+    """What the analyzer may read: pods, the owners that the code knows, and nodes."""
+    owners = ((group, tuple(map(plural_of, kinds)), "get") for group, kinds in OWNER_KINDS.items())
     lines = [
-        f"- apiGroups: [{group or json.dumps('')}]\n  resources: [{', '.join(resources)}]\n  verbs: [get]\n"
-        for group, resources in rules
+        f"- apiGroups: [{group or json.dumps('')}]\n  resources: [{', '.join(resources)}]\n  verbs: [{verbs}]\n"
+        for group, resources, verbs in (("", ("pods",), "get, list"), *owners)
     ]
-    about = "# Pods and their owners. A kind that the cluster does not have does no harm.\n"
-    return NOTICE + about + "".join(lines)
+    listed = [
+        f"- apiGroups: [{group or json.dumps('')}]\n  resources: [{name}]\n  verbs: [list]\n" for group, name in LISTED
+    ]
+    about = (
+        "# Pods and their owners. A kind that the cluster does not have does no harm. Pods are listed for their uids,\n"
+        "# where metrics do not name them (dcgm-exporter).\n"
+    )
+    nodes = "# Whether any node offers GPUs: asked only while no exporter reports one.\n"
+    cluster = (
+        "# The uid of the cluster: which actions in the ledger are its own, also while reclaim is off.\n"
+        '- apiGroups: [""]\n  resources: [namespaces]\n  resourceNames: [kube-system]\n  verbs: [get]\n'
+    )
+    return NOTICE + about + "".join(lines) + cluster + nodes + "".join(listed)
 
 
 def write_plan_rules() -> str:
     """What plans of reclaim read, beyond pods and their owners."""
-    about = "# What plans of reclaim read, beyond pods and their owners: reclaim.mode observe or enforce.\n"
+    about = "# What plans of reclaim read, beyond pods and their owners: reclaim.mode observe.\n"
     return NOTICE + about + _write_rules(OBSERVE_RIGHTS)
 
 
@@ -185,6 +198,7 @@ FILES: Mapping[str, Callable[[], str]] = {
     "files/rbac/enforce.yaml": write_enforce_rules,
     "files/rbac/lease.yaml": write_lease_rules,
     "files/settings.yaml": write_settings,
+    "files/example-policies.yaml": lambda: NOTICE + EXAMPLE,
 }
 
 

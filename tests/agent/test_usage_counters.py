@@ -46,6 +46,22 @@ def test_busy_seconds_are_utilization_times_time():
     assert view.parts[key(BOB)].busy_seconds == pytest.approx(2.0)
 
 
+def test_the_time_in_which_others_than_the_holders_use_a_gpu_is_counted_while_the_allocations_are_known():
+    meters = UsageCounters(longest_gap_seconds=15)
+    alone = replace(snapshot(100.0), allocations=snapshot(100.0).allocations[:1])
+    seen = [
+        meters.advance(each).gpu_outside_seconds.get(GPU.uuid)
+        for each in (
+            snapshot(100.0),
+            replace(alone, taken_at=105.0),
+            replace(alone, taken_at=110.0),
+            replace(snapshot(115.0), allocations=(), allocations_known=False),
+            snapshot(120.0),
+        )
+    ]
+    assert seen == [0.0, 5.0, 10.0, None, 10.0]
+
+
 def test_the_use_of_video_engines_is_counted_per_container():
     def transcode(at: float) -> Snapshot:
         first, second = snapshot(at).processes

@@ -1,6 +1,6 @@
 """Fake components of a pipeline. All append to one list of events, so that their order can be checked."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,7 +34,7 @@ class FakeTableSource:
     def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
         raise AssertionError("a cycle reads no series")
 
-    def read_work(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
+    def read_work(self, allocations: Sequence[AllocationKey], at: float, *, seconds: float) -> list[Chart]:
         raise AssertionError("a cycle reads no series")
 
     def read_processes(self, pods: Collection[Pod], at: float) -> PodProcesses:

@@ -33,7 +33,7 @@ def assert_alike(
     assert mine.keys() == theirs.keys()
     assert mine
     here, there = list(mine.values()), [theirs[key] for key in mine]
-    assert one.stats.keys() == other.stats.keys()
+    assert one.stats.keys() == other.stats.keys(), one.stats.keys() ^ other.stats.keys()
     for key in one.stats.keys() - set(but):
         np.testing.assert_allclose(
             one.stats[key][here], other.stats[key][there], rtol=rtol, atol=rtol, err_msg=str(key)

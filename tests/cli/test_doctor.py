@@ -195,7 +195,8 @@ def test_an_analyzer_with_an_outdated_result_is_a_warning() -> None:
     with running_api(result, clock=lambda: result.at + 3600) as api:
         _, found = diagnose("--server", api.url)
     assert found["analyzer"][0]["status"] == "warn"
-    assert found["analyzer"][0]["finding"] == "its last result is outdated"
+    assert "The last result is 60 min old" in found["data"][0]["finding"]
+    assert "scheduler.interval" in found["data"][0]["mend"]
 
 
 def test_an_agent_that_is_not_ready_is_a_failure(node_url: str) -> None:
@@ -229,11 +230,32 @@ def test_prometheus_is_queried_for_names_and_intervals(prometheus_url: str) -> N
     assert [(one["check"], one["status"]) for one in results] == [
         ("prometheus", "ok"),
         ("metrics", "ok"),
+        ("video engines", "warn"),
         ("scrape interval", "warn"),
     ]
     assert results[1]["finding"] == "found GPU metrics of DCGM"
-    assert results[2]["finding"].startswith("job dcgm is scraped every ")
-    assert "30s or less" in results[2]["mend"]
+    assert results[2]["finding"] == "DCGM_FI_DEV_ENC_UTIL, DCGM_FI_DEV_DEC_UTIL are not exported"
+    assert results[3]["finding"].startswith("job dcgm is scraped every ")
+    assert "30s or less" in results[3]["mend"]
+
+
+@pytest.mark.parametrize(("step", "status"), [(60, "warn"), (30, "ok")])
+def test_profiling_fields_that_are_scraped_less_often_than_averaged_are_named(
+    tmp_path: Path, step: int, status: str
+) -> None:
+    now, labels = time.time(), '{job="dcgm",instance="n1:9400",gpu="0"}'
+    names = ("DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_DEV_ENC_UTIL", "DCGM_FI_DEV_DEC_UTIL")
+    samples = [
+        (name, tags, 1.0, now - step * number)
+        for name, tags in (*((name, labels) for name in names), ("up", '{job="dcgm",instance="n1:9400"}'))
+        for number in range(30, -1, -1)
+    ]
+    with running_prometheus(tmp_path, samples) as one:
+        found = engine.check_engine(make_client(Peer.PROMETHEUS, one.url), origin="--prometheus-url")
+        results = [each.describe("en") for each in found]
+    assert [each["check"] for each in results] == ["prometheus", "metrics", "scrape interval"]
+    assert results[-1]["status"] == status
+    assert "judge.proof.dcgm_interval_seconds" in results[-1]["mend" if status == "warn" else "finding"]
 
 
 def test_a_prometheus_without_gpu_metrics_is_a_failure(tmp_path: Path) -> None:

@@ -28,9 +28,8 @@ def diagnose(coverage: list[float], sources: Mapping[str, Any]) -> CheckResult:
     """The only result of the check of samples."""
     table = table_of(*(resting() for _ in coverage), coverage=coverage, at=time.time())
     with running_api(make_result(table), source=FakeSource(described=sources)) as api:
-        _, *found = check_analyzer(make_client(Peer.ANALYZER, api.url), is_required=True)
-    (one,) = found
-    assert one.check == "samples"
+        found = check_analyzer(make_client(Peer.ANALYZER, api.url), is_required=True)
+        (one,) = [each for each in found if each.check == "samples"]
     return one
 
 

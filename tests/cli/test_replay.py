@@ -11,7 +11,7 @@ from tests.analyzer.reclaim.spell_tables import HOUR, spell, table_of
 from tests.analyzer.usage_tables import resting
 from tests.analyzer.usage_tables import table_of as usage_table_of
 
-POLICY = "policies: [{name: quick, window: 60m, grace: 30m, highest_chance: 1}]"
+POLICY = "policies: [{name: quick, action: suspend, window: 60m, grace: 30m, highest_chance: 1}]"
 
 
 @pytest.fixture(scope="module")
@@ -66,3 +66,10 @@ def test_lendable_gpus_are_shown(api, capsys):
     assert main(["lend", "--server", api.url, "-o", "json"]) == 0
     out = capsys.readouterr().out
     assert "items" in out
+
+
+def test_the_example_can_be_replayed(api, capsys):
+    assert main(["replay", "--server", api.url, "--example", "-o", "json"]) == 0
+    page = json.loads(capsys.readouterr().out)
+    assert page["policy"]["releases"] == 0, "its chance is unknown here"
+    assert [each["releases"] for each in page["frontier"]] != [], "and the windows are those of the example"

@@ -208,6 +208,35 @@ def test_power_is_split_by_slices_if_an_activity_is_unknown():
     assert watts_of_instances(("1c.3g.40gb", None), ("3c.3g.40gb", None), running=running) == [50.0, 150.0]
 
 
+@pytest.mark.parametrize(
+    ("running", "held", "used", "expected"),
+    [
+        ([], [claim(ALICE)], 0, False),
+        ([process(1, ALICE, 40 * GIB, 0.5)], [claim(ALICE)], 40 * GIB, False),
+        ([process(1, BOB, GIB, 0.3)], [claim(ALICE)], GIB, True),
+        ([process(1, BOB, 2 * GIB)], [claim(ALICE)], 2 * GIB, True),
+        ([process(1, BOB, GIB)], [claim(ALICE)], GIB, False),
+        ([process(1, BOB, GIB, encoder_ratio=0.2)], [claim(ALICE)], GIB, True),
+        ([process(1, None, GIB, 0.3, place=Place.HOST)], [claim(ALICE)], GIB, True),
+        ([process(1, None, 80 << 20, place=Place.HOST)], [claim(ALICE)], 80 << 20, False),
+        ([process(1, None, 80 << 20, place=Place.HOST)], [claim(ALICE)], 69 * GIB, True),
+        ([process(1, ALICE, GIB)], [claim(ALICE)], 69 * GIB, False),  # it may have more than the driver says
+        ([process(1, None, GIB, 0.3)], [claim(ALICE)], GIB, True),
+        ([process(1, BOB, 2 * GIB, 0.3)], [claim(who, Share.TIME_SLICED) for who in (ALICE, BOB)], 2 * GIB, False),
+        ([process(1, BOB, 2 * GIB, 0.3)], [], 2 * GIB, True),
+    ],
+    ids=[
+        *("nobody", "holder", "works", "loaded", "small", "video", "host", "display", "rest", "rest-of-holder"),
+        *("unattributed", "other-holder", "free"),
+    ],
+)
+def test_use_by_others_than_the_holders_is_told_from_theirs(
+    running: list[GpuProcess], held: list[Allocation], used: int, *, expected: bool
+):
+    signals = reading(utilization_ratio=sum(each.sm_ratio or 0 for each in running), memory_used_bytes=used)
+    assert split_one(signals, running, held).is_used_outside is expected
+
+
 def test_a_lost_gpu_is_not_divided():
     assert split_usage(Snapshot("node-a", 1.0, (GpuReading(GPU, lost=True),))) == ()
 

@@ -186,19 +186,27 @@ def list_rules(objects: list[Json], kind: str) -> list[Json]:
     return [rule for each in objects if each["kind"] == kind for rule in each["rules"]]
 
 
-@pytest.mark.parametrize(("mode", "file"), [("off", ""), ("observe", "plan"), ("enforce", "enforce")])
-def test_the_rights_of_the_analyzer_follow_from_the_mode_of_reclaim(mode: str, file: str, helm: Helm):
+@pytest.mark.parametrize(
+    ("mode", "rights", "file"),
+    [
+        ("off", False, ""),
+        ("observe", False, "plan"),
+        *((mode, True, "enforce") for mode in ("off", "observe", "enforce")),
+    ],
+)
+def test_the_rights_of_the_analyzer_are_a_value_of_their_own(mode: str, rights: bool, file: str, helm: Helm):
+    """So that switching reclaim off leaves them: what is suspended can be restored."""
     values = {"agent": {"enabled": False}, "kubectl": {"enabled": False}, "prometheus": {"url": "http://p:9090"}}
-    objects = helm.template(CHART, values | {"reclaim": {"mode": mode}})
+    objects = helm.template(CHART, values | {"reclaim": {"mode": mode, "rights": rights}})
     rules = list_rules(objects, "ClusterRole")
     added = read_yaml((CHART / f"files/rbac/{file}.yaml").read_text()) if file else []
     assert rules == [*read_yaml((CHART / "files/rbac/observe.yaml").read_text()), *added]
     leases = [rule for rule in list_rules(objects, "Role") if rule["resources"] == ["leases"]]
-    assert len(leases) == (mode == "enforce")
+    assert len(leases) == rights
     written = {verb for rule in [*rules, *leases] for verb in rule["verbs"]} - {"get", "list", "watch"}
-    assert written == ({"patch", "create"} if mode == "enforce" else set())
+    assert written == ({"patch", "create"} if rights else set())
     config = next(each for each in objects if each["kind"] == "ConfigMap")["data"]["config.yaml"]
-    assert read_yaml(config).get("reclaim", {"mode": "off"}) == {"mode": mode}
+    assert read_yaml(config).get("reclaim", {"mode": "off"})["mode"] == mode
 
 
 def test_policies_are_a_file_of_their_own_that_the_analyzer_accepts(helm: Helm, tmp_path: Path):
@@ -209,6 +217,28 @@ def test_policies_are_a_file_of_their_own_that_the_analyzer_accepts(helm: Helm, 
     assert [each.name for each in parse_policies(text, where="chart").policies] == ["notebooks"]
     config = read_yaml(maps["gpusteward-analyzer"]["config.yaml"])
     assert config["reclaim"] == {"mode": "observe", "policy_file": "/etc/gpusteward/policies/policies.yaml"}
+
+
+def read_chart_policies(helm: Helm, reclaim: Json) -> list[str] | None:
+    objects = helm.template(CHART, {"reclaim": reclaim})
+    maps = {each["metadata"]["name"]: each["data"] for each in objects if each["kind"] == "ConfigMap"}
+    config = read_yaml(maps["gpusteward-analyzer"]["config.yaml"])
+    if "gpusteward-analyzer-policies" not in maps:
+        assert "policy_file" not in config.get("reclaim", {})
+        return None
+    assert config["reclaim"]["policy_file"] == "/etc/gpusteward/policies/policies.yaml"
+    text = maps["gpusteward-analyzer-policies"]["policies.yaml"]
+    return [each.name for each in parse_policies(text, where="chart").policies]
+
+
+def test_without_policies_nothing_is_acted_on_and_the_example_is_a_value(helm: Helm):
+    assert read_chart_policies(helm, {"mode": "off"}) is None
+    assert read_chart_policies(helm, {"mode": "observe"}) == []
+    example = ["interactive", "batch", "serving"]
+    assert read_chart_policies(helm, {"mode": "observe", "examplePolicies": True}) == example
+    own = [{"name": "mine", "action": "notify", "match": {"namespaces": "a"}}]
+    both = {"mode": "observe", "examplePolicies": True, "policies": own}
+    assert read_chart_policies(helm, both) == ["mine", *example]
 
 
 ROLES_OF_PEOPLE = ("gpusteward-viewer", "gpusteward-operator", "gpusteward-kubectl")

@@ -14,6 +14,7 @@ from gpusteward.analyzer.judge.signatures.evidence import MAY_HIDE_A_JOB, RUN_TH
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.flags import add_settings_flags, flags_from
 from gpusteward.analyzer.settings.settings import Settings
+from gpusteward.analyzer.sources.offered_gpus import LISTED
 from gpusteward.analyzer.sources.owners.owner_kinds import OWNER_KINDS
 from gpusteward.analyzer.sources.owners.owner_resolver import CHILD_KINDS, plural_of
 from tests.deploy.helm import Helm
@@ -92,9 +93,11 @@ ANALYZER = {
 }
 
 
-def test_the_analyzer_may_only_read_and_only_pods_and_their_owners():
-    verbs = {verb for rule in ANALYZER["ClusterRole"]["rules"] for verb in rule["verbs"]}
-    assert verbs == {"get"}
+def test_the_analyzer_may_only_read_pods_their_owners_and_the_list_of_nodes():
+    rules = ANALYZER["ClusterRole"]["rules"]
+    verbs = {verb for rule in rules for verb in rule["verbs"]}
+    assert verbs == {"get", "list"}
+    assert [rule["resources"] for rule in rules if "list" in rule["verbs"]] == [["pods"], ["nodes"], ["resourceslices"]]
     assert not any("secrets" in rule["resources"] for rule in ANALYZER["ClusterRole"]["rules"])
 
 
@@ -116,9 +119,12 @@ def test_the_analyzer_names_every_resource_that_it_may_read():
         for resource in rule["resources"]
     }
     owners = {(group, plural_of(kind)) for group, kinds in OWNER_KINDS.items() for kind in kinds}
-    assert allowed == {("", "pods"), *owners}
+    assert allowed == {("", "pods"), ("", "namespaces"), *owners, *LISTED}
+    named = [rule for rule in ANALYZER["ClusterRole"]["rules"] if "namespaces" in rule["resources"]]
+    assert [(rule["verbs"], rule["resourceNames"]) for rule in named] == [(["get"], ["kube-system"])]
     assert not any("*" in part for pair in allowed for part in pair)
-    assert all(rule["verbs"] == ["get"] for rule in ANALYZER["ClusterRole"]["rules"] if "pods" not in rule["resources"])
+    several = [rule["resources"] for rule in ANALYZER["ClusterRole"]["rules"] if len(rule["verbs"]) > 1]
+    assert several == [["pods"]]
 
 
 def test_the_analyzer_may_read_every_known_owner_kind():

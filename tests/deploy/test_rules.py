@@ -182,6 +182,9 @@ EXPECTED = {
     "stddev_over_time": statistics.pstdev(WINDOW),
     "count_over_time": len(WINDOW),
     "increase": 10,  # 9 in nine minutes, extrapolated to the window
+    "excess": 0,  # every minute has the same increase
+    "hour_excess": 0,
+    "changes": len(WINDOW) - 1,
 }
 
 

@@ -3,6 +3,7 @@
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs
 
 
 class FakeObjects:
@@ -12,17 +13,28 @@ class FakeObjects:
         self.objects: dict[str, dict] = {}
         self.forbidden: set[str] = set()
         self.broken: set[str] = set()  # 500
-        self.requests: list[str] = []
+        self.requests: list[str] = []  # of single objects
+        self.lists: list[str] = []
+        self.may_list = True
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._http.daemon_threads = True
         threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True).start()
         self.url = f"http://127.0.0.1:{self._http.server_address[1]}"
 
-    def add(self, path: str, *owner: str, labels: dict[str, str] | None = None, uid: str = "") -> None:
+    def add(self, path: str, *owner: str, labels: dict[str, str] | None = None, uid: str = "", start: str = "") -> None:
         """An object, controlled by (apiVersion, kind, name) or (apiVersion, kind, name, uid) if given."""
         named = dict(zip(("apiVersion", "kind", "name", "uid"), owner, strict=False))
         references = [{**named, "controller": True}] if owner else []
-        self.objects[path] = {"metadata": {"labels": labels or {}, "ownerReferences": references, "uid": uid}}
+        about = {"name": path.rpartition("/")[2], "labels": labels or {}, "ownerReferences": references, "uid": uid}
+        self.objects[path] = {"metadata": about, "status": {"startTime": start} if start else {}}
+
+    def _list(self, path: str) -> dict:
+        """One object a page, so that every list has several."""
+        folder, query = path.partition("?")[0], parse_qs(path.partition("?")[2])
+        found = [one for place, one in sorted(self.objects.items()) if place.rpartition("/")[0] == folder]
+        number = int(query.get("continue", ["0"])[0])
+        token = str(number + 1) if number + 1 < len(found) else ""
+        return {"metadata": {"continue": token}, "items": found[number : number + 1]}
 
     def close(self) -> None:
         self._http.shutdown()
@@ -36,10 +48,17 @@ class FakeObjects:
                 pass
 
             def do_GET(self) -> None:
+                if "?limit=" in self.path:
+                    fake.lists.append(self.path)
+                    self._answer(200 if fake.may_list else 403, fake._list(self.path))
+                    return
                 fake.requests.append(self.path)
                 code = 200 if self.path in fake.objects else 404
                 code = 500 if self.path in fake.broken else 403 if self.path in fake.forbidden else code
-                body = json.dumps(fake.objects.get(self.path, {"message": "not found"})).encode()
+                self._answer(code, fake.objects.get(self.path, {"message": "not found"}))
+
+            def _answer(self, code: int, found: dict) -> None:
+                body = json.dumps(found).encode()
                 self.send_response(code)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()

@@ -16,6 +16,7 @@ import itertools
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -289,6 +290,14 @@ class ApiServerProcess:
         command = [*control_plane.api_server_command(self.cluster.programs, folder, port), *self._flags]
         process = self._running.enter_context(control_plane.run_program(folder, f"apiserver-{port}", command))
         control_plane.wait_until_ready(folder, port, process)
+        self._pid = process.pid
+
+    def pause(self) -> None:
+        """It answers nothing, but its connections stay, and take what is sent."""
+        os.kill(self._pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        os.kill(self._pid, signal.SIGCONT)
 
     def stop(self) -> None:
         """Kill it: its connections end without a word, new ones are refused."""

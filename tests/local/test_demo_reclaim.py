@@ -70,7 +70,7 @@ def test_the_policies_of_the_demo_are_valid_and_act_in_one_namespace_only():
     file = parse_policies(yaml.safe_dump(POLICIES), where="demo")
     assert [(each.name, str(each.action)) for each in file.policies] == [
         ("demo-quick", "suspend"),
-        ("demo-rest", "notify"),
+        *((name, "notify") for name in ("interactive", "batch", "serving")),
     ]
     assert file.policies[0].match.namespaces == ["student-projects"]
     assert file.policies[0].limits.per_hour == 6

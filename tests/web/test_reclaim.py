@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from gpusteward.analyzer.api.http.static_files import UiBundle
+from gpusteward.analyzer.reclaim.decisions.guards import GUARDS
 from tests.local.processes import Program
 from tests.waiting import wait_until
 from tests.web.browser import PHONE, visit
@@ -40,7 +41,7 @@ def test_what_is_planned_has_every_guard_and_a_snooze_stops_it(browser: Browser,
         expect(page.locator(".actions-detail")).to_contain_text("guards agree")
         page.get_by_text("that agree").click()
         expect(page.locator(".guard-list li").first).to_be_visible()
-        assert page.locator(".guard-list li").count() == 26
+        assert page.locator(".guard-list li").count() == len(GUARDS)
         page.get_by_role("link", name="Open the workload").click()
         page.get_by_role("button", name="Snooze…").click()
         page.get_by_label("Reason").fill("still needed")
@@ -70,7 +71,7 @@ def test_a_workload_is_suspended_and_restored_and_the_saving_grows(browser: Brow
         dialog = page.get_by_role("dialog")
         expect(dialog).to_contain_text("Exactly the original is put back")
         dialog.get_by_role("button", name="Restore", exact=True).click()
-        expect(page.get_by_text(f"{name} is restored.")).to_be_visible()
+        expect(page.get_by_text(f"{name}: restored, waiting for ")).to_be_visible()
         page = visitor.open("#/actions?part=restored")
         expect(page.locator(".actions-table")).to_contain_text(name)
         page = visitor.open("#/")
@@ -79,7 +80,7 @@ def test_a_workload_is_suspended_and_restored_and_the_saving_grows(browser: Brow
         panel = visitor.open("#/actions?part=restored").locator(".actions-detail")
         expect(panel.locator(".steps")).to_contain_text("警告已送达")
         panel.locator("summary").click()
-        assert panel.locator(".guard-list li").count() == 26
+        assert panel.locator(".guard-list li").count() == len(GUARDS)
         assert not ENGLISH.search(panel.inner_text())
 
 

@@ -1,5 +1,5 @@
 """Counters accumulated from snapshot to snapshot: busy seconds, use of video engines and estimated energy, per GPU and
-per part of it.
+per part of it; and of each GPU the time in which somebody who does not hold it used it.
 
 The parts of a GPU are those of `core.usage_split`: its containers, the host, and an unattributed rest.
 """
@@ -36,6 +36,7 @@ class SnapshotView:
     snapshot: Snapshot
     splits: tuple[GpuSplit, ...] = ()
     gpu_busy_seconds: Mapping[str, float] = field(default_factory=dict)
+    gpu_outside_seconds: Mapping[str, float] = field(default_factory=dict)
     parts: Mapping[PartKey, PartCounters] = field(default_factory=dict)
 
 
@@ -75,7 +76,15 @@ class UsageCounters:
         joules = _energy_per_watt(self._last, snapshot, seconds)
         is_unread = _unread(snapshot)
         self._last = snapshot
-        of_gpus = {each.gpu.uuid: (_times(each.utilization_ratio, seconds),) for each in splits}
+        # Who holds a GPU is not known while the allocations are not.
+        outside = seconds if snapshot.allocations_known else None
+        of_gpus: dict[str, _Values] = {
+            each.gpu.uuid: (
+                _times(each.utilization_ratio, seconds),
+                outside if each.is_used_outside else _times(outside, 0.0),
+            )
+            for each in splits
+        }
         of_parts = {
             (each.gpu.uuid, part.by, part.container): (
                 _times(part.utilization_ratio, seconds),
@@ -85,10 +94,12 @@ class UsageCounters:
             for each in splits
             for part in each.parts
         }
+        gpus = self._gpus.grow(of_gpus, is_unread)
         return SnapshotView(
             snapshot,
             splits,
-            {uuid: busy for uuid, (busy,) in self._gpus.grow(of_gpus, is_unread) if busy is not None},
+            {uuid: busy for uuid, (busy, _) in gpus if busy is not None},
+            {uuid: used for uuid, (_, used) in gpus if used is not None},
             {key: PartCounters(*counts) for key, counts in self._parts.grow(of_parts, lambda key: is_unread(key[0]))},
         )
 

@@ -16,6 +16,7 @@ from gpusteward.analyzer.api.health_events import HealthEvents
 from gpusteward.analyzer.api.publisher import ResultPublisher
 from gpusteward.analyzer.api.result_store import ResultStore
 from gpusteward.analyzer.explain.explainer import Explainer
+from gpusteward.analyzer.gpu_presence import GpuPresence
 from gpusteward.analyzer.judge.resumption import HALF_HOUR
 from gpusteward.analyzer.ledger_access import LedgerAccess
 from gpusteward.analyzer.notify.links import LinkSigner
@@ -29,11 +30,12 @@ from gpusteward.analyzer.runtime_settings import RuntimeSettings
 from gpusteward.analyzer.scheduler import CycleScheduler
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.settings import Settings
+from gpusteward.analyzer.sources.offered_gpus import OfferedGpus
 from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners
 from gpusteward.http_server.web_config import WebConfig, WebConfigFile
 
 RELOAD_SECONDS = 2.0
-"""How often the files of settings and tokens are checked for changes; a check costs two stat calls."""
+"""How often the files of settings and tokens are checked for changes; a check costs three stat calls."""
 CYCLE_GRACE_SECONDS = 1.5
 NOTIFIER_GRACE_SECONDS = 1.0
 """Time to end a cycle and deliveries. With the grace period of HTTP requests, the program ends within 5 s."""
@@ -56,9 +58,11 @@ class Analyzer:
         owners: Owners | None = None,
         cluster: Cluster | None = None,
         own_namespace: str = "",
+        offered: OfferedGpus | None = None,
     ) -> None:
         """Raises ConfigurationError for unusable settings. Without `owners`, owners come from metric labels; without
-        `cluster`, nothing is reclaimed. `own_namespace`: of this pod."""
+        `cluster`, nothing is reclaimed. `own_namespace`: of this pod. `offered`: the GPUs that nodes offer; without it
+        a site without GPUs is never taken for one without GPU nodes."""
         settings, owners = file.settings, owners or ClusterOwners(None)
         self.source, self.explainer = ActiveSource(settings), Explainer(settings.ai)
         self.settings = RuntimeSettings(file, source=self.source, explainer=self.explainer)
@@ -73,6 +77,7 @@ class Analyzer:
         self._policies = WatchedPolicies(settings.reclaim.policy_file)
         self.reclaimer = self._make_reclaimer(settings, cluster, own_namespace)
         self.results, self.events = ResultStore(), EventFeed()
+        self._presence = GpuPresence(self.ledger.read_last_gpus, offered, settings.kubernetes.cluster)
         self._pipeline = self._make_pipeline(owners)
         self.scheduler = CycleScheduler(self._pipeline, self.settings.begin_cycle)
         self.leadership.may_lead = lambda: not self.scheduler.defect
@@ -110,6 +115,7 @@ class Analyzer:
                 owners=owners,
                 explainer=self.explainer,
                 publisher=ResultPublisher(self.results, self.events),
+                presence=self._presence,
                 ledger=self.ledger,
                 notifier=self.notifier,
                 reclaimer=self.reclaimer,
@@ -179,6 +185,7 @@ class Analyzer:
             self._health_events.check()
             if self._web_file is not None:
                 await asyncio.to_thread(self._web_file.current)
+            await asyncio.to_thread(self._policies.poll)  # also in mode off and in readers: health shows its error
             if await asyncio.to_thread(self.settings.reload):
                 self.scheduler.request_cycle()
 

@@ -4,8 +4,8 @@ Whether the process is alive is another question: /health answers 200 whatever i
 an analyzer because its engine is down.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -13,12 +13,14 @@ import numpy as np
 from gpusteward.analyzer.pipeline import CycleStats
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import LATE_INTERVALS, Settings
-from gpusteward.analyzer.tables import ACTIVITIES
+from gpusteward.analyzer.tables import ACTIVITIES, LEVELS, Finding, Level
 from gpusteward.core.verdicts import Activity
+from gpusteward.messages import data_health as messages
 
 Status = Literal["healthy", "degraded", "warning"]
 WARNING_RATIO = 0.5
-"""Of unknown allocations or lost targets. A guess: fewer are usually nodes that are being replaced."""
+"""Of unknown allocations. A guess: fewer are usually nodes that are being replaced."""
+_STATUSES: Mapping[Level, Status] = {"degraded": "degraded", "warning": "warning", "info": "healthy"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,7 @@ class DataHealth:
     unknown_ratio: float | None = None  # None: without allocations
     targets: int | None = None  # None: an engine is read, which knows its targets
     targets_up: int = 0
+    findings: tuple[Finding, ...] = ()  # the worst first; the status is that of the first
 
     @property
     def is_too_old(self) -> bool:
@@ -41,15 +44,8 @@ class DataHealth:
 
     @property
     def status(self) -> Status:
-        """Degraded: nothing can be read, or nothing is known. Warning: the result is old, or most of it is unknown."""
-        unknown, lost = self.unknown_ratio or 0.0, self._lost_ratio
-        if not self.is_connected or unknown == 1 or lost == 1:
-            return "degraded"
-        return "warning" if self.is_late or unknown > WARNING_RATIO or lost > WARNING_RATIO else "healthy"
-
-    @property
-    def _lost_ratio(self) -> float:
-        return 1 - self.targets_up / self.targets if self.targets else 0.0
+        """Degraded: nothing can be read, or nothing is known. Warning: something is wrong, and the findings name it."""
+        return _STATUSES[self.findings[0].level] if self.findings else "healthy"
 
 
 def assess_data(
@@ -57,9 +53,9 @@ def assess_data(
 ) -> DataHealth:
     """`target_counts`: up and down; empty where an engine is read."""
     age = None if result is None else max(0.0, now - result.at)
-    return DataHealth(
+    health = DataHealth(
         is_connected=stats.finished > 0 and not stats.last_error,
-        is_late=age is not None and age > LATE_INTERVALS * settings.scheduler.interval,
+        is_late=result is not None and now - result.read_at > LATE_INTERVALS * settings.scheduler.interval,
         max_age_seconds=settings.max_result_age_seconds,
         result_at=None if result is None else result.at,
         age_seconds=age,
@@ -67,6 +63,45 @@ def assess_data(
         targets=sum(target_counts.values()) if target_counts else None,
         targets_up=target_counts.get("up", 0),
     )
+    found = [
+        *_find_failures(health, stats, interval=settings.scheduler.interval),
+        *_find_lost_targets(health, result),
+        *_find_unknown(health, result),
+        *(result.verdicts.usage.findings if result else ()),
+    ]
+    return replace(health, findings=tuple(sorted(found, key=lambda one: LEVELS.index(one.level))))
+
+
+def _find_failures(health: DataHealth, stats: CycleStats, *, interval: float) -> Iterator[Finding]:
+    if stats.last_error:
+        yield Finding("degraded", "source-failed", messages.SOURCE_FAILED.fill(reason=stats.last_error))
+    elif not health.is_connected:
+        yield Finding("degraded", "no-result", messages.NO_RESULT)
+    if health.is_late and health.age_seconds is not None:
+        fields = {"minutes": f"{health.age_seconds / 60:.0f}", "interval": f"{interval / 60:.3g}"}
+        yield Finding("warning", "result-old", messages.RESULT_OLD.fill(**fields))
+
+
+def _find_lost_targets(health: DataHealth, result: Result | None) -> Iterator[Finding]:
+    """Of the embedded source; the failures of the last cycle name them."""
+    if health.targets is None or health.targets_up == health.targets:
+        return
+    message = messages.TARGETS_LOST.fill(lost=health.targets - health.targets_up, targets=health.targets)
+    failing = list(result.sources.get("failures", ()) if result else ())
+    if failing:
+        message = messages.NAMED.fill(text=message, names=", ".join(failing[:3]))
+    yield Finding("warning" if health.targets_up else "degraded", "targets-lost", message)
+
+
+def _find_unknown(health: DataHealth, result: Result | None) -> Iterator[Finding]:
+    ratio = health.unknown_ratio or 0.0
+    if result is None or ratio <= WARNING_RATIO:
+        return
+    total = len(result.verdicts)
+    if ratio == 1:
+        yield Finding("degraded", "unknown-gpus", messages.ALL_UNKNOWN.fill(total=total))
+    else:
+        yield Finding("warning", "unknown-gpus", messages.MOST_UNKNOWN.fill(unknown=round(ratio * total), total=total))
 
 
 def _find_unknown_ratio(result: Result | None) -> float | None:

@@ -1,5 +1,6 @@
 """The ledger as the pipeline and the API use it. With `ledger.enabled: false` nothing is recorded, and reports fail."""
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,6 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.resumption import NO_HISTORY, SpellHistory
 from gpusteward.analyzer.ledger.db_engine import describe_error, show_url, with_write_lock
+from gpusteward.analyzer.ledger.last_gpus import LastGpus, read_last_gpus
 from gpusteward.analyzer.ledger.leadership import Leadership
 from gpusteward.analyzer.ledger.ledger import Ledger
 from gpusteward.analyzer.ledger.snoozes import Snooze, active_snoozes, add_snooze, end_snooze
@@ -69,6 +71,15 @@ class LedgerAccess:
         from gpusteward.analyzer.ledger.restore_state import restore_history
 
         return restore_history(self._ledger.engine, table)
+
+    def read_last_gpus(self) -> LastGpus | None:
+        """When there were GPUs last; None: never, or the ledger is disabled. Raises SourceError."""
+        if self._ledger is None:
+            return None
+        from gpusteward.analyzer.reports.ledger_sums.ledger_connection import read_ledger
+
+        with read_ledger(self._ledger.engine) as connection:
+            return read_last_gpus(connection, time.time_ns() // 1_000_000)
 
     def record(self, result: Result) -> None:
         if self._ledger is not None:

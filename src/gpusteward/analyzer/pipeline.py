@@ -38,7 +38,10 @@ from gpusteward.logs import Log
 
 log = Log(__name__)
 
-DURATION_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+DURATION_BUCKETS = (
+    *(0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0),  # gpu-oour's, with +Inf 15
+    *(30.0, 60.0, 120.0),  # cycles of large sites
+)
 CASES_OFFERED = 1000
 """How many allocations are offered to the explainer; its own budget limits how many the model is asked about."""
 
@@ -48,6 +51,13 @@ class OwnerNames(Protocol):
 
     def resolve_owners(self, table: UsageTable) -> UsageTable:
         """The same table with the owner of each pod, as far as it is known."""
+
+
+class GpuCheck(Protocol):
+    """Says why a table has no GPU at all. Implemented by `gpu_presence.GpuPresence`."""
+
+    def check(self, table: UsageTable) -> UsageTable:
+        """The same table, with a finding if it has none."""
 
 
 class Publisher(Protocol):
@@ -128,6 +138,7 @@ class StageStats:
 class CycleStats:
     """The cycles since the start. Written by the thread that runs them, read by any."""
 
+    created_at: float = field(default_factory=time.time)  # unix seconds
     finished: int = 0
     failed: int = 0
     last_error: str = ""
@@ -188,6 +199,7 @@ class Components:
     notifier: CycleNotifier | None = None
     reclaimer: CycleReclaimer | None = None
     is_leader: Callable[[], bool] = lambda: True  # whether this replica writes; may take as long as the database
+    presence: GpuCheck | None = None
 
 
 class Pipeline:
@@ -254,7 +266,8 @@ class Pipeline:
         return ""
 
     def _read(self, cycle: Cycle) -> None:
-        cycle.usage = self._components.owners.resolve_owners(self._components.source.read(cycle.at))
+        usage, presence = self._components.source.read(cycle.at), self._components.presence
+        cycle.usage = self._components.owners.resolve_owners(presence.check(usage) if presence else usage)
 
     def _judge(self, cycle: Cycle) -> None:
         history = self._restore_history(cycle.usage) if self._history is None else self._history
@@ -286,7 +299,7 @@ class Pipeline:
         cycle.seconds = cycle.seconds or time.monotonic() - cycle.started
         cycle.result = Result(
             number=self._number,
-            at=cycle.at,
+            at=cycle.at - cycle.usage.lag_seconds,
             seconds=cycle.seconds,
             settings=cycle.settings,
             verdicts=cycle.verdicts,

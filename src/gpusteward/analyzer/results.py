@@ -15,8 +15,9 @@ from gpusteward.analyzer.judge.states import find_low
 from gpusteward.analyzer.judge.workloads import WorkloadTable, judge_workloads
 from gpusteward.analyzer.prices import PriceList
 from gpusteward.analyzer.settings.settings import Settings
-from gpusteward.analyzer.tables import Column, VerdictTable, take_values
+from gpusteward.analyzer.tables import Column, Finding, VerdictTable, take_values
 from gpusteward.core.namespaces import VisibleNamespaces
+from gpusteward.messages.data_health import summarize
 from gpusteward.messages.unknown_reasons import hide_errors
 
 
@@ -35,6 +36,11 @@ class Result:
     opinion_effects: Mapping[int, OpinionEffect] = field(default_factory=dict)  # by the same rows
     visible: VisibleNamespaces | None = None  # only these namespaces; None: all
     spells: SpellHistory = NO_HISTORY  # for chances of resumption; up to the cycle before
+
+    @property
+    def read_at(self) -> float:
+        """When it was read: later than the end of the window where all samples arrive late."""
+        return self.at + self.verdicts.usage.lag_seconds
 
     @cached_property
     def is_low(self) -> Mask:
@@ -76,7 +82,7 @@ def tag_result(tag: str, visible: VisibleNamespaces | None) -> str:
 def limit_result(result: Result, visible: VisibleNamespaces, is_visible: Mask) -> Result:
     """The same result as if there were only these namespaces. `is_visible`: as `find_visible` returns it."""
     rows = np.flatnonzero(is_visible)
-    verdicts = _hide_errors(result.verdicts.take(rows))
+    verdicts = _hide_errors(result.verdicts.take(rows), result.verdicts.usage.findings)
     return replace(
         result,
         verdicts=verdicts,
@@ -88,9 +94,11 @@ def limit_result(result: Result, visible: VisibleNamespaces, is_visible: Mask) -
     )
 
 
-def _hide_errors(verdicts: VerdictTable) -> VerdictTable:
+def _hide_errors(verdicts: VerdictTable, findings: tuple[Finding, ...]) -> VerdictTable:
+    """`findings`: of the whole site; they stay, without the names of others."""
     unknown = {row: hide_errors(reason) for row, reason in verdicts.usage.unknown.items()}
-    return replace(verdicts, usage=replace(verdicts.usage, unknown=unknown))
+    shown = tuple(one._replace(message=summarize(one.code)) for one in findings)
+    return replace(verdicts, usage=replace(verdicts.usage, unknown=unknown, findings=shown))
 
 
 def find_visible(result: Result, visible: VisibleNamespaces) -> Mask:

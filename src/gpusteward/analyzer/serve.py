@@ -20,7 +20,7 @@ from gpusteward.analyzer.listen_socket import open_socket
 from gpusteward.analyzer.reclaim.build import find_own_namespace, open_cluster
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.settings import Settings
-from gpusteward.analyzer.sources.owners.cluster_owners import open_api, open_owners
+from gpusteward.analyzer.sources.owners.cluster_owners import open_api, open_offered_gpus, open_owners
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.logs import ROOT, Log
 from gpusteward.messages.errors.settings_errors import ENFORCE_NEEDS_KUBERNETES
@@ -55,6 +55,7 @@ def run_analyzer(
         owners=owners or open_owners(file.settings.kubernetes, os.environ),
         cluster=open_cluster(file.settings, os.environ),
         own_namespace=find_own_namespace(file.settings, os.environ),
+        offered=open_offered_gpus(file.settings.kubernetes, os.environ),
     )
     prepare(analyzer)
     _redirect_uvicorn_logs()

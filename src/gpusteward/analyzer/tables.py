@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,12 +32,53 @@ def repeat_value(value: float, size: int) -> Column:
     return np.ndarray((size,), np.float64, np.float64(value).tobytes(), strides=(0,))
 
 
+Level = Literal["degraded", "warning", "info"]
+LEVELS: tuple[Level, ...] = ("degraded", "warning", "info")
+"""Of findings, the worst first. Info changes no status: what it says may be intended."""
+
+
+class Finding(NamedTuple):
+    """Something about the data of the whole site that is missing, contradictory or assumed.
+
+    `code`: a word for programs; `messages.data_health.SUMMARIES` has a sentence without names for each.
+    """
+
+    level: Level
+    code: str
+    message: Message
+
+
 class NodeModel(NamedTuple):
     """The GPUs of one model on one node. A node name is unique within its cluster only."""
 
     node: str
     model: str
     cluster: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EndedHolder:
+    """A container that held a GPU within the window and does not hold it now. It has no row and no verdict; the ledger
+    records its time."""
+
+    allocation: AllocationKey
+    last_at: float  # unix seconds: its last sample
+    interval: float  # seconds between two of its samples
+    seconds: float  # samples in the window x interval
+    has_worked: bool  # in one of these samples
+
+    @property
+    def ended_at(self) -> float:
+        """Half an interval after its last sample: on the average of many, neither too early nor too late."""
+        return self.last_at + self.interval / 2
+
+    @property
+    def began_at(self) -> float:
+        """By the start of its pod where that is known, else by the number of its samples."""
+        started_at = self.allocation.container.started_at
+        if started_at is not None and started_at <= self.last_at:  # later: of another pod of the same name
+            return started_at
+        return self.ended_at - self.seconds
 
 
 @dataclass(frozen=True)
@@ -52,6 +93,10 @@ class UsageTable:
     unknown: Mapping[int, Message] = field(default_factory=dict)  # row -> why its usage is unknown
     fleet: Mapping[NodeModel, int] = field(default_factory=dict)
     """Whole GPUs that exist there, held or not; empty where the source does not count them."""
+    findings: tuple[Finding, ...] = ()
+    """About the whole site; what concerns one row is in `unknown`."""
+    lag_seconds: float = 0.0  # how much earlier than asked for the window ends, because all samples arrive late
+    ended: Sequence[EndedHolder] = ()
 
     def __len__(self) -> int:
         return len(self.allocations)
@@ -82,7 +127,7 @@ class UsageTable:
         )
 
     def take(self, rows: Rows) -> "UsageTable":
-        """Some rows only, without the fleet: its GPUs belong to no row."""
+        """Some rows only, without the fleet, the findings and ended holders, which belong to no row."""
         return replace(
             self,
             allocations=[self.allocations[row] for row in rows.tolist()],
@@ -90,6 +135,8 @@ class UsageTable:
             coverage=self.coverage[rows],
             unknown=take_values(self.unknown, rows),
             fleet={},
+            findings=(),
+            ended=(),
         )
 
 

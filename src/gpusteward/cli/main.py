@@ -41,6 +41,7 @@ COMMANDS: Mapping[str, Command] = {
     "replay": _command(
         "replay", "show what a policy would have released in the past, and what would have been regretted"
     ),
+    "policies": _command("policies", "show the policies of reclaim, or print an example"),
     "lend": _command("lend", "show how many idle GPUs can be lent for how long"),
     "actions": _command("actions", "list what reclaim planned, did, refused and put back"),
     "restore": _command("restore", "put back what reclaim changed"),

@@ -159,12 +159,15 @@ _SPECIAL = ((" inf\n", " +Inf\n"), (" -inf\n", " -Inf\n"), (" nan\n", " NaN\n"))
 
 def render_text_header(metric: Metric) -> str:
     help_text = metric.help.replace("\\", r"\\").replace("\n", r"\n")
-    kind = "untyped" if metric.kind is MetricType.UNTYPED else metric.kind.value
+    kind = MetricType.GAUGE if metric.kind is MetricType.CREATED else metric.kind
     return f"# HELP {metric.name} {help_text}\n# TYPE {metric.name} {kind}\n"
 
 
 def render_openmetrics_header(metric: Metric) -> str:
-    """OpenMetrics requires counters to end in `_total`; a counter with another name has the type unknown."""
+    """OpenMetrics requires counters to end in `_total`; a counter with another name has the type unknown. A time of
+    creation must follow the counter or histogram that it belongs to, without a header of its own."""
+    if metric.kind is MetricType.CREATED:
+        return ""
     name, kind = metric.name, metric.kind.value
     if metric.kind is MetricType.COUNTER:
         name, kind = (name.removesuffix("_total"), kind) if name.endswith("_total") else (name, "unknown")

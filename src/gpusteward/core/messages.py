@@ -37,6 +37,11 @@ class Message(NamedTuple):
         return self.en
 
 
+def same_text(text: str) -> Message:
+    """A name, or the text of another program: it has no language."""
+    return Message(text, text)
+
+
 def _translate(value: object, language: Language) -> object:
     translate = getattr(value, "text", None)
     return translate(language) if callable(translate) else value

@@ -13,6 +13,8 @@ class MetricType(StrEnum):
     COUNTER = "counter"
     UNTYPED = "untyped"
     HISTOGRAM = "histogram"
+    CREATED = "created"
+    """When a counter or histogram began, unix time; in OpenMetrics a sample of that metric, in the text a gauge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,12 @@ GPU_MEMORY_USED = _gauge(
     "Memory in use without the driver's reserve; at least the sum of its processes.",
 )
 GPU_BUSY_SECONDS = _counter("gpu_busy_seconds_total", GPU, "Utilization integrated over time since the agent started.")
+GPU_OUTSIDE_SECONDS = _counter(
+    "gpu_outside_use_seconds_total",
+    GPU,
+    "Time in which somebody who does not hold the GPU used it: worked on it, or had more than 1 GiB of its memory. "
+    "On a GPU that nobody holds that is everybody.",
+)
 
 DEVICE_SIGNALS = {
     signal: Metric(f"gpusteward_gpu_{name}", kind, help_text, GPU)

@@ -6,7 +6,7 @@ The total of a device is at least the sum of its processes and at most its capac
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from gpusteward.core.allocations import Allocation, Share
@@ -37,6 +37,7 @@ class GpuSplit:
     memory_used_bytes: float | None
     power_watts: float | None  # of a MIG instance: its estimated part of the device's power
     parts: tuple[Part, ...]
+    is_used_outside: bool = False  # somebody who does not hold it uses it
 
 
 SPLIT_SIGNALS = frozenset(
@@ -47,6 +48,10 @@ SPLIT_SIGNALS = frozenset(
 
 UTILIZATION_SIGNALS = ("utilization_mean_ratio", "utilization_ratio", "gr_engine_ratio")
 """The utilization of a GPU: the first one that it reports."""
+
+OUTSIDE_MEMORY_BYTES = 1 << 30
+"""Whoever does not hold a GPU and has more memory than this on it uses it. A display server or a monitoring daemon of
+the host has less, and a loaded model has more."""
 
 _ProcessesByPart = dict[tuple[Place, Container | None], list[GpuProcess]]
 _OnGpu = TypeVar("_OnGpu", GpuProcess, Allocation)
@@ -90,7 +95,8 @@ def split_gpu(
         Part(by, container, None if own is None else len(own), *values)
         for (by, container), own, *values in zip(groups, known, utilization, memory, power, video, strict=True)
     )
-    return GpuSplit(reading.gpu, busy, held, watts, parts)
+    is_used_outside = _is_used_outside(groups, parts, len({each.container for each in allocations}))
+    return GpuSplit(reading.gpu, busy, held, watts, parts, is_used_outside)
 
 
 def utilization_of(reading: GpuReading) -> float | None:
@@ -190,6 +196,24 @@ def _video_of(process: GpuProcess) -> float | None:
 def _has_sole_holder(groups: _ProcessesByPart, allocations: Sequence[Allocation]) -> bool:
     is_exclusive = len(allocations) == 1 and allocations[0].share in (Share.EXCLUSIVE, Share.MIG)
     return is_exclusive and len(groups) == 3 and not groups[Place.HOST, None] and not groups[Place.UNKNOWN, None]
+
+
+def _is_used_outside(groups: _ProcessesByPart, parts: Sequence[Part], holders: int) -> bool:
+    """Whether the host, a container without an allocation, or nobody known works on the GPU or holds much memory.
+
+    What is left after all processes is use of somebody unknown only where no holder can have it: the utilization of a
+    device and that of its processes are not measured at the same moments, and a process may hold more memory than the
+    driver says.
+    """
+    *named, rest = parts[holders:]
+    if groups[Place.UNKNOWN, None] or not any(part.processes is None or part.processes for part in parts[:holders]):
+        named.append(rest if groups[Place.UNKNOWN, None] else replace(rest, utilization_ratio=None, video_ratio=None))
+    return any(
+        (part.utilization_ratio or 0) > 0
+        or (part.video_ratio or 0) > 0
+        or (part.memory_bytes or 0) > OUTSIDE_MEMORY_BYTES
+        for part in named
+    )
 
 
 def _known_sum(values: Iterable[float | None]) -> float | None:

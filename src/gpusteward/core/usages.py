@@ -17,13 +17,14 @@ class Measure(StrEnum):
     MEMORY_USED = "memory_used_bytes"
     MEMORY_TOTAL = "memory_total_bytes"
     POWER = "power_watts"
-    ENERGY = "energy_watts"  # mean power by the energy counter
+    ENERGY = "energy_watts"  # by which minutes of the window exceed the quiet ones of the hour, by the energy counter
     POWER_LIMIT = "power_limit_watts"
     SM_CLOCK = "sm_clock_hertz"
     ENGINE = "engine_ratio"
     TENSOR = "tensor_ratio"
     DRAM = "dram_ratio"
     PROCESSES = "processes"
+    OTHER_PROCESSES = "other_processes"  # on its GPU, of somebody who does not hold it; known where there are any
     LAST_KERNEL = "last_kernel_at"  # unix seconds; when a kernel was last launched on this GPU
     CONTAINER_KERNEL = "container_last_kernel_at"  # on any GPU of the container
     # These only prove work. They are known where they are above a floor, and unknown elsewhere.
@@ -36,6 +37,8 @@ class Measure(StrEnum):
     NVLINK = "nvlink_bytes_per_second"
 
 
+LEAST_EXCESS = 1.0
+"""Watts. What minutes of the window exceed the quiet ones by is not read below it: every idle GPU varies a little."""
 LEAST_TRAFFIC = 1e6
 """Bytes per second. Less PCIe or NVLink traffic is not read from the source: monitoring a GPU causes some."""
 
@@ -48,6 +51,7 @@ class Stat(StrEnum):
     LAST = "last"
     SPREAD = "spread"  # standard deviation
     COUNT = "count"  # samples in the window
+    STEP = "step"  # seconds from one value to the next
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,12 @@ class AllocationKey:
     def cluster(self) -> str:
         """That of its container."""
         return self.container.cluster
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What identifies it without the uid of its pod, which only some sources know."""
+        one = self.container
+        return self.gpu_uuid, self.gpu_instance, one.cluster, one.namespace, one.pod, one.name
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,13 +36,14 @@ class Doubt(StrEnum):
     SPARSE = "sparse"  # no work in the samples, but there are too few of them
     PARTIAL = "partial"  # an activity signal has a mean but no peak
     POWER = "power"  # no work in the samples, but the GPU draws the power of a working one
+    ENERGY = "energy"  # no work in the samples, but the energy counter shows that some minutes were not as the others
 
 
 class Proof(StrEnum):
     """How a verdict was proven, weakest first."""
 
     SAMPLED = "sampled"  # by gauges: work between two samples is not seen
-    INTEGRATED = "integrated"  # by a signal that includes all time: busy time, engine activity, energy
+    INTEGRATED = "integrated"  # by a signal that includes all time: busy time, engine activity
 
 
 class Step(StrEnum):

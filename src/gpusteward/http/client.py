@@ -18,6 +18,7 @@ from gpusteward.http.errors import (
     HttpError,
     InvalidRequestError,
     NoResponseError,
+    NotSentError,
     ProtocolError,
     RequestCancelledError,
     ResponseTimeoutError,
@@ -131,18 +132,22 @@ class HttpClient:
         timeout_seconds: float,
         limit_bytes: int | None = None,
         idle_timeout_seconds: float | None = None,
+        send_before: float | None = None,
     ) -> Iterator[Response]:
         """The response, whatever its status; its body is read inside the block. Raises HttpError.
 
         `timeout_seconds` limits the time from connecting to the end of the body. With `idle_timeout_seconds` it ends
         with the headers, and from there on each read may take that long; not for errors, whose bodies are short.
-        `limit_bytes` limits the body, both as it is sent and decoded.
+        `limit_bytes` limits the body, both as it is sent and decoded. `send_before`: of the monotonic clock;
+        NotSentError if there is no connection by then.
         """
         _check(self._prefix + request.path, request.headers)
         deadline = time.monotonic() + timeout_seconds
         connection = self._take(timeout_seconds)
         is_reusable = False
         try:
+            if send_before is not None and time.monotonic() >= send_before:
+                raise NotSentError(messages.NOT_SENT)
             connection.timed.set_deadline(deadline)
             with contextlib.closing(self._exchange(connection, request, timeout_seconds)) as raw:
                 idle_seconds = idle_timeout_seconds if raw.status < 300 else None

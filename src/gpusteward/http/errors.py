@@ -6,6 +6,7 @@ HttpError
 ├── ConnectError             no connection
 │   ├── ConnectTimeoutError
 │   └── TlsError             the handshake failed, mostly because of a certificate
+├── NotSentError             no connection in time for a request that must not be late; nothing was sent
 ├── ConnectionLostError      the connection ended before the end of the response
 │   └── NoResponseError      ... before its first byte
 ├── ResponseTimeoutError     no complete response in time
@@ -43,6 +44,10 @@ class ConnectTimeoutError(ConnectError):
 
 class TlsError(ConnectError):
     """The server's certificate is not trusted, or the handshake failed."""
+
+
+class NotSentError(HttpError):
+    """Nothing was sent: it would have been later than the caller allows."""
 
 
 class ConnectionLostError(HttpError):

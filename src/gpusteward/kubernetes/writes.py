@@ -6,14 +6,20 @@
     ├── ForbiddenError      403: a right is missing; the text names the rule
     ├── MissingError        404
     ├── BusyError           429: a PodDisruptionBudget, or the server's own limit; `retry_after_seconds`
+    ├── LateError           it could not be sent before `send_before`
     └── RejectedError       400, 422 and others: admission, schema
 
 A SourceError that is none of these leaves open whether the write has happened: the connection ended, or the time was
 up. A dry run is a query parameter, since only there the audit log of the server shows it.
+
+A write that must not be late has `send_before`, a time of the monotonic clock. It also carries the server's own time
+limit (`timeout=5s`): a write that stalls in the server, for example in an admission webhook, ends with 504 and does not
+happen later.
 """
 
 import contextlib
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -21,11 +27,16 @@ import msgspec
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message
 from gpusteward.http.client import HttpClient, Request, Response
+from gpusteward.http.errors import NotSentError
 from gpusteward.kubernetes.api import RESPONSE_LIMIT_BYTES, ApiServer
 from gpusteward.messages.errors import kubernetes_errors as messages
 
 Json = dict[str, Any]
 FIELD_MANAGER = "gpusteward"
+SERVER_SECONDS = 5
+"""How long the server may take for a write that must not be late."""
+ANSWER_SECONDS = 2.0
+"""How much longer its answer is waited for."""
 _ACCEPTED = (200, 201, 202)
 
 
@@ -53,6 +64,10 @@ class MissingError(WriteError):
 
 class BusyError(WriteError):
     """429."""
+
+
+class LateError(WriteError):
+    """It was not sent."""
 
 
 class RejectedError(WriteError):
@@ -100,16 +115,25 @@ class ApiWriter(ApiServer):
         with super()._open_client() as client:
             yield client
 
-    def patch(self, path: str, body: Json, *, dry_run: bool = False) -> Json:
+    def patch(self, path: str, body: Json, *, dry_run: bool = False, send_before: float | None = None) -> Json:
         """Merge `body` into an object; the object as it is then. With `metadata.uid` and `metadata.resourceVersion` in
         it, only this very object is changed, and only if it is as it was read. Raises SourceError, WriteError."""
-        return self._write("PATCH", path, body, media="application/merge-patch+json", dry_run=dry_run)
+        media = "application/merge-patch+json"
+        return self._write("PATCH", path, body, media=media, dry_run=dry_run, send_before=send_before)
 
-    def create(self, path: str, body: Json, *, dry_run: bool = False) -> Json:
+    def patch_json(self, path: str, operations: Sequence[Json]) -> Json:
+        """A JSON patch (RFC 6902); the object as it is then. Raises SourceError, WriteError: RejectedError also where a
+        `test` among the operations fails."""
+        media = "application/json-patch+json"
+        return self._write("PATCH", path, list(operations), media=media, dry_run=False, send_before=None)
+
+    def create(self, path: str, body: Json, *, dry_run: bool = False, send_before: float | None = None) -> Json:
         """Raises SourceError, WriteError: ConflictError if there is an object of this name."""
-        return self._write("POST", path, body, media="application/json", dry_run=dry_run)
+        return self._write("POST", path, body, media="application/json", dry_run=dry_run, send_before=send_before)
 
-    def evict(self, namespace: str, pod: str, *, uid: str, dry_run: bool = False) -> None:
+    def evict(
+        self, namespace: str, pod: str, *, uid: str, dry_run: bool = False, send_before: float | None = None
+    ) -> None:
         """Read the pod before: a refused uid still uses up its PodDisruptionBudget. Raises SourceError, WriteError:
         BusyError if a budget does not allow it."""
         body: Json = {
@@ -118,17 +142,27 @@ class ApiWriter(ApiServer):
             "metadata": {"name": pod, "namespace": namespace},
             "deleteOptions": {"preconditions": {"uid": uid}},
         }
-        self.create(f"/api/v1/namespaces/{namespace}/pods/{pod}/eviction", body, dry_run=dry_run)
+        path = f"/api/v1/namespaces/{namespace}/pods/{pod}/eviction"
+        self.create(path, body, dry_run=dry_run, send_before=send_before)
 
-    def _write(self, method: str, path: str, body: Json, *, media: str, dry_run: bool) -> Json:
+    def _write(
+        self, method: str, path: str, body: Json | list[Json], *, media: str, dry_run: bool, send_before: float | None
+    ) -> Json:
         query = f"?fieldManager={FIELD_MANAGER}" + ("&dryRun=All" if dry_run else "")
+        seconds = self._timeout_seconds
+        if send_before is not None:
+            query += f"&timeout={SERVER_SECONDS}s"
+            seconds = max(0.0, send_before - time.monotonic()) + SERVER_SECONDS + ANSWER_SECONDS
         read = self._make_request(path + query)
         headers = {**read.headers, "Content-Type": media}
         request = Request(method, path + query, body=msgspec.json.encode(body), headers=headers)
         with (
             self._open_client() as client,
             self._translate_errors(path),
-            client.send(request, timeout_seconds=self._timeout_seconds, limit_bytes=RESPONSE_LIMIT_BYTES) as response,
+            _report_late(path),
+            client.send(
+                request, timeout_seconds=seconds, limit_bytes=RESPONSE_LIMIT_BYTES, send_before=send_before
+            ) as response,
         ):
             if response.status not in _ACCEPTED:
                 self._refuse(method, path, response)
@@ -151,6 +185,14 @@ class ApiWriter(ApiServer):
         error = kind(message, **fields)
         error.retry_after_seconds = response.retry_after_seconds
         raise error
+
+
+@contextlib.contextmanager
+def _report_late(path: str) -> Iterator[None]:
+    try:
+        yield
+    except NotSentError as error:
+        raise LateError(messages.WRITE_LATE, path=path) from error
 
 
 def _read_status(response: Response) -> tuple[str, bool]:

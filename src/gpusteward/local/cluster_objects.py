@@ -143,7 +143,11 @@ def make_pod(pod: SimulatedPod, owner: Json) -> Json:
         created_at=container.started_at or 0.0,
         owner=owner,
         spec={"nodeName": pod.node, "containers": [{"name": container.name, "resources": {"limits": limits}}]},
-        status={"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+        status={
+            "phase": "Running",
+            "startTime": format_time(container.started_at or 0.0),
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
     )
     made["metadata"] |= {"uid": container.pod_uid, "labels": dict(container.pod_labels)}
     return made

@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from gpusteward.analyzer.listen_socket import open_socket
+from gpusteward.analyzer.reclaim.policies.example import EXAMPLE
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.flags import Flags, refuse_settings
 from gpusteward.core.messages import Language
@@ -77,11 +78,11 @@ POLICIES = {
             "limits": {"per_cycle": 1, "per_namespace": 1, "per_hour": 6},
             "longest_snooze": "24h",
         },
-        {"name": "demo-rest", "action": "notify"},
+        *({**each, "action": "notify"} for each in yaml.safe_load(EXAMPLE)["policies"]),
     ]
 }
 """One namespace in which a person can watch warning, snooze, suspend and restore within minutes; the workloads of all
-others, of which many are idle for days, are only reported."""
+others, of which many are idle for days, match the example's policies and are only reported."""
 COOL_DOWN_MINUTES = 30
 NEVER_MINUTES = 100_000
 """No notices about idle workloads: only those of reclaim are printed."""

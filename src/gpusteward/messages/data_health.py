@@ -14,6 +14,65 @@ TARGETS_LOST = Message(
     "{lost} of {targets} {targets:|exporter does|exporters do} not respond: their GPUs are missing or unknown.",
     "{targets} 个 exporter 中有 {lost} 个没有响应：其 GPU 缺失或状态未知。",
 )
+NAMED = Message("{text} Among them: {names}.", "{text}包括：{names}。")
+NO_RESULT = Message("No cycle has finished yet.", "第一个分析周期尚未完成。")
+ALL_UNKNOWN = Message(
+    "None of the {total} {total:|allocation|allocations} could be judged.", "{total} 个分配全部无法判断。"
+)
+MOST_UNKNOWN = Message(
+    "{unknown} of {total} {total:|allocation|allocations} could not be judged.",
+    "{total} 个分配中有 {unknown} 个无法判断。",
+)
+SOURCE_INCOMPLETE = Message(
+    "{count} {count:|part|parts} of the source could not be read: {names}", "数据源有 {count} 个部分无法读取：{names}"
+)
+FAILED_PART = Message("{name} ({reason})", "{name}（{reason}）")
+GPUS_VANISHED = Message(
+    "No GPU reports any more: {gpus} were known until {since} (UTC). {why}",
+    "已没有任何 GPU 上报数据：直到 {since}（UTC）仍有 {gpus} 张。{why}",
+)
+GPUS_NEVER_FOUND = Message("No GPU was ever found. {why}", "从未发现任何 GPU。{why}")
+GPUS_GONE = Message("No GPU has reported since {since} (UTC). {why}", "自 {since}（UTC）起没有任何 GPU 上报数据。{why}")
+SCALED_TO_ZERO = Message(
+    "No node of the cluster offers GPUs at the moment: there is nothing to measure.",
+    "集群中目前没有提供 GPU 的节点：没有可测量的对象。",
+)
+NODES_UNREADABLE = Message(
+    "Whether any node offers GPUs could not be read from the API server: {error}",
+    "无法从 API server 读取是否有节点提供 GPU：{error}",
+)
+NODES_OFFER = Message("Nodes of the cluster offer GPUs, such as {node}.", "集群中有节点提供 GPU，例如 {node}。")
+ENGINE_WITHOUT_GPUS = Message("{url} has no GPU. {why}", "{url} 中没有 GPU。{why}")
+NO_METRICS = Message(
+    "The source has no GPU metrics: check the exporters and their scrape jobs.",
+    "数据源中没有 GPU 指标：请检查 exporter 及其抓取任务。",
+)
+ONLY_RULES = Message(
+    "Only recorded series are left ({names}): their source, the exporters, does not report.",
+    "只剩记录规则产生的序列（{names}）：它们的来源（exporter）没有上报数据。",
+)
+NO_CURRENT_SERIES = Message(
+    "GPU metrics exist ({names}), but none has a current sample: the exporters do not report.",
+    "存在 GPU 指标（{names}），但都没有当前样本：exporter 没有上报数据。",
+)
+TARGETS_DOWN = Message("Scrape jobs without any target that is up: {jobs}.", "所有目标都无法抓取的任务：{jobs}。")
+USED_BY_NOBODY_KNOWN = Message(
+    "{count} {count:|GPU|GPUs} without a holder worked throughout the last window: used by nobody known ({names})."
+    " {known} {known:|GPU works|GPUs work} for a known holder. Labels of the series: {labels}.",
+    "{count} 张没有占用者的 GPU 在最近一个窗口内一直在工作：使用者未知（{names}）。"
+    "占用者已知且在工作的 GPU 有 {known} 张。序列的标签：{labels}。",
+)
+EXPORTER_IS_HOLDER = Message(
+    "By relabeling or honor_labels, the labels of {count} {count:|GPU|GPUs} have the exporter's own pod ({names}) as"
+    " the holder: such a GPU has no known holder.",
+    "{count} 张 GPU 的占用者标签是 exporter 自己的 Pod（{names}），由 relabel 或 honor_labels 造成："
+    "视为没有已知占用者。",
+)
+GPU_ON_TWO_NODES = Message(
+    "{count} {count:|GPU is|GPUs are} reported by two nodes ({names}): each counts once, and what they hold there is"
+    " unknown.",
+    "{count} 张 GPU 由两个节点同时上报（{names}）：每张只计一次，其占用情况未知。",
+)
 UNKNOWN_GPUS = Message(
     "{gpus} of {total} held {total:|GPU|GPUs} could not be judged. Most frequent reason: {reason}.",
     "占用中的 {total} 张 GPU 里有 {gpus} 张无法判断。最常见的原因：{reason}。",
@@ -39,6 +98,11 @@ LEDGER_SHORT = Message(
     "GPU 小时自 {since}（UTC）起开始记录：更长时段的合计仅包含这一部分。",
 )
 DELIVERIES_FAILED = Message("Notices cannot be delivered: {reason}", "通知无法投递：{reason}")
+POLICIES_REFUSED = Message(
+    "No idle workload is warned of or suspended, since there is no usable policy file: {reason}",
+    "由于没有可用的策略文件，不会警告或暂停任何空闲的工作负载：{reason}",
+)
+ASK_ADMIN = Message("ask an administrator", "请联系管理员")
 
 DOUBTS: Mapping[Doubt, Message] = {
     Doubt.STALE: Message("no current data", "没有当前数据"),
@@ -50,3 +114,33 @@ DOUBTS: Mapping[Doubt, Message] = {
     Doubt.POWER: Message("zero utilization, but the GPU draws power", "利用率为零，但 GPU 有功耗"),
 }
 """Why GPUs could not be judged; every other reason has the word of the API."""
+
+SUMMARIES: Mapping[str, Message] = {
+    "source-failed": Message("The source cannot be read.", "无法读取数据源。"),
+    "source-incomplete": Message("A part of the source cannot be read.", "数据源有一部分无法读取。"),
+    "no-result": NO_RESULT,
+    "result-old": Message("The last result is old.", "最近一次结果已过时。"),
+    "targets-lost": Message("Exporters do not respond.", "有 exporter 没有响应。"),
+    "unknown-gpus": Message("Most allocations could not be judged.", "大部分分配无法判断。"),
+    "gpus-vanished": Message("No GPU reports any more.", "已没有任何 GPU 上报数据。"),
+    "gpus-never-found": Message("No GPU was ever found.", "从未发现任何 GPU。"),
+    "gpus-gone": Message("No GPU has reported for more than a day.", "超过一天没有任何 GPU 上报数据。"),
+    "engine-without-gpus": Message("One of the engines has no GPU.", "其中一个引擎没有 GPU。"),
+    "scaled-to-zero": SCALED_TO_ZERO,
+    "used-by-nobody-known": Message(
+        "GPUs without a holder work: used by nobody known.", "没有占用者的 GPU 在工作：使用者未知。"
+    ),
+    "exporter-is-holder": Message(
+        "GPUs name the exporter's own pod as the holder.", "有 GPU 的占用者标签是 exporter 自己的 Pod。"
+    ),
+    "policies-refused": Message("The policy file of reclaim cannot be used.", "回收的策略文件不可用。"),
+    "gpu-on-two-nodes": Message("A GPU is reported by two nodes.", "有 GPU 由两个节点同时上报。"),
+}
+"""Each finding by its code, without any name: for /health, which needs no token, and for people who see some
+namespaces only."""
+OTHER_FINDING = Message("Something is wrong with the data.", "数据存在问题。")
+
+
+def summarize(code: str) -> Message:
+    """What a finding says without names."""
+    return SUMMARIES.get(code, OTHER_FINDING)

@@ -15,6 +15,10 @@ MORE_GPUS = Message("and {number} more", "另有 {number} 个")
 CORE_PEAK = Message(
     "Peak GPU core utilization in the last {minutes} min: {peak}", "最近 {minutes} 分钟 GPU 核心利用率峰值：{peak}"
 )
+SAMPLED = Message(
+    "Only samples show this: short work between two samples is not seen.",
+    "仅凭采样得出：两次采样之间的短暂活动无法看到。",
+)
 MEMORY = Message("GPU memory in use: {memory}", "占用显存：{memory}")
 COST = Message("Cost of the idle time so far: {cost}", "空闲期间累计费用：{cost}")
 

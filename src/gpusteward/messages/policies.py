@@ -13,6 +13,21 @@ POLICY_TWICE = Message(
     "policies: the name {name} is used twice; give each policy a name of its own",
     "policies：名称 {name} 出现了两次；请给每条策略不同的名称",
 )
+NO_POLICY_FILE = Message(
+    "there is no policy file (reclaim.policy_file): nothing new is warned of or done; `gpusteward policies --example`"
+    " prints one to begin with, and `policies: []` is how to act on nothing",
+    "没有策略文件（reclaim.policy_file）：不会发出新的警告，也不会执行新的操作；`gpusteward policies --example` 会打印"
+    "一份示例；不想执行任何操作请写 `policies: []`",
+)
+EMPTY_POLICY_FILE = Message(
+    "{where}: the policy file is empty; write policies, or `policies: []` to act on nothing",
+    "{where}：策略文件为空；请写入策略，不想执行任何操作请写 `policies: []`",
+)
+NO_VALUE = Message("the value is missing; write one, or leave the field out", "缺少值；请写上值，或删除这个字段")
+EMPTY_MATCH = Message(
+    'it is empty; write what it matches, or "*" for all, or leave it out',
+    '内容为空；请写要匹配的内容，全部匹配请写 "*" 或删除这个字段',
+)
 INVALID_POLICY = Message("{path} ({where}): {problem}", "{path}（{where}）：{problem}")
 UNKNOWN_POLICY_FIELD = Message("this field is not known{hint}", "没有这个字段{hint}")
 FIELD_HINT = Message("; did you mean {nearest}?", "；是否想写 {nearest}？")

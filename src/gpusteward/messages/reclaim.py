@@ -17,6 +17,7 @@ STATES: Mapping[str, Message] = {
     "reverted": Message("reverted", "被还原"),
     "ended": Message("ended", "已结束"),
 }
+RESTORED_WAITING = Message("restored, waiting for {gpus} {gpus:|GPU|GPUs}", "已恢复，正在等待 {gpus} 张 GPU")
 
 # Guards: what each of them says when it passes, and when it does not.
 IS_IDLE = Message("all of its GPUs ({gpus}) are idle", "全部 {gpus} 张 GPU 均空闲")
@@ -29,7 +30,7 @@ NO_SURPLUS = Message(
     "no replica is surplus; kept: {keep} of {replicas}", "没有多余的副本：{replicas} 个中保留 {keep} 个"
 )
 MAY_RECLAIM = Message("signature {signature} may be reclaimed", "特征“{signature}”允许回收")
-ONLY_NOTICE = Message("signature {signature} allows a notice at most", "特征“{signature}”最多只允许通知")
+LIMITED = Message("the highest step is {step}, signature {signature}", "处置上限为“{step}”，特征为“{signature}”")
 INTEGRATED = Message("idleness is proven by signals that include all time", "空闲由覆盖全部时间的信号证明")
 SAMPLED = Message(
     "idleness is proven by sampled gauges only: work between two samples is not seen",
@@ -65,6 +66,10 @@ TOO_SHORT = Message(
 POLICY_ACTS = Message("policy {policy}: {action}", "策略 {policy}：{action}")
 POLICY_ONLY_TELLS = Message("policy {policy} only tells: {action}", "策略 {policy} 只通知：{action}")
 NO_POLICY = Message("no policy was looked up", "未查找策略")
+NO_POLICY_MATCHES = Message(
+    "no policy of the file matches it: a notice at most", "策略文件中没有匹配它的策略：最多只通知"
+)
+POLICY_FILE_VALID = Message("the policy file is valid", "策略文件有效")
 CHANCE_LOW = Message(
     "work comes back within 30 min: chance {chance:.0%} ({spells} {spells:|spell|spells}), allowed: {most:.0%}",
     "30 分钟内恢复工作的概率为 {chance:.0%}（{spells} 个空闲段），允许 {most:.0%}",
@@ -129,7 +134,34 @@ OTHER_OWNER = Message(
 COMPLETE = Message(
     "all of its pods with GPUs ({count}) are in the verdict", "全部 {count} 个占用 GPU 的 Pod 均在结论中"
 )
+PODS_KNOWN = Message("uid and start of its pods ({count}) are known", "其 {count} 个 Pod 的 uid 和启动时间已知")
+POD_UNKNOWN = Message(
+    "uid or start of pod {pod} is not known: it may be another one than before, so a notice at most is allowed",
+    "Pod {pod} 的 uid 或启动时间未知：它可能已不是之前的那个，因此最多只允许通知",
+)
 INCOMPLETE = Message("pod {pod} holds GPUs that are not in the verdict", "Pod {pod} 占用的 GPU 中有不在结论中的")
+CLAIM_UNKNOWN = Message(
+    "which GPUs pod {pod} holds is not known: its ResourceClaim {claim} does not exist or has no allocation",
+    "无法得知 Pod {pod} 占用哪些 GPU：其 ResourceClaim {claim} 不存在或尚未分配",
+)
+CLAIMS_UNREADABLE = Message(
+    "which GPUs pod {pod} holds is not known: its ResourceClaims cannot be read: {reason}",
+    "无法得知 Pod {pod} 占用哪些 GPU：无法读取其 ResourceClaim：{reason}",
+)
+NO_OTHER_PODS = Message("no pod without GPUs is stopped", "不会停止未占用 GPU 的 Pod")
+STOPS_OTHER_PODS = Message(
+    "also stops {count} {count:|pod|pods} without GPUs, as policy {policy} allows: {pods}",
+    "还会停止 {count} 个未占用 GPU 的 Pod（策略 {policy} 允许）：{pods}",
+)
+WOULD_STOP_OTHER_PODS = Message(
+    "it would also stop {count} {count:|pod|pods} without GPUs: {pods}; policy {policy} does not have "
+    "stops_other_pods: true",
+    "还会停止 {count} 个未占用 GPU 的 Pod：{pods}；策略 {policy} 未设置 stops_other_pods: true",
+)
+WARNING_OTHER_PODS = Message(
+    "{text}; this also stops {count} {count:|pod|pods} without GPUs: {pods}",
+    "{text}；同时会停止 {count} 个未占用 GPU 的 Pod：{pods}",
+)
 
 # The panic switch.
 SWITCHED_OFF = Message("reclaim is switched off by {by}: {reason}", "回收已被 {by} 关闭：{reason}")
@@ -149,6 +181,11 @@ DRY_RUN_FAILED = Message("dry run: {reason}", "试运行：{reason}")
 
 # Failures.
 NO_JOURNAL = Message("reclaim needs the ledger (ledger.enabled)", "回收需要账本（ledger.enabled）")
+CLUSTER_UNKNOWN = Message(
+    "namespace kube-system, whose uid tells this cluster from others, cannot be read, so nothing is done and nothing "
+    "can be restored: {reason}",
+    "无法读取命名空间 kube-system（其 uid 用于区分集群），因此不做任何操作，也无法恢复：{reason}",
+)
 JOURNAL_UNREADABLE = Message("the journal of reclaim: {reason}", "回收日志：{reason}")
 ACTION_MOVED = Message("action {action} is in another state by now", "操作 {action} 已处于其他状态")
 POD_GONE = Message("pod {pod} is gone, or another one by now", "Pod {pod} 已不存在，或已是另一个")
@@ -158,8 +195,28 @@ OWNER_UNREADABLE = Message(
 )
 WORK_SEEN = Message("work was seen on GPU {gpu} of pod {pod} a moment ago", "刚刚在 Pod {pod} 的 GPU {gpu} 上见到活动")
 USAGE_UNREADABLE = Message("usage could not be read again: {reason}", "无法再次读取用量：{reason}")
-USAGE_OLD = Message("there is no recent sample of GPU {gpu} of pod {pod}", "Pod {pod} 的 GPU {gpu} 没有最近的样本")
+NO_USAGE_SOURCE = Message("there is no source of usage", "没有用量数据源")
+USAGE_SLOW = Message(
+    "usage was read again in {seconds:.0f} s; {most:.0f} s are allowed before an action",
+    "再次读取用量耗时 {seconds:.0f} 秒；操作前最多允许 {most:.0f} 秒",
+)
+NO_SAMPLE = Message(
+    "waits for a fresh sample: there is none of GPU {gpu} of pod {pod}",
+    "等待新样本：Pod {pod} 的 GPU {gpu} 没有样本",
+)
+WAITS_FOR_SAMPLE = Message(
+    "waits for a fresh sample: the newest one of GPU {gpu} of pod {pod} is {seconds:.0f} s old, at most {most:.0f} s "
+    "are allowed; where samples always arrive later than that, nothing is ever done",
+    "等待新样本：Pod {pod} 的 GPU {gpu} 的最新样本产生于 {seconds:.0f} 秒前，最多允许 {most:.0f} 秒；"
+    "如果样本总是更晚到达，则永远不会执行操作",
+)
+USAGE_FRESH = Message(
+    "read again, no GPU has begun to work, and all samples are fresh",
+    "再次读取：没有 GPU 开始工作，且所有样本都是最新的",
+)
+NOT_READ_AGAIN = Message("usage is read again right before the action", "操作前会再次读取用量")
 LEASE_LOST = Message("the Lease was lost in the middle: {holder} holds it", "操作中途失去 Lease：现由 {holder} 占用")
+LEASE_EXPIRED = Message("the Lease ran out while usage was read again", "再次读取用量期间 Lease 已过期")
 NOT_CHANGED = Message(
     "the server accepted the change and dropped it: the field {field} does not exist in this version",
     "服务器接受了修改但将其丢弃：此版本没有字段 {field}",
@@ -174,6 +231,9 @@ OBJECT_GONE = Message("the object does not exist any more", "对象已不存在"
 POLICY_CHANGED = Message(
     "the action of its policy has changed from {before} to {now}", "其策略的动作已从 {before} 变为 {now}"
 )
+PODS_REPLACED = Message(
+    "its pods are others by now: they were not warned about", "其 Pod 已不是之前的那些：没有就它们发出过警告"
+)
 SPELL_ENDED = Message("work came back", "已恢复工作")
 NEEDED_AGAIN = Message(
     "all kept replicas ({keep}) are busy: the others are given back", "保留的 {keep} 个副本都在工作：归还其余副本"
@@ -181,10 +241,6 @@ NEEDED_AGAIN = Message(
 
 # What people ask for.
 NO_SUCH_ACTION = Message("there is no action {action}", "没有操作 {action}")
-OTHER_CLUSTER = Message(
-    "action {action} is in cluster {cluster}: ask its analyzer",
-    "操作 {action} 属于集群 {cluster}：请通过该集群的 analyzer",
-)
 NOT_RESTORABLE = Message(
     "action {action} is {state}: there is nothing to restore", "操作 {action} 处于 {state} 状态：没有可恢复的内容"
 )
@@ -194,6 +250,10 @@ NOT_OURS = Message(
 )
 NO_SUCH_WORKLOAD = Message("the last result has no workload {workload}", "最近的结果中没有工作负载 {workload}")
 NOT_ON = Message("reclaim.mode is {mode}; enforce is needed to act", "reclaim.mode 为 {mode}；需要 enforce 才能操作")
+RESTORE_BY_HAND = Message(
+    "it could not be restored: {reason}. Whoever has the right can undo it by hand: {command}",
+    "无法恢复：{reason}。有权限的人可以手动撤销：{command}",
+)
 REFUSED = Message("refused: {reason}", "已拒绝：{reason}")
 BUSY = Message("reclaim is busy; try again", "回收正忙；请重试")
 
@@ -205,6 +265,10 @@ EVENT_ACTED = Message(
 EVENT_RESTORED = Message(
     "gpusteward restored the original ({text}), asked by {by}", "gpusteward 已恢复原值（{text}），由 {by} 请求"
 )
+WAITS_AFTER_RESTORE = Message(
+    "{text}; waiting for {gpus} {gpus:|GPU|GPUs} until its pods run", "{text}；正在等待 {gpus} 张 GPU，直到其 Pod 运行"
+)
+NOT_WAITING = Message("its pods run, or are not expected any more", "其 Pod 已运行，或不再需要等待")
 REASON = Message("no GPU work since {since}, policy {policy}", "自 {since} 起 GPU 无活动，策略 {policy}")
 POOL_ROLLS_OUT = Message(
     "its pods belong to several ReplicaSets, as during a rollout: which of them would go is not certain",

@@ -37,6 +37,29 @@ UNATTRIBUTED = Message(
     "signals contradict each other: the use of the device could not be attributed to its holders",
     "信号互相矛盾：无法把设备的使用归属到占用者",
 )
+USED_BY_POD = Message(
+    "somebody who does not hold this GPU uses it: pod {pods}", "该 GPU 正被未占用它的 Pod 使用：{pods}"
+)
+USED_BY_ANOTHER_POD = Message("a pod that does not hold this GPU uses it", "该 GPU 正被另一个未占用它的 Pod 使用")
+"""Instead of its name, for people who see some namespaces only."""
+USED_BY_HOST = Message(
+    "somebody who does not hold this GPU uses it: a process of the host", "该 GPU 正被未占用它的宿主机进程使用"
+)
+USED_BY_UNKNOWN = Message(
+    "somebody who does not hold this GPU uses it: no container was found for its processes",
+    "该 GPU 正被归属不明的进程使用：找不到它们所属的容器",
+)
+POD_ON_TWO_NODES = Message(
+    "two nodes report a pod of this name: two clusters seem to be read as one (name them by a label: "
+    "prometheus.cluster_label)",
+    "两个节点都上报了同名的 Pod：似乎有两个集群被当作一个（请用标签区分：prometheus.cluster_label）",
+)
+PODS_ON_TWO_NODES = Message(
+    "{count} {count:|pod is|pods are} on two nodes at once, so two clusters seem to be read as one: {pods}; name the "
+    "clusters by a label (external_labels of each Prometheus, prometheus.cluster_label)",
+    "{count} 个 Pod 同时出现在两个节点上，似乎有两个集群被当作一个：{pods}；请用标签区分集群"
+    "（各 Prometheus 的 external_labels，prometheus.cluster_label）",
+)
 PRESENCE_FAILED = Message(
     "the list of current allocations could not be read: {error}", "无法读取当前的分配列表：{error}"
 )
@@ -57,6 +80,8 @@ HIDDEN = Message(
 
 def hide_errors(reason: Message) -> Message:
     """The reason itself if it is one of the fixed texts above: any other may contain names of somebody else."""
+    if reason.en.startswith(USED_BY_POD.en.partition("{")[0]) and reason not in _FIXED_REASONS:
+        return USED_BY_ANOTHER_POD
     return reason if reason in _FIXED_REASONS else HIDDEN
 
 

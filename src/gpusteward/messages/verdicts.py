@@ -102,9 +102,36 @@ PROVEN: Mapping[Proof, Message] = {
         "可以测量全部时间。",
     ),
 }
-PROVEN_BY_ENERGY = Message(
-    "The energy counter agrees: for {minutes:.0f} {minutes:|minute|minutes} it shows no more than the power samples.",
-    "能耗计数器与之相符：{minutes:.0f} 分钟以来的能耗没有超出功率采样值。",
+NOT_PROVEN_BY_ENERGY = Message(
+    "The energy counter does not contradict it, but cannot prove it: short or regular work adds less than an idle GPU "
+    "varies.",
+    "能耗计数器与之不矛盾，但也不能证明空闲：短暂或规律的活动增加的能耗，小于空闲 GPU 自身的波动。",
+)
+SCRAPED_TOO_RARELY = Message(
+    "Engine activity was not scraped for up to {step:.0f} s at a time, and DCGM averages it over {collected:.0f} s: "
+    "work in between is not seen, so the highest step is a notice. Scrape at least that often, or set "
+    "judge.proof.dcgm_interval_seconds to the interval of dcgm-exporter (-c).",
+    "引擎活跃度的抓取间隔最长达 {step:.0f} 秒，而 DCGM 只对 {collected:.0f} 秒求平均，其间的活动无法看到，因此最多只发"
+    "通知。请缩短抓取间隔，或把 judge.proof.dcgm_interval_seconds 设为 dcgm-exporter 的采集间隔（-c）。",
+)
+COLLECTED_TOO_OFTEN = Message(
+    "Power or energy have a new value every {renewed:.0f} s, so DCGM averages engine activity over less than the "
+    "{collected:.0f} s of judge.proof.dcgm_interval_seconds: work in between is not seen, and the highest step is a "
+    "notice.",
+    "功率或能耗每 {renewed:.0f} 秒就有新值，说明 DCGM 求平均的时间短于 judge.proof.dcgm_interval_seconds 的 "
+    "{collected:.0f} 秒，其间的活动无法看到，因此最多只发通知。",
+)
+NO_VIDEO_SIGNAL = Message(
+    "The use of video engines is not exported (DCGM_FI_DEV_ENC_UTIL and DCGM_FI_DEV_DEC_UTIL; on a MIG instance "
+    "DCGM_FI_PROF_NVDEC*_ACTIVE): they may have worked unseen, so the highest step is a notice.",
+    "没有导出视频引擎的使用情况（DCGM_FI_DEV_ENC_UTIL 和 DCGM_FI_DEV_DEC_UTIL；MIG 实例为 "
+    "DCGM_FI_PROF_NVDEC*_ACTIVE）：视频引擎可能在未被看到时工作，因此最多只发通知。",
+)
+VIDEO_IS_SAMPLED = Message(
+    "The use of video engines is only sampled, and it has used one or is observed for less than {minutes:.0f} "
+    "{minutes:|minute|minutes}: they may work between two samples, so the highest step is a notice.",
+    "视频引擎的使用只有采样值，而它用过视频引擎，或观测时间不足 {minutes:.0f} 分钟：两次采样之间可能有视频活动，"
+    "因此最多只发通知。",
 )
 PROVEN_BY_KERNEL = Message(
     "HAMi records when kernels are launched: the last one of this container at {launched_at}.",
@@ -140,8 +167,19 @@ DOUBTS: Mapping[Doubt, Message] = {
         "Utilization reads 0, but the GPU draws {power:.0f} W: the signals contradict each other.",
         "利用率读数为 0，但功率为 {power:.0f} W：信号互相矛盾。",
     ),
+    Doubt.ENERGY: Message(
+        "No work was seen in the samples, but the energy counter shows a minute that exceeds the quiet minutes of the "
+        "hour by {excess:.1f} W more than they vary: something ran between two samples.",
+        "采样中未见活动，但能耗计数器显示某一分钟的功耗比该小时内平静的分钟高出 {excess:.1f} W，超过其自身波动："
+        "两次采样之间有活动。",
+    ),
 }
 """Why the activity is unknown."""
+
+LATE_SAMPLES = Message(
+    "All samples arrive {seconds:.0f} s late: everything here ends at the newest one.",
+    "所有样本都晚 {seconds:.0f} 秒到达：以上内容截至最新的样本。",
+)
 
 # What the signature means, and what limits the highest step.
 
@@ -191,6 +229,10 @@ NEVER_WORKED_UNKNOWN = Message(
     "No work of it has been seen and its owner is unknown: it may be a job that is still loading data, so the highest "
     "step is a notice.",
     "尚未见到它的活动，且属主未知：可能是仍在加载数据的任务，因此最多只发通知。",
+)
+PARKED_OTHERS = Message(
+    "It has no process of its own on the GPU; there is one of somebody who does not hold the GPU, which does no work.",
+    "它在该 GPU 上没有自己的进程；GPU 上有不属于占用者的进程，但没有执行任何工作。",
 )
 PARKED_PROCESS = Message("A process is on the GPU but does no work.", "GPU 上有进程，但没有执行任何工作。")
 HUNG_UNSEEN = Message(

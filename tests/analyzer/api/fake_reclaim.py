@@ -4,7 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gpusteward.analyzer.reclaim.actions import Action, JournalStep, ReclaimError, SwitchState, TargetObject, Warned
+from gpusteward.analyzer.reclaim.actions import (
+    Action,
+    JournalStep,
+    ReclaimError,
+    Suspended,
+    SwitchState,
+    TargetObject,
+    Warned,
+)
 from gpusteward.analyzer.reclaim.plan import ActionState, Answer, Change, Decision, Mode, Outcome, Plan
 from gpusteward.analyzer.reclaim.policies.effective import EffectivePolicy, ReclaimAction, WorkloadClass
 from gpusteward.core.containers import Workload, WorkloadKey
@@ -83,6 +91,8 @@ class FakeReclaim:
     asked: list[tuple[str, ...]] = field(default_factory=list)
     switch: SwitchState = field(default_factory=lambda: SwitchState(False))
     counts: Mapping[tuple[str, str], int] = field(default_factory=lambda: {("Deployment", "acted"): 3})
+
+    suspended: Suspended | None = field(default_factory=lambda: Suspended(2, 4.0))
 
     @property
     def last_plan(self) -> Plan | None:

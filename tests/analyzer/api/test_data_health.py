@@ -1,5 +1,6 @@
 """Health and /metrics say how old and how complete the data is; results that are too old are not exported."""
 
+import json
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -7,8 +8,13 @@ from typing import Any
 
 import pytest
 
+from gpusteward.analyzer.results import find_visible, limit_result
 from gpusteward.analyzer.settings.settings import Settings
+from gpusteward.analyzer.tables import Finding, Level
 from gpusteward.cli.main import main
+from gpusteward.core.messages import Message
+from gpusteward.core.namespaces import NamespacePattern, VisibleNamespaces
+from gpusteward.messages.data_health import SUMMARIES
 from tests.analyzer.api.server import Api, FakeSource, make_result, running_api
 from tests.analyzer.usage_tables import resting, table_of, working
 from tests.cli.screens import LARGE, app_of, read_screen, run, until_seen, watching
@@ -61,7 +67,7 @@ def test_the_time_of_the_last_cycle_is_that_of_the_last_successful_one():
         (10, (resting(), {}, {}), {}, "warning"),
         (10, ({}, {}), {}, "degraded"),
         (200, (resting(),), {}, "warning"),
-        (10, (resting(),), {"up": 3, "down": 1}, "healthy"),
+        (10, (resting(),), {"up": 3, "down": 1}, "warning"),
         (10, (resting(),), {"up": 1, "down": 3}, "warning"),
         (10, (resting(),), {"up": 0, "down": 3}, "degraded"),
     ],
@@ -83,6 +89,54 @@ def test_the_status_speaks_of_the_data(age: float, rows: Any, targets: dict[str,
     assert float(found["gpusteward_analyzer_unknown_ratio"]) == pytest.approx(unknown, abs=1e-4)
     shown = {word: found.get(f'gpusteward_analyzer_scrape_targets{{state="{word}"}}') for word in ("up", "down")}
     assert shown == {word: str(targets[word]) if targets else None for word in ("up", "down")}
+
+
+def found_at(api: Api, **headers: str) -> list[tuple[str, str]]:
+    """The findings of /api/v1/health, which those of /api/v1/sources, /health and /metrics agree with."""
+    full, sources = api.get("/api/v1/health", **headers).json, api.get("/api/v1/sources", **headers).json
+    assert (sources["status"], sources["findings"]) == (full["status"], full["findings"])
+    short = api.get("/health", **headers).json
+    assert (short["status"], len(short["reasons"])) == (full["status"], len(full["findings"]))
+    shown = {f'level="{one["level"]}",code="{one["code"]}"' for one in full["findings"]}
+    names = {name for name in samples(api) if name.startswith("gpusteward_analyzer_data_findings")}
+    assert names == {f"gpusteward_analyzer_data_findings{{{labels}}}" for labels in shown}
+    return [(one["level"], one["text"]) for one in full["findings"]]
+
+
+@pytest.mark.parametrize("level", ["degraded", "warning", "info"])
+def test_findings_of_the_site_make_the_status_and_are_named_everywhere(
+    capsys: pytest.CaptureFixture[str], level: Level
+):
+    named = Finding(level, "source-incomplete", Message("engine b.example is down", "引擎 b.example 无法访问"))
+    table = replace(table_of(resting(), at=time.time() - 5), findings=(named,))
+    with running_api(make_result(table, settings=INTERVAL), clock=time.time) as api:
+        assert found_at(api) == [(level, "engine b.example is down")]
+        assert found_at(api, Accept_Language="zh") == [(level, "引擎 b.example 无法访问")]
+        short = api.get("/health")
+        failed = main(["doctor", "--server", api.url, "-o", "json"])
+    assert (short.status, short.json["status"]) == (200, "healthy" if level == "info" else level)
+    assert "example" not in str(short.json), "it is shown without a token"
+    printed = json.loads(capsys.readouterr().out)
+    rows = [(row["status"], row["finding"]) for row in printed if row["check"] == "data"]
+    assert rows == [({"degraded": "fail", "warning": "warn", "info": "ok"}[level], "engine b.example is down")]
+    assert failed or level != "degraded"
+
+
+def test_the_worst_finding_is_the_first():
+    names = [Finding(level, level, Message(level, level)) for level in ("info", "warning", "degraded", "warning")]
+    table = replace(table_of(resting(), at=time.time() - 5), findings=tuple(names))
+    with running_api(make_result(table, settings=INTERVAL), clock=time.time) as api:
+        assert [level for level, _ in found_at(api)] == ["degraded", "warning", "warning", "info"]
+
+
+def test_people_who_see_some_namespaces_learn_of_findings_without_names():
+    named = Finding("warning", "source-incomplete", Message("engine b.example is down", "引擎 b.example 无法访问"))
+    result = make_result(replace(table_of(resting()), findings=(named,)))
+    visible = VisibleNamespaces(frozenset({NamespacePattern("nobody")}))
+    limited = limit_result(result, visible, find_visible(result, visible))
+    (shown,) = limited.verdicts.usage.findings
+    assert (shown.level, shown.code) == (named.level, named.code)
+    assert shown.message == SUMMARIES[named.code]
 
 
 def test_every_list_says_how_old_it_is_and_an_etag_ends_when_it_becomes_stale():

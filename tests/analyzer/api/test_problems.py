@@ -53,7 +53,7 @@ def test_the_language_follows_accept_language_and_is_english_otherwise(accept_la
     ("path", "english", "chinese"),
     [
         ("/nowhere", api_errors.UNKNOWN_PATH.en, api_errors.UNKNOWN_PATH.zh),
-        ("/config/update", "this endpoint does not support GET", "该端点不支持 GET"),
+        ("/api/v1/reclaim/off", "this endpoint does not support GET", "该端点不支持 GET"),
         ("/api/v1/workloads/Job/no/such", api_errors.WORKLOAD_NOT_FOUND.en, api_errors.WORKLOAD_NOT_FOUND.zh),
         ("/api/v1/gpus?limit=5000", "limit: must be at most 1000", "limit：不能大于 1000"),
         ("/api/v1/gpus?limit=x", "limit: must be an integer", "limit：必须是整数"),

@@ -8,6 +8,7 @@ import pytest
 
 from gpusteward.analyzer.api.v1.reclaim.actions import make_action_row
 from gpusteward.analyzer.reclaim.plan import ActionState, Mode
+from gpusteward.analyzer.reclaim.policies.example import EXAMPLE
 from gpusteward.analyzer.reclaim.policies.file import WatchedPolicies
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.core.containers import Workload
@@ -198,7 +199,23 @@ def test_in_mode_off_there_is_no_plan_and_nothing_can_be_done(off: Api):
         assert (refused.status, refused.json["type"]) == (409, "urn:gpusteward:problem:reclaim-off")
 
 
-def test_policies_show_the_file_and_the_error_of_its_last_change(tmp_path: Path):
+def test_in_mode_off_what_is_suspended_is_listed_counted_and_restored():
+    control = FakeReclaim([TRAINER, CHAT], mode=Mode.OFF)
+    with running_api(small_result(), reclaim=control) as api:
+        assert api.get("/health").json["suspended"] == 2
+        health = api.get("/api/v1/health").json
+        assert (health["suspended"], health["suspended_gpus"]) == (2, 4.0)
+        page = api.get("/metrics").body.decode()
+        assert "gpusteward_analyzer_reclaim_suspended 2" in page
+        assert "gpusteward_analyzer_reclaim_suspended_gpus 4" in page
+        assert "reclaim_decisions" not in page
+        [first, *_] = api.get("/api/v1/actions").json["items"]
+        assert first["is_restorable"]
+        assert api.post(f"/api/v1/actions/{first['id']}/restore").status == 200
+        assert not api.get("/api/v1/session").json["features"]["reclaim"]
+
+
+def test_policies_show_the_file_or_why_it_cannot_be_used(tmp_path: Path):
     path = tmp_path / "policies.yaml"
     path.write_text("policies:\n- name: night\n  match: {namespaces: 'vision-*'}\n  window: 2h\n  action: suspend\n")
     policies = WatchedPolicies(path)
@@ -210,12 +227,22 @@ def test_policies_show_the_file_and_the_error_of_its_last_change(tmp_path: Path)
         ]
         assert (page["is_valid"], page["error"]) == (True, "")
         assert {each["workload_class"] for each in page["built_in"]} == {"interactive", "batch", "serving"}
+        assert not any("action" in each["fields"] for each in page["built_in"]), "no action without a policy"
+        assert page["example"] == EXAMPLE
+        assert (api.get("/health").json["status"], api.get("/api/v1/health").json["policy_error"]) == ("healthy", "")
         path.write_text("policies:\n- name: night\n  windw: 2h\n# longer than before, so that the change is seen\n")
         policies.poll()
         broken = api.get("/api/v1/policies?language=zh").json
         assert not broken["is_valid"]
         assert "windw" in broken["error"]
-        assert broken["policies"] == page["policies"], "the last valid ones stay"
+        assert "line 3" in api.get("/api/v1/policies").json["error"]
+        assert broken["policies"] == [], "nothing new is warned of or done"
+        health = api.get("/api/v1/health").json
+        assert (health["status"], api.get("/health").json["status"]) == ("warning", "warning")
+        assert "line 3" in health["policy_error"]
+        problems = {each["code"]: each for each in api.get("/api/v1/overview").json["data"]["problems"]}
+        assert "line 3" in problems["policies-refused"]["text"]
+        assert "gpusteward_analyzer_reclaim_policies_valid 0" in api.get("/metrics").body.decode()
 
 
 def test_metrics_have_every_outcome_and_in_mode_off_only_the_mode(api: Api, off: Api):
@@ -227,5 +254,6 @@ def test_metrics_have_every_outcome_and_in_mode_off_only_the_mode(api: Api, off:
     assert "gpusteward_analyzer_reclaim_stopped 0" in page
     assert 'gpusteward_analyzer_reclaim_policy_reloads_total{result="refused"} 0' in page
     quiet = off.get("/metrics").body.decode()
+    assert "reclaim_policies_valid" not in quiet
     assert 'gpusteward_analyzer_reclaim_info{mode="off"} 1' in quiet
     assert "reclaim_actions_total" not in quiet

@@ -10,7 +10,7 @@ from tests.analyzer.reclaim.spell_tables import HOUR, spell, table_of
 from tests.analyzer.usage_tables import resting
 from tests.analyzer.usage_tables import table_of as table_of_usage
 
-POLICY = "policies: [{name: quick, window: 60m, grace: 30m, highest_chance: 1}]"
+POLICY = "policies: [{name: quick, action: suspend, window: 60m, grace: 30m, highest_chance: 1}]"
 
 
 @pytest.fixture(scope="module")

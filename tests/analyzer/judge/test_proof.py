@@ -1,14 +1,17 @@
 """How a verdict was proven, and how far it may go: only signals that include all of the time carry a reclaim."""
 
 from collections.abc import Iterator, Mapping
+from random import Random
 
 import pytest
 
 from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.judge import judge
+from gpusteward.analyzer.judge.proof import ProofRule
 from gpusteward.analyzer.judge.reasons import make_verdict
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.workloads import judge_workloads
+from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, UsageTable
 from gpusteward.core.containers import Workload
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity, Proof, Step, Verdict
@@ -24,14 +27,10 @@ CYCLE = 300.0
 HOUR = 3600.0
 GAUGES = {key: value for key, value in resting().items() if key[0] is not Measure.BUSY}
 """What dcgm-exporter reports without profiling."""
-H100_LIMIT = signal(Measure.POWER_LIMIT, 700.0)
-
-
-def quiet(excess_watts: float = 0.5, *, peak: float = 112.0) -> Stats:
-    """Gauges at 110 W, and an energy counter that says how much was drawn between the samples."""
-    return (
-        GAUGES | H100_LIMIT | signal(Measure.POWER, 110.0, peak) | {(Measure.ENERGY, Stat.MEAN): 110.0 + excess_watts}
-    )
+ENERGY = GAUGES | {(Measure.ENERGY, Stat.STEP): 30.0}
+"""With an energy counter, whose minutes are all alike."""
+ENGINE = resting() | {(Measure.ENGINE, Stat.STEP): 30.0}
+"""With engine activity of DCGM, scraped as often as it is collected."""
 
 
 def judge_cycles(*rows: Stats, every: float = CYCLE) -> Verdict:
@@ -68,31 +67,59 @@ def test_work_has_a_proof_too():
     assert judge_cycles(GAUGES | signal(Measure.CORE, 0.5)).proof is Proof.SAMPLED
 
 
-def test_energy_proves_idleness_once_it_agreed_for_an_hour():
-    cycles = int((HOUR - WINDOW) / CYCLE) + 1
-    assert judge_cycles(*[quiet()] * (cycles - 1)).proof is Proof.SAMPLED
-    verdict = judge_cycles(*[quiet()] * cycles)
-    assert (verdict.proof, verdict.highest_step) == (Proof.INTEGRATED, Step.RECLAIM)
-    assert any("energy counter agrees" in reason for reason in verdict.reasons)
+def test_never_reclaims_by_energy_alone():
+    verdict = judge_cycles(*[ENERGY] * 40)
+    assert (verdict.activity, verdict.proof, verdict.highest_step) == (Activity.IDLE, Proof.SAMPLED, Step.NOTICE)
+    assert texts.NOT_PROVEN_BY_ENERGY.en in verdict.reasons
+
+
+@pytest.mark.parametrize("row", [GAUGES, ENERGY, ENGINE])
+def test_never_idle_while_the_energy_counter_contradicts_it(row: Stats):
+    busy_minute = {(Measure.ENERGY, Stat.PEAK): RULES.activity.energy_watts + 0.1}
+    verdict = judge_cycles(row, row | busy_minute)
+    assert (verdict.activity, verdict.highest_step) == (Activity.UNKNOWN, Step.NOTICE)
+    assert any("energy counter shows a minute" in reason for reason in verdict.reasons)
+    assert judge_cycles(row | {(Measure.ENERGY, Stat.PEAK): RULES.activity.energy_watts}).activity is Activity.IDLE
+
+
+def test_a_pause_after_work_explains_the_energy_of_its_window():
+    contradicted = ENGINE | {(Measure.ENERGY, Stat.PEAK): 100.0}
+    assert judge_cycles(working(), contradicted).activity is Activity.ACTIVE
 
 
 @pytest.mark.parametrize(
-    "row",
+    ("steps", "reason"),
     [
-        quiet(3.0),  # 3 s at 300 W more every 5 minutes, which no sample saw
-        quiet(peak=180.0),  # a sample within a burst raises the mean of the samples
-        quiet(-110.0),  # a counter that stands still
-        quiet(-109.9),  # joules under the name of millijoules
-        {key: value for key, value in quiet().items() if key[0] is not Measure.ENERGY},
+        ({(Measure.ENGINE, Stat.STEP): 60.0}, "not scraped for up to 60 s"),
+        ({(Measure.ENGINE, Stat.STEP): 15.0, (Measure.ENERGY, Stat.STEP): 15.0}, "a new value every 15 s"),
+        ({(Measure.ENGINE, Stat.STEP): 15.0, (Measure.POWER, Stat.STEP): 15.0}, "a new value every 15 s"),
     ],
 )
-def test_energy_that_the_power_samples_do_not_explain_proves_nothing(row: Stats):
-    assert judge_cycles(*[row] * 20).proof is Proof.SAMPLED
-    assert judge_cycles(*[quiet()] * 12, row, *[quiet()] * 3).proof is Proof.SAMPLED
+def test_never_reclaims_by_engine_activity_that_has_gaps(steps: Stats, reason: str):
+    verdict = judge_cycles(*[ENGINE | steps] * 3)
+    assert (verdict.activity, verdict.proof, verdict.highest_step) == (Activity.IDLE, Proof.SAMPLED, Step.NOTICE)
+    assert any(reason in each for each in verdict.reasons)
 
 
-def test_energy_proves_nothing_across_a_gap():
-    assert judge_cycles(*[quiet()] * 20, every=WINDOW + 1).proof is Proof.SAMPLED
+@pytest.mark.parametrize(
+    "steps",
+    [
+        {},
+        {(Measure.ENGINE, Stat.STEP): 15.0, (Measure.ENERGY, Stat.STEP): 600 / 19},  # each value is scraped twice
+        {(Measure.ENGINE, Stat.STEP): 30.0, (Measure.ENERGY, Stat.STEP): 600 / 20},
+    ],
+)
+def test_engine_activity_scraped_as_often_as_collected_proves_idleness(steps: Stats):
+    assert judge_cycles(*[ENGINE | steps] * 13).proof is Proof.INTEGRATED
+    assert judge_cycles(*[ENGINE | steps] * 12).proof is Proof.SAMPLED, "video engines are watched for an hour first"
+
+
+def test_never_reclaims_where_no_video_signal_is_exported():
+    verdict = judge_cycles(*[ENGINE | {(Measure.VIDEO, Stat.COUNT): 0.0}] * 3)
+    assert (verdict.activity, verdict.proof, verdict.highest_step) == (Activity.IDLE, Proof.SAMPLED, Step.NOTICE)
+    assert any("DCGM_FI_DEV_ENC_UTIL" in reason for reason in verdict.reasons)
+    hami = GAUGES | kernel(WINDOW) | {(Measure.VIDEO, Stat.COUNT): 0.0}
+    assert judge_cycles(hami).proof is Proof.SAMPLED
 
 
 def kernel(seconds_ago: float) -> Stats:
@@ -140,39 +167,68 @@ def test_a_workload_is_only_as_well_proven_as_its_weakest_allocation():
     assert texts.PROVEN[Proof.SAMPLED].en in verdict.reasons
 
 
+VIDEO = ("DCGM_FI_DEV_ENC_UTIL", "DCGM_FI_DEV_DEC_UTIL")
 PODS: Mapping[str, tuple[str, ...]] = {
-    "gauges": (),
-    "engine": ("DCGM_FI_PROF_GR_ENGINE_ACTIVE",),
-    "energy": ("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",),
-    "paused-profiling": ("DCGM_FI_PROF_GR_ENGINE_ACTIVE",),
+    "gauges": VIDEO,
+    "engine": ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", *VIDEO),
+    "energy": ("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", *VIDEO),
+    "paused-profiling": ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", *VIDEO),
+    "lost-a-sample": ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", *VIDEO),
+    "without-encoder": ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", VIDEO[1]),
+    "without-video": ("DCGM_FI_PROF_GR_ENGINE_ACTIVE",),
 }
 
 
-def dcgm_page() -> Iterator[Sample]:
-    """Idle pods whose exporters differ in what they export."""
-    times = scrape_times(1200)
+def dcgm_page(step: float = 30.0, collected: float = 30.0) -> Iterator[Sample]:
+    """Idle pods whose exporters differ in what they export. The exporter reads DCGM less often than it is scraped."""
+    times = scrape_times(4200, step=step)
+    chance = Random(1)
+    joules = {at // collected: 70.0 * (at // collected * collected - times[0]) + chance.random() for at in times}
     for number, (pod, extra) in enumerate(PODS.items()):
         labels = {"gpu": str(number), "UUID": f"GPU-{number}", "Hostname": "n1", "modelName": "NVIDIA H100 80GB HBM3"}
         labels |= {"namespace": "ml", "pod": pod, "container": "main", "job": "dcgm", "instance": "n1:9400"}
-        for name, value in {"GPU_UTIL": 0, "FB_USED": 4000, "POWER_USAGE": 70}.items():
+        for name, value in {"GPU_UTIL": 0, "FB_USED": 4000}.items():
             yield from steady(f"DCGM_FI_DEV_{name}", value, times, **labels)
+        for at in times:
+            yield from steady("DCGM_FI_DEV_POWER_USAGE", 70 + joules[at // collected] % 1, [at], **labels)
         for name in extra:
-            for at in times[::4] if pod.startswith("paused") else times:
-                joules = 70.0 * (at - times[0])
-                yield from steady(name, 0 if "ENGINE" in name else 1e9 + joules * 1000, [at], **labels)
+            own = times[::4] if pod.startswith("paused") else times
+            for at in own[:-8] + own[-7:] if pod.startswith("lost") else own:
+                is_energy = "ENERGY" in name
+                yield from steady(name, 1e9 + joules[at // collected] * 1000 if is_energy else 0, [at], **labels)
 
 
-def test_engine_activity_and_energy_of_dcgm_are_read_as_signals_that_integrate():
+def read_proofs(table: UsageTable) -> dict[str, Proof]:
+    verdicts, _ = judge(table, Rules(proof=ProofRule(video_seconds=0)), History(), now=SCRAPED_AT)
+    assert {ACTIVITIES[code] for code in verdicts.activity} == {Activity.IDLE}
+    return {one.container.pod: PROOFS[verdicts.proof[row]] for row, one in enumerate(table.allocations)}
+
+
+def test_engine_activity_of_dcgm_proves_idleness_where_it_has_no_gap_and_video_engines_are_seen():
     table = fed_source(dcgm_page()).read(SCRAPED_AT)
-    verdicts, _ = judge(table, RULES, History(), now=SCRAPED_AT)
-    proofs = {
-        one.container.pod: make_verdict(verdicts, row, rules=RULES).proof for row, one in enumerate(table.allocations)
-    }
-    assert proofs == {
-        "gauges": Proof.SAMPLED,
-        "engine": Proof.INTEGRATED,
-        "energy": Proof.SAMPLED,  # until it agreed for an hour
-        "paused-profiling": Proof.SAMPLED,
-    }
-    energy = table.column(Measure.ENERGY, Stat.MEAN)[list(proofs).index("energy")]
-    assert energy == pytest.approx(70.0, rel=1e-3)
+    proofs = read_proofs(table)
+    assert [pod for pod, proof in proofs.items() if proof is Proof.INTEGRATED] == ["engine"]
+    lost, engine = (list(proofs).index(pod) for pod in ("lost-a-sample", "engine"))
+    step = table.column(Measure.ENGINE, Stat.STEP)
+    assert (step[engine], step[lost]) == (30.0, 60.0)
+
+
+@pytest.mark.parametrize(("step", "collected"), [(60.0, 30.0), (15.0, 15.0), (10.0, 5.0)])
+def test_never_reclaims_by_profiling_fields_that_are_averaged_over_less_than_they_are_scraped(step, collected):
+    samples = list(dcgm_page(step, collected))
+    assert read_proofs(fed_source(samples, interval=step).read(SCRAPED_AT))["engine"] is Proof.SAMPLED
+    without_energy = [sample for sample in samples if "ENERGY" not in sample[0]]
+    assert read_proofs(fed_source(without_energy, interval=step).read(SCRAPED_AT))["engine"] is Proof.SAMPLED
+
+
+@pytest.mark.parametrize("step", [30.0, 15.0, 10.0])
+def test_profiling_fields_scraped_at_least_as_often_as_collected_are_integrated(step: float):
+    table = fed_source(dcgm_page(step, 30.0), interval=step).read(SCRAPED_AT)
+    assert read_proofs(table)["engine"] is Proof.INTEGRATED
+
+
+def test_sources_list_the_video_fields_that_are_not_exported():
+    source = fed_source(sample for sample in dcgm_page() if "_ENC_" not in sample[0])
+    source.read(SCRAPED_AT)
+    [dcgm] = source.describe()["dialects"]
+    assert dcgm["missing_metrics"] == ["DCGM_FI_DEV_ENC_UTIL"]

@@ -189,6 +189,13 @@ def test_a_young_active_pod_has_started():
     assert name(working(0.9, 0.97, spread=0.03), started_at=AT - 60) is Signature.STEADY
 
 
+def test_never_starting_once_a_young_pod_has_worked():
+    young = [allocation(0, started_at=AT - 890)]
+    _, history = judge(table_of(working(), allocations=young, at=AT - 870), RULES, History(), now=AT - 870)
+    verdicts, _ = judge(table_of(resting(), allocations=young), RULES, history, now=AT)
+    assert SIGNATURES[verdicts.signature[0]] is Signature.PARKED
+
+
 def test_a_pod_of_unknown_age_is_not_starting():
     assert name(resting(), owner=NOTEBOOK, started_at=None) is Signature.PARKED
 

@@ -18,7 +18,7 @@ from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.analyzer.settings.settings import SchedulerSettings, Settings
-from gpusteward.analyzer.tables import NodeModel
+from gpusteward.analyzer.tables import EndedHolder, NodeModel
 from gpusteward.core.usages import AllocationKey
 from tests.analyzer.usage_tables import allocation, resting, table_of, working
 
@@ -33,12 +33,20 @@ PARTS = ("allocated", "active", "idle", "unknown")
 Rows = Sequence[tuple[AllocationKey, Mapping[Any, float]]]
 
 
-def cycle(rows: Rows, at: float, *, settings: Settings = SETTINGS, fleet: Mapping[Any, int] | None = None) -> Result:
+def cycle(
+    rows: Rows,
+    at: float,
+    *,
+    settings: Settings = SETTINGS,
+    fleet: Mapping[Any, int] | None = None,
+    coverage: float | Sequence[float] = 1.0,
+    ended: Sequence[EndedHolder] = (),
+) -> Result:
     """The result that the analyzer would make of these rows at this time."""
-    table = table_of(*(stats for _, stats in rows), allocations=[held for held, _ in rows], at=at)
+    table = table_of(*(stats for _, stats in rows), allocations=[held for held, _ in rows], coverage=coverage, at=at)
     if not rows:
         table = replace(table, allocations=[])
-    table = replace(table, fleet={NodeModel(*key): gpus for key, gpus in (fleet or {}).items()})
+    table = replace(table, ended=ended, fleet={NodeModel(*key): gpus for key, gpus in (fleet or {}).items()})
     verdicts, _ = judge(table, settings.rules, History(), now=at)
     return Result(1, at, 0.1, settings, verdicts, judge_workloads(verdicts, settings.rules))
 

@@ -16,7 +16,8 @@ from gpusteward.analyzer.ledger.ledger import Ledger
 from gpusteward.analyzer.ledger.schema import METADATA, time_column, usage_daily, usage_hourly
 from gpusteward.analyzer.reports.ledger_sums.ledger_extent import read_extent
 from gpusteward.analyzer.settings.ledger import LedgerSettings
-from gpusteward.core.usages import Measure
+from gpusteward.analyzer.tables import EndedHolder
+from gpusteward.core.usages import AllocationKey, Measure
 from tests.analyzer.ledger.cycles import PARTS, RESTING, START, UNREAD, WORKING, cycle, open_ledger, read_table
 from tests.analyzer.usage_tables import GIB, allocation, signal, table_of
 
@@ -26,6 +27,11 @@ DEVICES = 3
 SLOTS = st.tuples(st.integers(0, 7), st.integers(0, DEVICES - 1), st.sampled_from(["", "1", "2"]))
 HOLDERS = st.dictionaries(SLOTS, st.sampled_from(["working", "resting", "unread"]), max_size=8)
 STEPS = st.lists(st.tuples(st.integers(1, 9_000_000), HOLDERS), min_size=1, max_size=7)
+ENDED = st.lists(
+    st.tuples(SLOTS, st.floats(0, 1200), st.floats(0, 1200), st.sampled_from([5.0, 30.0, 60.0]), st.booleans()),
+    max_size=5,
+)
+STEPS_WITH_ENDED = st.lists(st.tuples(st.integers(1, 3_000_000), HOLDERS, ENDED), min_size=1, max_size=7)
 STATS = {"working": WORKING, "resting": RESTING, "unread": UNREAD}
 MANY = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -77,6 +83,38 @@ def test_every_row_adds_up_and_no_device_has_more_than_its_time(database_url: st
     assert all(time <= elapsed_ms for time in times.values())
     _check_days(ledger)
     ledger.close()
+
+
+@MANY
+@given(steps=STEPS_WITH_ENDED, is_known=st.booleans())
+def test_never_more_than_the_time_of_a_gpu_whatever_has_ended_on_it(database_url: str, engine: Engine, steps, is_known):
+    """Also where pods that ended are said to have overlapped. `is_known`: the start of pods."""
+    ledger = open_empty(database_url, engine)
+    at_ms, times = int(START * 1000), []
+    for gap_ms, holders, ended in steps:
+        at_ms += gap_ms
+        times.append(at_ms)
+        rows = [(_forget_start(held(*slot), is_known), STATS[stats]) for slot, stats in holders.items()]
+        gone = [
+            EndedHolder(_forget_start(held(*slot), is_known), at_ms / 1000 - ago, interval, seconds, works)
+            for slot, ago, seconds, interval, works in ended
+            if slot not in holders
+        ]
+        result = cycle(rows, at_ms / 1000, ended=gone, coverage=0.5)
+        ledger.record(result)
+        ledger.record(result)  # twice: nothing is added
+    assert ledger.describe()["error"] == ""
+    devices = {row["id"]: row["gpu_uuid"] for row in read_table(ledger.engine, "allocations")}
+    sums = defaultdict(int)
+    for row in read_table(ledger.engine, "usage_hourly"):
+        assert row["allocated_ms"] == row["active_ms"] + row["idle_ms"] + row["unknown_ms"] > 0
+        sums[devices[row["allocation_id"]]] += row["allocated_ms"]
+    assert all(time <= times[-1] - times[0] for time in sums.values())
+    ledger.close()
+
+
+def _forget_start(one: AllocationKey, is_known: bool) -> AllocationKey:
+    return one if is_known else replace(one, container=replace(one.container, started_at=None))
 
 
 def _check_days(ledger) -> None:

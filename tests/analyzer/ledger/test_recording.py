@@ -8,6 +8,7 @@ import pytest
 from gpusteward.analyzer.ledger.ledger import Ledger
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.settings.settings import Settings
+from gpusteward.analyzer.tables import EndedHolder
 from gpusteward.core.containers import Workload
 from gpusteward.core.usages import AllocationKey, Measure, Stat
 from tests.analyzer.ledger.cycles import (
@@ -113,10 +114,11 @@ def test_a_gap_of_hours_is_unknown_hour_by_hour(ledger):
 
 
 def test_a_gap_is_not_recorded_for_an_allocation_that_began_after_it(ledger):
+    """Its samples fill the window of ten minutes; what was before nobody saw."""
     new = allocation(1, started_at=None)
     record(ledger, *cycles([(allocation(0), WORKING)], [0]))
     record(ledger, *cycles([(allocation(0), WORKING), (new, WORKING)], [50]))
-    assert hourly(ledger.engine, pod="pod-1") == []
+    assert minutes_of(hourly(ledger.engine, pod="pod-1")[0]) == (10, 10, 0, 0)
 
 
 def test_a_new_allocation_is_recorded_from_the_start_of_its_pod(ledger):
@@ -126,12 +128,81 @@ def test_a_new_allocation_is_recorded_from_the_start_of_its_pod(ledger):
     assert minutes_of(hourly(ledger.engine, pod="pod-1")[0]) == (2, 2, 0, 0)
 
 
-def test_a_new_allocation_with_unknown_start_is_recorded_from_its_first_observation(ledger):
+def test_a_new_allocation_with_unknown_start_is_recorded_for_as_long_as_its_samples_cover(ledger):
+    """Three minutes of the window of ten."""
     rows = [(allocation(0), WORKING), (allocation(1, started_at=None), WORKING)]
-    record(ledger, *cycles(rows[:1], [0]), *cycles(rows, [5]))
+    record(ledger, *cycles(rows[:1], [0]), *cycles(rows, [5], coverage=[1.0, 0.3]))
+    assert minutes_of(hourly(ledger.engine, pod="pod-1")[0])[0] == 3
+    record(ledger, *cycles(rows, [10]))
+    assert minutes_of(hourly(ledger.engine, pod="pod-1")[0])[0] == 8
+
+
+def test_a_new_allocation_without_start_and_samples_is_recorded_from_its_first_observation(ledger):
+    rows = [(allocation(0), WORKING), (allocation(1, started_at=None), WORKING)]
+    record(ledger, *cycles(rows[:1], [0]), *cycles(rows, [5], coverage=[1.0, 0.0]))
     assert hourly(ledger.engine, pod="pod-1") == []
     record(ledger, *cycles(rows, [10]))
     assert minutes_of(hourly(ledger.engine, pod="pod-1")[0]) == (5, 5, 0, 0)
+
+
+def gone(held: AllocationKey, minute: float, *, seconds: float, works: bool = True) -> EndedHolder:
+    """Last seen at this minute after the start, scraped every 30 s."""
+    return EndedHolder(held, START + 60 * minute, 30.0, seconds, works)
+
+
+def test_a_pod_that_lived_between_two_cycles_is_recorded_with_its_whole_time(ledger):
+    short = allocation(1, started_at=None)
+    record(ledger, *cycles([(allocation(0), WORKING)], [0]))
+    record(ledger, *cycles([(allocation(0), WORKING)], [5], ended=[gone(short, 3.75, seconds=120)]))
+    (row,) = hourly(ledger.engine, pod="pod-1")
+    assert minutes_of(row) == (2, 2, 0, 0)
+    assert (row["active_cost"], row["unknown_cost"]) == (pytest.approx(2_000_000 / 30, abs=1), 0)
+    (known,) = [row for row in read_table(ledger.engine, "allocations") if row["pod"] == "pod-1"]
+    assert [known[name] - hour() for name in ("first_ms", "last_ms", "ended_ms")] == [120_000, 240_000, 240_000]
+
+
+def test_the_time_of_an_ended_pod_is_recorded_once_although_two_windows_contain_it(ledger):
+    short = gone(allocation(1, started_at=None), 3.75, seconds=120)
+    rows = [(allocation(0), WORKING)]
+    record(ledger, *cycles(rows, [0]), *cycles(rows, [5, 10], ended=[short]))
+    assert sum(minutes_of(row)[0] for row in hourly(ledger.engine, pod="pod-1")) == 2
+
+
+def test_the_last_minutes_of_a_pod_are_recorded_until_it_ended(ledger):
+    """With the id that it had: its owner and uid are no longer known."""
+    both = [(allocation(0), WORKING), (allocation(1), WORKING)]
+    nameless = replace(allocation(1), container=replace(allocation(1).container, pod_uid="", workload=None))
+    record(ledger, *cycles(both, [0, 5]))
+    record(ledger, *cycles(both[:1], [10], ended=[gone(nameless, 7.75, seconds=480)]))
+    (row,) = hourly(ledger.engine, pod="pod-1")
+    assert minutes_of(row) == (8, 8, 0, 0)
+    (known,) = [row for row in read_table(ledger.engine, "allocations") if row["pod"] == "pod-1"]
+    assert (known["owner_name"], known["ended_ms"] - hour()) == ("server", 480_000)
+
+
+def test_time_of_an_ended_pod_without_work_is_unknown(ledger):
+    rows = [(allocation(0), WORKING)]
+    short = gone(allocation(1, started_at=None), 3.75, seconds=120, works=False)
+    record(ledger, *cycles(rows, [0]), *cycles(rows, [5], ended=[short]))
+    assert minutes_of(hourly(ledger.engine, pod="pod-1")[0]) == (2, 0, 0, 2)
+
+
+def test_never_is_a_gpu_recorded_for_two_pods_that_followed_each_other(ledger):
+    """The second one is there now; by its samples it began before the first one is taken to have ended."""
+    first, second = allocation(1, started_at=None), replace(allocation(2, started_at=None), gpu_uuid="GPU-1")
+    rows = [(allocation(0), WORKING), (second, WORKING)]
+    record(ledger, *cycles(rows[:1], [0]))
+    record(ledger, *cycles(rows, [5], ended=[gone(first, 3, seconds=180)], coverage=[1.0, 0.25]))
+    times = [sum(minutes_of(row)[0] for row in hourly(ledger.engine, pod=pod)) for pod in ("pod-1", "pod-2")]
+    assert times == [2.25, 2.5]
+
+
+def test_a_free_gpu_and_what_was_held_of_it_add_up_in_the_fleet(ledger):
+    rows, fleet = [(allocation(0), WORKING)], {("node-0", "H100"): 8}
+    short = gone(allocation(1, started_at=None), 3.75, seconds=120)
+    record(ledger, *cycles(rows, [0], fleet=fleet), *cycles(rows, [5], fleet=fleet, ended=[short]))
+    (row,) = read_table(ledger.engine, "fleet_hourly")
+    assert row["held_ms"] == 7 * 60_000
 
 
 def test_the_very_first_cycle_records_no_time(ledger):

@@ -1,4 +1,4 @@
-"""The begin of idle time survives a restart of the analyzer; other history does not."""
+"""The begin of idle time, and that a pod has worked, survive a restart of the analyzer; other history does not."""
 
 import math
 
@@ -9,10 +9,15 @@ from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.ledger.db_engine import open_engine
 from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
 from gpusteward.analyzer.ledger.restore_state import restore_history
+from gpusteward.analyzer.tables import SIGNATURES
+from gpusteward.core.containers import Workload
+from gpusteward.core.usages import Measure, Stat
+from gpusteward.core.verdicts import Signature
 from tests.analyzer.ledger.cycles import RESTING, SETTINGS, START, WORKING, Rows, cycle, record_all
 from tests.analyzer.usage_tables import allocation
 
 OLD = START - 86_400.0
+GIB = float(1 << 30)
 
 
 def idle_since(url: str, rows: Rows, at: float) -> list[float | None]:
@@ -58,6 +63,30 @@ def test_a_pod_started_later_is_not_idle_since_before_its_start(database_url: st
     rows = [(allocation(0, started_at=START + 700), RESTING)]
     (since,) = idle_since(database_url, rows, START + 1500)
     assert since is None or since >= 700
+
+
+LOADED = RESTING | {(Measure.MEMORY_USED, Stat.PEAK): 40 * GIB, (Measure.MEMORY_USED, Stat.MEAN): 20 * GIB}
+"""Its memory grows in this window, as that of a pod that loads."""
+
+
+@pytest.mark.parametrize(
+    ("started_at", "signature"), [(OLD, Signature.PARKED), (START + 4000, Signature.STARTING)], ids=["same", "new"]
+)
+def test_never_starting_after_a_restart_if_the_pod_has_worked_since_its_start(
+    database_url: str, started_at: float, signature: Signature
+):
+    """A notebook with an idle spell that work ended; and another pod of the same name."""
+    held = allocation(0, started_at=OLD, owner=Workload("Notebook", "team", "lab"))
+    days = [cycle([(held, WORKING if number == 3 else RESTING)], START + 300 * number) for number in range(14)]
+    record_all(database_url, days)
+    again = allocation(0, started_at=started_at, owner=Workload("Notebook", "team", "lab"))
+    engine, at = open_engine(database_url), START + 300 * 14
+    try:
+        table = cycle([(again, LOADED)], at).verdicts.usage
+        verdicts, _ = judge(table, SETTINGS.rules, restore_history(engine, table), now=at)
+    finally:
+        engine.dispose()
+    assert SIGNATURES[verdicts.signature[0]] is signature
 
 
 @pytest.mark.parametrize("are_made", [True, False])

@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+import json
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -22,10 +23,14 @@ from tests.analyzer.notify.notifier_setup import (
     running_notifier,
     settings_of,
 )
+from tests.analyzer.reclaim.spell_tables import spell
+from tests.analyzer.reclaim.spell_tables import table_of as spells_of
+from tests.analyzer.spells import make_history
 from tests.analyzer.usage_tables import AT, GIB, signal
 from tests.fakes.receivers import Call, Receiver
 
 SECRET = "must never be shown"
+GUIDES = [Path(__file__).parents[3] / "docs" / name for name in ("how-to/notices.md", "zh-CN/how-to/notices.md")]
 GPU_OOUR_FIELDS = ["gpu_id", "pod", "namespace", "hostname", "score", "status", "timestamp"]
 
 
@@ -68,6 +73,22 @@ def test_an_opinion_is_added_as_gpu_oour_sent_it():
     opinion = Opinion("idle", 0.91234, "没有计算", "ask", 1.9, 2.0, "gpt-4", AT)
     (event,) = control_events(replace(result, opinions={0: opinion}))
     assert '"ai_analysis":{"status":"idle","confidence":0.912,"reason":"没有计算","recommendation":"ask"}' in event.body
+
+
+def test_every_field_of_a_call_is_documented():
+    settings = settings_of(control=control("http://nowhere"))
+    held = gpu_of("ml", "web")
+    result = result_of([replace(held, container=replace(held.container, cluster="east"))], settings=settings)
+    opinion = Opinion("idle", 0.9, "no work", "ask", 1.9, 2.0, "gpt-4", AT)
+    history = make_history(spells_of([spell(0, 30)], at=100.0), at=AT)
+    (event,) = control_events(replace(result, opinions={0: opinion}, spells=history))
+    body = json.loads(event.body)
+    assert list(body) == [*GPU_OOUR_FIELDS, "cluster", "lendable", "ai_analysis"]
+    assert list(body["lendable"]) == ["1h", "4h", "morning"]
+    names = [*body, *(f'"{name}": ' for name in body["lendable"]), *body["ai_analysis"]]
+    for guide in GUIDES:
+        text = guide.read_text()
+        assert not [name for name in names if (name if name.startswith('"') else f"`{name}`") not in text], guide
 
 
 def test_gpus_without_a_known_low_score_are_not_sent():

@@ -1,6 +1,7 @@
 """Names chosen by tenants never become a mention, a link, markup or a second line of a message."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -77,3 +78,13 @@ def test_a_hostile_name_adds_no_line_and_no_markup_to_a_message(name: str, langu
         own = re.sub(r"[()（）]", "", written.replace("[.]", "").replace("\n", ""))
         assert not FORBIDDEN.search(own)
     assert "@" not in write_outage("@all\n@all", options, since=AT, now=AT + 60)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_notice_says_that_samples_miss_short_work(count: int):
+    options = MessageOptions("en", "UTC", "USD", repeat_hours=24, window_seconds=600)
+    result = result_of([gpu_of("ml", f"web-{number}", gpu=number) for number in range(count)], settings=settings_of())
+    idle = list(IdleWorkloadBuilder(result).build(range(count)))
+    for is_sampled in (True, False):
+        text = write_idle([replace(each, is_sampled=is_sampled) for each in idle], options)
+        assert ("short work between two samples is not seen" in text) is is_sampled

@@ -57,7 +57,7 @@ class MemoryCluster(Cluster):
         if owner is not None:
             reference = {"apiVersion": owner.version, "kind": owner.kind, "name": owner.name, "uid": owner.uid}
             about["ownerReferences"] = [{**reference, "controller": True}]
-        status = {"phase": "Running"} if kind == "Pod" else {}
+        status = {"phase": "Running", "startTime": "2020-01-01T00:00:00Z"} if kind == "Pod" else {}
         one = KubeObject(version, kind, {"metadata": about, "spec": spec, "status": status})
         self._by_path[make_path(version, kind, namespace, name)] = one
         return one
@@ -65,6 +65,9 @@ class MemoryCluster(Cluster):
     def annotate(self, kind: str, number: int, annotations: Mapping[str, str]) -> None:
         one = next(each for each in self._by_path.values() if each.uid == f"{kind}-{number}")
         one.json["metadata"] = {**one.metadata, "annotations": dict(annotations)}
+
+    def read_uid(self) -> str:
+        return "cluster"
 
     def keeping_connections(self) -> AbstractContextManager[None]:
         return nullcontext()
@@ -129,7 +132,7 @@ def make_reclaimer(
     policies = FixedPolicies() if policy is None else FixedPolicies(policy)
     components = ReclaimComponents(
         cluster=cluster,
-        journal=Journal(engine),
+        journal=Journal(engine, cluster.read_uid),
         switch=Switch(engine, None, namespace=""),
         lease=ActorLease(cluster, namespace="x", name="x", holder="x"),
         policies=policies,

@@ -8,26 +8,29 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, update
 
+from gpusteward.analyzer.judge.activity import ActivityRule
 from gpusteward.analyzer.ledger.db_engine import open_engine
 from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
 from gpusteward.analyzer.ledger.schema import actions
-from gpusteward.analyzer.reclaim.actions import Action, TargetObject
+from gpusteward.analyzer.reclaim.actions import Action
 from gpusteward.analyzer.reclaim.changes import Planned
-from gpusteward.analyzer.reclaim.cluster import DELETION_COST, Cluster
+from gpusteward.analyzer.reclaim.cluster import Cluster
 from gpusteward.analyzer.reclaim.execution.counters import ReclaimCounters
 from gpusteward.analyzer.reclaim.execution.executor import SELF, Executor
+from gpusteward.analyzer.reclaim.execution.usage_check import UsageCheck
 from gpusteward.analyzer.reclaim.journal import Journal
-from gpusteward.analyzer.reclaim.kinds.objects import ACTION, KubeObject
+from gpusteward.analyzer.reclaim.kinds.objects import ACTION, DELETION_COST, KubeObject
 from gpusteward.analyzer.reclaim.kinds.registry import Chosen
 from gpusteward.analyzer.reclaim.kinds.replicated import DEPLOYMENT
 from gpusteward.analyzer.reclaim.kinds.volcano_job import VOLCANO_JOB
 from gpusteward.analyzer.reclaim.plan import ActionState
-from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message
 from gpusteward.kubernetes.writes import ApiWriter, ConflictError, ForbiddenError, Json
 from gpusteward.messages import reclaim as messages
 from tests.analyzer.reclaim.test_guards import NOW, OPEN
+from tests.analyzer.reclaim.test_usage_check import HELD
+from tests.analyzer.reclaim.world import FakeSource
 
 WARNED = replace(OPEN, state=ActionState.WARNED, by=SELF)
 
@@ -41,7 +44,11 @@ class RefusingServer(ApiWriter):
         self.refused = dict(refused)
         self.writes: list[tuple[str, bool]] = []
 
-    def patch(self, path: str, body: Json, *, dry_run: bool = False) -> Json:
+    def read_json(self, path: str, kind: Any) -> Any:
+        below = f"{path.partition('?')[0]}/"
+        return {"items": [item for each, item in self.objects.items() if each.startswith(below)]}
+
+    def patch(self, path: str, body: Json, *, dry_run: bool = False, send_before: float | None = None) -> Json:
         self._refuse_write(path, dry_run)
         item = self.objects[path]
         found: Json = {**item, "metadata": {**item["metadata"]}, "spec": {**item["spec"], **body.get("spec", {})}}
@@ -51,7 +58,7 @@ class RefusingServer(ApiWriter):
             self.objects[path] = found
         return found
 
-    def create(self, path: str, body: Json, *, dry_run: bool = False) -> Json:
+    def create(self, path: str, body: Json, *, dry_run: bool = False, send_before: float | None = None) -> Json:
         self._refuse_write(path, dry_run)
         return body
 
@@ -64,6 +71,8 @@ class RefusingServer(ApiWriter):
 
 class Nobody:
     """Nobody objects, and nobody is told."""
+
+    is_leader = True
 
     def find_objection(self) -> Message | None:
         return None
@@ -85,8 +94,8 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
     engine.dispose()
 
 
-def act(engine: Engine, server: RefusingServer, planned: Planned) -> Action:
-    journal = Journal(engine)
+def act(engine: Engine, server: RefusingServer, planned: Planned, *, source: FakeSource | None = None) -> Action:
+    journal = Journal(engine, lambda: "east")
     executor = Executor(
         Cluster(server),
         journal,
@@ -95,7 +104,8 @@ def act(engine: Engine, server: RefusingServer, planned: Planned) -> Action:
         counters=ReclaimCounters(),
         clock=lambda: NOW,
     )
-    return executor.act(journal.add(WARNED), planned, evidence={})
+    check = UsageCheck(source or FakeSource(), [HELD], verdict_at=NOW, rule=ActivityRule(), clock=lambda: NOW)
+    return executor.act(journal.add(WARNED), planned, evidence={}, check=check)
 
 
 JOB = make("batch.volcano.sh/v1alpha1", "Job", "mpi")
@@ -116,11 +126,22 @@ def test_a_command_that_is_refused_leaves_no_annotations(engine: Engine) -> None
     assert server.objects[JOB.path]["metadata"]["annotations"] == {}
 
 
+def test_work_that_began_before_the_command_takes_the_annotations_off_again(engine: Engine) -> None:
+    """The annotation of a job of Volcano stops nothing; the command does."""
+    server = RefusingServer(JOB, refused={})
+    working = FakeSource(working={HELD.container.pod})
+    action = act(engine, server, Planned(Chosen(VOLCANO_JOB, JOB), {}, {}), source=working)
+    assert action.state is ActionState.WARNED
+    assert "work was seen" in action.steps[-1].note.en
+    assert server.objects[JOB.path]["metadata"]["annotations"] == {}
+    assert [path for path, dry_run in server.writes if "commands" in path and not dry_run] == []
+
+
 def test_the_journal_keeps_what_happened_in_both_languages(engine: Engine) -> None:
     refusal = ForbiddenError(messages.NOT_CHANGED, field="spec.suspend")
     server = RefusingServer(JOB, refused={"dry /apis/bus": refusal})
     refused = act(engine, server, Planned(Chosen(VOLCANO_JOB, JOB), {}, {}))
-    stored = Journal(engine).read(refused.id)
+    stored = Journal(engine, lambda: "east").read(refused.id)
     assert stored is not None
     assert stored.steps[-1].note == stored.failure == refusal.as_message()
     assert stored.error == refusal.text("en") != refusal.text("zh")
@@ -128,7 +149,7 @@ def test_the_journal_keeps_what_happened_in_both_languages(engine: Engine) -> No
 
 def test_notes_of_earlier_versions_are_read_as_they_are(engine: Engine) -> None:
     """They were English only."""
-    journal = Journal(engine)
+    journal = Journal(engine, lambda: "east")
     journal.add(WARNED)
     with engine.begin() as connection:
         old = {"steps_json": '[["warned", 1.5, "gpusteward", "delivered"]]', "error": "too late"}
@@ -153,13 +174,11 @@ def test_a_pool_that_is_not_lowered_keeps_the_deletion_costs_of_its_owner(engine
     assert ACTION not in server.objects[pool.path]["metadata"].get("annotations", {})
 
 
-def test_actions_of_another_cluster_on_the_same_ledger_are_left_to_its_analyzer(engine: Engine) -> None:
-    """Their objects do not exist here: they would be closed as gone, and could not be restored any more."""
-    target = TargetObject("Deployment", "web", "uid", "/apis/apps/v1/namespaces/team/deployments/web")
-    for name in ("east", "west"):
-        key = WorkloadKey("Deployment", "team", "web", name)
-        Journal(engine).add(replace(OPEN, id=name, workload=key, target=target))
-    west = Journal(engine, cluster="west")
-    assert [each.id for each in west.list_open()] == ["west"]
-    assert [west.is_own(each) for each in Journal(engine).list_open()] == [False, True]
-    assert len(Journal(engine).list_open()) == 2
+def test_a_pool_that_begins_to_work_keeps_the_deletion_costs_of_its_owner(engine: Engine) -> None:
+    pool, pod = make("apps/v1", "Deployment", "pool", {"replicas": 3}), make("v1", "Pod", "a")
+    server = RefusingServer(pool, pod, refused={})
+    planned = Planned(Chosen(DEPLOYMENT, pool), {"/spec/replicas": 1}, {"a": (pod, -1000)})
+    action = act(engine, server, planned, source=FakeSource(working={HELD.container.pod}))
+    assert action.state is ActionState.WARNED
+    assert server.objects[pod.path]["metadata"]["annotations"] == {}
+    assert server.objects[pool.path]["spec"]["replicas"] == 3

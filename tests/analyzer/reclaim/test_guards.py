@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import replace
+from datetime import UTC, datetime
 from datetime import time as clock_time
 from math import inf
 
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 
 from gpusteward.analyzer.judge.resumption import Chance
 from gpusteward.analyzer.reclaim.actions import Action, Warned
+from gpusteward.analyzer.reclaim.cluster import PodName
+from gpusteward.analyzer.reclaim.decisions.assessment import add_pods
 from gpusteward.analyzer.reclaim.decisions.decide import (
     PendingPod,
     Victim,
@@ -23,6 +26,8 @@ from gpusteward.analyzer.reclaim.decisions.decide import (
 from gpusteward.analyzer.reclaim.decisions.facts import Counts, Facts, Inspection, Pool
 from gpusteward.analyzer.reclaim.decisions.guards import GUARDS, ask_all
 from gpusteward.analyzer.reclaim.decisions.past_actions import find_end, select_warnings
+from gpusteward.analyzer.reclaim.decisions.sightings import Candidate, Sightings
+from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
 from gpusteward.analyzer.reclaim.plan import ActionState, Change, Mode, Outcome
 from gpusteward.analyzer.reclaim.policies.effective import (
     EffectivePolicy,
@@ -34,6 +39,7 @@ from gpusteward.analyzer.reclaim.policies.effective import (
 from gpusteward.core.containers import OwnerEvidence, Workload, WorkloadKey
 from gpusteward.core.messages import LANGUAGES, Message
 from gpusteward.core.verdicts import Activity, Proof, Signature, Step
+from gpusteward.messages import reclaim as messages
 
 NOW = 1_800_000_000.0  # Friday, 08:00 UTC
 POLICY = EffectivePolicy("test", WorkloadClass.INTERACTIVE, ReclaimAction.SUSPEND, grace_seconds=1800.0)
@@ -53,6 +59,7 @@ DUE = Facts(
     cycles_seen=5,
     policy=POLICY,
     warnings=WARNED,
+    pods=("pod-uid",),
     inspection=Inspection(kind="Deployment", name="web", uid="uid", text="spec.replicas: 1 -> 0", pods=1),
 )
 OPEN = Action(
@@ -67,6 +74,7 @@ OPEN = Action(
     idle_since=NOW,
     created_at=NOW,
     updated_at=NOW,
+    evidence={"pods": ["pod-uid"]},
 )
 ALL_DAY = Hours(clock_time(0), clock_time(0))
 NIGHT = Hours(clock_time(22), clock_time(6))
@@ -82,7 +90,14 @@ SAYS_NO: dict[str, tuple[dict[str, object], Outcome]] = {
     "kept": ({"policy": replace(POLICY, keep_until=inf)}, Outcome.REFUSE),
     "reverted": ({"reverts": 2}, Outcome.REFUSE),
     "same_owner": ({"inspection": Inspection(uid="other", kind="Deployment", name="web")}, Outcome.REFUSE),
-    "complete": ({"inspection": DUE.inspection and DUE.inspection._replace(missing_pod="web-2")}, Outcome.REFUSE),
+    "complete": (
+        {"inspection": DUE.inspection and DUE.inspection._replace(incomplete=Message("no", "否"))},
+        Outcome.REFUSE,
+    ),
+    "other_pods": (
+        {"inspection": DUE.inspection and DUE.inspection._replace(other_pods=(PodName("web-head", "uid"),))},
+        Outcome.REFUSE,
+    ),
     "kind": ({"inspection": Inspection(refusal=Message("no", "否"))}, Outcome.REFUSE),
     "not_under_way": ({"open_action": OPEN}, Outcome.WAIT),
     "snoozed": ({"snoozed_until": NOW + 1}, Outcome.WAIT),
@@ -94,10 +109,13 @@ SAYS_NO: dict[str, tuple[dict[str, object], Outcome]] = {
     "quiet_hours": ({"policy": replace(POLICY, quiet_hours=ALL_DAY)}, Outcome.WAIT),
     "leader": ({"leader": Message("another one", "另一个")}, Outcome.WAIT),
     "switch": ({"switch": Message("off", "关")}, Outcome.WAIT),
+    "policy_file": ({"policy_problem": Message("empty", "空")}, Outcome.WAIT),
     "warned": ({"warnings": ()}, Outcome.WARN),
     "working_hours": ({"policy": replace(POLICY, working_hours=NIGHT)}, Outcome.WAIT),
     "pressure": ({"policy": replace(POLICY, on_pressure=True)}, Outcome.WAIT),
     "budget": ({"counts": Counts(5, 0, 5)}, Outcome.WAIT),
+    "pods": ({"unknown_pod": "web-1"}, Outcome.REFUSE),
+    "usage": ({"is_usage_read": True, "usage": messages.NO_USAGE_SOURCE}, Outcome.WAIT),
 }
 
 
@@ -109,11 +127,35 @@ def test_it_is_due_when_every_guard_says_yes() -> None:
     decision = decide(DUE)
     assert (failed(DUE), decision.outcome) == ([], Outcome.ACT)
     assert [answer.guard for answer in decision.answers] == [guard.name for guard in GUARDS]
-    assert all(answer.passed for answer in decision.answers)
+    assert {answer.guard for answer in decision.answers if not answer.passed} == {"usage"}, (
+        "asked right before the write"
+    )
 
 
 def test_every_guard_is_tried_here() -> None:
     assert set(SAYS_NO) == {guard.name for guard in GUARDS}
+
+
+def test_pods_without_gpus_are_named_whether_the_policy_allows_to_stop_them_or_not() -> None:
+    assert DUE.inspection is not None
+    pods = tuple(PodName(f"head-{number}", f"uid-{number}") for number in range(12))
+    facts = DUE._replace(inspection=DUE.inspection._replace(other_pods=pods))
+    allowed = facts._replace(policy=replace(POLICY, stops_other_pods=True))
+    assert (failed(facts), failed(allowed)) == (["other_pods"], [])
+    for each in (facts, allowed):
+        [reason] = [answer.reason.en for answer in ask_all(each) if answer.guard == "other_pods"]
+        assert "12 pods without GPUs" in reason
+        assert "head-0, head-1," in reason
+        assert "head-9, +2" in reason
+
+
+@pytest.mark.parametrize(
+    ("signature", "step"), [(Signature.STARTING, Step.NOTHING), (Signature.HUNG, Step.NOTICE)], ids=str
+)
+def test_actions_name_the_highest_step_that_explain_names(signature: Signature, step: Step) -> None:
+    facts = DUE._replace(signature=signature, highest_step=step)
+    [reason] = [answer.reason.en for answer in ask_all(facts) if answer.guard == "signature"]
+    assert reason == f"the highest step is {step}, signature {signature}"
 
 
 @pytest.mark.parametrize("guard", SAYS_NO)
@@ -225,11 +267,60 @@ def test_a_warning_counts_only_for_what_it_was_about() -> None:
     """The policy changed from lowering replicas to suspending all of them: people are warned again."""
     since = NOW - 7200
     warned = replace(OPEN, state=ActionState.WARNED, created_at=NOW - 2000, warnings=WARNED)
-    assert select_warnings(warned, since, POLICY) == WARNED
+    assert select_warnings(warned, since, POLICY, DUE.pods) == WARNED
     assert find_end(warned, DUE) is None
     lowered = replace(warned, action=ReclaimAction.SCALE_TO_KEEP)
-    assert select_warnings(lowered, since, POLICY) == ()
+    assert select_warnings(lowered, since, POLICY, DUE.pods) == ()
     ended = find_end(lowered, DUE)
     assert ended is not None
     assert "from scale-to-keep to suspend" in ended.en
     assert find_end(warned, None) is not None
+
+
+def test_a_warning_counts_only_for_the_pods_that_it_was_about() -> None:
+    """A pod that is created again under the same name is another one. One that is gone changes nothing."""
+    warned = replace(OPEN, created_at=NOW - 2000, warnings=WARNED, evidence={"pods": ["pod-uid", "gone"]})
+    assert select_warnings(warned, NOW - 7200, POLICY, ["pod-uid"]) == WARNED
+    assert select_warnings(warned, NOW - 7200, POLICY, ["pod-uid", "new"]) == ()
+    assert find_end(warned, DUE) is None
+    ended = find_end(warned, DUE._replace(pods=("new",)))
+    assert ended is not None
+    assert "others by now" in ended.en
+
+
+def test_idle_never_begins_before_the_newest_pod_does() -> None:
+    def started(at: str) -> KubeObject:
+        return KubeObject("v1", "Pod", {"metadata": {"name": at, "uid": at}, "status": {"startTime": at}})
+
+    old, new = started("2027-01-15T05:00:00Z"), started("2027-01-15T07:30:00Z")
+    begun = datetime(2027, 1, 15, 6, tzinfo=UTC).timestamp()
+    facts = DUE._replace(idle_since=begun)
+    assert add_pods(facts, [old]).idle_since == begun
+    assert add_pods(facts, [old, new]).idle_since == begun + 5400
+    assert add_pods(facts, [old]).unknown_pod == ""
+    unstarted = KubeObject("v1", "Pod", {"metadata": {"name": "b", "uid": "b"}})
+    assert add_pods(facts, [old, unstarted]).unknown_pod == "b"
+
+
+def test_new_pods_are_seen_for_the_first_time() -> None:
+    key, seen = WorkloadKey("StatefulSet", "team", "lab"), Sightings()
+    for at, pods in enumerate([{"a"}, {"a"}, {"a", "b"}, {"a", "b"}, {"b"}, {"c"}]):
+        seen.update([Candidate(key, "uid", at == 0, frozenset(pods))], at=float(at))
+        assert (seen.find(key).cycles, seen.find(key).sampled_at) == ([1, 2, 1, 2, 3, 1][at], 0.0)
+
+
+def test_a_limit_that_is_reached_says_until_when_and_never_due_now() -> None:
+    limits = replace(POLICY.limits, per_hour=2)
+    waiting = DUE._replace(policy=replace(POLICY, limits=limits))
+    ends = (NOW + 600, NOW + 1200, NOW + 3000)
+    decision = decide(waiting._replace(counts=Counts(0, 0, 3, ends)))
+    assert (decision.outcome, decision.due_at) == (Outcome.WAIT, NOW + 1200), "then one action of the last hour is left"
+    assert decide(waiting._replace(counts=Counts(2, 0, 5, ends))).due_at is None, "it depends on others of this cycle"
+
+
+@pytest.mark.parametrize("guard", ["chance", "working_hours", "pressure", "usage", "leader", "switch"])
+def test_what_waits_for_an_unknown_time_is_never_due_now(guard: str) -> None:
+    change, _ = SAYS_NO[guard]
+    decision = decide(DUE._replace(**change))
+    assert decision.due_at is None
+    assert guard in [answer.guard for answer in decision.failed]

@@ -1,5 +1,6 @@
 """More idle workloads than objects can be read for in one cycle."""
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,7 +9,9 @@ from sqlalchemy import Engine
 
 from gpusteward.analyzer.ledger.db_engine import open_engine
 from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
+from gpusteward.analyzer.reclaim.actions import Action
 from gpusteward.analyzer.reclaim.decisions import assessment as module
+from gpusteward.analyzer.reclaim.journal import Journal
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
 from gpusteward.analyzer.reclaim.plan import Outcome
 from gpusteward.analyzer.settings.settings import Settings
@@ -104,3 +107,26 @@ def test_a_refusal_ends_with_its_reason_while_the_objects_are_kept(engine: Engin
         cluster.failure = None
     assert "kind" in failed[0]
     assert "kind" not in failed[1]
+
+
+@pytest.mark.parametrize("refused", [1, 3])
+def test_a_warning_is_never_postponed_by_those_that_cannot_be_sent(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, refused: int
+) -> None:
+    """The rows of the longest idle workloads are refused in every cycle; all others are warned about."""
+    settings = Settings.model_validate({"reclaim": {"mode": "observe"}})
+    fleet, now, add = MemoryFleet(settings, 5, idle=5), [AT], Journal.add
+
+    def refuse_first(journal: Journal, action: Action) -> Action:
+        if int(action.workload.name.removeprefix("w-")) < refused:
+            raise SourceError("refused")
+        return add(journal, action)
+
+    monkeypatch.setattr(Journal, "add", refuse_first)
+    reclaimer = make_reclaimer(settings, MemoryCluster(5), engine, clock=lambda: now[0])
+    for number in range(20):
+        now[0] = AT + number * STEP
+        with contextlib.suppress(SourceError):
+            reclaimer.reclaim(fleet.judge(now[0]))
+    warned = {action.workload.name for action in reclaimer.read_actions()}
+    assert warned == {f"w-{number}" for number in range(refused, 5)}

@@ -30,6 +30,10 @@ ACTION = replace(
 )
 
 
+def east() -> str:
+    return "uid-of-east"
+
+
 @pytest.fixture
 def engine(database_url: str) -> Iterator[Engine]:
     engine = open_engine(database_url)
@@ -44,7 +48,7 @@ def make(action_id: str, state: ActionState, *, cluster: str = "", name: str = "
 
 
 def test_an_action_is_read_as_it_was_written_and_moved(engine: Engine):
-    journal = Journal(engine)
+    journal = Journal(engine, east)
     assert journal.read(journal.add(ACTION).id) == ACTION
     moved = journal.move(ACTION, ActionState.ACTING, at=NOW, by="alice", note=WARNING_DELIVERED, acted_at=NOW)
     assert journal.read(ACTION.id) == moved
@@ -53,16 +57,16 @@ def test_an_action_is_read_as_it_was_written_and_moved(engine: Engine):
 
 
 def test_of_two_who_move_an_action_one_is_refused(engine: Engine):
-    journal = Journal(engine)
+    journal = Journal(engine, east)
     journal.add(ACTION)
     journal.move(ACTION, ActionState.ACTING, at=NOW)
     with pytest.raises(SourceError, match=ACTION.id):
-        Journal(engine).move(ACTION, ActionState.ENDED, at=NOW)
+        Journal(engine, east).move(ACTION, ActionState.ENDED, at=NOW)
     assert [each.state for each in journal.list_newest()] == [ActionState.ACTING]
 
 
-def test_lists_are_limited_to_workload_state_and_cluster(engine: Engine):
-    journal = Journal(engine, cluster="east")
+def test_lists_are_limited_to_workload_and_state(engine: Engine):
+    journal = Journal(engine, east)
     rows = [
         make("planned", ActionState.PLANNED, created_at=NOW - 5),
         make("acted", ActionState.ACTED, name="other", created_at=NOW - 4),
@@ -75,12 +79,44 @@ def test_lists_are_limited_to_workload_state_and_cluster(engine: Engine):
     assert [each.id for each in journal.list_newest(limit=2)] == ["restored", "of-west"]
     assert [each.id for each in journal.list_newest(states=[ActionState.ACTED])] == ["acted"]
     assert [each.id for each in journal.list_newest(workload=rows[3].workload)] == ["of-west"]
-    assert [each.id for each in journal.list_open()] == ["planned", "acted", "of-east"]
-    assert [journal.is_own(each) for each in rows[2:4]] == [True, False]
+    assert [each.id for each in journal.list_open()] == ["planned", "acted", "of-east", "of-west"]
+
+
+def test_never_reads_or_changes_an_action_of_another_cluster(engine: Engine):
+    """Two clusters without names on one ledger: only the uids of their namespaces kube-system differ."""
+    mine, others = Journal(engine, east), Journal(engine, lambda: "uid-of-west")
+    action = mine.add(make("acted", ActionState.ACTED, acted_at=NOW))
+    mine.add(make("restored", ActionState.RESTORED, acted_at=NOW - 20, ended_at=NOW))
+    assert (others.list_newest(), others.list_open(), others.read("acted")) == ([], [], None)
+    assert others.list_newest(workload=action.workload) == []
+    assert others.list_past(NOW - 100, acted_since=NOW - 100) == [], "nor counted for limits"
+    with pytest.raises(SourceError, match="acted"):
+        others.move(action, ActionState.ENDED, at=NOW, ended_at=NOW)
+    assert [each.id for each in mine.list_open()] == ["acted"]
+    assert len(mine.list_past(NOW - 100, acted_since=NOW - 100)) == 2
+
+
+def test_never_begins_an_action_while_the_cluster_is_not_known(engine: Engine):
+    def fail() -> str:
+        raise SourceError("kube-system cannot be read")
+
+    unknown = Journal(engine, fail)
+    Journal(engine, east).add(ACTION)
+    for use in (
+        lambda: unknown.add(make("new", ActionState.PLANNED)),
+        lambda: unknown.move(ACTION, ActionState.ACTING, at=NOW),
+        lambda: unknown.read(ACTION.id),
+        unknown.list_open,
+        unknown.list_newest,
+        lambda: unknown.list_past(0, acted_since=0),
+    ):
+        with pytest.raises(SourceError, match="kube-system"):
+            use()
+    assert [each.state for each in Journal(engine, east).list_newest()] == [ActionState.PLANNED]
 
 
 def test_an_open_action_is_made_again_only_when_its_row_has_changed(engine: Engine):
-    journal, other_replica = Journal(engine), Journal(engine)
+    journal, other_replica = Journal(engine, east), Journal(engine, east)
     for name in ("same", "moved", "ended"):
         journal.add(make(name, ActionState.WARNED))
     same, moved, ended = sorted(journal.list_open(), key=lambda each: ("same", "moved", "ended").index(each.id))
@@ -93,7 +129,7 @@ def test_an_open_action_is_made_again_only_when_its_row_has_changed(engine: Engi
 
 
 def test_outcomes_are_those_that_were_undone_or_have_changed_an_object(engine: Engine):
-    journal = Journal(engine)
+    journal = Journal(engine, east)
     for row in (
         make("reverted", ActionState.REVERTED, ended_at=NOW - 100),
         make("reverted-long-ago", ActionState.REVERTED, ended_at=NOW - 10_000),

@@ -11,7 +11,6 @@ from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.ledger.db_engine import open_engine
 from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
-from gpusteward.analyzer.reclaim.cluster import Cluster
 from gpusteward.analyzer.reclaim.components import ReclaimComponents
 from gpusteward.analyzer.reclaim.journal import Journal
 from gpusteward.analyzer.reclaim.lease import ActorLease
@@ -21,7 +20,7 @@ from gpusteward.analyzer.reclaim.switch import Switch
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.core.containers import OwnerEvidence, Workload
-from gpusteward.kubernetes.writes import ApiWriter
+from tests.analyzer.reclaim.memory_cluster import MemoryCluster
 from tests.analyzer.reclaim.world import FixedPolicies
 from tests.analyzer.usage_tables import AT, allocation, resting, table_of
 
@@ -43,10 +42,10 @@ def test_a_plan_over_ten_thousand_idle_workloads_takes_about_a_second(tmp_path: 
     result = Result(1, AT, 0.1, settings, verdicts, judge_workloads(verdicts, settings.rules))
     engine = open_engine(f"sqlite:///{tmp_path / 'ledger.db'}")
     upgrade(engine)
-    cluster = Cluster(ApiWriter("http://127.0.0.1:1"))
+    cluster = MemoryCluster(0)
     components = ReclaimComponents(
         cluster=cluster,
-        journal=Journal(engine),
+        journal=Journal(engine, lambda: "cluster"),
         switch=Switch(engine, None, namespace=""),
         lease=ActorLease(cluster, namespace="x", name="x", holder="x"),
         policies=FixedPolicies(),

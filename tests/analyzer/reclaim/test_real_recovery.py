@@ -8,7 +8,7 @@ import pytest
 
 from gpusteward.analyzer.reclaim.actions import Action, ReclaimError, TargetObject
 from gpusteward.analyzer.reclaim.execution.executor import STEPS
-from gpusteward.analyzer.reclaim.kinds.objects import ACTION
+from gpusteward.analyzer.reclaim.kinds.objects import ACTION, KubeObject
 from gpusteward.analyzer.reclaim.open_actions import VERIFY_SECONDS
 from gpusteward.analyzer.reclaim.plan import ActionState
 from gpusteward.analyzer.reclaim.policies.effective import ReclaimAction
@@ -17,10 +17,11 @@ from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message
 from gpusteward.messages import reclaim as messages
 from tests.analyzer.reclaim.custom_kinds import add_pods, create, custom, define
+from tests.analyzer.reclaim.memory_cluster import MemoryCluster, make_reclaimer
 from tests.analyzer.reclaim.test_real_prohibitions import patch, read_replicas, start
-from tests.analyzer.reclaim.world import World, suspend_policy
+from tests.analyzer.reclaim.world import World, enforce_rules, suspend_policy
 from tests.analyzer.usage_tables import working
-from tests.kubernetes.cluster import Cluster, path_of, wait_for
+from tests.kubernetes.cluster import Cluster, Json, path_of, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -50,7 +51,8 @@ def spec_of(world: World, item: dict) -> str:
 
 
 def count_patches(world: World) -> int:
-    """Of Deployments, without those that were refused since the object had just changed."""
+    """Of Deployments, without those that were refused since the object had just changed. Each change is followed by a
+    request that gives its fields up."""
     events = [event for event in world.list_writes() if "deployments" in event["requestURI"]]
     return sum(event["responseStatus"]["code"] == 200 for event in events)
 
@@ -71,7 +73,7 @@ def test_a_process_that_ends_while_acting(kubernetes: Cluster, tmp_path: Path, n
     for _ in range(4):
         world.cycle()
     assert read_replicas(world, item) == 0
-    assert count_patches(world) == 1, "changed once, whatever happened"
+    assert count_patches(world) == 2, "changed once, whatever happened"
     [action] = world.list_actions()
     assert action.state is ActionState.VERIFIED, world.explain()
     assert action.original == {"/spec/replicas": 1}
@@ -93,22 +95,31 @@ def test_a_process_that_ends_while_restoring(kubernetes: Cluster, tmp_path: Path
     assert action.state is ActionState.RESTORED, world.explain()
     assert spec_of(world, item) == before
     assert world.sender.kinds() == ["warning", "action", "restored"]
-    assert count_patches(world) == 2
+    assert count_patches(world) == 4
     world.close()
 
 
-def test_an_aborted_job_of_volcano_is_not_forgotten_between_annotation_and_command(
-    kubernetes: Cluster, tmp_path: Path, node: str
+@pytest.mark.parametrize("step", ["patched", "commanded"])
+def test_a_job_of_volcano_is_aborted_once_whether_its_process_ends_before_or_after_the_command(
+    kubernetes: Cluster, tmp_path: Path, node: str, step: str
 ) -> None:
+    """Before it nothing was stopped: the next process starts again, and looks at usage before the command."""
     define(kubernetes, "batch.volcano.sh", "Job")
     define(kubernetes, "bus.volcano.sh", "Command", "v1alpha1")
-    world = World(kubernetes, tmp_path, on_step=Killer("patched"))
+    world = World(kubernetes, tmp_path, on_step=Killer(step))
     job = create(kubernetes, custom("batch.volcano.sh/v1", "Job", "mpi", world.namespace, {}))
     add_pods(kubernetes, job)
     kubernetes.wait_for_pods(world.namespace, 2)
     with pytest.raises(Killed):
         world.run_until_acted()
     world.start()
+    reads = len(world.source.reads)
+    world.cycle()
+    assert len(world.source.reads) == reads, "it is not acted on at first sight"
+    first, *_ = world.list_actions()
+    assert first.state is (ActionState.WARNED if step == "patched" else ActionState.ACTED), world.explain()
+    has_annotation = ACTION in kubernetes.request("GET", path_of(job))["metadata"].get("annotations", {})
+    assert has_annotation is (step == "commanded")
     world.cycle()
     commands = kubernetes.request("GET", f"/apis/bus.volcano.sh/v1alpha1/namespaces/{world.namespace}/commands")
     assert [each["action"] for each in commands["items"]] == ["AbortJob"]
@@ -290,7 +301,7 @@ def test_a_change_that_arrives_after_its_request_was_given_up_is_not_lost(world:
     assert read_replicas(world, item) == 1
 
 
-def test_a_late_change_is_not_forgotten_while_nothing_may_be_written(world: World, node: str) -> None:
+def test_a_late_change_is_not_forgotten_while_another_analyzer_holds_the_lease(world: World, node: str) -> None:
     """The pods are gone, so the idle spell seems to be over: the action is kept until its object can be looked at."""
     item = start(world)
     world.rest(minutes=65)
@@ -302,10 +313,12 @@ def test_a_late_change_is_not_forgotten_while_nothing_may_be_written(world: Worl
     world.journal.move(action, ActionState.WARNED, at=world.now, note=messages.INTERRUPTED, **late)
     patch(world, item, {"spec": {"replicas": 0}, "metadata": {"annotations": {ACTION: action.id}}})
     wait_for(lambda: not world.kubernetes.list_pods(world.namespace))
-    world.reclaimer.switch_off(by="alice")
+    first = world.reclaimer
+    world.start(holder="analyzer-1")
     world.cycle()
     assert world.list_actions()[0].state is ActionState.WARNED, world.explain()
-    world.reclaimer.switch_on(by="alice")
+    first.close()  # gives the Lease up
+    world.reclaimer.switch_off(by="alice")  # looking is no action
     world.cycle()
     assert world.list_actions()[0].state is ActionState.ACTED, world.explain()
 
@@ -328,3 +341,63 @@ def test_annotations_that_could_not_be_taken_off_after_a_revert_are_taken_off_la
     world.cycle()
     assert world.list_actions()[0].state is ActionState.REVERTED, world.explain()
     assert ACTION not in (world.kubernetes.request("GET", path_of(item))["metadata"].get("annotations") or {})
+
+
+class OtherCluster(MemoryCluster):
+    """Another cluster, without any of these workloads; its Lease is always free."""
+
+    def read_uid(self) -> str:
+        return "another-cluster"
+
+    def create_lease(self, namespace: str, name: str, spec: Json) -> KubeObject:
+        return KubeObject("coordination.k8s.io/v1", "Lease", {"spec": spec})
+
+
+def test_never_closes_an_action_of_another_cluster_on_the_same_ledger(world: World, node: str) -> None:
+    """Neither cluster has a name. The object does not exist in the other one, and is still there in its own."""
+    item = start(world)
+    [action] = world.run_until_acted()
+    other = make_reclaimer(world.settings, OtherCluster(0), world.engine, clock=lambda: world.now)
+    assert world.result is not None
+    other.reclaim(world.result)
+    assert other.read_actions() == []
+    with pytest.raises(ReclaimError, match="there is no action"):
+        other.restore(action.id, by="alice")
+    assert [each.state for each in world.list_actions()] == [ActionState.ACTED]
+    world.reclaimer.restore(action.id, by="alice")
+    assert read_replicas(world, item) == 1
+
+
+def test_never_begins_anything_while_the_cluster_is_not_known(world: World, node: str) -> None:
+    """The right to read kube-system is missing: the plan and health say so. With the right it goes on by itself."""
+    item = start(world)
+    rules = enforce_rules()
+    names = {"resourceNames": [world.own, world.namespace]}
+    world.kubernetes.grant(
+        world.account, [rule | names if rule["resources"] == ["namespaces"] else rule for rule in rules]
+    )
+    wait_for(lambda: not may_read_kube_system(world))
+    world.work()
+    world.rest(minutes=75)
+    for _ in range(3):
+        with pytest.raises(SourceError, match="kube-system"):
+            world.cycle()
+    plan = world.reclaimer.last_plan
+    assert plan is not None
+    assert plan.stopped_by is not None
+    assert "kube-system" in plan.stopped_by.en
+    assert "403" in str(world.reclaimer.describe()["error"])
+    with pytest.raises(SourceError, match="kube-system"):
+        world.reclaimer.suspend(WorkloadKey("Deployment", world.namespace, "web"), by="alice")
+    assert world.list_writes() == []
+    world.kubernetes.grant(world.account, rules)
+    wait_for(lambda: may_read_kube_system(world))
+    world.run_until_acted()
+    assert read_replicas(world, item) == 0
+
+
+def may_read_kube_system(world: World) -> bool:
+    try:
+        return world.cluster.read("/api/v1/namespaces/kube-system") is not None
+    except SourceError:
+        return False

@@ -1,11 +1,12 @@
-"""The built-in policies on a real trace, and on parts of it: the bars must not depend on these pods."""
+"""The example policies on a real trace, and on parts of it: the bars must not depend on these pods."""
 
 import random
 
 import pytest
 
 from gpusteward.analyzer.reclaim.policies.annotations import INTERCHANGEABLE
-from gpusteward.analyzer.reclaim.policies.policy import NO_POLICIES
+from gpusteward.analyzer.reclaim.policies.example import EXAMPLE
+from gpusteward.analyzer.reclaim.policies.file import parse_policies
 from gpusteward.analyzer.reclaim.policies.resolve import WorkloadFacts, resolve_policy
 from gpusteward.analyzer.reclaim.replay.replay import Replay, replay
 from tests.analyzer.reclaim.pod_trace import FOLDER, make_trace_table, read_trace
@@ -23,8 +24,11 @@ def trace():
     return read_trace()
 
 
+FILE = parse_policies(EXAMPLE, where="example")
+
+
 def default_policy(key):
-    return resolve_policy(NO_POLICIES, WorkloadFacts(key, annotations={INTERCHANGEABLE: "true"}))
+    return resolve_policy(FILE, WorkloadFacts(key, annotations={INTERCHANGEABLE: "true"}))
 
 
 def run(table) -> Replay:

@@ -47,14 +47,17 @@ from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners
 from gpusteward.analyzer.sources.owners.owner_kinds import OWNER_KINDS
 from gpusteward.analyzer.sources.owners.owner_resolver import plural_of
+from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.containers import Container
+from gpusteward.core.messages import Message
 from gpusteward.core.usages import AllocationKey, Measure, Stat
 from gpusteward.kubernetes.writes import ApiWriter
 from tests.analyzer.usage_tables import resting, table_of, working
 from tests.kubernetes.cluster import Account, Cluster, Json
 
-START = 1_800_000_000.0
+START = max(1_800_000_000.0, time.time() // 86_400 * 86_400 + 8 * 3600 + 2 * 86_400)
+"""Simulated time is after that of the control plane: idle never begins before a pod does."""
 STEP_SECONDS = 300.0
 Row = Mapping[tuple[Measure, Stat], float]
 EMPTY: Row = resting(0.0, processes=0.0, watts=60.0)
@@ -97,6 +100,10 @@ class FixedPolicies:
     def version(self) -> object:
         return self.policy
 
+    @property
+    def problem(self) -> Message | None:
+        return None
+
     def refresh(self) -> None: ...
 
     def find_policy(self, subject: WorkloadFacts) -> EffectivePolicy:
@@ -131,6 +138,27 @@ class FakeSender:
         return [str(notice.kind) for notice in self.notices.values()]
 
 
+@dataclass
+class FakeSource:
+    """Samples of GPUs right before an action: none has worked, but those of the pods in `working`."""
+
+    working: set[str] = field(default_factory=set)  # names of pods
+    age_seconds: float = 10.0  # of the newest sample
+    step_seconds: float = 15.0  # the scrape interval
+    on_read: Callable[[], None] = lambda: None  # called before the answer
+    reads: list[list[str]] = field(default_factory=list)  # the pods that were asked for
+
+    def read_work(self, allocations: Sequence[AllocationKey], at: float, *, seconds: float) -> list[Chart]:
+        self.reads.append([one.container.pod for one in allocations])
+        self.on_read()
+        newest, count = at - self.age_seconds, int(seconds / self.step_seconds)
+        times = [newest - self.step_seconds * number for number in reversed(range(count))]
+        return [
+            Chart(one, {Measure.CORE: [(time, 0.7 * (one.container.pod in self.working)) for time in times]})
+            for one in allocations
+        ]
+
+
 class World:
     """See above."""
 
@@ -151,12 +179,15 @@ class World:
         self.engine = open_engine(f"sqlite:///{folder / 'ledger.db'}")
         upgrade(self.engine)
         self.policies, self.sender = FixedPolicies(), FakeSender(lambda: self.now)
+        self.source = FakeSource()
         self.settings = self.make_settings(mode)
         self.rows: dict[str, Row] = {}  # by pod name, or by pod name and number of the GPU: what it does
         self.other_row: Row = EMPTY  # what all others do
         self.empty = EMPTY
         self.hidden: set[str] = set()  # pods on nodes without an exporter
+        self.reported_claims = 0  # GPUs of ResourceClaims that are reported for each pod with claims
         self.started_at = START - 86_400
+        self.has_uids = True  # metrics name uid and start of pods: not those of dcgm-exporter
         self.own_namespace = self.own
         self.coverage = 1.0
         self.snoozes: dict[Any, float] = {}
@@ -177,7 +208,7 @@ class World:
         assert isinstance(api, ApiWriter)
         self.cluster = ReclaimCluster(api)
         self.owners = ClusterOwners(api)
-        self.journal = Journal(self.engine)
+        self.journal = Journal(self.engine, self.cluster.read_uid)
         self.lease = ActorLease(self.cluster, namespace=self.own, name="gpusteward-reclaim", holder=holder)
         self.reclaimer = Reclaimer(
             self.settings.reclaim,
@@ -188,6 +219,7 @@ class World:
                 lease=self.lease,
                 policies=self.policies,
                 sender=self.sender,
+                source=self.source,
                 read_snoozes=lambda _now: self.snoozes,
                 own_namespace=self.own_namespace,
                 clock=lambda: self.now,
@@ -215,9 +247,11 @@ class World:
         allocations, rows = [], []
         for pod in sorted(pods, key=lambda each: str(each["metadata"]["name"])):
             about = pod["metadata"]
-            container = Container(about["namespace"], about["name"], about["uid"], "main", None, (), self.started_at)
-            for number in range(sum(count_gpus(KubeObject("v1", "Pod", pod)).values())):
-                gpu, node = f"GPU-{about['uid']}-{number}", pod["spec"]["nodeName"]
+            uid, started_at = (about["uid"], self.started_at) if self.has_uids else ("", None)
+            container = Container(about["namespace"], about["name"], uid, "main", None, (), started_at)
+            claimed = self.reported_claims if pod["spec"].get("resourceClaims") else 0
+            for number in range(sum(count_gpus(KubeObject("v1", "Pod", pod)).values()) + claimed):
+                gpu, node = f"GPU-{uid or about['name']}-{number}", pod["spec"]["nodeName"]
                 allocations.append(AllocationKey(gpu, "", container, node, str(number), "NVIDIA H100", "exclusive"))
                 rows.append(self.rows.get(f"{about['name']}/{number}", self.rows.get(about["name"], self.other_row)))
         return table_of(*rows, allocations=allocations, coverage=self.coverage, at=self.now)

@@ -62,6 +62,8 @@ def write_site(names: tuple[tuple[str, ...], tuple[str, ...]]) -> Iterator[Sampl
             yield from _write_container(names, pod, uuid)
     for instance in ("n1:9394", "n2:9394"):
         yield from steady("up", 1, TIMES, instance=instance, job="hami")
+    for name in ("GPU_UTIL", "ENC_UTIL", "DEC_UTIL"):  # of an exporter beside it: without them nothing proves idleness
+        yield from steady(f"DCGM_FI_DEV_{name}", 0, TIMES, UUID="GPU-0a", instance="n1:9400", job="dcgm")
 
 
 def _write_container(names: tuple[tuple[str, ...], tuple[str, ...]], pod: str, uuid: str) -> Iterator[Sample]:
@@ -85,6 +87,13 @@ def elapsed(name: str, launched_at: float, labels: dict[str, str], *, times: lis
     """Whole seconds, and none before the first kernel."""
     text = render_labels(sorted(labels.items()))
     yield from ((name, text, float(int(at - launched_at)), at) for at in times if at >= launched_at)
+
+
+@pytest.mark.parametrize("generation", [NEW, OLD])
+def test_never_reclaims_by_the_last_kernel_where_no_video_signal_is_exported(generation):
+    samples = [sample for sample in write_site(generation) if not sample[0].startswith("DCGM")]
+    with closing(fed_source(samples)) as source:
+        assert {proof for _, proof in judge_pods(source.read(AT)).values()} == {Proof.SAMPLED}
 
 
 def judge_pods(table: UsageTable) -> dict[str, tuple[Activity, Proof]]:

@@ -288,7 +288,7 @@ def test_before_an_action_the_links_of_a_device_are_read_for_its_only_holder(
     ):
         for source in (queried, scraped):
             table = source.read(AT)
-            lines = source.read_work(table.allocations[0], AT, seconds=600).lines
+            lines = source.read_work(table.allocations, AT, seconds=600)[0].lines
             assert (Measure.NVLINK in lines) is is_seen
             assert set(judge_pods(table).values()) == {active if is_seen else unknown}
 

@@ -36,8 +36,8 @@ export interface paths {
          * Start an analysis
          * @description Start a cycle when the current one has ended. Needs the role operator; GET is kept for gpu-oour's clients.
          *
-         *     A model that the settings do not name is not asked: the response is 200 with `{"error": "..."}`, as for other values
-         *     that cannot be used, and no cycle is started.
+         *     `use_ai` in the response repeats the request, as in gpu-oour. A model that the settings do not name is not asked:
+         *     the cycle runs without it, and the added field `note` says so.
          */
         readonly get: operations["start_analysis_analyze_get"];
         readonly put?: never;
@@ -45,8 +45,8 @@ export interface paths {
          * Start an analysis
          * @description Start a cycle when the current one has ended. Needs the role operator; GET is kept for gpu-oour's clients.
          *
-         *     A model that the settings do not name is not asked: the response is 200 with `{"error": "..."}`, as for other values
-         *     that cannot be used, and no cycle is started.
+         *     `use_ai` in the response repeats the request, as in gpu-oour. A model that the settings do not name is not asked:
+         *     the cycle runs without it, and the added field `note` says so.
          */
         readonly post: operations["start_analysis_analyze_post"];
         readonly delete?: never;
@@ -106,8 +106,9 @@ export interface paths {
         readonly put?: never;
         /**
          * Undo an action
-         * @description Puts exactly the original back, if the value is still the one that was set; then the workload is left alone for
-         *     `reclaim.cool_down_minutes`.
+         * @description Puts exactly the original back, in every mode, if the value is still the one that was set; then the workload is
+         *     left alone for `reclaim.cool_down_minutes`. Where a right is missing, the problem has the kubectl command that
+         *     undoes it by hand.
          */
         readonly post: operations["restore_action_api_v1_actions__action_id__restore_post"];
         readonly delete?: never;
@@ -255,8 +256,10 @@ export interface paths {
          * Health in numbers
          * @description More than gpu-oour's /health: cycles, coverage, reasons for unknown allocations, ledger, deliveries.
          *
-         *     degraded: nothing can be read, every allocation is unknown, or every target of the embedded source is lost;
-         *     warning: the last result is older than three intervals, or more than half of the allocations or targets are.
+         *     degraded: nothing can be read, every allocation is unknown, every target of the embedded source is lost, no GPU
+         *     reports although GPUs were known within a day or none was ever found, or most GPUs that work have no known holder;
+         *     warning: the last result is older than three intervals, more than half of the allocations are unknown, or a part of
+         *     the source fails or contradicts itself, or the policy file of reclaim cannot be used. `findings` names each.
          */
         readonly get: operations["show_health_api_v1_health_get"];
         readonly put?: never;
@@ -442,8 +445,8 @@ export interface paths {
         };
         /**
          * Policies of reclaim
-         * @description The first policy that matches a workload counts; what it leaves out is as in the built-in one. What applies to
-         *     one workload, with annotations of its owner, is in /api/v1/plan.
+         * @description The first policy that matches a workload counts; what it leaves out has the default of the class of the workload.
+         *     What applies to one workload, with annotations of its owner, is in /api/v1/plan.
          */
         readonly get: operations["list_policies_api_v1_policies_get"];
         readonly put?: never;
@@ -486,7 +489,7 @@ export interface paths {
         /**
          * Stop all actions
          * @description No action begins from now on, also of other replicas, until it is switched on again. What was suspended stays so
-         *     until somebody restores it.
+         *     until somebody restores it, and lowered pools are scaled up again when they are needed.
          */
         readonly post: operations["switch_off_api_v1_reclaim_off_post"];
         readonly delete?: never;
@@ -684,7 +687,8 @@ export interface paths {
         };
         /**
          * Metrics and labels of the source
-         * @description The engine, its dialects with their metric and label names, and the queries that failed last.
+         * @description The engine, its dialects with their metric and label names, and the queries that failed last; `status` and
+         *     `findings` as in /api/v1/health.
          */
         readonly get: operations["show_sources_api_v1_sources_get"];
         readonly put?: never;
@@ -979,9 +983,10 @@ export interface paths {
          * Health
          * @description Needs no token, because probes of a kubelet have none: it describes the service, not the cluster.
          *
-         *     healthy; degraded: the last cycle could read nothing, everything is unknown, or all targets are lost; warning: the
-         *     last analysis is older than three intervals, or more than half is unknown. The HTTP status is 200 in every case: a
-         *     restart would not help. The last four fields are additions to gpu-oour's.
+         *     healthy; degraded: the last cycle could read nothing, everything is unknown, all targets are lost, or GPUs have
+         *     disappeared or were never found; warning: the last analysis is older than three intervals, more than half is
+         *     unknown, or a part of the source fails. `reasons` says which, without names: /api/v1/health has them. The HTTP
+         *     status is 200 in every case: a restart would not help. The last six fields are additions to gpu-oour's.
          */
         readonly get: operations["show_health_health_get"];
         readonly put?: never;
@@ -1236,6 +1241,11 @@ export interface components {
             readonly uid: string;
             /** Updated At */
             readonly updated_at: string | null;
+            /**
+             * Waiting Gpus
+             * @description Restored, and its pods wait for so many GPUs; null: they run, or it was not restored.
+             */
+            readonly waiting_gpus: number | null;
             /** Warnings */
             readonly warnings: readonly components["schemas"]["WarningRow"][];
         };
@@ -1421,7 +1431,7 @@ export interface components {
         };
         /**
          * BuiltInRow
-         * @description What applies to a class of workloads where no policy says otherwise.
+         * @description What a policy leaves out, for one class of workloads. Without an action it only notifies.
          */
         readonly BuiltInRow: {
             /** Fields */
@@ -1601,6 +1611,28 @@ export interface components {
             readonly last_seconds: number | null;
             /** Last Succeeded At */
             readonly last_succeeded_at: string | null;
+        };
+        /**
+         * DataFinding
+         * @description What is wrong with the data of the whole site.
+         */
+        readonly DataFinding: {
+            /**
+             * Code
+             * @description A word for programs.
+             */
+            readonly code: string;
+            /**
+             * Level
+             * @description The status is the worst of them; info: it may be intended.
+             * @enum {string}
+             */
+            readonly level: "degraded" | "warning" | "info";
+            /**
+             * Text
+             * @description In the language of the request (Accept-Language).
+             */
+            readonly text: string;
         };
         /**
          * DataProblem
@@ -2186,6 +2218,11 @@ export interface components {
             /** Reason */
             readonly reason: string;
         };
+        /** HTTPValidationError */
+        readonly HTTPValidationError: {
+            /** Detail */
+            readonly detail?: readonly components["schemas"]["ValidationError"][];
+        };
         /**
          * Health
          * @description The state of the analyzer.
@@ -2221,6 +2258,11 @@ export interface components {
             readonly deliveries: {
                 readonly [key: string]: unknown;
             };
+            /**
+             * Findings
+             * @description Why the status is not healthy, the worst first.
+             */
+            readonly findings: readonly components["schemas"]["DataFinding"][];
             /**
              * Free Gpus
              * @description Those of which no part is held.
@@ -2261,6 +2303,11 @@ export interface components {
              */
             readonly measured_coverage: number | null;
             /**
+             * Policy Error
+             * @description Why the policy file cannot be used, with its line; empty: it can, or none is needed. Nothing new is warned of or done meanwhile.
+             */
+            readonly policy_error: string;
+            /**
              * Ready
              * @description Whether a cycle has finished.
              */
@@ -2281,6 +2328,16 @@ export interface components {
              * @enum {string}
              */
             readonly status: "healthy" | "degraded" | "warning";
+            /**
+             * Suspended
+             * @description Objects that reclaim has changed and not restored yet, in every mode; null: not known here.
+             */
+            readonly suspended: number | null;
+            /**
+             * Suspended Gpus
+             * @description The GPUs that they gave back.
+             */
+            readonly suspended_gpus: number | null;
             /**
              * Targets
              * @description Targets of the embedded source; null: an engine is read.
@@ -3156,16 +3213,24 @@ export interface components {
         };
         /**
          * PolicyPage
-         * @description The policies, in the order in which they are tried.
+         * @description The policies, in the order in which they are tried. What none of them matches is at most notified.
          */
         readonly PolicyPage: {
-            /** Built In */
+            /**
+             * Built In
+             * @description The defaults of what a policy leaves out, by class.
+             */
             readonly built_in: readonly components["schemas"]["BuiltInRow"][];
             /**
              * Error
-             * @description Why the last change is refused; the policies before it stay in effect.
+             * @description Why there are no policies, with the line: nothing new is warned of or done meanwhile.
              */
             readonly error: string;
+            /**
+             * Example
+             * @description The text of a policy file to begin with.
+             */
+            readonly example: string;
             /**
              * File
              * @description Path of the file; empty: there is none.
@@ -3173,7 +3238,7 @@ export interface components {
             readonly file: string;
             /**
              * Is Valid
-             * @description Whether the file as it is now is in effect.
+             * @description Whether there is a file that can be used.
              */
             readonly is_valid: boolean;
             /** Policies */
@@ -3193,7 +3258,7 @@ export interface components {
             };
             /**
              * Match
-             * @description Which workloads it is for; empty: all.
+             * @description Which workloads it is for; empty: all of them.
              */
             readonly match: {
                 readonly [key: string]: unknown;
@@ -3349,7 +3414,7 @@ export interface components {
         readonly ReclaimStatus: {
             /**
              * Details
-             * @description Leader, counts of outcomes, last error.
+             * @description Leader, counts of outcomes, last error, what is suspended.
              */
             readonly details: {
                 readonly [key: string]: unknown;
@@ -3359,7 +3424,7 @@ export interface components {
              * @enum {string}
              */
             readonly mode: "off" | "observe" | "enforce";
-            /** @description Null in mode off. */
+            /** @description Null where there is no API server or no ledger. */
             readonly switch: components["schemas"]["SwitchRow"] | null;
         };
         /**
@@ -4254,6 +4319,19 @@ export interface components {
             /** Unallocated */
             readonly unallocated: number | null;
         };
+        /** ValidationError */
+        readonly ValidationError: {
+            /** Context */
+            readonly ctx?: Record<string, never>;
+            /** Input */
+            readonly input?: unknown;
+            /** Location */
+            readonly loc: readonly (string | number)[];
+            /** Message */
+            readonly msg: string;
+            /** Error Type */
+            readonly type: string;
+        };
         /**
          * VerdictRow
          * @description A verdict that held from `at` until the next one.
@@ -4674,6 +4752,15 @@ export interface operations {
                     };
                 };
             };
+            /** @description Validation Error */
+            readonly 422: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
             /** @description The request is wrong. */
             readonly "4XX": {
                 headers: {
@@ -4715,6 +4802,15 @@ export interface operations {
                     readonly "application/json": {
                         readonly [key: string]: unknown;
                     };
+                };
+            };
+            /** @description Validation Error */
+            readonly 422: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["HTTPValidationError"];
                 };
             };
             /** @description The request is wrong. */
@@ -6829,7 +6925,7 @@ export interface operations {
     readonly update_config_config_update_post: {
         readonly parameters: {
             readonly query?: {
-                /** @description thresholds.low_utilization */
+                /** @description thresholds.low_utilization, a whole number as in gpu-oour */
                 readonly threshold?: number | null;
                 /** @description scheduler.interval, in seconds */
                 readonly interval?: number | null;
@@ -6851,6 +6947,15 @@ export interface operations {
                     readonly "application/json": {
                         readonly [key: string]: unknown;
                     };
+                };
+            };
+            /** @description Validation Error */
+            readonly 422: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["HTTPValidationError"];
                 };
             };
             /** @description The request is wrong. */

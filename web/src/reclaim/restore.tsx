@@ -7,7 +7,7 @@ import { showToast } from "../components/toast";
 import { t } from "../i18n";
 import { identity, isOperator } from "../state/session";
 import { ChangeBox } from "./changes";
-import { texts } from "./texts";
+import { stateOf, texts } from "./texts";
 import type { Action } from "./types";
 
 /** Why this person cannot restore; empty: they can. */
@@ -22,8 +22,8 @@ export function RestoreButton({ of: action, isPrimary = false }: { of: Action; i
   const restore = async () => {
     setBusy(true);
     try {
-      await write("post", "/api/v1/actions/{action_id}/restore", { action_id: action.id });
-      showToast(texts("restore-done", { name: action.name }));
+      const done = await write("post", "/api/v1/actions/{action_id}/restore", { action_id: action.id });
+      showToast(texts("restore-done", { name: action.name, state: stateOf(done) }));
       setOpen(false);
     } catch (error) {
       if (!isAborted(error)) showToast(error instanceof Problem && error.message ? error.message : t("panel.offline"), "fault");

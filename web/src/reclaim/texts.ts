@@ -1,4 +1,4 @@
-import { defineTexts } from "../i18n";
+import { defineTexts, fmt } from "../i18n";
 
 const en = {
   "guard-idle": "All of it is idle",
@@ -13,6 +13,7 @@ const en = {
   "guard-same_owner": "Same owner",
   "guard-complete": "All pods seen",
   "guard-kind": "Can be changed",
+  "guard-other_pods": "Pods without GPUs",
   "guard-not_under_way": "Nothing under way",
   "guard-snoozed": "Snooze",
   "guard-cool_down": "Cool-down",
@@ -23,10 +24,13 @@ const en = {
   "guard-quiet_hours": "Quiet hours",
   "guard-leader": "Leader",
   "guard-switch": "Switch",
+  "guard-policy_file": "Policy file",
   "guard-warned": "Warning and grace",
   "guard-working_hours": "Working hours",
   "guard-pressure": "Pressure",
   "guard-budget": "Limits",
+  "guard-usage": "Fresh samples",
+  "guard-pods": "Pods known",
   guards: "Guards",
   "guards-passed": "{n} of {total} guards agree",
   "guards-yes": "agrees",
@@ -55,7 +59,7 @@ const en = {
   "restore-title": "Restore {name}",
   "restore-text": "Exactly the original is put back, if the value is still the one that was set. After that the workload is left alone for a while.",
   "restore-save": "Restore",
-  "restore-done": "{name} is restored.",
+  "restore-done": "{name}: {state}.",
   "restore-role": "Restoring needs the role operator; yours is {role}.",
   suspend: "Suspend…",
   "suspend-title": "Suspend {name}",
@@ -77,6 +81,8 @@ const en = {
   "state-failed": "failed",
   "state-restoring": "being restored",
   "state-restored": "restored",
+  "state-waiting": "restored, waiting for {gpus} GPUs",
+  "state-waiting-one": "restored, waiting for 1 GPU",
   "state-refused": "refused",
   "state-reverted": "changed back",
   "state-ended": "ended",
@@ -102,6 +108,7 @@ const zh: Readonly<Record<ReclaimText, string>> = {
   "guard-same_owner": "所有者未变",
   "guard-complete": "Pod 齐全",
   "guard-kind": "可以修改",
+  "guard-other_pods": "未占用 GPU 的 Pod",
   "guard-not_under_way": "无进行中的操作",
   "guard-snoozed": "暂缓",
   "guard-cool_down": "冷却期",
@@ -112,10 +119,13 @@ const zh: Readonly<Record<ReclaimText, string>> = {
   "guard-quiet_hours": "安静时段",
   "guard-leader": "主节点",
   "guard-switch": "开关",
+  "guard-policy_file": "策略文件",
   "guard-warned": "警告与宽限期",
   "guard-working_hours": "工作时段",
   "guard-pressure": "资源紧张",
   "guard-budget": "限额",
+  "guard-usage": "最新样本",
+  "guard-pods": "Pod 已知",
   guards: "检查项",
   "guards-passed": "{total} 个检查项中有 {n} 个同意",
   "guards-yes": "同意",
@@ -144,7 +154,7 @@ const zh: Readonly<Record<ReclaimText, string>> = {
   "restore-title": "恢复 {name}",
   "restore-text": "若当前值仍是回收时设置的值，则原样恢复。之后一段时间内不再触碰该工作负载。",
   "restore-save": "恢复",
-  "restore-done": "{name} 已恢复。",
+  "restore-done": "{name}：{state}。",
   "restore-role": "恢复需要 operator 角色，您的角色是 {role}。",
   suspend: "暂停…",
   "suspend-title": "暂停 {name}",
@@ -166,6 +176,8 @@ const zh: Readonly<Record<ReclaimText, string>> = {
   "state-failed": "失败",
   "state-restoring": "恢复中",
   "state-restored": "已恢复",
+  "state-waiting": "已恢复，正在等待 {gpus} 张 GPU",
+  "state-waiting-one": "已恢复，正在等待 1 张 GPU",
   "state-refused": "已拒绝",
   "state-reverted": "被还原",
   "state-ended": "已结束",
@@ -182,4 +194,10 @@ export const texts = defineTexts(en, zh);
 export function wordOr(prefix: "guard" | "state", word: string): string {
   const key = `${prefix}-${word}`;
   return key in en ? texts(key as ReclaimText) : word;
+}
+
+/** The state of an action. Restored means running: until then it says what it waits for. */
+export function stateOf({ state, waiting_gpus: gpus }: { readonly state: string; readonly waiting_gpus: number | null }): string {
+  if (gpus === null) return wordOr("state", state);
+  return gpus === 1 ? texts("state-waiting-one") : texts("state-waiting", { gpus: fmt.gpus(gpus) });
 }

@@ -19,17 +19,36 @@
 {{- end -}}
 {{- if ne .Values.reclaim.mode "off" -}}
 {{- $reclaim := dict "mode" .Values.reclaim.mode -}}
-{{- if .Values.reclaim.policies }}{{ $_ := set $reclaim "policy_file" "/etc/gpusteward/policies/policies.yaml" }}{{ end -}}
 {{- $_ := set $config "reclaim" $reclaim -}}
+{{- end -}}
+{{- if include "gpusteward.analyzer.hasPolicies" . -}}
+{{- $reclaim := default dict $config.reclaim -}}
+{{- $_ := set $config "reclaim" (set $reclaim "policy_file" "/etc/gpusteward/policies/policies.yaml") -}}
 {{- end -}}
 {{- mergeOverwrite $config (deepCopy .Values.analyzer.config) | toYaml -}}
 {{- end }}
 
-{{/* off, observe or enforce: of the value, or of the setting where that is more. */}}
+{{/* off, observe or enforce: of the setting, or of the value. */}}
 {{- define "gpusteward.analyzer.reclaimMode" -}}
-{{- $config := default dict .Values.analyzer.config.reclaim -}}
-{{- $mode := default .Values.reclaim.mode $config.mode -}}
-{{- if or (eq $mode "enforce") (eq .Values.rbac.mode "enforce") }}enforce{{ else }}{{ $mode }}{{ end -}}
+{{- default .Values.reclaim.mode (default dict .Values.analyzer.config.reclaim).mode -}}
+{{- end }}
+
+{{/* "true" where the analyzer may change workloads. */}}
+{{- define "gpusteward.analyzer.hasRights" -}}
+{{- if or .Values.reclaim.rights (eq .Values.rbac.mode "enforce") }}true{{ end -}}
+{{- end }}
+
+{{/* "true" where the analyzer gets a policy file: where it has a use for one, or values name policies. */}}
+{{- define "gpusteward.analyzer.hasPolicies" -}}
+{{- $mode := include "gpusteward.analyzer.reclaimMode" . -}}
+{{- if or .Values.reclaim.policies .Values.reclaim.examplePolicies (ne $mode "off") }}true{{ end -}}
+{{- end }}
+
+{{/* The policy file. */}}
+{{- define "gpusteward.analyzer.policies" -}}
+{{- $policies := .Values.reclaim.policies -}}
+{{- if .Values.reclaim.examplePolicies }}{{ $policies = concat $policies (.Files.Get "files/example-policies.yaml" | fromYaml).policies }}{{ end -}}
+{{- dict "policies" $policies | toYaml -}}
 {{- end }}
 
 {{/* "true" where the engine's Service is found by label. */}}

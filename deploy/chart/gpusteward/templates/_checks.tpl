@@ -17,6 +17,9 @@
 {{- if and $analyzer.enabled (not $agent.enabled) (not $engine) (not $analyzer.existingConfigMap) (not (or $scrape.targets $scrape.targets_file $scrape.selector)) }}
 - agent.enabled: without agents the analyzer has nothing to read. Set prometheus.url, or analyzer.config.scrape.selector and scrape.namespaces to the pods of your dcgm-exporter (GPU operator: app=nvidia-dcgm-exporter in gpu-operator).
 {{- end }}
+{{- if and $analyzer.enabled .Values.rbac.create (eq (include "gpusteward.analyzer.reclaimMode" .) "enforce") (not (include "gpusteward.analyzer.hasRights" .)) }}
+- reclaim.mode: enforce suspends and restores workloads, and the analyzer has no right to. Set reclaim.rights to true; leave it so after switching reclaim off, until everything is restored.
+{{- end }}
 {{- with .Values.prometheus.url }}
 {{- if not (regexMatch "^https?://[^/ ]+" .) }}
 - prometheus.url: {{ . | quote }} is not an address. Write it with its scheme, such as http://prometheus-operated.monitoring:9090.

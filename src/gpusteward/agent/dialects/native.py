@@ -12,7 +12,7 @@ from gpusteward.core.exposition import Family, FamilyBuilder, LabelCache, Labels
 from gpusteward.core.gpus import Gpu, GpuProcess, GpuReading
 from gpusteward.core.signals import SIGNALS, Scope
 from gpusteward.core.snapshots import Snapshot
-from gpusteward.core.usage_split import UTILIZATION_SIGNALS, GpuSplit, Part
+from gpusteward.core.usage_split import UTILIZATION_SIGNALS, Part
 
 _NO_CONTAINER = Container()
 Counts = Mapping[int, int] | Mapping[str, int]
@@ -33,7 +33,7 @@ class NativeDialect:
         builder = FamilyBuilder()
         gpus = {reading.gpu.uuid: reading.gpu for reading in view.snapshot.readings}
         self._write_readings(builder, view.snapshot.readings)
-        self._write_splits(builder, view.splits, gpu_busy_seconds=view.gpu_busy_seconds)
+        self._write_splits(builder, view)
         self._write_parts(builder, view)
         self._write_allocations(builder, [each for each in view.snapshot.allocations if each.gpu_uuid in gpus], gpus)
         self._write_processes(builder, [each for each in view.snapshot.processes if each.gpu_uuid in gpus], gpus)
@@ -74,17 +74,16 @@ class NativeDialect:
             texts = self._labels.get_or_render_all(key, partial(_labels_of_events, reading.gpu, label, counts))
             samples += zip(texts, counts.values(), strict=True)
 
-    def _write_splits(
-        self, builder: FamilyBuilder, splits: Sequence[GpuSplit], *, gpu_busy_seconds: Mapping[str, float]
-    ) -> None:
-        rows = builder.rows(metrics.GPU_UTILIZATION, metrics.GPU_MEMORY_USED, metrics.GPU_BUSY_SECONDS)
-        for each in splits:
+    def _write_splits(self, builder: FamilyBuilder, view: SnapshotView) -> None:
+        rows = builder.rows(*_SPLIT_METRICS)
+        for each in view.splits:
             gpu = each.gpu
             rows.write(
                 self._labels.get_or_render(("split", gpu.uuid, gpu.index), partial(gpu_labels, gpu)),
                 _round(each.utilization_ratio),
                 each.memory_used_bytes,
-                _round(gpu_busy_seconds.get(gpu.uuid)),
+                _round(view.gpu_busy_seconds.get(gpu.uuid)),
+                _round(view.gpu_outside_seconds.get(gpu.uuid)),
             )
 
     def _write_parts(self, builder: FamilyBuilder, view: SnapshotView) -> None:
@@ -150,6 +149,12 @@ _NEEDS = (
     (metrics.GPU_BUSY_SECONDS, UTILIZATION_SIGNALS),
 )
 """The families of a GPU, each with the signals of which it needs one."""
+_SPLIT_METRICS = (
+    metrics.GPU_UTILIZATION,
+    metrics.GPU_MEMORY_USED,
+    metrics.GPU_BUSY_SECONDS,
+    metrics.GPU_OUTSIDE_SECONDS,
+)
 _PART_METRICS = (
     *(metrics.USE_UTILIZATION, metrics.USE_MEMORY, metrics.USE_PROCESSES),
     *(metrics.USE_POWER, metrics.USE_ENERGY, metrics.USE_BUSY_SECONDS, metrics.USE_VIDEO_SECONDS),

@@ -14,7 +14,7 @@ from gpusteward.analyzer.api.compat import config as compat_config
 from gpusteward.analyzer.api.compat import results as compat_results
 from gpusteward.analyzer.api.dependencies import ApiDependencies
 from gpusteward.analyzer.api.http.middleware import RequestMiddleware
-from gpusteward.analyzer.api.http.problems import PROBLEM_TYPE, Problem, add_handlers
+from gpusteward.analyzer.api.http.problems import GPU_OOUR_TAG, PROBLEM_TYPE, Problem, add_handlers
 from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.api.http.web_access import WebAccess
 from gpusteward.analyzer.api.ui import routes as ui
@@ -54,7 +54,8 @@ last finished cycle; only the series and processes of a workload are read from t
 Local requests may read without a token; other requests, and all writes where tokens are configured, need
 Authorization: Bearer TOKEN, an identity from a configured reverse proxy, or the session of a browser, which
 POST /api/v1/session opens. Viewers may be limited to namespaces: then
-everything else seems not to exist. Errors are problem objects (RFC 9457), in Chinese if Accept-Language prefers it."""
+everything else seems not to exist. Errors are problem objects (RFC 9457), in Chinese if Accept-Language prefers it.
+Those of gpu-oour's endpoints have FastAPI's detail, and the text is in the field message."""
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
@@ -107,13 +108,12 @@ def _make_app(lifespan: Lifespan) -> FastAPI:
 def _describe_errors(document: dict[str, Any]) -> dict[str, Any]:
     components = document.setdefault("components", {})
     schemas = components.setdefault("schemas", {})
-    for name in ("HTTPValidationError", "ValidationError"):
-        schemas.pop(name, None)
     schemas["Problem"] = TypeAdapter(Problem).json_schema()
     components["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer"}}
     problem = {PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     for operation in _operations(document):
-        operation["responses"].pop("422", None)
+        if GPU_OOUR_TAG not in operation["tags"]:  # those have what FastAPI writes
+            operation["responses"].pop("422", None)
         operation["responses"]["4XX"] = {"description": "The request is wrong.", "content": problem}
         operation["responses"]["5XX"] = {"description": "The analyzer, engine or ledger failed.", "content": problem}
         operation["security"] = [{}, {"bearer": []}]

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Protocol
 
 from fastapi import Depends, Request
@@ -39,10 +39,13 @@ from gpusteward.analyzer.sources.gpu_readings import ReportedGpu
 from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.spell_table import SpellTable
+from gpusteward.analyzer.tables import Finding
 from gpusteward.core.containers import WorkloadKey
+from gpusteward.core.messages import Message
 from gpusteward.core.namespaces import VisibleNamespaces
 from gpusteward.core.usages import AllocationKey
 from gpusteward.http_server.web_config import WebConfig
+from gpusteward.messages import data_health as health_messages
 from gpusteward.messages.errors import api_errors
 
 LONGEST_SNOOZE_SECONDS = 7 * 86_400.0
@@ -204,18 +207,29 @@ class ApiDependencies:
     links: LinkSigner = field(default_factory=LinkSigner)
     visible: VisibleNamespaces | None = None  # what the client may see; None: everything
 
+    @property
+    def policy_problem(self) -> Message | None:
+        """Why there are no policies, where some are needed."""
+        is_needed = self.policies.has_file or self.settings.current.reclaim.is_on
+        return self.policies.error if is_needed else None
+
     def assess_data(self) -> DataHealth:
         published = self.results.published
-        return assess_data(
+        found = assess_data(
             published.result if published else None,
             stats=self.cycles.stats,
             settings=self.settings.current,
             target_counts=self.source.target_counts,
             now=self.clock(),
         )
+        if self.policy_problem is None:
+            return found
+        reason = self.policy_problem if self.visible is None else health_messages.ASK_ADMIN
+        problem = Finding("warning", "policies-refused", health_messages.POLICIES_REFUSED.fill(reason=reason))
+        return replace(found, findings=(*found.findings, problem))
 
     def find_longest_snooze(self, workload: WorkloadKey) -> float:
-        """Seconds for which the workload may be snoozed: as its policy says, else as the built-in one does."""
+        """Seconds for which the workload may be snoozed: as its policy says, else as by default."""
         plan = self.reclaim.last_plan if self.reclaim is not None else None
         for decision in plan.decisions if plan else ():
             found = decision.workload

@@ -1,4 +1,4 @@
-"""/docs without a CDN: the OpenAPI document as an HTML page that needs no script; a small script can send requests.
+"""/docs and /redoc without a CDN: the OpenAPI document as an HTML page; a small script can send requests.
 
 FastAPI's own pages load Swagger UI or ReDoc from a CDN. Their files would have to be part of this package: 1.5 MB of
 JavaScript, and inline scripts that the Content-Security-Policy forbids.
@@ -22,6 +22,7 @@ _METHODS = ("get", "post", "put", "patch", "delete")
 
 
 @router.get("/docs")
+@router.get("/redoc")  # FastAPI has both; they show the same document
 def show_docs(request: Request) -> Response:
     return Response(_render_once(request.app), headers=_HEADERS, media_type="text/html")
 

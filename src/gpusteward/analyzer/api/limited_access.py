@@ -19,7 +19,7 @@ from gpusteward.analyzer.api.result_store import ResultStore
 from gpusteward.analyzer.ledger.snoozes import Snooze
 from gpusteward.analyzer.notify.outbox.records import Delivery
 from gpusteward.analyzer.pipeline import CycleStats
-from gpusteward.analyzer.reclaim.actions import Action, ReclaimControl, SwitchState
+from gpusteward.analyzer.reclaim.actions import Action, ReclaimControl, Suspended, SwitchState
 from gpusteward.analyzer.reclaim.lending import LendableGpus
 from gpusteward.analyzer.reclaim.plan import ActionState, Decision, Mode, Plan
 from gpusteward.analyzer.reports.charges import Charge
@@ -236,6 +236,10 @@ class _LimitedReclaim:
 
     def read_switch(self) -> SwitchState:
         raise _forbidden()
+
+    @property
+    def suspended(self) -> Suspended | None:
+        return None
 
     def describe(self) -> Mapping[str, Any]:
         return {}

@@ -4,6 +4,7 @@ from fastapi import APIRouter, Depends, Request, Response
 
 from gpusteward.analyzer.api.authorization import may_read_all
 from gpusteward.analyzer.api.dependencies import ApiDependencies, Dependencies
+from gpusteward.analyzer.api.http.problems import GPU_OOUR_TAG
 from gpusteward.analyzer.api.http.responses import send_body
 from gpusteward.analyzer.data_health import DataHealth
 from gpusteward.analyzer.gzip_blocks import Body
@@ -11,7 +12,7 @@ from gpusteward.analyzer.metrics import health_metrics
 from gpusteward.core.exposition import OPENMETRICS_TYPE, TEXT_TYPE, render_page
 from gpusteward.http_server.negotiation import accepts_gzip, choose_format
 
-router = APIRouter(dependencies=[Depends(may_read_all)], tags=["gpu-oour"])
+router = APIRouter(dependencies=[Depends(may_read_all)], tags=[GPU_OOUR_TAG])
 
 
 @router.get(

@@ -11,7 +11,7 @@ from gpusteward.analyzer.judge.capacities import Capacities
 from gpusteward.analyzer.judge.last_kernels import launched_kernels
 from gpusteward.analyzer.judge.valid_ratios import HIGHEST_RATIO, valid_ratio
 from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, Codes, Column, UsageTable
-from gpusteward.core.usages import LEAST_TRAFFIC, Measure, Stat
+from gpusteward.core.usages import LEAST_EXCESS, LEAST_TRAFFIC, Measure, Stat
 from gpusteward.core.verdicts import Activity, Doubt
 
 WORK_MEASURES = (Measure.CORE, Measure.MEMORY_COPY, Measure.ENGINE, Measure.TENSOR, Measure.DRAM)
@@ -69,6 +69,13 @@ class ActivityRule(BaseModel):
         description="A GPU without work is unknown if it draws more than this part of the range from idle power to its "
         "limit. A loaded model without requests draws 5 to 30 % of it; 40 % is a guess above that.",
     )
+    energy_watts: float = Field(
+        default=2,
+        ge=LEAST_EXCESS,
+        description="A GPU without work is unknown if its energy counter shows a minute of the window that exceeds the "
+        "quiet minutes of the hour, beyond twice their spread, by more watts than this. A request of 3 s at 180 "
+        "W above idle adds 5 to 9 W to its minute, the temperature of an idle GPU less than one. A guess between.",
+    )
 
 
 @dataclass(frozen=True)
@@ -98,10 +105,12 @@ def judge_activity(
     doubt = _find_doubts(table, columns, capacities=capacities, rule=rule, is_stale=is_stale)
     may_not_judge = np.isin(doubt, [DOUBTS.index(Doubt.STALE), DOUBTS.index(Doubt.SOURCE)])
     worked = find_work(table, rule) & ~may_not_judge
-    paused = (worked_at > table.at - table.window_seconds) & ~worked & (doubt == 0)
+    # Energy that no sample explains contradicts idleness; a pause does not claim it.
+    may_pause = (doubt == 0) | (doubt == DOUBTS.index(Doubt.ENERGY))
+    paused = (worked_at > table.at - table.window_seconds) & ~worked & may_pause
     active, idle, unknown = (ACTIVITIES.index(each) for each in (Activity.ACTIVE, Activity.IDLE, Activity.UNKNOWN))
     codes = np.select([worked | paused, doubt > 0], [active, unknown], idle).astype(np.int8)
-    return Activities(codes, np.where(worked, 0, doubt).astype(np.int8), worked, paused)
+    return Activities(codes, np.where(worked | paused, 0, doubt).astype(np.int8), worked, paused)
 
 
 def find_work(table: UsageTable, rule: ActivityRule) -> Mask:
@@ -145,6 +154,7 @@ def _find_doubts(
         Doubt.SPARSE: table.column(Measure.CORE, Stat.COUNT) < rule.least_samples,
         Doubt.PARTIAL: _lacks_peak(table),
         Doubt.POWER: _draws_power(table, columns, capacities=capacities, rule=rule),
+        Doubt.ENERGY: table.column(Measure.ENERGY, Stat.PEAK) > rule.energy_watts,
     }
     return np.select(list(doubts.values()), [DOUBTS.index(doubt) for doubt in doubts], 0).astype(np.int8)
 

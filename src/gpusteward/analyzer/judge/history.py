@@ -47,7 +47,6 @@ class Past:
     flat_ratio: Column = field(default_factory=_nothing)  # share of time with work at that start
     memory_bytes: Column = field(default_factory=_nothing)  # lowest peak since memory last grew
     grew_at: Column = field(default_factory=_nothing)  # end of the last window in which memory grew
-    quiet_since: Column = field(default_factory=_nothing)  # start of the windows whose power explains their energy
     video_at: Column = field(default_factory=_nothing)  # end of the last window with work of a sampled video engine
 
     @classmethod

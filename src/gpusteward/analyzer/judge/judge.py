@@ -8,7 +8,7 @@ from gpusteward.analyzer.judge.activity import judge_activity
 from gpusteward.analyzer.judge.allocation_columns import read_allocation_columns
 from gpusteward.analyzer.judge.capacities import find_capacities
 from gpusteward.analyzer.judge.history import History, Past
-from gpusteward.analyzer.judge.proof import find_quiet_since, find_video_at, judge_proof
+from gpusteward.analyzer.judge.proof import find_video_at, judge_proof
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.score import score_usage
 from gpusteward.analyzer.judge.signatures.active import find_streaks
@@ -33,9 +33,8 @@ def judge(table: UsageTable, rules: Rules, history: History, *, now: float) -> t
     is_unknown, is_idle = (activities.codes == ACTIVITIES.index(each) for each in (Activity.UNKNOWN, Activity.IDLE))
     score = np.where(is_unknown, np.nan, score_usage(table, capacities, scoring=rules.scoring))
     state = name_states(score, activities.codes, thresholds=rules.thresholds)
-    quiet_since = find_quiet_since(table, capacities, past=past, rule=rules.proof)
     video_at = find_video_at(table, past)
-    proof = judge_proof(table, is_idle=is_idle, quiet_since=quiet_since, video_at=video_at, rule=rules.proof)
+    proof = judge_proof(table, is_idle=is_idle, past=past, video_at=video_at, rule=rules.proof)
     evidence = Evidence(table, columns, capacities, activities, past, proof)
     evidence = replace(
         evidence,
@@ -43,7 +42,7 @@ def judge(table: UsageTable, rules: Rules, history: History, *, now: float) -> t
         growth=find_growth(evidence, rules.signatures.starting),
     )
     signature = classify(evidence, rules.signatures)
-    present = _update_past(evidence, quiet_since=quiet_since, video_at=video_at)
+    present = _update_past(evidence, video_at=video_at)
     idle_since = np.where(is_idle, present.idle_since, np.nan)
     verdicts = VerdictTable(
         table,
@@ -60,7 +59,7 @@ def judge(table: UsageTable, rules: Rules, history: History, *, now: float) -> t
     return verdicts, history.update(columns.hashes, past=present, now=now, rule=rules.history)
 
 
-def _update_past(evidence: Evidence, *, quiet_since: Column, video_at: Column) -> Past:
+def _update_past(evidence: Evidence, *, video_at: Column) -> Past:
     """The past for the next cycle. A gap keeps what was known, but ends consecutive windows without work."""
     past, table, activities = evidence.past, evidence.table, evidence.activities
     is_quiet = evidence.has(Activity.IDLE) | activities.paused
@@ -76,7 +75,6 @@ def _update_past(evidence: Evidence, *, quiet_since: Column, video_at: Column) -
         flat_ratio=evidence.streak.ratio,
         memory_bytes=evidence.growth.bytes,
         grew_at=evidence.growth.grew_at,
-        quiet_since=quiet_since,
         video_at=video_at,
     )
 

@@ -4,7 +4,6 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from gpusteward.analyzer.judge.allocation_columns import Mask
-from gpusteward.analyzer.judge.capacities import Capacities
 from gpusteward.analyzer.judge.history import Past
 from gpusteward.analyzer.judge.last_kernels import lacks_kernels
 from gpusteward.analyzer.judge.valid_ratios import valid_ratio
@@ -12,42 +11,32 @@ from gpusteward.analyzer.tables import PROOFS, Codes, Column, UsageTable
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Proof
 
+LATE = 1.03
+"""Scrapes are up to this part late without a gap."""
+EARLY = 1.1
+"""New values may come by this part more often than collected: one at each end of the window."""
+
 
 class ProofRule(BaseModel):
-    """When the energy counter proves idleness where neither busy time nor engine activity is measured.
-
-    The idle power of two boards of one model differs by more than short work adds, so the counter is compared with the
-    power samples of the same GPU: work that no sample saw is energy that the samples do not explain.
-    """
+    """When engine activity of DCGM includes all of the time."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    energy_ratio: float = Field(
-        default=0.002,
+    dcgm_interval_seconds: float = Field(
+        default=30,
         gt=0,
-        description="Part of the power limit by which the mean power of the energy counter may exceed that of the "
-        "power samples. 3 s of work at half of the power range every 5 minutes add 0.5 % of the range, health checks "
-        "of 0.2 s every 30 s about 0.3 %.",
+        description="How often DCGM is read: dcgm-exporter's `-c` or `DCGM_EXPORTER_INTERVAL`, 30 s by default. DCGM "
+        "averages engine activity over this time, so activity that is scraped less often does not prove idleness. "
+        "Other clients of the same hostengine can shorten it; no page shows it, but where power or energy have new "
+        "values more often than this, engine activity proves nothing.",
     )
-    power_swing_ratio: float = Field(
-        default=0.05,
-        gt=0,
-        description="Part of the power limit by which the highest power sample may exceed their mean: a sample within "
-        "a burst would explain the energy of the others.",
-    )
-    energy_seconds: float = Field(
+    video_seconds: float = Field(
         default=3600,
         ge=0,
-        description="How long the two must agree without a break. Work of 3 s leaves a trace of a few watts in ten "
-        "minutes; noise of that size does not last for an hour. A guess.",
+        description="How long an allocation must have been observed before engine activity of DCGM proves idleness: "
+        "it does not include video engines, and their gauges miss work between two samples. 20 s of encoding every 10 "
+        "minutes are in two of three samples every 30 s; in one hour of a thousand no sample shows any.",
     )
-
-
-def find_quiet_since(table: UsageTable, capacities: Capacities, *, past: Past, rule: ProofRule) -> Column:
-    """Start of the consecutive overlapping windows whose power samples explain all energy; NaN where there are none."""
-    begins = np.fmax(table.at - table.window_seconds, table.started_at)
-    since = np.where(past.seen_at >= begins, past.quiet_since, np.nan)
-    return np.where(_is_explained(table, capacities, rule), np.where(np.isnan(since), begins, since), np.nan)
 
 
 def find_video_at(table: UsageTable, past: Past) -> Column:
@@ -59,20 +48,30 @@ def find_video_at(table: UsageTable, past: Past) -> Column:
     return np.where(worked & ~is_counted, table.at, past.video_at)
 
 
-def judge_proof(table: UsageTable, *, is_idle: Mask, quiet_since: Column, video_at: Column, rule: ProofRule) -> Codes:
-    """Energy and the last kernel can only prove that there was no work. Where a pod used a video engine that is only
-    sampled, the time of the core proves nothing: it may do so again between two samples."""
-    is_counted = ~np.isnan(valid_ratio(table, Measure.BUSY, Stat.MEAN)) | (is_idle & lacks_kernels(table))
-    is_quiet = is_idle & (table.at - quiet_since >= rule.energy_seconds)
-    is_proven = (is_counted & np.isnan(video_at)) | is_quiet
+def judge_proof(table: UsageTable, *, is_idle: Mask, past: Past, video_at: Column, rule: ProofRule) -> Codes:
+    """The last kernel can only prove that there was no work. Where no video signal is exported, or a pod used a video
+    engine that is only sampled, the time of the core proves nothing: a video engine may work between two samples."""
+    is_engine = ~np.isnan(table.column(Measure.ENGINE, Stat.STEP))
+    is_watched = ~is_engine | (table.at - np.fmin(past.first_seen_at, table.at) >= rule.video_seconds)
+    is_counted = ~np.isnan(valid_ratio(table, Measure.BUSY, Stat.MEAN)) & ~has_gaps(table, rule) & is_watched
+    is_proven = (is_counted | (is_idle & lacks_kernels(table))) & np.isnan(video_at) & ~lacks_video(table)
     codes = np.where(is_proven, PROOFS.index(Proof.INTEGRATED), PROOFS.index(Proof.SAMPLED))
     return codes.astype(np.int8)
 
 
-def _is_explained(table: UsageTable, capacities: Capacities, rule: ProofRule) -> Mask:
-    """A counter that stands still, or has another unit, explains nothing."""
-    mean, peak = (table.column(Measure.POWER, stat) for stat in (Stat.MEAN, Stat.PEAK))
-    energy, limit = table.column(Measure.ENERGY, Stat.MEAN), capacities.power_limit_watts
-    is_counted = energy > mean / 2
-    is_steady = peak - mean <= rule.power_swing_ratio * limit
-    return is_counted & is_steady & (energy - mean <= rule.energy_ratio * limit)
+def has_gaps(table: UsageTable, rule: ProofRule) -> Mask:
+    """Rows whose engine activity is averaged over less than the time between two samples."""
+    seconds = rule.dcgm_interval_seconds
+    is_late = table.column(Measure.ENGINE, Stat.STEP) > LATE * seconds
+    is_early = find_collection_seconds(table) * EARLY < seconds
+    return is_late | is_early
+
+
+def find_collection_seconds(table: UsageTable) -> Column:
+    """How often the exporter has new values of power or energy; never less than it is scraped."""
+    return np.fmin(table.column(Measure.ENERGY, Stat.STEP), table.column(Measure.POWER, Stat.STEP))
+
+
+def lacks_video(table: UsageTable) -> Mask:
+    """Rows whose use of video engines is not reported."""
+    return np.equal(table.column(Measure.VIDEO, Stat.COUNT), 0.0)

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import numpy as np
 
 from gpusteward.analyzer.judge.activity import WORK_MEASURES, WORK_PROOFS
+from gpusteward.analyzer.judge.proof import EARLY, LATE
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.signatures.evidence import MAY_HIDE_A_JOB, may_be_job
 from gpusteward.analyzer.judge.states import name_states
@@ -60,6 +61,7 @@ def find_reasons(verdicts: VerdictTable, row: int, *, rules: Rules) -> tuple[Rea
     usage = verdicts.usage.usage(row)
     return (
         *_explain_activity(verdicts, row, usage=usage, rules=rules),
+        *_explain_lag(verdicts.usage.lag_seconds),
         _explain_signature(verdicts, row, usage=usage, rules=rules),
         *_explain_owner(verdicts, row),
         *_explain_score(verdicts, row, rules=rules),
@@ -100,20 +102,49 @@ def _explain_activity(verdicts: VerdictTable, row: int, *, usage: Usage, rules: 
     elif activity is Activity.IDLE:
         yield Reason(texts.IDLE, {"minutes": minutes, "coverage": usage.coverage})
         yield Reason(texts.IDLE_SINCE, {"idle_since": format_time(float(verdicts.idle_since[row]))})
-        yield _explain_proof(PROOFS[verdicts.proof[row]], usage, at=verdicts.usage.at, rules=rules)
+        yield from _explain_proof(PROOFS[verdicts.proof[row]], usage, at=verdicts.usage.at, rules=rules)
     elif verdicts.worked_at[row] == verdicts.usage.at:
         yield _explain_work(usage)
     else:
         yield Reason(texts.PAUSED, {"minutes": minutes, "worked_at": format_time(float(verdicts.worked_at[row]))})
 
 
-def _explain_proof(proof: Proof, usage: Usage, *, at: float, rules: Rules) -> Reason:
-    if proof is not Proof.INTEGRATED or (Measure.BUSY, Stat.MEAN) in usage.stats:
-        return Reason(texts.PROVEN[proof])
+def _explain_lag(seconds: float) -> Iterator[Reason]:
+    if seconds:
+        yield Reason(texts.LATE_SAMPLES, {"seconds": seconds})
+
+
+def _explain_proof(proof: Proof, usage: Usage, *, at: float, rules: Rules) -> Iterator[Reason]:
+    if proof is Proof.SAMPLED:
+        yield from _explain_sampled(usage, rules=rules)
+        return
     launched_at = usage.stats.get((Measure.CONTAINER_KERNEL, Stat.LAST))
-    if launched_at is not None and launched_at <= at - usage.window_seconds:
-        return Reason(texts.PROVEN_BY_KERNEL, {"launched_at": format_time(launched_at)})
-    return Reason(texts.PROVEN_BY_ENERGY, {"minutes": rules.proof.energy_seconds / 60})
+    is_by_kernel = (Measure.BUSY, Stat.MEAN) not in usage.stats and launched_at is not None
+    if is_by_kernel and launched_at is not None and launched_at <= at - usage.window_seconds:
+        yield Reason(texts.PROVEN_BY_KERNEL, {"launched_at": format_time(launched_at)})
+    else:
+        yield Reason(texts.PROVEN[proof])
+
+
+def _explain_sampled(usage: Usage, *, rules: Rules) -> Iterator[Reason]:
+    """Every reason why nothing proves it, or that only samples are read."""
+    stats, collected = usage.stats, rules.proof.dcgm_interval_seconds
+    has_video = stats.get((Measure.VIDEO, Stat.COUNT)) != 0
+    is_counted = (Measure.BUSY, Stat.MEAN) in stats
+    step = stats.get((Measure.ENGINE, Stat.STEP), 0.0)
+    renewed = min(stats.get((measure, Stat.STEP), np.inf) for measure in (Measure.ENERGY, Measure.POWER))
+    if not is_counted:
+        yield Reason(texts.PROVEN[Proof.SAMPLED])
+        if (Measure.ENERGY, Stat.STEP) in stats:
+            yield Reason(texts.NOT_PROVEN_BY_ENERGY)
+    elif step > LATE * collected:
+        yield Reason(texts.SCRAPED_TOO_RARELY, {"step": step, "collected": collected})
+    elif renewed * EARLY < collected:
+        yield Reason(texts.COLLECTED_TOO_OFTEN, {"renewed": renewed, "collected": collected})
+    elif has_video:
+        yield Reason(texts.VIDEO_IS_SAMPLED, {"minutes": rules.proof.video_seconds / 60})
+    if not has_video:
+        yield Reason(texts.NO_VIDEO_SIGNAL)
 
 
 def _explain_work(usage: Usage) -> Reason:
@@ -145,6 +176,7 @@ def _explain_doubt(doubt: Doubt, usage: Usage, *, rules: Rules) -> Reason:
         "least": rules.activity.least_samples,
         "needed": rules.activity.coverage,
         "power": usage.stats.get((Measure.POWER, Stat.MEAN)),
+        "excess": usage.stats.get((Measure.ENERGY, Stat.PEAK)),
     }
     return Reason(texts.DOUBTS[doubt], values)
 
@@ -169,6 +201,8 @@ def _explain_signature(verdicts: VerdictTable, row: int, *, usage: Usage, rules:
     is_young = started_at is not None and verdicts.usage.at - started_at < rules.signatures.starting.grace_seconds
     if signature is Signature.STARTING and not is_young:
         return Reason(texts.STARTING_LOADS)
+    if signature is Signature.PARKED and stats.get((Measure.PROCESSES, Stat.PEAK)) == 0:
+        return Reason(texts.PARKED_OTHERS)
     return Reason(_choose_text(signature, has_memory=memory is not None, has_worked=not np.isnan(worked_at)), values)
 
 

@@ -21,7 +21,7 @@ class Rules(BaseModel):
     thresholds: Thresholds = Field(default_factory=Thresholds, description="Scores that separate the states.")
     gpu_defaults: GpuDefaults = Field(default_factory=GpuDefaults, description="Capacity of a GPU of unknown model.")
     activity: ActivityRule = Field(default_factory=ActivityRule, description="What idle requires.")
-    proof: ProofRule = Field(default_factory=ProofRule, description="When energy proves idleness.")
+    proof: ProofRule = Field(default_factory=ProofRule, description="What proves idleness.")
     signatures: SignatureRules = Field(default_factory=SignatureRules, description="Kinds of use and idleness.")
     history: HistoryRule = Field(default_factory=HistoryRule, description="What is kept between cycles.")
 

@@ -4,6 +4,7 @@ From a verdict to its rows, in reading order:
 
     ledger.py           `Ledger.record(result)`: buffers cycles while the database is unavailable
     cycle_record.py     a result in compact columns (`CycleRecord`)
+    ended_record.py     the part of it about holders that ended before the cycle
     identities.py       ids and texts of allocations
     verdict_changes.py  which verdicts differ from the last recorded ones
     ledger_writer.py    writes a cycle record in one transaction
@@ -14,7 +15,8 @@ From a verdict to its rows, in reading order:
     schema.py           the tables
 
 Beside that path: retention.py (rollup and deletion), clock_skew.py (a clock that was ahead), restore_state.py (idle
-times after a restart), periods.py (hours, days and progress), db_engine.py (opening databases), leadership.py (which of
+times after a restart), last_gpus.py (when there were GPUs last),
+periods.py (hours, days and progress), db_engine.py (opening databases), leadership.py (which of
 several analyzers writes), snoozes.py (workloads about which nobody wants to hear), spell_reader.py, spell_memory.py and
 spell_backfill.py (idle spells: read, kept in memory, written for the past), migrations/.
 
@@ -31,8 +33,10 @@ Rules of the contents, for readers of the tables:
 - `currencies` holds the currency of all amounts of money; amounts in different currencies must not be added.
 - The time since the last recorded cycle gets the activity of the current one, up to three intervals. Time before that
   is unknown for allocations that were held before and still are. A new allocation is recorded from the start of its
-  pod, at most three intervals back, or from its first observation where the start is unknown. An allocation that
-  disappeared ended when it was last observed.
+  pod, at most three intervals back; where the start is unknown, for as long as its samples in the window cover, and
+  without samples from its first observation. An allocation that ended is recorded until half a scrape interval after
+  its last sample, also if it began and ended between two cycles; one that disappeared together with the samples of its
+  device ended when it was last observed.
 - The time of a shared GPU is divided among its allocations; energy is what each of them used.
 - Readers use `Ledger.engine`; writers use `db_engine.with_write_lock(engine)`.
 

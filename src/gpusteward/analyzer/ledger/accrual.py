@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusteward.analyzer.ledger.cycle_record import NOT_IN_FLEET, UNKNOWN_START, CycleRecord, IntColumn
+from gpusteward.analyzer.ledger.ended_record import EndedRecord
 from gpusteward.analyzer.ledger.periods import HOUR_MS, floor_hour
 from gpusteward.analyzer.ledger.upsert import Columns
 from gpusteward.analyzer.prices import costs_of
@@ -62,9 +63,17 @@ class AccruedTime:
 def accrue_time(record: CycleRecord, hour_slice: HourSlice, was_held: Mask) -> AccruedTime:
     """`was_held`: allocations that are in the ledger already.
 
-    Others accrue time from the start of their pod where that is known and covered, otherwise from now on.
+    Others accrue time from the start of their pod, or of their samples where that is not known, as far as it is
+    covered; otherwise from now on.
     """
     durations = np.maximum(hour_slice.end_ms - _begin_times(record, hour_slice, was_held), 0)
+    return AccruedTime(durations, np.floor(durations * record.gpu_fractions + _ROUNDING).astype(np.int64))
+
+
+def accrue_ended_time(record: EndedRecord, hour_slice: HourSlice) -> AccruedTime:
+    """The time of holders that ended before the cycle, as far as it is in the slice."""
+    begins, ends = np.maximum(record.began_ms, hour_slice.begin_ms), np.minimum(record.ended_ms, hour_slice.end_ms)
+    durations = np.maximum(ends - begins, 0)
     return AccruedTime(durations, np.floor(durations * record.gpu_fractions + _ROUNDING).astype(np.int64))
 
 
@@ -94,11 +103,32 @@ def make_usage_rows(record: CycleRecord, hour_slice: HourSlice, time: AccruedTim
             yield keys | _unknown_amounts(record, rows, allocated=allocated)
 
 
-def make_fleet_rows(record: CycleRecord, hour_slice: HourSlice, time: AccruedTime) -> Columns:
+def make_ended_rows(record: EndedRecord, hour_slice: HourSlice, time: AccruedTime) -> Columns:
+    """Rows of `usage_hourly` of holders that ended. Where work was seen, the time is active, as for others; that a GPU
+    was idle nobody knows without a whole window."""
+    rows = np.flatnonzero(time.allocated)
+    keys = {"hour_ms": [hour_slice.hour_ms] * len(rows), "allocation_id": record.ids[rows].tolist()}
+    allocated, worked = time.allocated[rows], record.has_worked[rows]
+    cost = costs_of(allocated, record.prices[rows])
+    by_activity = {
+        "active_ms": (allocated * worked).tolist(),
+        "unknown_ms": (allocated * ~worked).tolist(),
+        "active_cost": (cost * worked).tolist(),
+        "unknown_cost": (cost * ~worked).tolist(),
+    }
+    return keys | _unknown_amounts(record, rows, allocated=allocated) | by_activity
+
+
+def make_fleet_rows(
+    record: CycleRecord, hour_slice: HourSlice, time: AccruedTime, ended: AccruedTime | None = None
+) -> Columns:
     """Rows of `fleet_hourly`. In a gap, nodes are assumed to exist, since allocations on them accrue time too."""
     duration_ms, count = hour_slice.end_ms - hour_slice.begin_ms, len(record.fleet)
     # Sums of floats, but exact: a slice of a million GPUs is far below 53 bits.
     held = np.bincount(record.fleet_rows - NOT_IN_FLEET, weights=time.allocated, minlength=count + 1)[1:]
+    if ended is not None:
+        rows = record.ended.fleet_rows - NOT_IN_FLEET
+        held = held + np.bincount(rows, weights=ended.allocated, minlength=count + 1)[1:]  # of ints where none is held
     return {
         "hour_ms": [hour_slice.hour_ms] * count,
         "cluster": [key.cluster for key in record.fleet],
@@ -110,7 +140,9 @@ def make_fleet_rows(record: CycleRecord, hour_slice: HourSlice, time: AccruedTim
     }
 
 
-def _unknown_amounts(record: CycleRecord, rows: NDArray[np.intp], *, allocated: IntColumn) -> dict[str, list[Any]]:
+def _unknown_amounts(
+    record: CycleRecord | EndedRecord, rows: NDArray[np.intp], *, allocated: IntColumn
+) -> dict[str, list[Any]]:
     zeros, nulls = [0] * len(rows), [None] * len(rows)
     allocated_ms = allocated.tolist()
     return {

@@ -2,7 +2,7 @@
 database is unavailable."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import NamedTuple
@@ -10,6 +10,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gpusteward.analyzer.ledger.ended_record import (
+    NONE_ENDED,
+    EndedRecord,
+    PriceOf,
+    find_gpu,
+    make_ended_record,
+    name_ended,
+    place_ended,
+)
 from gpusteward.analyzer.ledger.identities import (
     NewAllocations,
     PodLabels,
@@ -19,13 +28,12 @@ from gpusteward.analyzer.ledger.identities import (
 )
 from gpusteward.analyzer.ledger.verdict_changes import VerdictChanges
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.tables import Codes, Column, NodeModel, VerdictTable
+from gpusteward.analyzer.tables import Codes, Column, EndedHolder, NodeModel, UsageTable, VerdictTable
 from gpusteward.core.usages import AllocationKey, Measure, Stat
 
 IntColumn = NDArray[np.int64]
 Float32Column = NDArray[np.float32]
 FleetRows = NDArray[np.int32]
-PriceOf = Callable[[str, str], int]  # model, namespace -> micros per GPU-hour
 
 COVERED_INTERVALS = 3
 """A cycle covers the time since the last recorded cycle, but at most this many intervals. Earlier time is unknown."""
@@ -72,7 +80,7 @@ class CycleRecord:
     ids: IntColumn
     gpu_fractions: Column
     prices: IntColumn  # micros per GPU-hour
-    started_ms: IntColumn  # of the pod
+    started_ms: IntColumn  # of the pod; of a new one, where that is unknown, by its samples in the window
     memory_total: Column
     memory_peak: Column
     core_peak: Column
@@ -89,6 +97,7 @@ class CycleRecord:
     changes: VerdictChanges
     window_ms: int = 0  # of the verdicts
     idle_starts: IdleStarts = NO_IDLE_STARTS
+    ended: EndedRecord = NONE_ENDED
 
     size_bytes: int = 0  # memory of the columns that it does not share with the record before
 
@@ -100,7 +109,8 @@ class CycleRecord:
             else {name: getattr(before, name) for name in _STABLE if self._is_unchanged(name, before)}
         )
         own = sum(value.nbytes for name, value in vars(self).items() if _is_column(value) and name not in shared)
-        texts = len(self.new) * _IDENTITY_BYTES + len(self.changes) * _CHANGE_BYTES + len(self.fleet) * _FLEET_ROW_BYTES
+        identities = len(self.new) + len(self.ended)
+        texts = identities * _IDENTITY_BYTES + len(self.changes) * _CHANGE_BYTES + len(self.fleet) * _FLEET_ROW_BYTES
         return replace(self, **shared, size_bytes=own + texts)
 
     def _is_unchanged(self, name: str, before: "CycleRecord") -> bool:
@@ -112,23 +122,35 @@ _WITH_NAN = ("gpu_fractions", "memory_total")
 
 
 def make_cycle_record(
-    result: Result, before: HeldAllocations, *, pod_labels: PodLabels, price_of: PriceOf, changes: VerdictChanges
+    result: Result,
+    before: HeldAllocations,
+    *,
+    pod_labels: PodLabels,
+    price_of: PriceOf,
+    changes: VerdictChanges,
+    last_allocations: Sequence[AllocationKey] = (),
 ) -> tuple[CycleRecord, HeldAllocations]:
     """The record of a result, and its allocations as `before` of the next record.
 
     `before`: the allocations of the last record. `new` contains only allocations that are not among them.
+    `last_allocations`: those of the last result, with their owners.
     """
     verdicts, table = result.verdicts, result.verdicts.usage
     held, rows = _index_allocations(table.allocations, pod_labels)
     fleet = _clean_fleet(table.fleet)
     covered_ms = COVERED_INTERVALS * result.settings.scheduler.interval * 1000
+    was_held = find_positions(held.ids, before.ids) >= 0
+    started_ms = _find_starts(table, rows, was_held)
+    ended = name_ended(table.ended, last_allocations)
+    held_since = _find_held_since(table, rows, started_ms, was_held=was_held, ended=ended)
+    spans = place_ended(ended, before.ids, held_since)
     record = CycleRecord(
         at_ms=int(result.at * 1000),
         covered_ms=covered_ms,
         ids=held.ids,
         gpu_fractions=result.workloads.fractions[rows],
         prices=_list_prices(table.allocations, price_of)[rows],
-        started_ms=_to_ms(table.started_at)[rows],
+        started_ms=started_ms,
         memory_total=_drop_implausible(table.column(Measure.MEMORY_TOTAL, Stat.LAST), MAX_BYTES)[rows],
         memory_peak=_drop_implausible(table.column(Measure.MEMORY_USED, Stat.PEAK), MAX_BYTES)[rows],
         core_peak=_drop_implausible(table.column(Measure.CORE, Stat.PEAK), MAX_RATIO)[rows],
@@ -145,8 +167,43 @@ def make_cycle_record(
         changes=changes,
         window_ms=int(table.window_seconds * 1000),
         idle_starts=_find_idle_starts(verdicts, rows, covered_ms=covered_ms),
+        ended=make_ended_record(
+            spans,
+            pod_labels=pod_labels,
+            price_of=price_of,
+            find_fleet_rows=lambda allocations: find_fleet_rows(allocations, fleet),
+        ),
     )
     return record, held
+
+
+def _find_starts(table: UsageTable, rows: NDArray[np.intp], was_held: NDArray[np.bool_]) -> IntColumn:
+    """When pods started; of new ones whose start is not known, as long before now as their samples cover."""
+    started, coverage = table.started_at[rows], table.coverage[rows]
+    is_estimated = np.isnan(started) & ~was_held & (coverage > 0)
+    return _to_ms(np.where(is_estimated, table.at - coverage * table.window_seconds, started))
+
+
+def _find_held_since(
+    table: UsageTable,
+    rows: NDArray[np.intp],
+    started_ms: IntColumn,
+    *,
+    was_held: NDArray[np.bool_],
+    ended: Sequence[EndedHolder],
+) -> Mapping[Hashable, Mapping[str, int]]:
+    """Of the GPUs of ended holders: when those began who hold them now, by MIG instance; 0: before the last record."""
+    gpus = {each.allocation.gpu_uuid for each in ended}
+    since: dict[Hashable, dict[str, int]] = {}
+    for position, row in enumerate(rows.tolist()) if gpus else ():
+        allocation = table.allocations[row]
+        if allocation.gpu_uuid in gpus:
+            instance, began_ms = allocation.gpu_instance, int(started_ms[position])
+            began_ms = int(table.at * 1000) if began_ms == UNKNOWN_START else began_ms
+            began_ms = 0 if was_held[position] else began_ms
+            of_gpu = since.setdefault(find_gpu(allocation), {})
+            of_gpu[instance] = min(began_ms, of_gpu.get(instance, began_ms))
+    return since
 
 
 def _find_idle_starts(verdicts: VerdictTable, rows: NDArray[np.intp], *, covered_ms: int) -> IdleStarts:

@@ -130,6 +130,11 @@ class NewAllocations:
         while block := [self._make_identity(id_, key) for id_, key in islice(rows, size)]:
             yield block
 
+    def take(self, rows: Sequence[int]) -> Iterator[Identity]:
+        """Some of them."""
+        ids = self.ids[rows].tolist()
+        yield from (self._make_identity(id_, self.allocations[row]) for id_, row in zip(ids, rows, strict=True))
+
     def _make_identity(self, allocation_id: int, key: AllocationKey) -> Identity:
         return make_identity(key, allocation_id=allocation_id, facts=self.read_facts(key.container))
 

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Engine
@@ -14,7 +14,6 @@ from gpusteward.analyzer.ledger.cycle_record import (
     COVERED_INTERVALS,
     NO_ALLOCATIONS,
     CycleRecord,
-    PriceOf,
     make_cycle_record,
 )
 from gpusteward.analyzer.ledger.db_engine import (
@@ -25,6 +24,7 @@ from gpusteward.analyzer.ledger.db_engine import (
     open_engine,
     show_url,
 )
+from gpusteward.analyzer.ledger.ended_record import PriceOf
 from gpusteward.analyzer.ledger.identities import PodLabels
 from gpusteward.analyzer.ledger.ledger_writer import LedgerWriter
 from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
@@ -35,6 +35,7 @@ from gpusteward.analyzer.prices import PriceList, PriceSettings
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.core.errors import SourceError
+from gpusteward.core.usages import AllocationKey
 from gpusteward.logs import Log
 
 log = Log(__name__)
@@ -62,6 +63,7 @@ class Ledger:
         self._pending: deque[CycleRecord] = deque()
         self._pending_bytes = 0
         self._held = NO_ALLOCATIONS  # of the last record
+        self._allocations: Sequence[AllocationKey] = ()  # of the last result
         self._last_verdicts = LastVerdicts()
         self._maintained_ms = 0
         self._maintenance_rounds = 1  # per cycle
@@ -153,14 +155,19 @@ class Ledger:
             return
         changes = self._last_verdicts.compare(result.workloads)
         record, held = make_cycle_record(
-            result, self._held, pod_labels=self._pod_labels, price_of=self._price_of(result), changes=changes
+            result,
+            self._held,
+            pod_labels=self._pod_labels,
+            price_of=self._price_of(result),
+            changes=changes,
+            last_allocations=self._allocations,
         )
         record = record.share_columns(self._pending[-1] if self._pending else None)
         if self._pending and not self._has_space(record):
             return
         self._pending.append(record)
         self._pending_bytes += record.size_bytes
-        self._held = held
+        self._held, self._allocations = held, result.verdicts.usage.allocations
         self._last_verdicts.apply(changes)
 
     def _is_recorded(self, result: Result) -> bool:

@@ -12,7 +12,9 @@ from gpusteward.analyzer.ledger.accrual import (
     BLOCK_ROWS,
     HourSlice,
     Mask,
+    accrue_ended_time,
     accrue_time,
+    make_ended_rows,
     make_fleet_rows,
     make_usage_rows,
     split_gap,
@@ -26,6 +28,7 @@ from gpusteward.analyzer.ledger.cycle_record import (
     find_positions,
 )
 from gpusteward.analyzer.ledger.db_engine import with_write_lock
+from gpusteward.analyzer.ledger.ended_record import EndedRecord
 from gpusteward.analyzer.ledger.identities import Attributes, Identity
 from gpusteward.analyzer.ledger.idle_correction import correct_idle_time
 from gpusteward.analyzer.ledger.idle_spells import OpenSpells, interrupt_spells, read_open_spells, write_spells
@@ -133,6 +136,7 @@ def _write_observed(connection: Connection, record: CycleRecord, state: LedgerSt
         correct_idle_time(connection, record, state.recorded_ms)
         for hour_slice in split_observed(record, state.recorded_ms):
             _write_slice(connection, record, hour_slice, was_held=was_held)
+        _write_ended(connection, record.ended, recorded_ms=state.recorded_ms, at_ms=record.at_ms)
     changes = state.last_verdicts.select_unrecorded(record.changes)
     _execute(connection, _INSERT_CHANGES, ({"at_ms": record.at_ms, **change._asdict()} for change in changes))
     return write_spells(connection, record, state.open_spells, absent=record.ids[~was_held])
@@ -142,7 +146,22 @@ def _write_slice(connection: Connection, record: CycleRecord, hour_slice: HourSl
     time = accrue_time(record, hour_slice, was_held)
     for columns in make_usage_rows(record, hour_slice, time):
         upsert(connection, usage_hourly, columns, USAGE_RULES)
-    upsert(connection, fleet_hourly, make_fleet_rows(record, hour_slice, time), FLEET_RULES)
+    ended = accrue_ended_time(record.ended, hour_slice) if record.ended and hour_slice.is_observed else None
+    if ended is not None:
+        upsert(connection, usage_hourly, make_ended_rows(record.ended, hour_slice, ended), USAGE_RULES)
+    upsert(connection, fleet_hourly, make_fleet_rows(record, hour_slice, time, ended), FLEET_RULES)
+
+
+def _write_ended(connection: Connection, ended: EndedRecord, *, recorded_ms: int, at_ms: int) -> None:
+    """The rows of holders that ended after the last recorded cycle. Those that it knew have a row already."""
+    rows = [row for row, time in enumerate(ended.ended_ms.tolist()) if time > recorded_ms]
+    for block in (rows[first : first + BLOCK_ROWS] for first in range(0, len(rows), BLOCK_ROWS)):
+        identities = [*ended.identities.take(block)]
+        columns = dict(zip(Identity._fields, zip(*identities, strict=True), strict=True))
+        first_ms = np.clip(ended.began_ms[block], recorded_ms, at_ms).tolist()
+        last_ms = np.minimum(ended.ended_ms[block], at_ms).tolist()
+        times = {"first_ms": first_ms, "last_ms": last_ms, "ended_ms": last_ms}
+        upsert(connection, allocations, {**columns, **times}, _ALLOCATION_RULES)
 
 
 def _write_currency(connection: Connection, record: CycleRecord, state: LedgerState) -> str:

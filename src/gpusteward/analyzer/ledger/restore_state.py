@@ -1,4 +1,5 @@
-"""Reads from the ledger since when workloads are idle, so that a restart does not reset their idle time."""
+"""Reads from the ledger since when workloads are idle and which allocations have worked: a restart neither resets their
+idle time nor makes them look as if they were still starting."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,11 +12,12 @@ from sqlalchemy.exc import SQLAlchemyError
 from gpusteward.analyzer.judge.allocation_columns import read_allocation_columns
 from gpusteward.analyzer.judge.history import History, Past
 from gpusteward.analyzer.ledger.db_engine import describe_error
-from gpusteward.analyzer.ledger.identities import name_owner
+from gpusteward.analyzer.ledger.identities import make_allocation_id, name_owner
 from gpusteward.analyzer.ledger.periods import RECORDED, read_progress
-from gpusteward.analyzer.ledger.schema import verdict_changes
+from gpusteward.analyzer.ledger.schema import allocations, idle_spells, verdict_changes
 from gpusteward.analyzer.tables import Column, UsageTable
 from gpusteward.core.containers import Container, WorkloadKey
+from gpusteward.core.idle_spells import SpellEnd
 from gpusteward.core.verdicts import Activity
 from gpusteward.logs import Log
 
@@ -25,11 +27,11 @@ log = Log(__name__)
 def restore_history(engine: Engine, table: UsageTable) -> History:
     """The history for the first cycle; empty if the ledger cannot be read. `judge` decides whether it still applies."""
     try:
-        recorded = _read_idle(engine)
+        recorded, worked = _read_idle(engine), _read_worked(engine)
     except SQLAlchemyError as error:
         log.warning("ledger_not_restored", reason=describe_error(error), consequence="idle times start again")
         return History()
-    return _make_history(table, recorded) if recorded.idle else History()
+    return _make_history(table, recorded, worked) if recorded.idle or worked else History()
 
 
 class _Recorded(NamedTuple):
@@ -55,7 +57,20 @@ def _read_idle(engine: Engine) -> _Recorded:
     return _Recorded((recorded_ms or 0) / 1000, idle if recorded_ms else {}, named is not None)
 
 
-def _make_history(table: UsageTable, recorded: _Recorded) -> History:
+def _read_worked(engine: Engine) -> Mapping[int, float]:
+    """When the allocations that are held last began to work after an idle spell; unix seconds."""
+    spells, held = idle_spells.c, allocations.c
+    query = (
+        select(spells.allocation_id, func.max(spells.ended_ms))
+        .join(allocations, held.id == spells.allocation_id)
+        .where(and_(held.ended_ms.is_(None), spells.ended_by == SpellEnd.WORK.value))
+        .group_by(spells.allocation_id)
+    )
+    with engine.connect() as connection:
+        return {int(row[0]): float(row[1]) / 1000 for row in connection.execute(query)}
+
+
+def _make_history(table: UsageTable, recorded: _Recorded, worked: Mapping[int, float]) -> History:
     """All pods of an idle workload have been idle at least since then; pods started later have no history."""
     recorded_at, idle, names_clusters = recorded
     if not names_clusters and len({one.cluster for one in table.allocations}) == 1:
@@ -63,15 +78,19 @@ def _make_history(table: UsageTable, recorded: _Recorded) -> History:
         idle = {key._replace(cluster=cluster): began for key, began in idle.items()}
     since = np.array([idle.get(_owner_of(one.container), np.nan) for one in table.allocations])
     since = np.where(table.started_at > recorded_at, np.nan, np.fmax(since, _only_where(since, table.started_at)))
-    is_known = ~np.isnan(since)
+    ids = (make_allocation_id(one) for one in table.allocations) if worked else ()
+    worked_at = np.array([worked.get(each, np.nan) for each in ids]) if worked else np.full(len(table), np.nan)
+    worked_at = np.where(worked_at < table.started_at, np.nan, worked_at)  # an earlier pod of the same name
+    is_known = ~np.isnan(since) | ~np.isnan(worked_at)
     seen_at = np.where(is_known, recorded_at, np.nan)
     past = replace(
         Past.unknown(len(table)),
         seen_at=seen_at,
         first_seen_at=seen_at,
         started_at=table.started_at,
+        worked_at=worked_at,
         idle_since=since,
-        idle_until=seen_at,
+        idle_until=_only_where(since, seen_at),
     )
     return History(read_allocation_columns(table.allocations).hashes, past)
 

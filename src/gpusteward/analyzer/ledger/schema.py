@@ -259,7 +259,10 @@ actions = Table(
     Column("steps_json", Text, nullable=False),
     Column("actor", Text, nullable=False),
     Column("error", Text, nullable=False),
+    Column("cluster_uid", Text, nullable=False, server_default=""),
+    Column("waiting_gpus", Float(53)),  # NULL: its pods run, or it was not restored
     Index("actions_by_state", "state"),
+    Index("actions_by_waiting", "waiting_gpus"),
     Index("actions_by_time", "created_ms"),
     Index("actions_by_acted", "acted_ms"),
     Index("actions_by_owner", "cluster", "namespace", "owner_kind", "owner_name", "created_ms"),

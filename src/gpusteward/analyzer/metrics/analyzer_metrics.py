@@ -5,6 +5,7 @@ from gpusteward.core.metrics import Metric, MetricType
 HOLDER = ("gpu_id", "pod", "namespace", "hostname")
 TENANT = ("gpu_id", "pod", "namespace")
 WORKLOAD = ("namespace", "workload_kind", "workload")
+_CREATED = "When this began to count, unix time; in OpenMetrics a sample of the metric itself."
 
 
 def _gpu_oour(name: str, labels: tuple[str, ...], help_text: str, kind: MetricType = MetricType.GAUGE) -> Metric:
@@ -40,10 +41,13 @@ BY_NAMESPACE = _gpu_oour("gpu_namespace_count", ("namespace",), "Allocations tha
 NAMESPACE_AVERAGE = _gpu_oour("gpu_namespace_average_score", ("namespace",), "Mean score by namespace.")
 
 ANALYSES = _gpu_oour("gpu_analysis_total", (), "Cycles finished since the analyzer started.", MetricType.COUNTER)
+ANALYSES_CREATED = _gpu_oour("gpu_analysis_created", (), _CREATED, MetricType.CREATED)
 ANALYSIS_ERRORS = _gpu_oour(
     "gpu_analysis_errors_total", (), "Cycles that failed: nothing could be read.", MetricType.COUNTER
 )
+ANALYSIS_ERRORS_CREATED = _gpu_oour("gpu_analysis_errors_created", (), _CREATED, MetricType.CREATED)
 ANALYSIS_SECONDS = _gpu_oour("gpu_analysis_duration_seconds", ("le",), "Duration of a cycle.", MetricType.HISTOGRAM)
+ANALYSIS_SECONDS_CREATED = _gpu_oour("gpu_analysis_duration_seconds_created", (), _CREATED, MetricType.CREATED)
 SERVICE_INFO = _gpu_oour(
     "gpu_monitor_service_info",
     ("version", "threshold", "interval", "ai_enabled"),
@@ -57,6 +61,11 @@ RESULT_TIME = _own("result_timestamp_seconds", (), "Time of the last result: the
 RESULT_AGE = _own("result_age_seconds", (), "Age of the last result.")
 RESULT_MAX_AGE = _own("result_max_age_seconds", (), "Age from which a result is no longer exported.")
 UNKNOWN_RATIO = _own("unknown_ratio", (), "Allocations that could not be judged / all allocations of the last result.")
+FINDINGS = _own(
+    "data_findings",
+    ("level", "code"),
+    "What is wrong with the data of the whole site, as in /health; always 1. Levels: degraded, warning, info.",
+)
 TARGETS = _own("scrape_targets", ("state",), "Targets of the embedded source by their last scrape: up, down.")
 QUERIES = _own("queries_total", ("result",), "Queries sent to the engine by result: ok or failed.", MetricType.COUNTER)
 COVERAGE = _own("coverage_ratio", (), "Samples seen / samples expected, over all allocations.")
@@ -140,7 +149,8 @@ RECLAIM_INFO = _own("reclaim_info", ("mode",), "The mode of reclaim: off, observ
 RECLAIM_STOPPED = _own(
     "reclaim_stopped",
     (),
-    "Whether nothing is done: reclaim is switched off, the Lease belongs to another analyzer, or cannot be renewed.",
+    "Whether nothing is done: reclaim is switched off, the Lease belongs to another analyzer or cannot be renewed, or "
+    "there is no policy file that can be used.",
 )
 RECLAIM_DECISIONS = _own(
     "reclaim_decisions", ("outcome",), "Workloads by the outcome of the last plan: act, warn, wait, refuse, nothing."
@@ -151,6 +161,18 @@ RECLAIM_ACTIONS = _own(
     "What happened to actions, by kind of object: warned, acted, verified (GPUs free), failed, refused, restored, "
     "reverted (changed back by something else), ended, dry_run, conflict, no_effect.",
     MetricType.COUNTER,
+)
+RECLAIM_SUSPENDED = _own(
+    "reclaim_suspended",
+    (),
+    "Objects that reclaim has changed and not restored yet; in every mode. Absent in replicas that do not act.",
+)
+RECLAIM_SUSPENDED_GPUS = _own("reclaim_suspended_gpus", (), "The GPUs that these objects gave back.")
+RECLAIM_POLICIES_VALID = _own(
+    "reclaim_policies_valid",
+    (),
+    "Whether the policy file can be used; while it is 0, nothing new is warned of or done. Absent in mode off without "
+    "a file.",
 )
 RECLAIM_POLICY_RELOADS = _own(
     "reclaim_policy_reloads_total",

@@ -21,9 +21,13 @@ from gpusteward.core.exposition import Family, Samples, render_labels
 def cycle_families(result: Result | None, stats: CycleStats) -> Iterator[Family]:
     """`result`: the last one; None before the first."""
     yield Family(metrics.BUILD_INFO, [(render_labels((("version", __version__),)), 1)])
+    created: Samples = [("", round(stats.created_at, 3))]
     yield Family(metrics.ANALYSES, [("", stats.finished)])
+    yield Family(metrics.ANALYSES_CREATED, created)
     yield Family(metrics.ANALYSIS_ERRORS, [("", stats.failed)])
+    yield Family(metrics.ANALYSIS_ERRORS_CREATED, created)
     yield _durations(stats)
+    yield Family(metrics.ANALYSIS_SECONDS_CREATED, created)
     if stats.last_succeeded_at is not None:
         yield Family(metrics.CYCLE_TIME, [("", round(stats.last_succeeded_at, 3))])
     if result is not None:
@@ -39,6 +43,10 @@ def data_families(health: DataHealth) -> Iterator[Family]:
         yield Family(metrics.RESULT_AGE, [("", round(health.age_seconds, 3))])
     if health.unknown_ratio is not None:
         yield Family(metrics.UNKNOWN_RATIO, [("", health.unknown_ratio)])
+    if health.findings:
+        pairs = dict.fromkeys((one.level, one.code) for one in health.findings)
+        samples: Samples = [(render_labels((("level", level), ("code", code))), 1) for level, code in pairs]
+        yield Family(metrics.FINDINGS, samples)
     if health.targets:
         down = health.targets - health.targets_up
         yield family_by(metrics.TARGETS, "state", {"up": health.targets_up, "down": down})
@@ -46,7 +54,7 @@ def data_families(health: DataHealth) -> Iterator[Family]:
 
 def _durations(stats: CycleStats) -> Family:
     """A histogram: the label text of a sample begins with the suffix of its name."""
-    limits = [*(f"{limit:g}" for limit in DURATION_BUCKETS), "+Inf"]
+    limits = [*map(str, DURATION_BUCKETS), "+Inf"]  # "1.0", as gpu-oour and OpenMetrics write it
     runs = stats.finished + stats.failed
     samples: Samples = [
         (f'_bucket{{le="{limit}"}}', count) for limit, count in zip(limits, [*stats.duration_counts, runs], strict=True)
@@ -120,9 +128,17 @@ def delivery_families(described: Mapping[str, Any]) -> Iterator[Family]:
 
 
 def reclaim_families(control: ReclaimControl | None, policies: WatchedPolicies) -> Iterator[Family]:
-    """In mode off only the mode."""
-    yield Family(metrics.RECLAIM_INFO, [(render_labels((("mode", control.mode if control else Mode.OFF),)), 1)])
+    """In mode off only the mode, and what is suspended."""
+    mode = control.mode if control else Mode.OFF
+    yield Family(metrics.RECLAIM_INFO, [(render_labels((("mode", mode),)), 1)])
+    if policies.has_file or mode is not Mode.OFF:
+        yield Family(metrics.RECLAIM_POLICIES_VALID, [("", int(policies.error is None))])
     if control is None:
+        return
+    if control.suspended is not None:
+        yield Family(metrics.RECLAIM_SUSPENDED, [("", control.suspended.actions)])
+        yield Family(metrics.RECLAIM_SUSPENDED_GPUS, [("", round(control.suspended.gpus, 4))])
+    if mode is Mode.OFF:
         return
     plan = control.last_plan
     if plan is not None:

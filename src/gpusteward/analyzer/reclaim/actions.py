@@ -70,10 +70,17 @@ class Action:
     ended_at: float | None = None  # restored, reverted, failed
     error: str = ""  # in English; the note of its step has both languages
     steps: tuple[JournalStep, ...] = ()
+    waiting_gpus: float | None = None  # restored, and its pods wait for so many GPUs; None: they run
 
     @property
     def is_open(self) -> bool:
         return self.state in OPEN_STATES
+
+    @property
+    def pod_uids(self) -> frozenset[str]:
+        """Of the pods that its warnings are about. What was said of other pods, of the same name or not, does not
+        count."""
+        return frozenset(map(str, self.evidence.get("pods", ())))
 
     @property
     def failure(self) -> Message:
@@ -89,6 +96,13 @@ class SwitchState(NamedTuple):
     by: str = ""
     at: float | None = None
     reason: str = ""
+
+
+class Suspended(NamedTuple):
+    """What is changed at the moment, and not restored yet."""
+
+    actions: int
+    gpus: float
 
 
 class ReclaimControl(Protocol):
@@ -117,7 +131,8 @@ class ReclaimControl(Protocol):
         SourceError."""
 
     def restore(self, action_id: str, *, by: str) -> Action:
-        """Put the original back. Raises ReclaimError, SourceError."""
+        """Put the original back, in every mode. Raises SourceError, ReclaimError: where it cannot be done from here,
+        with the command that does it by hand."""
 
     def switch_off(self, *, by: str, reason: str = "") -> SwitchState:
         """Stop all actions, also those of other replicas. Raises SourceError."""
@@ -127,6 +142,10 @@ class ReclaimControl(Protocol):
 
     def read_switch(self) -> SwitchState:
         """Raises SourceError."""
+
+    @property
+    def suspended(self) -> Suspended | None:
+        """What is changed now, of the last cycle; None: not known, since another replica acts or none has run yet."""
 
     def describe(self) -> Mapping[str, Any]:
         """For /api/v1/health: mode, leader, switch, counts of outcomes, last error."""

@@ -31,9 +31,8 @@ from gpusteward.messages import reclaim as messages
 
 
 def open_cluster(settings: Settings, environ: Mapping[str, str], *, account: Path = SERVICE_ACCOUNT) -> Cluster | None:
-    """The cluster that reclaim changes; None where there is no API server, and in mode off."""
-    if not settings.reclaim.is_on:
-        return None
+    """The cluster that reclaim changes, in every mode: what is suspended can be restored also in mode off. None where
+    there is no API server."""
     try:
         return Cluster(open_api_as(ApiWriter, settings.kubernetes, environ, account))
     except SourceError:
@@ -59,16 +58,16 @@ def build_reclaimer(
     clock: Callable[[], float] = time.time,
     on_step: OnStep = lambda _step, _action: None,
 ) -> Reclaimer | None:
-    """None in mode off, and where there is no cluster or no ledger: then nothing can be planned or done. Raises
-    ConfigurationError for a policy file that cannot be used."""
-    if not settings.reclaim.is_on or cluster is None or engine is None:
+    """None where there is no cluster or no ledger: then nothing can be planned, done or restored. In mode off nothing
+    is planned or begun, and what is suspended can be restored."""
+    if cluster is None or engine is None:
         return None
     lease = ActorLease(
         cluster, namespace=own_namespace or "default", name=settings.reclaim.lease, holder=holder, wall_clock=clock
     )
     components = ReclaimComponents(
         cluster=cluster,
-        journal=Journal(engine, cluster=settings.kubernetes.cluster),
+        journal=Journal(engine, cluster.read_uid),
         switch=Switch(engine, cluster, namespace=own_namespace),
         lease=lease,
         policies=FilePolicies(policies or WatchedPolicies(settings.reclaim.policy_file)),

@@ -1,6 +1,7 @@
 """What an action changes on an object, and how to tell whether it is still so (pure)."""
 
 import json
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -8,8 +9,16 @@ from functools import cached_property
 from typing import Any
 
 from gpusteward.analyzer.reclaim.actions import Action
-from gpusteward.analyzer.reclaim.kinds.objects import ACTION, DOMAIN, KubeObject, annotation, split_pointer
-from gpusteward.analyzer.reclaim.kinds.registry import Chosen
+from gpusteward.analyzer.reclaim.kinds.objects import (
+    ACTION,
+    DELETION_COST,
+    DOMAIN,
+    KubeObject,
+    annotation,
+    make_patch,
+    split_pointer,
+)
+from gpusteward.analyzer.reclaim.kinds.registry import Chosen, find_kind
 from gpusteward.analyzer.reclaim.plan import ActionState, Change
 from gpusteward.analyzer.reclaim.policies.effective import ReclaimAction
 from gpusteward.core.errors import SourceError
@@ -43,6 +52,14 @@ class Planned:
         elif kind.stop:
             before, after = {"/status/state/phase": one.read("/status/state/phase")}, {"/status/state/phase": "Aborted"}
         return Change(one.kind, one.name, one.path, method, before, after)
+
+
+def list_costs(planned: Planned) -> dict[str, dict[str, str | None]]:
+    """By the uid of the pod: the deletion cost that is set, and the one before; None: it had none."""
+    return {
+        pod.uid: {"ours": str(cost), "before": pod.annotations.get(DELETION_COST)}
+        for pod, cost in planned.costs.values()
+    }
 
 
 class DroppedFieldError(SourceError):
@@ -126,6 +143,41 @@ def _name_original(pointer: str) -> str:
 
 def name_command(action: Action, verb: str) -> str:
     return f"gpusteward-{action.id}-{verb}"
+
+
+def make_undo_command(action: Action) -> str:
+    """What a person with a kubeconfig types to undo an action: exactly the original values, and our annotations off."""
+    assert action.target is not None
+    target, namespace = action.target, action.workload.namespace
+    kind = find_kind(target.path, target.kind)
+    where = f"{name_resource(target.path)} {shlex.quote(target.name)} --namespace {shlex.quote(namespace)}"
+    fields = dict(action.original) | dict.fromkeys(annotation(name) for name in _list_annotations(action))
+    undo = f"kubectl patch {where} --type merge --patch {shlex.quote(json.dumps(make_patch(fields)))}"
+    if kind is None or kind.resume is None:
+        return undo
+    body = kind.resume.make_body(
+        name=name_command(action, "resume"),
+        namespace=namespace,
+        target={"apiVersion": read_version(target.path), "kind": target.kind, "name": target.name, "uid": target.uid},
+    )
+    return f"echo {shlex.quote(json.dumps(body))} | kubectl create -f - && {undo}"
+
+
+def _list_annotations(action: Action) -> list[str]:
+    return [*OURS, *(_name_original(pointer) for pointer in action.original)]
+
+
+def name_resource(path: str) -> str:
+    """As kubectl names it: `deployments.v1.apps` of /apis/apps/v1/namespaces/team/deployments/web."""
+    parts = path.strip("/").split("/")
+    resource = parts[-2]
+    return resource if parts[0] == "api" else f"{resource}.{parts[2]}.{parts[1]}"
+
+
+def read_version(path: str) -> str:
+    """`apps/v1` of the path of an object."""
+    parts = path.strip("/").split("/")
+    return parts[1] if parts[0] == "api" else f"{parts[1]}/{parts[2]}"
 
 
 def format_time(at: float) -> str:

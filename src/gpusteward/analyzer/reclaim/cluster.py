@@ -5,23 +5,32 @@ Every object is read when it is needed; nothing is cached beyond one `Reading`, 
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from gpusteward.analyzer.reclaim.kinds.kind import Kind
-from gpusteward.analyzer.reclaim.kinds.objects import Json, KubeObject, make_patch, make_path
+from gpusteward.analyzer.reclaim.kinds.objects import DELETION_COST, Json, KubeObject, make_patch, make_path
 from gpusteward.analyzer.reclaim.kinds.registry import WorkloadObjects
+from gpusteward.analyzer.reclaim.kinds.resource_claims import (
+    GROUP,
+    RESOURCE_CLAIM,
+    VERSIONS,
+    Device,
+    UnknownClaimError,
+    list_claimed_gpus,
+)
 from gpusteward.analyzer.sources.owners.owner_kinds import is_readable
 from gpusteward.core.errors import SourceError
 from gpusteward.kubernetes.api import ObjectError
-from gpusteward.kubernetes.writes import ApiWriter, ConflictError
+from gpusteward.kubernetes.writes import FIELD_MANAGER, ApiWriter, ConflictError, RejectedError
 from gpusteward.messages import reclaim as messages
 
 PAGE = 500  # objects of one list request
 MAX_DEPTH = 8
-DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+GIVE_UP_ATTEMPTS = 10  # controllers write the status of an object that was just changed
 _ENDED = ("Succeeded", "Failed")
+_SELECTING_GROUPS = ("apps", "batch")
 _MISSING = 404
 
 
@@ -34,11 +43,29 @@ class UnreadableOwnerError(SourceError):
     """An owner cannot be read, or is another one by now: what is above it is not known."""
 
 
+class UnreadableClaimError(SourceError):
+    """A ResourceClaim of a pod cannot be read, or has no allocation: which GPUs the pod holds is not known."""
+
+
 class Cluster:
     """One API server. Methods raise SourceError, those that write also WriteError."""
 
     def __init__(self, api: ApiWriter) -> None:
         self._api = api
+        self._uid = ""
+
+    def read_uid(self) -> str:
+        """What tells this cluster from all others: the uid of namespace kube-system, which lives as long as the
+        cluster. Read once; again if it could not be read. Raises SourceError."""
+        if not self._uid:
+            try:
+                found = self.read("/api/v1/namespaces/kube-system")
+            except SourceError as error:
+                raise SourceError(messages.CLUSTER_UNKNOWN, reason=error.as_message()) from error
+            if found is None or not found.uid:
+                raise SourceError(messages.CLUSTER_UNKNOWN, reason="404")
+            self._uid = found.uid
+        return self._uid
 
     def keeping_connections(self) -> AbstractContextManager[None]:
         """Requests within this block share connections."""
@@ -72,52 +99,79 @@ class Cluster:
         """Pods of all namespaces that wait for a node."""
         return self.list_objects("v1", "Pod", "", query="fieldSelector=status.phase%3DPending,spec.nodeName%3D")
 
-    def patch(self, one: KubeObject, fields: Mapping[str, Any], *, dry_run: bool = False) -> KubeObject:
-        """Set fields by JSON pointer (None removes), only on this very object, and only if it is as it was read."""
+    def patch(
+        self, one: KubeObject, fields: Mapping[str, Any], *, dry_run: bool = False, send_before: float | None = None
+    ) -> KubeObject:
+        """Set fields by JSON pointer (None removes), only on this very object, and only if it is as it was read.
+        `send_before`: see `kubernetes.writes`, for every write that stops pods."""
         body = make_patch(fields)
         body.setdefault("metadata", {}).update(uid=one.uid, resourceVersion=one.resource_version)
-        return _make_object(self._api.patch(one.path, body, dry_run=dry_run), one)
+        return _make_object(self._api.patch(one.path, body, dry_run=dry_run, send_before=send_before), one)
 
-    def evict(self, pod: KubeObject, *, dry_run: bool = False) -> None:
-        self._api.evict(pod.namespace, pod.name, uid=pod.uid, dry_run=dry_run)
+    def give_up_fields(self, one: KubeObject) -> None:
+        """Take our entries out of `metadata.managedFields` of an object that was just read or written. The values stay,
+        as do the entries of others; the owner's next server-side apply wins instead of a conflict with us. It has to be
+        a request of its own: a request that changes fields enters us again."""
+        for _ in range(GIVE_UP_ATTEMPTS - 1):
+            try:
+                return self._remove_entries(one)
+            except (ConflictError, RejectedError):  # a controller has written to it meanwhile: a `test` fails with 422
+                found = self.read(one.path)
+                if found is None or found.uid != one.uid:
+                    return None
+                one = found
+        return self._remove_entries(one)
 
-    def send_command(self, kind: Kind, target: KubeObject, *, name: str, resume: bool, dry_run: bool = False) -> None:
-        """Create the object that stops or resumes another one. The same name a second time changes nothing."""
+    def _remove_entries(self, one: KubeObject) -> None:
+        entries = one.metadata.get("managedFields") or ()
+        ours = [number for number, entry in enumerate(entries) if entry.get("manager") == FIELD_MANAGER]
+        if not ours:
+            return
+        operations: list[Json] = [
+            {"op": "test", "path": "/metadata/uid", "value": one.uid},
+            {"op": "test", "path": "/metadata/resourceVersion", "value": one.resource_version},
+        ]
+        for number in reversed(ours):  # what is removed moves those after it
+            path = f"/metadata/managedFields/{number}"
+            operations.append({"op": "test", "path": f"{path}/manager", "value": FIELD_MANAGER})
+            operations.append({"op": "remove", "path": path})
+        self._api.patch_json(one.path, operations)
+
+    def evict(self, pod: KubeObject, *, dry_run: bool = False, send_before: float | None = None) -> None:
+        self._api.evict(pod.namespace, pod.name, uid=pod.uid, dry_run=dry_run, send_before=send_before)
+
+    def send_command(
+        self,
+        kind: Kind,
+        target: KubeObject,
+        *,
+        name: str,
+        resume: bool,
+        dry_run: bool = False,
+        send_before: float | None = None,
+    ) -> bool:
+        """Create the object that stops or resumes another one; False if there is one of this name already."""
         command = kind.resume if resume else kind.stop
         assert command is not None
-        reference = {
-            "apiVersion": target.version,
-            "kind": target.kind,
-            "name": target.name,
-            "uid": target.uid,
-            "controller": True,
-        }
-        body: Json = {
-            "apiVersion": command.version,
-            "kind": command.kind,
-            "metadata": {"name": name, "namespace": target.namespace, "ownerReferences": [reference]},
-            "action": command.action,
-            "target": reference,
-            "reason": "gpusteward",
-        }
+        reference = {"apiVersion": target.version, "kind": target.kind, "name": target.name, "uid": target.uid}
+        body = command.make_body(name=name, namespace=target.namespace, target=reference)
+        path = make_path(command.version, command.kind, target.namespace)
         try:
-            self._api.create(make_path(command.version, command.kind, target.namespace), body, dry_run=dry_run)
+            self._api.create(path, body, dry_run=dry_run, send_before=send_before)
         except ConflictError:
-            return
+            return False
+        return True
 
     def set_deletion_costs(self, costs: Mapping[str, tuple[KubeObject, int]]) -> None:
         """By pod name: with which cost it is deleted; the lowest goes first."""
         for pod, cost in costs.values():
-            self._api.patch(
-                pod.path,
-                {"metadata": {"uid": pod.uid, "annotations": {DELETION_COST: str(cost)}}},
-            )
+            self._set_deletion_cost(pod, str(cost))
 
-    def reset_deletion_costs(self, costs: Mapping[str, tuple[KubeObject, int]]) -> None:
-        """As they were before `set_deletion_costs`."""
-        for pod, _ in costs.values():
-            before = pod.annotations.get(DELETION_COST)
-            self._api.patch(pod.path, {"metadata": {"uid": pod.uid, "annotations": {DELETION_COST: before}}})
+    def _set_deletion_cost(self, pod: KubeObject, cost: str | None) -> None:
+        body: Json = {"metadata": {"uid": pod.uid, "annotations": {DELETION_COST: cost}}}
+        changed = _make_object(self._api.patch(pod.path, body), pod)
+        with suppress(SourceError):  # the cost is set; the pod is about to go, or its cost is taken off
+            self.give_up_fields(changed)
 
     def add_event(self, one: KubeObject, *, name: str, reason: str, text: str, at: str, is_warning: bool) -> None:
         """An Event on an object. The same name a second time changes nothing."""
@@ -178,7 +232,10 @@ class Reading:
         these pods need not be read to know that they belong to another workload."""
         self._cluster, self._roots = cluster, roots or {}
         self._owners: dict[str, KubeObject | None] = {}  # by path
-        self._pods: dict[str, list[KubeObject]] = {}  # by namespace
+        self._pods: dict[str, list[KubeObject]] = {}  # with GPUs, by namespace
+        self._asking: dict[str, list[KubeObject]] = {}  # also those that wait for a node
+        self._others: dict[str, list[KubeObject]] = {}  # without GPUs, by namespace: metadata only
+        self._above: dict[str, set[str]] = {}  # uid of a pod -> uids of all owners
         self._by_name: dict[str, Mapping[str, KubeObject]] = {}  # pods, by namespace
         self._below: dict[str, dict[str, dict[str, KubeObject]]] = {}  # namespace -> uid of an owner -> uid of a pod
         self._namespaces: dict[str, Mapping[str, str]] = {}
@@ -200,8 +257,43 @@ class Reading:
         """Pods that hold GPUs, or are about to."""
         if namespace not in self._pods:
             found = self._cluster.list_objects("v1", "Pod", namespace)
-            self._pods[namespace] = [pod for pod in found if is_holding(pod)]
+            living = [pod for pod in found if pod.status.get("phase") not in _ENDED]
+            holders = [pod for pod in living if self._asks_for_gpus(pod)]
+            known = {pod.uid for pod in holders}
+            self._asking[namespace] = holders
+            self._pods[namespace] = [pod for pod in holders if pod.spec.get("nodeName")]
+            others = (pod for pod in living if pod.uid not in known and not pod.is_deleted)
+            self._others[namespace] = [_keep_metadata(pod) for pod in others]
         return self._pods[namespace]
+
+    def list_claimed_gpus(self, pod: KubeObject) -> frozenset[Device]:
+        """The GPUs that a pod holds through ResourceClaims. Raises SourceError: UnreadableClaimError if that is not
+        known."""
+        if not pod.spec.get("resourceClaims"):
+            return frozenset()
+        try:
+            return list_claimed_gpus(pod, self._read_claims(pod.namespace))
+        except UnknownClaimError as error:
+            raise UnreadableClaimError(messages.CLAIM_UNKNOWN, pod=pod.name, claim=error.claim) from error
+        except ObjectError as error:
+            raise UnreadableClaimError(messages.CLAIMS_UNREADABLE, pod=pod.name, reason=error.as_message()) from error
+
+    def list_asking_below(self, namespace: str, uids: Collection[str]) -> list[KubeObject]:
+        """As `list_pods_below`, with pods that wait for a node and without those that are being deleted."""
+        self.list_holders(namespace)
+        living = (pod for pod in self._asking[namespace] if not pod.is_deleted)
+        return [pod for pod in living if not self._list_known_uids_above(pod).isdisjoint(uids)]
+
+    def list_others_below(self, owners: Sequence[KubeObject]) -> list[PodName]:
+        """Pods without GPUs that have not ended and belong to one of these owners, directly or through others: what
+        stops the owner stops them too."""
+        found: dict[str, PodName] = {}
+        for owner in owners:
+            self.list_holders(owner.namespace)
+            for pod in self._others[owner.namespace]:
+                if _may_own(owner, pod) and owner.uid in self._list_known_uids_above(pod):
+                    found[pod.uid] = PodName(pod.name, pod.uid)
+        return sorted(found.values())
 
     def read_workload_objects(self, namespace: str, pods: Collection[PodName]) -> WorkloadObjects:
         """The pods with these names and their owners. Raises SourceError: UnreadableOwnerError if a pod or an owner is
@@ -234,6 +326,25 @@ class Reading:
         for uid in uids:
             found |= self._below[namespace].get(uid, {})
         return list(found.values())
+
+    def _asks_for_gpus(self, pod: KubeObject) -> bool:
+        """One whose claims cannot be read may."""
+        try:
+            return bool(count_gpus(pod) or self.list_claimed_gpus(pod))
+        except UnreadableClaimError:
+            return True
+
+    def _read_claims(self, namespace: str) -> Mapping[str, KubeObject]:
+        """By name. An older server has the kind in an older version."""
+        for version in VERSIONS:
+            if found := self.list_objects(f"{GROUP}/{version}", RESOURCE_CLAIM, namespace):
+                return {one.name: one for one in found}
+        return {}
+
+    def _list_known_uids_above(self, pod: KubeObject) -> set[str]:
+        if pod.uid not in self._above:
+            self._above[pod.uid] = self._list_uids_above(pod)
+        return self._above[pod.uid]
 
     def _list_by_name(self, namespace: str) -> Mapping[str, KubeObject]:
         if namespace not in self._by_name:
@@ -285,19 +396,24 @@ def _list_owner_uids(one: KubeObject) -> list[str]:
     return [str(each.get("uid", "")) for each in one.owners]
 
 
-def is_holding(pod: KubeObject) -> bool:
-    """Whether a pod holds GPUs or will: it asks for some, is on a node, and has not ended."""
-    return bool(pod.spec.get("nodeName")) and pod.status.get("phase") not in _ENDED and asks_for_gpus(pod)
+def _keep_metadata(pod: KubeObject) -> KubeObject:
+    """A namespace may have thousands of pods without GPUs: only their names, labels and owners are kept."""
+    kept = ("name", "namespace", "uid", "labels", "ownerReferences")
+    return KubeObject(pod.version, pod.kind, {"metadata": {key: pod.metadata.get(key) for key in kept}})
 
 
-def asks_for_gpus(pod: KubeObject) -> bool:
-    return bool(pod.spec.get("resourceClaims")) or bool(count_gpus(pod))
+def _may_own(owner: KubeObject, pod: KubeObject) -> bool:
+    """Whether it is worth reading the owners of a pod. A pod of a Deployment, StatefulSet, ReplicaSet or Job has the
+    labels of its selector: a pod that loses them is released."""
+    labels = owner.read("/spec/selector/matchLabels") if owner.group in _SELECTING_GROUPS else None
+    return all(pod.labels.get(name) == value for name, value in (labels or {}).items())
 
 
 def count_gpus(pod: KubeObject) -> dict[str, int]:
     """How many of each GPU resource a pod asks for."""
     counts: dict[str, int] = {}
-    for container in pod.spec.get("containers") or ():
+    sidecars = [one for one in pod.spec.get("initContainers") or () if one.get("restartPolicy") == "Always"]
+    for container in [*(pod.spec.get("containers") or ()), *sidecars]:
         for resource, quantity in ((container.get("resources") or {}).get("limits") or {}).items():
             if is_gpu_resource(resource) and str(quantity).isdecimal():
                 counts[resource] = counts.get(resource, 0) + int(quantity)

@@ -2,17 +2,20 @@
 
 A row begins with a warning (or with a dry run in observe mode) and lives until its object is restored. What is not in
 the journal has not happened: without a database nothing is done.
+
+Analyzers of several clusters may share a ledger. Each row has the uid of its cluster, and rows of others are never read
+or changed: their objects do not exist here, and would be taken for removed.
 """
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from msgspec.json import decode
-from sqlalchemy import Engine, Row, select, update
+from sqlalchemy import ColumnElement, Engine, Row, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from gpusteward.analyzer.ledger.db_engine import describe_error, with_write_lock
@@ -37,6 +40,9 @@ _PAST_ACTION = tuple(
 )
 
 
+_OPEN_STATES = [state.value for state in (*OPEN_STATES, ActionState.PLANNED, ActionState.WARNED)]
+
+
 class PastAction(NamedTuple):
     """What became of an action: the columns that are read in every cycle."""
 
@@ -50,22 +56,21 @@ class PastAction(NamedTuple):
 class Journal:
     """Safe to use from any thread. Methods raise SourceError."""
 
-    def __init__(self, engine: Engine, *, cluster: str = "") -> None:
-        """`cluster`: the one that is changed. Analyzers of several clusters may share a ledger, and the objects of the
-        others do not exist here. Empty: there is only one."""
-        self._engine, self._writing, self._cluster = engine, with_write_lock(engine), cluster
+    def __init__(self, engine: Engine, read_cluster_uid: Callable[[], str]) -> None:
+        """`read_cluster_uid`: of the cluster that is changed; raises SourceError if it is not known."""
+        self._engine, self._writing, self._read_cluster_uid = engine, with_write_lock(engine), read_cluster_uid
         self.writes = 0
         """How often this process has begun to write."""
         self._open: Mapping[str, tuple[tuple[Any, ...], Action]] = {}  # the rows that were open last, and their actions
 
-    def is_own(self, action: Action) -> bool:
-        """Whether its object is in the cluster that is changed."""
-        return not self._cluster or action.workload.cluster in ("", self._cluster)
+    def _is_own(self) -> ColumnElement[bool]:
+        return actions.c.cluster_uid == self._read_cluster_uid()
 
     def add(self, action: Action) -> Action:
+        row = _make_row(action) | {"cluster_uid": self._read_cluster_uid()}
         self.writes += 1
         with _translated(), self._writing.begin() as connection:
-            connection.execute(actions.insert(), _make_row(action))
+            connection.execute(actions.insert(), row)
         return action
 
     def move(
@@ -83,21 +88,22 @@ class Journal:
         steps = (*action.steps, JournalStep(state, at, by, note or Message("", "")))[-MAX_STEPS:]
         self.writes += 1
         moved = replace(action, state=state, updated_at=at, steps=steps, **changes)
+        is_same = (actions.c.id == action.id) & (actions.c.state == action.state.value) & self._is_own()
         with _translated(), self._writing.begin() as connection:
-            is_same = (actions.c.id == action.id) & (actions.c.state == action.state.value)
             if connection.execute(update(actions).where(is_same).values(_make_row(moved))).rowcount != 1:
                 raise SourceError(messages.ACTION_MOVED, action=action.id)
         return moved
 
     def read(self, action_id: str) -> Action | None:
+        query = select(actions).where(actions.c.id == action_id, self._is_own())
         with _translated(), self._engine.connect() as connection:
-            row = connection.execute(select(actions).where(actions.c.id == action_id)).one_or_none()
+            row = connection.execute(query).one_or_none()
         return None if row is None else _make_action(row)
 
     def list_newest(
         self, *, workload: WorkloadKey | None = None, states: Sequence[ActionState] = (), limit: int = 100
     ) -> list[Action]:
-        query = select(actions).order_by(actions.c.created_ms.desc(), actions.c.id).limit(limit)
+        query = select(actions).where(self._is_own()).order_by(actions.c.created_ms.desc(), actions.c.id).limit(limit)
         if workload is not None:
             query = query.where(
                 actions.c.owner_kind == workload.kind,
@@ -110,18 +116,25 @@ class Journal:
         return self._list(query)
 
     def list_open(self) -> list[Action]:
-        """Of this cluster: those whose objects are changed, or may be, and those that wait for their grace period; the
-        oldest first."""
-        waiting = [ActionState.PLANNED.value, ActionState.WARNED.value]
-        states = [*(state.value for state in OPEN_STATES), *waiting]
-        query = select(actions).where(actions.c.state.in_(states), actions.c.ended_ms.is_(None))
-        if self._cluster:
-            query = query.where(actions.c.cluster.in_(["", self._cluster]))
+        """Those whose objects are changed, or may be, and those that wait for their grace period; the oldest first."""
+        query = select(actions).where(actions.c.state.in_(_OPEN_STATES), actions.c.ended_ms.is_(None), self._is_own())
         with _translated(), self._engine.connect() as connection:
             rows = connection.execute(query.order_by(actions.c.created_ms, actions.c.id)).all()
         before = self._open
         self._open = found = {row.id: _make_again(row, before.get(row.id)) for row in rows}
         return [action for _, action in found.values()]
+
+    def list_waiting(self) -> list[Action]:
+        """Those that were restored and whose pods do not run yet."""
+        return self._list(select(actions).where(actions.c.waiting_gpus.is_not(None), self._is_own()))
+
+    def has_open(self) -> bool:
+        """Whether an action of any cluster is open, or waits for its pods: without one, nothing has to be asked of the
+        API server."""
+        is_open = actions.c.state.in_(_OPEN_STATES) & actions.c.ended_ms.is_(None)
+        query = select(actions.c.id).where(is_open | actions.c.waiting_gpus.is_not(None)).limit(1)
+        with _translated(), self._engine.connect() as connection:
+            return connection.execute(query).first() is not None
 
     def list_past(self, since: float, *, acted_since: float) -> list[PastAction]:
         """Of actions that were undone, failed or were refused since then, and of all that have changed an object since
@@ -129,11 +142,8 @@ class Journal:
         has ended by itself."""
         was_undone = actions.c.state.in_([state.value for state in UNDONE_STATES]) & (actions.c.ended_ms >= _ms(since))
         # Each part has an index of its own; `OR` would read the whole table.
-        query = (
-            select(*_PAST_ACTION)
-            .where(was_undone)
-            .union(select(*_PAST_ACTION).where(actions.c.acted_ms >= _ms(acted_since)))
-        )
+        own = select(*_PAST_ACTION).where(self._is_own())
+        query = own.where(was_undone).union(own.where(actions.c.acted_ms >= _ms(acted_since)))
         with _translated(), self._engine.connect() as connection:
             return [_make_past_action(row) for row in connection.execute(query)]
 
@@ -191,6 +201,7 @@ def _make_row(action: Action) -> dict[str, Any]:
         "steps_json": _dump([list(each) for each in action.steps]),
         "actor": action.by,
         "error": action.error[:1000],
+        "waiting_gpus": action.waiting_gpus,
     }
 
 
@@ -231,6 +242,7 @@ def _make_action(row: Row[Any]) -> Action:
             JournalStep(ActionState(state), at, by, read_message(note))
             for state, at, by, note in decode(row.steps_json)
         ),
+        waiting_gpus=row.waiting_gpus,
     )
 
 

@@ -37,7 +37,6 @@ class ActorLease:
         self.holder = holder
         self.current = ""  # who held it when it was read last
         self.error: SourceError | None = None  # why it could not be renewed last time
-        self.was_refused = False  # whether it could not, for whatever reason
         self._cluster, self._namespace, self._name = cluster, namespace, name
         self._clock, self._wall_clock = clock, wall_clock
         self._seen: tuple[str, str] = ("", "")  # holder and renewal of somebody else
@@ -60,7 +59,6 @@ class ActorLease:
                 log.warning("lease_not_renewed", lease=self._name, reason=error)
             self.error, is_held = error, False
         self._valid_until = started + DURATION_SECONDS * 0.75 if is_held else 0.0
-        self.was_refused = not is_held
         return is_held
 
     def _try(self) -> bool:

@@ -1,9 +1,13 @@
-"""What earlier cycles, or an earlier process, have left open: warnings, interrupted actions, changed objects."""
+"""What earlier cycles, or an earlier process, have left open: warnings, interrupted actions, changed objects.
 
-from collections.abc import Callable, Sequence
+Nothing is begun here. Giving back goes on in every mode, whatever the switch and the policy file say: only the Lease is
+needed, so that two analyzers do not work on the same object.
+"""
+
+from collections.abc import Sequence
 
 from gpusteward.analyzer.reclaim.actions import RESTORABLE_STATES, Action, ReclaimError
-from gpusteward.analyzer.reclaim.cluster import Reading
+from gpusteward.analyzer.reclaim.cluster import Reading, count_gpus
 from gpusteward.analyzer.reclaim.components import ReclaimComponents
 from gpusteward.analyzer.reclaim.decisions.assessment import Considered
 from gpusteward.analyzer.reclaim.decisions.candidates import CandidateFinder
@@ -15,6 +19,7 @@ from gpusteward.analyzer.reclaim.plan import ActionState, Mode
 from gpusteward.analyzer.reclaim.policies.effective import ReclaimAction
 from gpusteward.analyzer.results import Result
 from gpusteward.core.errors import SourceError
+from gpusteward.core.gpu_counts import format_gpus
 from gpusteward.core.messages import Message
 from gpusteward.logs import Log
 from gpusteward.messages import reclaim as messages
@@ -35,23 +40,19 @@ class OpenActions:
         components: ReclaimComponents,
         executor: Executor,
         notices: Notices,
-        *,
-        find_objection: Callable[[], Message | None],
     ) -> None:
         self._journal, self._lease, self._clock = components.journal, components.lease, components.clock
-        self._executor, self._notices, self._find_objection = executor, notices, find_objection
+        self._executor, self._notices = executor, notices
         self._looked_at: set[str] = set()  # actions put back whose object, read in this cycle, has not changed
 
-    def continue_all(
-        self, finder: CandidateFinder, reading: Reading, result: Result, *, may_write: bool
-    ) -> list[Action]:
+    def continue_all(self, finder: CandidateFinder, reading: Reading, result: Result) -> list[Action]:
         """What earlier cycles, or an earlier process, have left open; as it is then."""
         mode = Mode(result.settings.reclaim.mode)
         self._looked_at.clear()
         found, writes = self._journal.list_open(), self._journal.writes
+        may_write = any(action.target is not None for action in found) and self._may_write()
         for action in found:
-            if may_write and not self._lease.is_valid:  # many actions, or a slow API server
-                may_write = self._find_objection() is None
+            may_write = may_write and self._may_write()
             try:
                 if action.state in (ActionState.PLANNED, ActionState.WARNED):
                     self._continue_warned(action, mode, may_write=may_write)
@@ -61,7 +62,24 @@ class OpenActions:
                     self._watch(action, reading, finder, result, may_write=may_write)
             except (SourceError, ReclaimError) as error:  # costs this action only
                 log.warning("action_not_continued", action=action.id, state=action.state.value, reason=error)
+        for action in self._journal.list_waiting():
+            try:
+                self._follow(action, reading)
+            except (SourceError, ReclaimError) as error:
+                log.warning("action_not_followed", action=action.id, reason=error)
         return found if self._journal.writes == writes else self._journal.list_open()
+
+    def _follow(self, action: Action, reading: Reading) -> None:
+        """Whether the pods of a restored workload run."""
+        waiting = find_waiting(action, reading) if self._executor.is_expected(action) else None
+        if waiting == action.waiting_gpus:
+            return
+        note = messages.NOT_WAITING if waiting is None else describe_waiting(waiting)
+        self._journal.move(action, action.state, at=self._clock(), note=note, waiting_gpus=waiting)
+
+    def _may_write(self) -> bool:
+        """Many actions, or a slow API server, take longer than the Lease lasts."""
+        return self._lease.is_valid or self._lease.renew()
 
     def _continue_warned(self, action: Action, mode: Mode, *, may_write: bool) -> None:
         """One of another mode has warned nobody, or is not wanted any more."""
@@ -69,8 +87,8 @@ class OpenActions:
             return
         if may_write:
             self._looked_at.add(action.id)
-        if action.mode is not mode:
-            self._end(action, messages.SPELL_ENDED)
+        if action.mode is not mode and (action.target is None or action.id in self._looked_at):
+            self.end(action, messages.SPELL_ENDED)
             return
         warnings = self._notices.update(action.warnings)
         if warnings != action.warnings:
@@ -94,7 +112,8 @@ class OpenActions:
             return
         remaining = self._list_remaining(action, reading)
         if not remaining:
-            self._executor.verify(action)
+            if may_write:  # takes deletion costs off
+                self._executor.verify(action)
             return
         is_late = now - (action.acted_at or now) >= VERIFY_SECONDS and not any(pod.is_deleted for pod in remaining)
         if is_late and may_write and action.action is not ReclaimAction.EVICT:
@@ -129,14 +148,32 @@ class OpenActions:
                 continue
             reason = find_end(action, one.facts if one else None)
             if reason is not None:
-                self._end(action, reason)
+                self.end(action, reason)
                 if one is not None:
                     one.action = None
                     one.facts = one.facts._replace(warnings=())
 
-    def _end(self, action: Action, text: Message) -> None:
+    def end(self, action: Action, text: Message) -> None:
         now = self._clock()
         self._journal.move(action, ActionState.ENDED, at=now, note=text, ended_at=now)
+
+
+def find_waiting(action: Action, reading: Reading) -> float | None:
+    """How many GPUs the pods of a restored workload wait for; None: all of them run. Raises SourceError."""
+    assert action.target is not None
+    uids = {action.target.uid, *(() if action.workload.kind == "CronJob" else (action.uid,))}
+    pods = reading.list_asking_below(action.workload.namespace, uids)
+    waiting = [pod for pod in pods if pod.status.get("phase") != "Running"]
+    if pods and not waiting:
+        return None
+    # Before its controller has made pods, or while it is in a queue, and where only an allocated claim would tell.
+    if not pods or any(pod.spec.get("resourceClaims") for pod in waiting):
+        return action.gpus
+    return min(action.gpus, float(sum(sum(count_gpus(pod).values()) for pod in waiting)))
+
+
+def describe_waiting(gpus: float) -> Message:
+    return messages.RESTORED_WAITING.fill(gpus=format_gpus(gpus))
 
 
 def _read_keep(action: Action) -> int:

@@ -12,20 +12,28 @@ longest idle first. Before an action, everything it is based on is read again.
 
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from gpusteward.analyzer.reclaim.actions import RESTORABLE_STATES, Action, JournalStep, ReclaimError, SwitchState
+from gpusteward.analyzer.reclaim.actions import (
+    RESTORABLE_STATES,
+    Action,
+    JournalStep,
+    ReclaimError,
+    Suspended,
+    SwitchState,
+)
+from gpusteward.analyzer.reclaim.changes import make_undo_command
 from gpusteward.analyzer.reclaim.components import ReclaimComponents
-from gpusteward.analyzer.reclaim.decisions.assessment import Assessor, Considered, Situation, decide_all
+from gpusteward.analyzer.reclaim.decisions.assessment import Assessor, Considered, Situation, Stop, decide_all
 from gpusteward.analyzer.reclaim.decisions.candidates import CandidateFinder, list_evidence
 from gpusteward.analyzer.reclaim.decisions.decide import list_objections
-from gpusteward.analyzer.reclaim.decisions.guards import ask_all
+from gpusteward.analyzer.reclaim.decisions.guards import ask_all, name_pods
 from gpusteward.analyzer.reclaim.execution.counters import ReclaimCounters
 from gpusteward.analyzer.reclaim.execution.executor import SELF, Executor
-from gpusteward.analyzer.reclaim.execution.usage_check import find_work
+from gpusteward.analyzer.reclaim.execution.usage_check import UsageCheck
 from gpusteward.analyzer.reclaim.execution.warnings import Notices
 from gpusteward.analyzer.reclaim.journal import make_action_id
 from gpusteward.analyzer.reclaim.open_actions import OpenActions
@@ -43,6 +51,10 @@ log = Log(__name__)
 LOCK_SECONDS = 30.0
 """How long a person's request waits for the cycle that is acting."""
 CLOSE_SECONDS = 1.0
+MOST_FAILURES = 3
+"""Of warnings in one cycle."""
+MOST_KEPT = 100
+"""Pods without GPUs that the journal names."""
 
 
 class Reclaimer:
@@ -64,10 +76,12 @@ class Reclaimer:
         )
         self._lock = threading.RLock()
         self._assessor = Assessor(components)
-        self._open_actions = OpenActions(components, self._executor, self._notices, find_objection=self.find_objection)
+        self._open_actions = OpenActions(components, self._executor, self._notices)
         self._last_plan: Plan | None = None
         self._last_result: Result | None = None
         self._last_error = ""
+        self._suspended: Suspended | None = None
+        self._unsent: set[WorkloadKey] = set()  # whose warnings failed in the last cycle
         self._unwarned: set[str] = set()  # namespaces without a channel; each is logged once
 
     @property
@@ -82,25 +96,41 @@ class Reclaimer:
     def counts(self) -> Mapping[tuple[str, str], int]:
         return self._counters.counts()
 
+    @property
+    def suspended(self) -> Suspended | None:
+        return self._suspended
+
+    @property
+    def is_leader(self) -> bool:
+        return self._lease.is_valid
+
     def find_objection(self) -> Message | None:
-        """Why this analyzer may not act at this moment. Renews the Lease and reads the switch."""
-        if not self._lease.renew():
-            holder = self._lease.current or "?"
-            error = self._lease.error
-            return error.as_message() if error else messages.LEASE_LOST.fill(holder=holder)
-        return self._switch.find_reason()
+        """Why this analyzer may not act at this moment. Renews the Lease, reads the switch and the policy file. Giving
+        back needs the Lease only."""
+        if self.mode is not Mode.ENFORCE:
+            return messages.NOT_ON.fill(mode=self.mode.value)
+        stop = self._find_stop()
+        self._components.policies.refresh()
+        return stop.leader or stop.switch or self._components.policies.problem
+
+    def _find_stop(self, *, renews: bool = True) -> Stop:
+        """What stops all actions. `renews`: the Lease, which is only for one that acts."""
+        if not renews or self._lease.renew():
+            return Stop(switch=self._switch.find_reason())
+        error = self._lease.error
+        return Stop(error.as_message() if error else messages.LEASE_LOST.fill(holder=self._lease.current or "?"))
 
     def reclaim(self, result: Result) -> None:
         """Raises SourceError if journal or cluster cannot be reached: the next cycle tries again."""
         self._settings = result.settings.reclaim
-        if self.mode is Mode.OFF:
-            self._last_plan = None
-            return
         with self._lock:
             self._last_result = result
             try:
-                with self._components.cluster.keeping_connections():
-                    self._run(result)
+                if self.mode is Mode.OFF and not self._journal.has_open():
+                    self._last_plan, self._suspended = None, Suspended(0, 0.0)
+                else:
+                    with self._components.cluster.keeping_connections():
+                        self._run(result)
                 self._last_error = ""
             except GpustewardError as error:
                 self._last_error = str(error)
@@ -109,13 +139,20 @@ class Reclaimer:
     def read_actions(
         self, *, workload: WorkloadKey | None = None, states: Sequence[ActionState] = (), limit: int = 100
     ) -> list[Action]:
-        return self._journal.list_newest(workload=workload, states=states, limit=limit)
+        try:
+            return self._journal.list_newest(workload=workload, states=states, limit=limit)
+        except SourceError:  # of a cluster that is not known there is nothing to restore where nothing is open
+            if self.mode is Mode.OFF and not self._journal.has_open():
+                return []
+            raise
 
     def read_action(self, action_id: str) -> Action | None:
         return self._journal.read(action_id)
 
     def preview(self, workload: WorkloadKey) -> Decision:
         with self._locked():
+            if self.mode is Mode.OFF:
+                raise ReclaimError(messages.NOT_ON, mode=self.mode.value)
             return self._consider_fresh(workload, by_person=True, renews=False).decide()
 
     def suspend(self, workload: WorkloadKey, *, by: str) -> Action:
@@ -124,10 +161,16 @@ class Reclaimer:
                 raise ReclaimError(messages.NOT_ON, mode=self.mode.value)
             considered = self._consider_fresh(workload, by_person=True)
             objections = list_objections(ask_all(considered.facts))
+            if considered.planned and not objections:
+                objections = list_objections(self._look_again(considered).answers)
             if objections or not considered.planned:
                 reason = objections[0].reason if objections else messages.NOT_INSPECTED
                 raise ReclaimError(messages.REFUSED, reason=reason)
-            action = considered.action or self._journal.add(self._make_action(considered, by=by))
+            action = considered.action
+            if action is not None and not action.pod_uids.issuperset(considered.facts.pods):
+                self._open_actions.end(action, messages.PODS_REPLACED)
+                action = None
+            action = action or self._journal.add(self._make_action(considered, by=by))
             actions = self._carry_out(replace(considered, action=replace(action, by=by)))
             if actions and actions[0].state is not ActionState.ACTED:
                 raise ReclaimError(messages.REFUSED, reason=actions[0].steps[-1].note)
@@ -138,11 +181,16 @@ class Reclaimer:
             action = self._journal.read(action_id)
             if action is None:
                 raise ReclaimError(messages.NO_SUCH_ACTION, action=action_id)
-            if not self._journal.is_own(action):
-                raise ReclaimError(messages.OTHER_CLUSTER, action=action_id, cluster=action.workload.cluster)
             if action.state not in (*RESTORABLE_STATES, ActionState.RESTORING):
                 raise ReclaimError(messages.NOT_RESTORABLE, action=action_id, state=action.state.value)
-            return self._executor.restore(action, by=by)
+            try:
+                return self._executor.restore(action, by=by)
+            except SourceError as error:  # a right is missing, or the API server is away
+                raise ReclaimError(
+                    messages.RESTORE_BY_HAND, reason=error.as_message(), command=make_undo_command(action)
+                ) from error
+            finally:
+                self._count_suspended(self._journal.list_open())
 
     def switch_off(self, *, by: str, reason: str = "") -> SwitchState:
         log.warning("reclaim_switched_off", by=by, reason=reason)
@@ -165,6 +213,8 @@ class Reclaimer:
             "planned_at": plan.at if plan else None,
             "outcomes": {outcome.value: count for outcome, count in (plan.counts if plan else {}).items()},
             "error": self._last_error,
+            "suspended": self._suspended.actions if self._suspended else None,
+            "suspended_gpus": round(self._suspended.gpus, 4) if self._suspended else None,
         }
 
     def close(self) -> None:
@@ -177,24 +227,43 @@ class Reclaimer:
 
     def _run(self, result: Result) -> None:
         now, reading = self._now(), self._assessor.open_reading(result)
+        try:
+            self._components.cluster.read_uid()
+        except SourceError as error:  # which actions of the ledger are of this cluster is not known
+            self._last_plan = Plan(now, self.mode, (), error.as_message()) if self.mode is not Mode.OFF else None
+            raise
         self._components.policies.refresh()
-        objection = self.find_objection() if self.mode is Mode.ENFORCE else self._switch.find_reason()
-        may_write = self.mode is Mode.ENFORCE and objection is None
+        if self.mode is Mode.OFF:
+            self._last_plan = None
+            self._count_suspended(self._open_actions.continue_all(CandidateFinder(result), reading, result))
+            return
+        stop, problem = self._find_stop(renews=self.mode is Mode.ENFORCE), self._components.policies.problem
+        objection = stop.leader or stop.switch or problem
         finder = CandidateFinder(result)
-        opened = self._open_actions.continue_all(finder, reading, result, may_write=may_write)
-        situation = self._assessor.look(finder, reading, result, opened, objection=objection, now=now)
+        opened = self._open_actions.continue_all(finder, reading, result)
+        self._count_suspended(opened)
+        situation = self._assessor.look(finder, reading, result, opened, stop=stop, now=now)
         considered = self._assessor.assess_all(situation)
-        self._open_actions.end_spells(considered, situation.past)
+        if problem is None:  # else which replicas of a pool are surplus is not known
+            self._open_actions.end_spells(considered, situation.past)
         self._assessor.add_pressure(considered)
         decisions = decide_all(considered, situation.past)
-        counts = Counter(decision.outcome for decision in decisions)
-        counts[Outcome.NOTHING] += len(result.workloads) - len(considered)
-        self._last_plan = Plan(now, self.mode, tuple(decisions), objection, dict(counts))
-        for each, decision in zip(considered, decisions, strict=True):
-            if objection is None and decision.outcome is Outcome.WARN:
-                self._warn(each, self._assessor.read_again(each, situation))
-            elif objection is None and decision.outcome is Outcome.ACT and not self._act(each, situation):
-                return
+        others = len(result.workloads) - len(considered)
+        self._last_plan = _make_plan(now, self.mode, decisions, objection, others=others)
+        if objection is not None:
+            return
+        self._warn_all(
+            [each for each, decision in zip(considered, decisions, strict=True) if decision.outcome is Outcome.WARN],
+            situation,
+        )
+        for number, each in enumerate(considered):
+            if decisions[number].outcome is Outcome.ACT and (self.mode is Mode.OBSERVE or self._lease.is_valid):
+                decisions[number] = self._act(each, situation)
+        self._last_plan = _make_plan(now, self.mode, decisions, objection, others=others)
+
+    def _count_suspended(self, opened: Sequence[Action]) -> None:
+        changed = [action for action in opened if action.is_open]
+        self._suspended = Suspended(len(changed), sum(action.gpus for action in changed))
 
     def _consider_fresh(self, key: WorkloadKey, *, by_person: bool = False, renews: bool = True) -> Considered:
         """One workload, with everything read now. Raises ReclaimError if the last result does not have it. `renews`:
@@ -203,27 +272,44 @@ class Reclaimer:
         number = result.workloads.find(key) if result else None
         if result is None or number is None:
             raise ReclaimError(messages.NO_SUCH_WORKLOAD, workload=key.path)
-        acts = renews and self.mode is Mode.ENFORCE
-        objection = self.find_objection() if acts else self._switch.find_reason()
+        self._components.policies.refresh()
         situation = self._assessor.look(
             CandidateFinder(result),
             self._assessor.open_reading(result),
             result,
             self._journal.list_open(),
-            objection=objection,
+            stop=self._find_stop(renews=renews and self.mode is Mode.ENFORCE),
             now=self._now(),
         )
         return self._assessor.assess_one(number, situation, by_person=by_person)
 
     # Warnings and actions.
 
+    def _warn_all(self, due: Sequence[Considered], situation: Situation) -> None:
+        """One that cannot be warned about does not keep the others from being warned: those that failed in the last
+        cycle come last. Raises SourceError after a few failures: the database itself may be gone, and each further one
+        would cost its time limit."""
+        failed: set[WorkloadKey] = set()
+        for each in sorted(due, key=lambda one: one.found.key in self._unsent):
+            try:
+                self._warn(each, self._assessor.read_again(each, situation))
+            except SourceError as error:
+                failed.add(each.found.key)
+                log.warning("warning_not_sent", workload=each.found.key.path, reason=error)
+                if len(failed) >= MOST_FAILURES:
+                    self._unsent |= failed
+                    raise
+        self._unsent = failed
+
     def _warn(self, one: Considered, decision: Decision) -> None:
         """The row is written first: the keys of the warning are made of its id, so a second one changes nothing."""
         if decision.outcome is not Outcome.WARN:
             return
+        if one.action is not None and not one.action.pod_uids.issuperset(one.facts.pods):
+            return  # its pods were replaced a moment ago: the next cycle ends the action, and begins another one
         action = one.action or self._journal.add(self._make_action(one, by=SELF))
-        text = "; ".join(change.text for change in decision.changes)
-        warned = self._notices.warn(action, text=Message(text, text), at=self._now(), due_at=decision.due_at)
+        text = describe_planned(one, decision)
+        warned = self._notices.warn(action, text=text, at=self._now(), due_at=decision.due_at)
         if not warned.keys and self.mode is Mode.ENFORCE:
             self._log_unwarned(action.workload.namespace)
             return
@@ -239,52 +325,64 @@ class Reclaimer:
                 "nobody_to_warn", namespace=namespace, effect="nothing is reclaimed", help="set notify.channels"
             )
 
-    def _act(self, one: Considered, situation: Situation) -> bool:
-        """Everything is read again first. Whether the cycle may go on with others."""
+    def _act(self, one: Considered, situation: Situation) -> Decision:
+        """Everything is read again first; the decision as it is then."""
         if self.mode is Mode.OBSERVE:
-            if self._assessor.read_again(one, situation).outcome is Outcome.ACT:
+            decision = self._assessor.read_again(one, situation)
+            if decision.outcome is Outcome.ACT and (decision := self._look_again(one)).outcome is Outcome.ACT:
                 self._try_out(one)
-            return True
+            return decision
+        decision = one.decide()
         try:
             fresh = self._consider_fresh(one.found.key)
             fresh.facts = fresh.facts._replace(counts=one.facts.counts, has_pressure=one.facts.has_pressure)
             decision = fresh.decide()
-            if decision.outcome is not Outcome.ACT or fresh.action is None:
-                log.info(
-                    "action_not_taken", workload=one.found.key.path, failed=[each.guard for each in decision.failed]
-                )
-                return self._lease.is_valid
-            self._carry_out(fresh)
+            if decision.outcome is Outcome.ACT and fresh.action is not None:
+                decision = self._look_again(fresh)
+            if decision.outcome is Outcome.ACT and fresh.action is not None:
+                self._carry_out(fresh)
+            else:
+                failed = [each.guard for each in decision.failed]
+                log.info("action_not_taken", workload=one.found.key.path, failed=failed)
         except SourceError as error:  # of the journal or the API server: this action is picked up later
             log.warning("action_interrupted", workload=one.found.key.path, reason=error)
-        return self._lease.is_valid
+        return decision
+
+    def _look_again(self, one: Considered) -> Decision:
+        """With usage as it is now: the plan says what an action waits for. The write itself has a look of its own."""
+        one.facts = one.facts._replace(is_usage_read=True, usage=self._make_check(one).look().problem)
+        return one.decide()
+
+    def _make_check(self, one: Considered, *, stopped: Collection[str] = ()) -> UsageCheck:
+        """Of all GPUs that its action takes away, but for those of pods that were stopped a moment ago."""
+        result = self._last_result
+        assert result is not None
+        rows = {row for replica in one.surplus for row in replica.rows}
+        pairs = zip(one.found.rows, one.found.allocations, strict=True)
+        allocations = [each for row, each in pairs if (not rows or row in rows) and each.container.pod not in stopped]
+        return UsageCheck(
+            self._components.source,
+            allocations,
+            verdict_at=result.at,
+            rule=result.settings.judge.activity,
+            clock=self._components.clock,
+        )
 
     def _carry_out(self, one: Considered) -> list[Action]:
-        """Each object is an action of its own."""
+        """Each object is an action of its own, with a look at usage of its own."""
         result, action = self._last_result, one.action
         assert result is not None
         assert action is not None
-        rows = {row for replica in one.surplus for row in replica.rows}
-        allocations = [
-            each for row, each in zip(one.found.rows, one.found.allocations, strict=True) if not rows or row in rows
-        ]
-        work = find_work(
-            self._components.source,
-            allocations,
-            at=self._now(),
-            seconds=result.verdicts.usage.window_seconds,
-            rule=result.settings.judge.activity,
-        )
-        if work is not None:
-            log.info("action_not_taken", workload=one.found.key.path, reason=work.en)
-            return [self._journal.move(action, action.state, at=self._now(), note=work)]
         evidence = self._make_evidence(one, result)
-        done = []
+        done: list[Action] = []
+        stopped: set[str] = set()
         for number, planned in enumerate(one.planned):
             each = action if number == 0 else self._journal.add(replace(action, id=make_action_id()))
-            done.append(
-                self._executor.act(replace(each, gpus=one.facts.gpus / len(one.planned)), planned, evidence=evidence)
-            )
+            each = replace(each, gpus=one.facts.gpus / len(one.planned))
+            check = self._make_check(one, stopped=stopped)
+            done.append(self._executor.act(each, planned, evidence=evidence, check=check))
+            if done[-1].state is ActionState.ACTED and one.inspected and one.inspected.objects:
+                stopped |= one.inspected.objects.list_pods_below(planned.chosen.object.uid)
         self._assessor.forget_objects()
         return done
 
@@ -319,7 +417,7 @@ class Reclaimer:
             idle_since=one.facts.idle_since or now,
             created_at=now,
             updated_at=now,
-            evidence=list_evidence(one.found, result),
+            evidence={**list_evidence(one.found, result), "pods": list(one.facts.pods)},
             by=by,
             steps=(JournalStep(ActionState.PLANNED, now, by),),
         )
@@ -332,7 +430,16 @@ class Reclaimer:
         origins = dict(policy.origins) if policy else {}
         changes = [planned.change._asdict() for planned in one.planned]
         rows = {row for replica in one.surplus for row in replica.rows}
-        return {**list_evidence(one.found, result, rows), "guards": answers, "origins": origins, "changes": changes}
+        inspection = one.facts.inspection
+        others = inspection.other_pods[:MOST_KEPT] if inspection else ()
+        return {
+            **list_evidence(one.found, result, rows),
+            "guards": answers,
+            "origins": origins,
+            "changes": changes,
+            "pods": list(one.facts.pods),
+            "other_pods": [pod._asdict() for pod in others],
+        }
 
     def _now(self) -> float:
         return self._components.clock()
@@ -347,3 +454,19 @@ class Reclaimer:
                 yield
         finally:
             self._lock.release()
+
+
+def describe_planned(one: Considered, decision: Decision) -> Message:
+    """For a warning: what would change, and which pods without GPUs that stops."""
+    text = "; ".join(change.text for change in decision.changes)
+    others = one.facts.inspection.other_pods if one.facts.inspection else ()
+    if not others:
+        return Message(text, text)
+    return messages.WARNING_OTHER_PODS.fill(text=text, count=len(others), pods=name_pods(others))
+
+
+def _make_plan(at: float, mode: Mode, decisions: Sequence[Decision], objection: Message | None, *, others: int) -> Plan:
+    """`others`: workloads that were not considered."""
+    counts = Counter(decision.outcome for decision in decisions)
+    counts[Outcome.NOTHING] += others
+    return Plan(at, mode, tuple(decisions), objection, dict(counts))

@@ -10,6 +10,7 @@ from gpusteward.analyzer.reclaim.policies.effective import EffectivePolicy
 from gpusteward.analyzer.reclaim.policies.file import WatchedPolicies
 from gpusteward.analyzer.reclaim.policies.resolve import WorkloadFacts, resolve_policy
 from gpusteward.core.containers import WorkloadKey
+from gpusteward.core.messages import Message
 
 
 class Policies(Protocol):
@@ -19,8 +20,12 @@ class Policies(Protocol):
     def version(self) -> object:
         """Another object after every change."""
 
+    @property
+    def problem(self) -> Message | None:
+        """Why there are no policies: nothing new is warned of or done meanwhile."""
+
     def refresh(self) -> None:
-        """Take over changes; called once per cycle."""
+        """Take over changes; called once per cycle, and before an action."""
 
     def find_policy(self, subject: WorkloadFacts) -> EffectivePolicy:
         """The nearest setting wins; a tenant may only make it more careful."""
@@ -35,6 +40,10 @@ class FilePolicies:
     @property
     def version(self) -> object:
         return self._file.current
+
+    @property
+    def problem(self) -> Message | None:
+        return self._file.error
 
     def refresh(self) -> None:
         self._file.poll()

@@ -62,7 +62,9 @@ class ReclaimSettings(BaseModel):
         "Kubernetes and the ledger.",
     )
     policy_file: Path | None = Field(
-        default=None, description="YAML file with the policies; reloaded when it changes. Empty: the built-in policies."
+        default=None,
+        description="YAML file with the policies; reloaded when it changes. While there is none that can be used, "
+        "nothing new is warned of or done.",
     )
     protected_namespaces: Annotated[
         list[Annotated[str, AfterValidator(_check_pattern)]], BeforeValidator(split_list)

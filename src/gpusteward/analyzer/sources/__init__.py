@@ -3,6 +3,8 @@
     usage_source.py   `UsageSource`: the interface of both sources
     pod_processes.py  processes of pods, as reported by gpusteward's agents
     gpu_readings.py   the GPUs of one node, as its exporters report them now
+    site_findings.py  what a source says about the whole site
+    offered_gpus.py   whether any node offers GPUs, from the Kubernetes API
     usage/            shared by both sources: query results -> usage table
     engine/           access to Prometheus-compatible engines
     promql/           the source that reads from an engine

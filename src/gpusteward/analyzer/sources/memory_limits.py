@@ -7,7 +7,7 @@ its derivation where it is used.
     program    128 MiB: 100 MB without any data, and what API, ledger and notifications need
     rest       the budget without the program: of the default, 384 MiB
       engine   3/4 rows that are kept and everything computed from them; 1/4 responses that are being read
-      scraping 11/16 series that are kept; 1/8 pages that are being received; 3/16 for decoding and parsing one of
+      scraping 25/32 series that are kept; 1/16 pages that are being received; 5/32 for decoding and parsing one of
                them, and for the table of a cycle
 """
 
@@ -49,10 +49,10 @@ class MemoryLimits:
             # The worst is a matrix: `[1,"ab"],` has 9 bytes and becomes a tuple, a number, a text and a reference to
             # them, 144 bytes. 16 times, and twice for the text itself while it is decoded.
             whole_response=rest // 64,
-            store=rest * 11 // 16,
+            store=rest * 25 // 32,
             # So that a few hostile targets cannot fill the store.
-            target=rest * 11 // 16 // 16,
-            pages=rest // 8,
+            target=rest * 25 // 32 // 16,
+            pages=rest // 16,
             # Decoded page by page: its parts, the joined page, and up to three times its size for its lines.
             page=rest // 32,
         )

@@ -29,9 +29,10 @@ class UsageSource(Protocol):
     def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
         """The chart of one allocation before `at`, with a bounded number of points. Raises SourceError."""
 
-    def read_work(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
-        """Everything about one allocation that can prove work before `at`; counters as what they grew by. Raises
-        SourceError."""
+    def read_work(self, allocations: Sequence[AllocationKey], at: float, *, seconds: float) -> Sequence[Chart]:
+        """Everything about each of these allocations that can prove work in the last seconds before `at`: the samples
+        with their own times, as they were scraped; counters as what they grew by. Read together, in a number of
+        queries that does not depend on the metrics. Raises SourceError."""
 
     def read_processes(self, pods: Collection[Pod], at: float) -> PodProcesses:
         """The processes of these pods around `at`, as far as they are reported. Raises SourceError."""

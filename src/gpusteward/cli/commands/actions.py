@@ -17,14 +17,15 @@ from gpusteward.cli.json_access import Row, as_object, get_number, get_objects, 
 from gpusteward.cli.output import quantities
 from gpusteward.cli.output.formats import Column, write_json, write_rows
 from gpusteward.cli.output.verdict_labels import translate
+from gpusteward.core.gpu_counts import format_gpus
 from gpusteward.core.messages import Language
 from gpusteward.messages.cli import reclaim as messages
-from gpusteward.messages.reclaim import STATES
+from gpusteward.messages.reclaim import RESTORED_WAITING, STATES
 
 PATH = "/api/v1/actions"
 KEYS = (
     *("id", "cluster", "namespace", "kind", "name", "action", "mode", "is_dry_run", "state", "policy", "gpus"),
-    *("idle_since", "created_at", "acted_at", "ended_at", "by", "error"),
+    *("idle_since", "created_at", "acted_at", "ended_at", "by", "error", "waiting_gpus"),
 )
 
 
@@ -75,8 +76,16 @@ def _list_columns() -> list[Column]:
     ]
 
 
+def describe_state(action: Row, language: Language) -> str:
+    """Restored means running: until then it says what it waits for."""
+    waiting = get_number(action, "waiting_gpus")
+    if waiting is not None:
+        return RESTORED_WAITING.text(language, gpus=format_gpus(waiting))
+    return translate(STATES, get_text(action, "state"), language)
+
+
 def _make_row(action: Row, label: str, language: Language) -> dict[str, object]:
-    state = translate(STATES, get_text(action, "state"), language)
+    state = describe_state(action, language)
     is_dry_run = action.get("is_dry_run") is True
     return {
         **action,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from gpusteward.cli.entry_point import name_program
 from gpusteward.cli.exit_codes import EXIT_OK
 from gpusteward.cli.flags import FlagParser, add_request_flags, language_of, make_analyzer_client, make_parser
-from gpusteward.cli.json_access import Row, as_object, get_object, get_text
+from gpusteward.cli.json_access import Row, as_object, get_count, get_object, get_text
 from gpusteward.cli.output import quantities
 from gpusteward.cli.output.formats import write_json
 from gpusteward.cli.output.paragraphs import Line, write_paragraphs
@@ -55,6 +55,8 @@ def _describe(status: Row, language: Language) -> Iterator[Line]:
     yield Line(translate(messages.MODES, mode, language), messages.MODE.text(language))
     if mode == OFF:
         yield Line(messages.MODE_OFF.text(language))
+        if count := get_count(get_object(status, "details"), "suspended"):
+            yield Line(messages.STILL_SUSPENDED.text(language, count=count), messages.STATE.text(language), "warn")
         return
     text, word = messages.SWITCH_ON.text(language), "ok"
     if switch.get("is_off") is True:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from gpusteward.analyzer.reclaim.policies.example import EXAMPLE
 from gpusteward.cli.exit_codes import EXIT_OK
 from gpusteward.cli.flags import (
     FlagParser,
@@ -46,9 +47,11 @@ def build_parser() -> FlagParser:
         "Replay a policy over the recorded idle spells: what it would have released and saved, and every "
         "release that would have been regretted; beside the present policy and fixed windows. Changes nothing.",
     )
-    parser.add_argument(
+    chosen = parser.add_mutually_exclusive_group()
+    chosen.add_argument(
         "--policy", metavar="FILE", help="policy file (YAML) to replay (default: the policies in effect)"
     )
+    chosen.add_argument("--example", action="store_true", help="replay the policies of `gpusteward policies --example`")
     parser.add_argument(
         "--since", default="14d", metavar="TIME", help="start: 24h, 14d, 4w ago, or a date (default 14d)"
     )
@@ -84,6 +87,8 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _read_policy(options: argparse.Namespace) -> str:
+    if options.example:
+        return EXAMPLE
     if not options.policy:
         return ""
     try:

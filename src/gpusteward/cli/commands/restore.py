@@ -7,19 +7,18 @@ from urllib.parse import quote
 from gpusteward.cli.api.client import Client
 from gpusteward.cli.api.errors import StatusError
 from gpusteward.cli.api.workloads import WorkloadName, name_of
+from gpusteward.cli.commands.actions import describe_state
 from gpusteward.cli.exit_codes import EXIT_FAILURE, EXIT_OK
 from gpusteward.cli.flags import FlagParser, add_request_flags, language_of, make_analyzer_client, make_parser
 from gpusteward.cli.json_access import Row, as_object, get_objects, get_text
 from gpusteward.cli.output.formats import write_json
-from gpusteward.cli.output.verdict_labels import translate
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.messages import Language
 from gpusteward.messages.cli import reclaim as messages
 from gpusteward.messages.cli import workloads as workload_messages
-from gpusteward.messages.reclaim import STATES
 
 PATH = "/api/v1/actions"
-RESTORABLE = [("state", "acted"), ("state", "verified"), ("limit", "1000")]
+RESTORABLE = [*(("state", each) for each in ("acted", "verified", "restoring")), ("limit", "1000")]
 
 
 def build_parser() -> FlagParser:
@@ -47,7 +46,7 @@ def run(arguments: Sequence[str]) -> int:
         raise ConfigurationError(messages.RESTORE_NOT_BOTH)
     if not options.all and not options.workload:
         raise ConfigurationError(messages.RESTORE_WHAT)
-    found = get_objects(as_object(client.read(PATH, RESTORABLE)), "items")
+    found = [each for each in get_objects(as_object(client.read(PATH, RESTORABLE)), "items") if _can_be(each)]
     chosen = found if options.all else _choose(found, options.workload)
     if not chosen:
         print(messages.NOTHING_TO_RESTORE.text(language), file=sys.stderr)
@@ -56,6 +55,11 @@ def run(arguments: Sequence[str]) -> int:
     if options.output == "json":
         write_json([each for each in results if each is not None])
     return EXIT_OK if all(each is not None for each in results) else EXIT_FAILURE
+
+
+def _can_be(action: Row) -> bool:
+    """Restored: not an evicted pod."""
+    return action.get("is_restorable") is True
 
 
 def _choose(found: Sequence[Row], text: str) -> list[Row]:
@@ -88,6 +92,6 @@ def _restore(client: Client, chosen: Sequence[Row], language: Language) -> Itera
             print(messages.NOT_RESTORED.text(language, workload=name, reason=error), file=sys.stderr)
             yield None
             continue
-        state = translate(STATES, get_text(done, "state"), language)
+        state = describe_state(done, language)
         print(messages.RESTORED.text(language, workload=name, state=state), file=sys.stderr)
         yield done

@@ -18,6 +18,13 @@ DIALECTS: Mapping[str, tuple[str, ...]] = {
     "DCGM": ("DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_GPU_UTIL_RATIO", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"),
     "HAMi": ("hami_container_device_utilization_ratio", "Device_utilization_desc_of_container"),
 }
+PROFILING = ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_PROF_GR_ENGINE_ACTIVE_RATIO")
+VIDEO = (
+    ("DCGM_FI_DEV_ENC_UTIL", "DCGM_FI_DEV_ENC_UTIL_RATIO"),
+    ("DCGM_FI_DEV_DEC_UTIL", "DCGM_FI_DEV_DEC_UTIL_RATIO"),
+)
+DCGM_INTERVAL_SECONDS = 30.0
+"""The default of `judge.proof.dcgm_interval_seconds`."""
 
 
 def check_engine(client: Client, *, origin: str | Message) -> Iterator[CheckResult]:
@@ -36,8 +43,18 @@ def check_engine(client: Client, *, origin: str | Message) -> Iterator[CheckResu
         yield _explain_no_metrics(client)
         return
     yield CheckResult("metrics", Status.OK, messages.METRICS_FOUND, fields={"dialects": ", ".join(found)})
+    if "DCGM" in found and "gpusteward" not in found:
+        yield from _check_video(names)
     for name in found.values():
         yield from _check_interval(client, name, origin)
+
+
+def _check_video(names: set[str]) -> Iterator[CheckResult]:
+    """Where no video signal is exported, no verdict goes beyond a notice."""
+    missing = [wanted[0] for wanted in VIDEO if names.isdisjoint(wanted)]
+    if missing:
+        fields = {"fields": ", ".join(missing)}
+        yield CheckResult("video engines", Status.WARN, messages.NO_VIDEO, messages.EXPORT_VIDEO, fields)
 
 
 def _explain_no_metrics(client: Client) -> CheckResult:
@@ -53,7 +70,7 @@ def _explain_no_metrics(client: Client) -> CheckResult:
 
 def _read_names(client: Client) -> set[str]:
     """The GPU metrics that it has. Raises SourceError."""
-    wanted = [name for names in DIALECTS.values() for name in names]
+    wanted = [name for names in (*DIALECTS.values(), *VIDEO) for name in names]
     matches = [("match[]", f'{{__name__=~"{"|".join(wanted)}"}}')]
     data = _read(client, "/api/v1/label/__name__/values", matches).get("data")
     return {str(name) for name in data} if isinstance(data, list) else set()
@@ -74,11 +91,15 @@ def _check_interval(client: Client, name: str, origin: str | Message) -> Iterato
         yield CheckResult("scrape interval", Status.WARN, messages.REASON, messages.REACH_PROMETHEUS, fields)
         return
     if seen is not None and seen > 1:
-        yield _describe_interval(labels.get("job", "?"), LOOKBACK_SECONDS / seen)
+        yield _describe_interval(labels.get("job", "?"), LOOKBACK_SECONDS / seen, is_profiling=name in PROFILING)
 
 
-def _describe_interval(job: str, seconds: float) -> CheckResult:
-    fields = {"job": job, "seconds": seconds}
+def _describe_interval(job: str, seconds: float, *, is_profiling: bool) -> CheckResult:
+    fields = {"job": job, "seconds": seconds, "collected": DCGM_INTERVAL_SECONDS}
+    if is_profiling and seconds > 1.1 * DCGM_INTERVAL_SECONDS:
+        return CheckResult("scrape interval", Status.WARN, messages.SCRAPE_INTERVAL, messages.SCRAPE_PROFILING, fields)
+    if is_profiling:
+        return CheckResult("scrape interval", Status.OK, messages.PROFILING_INTERVAL, fields=fields)
     if seconds > MAX_INTERVAL_SECONDS:
         return CheckResult("scrape interval", Status.WARN, messages.SCRAPE_INTERVAL, messages.SHORTEN_INTERVAL, fields)
     return CheckResult("scrape interval", Status.OK, messages.SCRAPE_INTERVAL, fields=fields)

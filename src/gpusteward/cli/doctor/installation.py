@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from gpusteward.cli.api.client import Client
 from gpusteward.cli.doctor.check_results import CheckResult, Status
-from gpusteward.cli.doctor.servers import describe_health
+from gpusteward.cli.doctor.servers import check_data, describe_health
 from gpusteward.cli.json_access import Row, as_object, get_count, get_number, get_object, get_objects, get_text
 from gpusteward.cli.output.quantities import gpus as show_gpus
 from gpusteward.cli.output.terminal_text import clean
@@ -71,6 +71,7 @@ def check_verdicts(analyzer: Client) -> Iterator[CheckResult]:
         yield CheckResult("analyzer", Status.FAIL, messages.REASON, messages.CHECK_LOG, {"reason": error})
         return
     yield describe_health(health)
+    yield from check_data(health)
     yield _describe_source(health, sources)
     yield _describe_verdicts(health)
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 
 from gpusteward.cli.api.client import Client
 from gpusteward.cli.api.errors import UnreachableError
-from gpusteward.cli.doctor.check_results import CheckResult, Status
+from gpusteward.cli.doctor.check_results import NO_FIX, CheckResult, Status
 from gpusteward.cli.doctor.samples import check_samples
-from gpusteward.cli.json_access import Row, as_object, get_count, get_number, get_object, get_text
+from gpusteward.cli.json_access import Row, as_object, get_count, get_number, get_object, get_objects, get_text
 from gpusteward.cli.output.terminal_text import clean
 from gpusteward.cli.output.verdict_labels import HEALTH
 from gpusteward.core.errors import SourceError
@@ -17,6 +17,8 @@ from gpusteward.messages.cli import doctor as messages
 MAX_SKEW_SECONDS = 5.0
 BROKEN_SECONDS = 60.0
 """Prometheus rejects samples from the future, and windows of minutes shift by as much."""
+_LEVELS = {"degraded": Status.FAIL, "warning": Status.WARN, "info": Status.OK}
+_IN_ANALYZER = ("source-failed", "no-result")  # `describe_health` says it
 
 
 def check_analyzer(client: Client, *, is_required: bool) -> Iterator[CheckResult]:
@@ -30,6 +32,7 @@ def check_analyzer(client: Client, *, is_required: bool) -> Iterator[CheckResult
         yield CheckResult("analyzer", Status.FAIL, messages.REASON, messages.CHECK_LOG, {"reason": error})
         return
     yield describe_health(health)
+    yield from check_data(health)
     yield from check_samples(client, health)
 
 
@@ -47,8 +50,19 @@ def describe_health(health: Row) -> CheckResult:
     if health.get("ready") is not True:
         return CheckResult("analyzer", Status.WARN, messages.NO_CYCLE, messages.WAIT_FOR_CYCLE, fields)
     if status != "healthy":
-        return CheckResult("analyzer", Status.WARN, messages.RESULT_OLD, messages.CHECK_CYCLES, fields)
+        level = Status.FAIL if status == "degraded" else Status.WARN
+        return CheckResult("analyzer", level, messages.NOT_HEALTHY, fields=fields)
     return CheckResult("analyzer", Status.OK, messages.HEALTHY, fields=fields)
+
+
+def check_data(health: Row) -> Iterator[CheckResult]:
+    """What the analyzer says about its data, as in /health: degraded fails."""
+    for finding in get_objects(health, "findings"):
+        code = get_text(finding, "code")
+        if code not in _IN_ANALYZER:
+            level = _LEVELS.get(get_text(finding, "level"), Status.WARN)
+            fields = {"reason": clean(get_text(finding, "text"))}
+            yield CheckResult("data", level, messages.REASON, messages.FIX_FINDINGS.get(code, NO_FIX), fields)
 
 
 def check_agent(client: Client, *, is_required: bool) -> Iterator[CheckResult]:

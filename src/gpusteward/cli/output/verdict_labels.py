@@ -17,7 +17,7 @@ MEASURES: Mapping[str, Message] = {
 HEALTH: Mapping[str, Message] = {
     "healthy": Message("healthy", "正常"),
     "degraded": Message("degraded", "异常"),
-    "warning": Message("result outdated", "结果过旧"),
+    "warning": Message("warning", "警告"),
 }
 
 

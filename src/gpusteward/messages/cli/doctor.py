@@ -1,5 +1,7 @@
 """Texts of `gpusteward doctor`: findings, and how to fix them."""
 
+from collections.abc import Mapping
+
 from gpusteward.core.messages import Message
 
 REASON = Message("{reason}", "{reason}")
@@ -186,6 +188,26 @@ SHORTEN_INTERVAL = Message(
     "set scrape_interval of that job to 30s or less", "请将该任务的 scrape_interval 设为 30s 或更短"
 )
 
+PROFILING_INTERVAL = Message(
+    "job {job} is scraped every {seconds:.0f} s; engine activity proves idleness if DCGM is read every "
+    "{collected:.0f} s or less often (judge.proof.dcgm_interval_seconds, dcgm-exporter's -c)",
+    "任务 {job} 每 {seconds:.0f} 秒抓取一次；DCGM 的读取间隔不短于 {collected:.0f} 秒时，引擎活跃度能证明空闲"
+    "（judge.proof.dcgm_interval_seconds，即 dcgm-exporter 的 -c）",
+)
+SCRAPE_PROFILING = Message(
+    "DCGM averages profiling fields over {collected:.0f} s: set scrape_interval of that job to 30s or less, or "
+    "dcgm-exporter's -c and judge.proof.dcgm_interval_seconds to the scrape interval; until then idleness leads to "
+    "a notice at most",
+    "DCGM 对性能分析字段按 {collected:.0f} 秒求平均：请将该任务的 scrape_interval 设为 30s 或更短，或把 dcgm-exporter "
+    "的 -c 和 judge.proof.dcgm_interval_seconds 设为抓取间隔；在此之前，空闲最多只发通知",
+)
+NO_VIDEO = Message("{fields} are not exported", "没有导出 {fields}")
+EXPORT_VIDEO = Message(
+    "add them to the CSV of dcgm-exporter: without them work of video engines is not seen, and idleness leads to a "
+    "notice at most",
+    "请把它们加入 dcgm-exporter 的 CSV：否则看不到视频引擎的活动，空闲最多只发通知",
+)
+
 # Analyzer and agent
 
 NOT_RUNNING = Message("not running at {url}", "{url} 上没有运行")
@@ -211,11 +233,59 @@ REACH_SOURCE = Message(
     "make its source reachable: /api/v1/sources shows the addresses and the results",
     "请确保它能访问数据源：地址和结果见 /api/v1/sources",
 )
-RESULT_OLD = Message("its last result is outdated", "最近一次结果已过旧")
+NOT_HEALTHY = Message(
+    "version {version}, {allocations} {allocations:|allocation|allocations}, status {status}",
+    "版本 {version}，{allocations} 个分配，状态{status}",
+)
+CORRECT_POLICIES = Message(
+    "correct the file of reclaim.policy_file, which is read again when it changes; nothing new is warned of or done "
+    "meanwhile",
+    "请修正 reclaim.policy_file 指定的文件（修改后会自动重新读取）；在此之前不会发出新的警告，也不会执行新的操作",
+)
 CHECK_CYCLES = Message(
     "check in its log how long a cycle takes; if it takes longer than scheduler.interval, raise that setting",
     "请在其日志中查看分析周期的耗时；如超过 scheduler.interval，请增大该配置项",
 )
+FIX_FINDINGS: Mapping[str, Message] = {
+    "source-incomplete": Message(
+        "restore what it names; /api/v1/sources lists all failures", "请恢复所列部分；全部故障见 /api/v1/sources"
+    ),
+    "result-old": CHECK_CYCLES,
+    "policies-refused": CORRECT_POLICIES,
+    "targets-lost": Message(
+        "check that these exporters run and can be reached; /api/v1/sources names them",
+        "请确认这些 exporter 正在运行且可以访问；名称见 /api/v1/sources",
+    ),
+    "unknown-gpus": Message(
+        "gpusteward explain WORKLOAD shows the reason of each; /api/v1/health counts them by reason",
+        "gpusteward explain 工作负载 可查看各自的原因；/api/v1/health 按原因统计",
+    ),
+    "gpus-vanished": Message(
+        "check that the exporters run and that the engine scrapes them; after scaling to zero on purpose, let the"
+        " analyzer list nodes",
+        "请确认 exporter 正在运行且引擎在抓取它们；如果是有意缩容到零，请允许 analyzer 列出节点",
+    ),
+    "gpus-never-found": Message(
+        "have the engine scrape the agents or dcgm-exporter; on a cluster without GPU nodes, let the analyzer list"
+        " nodes",
+        "请让引擎抓取 agent 或 dcgm-exporter；如果集群没有 GPU 节点，请允许 analyzer 列出节点",
+    ),
+    "used-by-nobody-known": Message(
+        "mount the kubelet's pod-resources socket into the exporter and keep its labels pod, namespace and container"
+        " when relabeling; processes outside of Kubernetes are expected here",
+        "请把 kubelet 的 pod-resources 套接字挂载到 exporter，relabel 时保留 pod、namespace、container 标签；"
+        "Kubernetes 之外的进程出现在这里属于正常",
+    ),
+    "exporter-is-holder": Message(
+        "copy exported_pod to pod also where it is empty (regex .* instead of .+), or drop the pod label of the target",
+        "把 exported_pod 复制到 pod 时也应覆盖空值（正则用 .* 而不是 .+），或去掉抓取目标的 pod 标签",
+    ),
+    "gpu-on-two-nodes": Message(
+        "scrape each exporter once and label clusters (prometheus.cluster_label) where machines are cloned",
+        "请确保每个 exporter 只抓取一次；克隆的机器请用集群标签区分（prometheus.cluster_label）",
+    ),
+}
+"""By the code of a finding in /api/v1/health; others need no further words."""
 AGENT_READY = Message("it is ready", "已就绪")
 AGENT_NOT_READY = Message("it is not ready: {reason}", "未就绪：{reason}")
 RUN_DOCTOR_THERE = Message(

@@ -44,6 +44,7 @@ COMMANDS = (
         "show what a policy would have released in the past, and what would have been regretted",
         "显示某个策略在过去会归还哪些 GPU，其中哪些会后悔",
     ),
+    Message("show the policies of reclaim, or print an example", "显示回收策略，或打印示例"),
     Message("show how many idle GPUs can be lent for how long", "显示有多少空闲 GPU 可以出借、可借多久"),
     Message("list what reclaim planned, did, refused and put back", "列出回收功能计划、执行、拒绝和恢复的操作"),
     Message("put back what reclaim changed", "恢复回收功能所做的修改"),
@@ -155,6 +156,11 @@ DESCRIPTIONS = (
         "显示回收功能的状态，立即停止全部操作，或重新允许。off 和 on 需要 admin 角色。",
     ),
     Message(
+        "Show the policies of reclaim in the order in which they are tried, or why there are none: then nothing new is "
+        "warned of or done.",
+        "按匹配顺序显示回收策略；没有可用策略时显示原因，此时不会发出新的警告，也不会执行新的操作。",
+    ),
+    Message(
         "Send no notices about a workload and do not touch it for some time, at most as long as its policy allows; list"
         " such workloads, or end it early. Changes need the role operator.",
         "在一段时间内（不超过策略的上限）不发送某个工作负载的通知，也不处理它；列出此类工作负载，或提前结束。"
@@ -166,6 +172,8 @@ FLAGS = (
     Message(
         "policy file (YAML) to replay (default: the policies in effect)", "要回放的策略文件（YAML，默认为生效的策略）"
     ),
+    Message("replay the policies of `gpusteward policies --example`", "回放 `gpusteward policies --example` 的策略"),
+    Message("print a policy file to begin with; asks no analyzer", "打印一份示例策略文件，不访问 analyzer"),
     Message("start: 24h, 14d, 4w ago, or a date (default 14d)", "开始时间：24h、14d、4w 之前，或日期（默认 14d）"),
     Message(
         "a release is regretted if work comes back within this time (default 30)",

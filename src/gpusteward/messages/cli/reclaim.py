@@ -41,6 +41,12 @@ MODE_OFF = Message(
     "reclaim is off (reclaim.mode); docs/how-to/reclaim.md says how to switch it on",
     "回收功能未启用（reclaim.mode）；启用方法见 docs/zh-CN/how-to/reclaim.md",
 )
+NO_POLICIES = Message(
+    "the policy file has no policies: idle workloads are at most notified",
+    "策略文件中没有策略：空闲的工作负载最多只通知",
+)
+WINDOW, GRACE = Message("window", "空闲窗口"), Message("grace", "宽限期")
+MATCH = Message("match", "匹配")
 NOTHING_PLANNED = Message("nothing is planned", "没有计划")
 STOPPED = Message("Nothing is done: {reason}", "不会执行任何操作：{reason}")
 SUMMARY = Message("mode {mode}; {counts}", "模式 {mode}；{counts}")
@@ -50,6 +56,10 @@ DRY_RUN = Message("{state} (dry run)", "{state}（试运行）")
 SWITCH = Message("switch", "开关")
 SWITCH_ON = Message("on", "开")
 SWITCH_OFF = Message("off, by {by} at {at}: {reason}", "关，由 {by} 于 {at} 关闭：{reason}")
+STILL_SUSPENDED = Message(
+    "{count} {count:|object is|objects are} still suspended; `gpusteward restore --all` restores them",
+    "仍有 {count} 个对象处于暂停状态；执行 `gpusteward restore --all` 可全部恢复",
+)
 NO_REASON = Message("no reason given", "未说明原因")
 SWITCHED_OFF = Message(
     "reclaim is switched off: no action begins until `{command}`; what was suspended stays so",

@@ -64,6 +64,9 @@ WRITE_FAILED = Message(
     "the API server responded to the change of {path} with {status}: {reason}",
     "API server 对修改 {path} 的请求返回 {status}：{reason}",
 )
+WRITE_LATE = Message(
+    "the change of {path} was not sent in time; nothing was changed", "未能及时发送对 {path} 的修改；没有任何改动"
+)
 WRITE_FORBIDDEN = Message(
     "the API server denies the change of {path} ({status}): {reason}; the service account needs the verb {verb} on it: "
     "the chart grants it with reclaim.mode: enforce",
@@ -73,4 +76,8 @@ WRITE_FORBIDDEN = Message(
 WRITE_REPLACED = Message(
     "{path} is another object of the same name by now ({status}): {reason}",
     "{path} 现在是另一个同名对象（{status}）：{reason}",
+)
+TOO_MANY_NODES = Message(
+    "the cluster has more than {count} {count:|node|nodes}; the rest was not searched",
+    "集群的节点多于 {count} 个，其余未查询",
 )

@@ -29,6 +29,18 @@ _CHECK_CREDENTIALS = Message(
     "; check prometheus.username, password, bearer_token and headers (Mimir needs a tenant: X-Scope-OrgID)",
     "；请检查 prometheus.username、password、bearer_token 和 headers（Mimir 需要用 X-Scope-OrgID 指定租户）",
 )
+NO_UUID_LABEL = Message(
+    "no label has the UUID of the GPUs, so they are identified by node and index ({labels}); keep the label UUID when "
+    "relabeling: an index can change when a node restarts",
+    "没有标签包含 GPU 的 UUID，因此按节点和序号（{labels}）识别 GPU；relabel 时请保留 UUID 标签："
+    "节点重启后序号可能改变",
+)
+SAME_POD_IN_TWO_ENGINES = Message(
+    "{first} and {second} both have the pod {pod}: they are read as two clusters, named by their addresses, because "
+    "no label of their series names a cluster; if they are one cluster, name it in external_labels of both",
+    "{first} 和 {second} 中都有 Pod {pod}：由于序列没有集群标签，它们被当作两个集群，并以地址命名；"
+    "如果它们属于同一个集群，请在两者的 external_labels 中写明集群名",
+)
 OF_ENGINE = Message("engine {url}: {error}", "引擎 {url}：{error}")
 ENGINE_HINTS = {
     401: _CHECK_CREDENTIALS,
@@ -49,6 +61,10 @@ ENGINE_NOT_FOUND = Message(
 NO_GPU_METRICS = Message(
     "the engine has series, but no GPU metrics: have it scrape the gpusteward agents or dcgm-exporter",
     "引擎中有序列，但没有 GPU 指标：请让它抓取 gpusteward agent 或 dcgm-exporter",
+)
+NO_SUCH_CLUSTERS = Message(
+    "no GPU series name these clusters; check the names and prometheus.cluster_label",
+    "没有 GPU 序列属于这些集群；请检查名称和 prometheus.cluster_label",
 )
 TOO_MANY_ROWS = Message(
     "{rows} {rows:|row|rows} with their labels {rows:|needs|need} more memory than this analyzer may take: raise"
@@ -112,3 +128,8 @@ NO_AGENT_RESPONDED = Message(
     "none of {count} {count:|agent|agents} responded: {reason}", "{count} 个 agent 均未响应：{reason}"
 )
 AGENTS_TOO_SLOW = Message("the agents took too long to respond", "agent 响应超时")
+ENDED_NOT_READ = Message(
+    "{left_out} of {count} {count:|container|containers} that ended within the window are too many to read: their last"
+    " minutes are missing in the ledger",
+    "窗口内结束的 {count} 个容器过多，有 {left_out} 个没有读取：账本中缺少它们最后几分钟的时间",
+)

@@ -11,7 +11,7 @@ import os
 import signal
 import sqlite3
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,8 +58,8 @@ ROWS: Mapping[str, Stats] = {
 class LoggedJournal(Journal):
     """Appends every state that was stored to a file: none of them may be missing in the journal later."""
 
-    def __init__(self, engine: Any, path: Path) -> None:
-        super().__init__(engine)
+    def __init__(self, engine: Any, read_cluster_uid: Callable[[], str], path: Path) -> None:
+        super().__init__(engine, read_cluster_uid)
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     def add(self, action: Action) -> Action:
@@ -106,11 +106,13 @@ class Source:
         self.working: set[str] = set()  # uids of pods
         self.is_down = False
 
-    def read_work(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
+    def read_work(self, allocations: Sequence[AllocationKey], at: float, *, seconds: float) -> list[Chart]:
         if self.is_down:
             raise SourceError(NO_DATA)
-        value = 0.7 if allocation.container.pod_uid in self.working else 0.0
-        return Chart(allocation, {Measure.CORE: [(at - seconds, 0.0), (at - 15.0, value)]})
+        return [
+            Chart(one, {Measure.CORE: [(at - 30.0, 0.0), (at - 15.0, 0.7 * (one.container.pod_uid in self.working))]})
+            for one in allocations
+        ]
 
 
 class AnalyzerProcess:
@@ -144,7 +146,7 @@ class AnalyzerProcess:
             self._settings.reclaim,
             ReclaimComponents(
                 cluster=cluster,
-                journal=LoggedJournal(engine, folder / "moves.log"),
+                journal=LoggedJournal(engine, cluster.read_uid, folder / "moves.log"),
                 switch=Switch(engine, cluster, namespace=own),
                 lease=lease,
                 policies=FilePolicies(WatchedPolicies(folder / "policies.yaml")),

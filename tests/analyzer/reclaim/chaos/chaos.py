@@ -61,6 +61,7 @@ class ChaosPlan:
     cycles_per_day: int
     seed: int
     most_seconds: float = 3600.0  # real ones; after them it comes to its end early, and says so
+    is_harsh: bool = False
 
     @property
     def step(self) -> float:
@@ -119,7 +120,7 @@ class Chaos:
         started = time.monotonic()
         self._prepare()
         with Relay(self._cluster.address, self._cluster.port) as relay, self._replicas(relay):
-            faults, done = FaultPlan(self._chance), 0
+            faults, done = FaultPlan(self._chance, is_harsh=self._plan.is_harsh), 0
             for number in range(self._plan.cycles):
                 if time.monotonic() - started > self._plan.most_seconds:
                     self._print("the time is up: the end begins")
@@ -197,13 +198,32 @@ class Chaos:
         pods = {"name": "pods", "match": {"kinds": ["Pod"]}, "action": "evict"}
         others = {"name": "others", "action": "suspend"}
         policies = [{**each, **common} for each in (pool, pods, others)]
-        (self._folder / "policies.yaml").write_text(json.dumps({"policies": policies}))
+        self._policies = json.dumps({"policies": policies})
+        self._write_policies("whole")
         with contextlib.closing(sqlite3.connect(self._folder / "outbox.db")) as outbox, outbox:
             outbox.execute("PRAGMA journal_mode=WAL")
             outbox.execute("CREATE TABLE notices (key TEXT PRIMARY KEY, sent_at REAL, delivered_at REAL)")
         self._engine = open_engine(f"sqlite:///{self._folder / 'ledger.db'}")
         upgrade(self._engine)
-        self._journal = Journal(self._engine)
+        uid = str(self._cluster.request("GET", "/api/v1/namespaces/kube-system")["metadata"]["uid"])
+        self._journal = Journal(self._engine, lambda: uid)
+
+    def _write_policies(self, state: str) -> None:
+        """As a person or a template may leave the file behind."""
+        narrow = {"name": "narrow", "match": {"namespaces": ["nobody"]}, "action": "suspend"}
+        texts = {
+            "whole": self._policies,
+            "empty": "",
+            "broken": self._policies[: len(self._policies) // 2],
+            "narrow": json.dumps({"policies": [narrow]}),
+        }
+        path = self._folder / "policies.yaml"
+        if state == "missing":
+            path.unlink()
+            return
+        new = path.with_suffix(".new")
+        new.write_text(texts[state])
+        new.replace(path)
 
     @contextlib.contextmanager
     def _replicas(self, relay: Relay) -> Iterator[None]:
@@ -233,6 +253,7 @@ class Chaos:
         self._deliver()
         self._switch(faults.is_switched_off)
         self._fault_counts.update(faults.names)
+        self._write_policies(faults.policies)
         if faults.usage != "failed":
             order = self._make_order(faults)
             with self._timed("cycles"), self._disturb(faults, relay):
@@ -240,6 +261,7 @@ class Chaos:
                     self._replica[number].send(order)
                 for number in faults.runners:
                     self._take_answer(self._replica[number].read())
+        self._write_policies("whole")
         with self._timed("restarts"):
             self._restart_dead()
         with self._timed("coming to rest"):
@@ -258,7 +280,7 @@ class Chaos:
     def _make_order(self, faults: Faults) -> dict[str, Any]:
         step, now = self._plan.step, self._now
         pods = self._list_pods()
-        moment = Moment(now, is_switched_off=faults.is_switched_off)
+        moment = Moment(now, is_switched_off=faults.is_switched_off, has_policies=faults.policies == "whole")
         rows: list[dict[str, Any]] = []
         working: set[str] = set()
         for subject in self._subjects:
@@ -275,6 +297,9 @@ class Chaos:
                 is_active = moves and each["metadata"]["uid"] in active
                 rows.append(self._describe_pod(subject, each, is_active=is_active, is_doubtful=is_doubtful))
         moment.active = working
+        moment.started = {
+            name: max(self._started[each["metadata"]["uid"]] for each in found) for name, found in pods.items()
+        }
         moment.pods = {name: [each["metadata"]["uid"] for each in found] for name, found in pods.items()}
         self._observer.moment = moment
         return {
@@ -376,6 +401,7 @@ class Chaos:
 
     def _act_as_users(self, faults: Faults) -> None:
         dies = faults.restore_dies_at_step
+        self._restart_warned(faults.restart_ratio)
         for subject in self._subjects:
             target = self._controllers.find(subject.target_uid)
             if target is None:
@@ -395,6 +421,16 @@ class Chaos:
                 self._restore(action, by="user", dies_at_step=dies)
                 dies = -1
         self._restart_dead()
+
+    def _restart_warned(self, ratio: float) -> None:
+        """Owners who were warned and want to go on: new pods, often of the same names."""
+        warned = {action.workload.name for action in self._list_actions(ActionState.WARNED)}
+        for subject in self._subjects:
+            if subject.owner[1] in warned and subject.kind != "Pod" and self._chance.random() < ratio:
+                for pod in self._list_pods().get(subject.name, ()):
+                    self._observer.moment.active.discard(pod["metadata"]["uid"])  # deleted by its owner
+                    self._cluster.request("DELETE", path_of(pod))
+                self._counts["restarts after a warning"] += 1
 
     def _create_again(self, subject: Subject) -> None:
         """A bare pod that was evicted, when its user needs it."""
@@ -556,7 +592,7 @@ class Chaos:
             found = self._controllers.find(uid)
             if found is None or describe_original(found) != describe_original(original):
                 text = describe_original(found) if found else "gone"
-                self._observer.blame(INVARIANTS[6], f"{subject.name}: {text} instead of {describe_original(original)}")
+                self._observer.blame(INVARIANTS[8], f"{subject.name}: {text} instead of {describe_original(original)}")
 
     def _print_day(self, cycles: int, seconds: float) -> None:
         suspended = len(self._observer.suspensions)

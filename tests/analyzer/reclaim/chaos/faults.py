@@ -18,6 +18,8 @@ class Faults:
     runners: tuple[int, ...] = (0,)  # which replicas run this cycle
     is_switched_off: bool = False
     restore_dies_at_step: int = -1
+    policies: str = "whole"  # of the policy file, while this cycle runs: empty, broken, missing, narrow
+    restart_ratio: float = 0.0  # of the owners who restart their pods after a warning
 
     @property
     def names(self) -> list[str]:
@@ -32,20 +34,24 @@ class Faults:
             "second replica acts": self.runners == (1,),
             "both replicas at once": len(self.runners) > 1,
             "switched off": self.is_switched_off,
+            f"policy file {self.policies}": self.policies != "whole",
         }
         return [name for name, is_set in found.items() if is_set]
 
 
 class FaultPlan:
-    """Draws the faults of cycle after cycle."""
+    """Draws the faults of cycle after cycle. In a harsh run each is more than twice as frequent."""
 
-    def __init__(self, chance: random.Random) -> None:
+    def __init__(self, chance: random.Random, *, is_harsh: bool = False) -> None:
         self._chance = chance
+        self._factor = 2.5 if is_harsh else 1.0
         self._runner = 0
         self._off_cycles = 0
 
     def draw(self) -> Faults:
-        chance = self._chance.random
+        def chance() -> float:
+            return self._chance.random() / self._factor
+
         seconds = self._chance.uniform
         usages = ["failed", "stale", "partial", "gone"]
         if chance() < 0.04:
@@ -65,4 +71,6 @@ class FaultPlan:
             runners=(0, 1) if chance() < 0.08 else (self._runner,),
             is_switched_off=self._off_cycles > 0,
             restore_dies_at_step=self._chance.randint(1, 3) if chance() < 0.3 else -1,
+            policies=self._chance.choice(("empty", "broken", "missing", "narrow")) if chance() < 0.06 else "whole",
+            restart_ratio=0.1 * self._factor,
         )

@@ -19,6 +19,8 @@ INVARIANTS = (
     "workloads suspended twice",
     "workloads suspended after two reverts",
     "workloads suspended without a delivered warning and its grace period",
+    "workloads suspended for the idle time or by the warning of earlier pods",
+    "workloads suspended without a policy for them",
     "workloads not restored to the exact original",
     "journal events lost",
     "changes of the cluster without a journal entry",
@@ -34,6 +36,7 @@ class Suspension:
     subject: Subject
     action: str
     at: float
+    pods_started_at: float  # the newest of its pods
     released_at: float | None = None
 
 
@@ -45,7 +48,9 @@ class Moment:
     active: set[str] = field(default_factory=set)  # uids of pods that work, also since the verdict
     doubtful: set[str] = field(default_factory=set)  # uids of pods whose usage is not known
     pods: Mapping[str, Sequence[str]] = field(default_factory=dict)  # name of the workload -> uids
+    started: Mapping[str, float] = field(default_factory=dict)  # name of the workload -> when its newest pod started
     is_switched_off: bool = False
+    has_policies: bool = True
 
 
 class Observer:
@@ -82,14 +87,14 @@ class Observer:
             if action:
                 self.blame(INVARIANTS[3], f"{subject.name}: {before.action} and {action} at once")
             elif describe_original(item) != describe_original(subject.objects[uid]):
-                self.blame(INVARIANTS[6], f"{subject.name}: {describe_original(item)}")
+                self.blame(INVARIANTS[8], f"{subject.name}: {describe_original(item)}")
         if action and (before is None or before.action != action):
             self._open[uid] = self.suspend(subject, action)
 
     def suspend(self, subject: Subject, action: str) -> Suspension:
         """A workload was suspended just now."""
         moment, pods = self.moment, set(self.moment.pods.get(subject.name, ()))
-        suspension = Suspension(subject, action, moment.now)
+        suspension = Suspension(subject, action, moment.now, moment.started.get(subject.name, 0.0))
         if any(each.action == action for each in self.suspensions):
             self.blame(INVARIANTS[3], f"{subject.name}: {action} again")
         self.suspensions.append(suspension)
@@ -100,6 +105,10 @@ class Observer:
             self.blame(INVARIANTS[1], f"{subject.name} at {moment.now}")
         if moment.is_switched_off:
             self.blame(INVARIANTS[2], f"{subject.name} at {moment.now}")
+        if not subject.is_pool and moment.now - suspension.pods_started_at < self._window:
+            self.blame(INVARIANTS[6], f"{subject.name} at {moment.now}, its pods since {suspension.pods_started_at}")
+        if not moment.has_policies:
+            self.blame(INVARIANTS[7], f"{subject.name} at {moment.now}")
         if subject.is_gitops and sum(each.subject is subject for each in self.suspensions) > 2:
             self.blame(INVARIANTS[4], subject.name)
         return suspension
@@ -118,25 +127,33 @@ def check_journal(observer: Observer, actions: Sequence[Action], moves: Path, de
         states = [step.state for step in action.steps] if action else []
         if action is None or ActionState.ACTING not in states or ActionState.ACTED not in states:
             name = suspension.subject.name
-            observer.blame(INVARIANTS[8], f"{name}: {suspension.action} {states} acted at {suspension.at}")
-    seen = {suspension.action for suspension in observer.suspensions}
+            observer.blame(INVARIANTS[10], f"{name}: {suspension.action} {states} acted at {suspension.at}")
+    seen = {suspension.action: suspension for suspension in observer.suspensions}
     for action in actions:
         has_acted = any(step.state is ActionState.ACTED for step in action.steps)
         if has_acted and action.id not in seen:
-            observer.blame(INVARIANTS[8], f"{action.workload.path}: {action.id} was never seen in the cluster")
+            observer.blame(INVARIANTS[10], f"{action.workload.path}: {action.id} was never seen in the cluster")
         is_evicted = action.target is not None and action.target.kind == "Pod"
         if action.state not in ENDED and not (is_evicted and action.state is ActionState.VERIFIED) and has_acted:
-            observer.blame(INVARIANTS[9], f"{action.workload.path}: {action.id} is {action.state}")
+            observer.blame(INVARIANTS[11], f"{action.workload.path}: {action.id} is {action.state}")
         if has_acted:
-            _check_warning(observer, action, delivered)
+            _check_warning(observer, action, delivered, seen.get(action.id))
     return _check_moves(observer, by_id, moves)
 
 
-def _check_warning(observer: Observer, action: Action, delivered: Mapping[str, float]) -> None:
+def _check_warning(
+    observer: Observer, action: Action, delivered: Mapping[str, float], suspension: Suspension | None
+) -> None:
     begun = next(step.at for step in action.steps if step.state is ActionState.ACTING)
     times = [delivered[key] for warned in action.warnings for key in warned.keys if key in delivered]
-    if not times or min(times) > begun - GRACE_SHARE * observer._window:
+    last = begun - GRACE_SHARE * observer._window
+    if not times or min(times) > last:
         observer.blame(INVARIANTS[5], f"{action.workload.path}: {action.id}, delivered {times}, acted {begun}")
+    if suspension is None or suspension.subject.is_pool:  # its surplus replicas are others in every cycle
+        return
+    if not any(suspension.pods_started_at <= each <= last for each in times):
+        since = suspension.pods_started_at
+        observer.blame(INVARIANTS[6], f"{action.workload.path}: delivered {times}, its pods since {since}")
 
 
 GRACE_SHARE = 0.5
@@ -151,5 +168,5 @@ def _check_moves(observer: Observer, by_id: Mapping[str, Action], moves: Path) -
         action = by_id.get(action_id)
         steps = [(step.state.value, step.at, step.note.en) for step in action.steps] if action else []
         if (state, at, note) not in steps:
-            observer.blame(INVARIANTS[7], f"{action_id} {state} at {at}: {note}")
+            observer.blame(INVARIANTS[9], f"{action_id} {state} at {at}: {note}")
     return len(lines)

@@ -17,6 +17,7 @@ from gpusteward.analyzer.reclaim.policies.effective import (
     ReclaimAction,
     WorkloadClass,
 )
+from gpusteward.analyzer.reclaim.policies.example import EXAMPLE
 from gpusteward.analyzer.reclaim.policies.file import WatchedPolicies, parse_policies
 from gpusteward.analyzer.reclaim.policies.policy import NO_POLICIES, PolicyFile, read_hours
 from gpusteward.analyzer.reclaim.policies.resolve import WorkloadFacts, resolve_policy
@@ -33,6 +34,9 @@ def policies(text: str) -> PolicyFile:
     return parse_policies(text, where="policies.yaml")
 
 
+FILE = policies(EXAMPLE)
+
+
 def with_annotations(facts: WorkloadFacts, namespace: dict[str, str] | None = None, **own: str) -> WorkloadFacts:
     names = {"keep": KEEP, "window": WINDOW, "grace": GRACE, "action": ACTION, "warnings": WARNINGS}
     names["interchangeable"] = INTERCHANGEABLE
@@ -44,37 +48,73 @@ def with_annotations(facts: WorkloadFacts, namespace: dict[str, str] | None = No
     )
 
 
-def test_without_a_file_the_class_of_the_workload_decides():
-    notebook, job, server = (resolve_policy(NO_POLICIES, each) for each in (NOTEBOOK, JOB, SERVER))
+def test_the_example_acts_on_every_class_by_its_window():
+    notebook, job, server = (resolve_policy(FILE, each) for each in (NOTEBOOK, JOB, SERVER))
     assert (notebook.workload_class, notebook.window_seconds) == (WorkloadClass.INTERACTIVE, 3600)
     assert (job.workload_class, job.window_seconds) == (WorkloadClass.BATCH, 5 * 3600)
     assert (server.workload_class, server.window_seconds) == (WorkloadClass.SERVING, 7200)
-    assert notebook.name == "default-interactive"
-    assert notebook.action is ReclaimAction.SUSPEND
-    assert notebook.warnings >= 1
-    assert notebook.origins["window"] == "default-interactive"
+    assert notebook.name == "interactive"
+    assert (notebook.action, job.action) == (ReclaimAction.SUSPEND, ReclaimAction.SUSPEND)
+    assert (notebook.warnings, job.warnings) == (1, 2)
+    assert notebook.origins["window"] == "policy interactive"
+    assert (notebook.highest_chance, server.highest_chance) == (0.3, None)
+
+
+def test_the_example_has_the_defaults_of_each_class():
+    named = policies("policies: [{name: all}]")
+    for facts in (NOTEBOOK, JOB, SERVER):
+        example, default = resolve_policy(FILE, facts), resolve_policy(named, facts)
+        for field in ("window_seconds", "grace_seconds", "highest_chance", "warnings", "warning_interval_seconds"):
+            assert getattr(example, field) == getattr(default, field), (facts.key.kind, field)
+
+
+@pytest.mark.parametrize("facts", [NOTEBOOK, JOB, SERVER, WorkloadFacts(WorkloadKey("Pod", "team-a", "lonely"))])
+@pytest.mark.parametrize(
+    "text", ["policies: []", "policies: [{name: narrow, action: suspend, match: {namespaces: team-z}}]"]
+)
+def test_what_no_policy_of_the_file_matches_is_at_most_notified(text, facts):
+    for subject in (facts, with_annotations(facts, interchangeable="true", action="suspend")):
+        found = resolve_policy(policies(text), subject)
+        assert (found.action, found.is_default) == (ReclaimAction.NOTIFY, True)
+
+
+@pytest.mark.parametrize("facts", [NOTEBOOK, JOB, SERVER])
+def test_a_policy_without_an_action_notifies_and_has_the_other_defaults_of_the_class(facts):
+    found = resolve_policy(policies("policies: [{name: quiet, window: 3h, interchangeable: true}]"), facts)
+    assert (found.name, found.action, found.is_default) == ("quiet", ReclaimAction.NOTIFY, False)
+    assert found.window_seconds == 3 * 3600
+    assert found.grace_seconds == {"Notebook": 1800, "PyTorchJob": 3600, "Deployment": 600}[facts.key.kind]
+
+
+def test_all_is_written_as_a_star_or_left_out():
+    star = "{clusters: '*', namespaces: '*', kinds: ['*'], models: '*', classes: '*', priority_classes: '*'}"
+    for text in (f"policies: [{{name: a, match: {star}}}]", "policies: [{name: a}]"):
+        for facts in (NOTEBOOK, JOB, SERVER):
+            assert resolve_policy(policies(text), facts).name == "a"
 
 
 def test_an_unknown_kind_gets_the_longest_window():
-    unknown = resolve_policy(NO_POLICIES, WorkloadFacts(WorkloadKey("Spaceship", "a", "b")))
+    unknown = resolve_policy(FILE, WorkloadFacts(WorkloadKey("Spaceship", "a", "b")))
     assert unknown.window_seconds == 5 * 3600
 
 
 def test_lowering_replicas_stays_advice_until_somebody_says_that_they_are_interchangeable():
-    advice = resolve_policy(NO_POLICIES, SERVER)
+    advice = resolve_policy(FILE, SERVER)
     assert advice.action is ReclaimAction.NOTIFY
     assert advice.keep is None
     assert "interchangeable" in advice.problems[0].en
-    opted_in = resolve_policy(NO_POLICIES, with_annotations(SERVER, interchangeable="true"))
+    opted_in = resolve_policy(FILE, with_annotations(SERVER, interchangeable="true"))
     assert (opted_in.action, opted_in.keep) == (ReclaimAction.SCALE_TO_KEEP, KeepRule(7200, 1.25))
-    file = policies("policies: [{name: pools, interchangeable: true, keep: {window: 90m, headroom: 1.5}}]")
+    file = policies(
+        "policies: [{name: pools, action: scale-to-keep, interchangeable: true, keep: {window: 90m, headroom: 1.5}}]"
+    )
     assert resolve_policy(file, SERVER).keep == KeepRule(5400, 1.5)
     opted_out = with_annotations(SERVER, interchangeable="false")
     assert resolve_policy(file, opted_out).action is ReclaimAction.NOTIFY
 
 
 def test_replicas_with_an_identity_are_no_pool():
-    file = policies("policies: [{name: pools, interchangeable: true}]")
+    file = policies("policies: [{name: pools, action: scale-to-keep, interchangeable: true}]")
     found = resolve_policy(file, WorkloadFacts(WorkloadKey("StatefulSet", "a", "b")))
     assert (found.action, found.keep) == (ReclaimAction.NOTIFY, None)
 
@@ -107,7 +147,7 @@ policies:
 
 def test_the_nearest_annotation_wins():
     facts = with_annotations(NOTEBOOK, {WINDOW: "8h", GRACE: "3h"}, window="4h")
-    found = resolve_policy(NO_POLICIES, facts)
+    found = resolve_policy(FILE, facts)
     assert (found.window_seconds, found.grace_seconds) == (4 * 3600, 3 * 3600)
     assert (found.origins["window"], found.origins["grace"]) == ("workload annotation", "namespace annotation")
 
@@ -129,8 +169,8 @@ annotations = st.dictionaries(st.sampled_from([KEEP, WINDOW, GRACE, ACTION, WARN
 
 @given(annotations, annotations)
 def test_no_annotation_makes_a_policy_less_careful(own, namespace):
-    plain = resolve_policy(NO_POLICIES, NOTEBOOK)
-    found = resolve_policy(NO_POLICIES, WorkloadFacts(NOTEBOOK.key, annotations=own, namespace_annotations=namespace))
+    plain = resolve_policy(FILE, NOTEBOOK)
+    found = resolve_policy(FILE, WorkloadFacts(NOTEBOOK.key, annotations=own, namespace_annotations=namespace))
     assert found.window_seconds >= plain.window_seconds
     assert found.grace_seconds >= plain.grace_seconds
     assert found.warnings >= plain.warnings
@@ -149,7 +189,7 @@ def test_no_annotation_makes_a_policy_less_careful(own, namespace):
     ],
 )
 def test_keep_is_true_or_a_date(value, until):
-    found = resolve_policy(NO_POLICIES, with_annotations(NOTEBOOK, keep=value))
+    found = resolve_policy(FILE, with_annotations(NOTEBOOK, keep=value))
     assert found.keep_until == until
     assert found.problems == ()
     assert found.is_kept(1801353599.0) == (until is not None)
@@ -157,14 +197,14 @@ def test_keep_is_true_or_a_date(value, until):
 
 @pytest.mark.parametrize("value", ["yesterdayish", "2027-13-45", "tomorrow", "maybe", "31.01.2027"])
 def test_a_keep_that_cannot_be_read_keeps_the_workload_and_is_said(value):
-    found = resolve_policy(NO_POLICIES, with_annotations(NOTEBOOK, keep=value))
+    found = resolve_policy(FILE, with_annotations(NOTEBOOK, keep=value))
     assert found.is_kept(4e9)
     assert value in found.problems[0].en
     assert value in found.problems[0].zh
 
 
 def test_a_window_that_cannot_be_read_keeps_the_workload():
-    found = resolve_policy(NO_POLICIES, with_annotations(NOTEBOOK, window="long"))
+    found = resolve_policy(FILE, with_annotations(NOTEBOOK, window="long"))
     assert found.is_kept(4e9)
     assert "idle-window" in found.problems[0].en
 
@@ -174,7 +214,7 @@ LARGE = {"window": "99999999999999h", "grace": f"{'9' * 5000}h", "warnings": "9"
 
 @pytest.mark.parametrize("name", LARGE)
 def test_an_absurdly_large_wish_is_careful_and_can_still_be_shown(name):
-    found = resolve_policy(NO_POLICIES, with_annotations(NOTEBOOK, **{name: LARGE[name]}))
+    found = resolve_policy(FILE, with_annotations(NOTEBOOK, **{name: LARGE[name]}))
     assert found.is_kept(4e9) or found.warnings == 10
     assert datetime.fromtimestamp(1.8e9 + found.window_seconds + found.grace_seconds, UTC).year < 2100
 
@@ -197,7 +237,7 @@ def test_the_longest_keep_of_pod_and_owner_counts(values):
         for kind, value in zip(("Notebook", "Pod"), values, strict=True)
     )
     subject = make_subject(NOTEBOOK.key, WorkloadObjects(owner, [pod], [[owner]]), models=(), namespace_annotations={})
-    assert resolve_policy(NO_POLICIES, subject).is_kept(1801353599.0)
+    assert resolve_policy(FILE, subject).is_kept(1801353599.0)
 
 
 BAD = {
@@ -215,6 +255,18 @@ BAD = {
     "policies:\n  - name: a\n    time_zone: Mars/Olympus\n": ("line 3", "time_zone"),
     "policies:\n  - name: a\n    action: suspend\n    limits: {per_cycle: 0}\n": ("line 2", "never allows the action"),
     "policies:\n  - name: a\n    match: {namespace: b}\n": ("line 3", "did you mean namespaces?"),
+    "policies:\n  - name: a\n    warnings: '2'\n": ("line 3", "policies[0].warnings", "valid integer"),
+    "policies:\n  - name: a\n    on_pressure: 'yes'\n": ("line 3", "policies[0].on_pressure", "valid boolean"),
+    "policies:\n  - name: a\n    highest_chance: true\n": ("line 3", "policies[0].highest_chance", "valid number"),
+    "policies:\n  - name: a\n    window: [1h]\n": ("line 3", "policies[0].window", "valid number"),
+    "policies:\n  - name: a\n    limits: 5\n": ("line 3", "policies[0].limits"),
+    "policies:\n  - name: a\n    limits: {per_hour: '3'}\n": ("line 3", "policies[0].limits.per_hour"),
+    "policies:\n  - name: a\n    action: [suspend]\n": ("line 3", "policies[0].action"),
+    "policies:\n  - name: a\n    match: {namespaces: 5}\n": ("line 3", "policies[0].match.namespaces", "valid list"),
+    "policies:\n  - name: a\n    match: {labels: {team: 5}}\n": ("line 3", "match.labels.team", "valid string"),
+    "policies:\n  - name: a\n    window:\n": ("line 3", "policies[0].window", "the value is missing"),
+    "policies:\n  - name: 5\n": ("line 2", "policies[0].name", "valid string"),
+    "policies:\n  a: b\n": ("policies (policies.yaml line 2)", "valid list"),
     "- a": ("policies.yaml", "key policies"),
     "policies: [": ("policies.yaml", "YAML"),
 }
@@ -229,28 +281,67 @@ def test_a_bad_policy_is_refused_with_its_line_and_what_to_write(text, parts):
     assert raised.value.text("zh")
 
 
-def test_a_bad_change_keeps_the_last_good_policies(tmp_path):
+@pytest.mark.parametrize("value", ['""', "[]", "", '[""]', "{}"])
+@pytest.mark.parametrize("name", ["clusters", "namespaces", "labels", "kinds", "models", "classes", "priority_classes"])
+def test_never_matches_everything_by_an_empty_match_field(name, value):
+    with pytest.raises(ConfigurationError) as raised:
+        policies(f"policies:\n  - name: a\n    action: suspend\n    match:\n      {name}: {value}\n")
+    assert f"policies[0].match.{name}" in str(raised.value)
+    assert "line 5" in str(raised.value)
+
+
+@pytest.mark.parametrize("value", ["", "{}"])
+def test_never_matches_everything_by_an_empty_match(value):
+    with pytest.raises(ConfigurationError, match=r"policies\[0\]\.match \(policies\.yaml line 3\)"):
+        policies(f"policies:\n  - name: a\n    match: {value}\n")
+
+
+UNUSABLE = {
+    "missing": None,
+    "empty": "",
+    "only comments": "# policies\n",
+    "cut off": "policies:\n",
+    "another mapping": "{}\n",
+    "not YAML": "policies: [",
+    "invalid": "policies: [{name: second, window: never}]",
+    "of another type": "policies: [{name: second, action: suspend, warnings: 'two'}]",
+}
+
+
+@pytest.mark.parametrize("text", UNUSABLE.values(), ids=list(UNUSABLE))
+def test_a_file_that_cannot_be_used_leaves_no_policies_at_the_start_and_later(tmp_path, text):
     path = tmp_path / "policies.yaml"
-    path.write_text("policies: [{name: first, window: 2h}]")
+    path.write_text("policies: [{name: first, action: suspend, window: 2h}]")
     watched = WatchedPolicies(path)
-    assert watched.poll().policies[0].name == "first"
-    path.write_text("policies: [{name: second, window: never}]")
-    for _ in range(3):
-        assert watched.poll().policies[0].name == "first"
-    assert watched.error is not None
-    assert "second" not in str(watched.error)
-    assert watched.reloads_refused == 1
+    assert (watched.poll().policies[0].name, watched.error) == ("first", None)
     path.unlink()
-    assert watched.poll().policies[0].name == "first"
+    if text is not None:
+        path.write_text(text)
+    for _ in range(3):
+        assert watched.poll() == NO_POLICIES
+    restarted = WatchedPolicies(path)
+    assert (restarted.current, restarted.error) == (watched.current, watched.error), "a restart changes nothing"
+    assert watched.error is not None
+    assert "policies.yaml" in watched.error.en
+    assert watched.reloads_refused == 1
     path.write_text("policies: [{name: third-one, window: 3h}]")
     assert watched.poll().policies[0].name == "third-one"
     assert watched.error is None
 
 
-def test_an_invalid_file_at_the_start_is_an_error(tmp_path):
-    with pytest.raises(ConfigurationError, match="missing"):
-        WatchedPolicies(tmp_path / "missing.yaml")
-    assert WatchedPolicies(None).poll() == NO_POLICIES
+def test_acting_on_nothing_is_written_as_an_empty_list_and_is_no_error(tmp_path):
+    path = tmp_path / "policies.yaml"
+    path.write_text("policies: []")
+    watched = WatchedPolicies(path)
+    assert (watched.current, watched.error) == (NO_POLICIES, None)
+
+
+def test_without_a_file_the_reason_says_how_to_write_one():
+    watched = WatchedPolicies(None)
+    assert watched.poll() == NO_POLICIES
+    assert watched.error is not None
+    assert "gpusteward policies --example" in watched.error.en
+    assert "gpusteward policies --example" in watched.error.zh
 
 
 def test_hours_may_span_midnight_and_belong_to_the_day_on_which_they_begin():

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from gpusteward.analyzer.ledger.identities import make_allocation_id
 from gpusteward.analyzer.sources.owners.cluster_owners import (
     CACHE_SECONDS,
     REQUESTS_PER_CYCLE,
@@ -249,3 +250,66 @@ def test_owners_are_read_for_pods_of_the_own_cluster_only(
     found = [one for one in workloads(owners.resolve_owners(in_clusters(*clusters))) if one]
     assert found == [Workload("Job", "ml", "web", each) for each in resolved]
     assert owners.read_notify_annotation("ml", "web-1", "elsewhere") == ""
+
+
+def identities(found: UsageTable) -> list[tuple[str, float | None]]:
+    return [(one.container.pod_uid, one.container.started_at) for one in found.allocations]
+
+
+def test_uid_and_start_come_from_the_api_server_where_metrics_have_neither(cluster: FakeObjects):
+    """dcgm-exporter: a list of names and uids in every cycle, and one request for a pod that was not seen before."""
+    cluster.add(POD, uid="uid-1", start="2026-11-18T00:00:00Z")
+    cluster.add(POD.replace("web-1", "web-2"), uid="uid-2", start="2026-11-18T00:10:00Z")
+    owners = ClusterOwners(ApiServer(cluster.url))
+    for _cycle in range(3):
+        found = owners.resolve_owners(table("web-1", "web-2"))
+        assert identities(found) == [("uid-1", 1794960000.0), ("uid-2", 1794960600.0)]
+    assert len(cluster.requests) == 2
+    assert len(cluster.lists) == 3 * 2, "two pages in each cycle"
+    assert [make_allocation_id(one) for one in found.allocations] == [
+        make_allocation_id(one) for one in owners.resolve_owners(table("web-1", "web-2")).allocations
+    ]
+
+
+def test_a_pod_that_is_created_again_under_the_same_name_is_another_one_at_once(cluster: FakeObjects):
+    """The cache of owners kept a name for hours."""
+    cluster.add(POD, uid="uid-1", start="2026-11-18T00:00:00Z")
+    owners = ClusterOwners(ApiServer(cluster.url))
+    owners.resolve_owners(table("web-1"))
+    cluster.add(POD, "batch/v1", "Job", "web", uid="uid-2", start="2026-11-18T00:10:00Z")
+    found = owners.resolve_owners(table("web-1"))
+    assert identities(found) == [("uid-2", 1794960600.0)]
+    assert workloads(found) == [Workload("Job", "ml", "web")]
+
+
+def test_an_ended_pod_and_an_unreachable_server_do_not_change_the_identity_of_a_row(cluster: FakeObjects):
+    """The uid is part of the row in the ledger."""
+    cluster.add(POD, "apps/v1", "ReplicaSet", "web-5d", uid="uid-1", start="2026-11-18T00:00:00Z")
+    cluster.add(REPLICA_SET, "apps/v1", "Deployment", "web")
+    now = [0.0]
+    owners = ClusterOwners(ApiServer(cluster.url), clock=lambda: now[0])
+    before = owners.resolve_owners(table("web-1"))
+    del cluster.objects[POD]
+    for moment in (60.0, 2 * CACHE_SECONDS):
+        now[0] = moment
+        after = owners.resolve_owners(table("web-1"))
+        assert (identities(after), workloads(after)) == (identities(before), workloads(before))
+    cluster.close()
+    after = owners.resolve_owners(table("web-1"))
+    assert (identities(after), workloads(after)) == (identities(before), workloads(before))
+
+
+def test_without_the_right_to_list_pods_uid_and_start_stay_unknown(cluster: FakeObjects):
+    cluster.add(POD, uid="uid-1", start="2026-11-18T00:00:00Z")
+    cluster.may_list = False
+    found = ClusterOwners(ApiServer(cluster.url)).resolve_owners(table("web-1"))
+    assert identities(found) == [("", None)]
+    assert workloads(found) == [Workload("Pod", "ml", "web-1")]
+
+
+def test_pods_whose_metrics_name_the_uid_are_not_listed(cluster: FakeObjects):
+    cluster.add(POD, uid="uid-1", start="2026-11-18T00:00:00Z")
+    named = AllocationKey("GPU-1", "", Container("ml", "web-1", "uid-1", "main"))
+    found = ClusterOwners(ApiServer(cluster.url)).resolve_owners(UsageTable(1.0, 600.0, [named], {}, np.ones(1)))
+    assert identities(found) == [("uid-1", 1794960000.0)]
+    assert cluster.lists == []

@@ -75,7 +75,7 @@ def test_static_values_of_a_device_are_queried_once_and_kept(tmp_path: Path):
         proxy.queries.clear()
         assert_alike(source.read(AT), first)
     assert queries_with(proxy, FREE, LIMIT) == []
-    assert len(proxy.queries) == 12
+    assert len(proxy.queries) == 16
     assert set(first.column(Measure.MEMORY_TOTAL, Stat.LAST).tolist()) == {40_000 * 2.0**20}
     assert set(first.column(Measure.POWER_LIMIT, Stat.LAST).tolist()) == {400.0}
 
@@ -170,7 +170,7 @@ def test_an_engine_that_refuses_large_queries_gets_smaller_ones_and_later_larger
         assert refused
         proxy.queries.clear()
         assert not source.read(AT).unknown
-        assert source.request_counts["failed"] == refused + 1, "only counting is tried again at once"
+        assert source.request_counts["failed"] == refused + 2, "only counting, and the age of the newest sample"
         assert all("Hostname=~" in query for query in queries_with(proxy, "_over_time(DCGM"))
         proxy.queries.clear()
         assert not source.read(AT).unknown
@@ -245,6 +245,29 @@ def test_nothing_is_idle_on_a_site_younger_than_the_window(tmp_path: Path, age: 
     assert table.coverage.tolist() == [1.0]
     verdicts, _ = judge(table, Rules(), History(), now=AT + 600)
     assert ACTIVITIES[verdicts.activity[0]] is Activity.IDLE
+
+
+@pytest.mark.parametrize("has_up", [True, False])
+def test_work_in_the_first_sample_of_a_new_site_is_active_while_a_zero_is_unknown(tmp_path: Path, has_up: bool):
+    signals = {"DCGM_FI_DEV_MEM_COPY_UTIL": 0.0, "DCGM_FI_DEV_POWER_USAGE": 60.0}
+    busy, quiet, encoding = (
+        {"DCGM_FI_DEV_GPU_UTIL": 90.0},
+        {"DCGM_FI_DEV_GPU_UTIL": 0.0},
+        {"DCGM_FI_DEV_ENC_UTIL": 50.0},
+    )
+    samples = [
+        *gpu(0, [AT - 5], **signals, **busy),
+        *gpu(1, [AT - 5], **signals, **quiet),
+        *gpu(2, [AT - 5], **signals, **quiet, **encoding),
+        *(up([AT - 5]) if has_up else ()),
+    ]
+    with site(tmp_path, samples) as (source, _):
+        table = source.read(AT)
+    verdicts, _ = judge(table, Rules(), History(), now=AT)
+    found = {
+        one.container.pod: ACTIVITIES[code] for one, code in zip(table.allocations, verdicts.activity, strict=True)
+    }
+    assert found == {"p0": Activity.ACTIVE, "p1": Activity.UNKNOWN, "p2": Activity.ACTIVE}
 
 
 def test_a_pod_with_few_samples_of_a_new_job_is_not_covered(tmp_path: Path):

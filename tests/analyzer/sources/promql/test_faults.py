@@ -95,6 +95,7 @@ def test_without_faults_everything_is_known(proxy: FaultyEngine):
         table = source.read(AT)
     assert len(table) == GPUS
     assert not table.unknown
+    assert not table.findings
     assert set(table.coverage.tolist()) == {1.0}
     assert_nothing_invented(table)
 
@@ -118,7 +119,10 @@ def test_a_failed_query_makes_its_rows_unknown_with_the_reason(proxy: FaultyEngi
         source.read(AT)
         proxy.fault = fault(word)
         table = source.read(AT)
-        assert source.describe()["failures"]
+        failures = source.describe()["failures"]
+    (finding,) = table.findings
+    assert (finding.level, finding.code) == ("warning", "source-incomplete")
+    assert next(iter(failures)) in finding.message.en, "it is named"
     assert len(table) == GPUS
     assert set(table.unknown) == set(range(GPUS))
     assert all("could not be read" in reason.en for reason in table.unknown.values())
@@ -245,7 +249,9 @@ def test_queries_over_the_limit_of_the_engine_are_sharded(proxy: FaultyEngine):
         first = source.read(AT)
     assert not first.unknown
     assert_nothing_invented(first)
-    groups = {query for query in proxy.queries if f"avg_over_time({CORE}" in query and "Hostname=~" in query}
+    groups = {
+        query for query in proxy.queries if f'avg_over_time({CORE}{{namespace!=""' in query and "Hostname=~" in query
+    }
     assert len(groups) == 3
 
 

@@ -72,7 +72,7 @@ def test_one_query_per_cycle_reads_the_age_of_rules_in_use(engine: RunningEngine
             source.read(STOPPED + 30)
             proxy.queries.clear()
             source.read(STOPPED + 30)
-        assert len([query for query in proxy.queries if "timestamp(" in query]) == times
+        assert len([query for query in proxy.queries if "timestamp(gpusteward:" in query]) == times
 
 
 def test_rules_of_unknown_age_are_not_used(engine: RunningEngine):

@@ -1,21 +1,27 @@
 """`prometheus.urls`: several engines, each with a part of the site, give one table."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.judge import judge
+from gpusteward.analyzer.judge.rules import Rules
+from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.analyzer.sources.pod_processes import Pod
 from gpusteward.analyzer.sources.promql.several_engines import SeveralEngines, join_tables
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.core.errors import SourceError
 from gpusteward.core.usages import Measure, Stat
+from gpusteward.messages import unknown_reasons
 from gpusteward.simulate.fleets import fleet
 from tests.analyzer.engines import RunningEngine, running_prometheus
 from tests.analyzer.scraped_history import AT, scrape_history, scrape_times
+from tests.analyzer.sources.scrape.page_server import fed_source
 from tests.analyzer.tables import assert_alike
 from tests.analyzer.usage_tables import allocation, resting, table_of, working
 
@@ -23,6 +29,12 @@ pytestmark = pytest.mark.slow
 
 NODES = fleet(4)
 HALVES = (NODES[:2], NODES[2:])
+CLUSTER = "east"
+
+
+def name_cluster(labels: str) -> str:
+    """As `external_labels` do."""
+    return f'{labels[:-1]},cluster="{CLUSTER}"}}'
 
 
 @pytest.fixture
@@ -30,7 +42,7 @@ def halves(tmp_path: Path) -> Iterator[list[RunningEngine]]:
     folders = [tmp_path / "one", tmp_path / "other"]
     for folder in folders:
         folder.mkdir()
-    one, other = (scrape_history(nodes, scrape_times()) for nodes in HALVES)
+    one, other = (scrape_history(nodes, scrape_times(), change=name_cluster) for nodes in HALVES)
     with running_prometheus(folders[0], one) as first, running_prometheus(folders[1], other) as second:
         yield [first, second]
 
@@ -43,7 +55,7 @@ def test_two_halves_give_the_table_of_the_whole_and_a_lost_half_is_unknown_not_a
     whole = tmp_path / "whole"
     whole.mkdir()
     with (
-        running_prometheus(whole, scrape_history(NODES, scrape_times())) as engine,
+        running_prometheus(whole, scrape_history(NODES, scrape_times(), change=name_cluster)) as engine,
         closing(PrometheusSource(PrometheusSettings(url=engine.url))) as source,
     ):
         expected = source.read(AT)
@@ -63,6 +75,9 @@ def test_two_halves_give_the_table_of_the_whole_and_a_lost_half_is_unknown_not_a
             else:
                 assert after.unknown.get(row) == table.unknown.get(row)
         assert halves[1].url in source.describe()["failures"]
+        (finding,) = [one for one in after.findings if one.level == "warning"]
+        assert halves[1].url in finding.message.en, "the failing engine is named"
+        assert not table.findings
         halves[0].stop()
         with pytest.raises(SourceError, match=r"check prometheus\.url"):
             source.read(AT)
@@ -87,7 +102,7 @@ def test_charts_come_from_the_engine_that_has_them_also_while_another_is_down(ha
         assert source.read_series(held, AT, seconds=600).lines[Measure.CORE], "the other engine has it"
         with pytest.raises(SourceError):
             source.read_series(lost, AT, seconds=600)
-        lost_pod, held_pod = (Pod(one.container.namespace, one.container.pod) for one in (lost, held))
+        lost_pod, held_pod = (Pod(one.container.namespace, one.container.pod, CLUSTER) for one in (lost, held))
         assert source.read_processes([held_pod], AT).reported == {held_pod}
         assert source.read_processes([held_pod, lost_pod], AT).reported == {held_pod}, "the other one is unknown"
         with pytest.raises(SourceError):
@@ -115,3 +130,103 @@ def test_addresses_are_url_and_urls_without_repetition():
     assert settings.addresses == ("http://a:1", "http://b:1")
     with pytest.raises(ValueError, match="write a URL"):
         PrometheusSettings(urls=("",))
+
+
+def change_gpus(labels: str) -> str:
+    """Another cluster with the same names: only the GPUs differ."""
+    return labels.replace('uuid="GPU-', 'uuid="GPU-b-').replace('uuid="MIG-', 'uuid="MIG-b-')
+
+
+def test_engines_whose_series_name_no_cluster_are_clusters_of_their_own_named_by_address(tmp_path: Path):
+    """With the same names in both: nothing of one hides anything of the other."""
+    folders = [tmp_path / "one", tmp_path / "other"]
+    for folder in folders:
+        folder.mkdir()
+    one = list(scrape_history(NODES[:2], scrape_times(), dialects="native"))
+    other = scrape_history(NODES[:2], scrape_times(), dialects="native", change=change_gpus)
+    with (
+        running_prometheus(folders[0], one) as first,
+        running_prometheus(folders[1], other) as second,
+        closing(open_both([first, second])) as source,
+        closing(PrometheusSource(PrometheusSettings(url=first.url))) as alone,
+    ):
+        expected = alone.read(AT)
+        table = source.read(AT)
+        addresses = [engine.url.removeprefix("http://") for engine in (first, second)]
+        assert table.clusters == tuple(sorted(addresses))
+        assert [one.cluster for one in table.allocations] == [each for each in addresses for _ in range(len(expected))]
+        assert sum(table.fleet.values()) == 2 * sum(expected.fleet.values())
+        keys = judge_workloads(judge(table, Rules(), History(), now=AT)[0], Rules()).keys
+        assert len(keys) == 2 * len(judge_workloads(judge(expected, Rules(), History(), now=AT)[0], Rules()).keys)
+        described = source.describe()
+        assert [engine["cluster"] for engine in described["engines"]] == addresses
+        assert "they are read as two clusters" in described["warnings"][0]
+        assert described["failures"] == {}
+        for held in (table.allocations[0], table.allocations[-1]):
+            assert source.read_series(held, AT, seconds=600).lines[Measure.CORE]
+            pod = Pod(held.container.namespace, held.container.pod, held.cluster)
+            found = source.read_processes([pod], AT)
+            assert found.reported == {pod}
+            assert {each.pod for each in found.processes} <= {pod}
+        gpus = [source.read_gpus(NODES[0].name, address, AT) for address in addresses]
+        assert all(gpus)
+        assert {each.uuid for each in gpus[0]}.isdisjoint(each.uuid for each in gpus[1])
+        again = source.read(AT)
+        assert all(now is before for now, before in zip(again.allocations, table.allocations, strict=True))
+
+
+def test_replicas_of_one_prometheus_stay_one_cluster_without_a_name(tmp_path: Path):
+    folders = [tmp_path / "one", tmp_path / "other"]
+    for folder in folders:
+        folder.mkdir()
+    samples = list(scrape_history(NODES[:2], scrape_times()))
+    with (
+        running_prometheus(folders[0], samples) as first,
+        running_prometheus(folders[1], samples) as second,
+        closing(open_both([first, second])) as source,
+        closing(PrometheusSource(PrometheusSettings(url=first.url))) as alone,
+    ):
+        table = source.read(AT)
+        assert_alike(table, alone.read(AT))
+        assert table.clusters == ()
+        assert source.describe()["warnings"] == []
+
+
+@pytest.mark.parametrize("label", ["cluster", "k8s_cluster_name", "cluster_name"])
+def test_clusters_of_one_engine_are_told_apart_by_the_usual_labels(tmp_path: Path, label: str):
+    def name(cluster: str) -> Callable[[str], str]:
+        return lambda labels: f"{change_gpus(labels) if cluster == 'b' else labels}"[:-1] + f',{label}="{cluster}"}}'
+
+    samples = [
+        sample
+        for cluster in ("a", "b")
+        for sample in scrape_history(NODES[:2], scrape_times(), job=f"gpus-{cluster}", change=name(cluster))
+    ]
+    with (
+        running_prometheus(tmp_path, samples) as engine,
+        closing(PrometheusSource(PrometheusSettings(url=engine.url))) as source,
+    ):
+        assert source.read(AT).clusters == ("a", "b")
+        assert source.describe()["failures"] == {}
+
+
+def test_the_same_pod_on_two_nodes_is_unknown_and_said_in_both_sources(tmp_path: Path):
+    """Two clusters in one engine whose series do not name them; their nodes have different names."""
+
+    def move(labels: str) -> str:
+        return change_gpus(labels).replace(f'"{NODES[0].name}', '"elsewhere')
+
+    samples = [
+        *scrape_history(NODES[:1], scrape_times(), dialects="native"),
+        *scrape_history(NODES[:1], scrape_times(), dialects="native", change=move, job="other"),
+    ]
+    with (
+        running_prometheus(tmp_path, samples) as engine,
+        closing(PrometheusSource(PrometheusSettings(url=engine.url))) as queried,
+        closing(fed_source(samples)) as scraped,
+    ):
+        table = queried.read(AT)
+        assert_alike(scraped.read(AT), table, rtol=1e-5)
+        assert len(table.unknown) == len(table)
+        assert unknown_reasons.POD_ON_TWO_NODES in table.unknown.values()
+        assert "(elsewhere, " in queried.describe()["failures"]["clusters"]

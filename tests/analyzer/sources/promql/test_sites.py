@@ -2,18 +2,23 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions
+from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.judge import judge
+from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.analyzer.sources.promql.scrape_intervals import HIGHEST_COUNTS
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
-from gpusteward.analyzer.tables import UsageTable
+from gpusteward.analyzer.tables import ACTIVITIES, UsageTable
 from gpusteward.core.errors import SourceError
 from gpusteward.core.usages import Measure, Stat
+from gpusteward.core.verdicts import Activity
 from gpusteward.messages import unknown_reasons
 from gpusteward.simulate.fleets import fleet
 from tests.analyzer.engines import Sample, running_prometheus
@@ -134,6 +139,21 @@ def test_a_zero_that_other_signals_contradict_is_unknown(tmp_path: Path, signals
     assert len(table) == 2
     assert all("signals contradict" in reason.en for reason in table.unknown.values())
     assert set(table.unknown) == {0, 1}
+
+
+@pytest.mark.parametrize("engine", [0.03, 0.5])
+@pytest.mark.parametrize("power", [70.0, 300.0])
+def test_engine_activity_of_a_device_with_one_holder_is_its_work(tmp_path: Path, engine: float, power: float):
+    """GPU_UTIL is that of one second, and misses what engine activity includes."""
+    active = partial(steady, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", engine, TIMES, **DEVICE, **HOLDER)
+    table = read(tmp_path, [*core(0), *device(TIMES, power=power), *active(pod="a"), *up()])
+    verdicts, _ = judge(table, Rules(), History(), now=AT)
+    assert [ACTIVITIES[code] for code in verdicts.activity] == [Activity.ACTIVE]
+    assert not table.unknown
+    both = [*active(pod="a"), *active(pod="b")]
+    (other := tmp_path / "other").mkdir()
+    shared = read(other, [*core(0), *core(0, pod="b"), *device(TIMES, power=power), *both, *up()])
+    assert set(shared.unknown) == {0, 1}, "nobody knows whose work it is"
 
 
 def test_an_uncontradicted_zero_is_known(tmp_path: Path):
@@ -259,7 +279,9 @@ def test_there_is_one_query_per_signal_never_one_per_gpu(tmp_path: Path):
         source.read(AT)
         proxy.queries.clear()
         assert len(source.read(AT)) > 20
-    assert len(proxy.queries) == 31, "presence, nine of cores, two of eight others, clock, energy, three of traffic"
+    of_signals = "lag, presence, nine of cores, two of eight others, clock, three of energy, three of traffic"
+    others = "who lacks an encoder or a decoder, three of devices that nobody holds, and which pods are exporters"
+    assert len(proxy.queries) == 40, f"{of_signals}, {others}"
     assert not any("GPU-" in query for query in proxy.queries)
 
 

@@ -229,7 +229,7 @@ def test_without_a_node_label_queries_are_sharded_by_namespace(tmp_path: Path):
         reading(proxy.url, limit=2) as source,
     ):
         table = source.read(AT)
-    means = [query for query in proxy.queries if "avg_over_time(DCGM_FI_DEV_GPU_UTIL{" in query]
+    means = [query for query in proxy.queries if 'avg_over_time(DCGM_FI_DEV_GPU_UTIL{namespace!=""' in query]
     assert len(means) == 4
     assert all('namespace=~"' in query for query in means)
     assert {one.container.pod for one in table.allocations} == {*(f"p{n}" for n in range(6)), "quiet"}

@@ -21,26 +21,29 @@ import "./actions.css";
 const MOST_ROWS = 100;
 
 export default function Actions() {
-  const part = PARTS.find((each) => each === route.value.query["part"]) ?? "planned";
+  const status = useResource("/api/v1/reclaim");
+  const suspended = Number(status.data?.details["suspended"] ?? 0);
+  // In mode off there is no plan: what is still suspended is what there is to see.
+  const first = status.data?.mode === "off" && suspended ? "done" : "planned";
+  const part = PARTS.find((each) => each === route.value.query["part"]) ?? first;
   const outcome = OUTCOMES[part];
   const plan = useResource("/api/v1/plan", { cluster: cluster.value, outcome: outcome.length ? outcome : ["act"], limit: MOST_ROWS, language: language.value });
   const journal = useResource(STATES[part] ? "/api/v1/actions" : null, { state: STATES[part] ?? [], limit: MOST_ROWS, language: language.value });
   const savings = useResource("/api/v1/savings", { days: days.value });
-  const status = useResource("/api/v1/reclaim");
   const table = useResource("/api/v1/workloads/table", { cluster: cluster.value });
   const rows = useMemo(() => new Map((table.data ? makeRows(table.data) : []).map((row) => [row.id, row])), [table.data]);
   const mode = plan.data?.mode;
   return (
     <div class="page actions-page">
       <Headline plan={plan} savings={savings} status={status} />
-      {mode === "off" && !journal.data?.items.length ? <FirstSteps /> : (
+      {mode === "off" && !suspended && !journal.data?.items.length ? <FirstSteps /> : (
         <>
           <div class="actions-tools">
             <Segments
               label={texts("parts")}
               value={part}
               choices={PARTS.map((value) => ({ value, text: nameOf(value, plan.data) }))}
-              onChoose={(value) => changeQuery({ part: value === "planned" ? "" : value, chosen: "" })}
+              onChoose={(value) => changeQuery({ part: value === first ? "" : value, chosen: "" })}
             />
           </div>
           <Content part={part} plan={plan} journal={journal} savings={savings.data} rows={rows} />

@@ -26,7 +26,7 @@ export function Headline({ plan, savings, status }: Props) {
             <>
               <div>
                 <h1>{isStopped ? <em class="fault-number">{texts("headline-stopped")}</em> : sentence(mode, savings.data)}</h1>
-                <p class="actions-sub">{isStopped ? <StoppedBy status={status.data} plan={data} /> : describe(mode, data, savings.data)}</p>
+                <p class="actions-sub">{isStopped ? <StoppedBy status={status.data} plan={data} /> : describe(mode, data, savings.data, Number(status.data?.details["suspended"] ?? 0))}</p>
               </div>
               <div class="actions-mode">
                 <p>
@@ -53,9 +53,9 @@ export function countPlanned(plan: Plan): number {
   return (plan.counts["act"] ?? 0) + (plan.counts["warn"] ?? 0) + (plan.counts["wait"] ?? 0);
 }
 
-function describe(mode: Plan["mode"], plan: Plan, savings: Savings | undefined) {
+function describe(mode: Plan["mode"], plan: Plan, savings: Savings | undefined, suspended: number) {
   const n = countPlanned(plan);
-  if (mode === "off") return texts("sub-off");
+  if (mode === "off") return suspended ? texts("sub-off-suspended", { n: suspended }) : texts("sub-off");
   if (mode === "observe") return texts("sub-observe", { n });
   const next = n ? texts("sub-planned", { n }) : texts("sub-planned-none");
   return <>{savings && savings.gpu_hours > 0 && <>{savedSentence(savings)} </>}{plan.stopped_by || next}</>;

@@ -8,7 +8,7 @@ import { fmt } from "../../i18n";
 import { changeQuery, formatRoute, route } from "../../router";
 import { firstReason } from "../../reclaim/forecast";
 import { ForecastLine } from "../../reclaim/forecast-line";
-import { texts as words, wordOr } from "../../reclaim/texts";
+import { stateOf, texts as words } from "../../reclaim/texts";
 import type { Action, Decision, Savings } from "../../reclaim/types";
 import { type Row, rowId } from "../workloads/rows";
 import { type Entry, timeOf } from "./entries";
@@ -97,7 +97,7 @@ export function ActionTable({ entries, chosen, rows, savings }: Props) {
 export function StateBadge({ of: action }: { of: Action }) {
   return (
     <span class="state-badges">
-      <Badge tone={TONES[action.state] ?? "plain"}>{wordOr("state", action.state)}</Badge>
+      <Badge tone={TONES[action.state] ?? "plain"}>{stateOf(action)}</Badge>
       {action.is_dry_run && <span class="badge badge-dry" title={words("dry-run-hint")}>{words("dry-run")}</span>}
     </span>
   );

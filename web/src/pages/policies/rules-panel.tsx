@@ -66,7 +66,7 @@ function RuleRow({ rule, isFirst }: { rule: Rule; isFirst: boolean }) {
   const { fields } = rule;
   const inherited = <span class="secondary" title={texts("inherited")}>{rule.isBuiltIn ? "–" : texts("inherited")}</span>;
   const seconds = (name: string) => (numberOf(fields, name) === null ? inherited : fmt.duration(numberOf(fields, name)!));
-  const action = ACTIONS.find((each) => each === fields["action"]);
+  const action = ACTIONS.find((each) => each === (fields["action"] ?? "notify"));
   const isActing = action === "suspend" || action === "evict" || action === "scale-to-keep";
   const chance = numberOf(fields, "highest_chance");
   const warnings = numberOf(fields, "warnings");

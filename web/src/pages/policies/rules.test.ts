@@ -5,9 +5,9 @@ it("conditions are text", () => {
   expect(listMatch({ namespaces: ["a", "b-*"], labels: { tier: "lab" }, kinds: [] })).toEqual([["namespaces", "a, b-*"], ["labels", "tier=lab"]]);
 });
 
-it("built-in policies follow those of the file", () => {
+it("defaults of the classes follow the policies of the file", () => {
   const rules = listRules({
-    file: "p.yaml", is_valid: true, error: "",
+    file: "p.yaml", is_valid: true, error: "", example: "",
     policies: [{ name: "night", match: {}, fields: { window: 600, action: "suspend" } }],
     built_in: [{ workload_class: "batch", fields: { window: 18000 } }],
   });

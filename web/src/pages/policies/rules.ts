@@ -1,4 +1,4 @@
-/** Policies as rows, with what they inherit. Pure. */
+/** Policies as rows, and the defaults of what they leave out. Pure. */
 import type { Answer } from "../../api/client";
 
 export type PolicyPage = Answer<"/api/v1/policies">;

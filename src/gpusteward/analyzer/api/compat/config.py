@@ -11,17 +11,18 @@ from gpusteward.analyzer.api.authorization import may_operate, may_read, may_rea
 from gpusteward.analyzer.api.compat.results import format_time
 from gpusteward.analyzer.api.dependencies import Client, Dependencies, Service, find_dependencies, reader_refuses
 from gpusteward.analyzer.api.home_page import prefers_html, send_home_page
-from gpusteward.analyzer.api.http.problems import find_language
+from gpusteward.analyzer.api.http.problems import GPU_OOUR_TAG, find_language
 from gpusteward.analyzer.api.http.responses import send_json
 from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.settings.masked import mask_value
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.logs import Log
+from gpusteward.messages.data_health import summarize
 from gpusteward.messages.errors import settings_errors
 
 log = Log(__name__)
 
-router = APIRouter(route_class=DocumentedRoute, tags=["gpu-oour"])
+router = APIRouter(route_class=DocumentedRoute, tags=[GPU_OOUR_TAG])
 
 _READ_ALL, _OPERATE = [Depends(may_read_all)], [Depends(may_operate)]
 _ENDPOINTS = {
@@ -71,15 +72,17 @@ async def show_service(request: Request, service: Service) -> Response:
 
 
 @router.get("/health", summary="Health", response_model=Json)
-async def show_health(dependencies: Service) -> Response:
+async def show_health(request: Request, dependencies: Service) -> Response:
     """Needs no token, because probes of a kubelet have none: it describes the service, not the cluster.
 
-    healthy; degraded: the last cycle could read nothing, everything is unknown, or all targets are lost; warning: the
-    last analysis is older than three intervals, or more than half is unknown. The HTTP status is 200 in every case: a
-    restart would not help. The last four fields are additions to gpu-oour's.
+    healthy; degraded: the last cycle could read nothing, everything is unknown, all targets are lost, or GPUs have
+    disappeared or were never found; warning: the last analysis is older than three intervals, more than half is
+    unknown, or a part of the source fails. `reasons` says which, without names: /api/v1/health has them. The HTTP
+    status is 200 in every case: a restart would not help. The last six fields are additions to gpu-oour's.
     """
     published, settings = dependencies.results.published, dependencies.settings.current
-    health = dependencies.assess_data()
+    health, reclaim = dependencies.assess_data(), dependencies.reclaim
+    suspended = reclaim.suspended if reclaim else None
     return send_json(
         {
             "status": health.status,
@@ -92,6 +95,8 @@ async def show_health(dependencies: Service) -> Response:
             "unknown_ratio": health.unknown_ratio,
             "targets": health.targets,
             "targets_up": None if health.targets is None else health.targets_up,
+            "reasons": [summarize(one.code).text(find_language(request.headers)) for one in health.findings],
+            "suspended": suspended.actions if suspended else None,
         }
     )
 
@@ -106,20 +111,21 @@ async def start_analysis(
 ) -> Response:
     """Start a cycle when the current one has ended. Needs the role operator; GET is kept for gpu-oour's clients.
 
-    A model that the settings do not name is not asked: the response is 200 with `{"error": "..."}`, as for other values
-    that cannot be used, and no cycle is started.
+    `use_ai` in the response repeats the request, as in gpu-oour. A model that the settings do not name is not asked:
+    the cycle runs without it, and the added field `note` says so.
     """
     ai = dependencies.settings.current.ai
-    if use_ai and not ai.is_configured:
-        return _refuse_model(request)
     dependencies.cycles.request_cycle(use_ai=use_ai)
     log.info("analysis_requested", by=client)
     uses_ai = ai.enabled if use_ai is None else use_ai
-    return send_json({"status": "triggered", "message": "GPU analysis started in background", "use_ai": uses_ai})
+    triggered = {"status": "triggered", "message": "GPU analysis started in background", "use_ai": uses_ai}
+    if uses_ai and not ai.is_configured:
+        triggered["note"] = _explain_missing_model(request)
+    return send_json(triggered)
 
 
-def _refuse_model(request: Request) -> Response:
-    return send_json({"error": settings_errors.MODEL_NOT_CONFIGURED.text(find_language(request.headers))})
+def _explain_missing_model(request: Request) -> str:
+    return settings_errors.MODEL_NOT_CONFIGURED.text(find_language(request.headers))
 
 
 @router.get("/config", summary="Settings", response_model=Json, dependencies=_READ_ALL)
@@ -148,7 +154,9 @@ def update_config(
     request: Request,
     dependencies: Dependencies,
     client: Client,
-    threshold: Annotated[float | None, Query(description="thresholds.low_utilization", allow_inf_nan=False)] = None,
+    threshold: Annotated[
+        int | None, Query(description="thresholds.low_utilization, a whole number as in gpu-oour")
+    ] = None,
     interval: Annotated[int | None, Query(description="scheduler.interval, in seconds")] = None,
     *,
     ai_enabled: Annotated[bool | None, Query(description="ai.enabled")] = None,
@@ -159,7 +167,7 @@ def update_config(
     if a model is to be asked that the settings do not name.
     """
     if ai_enabled and not dependencies.settings.current.ai.is_configured:
-        return _refuse_model(request)
+        return send_json({"error": _explain_missing_model(request)})
     given = {"threshold": threshold, "interval": interval, "ai_enabled": ai_enabled}
     updates = {name: value for name, value in given.items() if value is not None}
     if updates and not dependencies.leadership.is_leader:

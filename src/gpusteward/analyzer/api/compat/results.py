@@ -19,6 +19,7 @@ from pydantic import Field
 
 from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import Dependencies
+from gpusteward.analyzer.api.http.problems import GPU_OOUR_TAG
 from gpusteward.analyzer.api.http.responses import JSON_TYPE, has_current, send_body, send_json, send_not_modified
 from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.api.result_store import PublishedResult
@@ -37,7 +38,7 @@ from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import State
 from gpusteward.http_server.negotiation import accepts_gzip
 
-router = APIRouter(route_class=DocumentedRoute, dependencies=[Depends(may_read)], tags=["gpu-oour"])
+router = APIRouter(route_class=DocumentedRoute, dependencies=[Depends(may_read)], tags=[GPU_OOUR_TAG])
 
 BLOCK_ROWS = 2000
 UNKNOWN_HEADER = "X-Unknown-Count"

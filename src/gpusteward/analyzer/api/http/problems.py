@@ -1,18 +1,21 @@
 """The one JSON error shape: a problem object (RFC 9457), in the language of the request.
 
-Nothing that a client sent is repeated in it, except parameter names.
+Nothing that a client sent is repeated in it, except parameter names. The endpoints of gpu-oour, which was written with
+FastAPI, have its `detail` in errors that FastAPI itself finds: clients read `detail[0]["loc"]`.
 """
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from http import HTTPStatus
 from typing import Annotated, Any
 
 import msgspec
 from fastapi import FastAPI, Request, Response
+from fastapi.encoders import jsonable_encoder
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import RedirectResponse
+from fastapi.responses import JSONResponse, RedirectResponse
+from fastapi.routing import APIRoute
 from pydantic import Field
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -24,6 +27,8 @@ from gpusteward.http_server.negotiation import parse_accept
 from gpusteward.messages.errors import api_errors
 
 PROBLEM_TYPE = "application/problem+json"
+GPU_OOUR_TAG = "gpu-oour"
+"""Of the routes of gpu-oour's endpoints."""
 _PREFIX = "urn:gpusteward:problem:"
 
 
@@ -110,7 +115,26 @@ async def _on_http(request: Request, error: Exception) -> Response:
     kind = HTTPStatus(error.status_code).name.lower().replace("_", "-")
     headers = {"Allow": _find_methods(request)} if error.status_code == 405 else error.headers
     problem = ProblemError(error.status_code, kind, message, headers=headers, method=request.method)
+    if _is_of_gpu_oour(request):
+        return _send_as_fastapi(problem, error.detail, request.headers)
     return send_problem(problem, request.headers)
+
+
+def _is_of_gpu_oour(request: Request) -> bool:
+    return any(
+        isinstance(route, APIRoute) and GPU_OOUR_TAG in route.tags and route.path == request.url.path
+        for route in request.app.routes
+    )
+
+
+def _send_as_fastapi(error: ProblemError, detail: object, headers: Headers) -> Response:
+    """A problem object with the `detail` that FastAPI writes; our own text is `message`."""
+    problem = error.describe(find_language(headers))
+    body = {**asdict(problem), "detail": detail, "message": problem.detail}
+    media_type = PROBLEM_TYPE if isinstance(detail, str) else "application/json"  # RFC 9457 wants a text
+    return JSONResponse(
+        jsonable_encoder(body), error.status, {"Cache-Control": "no-store", **error.headers}, media_type
+    )
 
 
 def _find_without_slash(request: Request) -> str:
@@ -135,8 +159,10 @@ def _find_methods(request: Request) -> str:
 
 async def _on_invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    detail = describe_invalid(error.errors(), find_language(request.headers))
-    return send_problem(ProblemError(422, "invalid-parameter", detail), request.headers)
+    problem = ProblemError(422, "invalid-parameter", describe_invalid(error.errors(), find_language(request.headers)))
+    if _is_of_gpu_oour(request):
+        return _send_as_fastapi(problem, error.errors(), request.headers)
+    return send_problem(problem, request.headers)
 
 
 def describe_invalid(errors: Sequence[Mapping[str, Any]], language: Language) -> str:

@@ -143,7 +143,7 @@ def stamp(result: Result, dependencies: ApiDependencies) -> ResultStamp:
         at=format_utc(result.at) or "",
         window_seconds=result.verdicts.usage.window_seconds,
         age_seconds=round(max(0.0, now - result.at), 1),
-        stale=bool(error) or now - result.at > STALE_INTERVALS * result.settings.scheduler.interval,
+        stale=bool(error) or now - result.read_at > STALE_INTERVALS * result.settings.scheduler.interval,
         last_error=error,
     )
 

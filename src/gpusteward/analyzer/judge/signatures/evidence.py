@@ -120,3 +120,8 @@ class Evidence:
     def processes(self) -> Column:
         """The most processes seen at once."""
         return first_known(*(self.stat(Measure.PROCESSES, stat) for stat in (Stat.PEAK, Stat.LAST, Stat.MEAN)))
+
+    @property
+    def has_other_processes(self) -> Mask:
+        """Whether somebody who does not hold the GPU has a process on it."""
+        return self.table.column(Measure.OTHER_PROCESSES, Stat.PEAK) > 0

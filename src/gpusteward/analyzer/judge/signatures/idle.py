@@ -19,7 +19,7 @@ class StartingRule(BaseModel):
     grace_seconds: float = Field(
         default=900,
         ge=0,
-        description="A pod younger than this that does not work yet is starting. 15 minutes is gpu-reaper's warm-up; "
+        description="A pod younger than this that has not worked yet is starting. 15 minutes is gpu-reaper's warm-up; "
         "gpu-pruner gives 5, too few for loading a large model. The same time after its memory last grew, as long as "
         "it has not worked.",
     )
@@ -83,12 +83,13 @@ def find_growth(evidence: Evidence, rule: StartingRule) -> MemoryGrowth:
 
 
 def is_starting(evidence: Evidence, rules: IdleRules) -> Mask:
-    """A young pod, or one that has never worked and still loads: its memory grew a short time ago. A server that has
-    worked and grows has a leak. Without growth, a pod of unknown age is not starting: it would be so for ever."""
+    """A pod that has not worked since its start, and is young or still loads: its memory grew a short time ago. A
+    server that has worked and grows has a leak. Without growth, a pod of unknown age is not starting: it would be so
+    for ever."""
     grace = max(rules.starting.grace_seconds, evidence.table.window_seconds)
-    is_loading = ~evidence.has_worked & (evidence.table.at - evidence.growth.grew_at < grace)
+    is_loading = evidence.table.at - evidence.growth.grew_at < grace
     is_young = evidence.age_seconds < rules.starting.grace_seconds
-    return ~evidence.has(Activity.ACTIVE) & (is_young | is_loading)
+    return ~evidence.has(Activity.ACTIVE) & ~evidence.has_worked & (is_young | is_loading)
 
 
 def is_empty(evidence: Evidence, rules: IdleRules) -> Mask:
@@ -121,9 +122,10 @@ IDLE_SIGNATURES: Mapping[Signature, Callable[[Evidence, IdleRules], Mask]] = {
 
 
 def holds_something(evidence: Evidence, rule: HoldingRule) -> Mask:
-    """A process, or memory in use where processes are not counted; False where neither is known."""
+    """A process, or memory in use where processes are not counted; False where neither is known. A GPU with a process
+    of anybody is not empty: it may work for the holder."""
     uncounted = np.isnan(evidence.processes) & (evidence.memory_held_bytes > rule.nothing_bytes)
-    return uncounted | (evidence.processes > 0)
+    return uncounted | (evidence.processes > 0) | evidence.has_other_processes
 
 
 def may_have_worked(evidence: Evidence, rule: HungRule) -> Mask:

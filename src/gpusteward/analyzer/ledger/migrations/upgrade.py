@@ -12,7 +12,7 @@ from gpusteward.messages.errors import ledger_errors
 
 log = Log(__name__)
 
-HEAD = "0008"
+HEAD = "0010"
 """The schema version that this program writes. Known without alembic."""
 VERSION_TABLE = "alembic_version"
 _FOLDER = Path(__file__).parent

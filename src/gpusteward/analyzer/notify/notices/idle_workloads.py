@@ -7,10 +7,10 @@ import numpy as np
 
 from gpusteward.analyzer.prices import PriceList, cost_of
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES
+from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.usages import AllocationKey, Measure, Stat
-from gpusteward.core.verdicts import Activity
+from gpusteward.core.verdicts import Activity, Proof
 
 MAX_ALLOCATIONS = 8
 """A message lists at most this many allocations of a workload."""
@@ -33,6 +33,7 @@ class IdleWorkload:
     core_peak_ratio: float | None
     memory_used_bytes: float | None
     cost_micros: int | None  # of the idle time so far
+    is_sampled: bool = False  # short work may have been missed
 
 
 def find_idle_workloads(result: Result, *, minutes: float) -> WorkloadNumbers:
@@ -77,6 +78,7 @@ class IdleWorkloadBuilder:
             core_peak_ratio=_known(np.max(self._peaks[rows])),
             memory_used_bytes=_known(np.sum(self._memory[rows])),
             cost_micros=self._cost(rows, seconds=result.at - since),
+            is_sampled=PROOFS[table.proof[number]] is Proof.SAMPLED,
         )
 
     def _cost(self, rows: Sequence[int], *, seconds: float) -> int | None:

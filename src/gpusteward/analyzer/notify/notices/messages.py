@@ -93,6 +93,8 @@ def describe_idle(workload: IdleWorkload, options: MessageOptions) -> Iterator[s
     if workload.core_peak_ratio is not None:
         minutes = round(options.window_seconds / 60)
         yield messages.CORE_PEAK.text(language, minutes=minutes, peak=format_percent(workload.core_peak_ratio))
+    if workload.is_sampled:
+        yield messages.SAMPLED.text(language)
     if workload.memory_used_bytes is not None:
         yield messages.MEMORY.text(language, memory=format_memory(workload.memory_used_bytes))
     if workload.cost_micros is not None:
@@ -146,6 +148,8 @@ def _list_workloads(workloads: Sequence[IdleWorkload], options: MessageOptions) 
     if others:
         gpus = sum(each.gpus for each in others)
         yield messages.MORE_WORKLOADS.text(language, number=len(others), gpus=format_gpus(gpus))
+    if any(each.is_sampled for each in workloads):
+        yield messages.SAMPLED.text(language)
     costs = [workload.cost_micros for workload in workloads]
     if None not in costs:
         total = sum(cost or 0 for cost in costs)

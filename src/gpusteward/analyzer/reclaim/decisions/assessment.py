@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from gpusteward.analyzer.judge.resumption import Chance
 from gpusteward.analyzer.reclaim.actions import Action
@@ -17,6 +18,7 @@ from gpusteward.analyzer.reclaim.decisions.inspection import Inspected, Inspecti
 from gpusteward.analyzer.reclaim.decisions.past_actions import PastActions, select_warnings
 from gpusteward.analyzer.reclaim.decisions.pressure import list_pending_pods, make_victim
 from gpusteward.analyzer.reclaim.decisions.sightings import PoolHistory, Sightings
+from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
 from gpusteward.analyzer.reclaim.plan import Decision, Outcome
 from gpusteward.analyzer.reclaim.policies.effective import CHANGING_ACTIONS, EffectivePolicy, ReclaimAction
 from gpusteward.analyzer.results import Result
@@ -46,6 +48,13 @@ class Considered:
         return decide(self.facts, changes=changes, action_id=self.action.id if self.action else "")
 
 
+class Stop(NamedTuple):
+    """Why this analyzer may do nothing at all; None: it may."""
+
+    leader: Message | None = None  # another one acts, or the Lease cannot be renewed
+    switch: Message | None = None  # nobody may act
+
+
 @dataclass(frozen=True)
 class Situation:
     """What all candidates that are looked at together have in common."""
@@ -55,7 +64,7 @@ class Situation:
     reading: Reading
     past: PastActions
     snoozes: Mapping[WorkloadKey, float]
-    objection: Message | None  # why this analyzer may not act
+    stop: Stop
     now: float
     own_namespace: str
     _protected: dict[str, bool] = field(default_factory=dict)  # namespaces that were asked for
@@ -91,14 +100,14 @@ class Assessor:
         result: Result,
         opened: Sequence[Action],
         *,
-        objection: Message | None,
+        stop: Stop,
         now: float,
     ) -> Situation:
         """Raises SourceError if journal or snoozes cannot be read."""
         cool_down = result.settings.reclaim.cool_down_minutes * 60
         past = PastActions.read(self._components.journal, opened, now=now, cool_down=cool_down)
         snoozes, own = self._components.read_snoozes(now), self._components.own_namespace
-        return Situation(result, finder, reading, past, snoozes, objection, now, own)
+        return Situation(result, finder, reading, past, snoozes, stop, now, own)
 
     def assess_all(self, situation: Situation) -> list[Considered]:
         """Idle workloads and pools, the longest idle first; without pressure and budgets, which depend on the others.
@@ -143,13 +152,12 @@ class Assessor:
 
     def _with_past(self, found: CandidateFacts, situation: Situation) -> Considered:
         key, sighting = found.key, self._sightings.find(found.key)
-        past, objection = situation.past, situation.objection
+        past = situation.past
         is_same = sighting.uid == found.workload.uid
         since = found.facts.idle_since
         if since is not None and sighting.sampled_at is not None and is_same:
             since = max(since, sighting.sampled_at)
         action = past.waiting.get((key, found.workload.uid))
-        is_leader_problem = objection is not None and self._components.lease.was_refused
         facts = found.facts._replace(
             now=situation.now,
             cycles_seen=sighting.cycles if is_same else 0,
@@ -159,8 +167,9 @@ class Assessor:
             reverts=past.reverts[key, found.workload.uid],
             left_alone_until=past.left_alone.get(key),
             open_action=past.open.get(key),
-            leader=objection if is_leader_problem else None,
-            switch=None if is_leader_problem else objection,
+            leader=situation.stop.leader,
+            switch=situation.stop.switch,
+            policy_problem=self._components.policies.problem,
         )
         return Considered(found, facts, facts, action=action)
 
@@ -187,6 +196,11 @@ class Assessor:
         if inspected.subject is None:
             one.facts = facts._replace(inspection=Inspection(refusal=inspected.error))
             return
+        assert inspected.objects is not None
+        facts = add_pods(facts, inspected.objects.pods)
+        if facts.policy_problem is not None:  # without a policy nothing is planned, nor done
+            one.facts = facts
+            return
         policy = inspected.find_policy(self._components.policies)
         if by_person and policy.action not in CHANGING_ACTIONS:
             policy = replace(policy, action=ReclaimAction.SUSPEND)
@@ -201,7 +215,7 @@ class Assessor:
         inspection, may_act = None, one.lacks_only_time and not is_pool and not policy.is_kept(now)
         if policy.action in CHANGING_ACTIONS and (in_any_case or may_act):
             inspection, one.planned = inspected.plan_changes(policy, situation.reading, now=now)
-        warnings = select_warnings(one.action, facts.idle_since, policy)
+        warnings = select_warnings(one.action, facts.idle_since, policy, facts.pods)
         one.facts = facts._replace(policy=policy, chance=chance, warnings=warnings, inspection=inspection)
 
     def _add_pool(
@@ -209,8 +223,12 @@ class Assessor:
     ) -> None:
         """The surplus replicas of a pool, the longest idle first."""
         assert policy.keep is not None
+        assert one.inspected is not None
+        assert one.inspected.objects is not None
+        pods = {pod.name: pod for pod in one.inspected.objects.pods}
         finder, interval = situation.finder, situation.result.settings.scheduler.interval
-        replicas = finder.list_replicas(one.found)
+        replicas = [_bound_by_start(each, pods) for each in finder.list_replicas(one.found)]
+        replicas.sort(key=lambda each: (not each.is_idle, each.idle_since))
         active = sum(not replica.is_idle for replica in replicas)
         at = one.found.facts.result_at
         self._pools.add(one.found.key, active=active, at=at, most_gap_seconds=3 * interval + 60)
@@ -219,10 +237,14 @@ class Assessor:
         eligible = [
             each for each in replicas if each.is_idle and situation.now - each.idle_since >= policy.window_seconds
         ]
+        # A surplus that grows does not begin anew: those that were warned about go first, the others are next.
+        warned = one.action.pod_uids if one.action and one.action.action is policy.action else frozenset()
+        eligible = [each for each in eligible if pods[each.pod.name].uid in warned] or eligible
         one.surplus = eligible[: max(0, len(replicas) - keep)]
         pool = Pool(len(replicas), len(replicas) - len(one.surplus), active)
         limited = finder.limit_to(one.found, list(one.surplus), pool).facts
-        one.facts = one.base._replace(
+        stopped = add_pods(one.base, [pods[each.pod.name] for each in one.surplus])
+        one.facts = stopped._replace(
             policy=policy,
             chance=chance,
             pool=pool,
@@ -234,7 +256,7 @@ class Assessor:
             idle_gpus=limited.idle_gpus,
             idle_since=limited.idle_since if one.surplus else None,
             coverage=limited.coverage,
-            warnings=select_warnings(one.action, limited.idle_since if one.surplus else None, policy),
+            warnings=select_warnings(one.action, limited.idle_since if one.surplus else None, policy, stopped.pods),
         )
         if one.inspected is not None and (in_any_case or may_be_inspected(one.facts)):
             inspection, one.planned = plan_changes(
@@ -257,6 +279,22 @@ class Assessor:
             one.facts = one.facts._replace(has_pressure=one.found.number in chosen)
 
 
+def add_pods(facts: Facts, pods: Sequence[KubeObject]) -> Facts:
+    """The pods as they were read: idle never begins before the newest of them started. Metrics may have neither uid nor
+    start, and a pod that was created again under the same name looks like the one before."""
+    starts = [pod.started_at for pod in pods]
+    unknown = next((pod.name for pod, start in zip(pods, starts, strict=True) if not pod.uid or start is None), "")
+    since = facts.idle_since
+    if since is not None:
+        since = max([since, *(start for start in starts if start is not None)])
+    return facts._replace(pods=tuple(sorted(pod.uid for pod in pods)), unknown_pod=unknown, idle_since=since)
+
+
+def _bound_by_start(replica: CandidatePod, pods: Mapping[str, KubeObject]) -> CandidatePod:
+    start = pods[replica.pod.name].started_at if replica.pod.name in pods else None
+    return replace(replica, idle_since=max(replica.idle_since, start)) if start is not None else replica
+
+
 def decide_all(considered: Sequence[Considered], past: PastActions) -> list[Decision]:
     """In this order: each counts those before it that will be acted on."""
     done: Counter[str] = Counter()  # by namespace
@@ -272,6 +310,6 @@ def decide_all(considered: Sequence[Considered], past: PastActions) -> list[Deci
 def add_counts(one: Considered, done: Counter[str], past: PastActions) -> None:
     """For the guard `budget`."""
     total = done.total()
-    counts = Counts(total, done[one.found.key.namespace], past.last_hour + total)
+    counts = Counts(total, done[one.found.key.namespace], past.last_hour + total, past.hour_ends)
     if counts != one.facts.counts:
         one.facts = one.facts._replace(counts=counts)

@@ -46,7 +46,8 @@ class CandidateFacts(NamedTuple):
 
     @property
     def sighting(self) -> Candidate:
-        return Candidate(self.key, self.workload.uid, self.facts.proof is not Proof.INTEGRATED)
+        is_sampled = self.facts.proof is not Proof.INTEGRATED
+        return Candidate(self.key, self.workload.uid, is_sampled, frozenset(self.pods))
 
     @property
     def can_be_pool(self) -> bool:

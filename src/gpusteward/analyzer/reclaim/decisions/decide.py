@@ -14,6 +14,10 @@ _LASTING = tuple(
     guard for outcome in (Outcome.NOTHING, Outcome.REFUSE) for guard in GUARDS if guard.consequence is outcome
 )
 """Guards whose no does not end by waiting."""
+_WITHOUT_END = tuple(
+    BY_NAME[name] for name in ("not_under_way", "chance", "leader", "switch", "working_hours", "pressure", "usage")
+)
+"""Guards whose no ends at a time that nobody knows, or that is not computed."""
 _WAITING = tuple(guard for guard in GUARDS if guard.consequence is Outcome.WAIT)
 _BEFORE_WARNING = tuple(guard for guard in _WAITING if not guard.after_warning)
 _AFTER_WARNING = tuple(guard for guard in _WAITING if guard.after_warning)
@@ -89,15 +93,29 @@ def is_warning_due(facts: Facts) -> bool:
 
 
 def _find_due(facts: Facts) -> float | None:
-    """When it would be acted on if all warnings are delivered in time."""
+    """When it would be acted on if all warnings are delivered in time; None while it waits for something whose end is
+    not known: the plan then says for what."""
     policy = facts.policy
-    if policy is None or facts.idle_since is None:
+    if policy is None or facts.idle_since is None or _says_no(facts, _WITHOUT_END):
+        return None
+    limit_ends = _find_limit_end(facts)
+    if limit_ends is None:
         return None
     delivered = list_delivered(facts.warnings)
     missing = max(0, policy.warnings - len(delivered))
     last_warning = delivered[policy.warnings - 1] if not missing else _last_warning(facts, missing)
-    times = [facts.now, last_warning + policy.grace_seconds, facts.snoozed_until, facts.left_alone_until]
+    times = [facts.now, last_warning + policy.grace_seconds, limit_ends, facts.snoozed_until, facts.left_alone_until]
     return max(time for time in times if time is not None)
+
+
+def _find_limit_end(facts: Facts) -> float | None:
+    """When the limit per hour allows the next action; None if that depends on what else is acted on meanwhile."""
+    assert facts.policy is not None
+    if BY_NAME["budget"].ask(facts).passed is not False:
+        return facts.now
+    most, ends = facts.policy.limits.per_hour, facts.counts.hour_ends
+    is_hour_only = facts.counts.hour == len(ends) >= most > 0
+    return ends[len(ends) - most] if is_hour_only else None
 
 
 def _last_warning(facts: Facts, missing: int) -> float:

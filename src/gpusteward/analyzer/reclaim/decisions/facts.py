@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from gpusteward.analyzer.judge.resumption import Chance
 from gpusteward.analyzer.reclaim.actions import Action, Warned
+from gpusteward.analyzer.reclaim.cluster import PodName
 from gpusteward.analyzer.reclaim.policies.effective import EffectivePolicy
 from gpusteward.core.containers import Workload
 from gpusteward.core.messages import Message
@@ -30,8 +31,9 @@ class Inspection(NamedTuple):
     kind: str = ""
     name: str = ""
     uid: str = ""  # of the owner that was found
-    missing_pod: str = ""  # one that holds GPUs and is not in the verdict
+    incomplete: Message | None = None  # why not all GPUs of its pods are known to be in the verdict
     pods: int = 0
+    other_pods: tuple[PodName, ...] = ()  # without GPUs, that would stop as well
 
 
 class Counts(NamedTuple):
@@ -40,6 +42,7 @@ class Counts(NamedTuple):
     cycle: int = 0
     namespace: int = 0  # of this workload, in this cycle
     hour: int = 0
+    hour_ends: tuple[float, ...] = ()  # when each action of the last hour does not count any more, the oldest first
 
 
 class Facts(NamedTuple):
@@ -69,10 +72,15 @@ class Facts(NamedTuple):
     left_alone_until: float | None = None  # the end of a cool-down
     open_action: Action | None = None
     warnings: tuple[Warned, ...] = ()  # for this idle spell
+    pods: tuple[str, ...] = ()  # uids of the pods with GPUs that would stop; empty: not read
+    unknown_pod: str = ""  # one of them whose uid or start is not known
     pool: Pool | None = None
     leader: Message | None = None  # why this analyzer may not act; None: it may
     switch: Message | None = None  # why nobody may act
+    policy_problem: Message | None = None  # why there are no policies
     inspection: Inspection | None = None  # None: not looked at
+    is_usage_read: bool = False  # once more, right before the action
+    usage: Message | None = None  # why it forbids the action; None: it does not
 
     @property
     def idle_seconds(self) -> float:

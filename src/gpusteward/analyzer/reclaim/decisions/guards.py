@@ -12,6 +12,7 @@ from math import inf
 from typing import NamedTuple
 
 from gpusteward.analyzer.reclaim.actions import Warned
+from gpusteward.analyzer.reclaim.cluster import PodName
 from gpusteward.analyzer.reclaim.decisions.facts import Facts
 from gpusteward.analyzer.reclaim.plan import Answer, Fields, Outcome
 from gpusteward.analyzer.reclaim.policies.effective import CHANGING_ACTIONS, ReclaimAction
@@ -20,10 +21,12 @@ from gpusteward.core.gpu_counts import format_gpus
 from gpusteward.core.messages import Message
 from gpusteward.core.verdicts import Activity, Proof, Step
 from gpusteward.messages import reclaim as messages
-from gpusteward.messages.verdicts import SIGNATURES
+from gpusteward.messages.verdicts import SIGNATURES, STEPS
 
 LEAST_CYCLES = 2
 """A workload that this process has just seen for the first time is never acted on."""
+MOST_NAMED = 10
+"""Pods in one sentence."""
 MOST_REVERTS = 1
 """Once may be the owner's own hand; the second time it is a controller that will do it again."""
 Ask = Callable[[Facts], Answer]
@@ -82,8 +85,8 @@ def signature(facts: Facts) -> Answer:
         signature,
         is_so,
         messages.MAY_RECLAIM,
-        messages.ONLY_NOTICE,
-        lambda: {"signature": SIGNATURES[facts.signature]},
+        messages.LIMITED,
+        lambda: {"signature": SIGNATURES[facts.signature], "step": STEPS[facts.highest_step]},
     )
 
 
@@ -121,6 +124,8 @@ def policy(facts: Facts) -> Answer:
     found = facts.policy
     if found is None:
         return _say("policy", None, messages.NO_POLICY)
+    if found.is_default and found.action not in CHANGING_ACTIONS:
+        return _say("policy", False, messages.NO_POLICY_MATCHES)
     is_so = found.action in CHANGING_ACTIONS and (
         found.action is not ReclaimAction.SCALE_TO_KEEP or facts.pool is not None
     )
@@ -299,6 +304,16 @@ def switch(facts: Facts) -> Answer:
     return _answer(switch, facts.switch is None, messages.SWITCH_ON, facts.switch or messages.SWITCH_ON)
 
 
+def policy_file(facts: Facts) -> Answer:
+    """There is a policy file that can be used."""
+    return _answer(
+        policy_file,
+        facts.policy_problem is None,
+        messages.POLICY_FILE_VALID,
+        facts.policy_problem or messages.NO_POLICY,
+    )
+
+
 def same_owner(facts: Facts) -> Answer:
     """The owner of the pods, read again, has the uid of the verdict."""
     found = facts.inspection
@@ -318,12 +333,38 @@ def complete(facts: Facts) -> Answer:
     found = facts.inspection
     if found is None or not found.uid:
         return _say("complete", None, messages.NOT_INSPECTED)
+    if found.incomplete is not None:
+        return Answer("complete", False, found.incomplete)
+    return Answer("complete", True, messages.COMPLETE, lambda: {"count": found.pods})
+
+
+def other_pods(facts: Facts) -> Answer:
+    """No pod without GPUs is stopped, unless the policy says so: what it does is not in the verdict."""
+    found, policy = facts.inspection, facts.policy
+    if found is None or found.refusal is not None or policy is None:
+        return _say("other_pods", None, messages.NOT_INSPECTED)
+    if not found.other_pods:
+        return _say("other_pods", True, messages.NO_OTHER_PODS)
     return _answer(
-        complete,
-        not found.missing_pod,
-        messages.COMPLETE,
-        messages.INCOMPLETE,
-        lambda: {"count": found.pods, "pod": found.missing_pod},
+        other_pods,
+        policy.stops_other_pods,
+        messages.STOPS_OTHER_PODS,
+        messages.WOULD_STOP_OTHER_PODS,
+        lambda: {"pods": name_pods(found.other_pods), "count": len(found.other_pods), "policy": policy.name},
+    )
+
+
+def pods(facts: Facts) -> Answer:
+    """Uid and start of every pod are known: a pod that was created again under the same name is another one, and has
+    not been idle before its start."""
+    if not facts.pods:
+        return _say("pods", None, messages.NOT_INSPECTED)
+    return _answer(
+        pods,
+        not facts.unknown_pod,
+        messages.PODS_KNOWN,
+        messages.POD_UNKNOWN,
+        lambda: {"count": len(facts.pods), "pod": facts.unknown_pod},
     )
 
 
@@ -339,6 +380,13 @@ def kind(facts: Facts) -> Answer:
     )
 
 
+def usage(facts: Facts) -> Answer:
+    """Read again right before the action, no GPU has begun to work, and every sample is fresh."""
+    if not facts.is_usage_read:
+        return _say("usage", None, messages.NOT_READ_AGAIN)
+    return _answer(usage, facts.usage is None, messages.USAGE_FRESH, facts.usage or messages.USAGE_FRESH)
+
+
 GUARDS: Sequence[Guard] = (
     Guard(idle, Outcome.NOTHING),
     Guard(policy, Outcome.NOTHING, by_person=False),
@@ -351,7 +399,9 @@ GUARDS: Sequence[Guard] = (
     Guard(reverted, Outcome.REFUSE),
     Guard(same_owner, Outcome.REFUSE),
     Guard(complete, Outcome.REFUSE),
+    Guard(pods, Outcome.REFUSE),
     Guard(kind, Outcome.REFUSE),
+    Guard(other_pods, Outcome.REFUSE),
     Guard(not_under_way, Outcome.WAIT),
     Guard(snoozed, Outcome.WAIT),
     Guard(cool_down, Outcome.WAIT, by_person=False),
@@ -362,10 +412,12 @@ GUARDS: Sequence[Guard] = (
     Guard(quiet_hours, Outcome.WAIT, by_person=False),
     Guard(leader, Outcome.WAIT),
     Guard(switch, Outcome.WAIT),
+    Guard(policy_file, Outcome.WAIT),
     Guard(warned, Outcome.WAIT, after_warning=True, by_person=False),
     Guard(working_hours, Outcome.WAIT, after_warning=True, by_person=False),
     Guard(pressure, Outcome.WAIT, after_warning=True, by_person=False),
     Guard(budget, Outcome.WAIT, after_warning=True, by_person=False),
+    Guard(usage, Outcome.WAIT, after_warning=True),
 )
 """Names are public: they are in plans, in the journal and in metrics."""
 BY_NAME: Mapping[str, Guard] = {guard.name: guard for guard in GUARDS}
@@ -373,6 +425,12 @@ BY_NAME: Mapping[str, Guard] = {guard.name: guard for guard in GUARDS}
 
 def ask_all(facts: Facts) -> tuple[Answer, ...]:
     return tuple(guard.ask(facts) for guard in GUARDS)
+
+
+def name_pods(pods: Sequence[PodName]) -> str:
+    """For people: the names of the first ones."""
+    names = ", ".join(pod.name for pod in pods[:MOST_NAMED])
+    return f"{names}, +{len(pods) - MOST_NAMED}" if len(pods) > MOST_NAMED else names
 
 
 def list_delivered(warnings: Sequence[Warned]) -> list[float]:

@@ -3,14 +3,15 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from gpusteward.analyzer.reclaim.changes import LOWEST_COST, Planned, format_time
-from gpusteward.analyzer.reclaim.cluster import Reading, count_gpus
+from gpusteward.analyzer.reclaim.cluster import PodName, Reading, UnreadableClaimError, count_gpus
 from gpusteward.analyzer.reclaim.decisions.candidates import CandidateFacts, CandidatePod
 from gpusteward.analyzer.reclaim.decisions.facts import Inspection
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
-from gpusteward.analyzer.reclaim.kinds.registry import Chosen, WorkloadObjects, choose_targets
+from gpusteward.analyzer.reclaim.kinds.registry import Chosen, WorkloadObjects, choose_targets, list_stopped
+from gpusteward.analyzer.reclaim.kinds.resource_claims import Device
 from gpusteward.analyzer.reclaim.policies.effective import EffectivePolicy, ReclaimAction
 from gpusteward.analyzer.reclaim.policies.resolve import WorkloadFacts
 from gpusteward.analyzer.reclaim.subjects import Policies, make_subject
@@ -25,7 +26,7 @@ class Inspected:
 
     objects: WorkloadObjects | None
     subject: WorkloadFacts | None
-    missing_pod: str = ""
+    incomplete: Message | None = None  # why not all of its GPUs are known to be in the verdict
     error: Message | None = None  # why they could not be read
     _policy: tuple[object, EffectivePolicy] | None = field(default=None, repr=False)
     _changes: tuple[EffectivePolicy, "Changes"] | None = field(default=None, repr=False)
@@ -57,18 +58,39 @@ def read_objects(found: CandidateFacts, reading: Reading) -> Inspected:
         annotations = reading.read_namespace(namespace)
         known = {pod.uid for pod in objects.pods}
         others = [pod for pod in reading.list_pods_below(namespace, [objects.root.uid]) if pod.uid not in known]
+        incomplete = (
+            messages.INCOMPLETE.fill(pod=others[0].name) if others else find_incomplete(objects, found, reading)
+        )
     except SourceError as error:
         return Inspected(None, None, error=error.as_message())
-    missing = others[0].name if others else find_partly_known(objects, found)
     models = [one.model for one in found.allocations]
     subject = make_subject(found.key, objects, models=models, namespace_annotations=annotations)
-    return Inspected(objects, subject, missing_pod=missing)
+    return Inspected(objects, subject, incomplete=incomplete)
 
 
-def find_partly_known(objects: WorkloadObjects, found: CandidateFacts) -> str:
-    """A pod that asks for more GPUs than the verdict knows of: those may be at work. Empty: there is none."""
-    known = Counter(one.container.pod for one in found.allocations)
-    return next((pod.name for pod in objects.pods if sum(count_gpus(pod).values()) > known[pod.name]), "")
+class ClaimReader(Protocol):
+    """Implemented by `cluster.Reading`."""
+
+    def list_claimed_gpus(self, pod: KubeObject) -> frozenset[Device]:
+        """Raises SourceError: UnreadableClaimError."""
+
+
+def find_incomplete(objects: WorkloadObjects, found: CandidateFacts, claims: ClaimReader) -> Message | None:
+    """Why a pod may hold a GPU that the verdict does not know of: it may be at work. Raises SourceError."""
+    held = Counter(one.container.pod for one in found.allocations)
+    gpus = Counter(
+        pod for pod, *_ in {(one.container.pod, one.gpu_uuid, one.gpu_instance) for one in found.allocations}
+    )
+    for pod in objects.pods:
+        asked = sum(count_gpus(pod).values())
+        try:
+            claimed = claims.list_claimed_gpus(pod)
+        except UnreadableClaimError as error:
+            return error.as_message()
+        # Containers may share a claimed device: each of them counts as one allocation, and the device is still one.
+        if (gpus if claimed else held)[pod.name] < asked + len(claimed):
+            return messages.INCOMPLETE.fill(pod=pod.name)
+    return None
 
 
 def plan_changes(
@@ -78,7 +100,7 @@ def plan_changes(
     objects = inspected.objects
     if objects is None:
         return Inspection(refusal=inspected.error), []
-    about = Inspection(uid=objects.root.uid, missing_pod=inspected.missing_pod, pods=len(objects.pods))
+    about = Inspection(uid=objects.root.uid, incomplete=inspected.incomplete, pods=len(objects.pods))
     about = about._replace(kind=objects.root.kind, name=objects.root.name)
     try:
         chosen, refusal = choose_targets(objects, policy.action, reading.list_objects)
@@ -88,6 +110,13 @@ def plan_changes(
         refusal = check_replicas(chosen[0], objects)
     if refusal is not None:
         return about._replace(refusal=refusal), []
+    others: list[PodName] = []
+    if policy.action is not ReclaimAction.SCALE_TO_KEEP:  # of a pool only replicas with GPUs go
+        try:
+            others = reading.list_others_below(list_stopped(objects, chosen))
+        except SourceError as error:
+            return about._replace(refusal=error.as_message()), []
+    about = about._replace(other_pods=tuple(others))
     planned = [_plan_one(one, policy, objects, surplus=surplus, now=now) for one in chosen]
     text = "; ".join(each.change.text for each in planned)
     return about._replace(text=text, kind=chosen[0].object.kind, name=chosen[0].object.name), planned

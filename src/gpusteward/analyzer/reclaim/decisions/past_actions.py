@@ -1,7 +1,7 @@
 """What the journal says about the past of workloads, and which warnings still count."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpusteward.analyzer.reclaim.actions import OPEN_STATES, Action, Warned
@@ -29,6 +29,7 @@ class PastActions:
     left_alone: Mapping[WorkloadKey, float]  # until when
     reverts: Counter[tuple[WorkloadKey, str]]
     last_hour: int  # objects changed
+    hour_ends: tuple[float, ...] = ()  # when each of them does not count any more
 
     @classmethod
     def read(cls, journal: Journal, opened: Sequence[Action], *, now: float, cool_down: float) -> "PastActions":
@@ -44,23 +45,27 @@ class PastActions:
             reverts[action.workload, action.uid] += action.state is ActionState.REVERTED
         waiting = {(each.workload, each.uid): each for each in opened if each.state not in OPEN_STATES}
         changed = {each.workload: each for each in opened if each.state in OPEN_STATES and each.ended_at is None}
-        recent = sum((each.acted_at or 0.0) > now - HOUR for each in past)
-        return cls(waiting, changed, left_alone, reverts, recent)
+        ends = sorted(each.acted_at + HOUR for each in past if each.acted_at is not None and each.acted_at > now - HOUR)
+        return cls(waiting, changed, left_alone, reverts, len(ends), tuple(ends))
 
 
 def find_end(action: Action, facts: Facts | None) -> Message | None:
     """Why what was warned about will not happen any more. `facts`: of its workload; None: it is not idle."""
     if facts is None or not _is_of_spell(action.created_at, facts.idle_since, facts.policy):
         return messages.SPELL_ENDED
+    if not action.pod_uids.issuperset(facts.pods):
+        return messages.PODS_REPLACED
     if facts.policy is not None and facts.policy.action is not action.action:
         return messages.POLICY_CHANGED.fill(before=action.action.value, now=facts.policy.action.value)
     return None
 
 
-def select_warnings(action: Action | None, since: float | None, policy: EffectivePolicy) -> tuple[Warned, ...]:
-    """Those of this idle spell, and of what the policy does now: who was warned that some replicas go was not warned
-    that all of them do."""
-    if action is None or action.action is not policy.action:
+def select_warnings(
+    action: Action | None, since: float | None, policy: EffectivePolicy, pods: Collection[str]
+) -> tuple[Warned, ...]:
+    """Those of this idle spell, of these pods, and of what the policy does now: who was warned that some replicas go
+    was not warned that all of them do."""
+    if action is None or action.action is not policy.action or not action.pod_uids.issuperset(pods):
         return ()
     return tuple(each for each in action.warnings if _is_of_spell(each.sent_at, since, policy))
 

@@ -17,6 +17,7 @@ class Sighting:
     cycles: int = 0  # in which it was idle, or had surplus replicas
     last_at: float = 0.0
     sampled_at: float | None = None  # when its idleness was last proven by sampled gauges only
+    pods: frozenset[object] = frozenset()
 
 
 class Candidate(NamedTuple):
@@ -25,6 +26,7 @@ class Candidate(NamedTuple):
     key: WorkloadKey
     uid: str
     is_sampled: bool
+    pods: frozenset[object] = frozenset()  # names and uids
 
 
 class Sightings:
@@ -35,15 +37,17 @@ class Sightings:
         self._last_at: float | None = None
 
     def update(self, candidates: Iterable[Candidate], *, at: float) -> None:
-        """A workload that is not among them, or has another uid, starts again. The same result twice counts once."""
+        """A workload that is not among them, or has another uid, starts again, and is seen for the first time if it has
+        new pods. The same result twice counts once."""
         if at == self._last_at:
             return
         self._last_at = at
         seen: dict[WorkloadKey, Sighting] = {}
-        for key, uid, is_sampled in candidates:
+        for key, uid, is_sampled, pods in candidates:
             before = self._seen.get(key)
             sighting = before if before is not None and before.uid == uid else Sighting(uid)
-            sighting.cycles += 1
+            sighting.cycles = sighting.cycles + 1 if pods <= sighting.pods else 1
+            sighting.pods = pods
             sighting.last_at = at
             sighting.sampled_at = at if is_sampled else sighting.sampled_at
             seen[key] = sighting

@@ -1,12 +1,17 @@
 """Carries out one action on one object, and undoes it. Every step is in the journal before it is done and after it.
 
-Acting:     WARNED -> (journal) ACTING -> lease, switch -> patch -> Event, notice -> (journal) ACTED -> VERIFIED
+Acting:     WARNED -> dry run -> (journal) ACTING -> lease, switch -> deletion costs -> usage once more -> patch
+            -> Event, notice -> (journal) ACTED -> VERIFIED
 Restoring:  ACTED or VERIFIED -> (journal) RESTORING -> patch -> Event, notice -> (journal) RESTORED
 
-One patch carries the change and our annotations, so that both are there or neither. A process that ends between two
-steps leaves a row in ACTING or RESTORING: `recover` compares it with the object, where the annotation with the id of
-the action shows whether the patch has happened, and goes on from there. Events and notices have names made of that id,
-so that a second one changes nothing.
+Between the answer of the last look at usage and the write that stops pods nothing blocks: see `usage_check.py`.
+
+One patch carries the change and our annotations, so that both are there or neither. A second request takes our entries
+out of `metadata.managedFields`: an owner's server-side apply wins at any time, and counts as a revert.
+
+A process that ends between two steps leaves a row in ACTING or RESTORING: `recover` compares it with the object, where
+the annotation with the id of the action shows whether the patch has happened, and goes on from there. Events and
+notices have names made of that id, so that a second one changes nothing.
 
 A write that the server refuses has changed nothing: the action goes back to WARNED (a conflict, a disruption budget)
 or ends as REFUSED (a missing right, admission). After any other failure of a request it is open whether it has
@@ -26,6 +31,7 @@ from gpusteward.analyzer.reclaim.changes import (
     format_time,
     is_ours,
     is_restored,
+    list_costs,
     list_our_annotations,
     make_annotations,
     make_restoring_fields,
@@ -33,15 +39,18 @@ from gpusteward.analyzer.reclaim.changes import (
 )
 from gpusteward.analyzer.reclaim.cluster import Cluster
 from gpusteward.analyzer.reclaim.execution.counters import ReclaimCounters
+from gpusteward.analyzer.reclaim.execution.usage_check import UsageCheck
 from gpusteward.analyzer.reclaim.journal import Journal
 from gpusteward.analyzer.reclaim.kinds.kind import Kind
 from gpusteward.analyzer.reclaim.kinds.objects import (
     ACTION,
+    DELETION_COST,
     KubeObject,
     annotation,
     keep_original,
 )
 from gpusteward.analyzer.reclaim.kinds.registry import find_kind
+from gpusteward.analyzer.reclaim.kinds.volcano_job import STOPPED_PHASES
 from gpusteward.analyzer.reclaim.plan import ActionState, Mode
 from gpusteward.core.errors import SourceError
 from gpusteward.core.gpu_counts import format_gpus
@@ -50,6 +59,7 @@ from gpusteward.kubernetes.writes import (
     BusyError,
     ConflictError,
     ForbiddenError,
+    LateError,
     MissingError,
     RejectedError,
     ReplacedError,
@@ -60,6 +70,8 @@ from gpusteward.messages import reclaim as messages
 
 log = Log(__name__)
 
+COSTS = "deletion_costs"
+"""In the evidence: the deletion costs that were set, by the uid of the pod."""
 SELF = "gpusteward"
 """Who acts where no person asked for it."""
 RESTORE_ATTEMPTS = 3
@@ -79,8 +91,16 @@ class Teller(Protocol):
 class Permission(Protocol):
     """Whether this analyzer may act at this moment."""
 
+    @property
+    def is_leader(self) -> bool:
+        """Whether the Lease is still held; asks nobody."""
+
     def find_objection(self) -> Message | None:
         """Why not. Renews the Lease and reads the switch."""
+
+
+class HeldBackError(WriteError):
+    """The last look at usage forbids the write: nothing was changed."""
 
 
 class Executor:
@@ -116,9 +136,9 @@ class Executor:
         except SourceError as error:
             return error
 
-    def act(self, action: Action, planned: Planned, *, evidence: Mapping[str, Any]) -> Action:
-        """The action as it is then. Raises SourceError if it is open whether the change has happened, or if the journal
-        cannot be written; `recover` continues in a later cycle."""
+    def act(self, action: Action, planned: Planned, *, evidence: Mapping[str, Any], check: UsageCheck) -> Action:
+        """The action as it is then. `check`: of all GPUs that it takes away. Raises SourceError if it is open whether
+        the change has happened, or if the journal cannot be written; `recover` continues in a later cycle."""
         failure = self.try_out(planned)
         if failure is not None:
             return self._put_back(action, failure)
@@ -131,15 +151,16 @@ class Executor:
             target=TargetObject(one.kind, one.name, one.uid, one.path),
             original=keep_original(one.json, planned.fields),
             patch=dict(planned.fields),
-            evidence=evidence,
+            evidence={**evidence, COSTS: list_costs(planned)} if planned.costs else evidence,
         )
         self._on_step("journalled", action)
         objection = self._permission.find_objection()
         if objection is not None:
             return self._return_to_warned(action, objection)
         try:
-            self._change(action, planned)
+            self._change(action, planned, check)
         except WriteError as error:
+            self._take_off_costs(action)
             return self._put_back(action, error)
         return self._finish_acting(action, one)
 
@@ -153,12 +174,22 @@ class Executor:
             is_done = one is None or one.is_deleted
             return self._finish_acting(action, one) if is_done else self._return_to_warned(action, messages.INTERRUPTED)
         if one is None:
-            return self._close(action, ActionState.ENDED, messages.OBJECT_GONE)
+            return self._close_gone(action)
         if one.annotations.get(ACTION) != action.id:
+            self._take_off_costs(action)
             return self._return_to_warned(action, messages.INTERRUPTED)
-        if kind.stop:
-            self._cluster.send_command(kind, one, name=name_command(action, "stop"), resume=False)
+        if kind.stop and not self._is_commanded(action, kind, one):
+            self._give_up_fields(self._cluster.patch(one, list_our_annotations(one)))
+            return self._return_to_warned(action, messages.INTERRUPTED)
         return self._finish_acting(action, one)
+
+    def _is_commanded(self, action: Action, kind: Kind, one: KubeObject) -> bool:
+        """Whether the command that stops an object was created: it is still there, or was carried out. Nothing is
+        stopped here: work may have come back since usage was read."""
+        if one.read("/status/state/phase") in STOPPED_PHASES:
+            return True
+        name = name_command(action, "stop")
+        return not self._cluster.send_command(kind, one, name=name, resume=False, dry_run=True)
 
     def adopt(self, action: Action) -> Action | None:
         """Whether a change that seemed not to have happened has arrived after all: the action, as done. A request that
@@ -168,7 +199,7 @@ class Executor:
         kind, one = self._read_target(action)
         if kind.is_evicted or one is None or one.annotations.get(ACTION) != action.id:
             return None
-        return self._finish_acting(action, one)
+        return self._finish_acting(action, one) if not kind.stop else self.recover(action)
 
     def restore(self, action: Action, *, by: str, note: Message | None = None, has_failed: bool = False) -> Action:
         """Put the original back, only where the value is still ours; the action as it is then. `note`: why; one that
@@ -185,7 +216,7 @@ class Executor:
             if attempt:
                 kind, one = self._read_target(action)
             if one is None:
-                return self._close(action, ActionState.ENDED, messages.OBJECT_GONE)
+                return self._close_gone(action)
             if is_restored(action, one):  # the process ended right after the patch
                 return self._finish_restoring(action, one, by=by)
             if not is_ours(action, one):
@@ -194,15 +225,22 @@ class Executor:
             try:
                 if kind.resume:
                     self._cluster.send_command(kind, one, name=name_command(action, "resume"), resume=True)
-                self._cluster.patch(one, make_restoring_fields(action, one))
+                one = self._cluster.patch(one, make_restoring_fields(action, one))
             except (ConflictError, MissingError, ReplacedError):
                 continue
             self._on_step("unpatched", action)
             return self._finish_restoring(action, one, by=by)
         raise ReclaimError(messages.BUSY)
 
+    def is_expected(self, action: Action) -> bool:
+        """Whether a workload that was restored is about to run: it is still there, has not finished, and nobody has
+        suspended it again. Raises SourceError."""
+        kind, one = self._read_target(action)
+        return one is not None and not kind.is_suspended(one) and kind.find_refusal(one) is None
+
     def verify(self, action: Action) -> Action:
         """Its pods are gone."""
+        self._take_off_costs(action)  # of those that Kubernetes has not chosen
         ended = self._clock() if self._read_kind(action).is_evicted else None
         self._count(action, "verified")
         return self._journal.move(action, ActionState.VERIFIED, at=self._clock(), ended_at=ended)
@@ -213,58 +251,110 @@ class Executor:
         if kind.is_evicted:
             return None
         if one is None:
-            return self._close(action, ActionState.ENDED, messages.OBJECT_GONE)
-        return None if is_ours(action, one) else self.close_reverted(action, one)
+            return self._close_gone(action)
+        if not is_ours(action, one):
+            return self.close_reverted(action, one)
+        self._give_up_fields(one)  # nothing to do, unless a process ended right after its patch
+        return None
 
     def close_reverted(self, action: Action, one: KubeObject) -> Action:
         """Somebody else has changed the value: it is left as it is, and our annotations are taken off. Raises
         SourceError if that has to be tried again: an annotation that stays would say for ever that it is suspended."""
         text = messages.CHANGED_BACK.fill(text=describe_difference(action, one))
-        self._remove_annotations(action, one)
+        self._take_off_costs(action)
+        self._give_up_fields(self._remove_annotations(action, one) or one, is_last=True)
         self._try_event(action, one, "Reverted", text, is_warning=True)
         self._teller.tell("reverted", action, text=text, at=self._clock())
         return self._close(action, ActionState.REVERTED, text)
 
-    def _remove_annotations(self, action: Action, one: KubeObject | None) -> None:
-        """A controller may write to the object at the same time: then it is read again."""
+    def _close_gone(self, action: Action) -> Action:
+        """Its pods may live on without it."""
+        self._take_off_costs(action)
+        return self._close(action, ActionState.ENDED, messages.OBJECT_GONE)
+
+    def _take_off_costs(self, action: Action) -> None:
+        """The deletion costs of pods that live on are as they were before; what somebody else has set stays. Raises
+        SourceError if that has to be tried again: the action stays open until it has happened."""
+        costs = action.evidence.get(COSTS)
+        if not costs:
+            return
+        for pod in self._cluster.list_objects("v1", "Pod", action.workload.namespace):
+            if pod.uid not in costs or pod.annotations.get(DELETION_COST) != costs[pod.uid]["ours"]:
+                continue
+            try:
+                changed = self._cluster.patch(pod, {annotation(DELETION_COST): costs[pod.uid]["before"]})
+                self._give_up_fields(changed)
+            except (MissingError, ReplacedError):  # it is gone
+                continue
+            except (ForbiddenError, RejectedError) as error:  # a later cycle would be refused as well
+                log.warning("deletion_cost_left", path=pod.path, reason=error)
+
+    def _remove_annotations(self, action: Action, one: KubeObject | None) -> KubeObject | None:
+        """The object as it is then; None if it is gone. A controller may write to it at the same time: then it is read
+        again."""
         for attempt in range(RESTORE_ATTEMPTS):
             if one is None or one.annotations.get(ACTION) != action.id:
-                return
+                break
             try:
-                self._cluster.patch(one, list_our_annotations(one))
+                return self._cluster.patch(one, list_our_annotations(one))
             except ConflictError:
                 if attempt + 1 == RESTORE_ATTEMPTS:
                     raise
                 _, one = self._read_target(action)
             except (ForbiddenError, RejectedError) as error:  # a later cycle would be refused as well
                 log.warning("annotations_left", path=one.path, reason=error)
-                return
-            else:
-                return
+                break
+        return one
 
-    def _change(self, action: Action, planned: Planned) -> None:
+    def _give_up_fields(self, one: KubeObject, *, is_last: bool = False) -> None:
+        """What fails now is made up for by the next cycle that looks at the object. `is_last`: none will, so that
+        SourceError is raised, and the whole step is done again."""
+        try:
+            self._cluster.give_up_fields(one)
+        except (ForbiddenError, MissingError, RejectedError) as error:  # a later cycle would be refused as well
+            log.warning("fields_not_given_up", path=one.path, reason=error)
+        except SourceError as error:
+            if is_last:
+                raise
+            log.warning("fields_not_given_up", path=one.path, reason=error)
+
+    def _change(self, action: Action, planned: Planned, check: UsageCheck) -> None:
         """Raises SourceError: WriteError if nothing has changed."""
         kind, one = planned.chosen
-        if kind.is_evicted:
-            self._cluster.evict(one)
-            self._on_step("patched", action)
-            return
+        changed = one
         if planned.costs:
             self._cluster.set_deletion_costs(planned.costs)
             self._on_step("costs_set", action)
-        try:
-            changed = self._cluster.patch(one, {**planned.fields, **make_annotations(action, at=self._clock())})
-        except WriteError:
-            self._cluster.reset_deletion_costs(planned.costs)
-            raise
-        self._on_step("patched", action)
+        annotations = make_annotations(action, at=self._clock())
         if kind.stop:
-            try:
-                self._cluster.send_command(kind, one, name=name_command(action, "stop"), resume=False)
-            except WriteError:
-                self._cluster.patch(changed, list_our_annotations(changed))
-                raise
-            self._on_step("commanded", action)
+            changed = self._cluster.patch(one, annotations)  # stops nothing: the command does
+            self._on_step("patched", action)
+        try:
+            write_before = self._look_again(check)
+            if kind.is_evicted:
+                self._cluster.evict(one, send_before=write_before)
+            elif kind.stop:
+                name = name_command(action, "stop")
+                self._cluster.send_command(kind, one, name=name, resume=False, send_before=write_before)
+            else:
+                changed = self._cluster.patch(one, {**planned.fields, **annotations}, send_before=write_before)
+        except WriteError:
+            if kind.stop:
+                self._give_up_fields(self._cluster.patch(changed, list_our_annotations(changed)))
+            raise
+        self._on_step("commanded" if kind.stop else "patched", action)
+        if not kind.is_evicted:
+            self._give_up_fields(changed)
+
+    def _look_again(self, check: UsageCheck) -> float:
+        """Until when the write must be sent. Raises HeldBackError if there must be none. Nothing that can block may
+        stand between this and the write."""
+        checked = check.look()
+        if checked.problem is not None:
+            raise HeldBackError(checked.problem)
+        if not self._permission.is_leader:
+            raise HeldBackError(messages.LEASE_EXPIRED)
+        return checked.write_before
 
     def _finish_acting(self, action: Action, one: KubeObject | None) -> Action:
         text = messages.EVENT_ACTED.fill(
@@ -285,12 +375,24 @@ class Executor:
         return action
 
     def _finish_restoring(self, action: Action, one: KubeObject, *, by: str) -> Action:
-        text = messages.EVENT_RESTORED.fill(text=describe_change(action, undo=True), by=by)
-        self._try_event(action, one, "Restored", text)
-        self._teller.tell("restored", action, text=text, at=self._clock())
+        self._give_up_fields(one, is_last=True)
+        self._take_off_costs(action)
         now, has_failed = self._clock(), bool(action.error)
+        text = messages.EVENT_RESTORED.fill(text=describe_change(action, undo=True), by=by)
+        if not has_failed:  # its pods are gone: a cycle that sees new ones run says so
+            text = messages.WAITS_AFTER_RESTORE.fill(text=text, gpus=format_gpus(action.gpus))
+        self._try_event(action, one, "Restored", text)
+        self._teller.tell("restored", action, text=text, at=now)
         state = ActionState.FAILED if has_failed else ActionState.RESTORED
-        action = self._journal.move(action, state, at=now, by=by, note=action.failure, ended_at=now)
+        action = self._journal.move(
+            action,
+            state,
+            at=now,
+            by=by,
+            note=action.failure,
+            ended_at=now,
+            waiting_gpus=None if has_failed else action.gpus,
+        )
         self._on_step("restored", action)
         self._count(action, "no_effect" if has_failed else "restored")
         log.info("restored", action=action.id, path=one.path, by=by)
@@ -298,6 +400,8 @@ class Executor:
 
     def _put_back(self, action: Action, error: SourceError) -> Action:
         """The server has refused: nothing has changed."""
+        if isinstance(error, (HeldBackError, LateError)):
+            return self._return_to_warned(action, error.as_message())
         if isinstance(error, (ConflictError, ReplacedError, MissingError)):
             self._count(action, "conflict")
             return self._return_to_warned(action, error.as_message())

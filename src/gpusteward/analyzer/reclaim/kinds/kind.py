@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
+from gpusteward.analyzer.reclaim.kinds.objects import Json, KubeObject
 from gpusteward.analyzer.sources.owners.owner_resolver import plural_of
 from gpusteward.core.messages import Message
 
@@ -30,6 +30,18 @@ class Command(NamedTuple):
     version: str
     kind: str
     action: str
+
+    def make_body(self, *, name: str, namespace: str, target: Json) -> Json:
+        """`target`: apiVersion, kind, name and uid of the object."""
+        reference = {**target, "controller": True}
+        return {
+            "apiVersion": self.version,
+            "kind": self.kind,
+            "metadata": {"name": name, "namespace": namespace, "ownerReferences": [reference]},
+            "action": self.action,
+            "target": reference,
+            "reason": "gpusteward",
+        }
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
 from gpusteward.analyzer.sources.owners.owner_resolver import plural_of
 
 Json = dict[str, Any]
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 DOMAIN = "gpusteward.io/"
 ACTION = f"{DOMAIN}action"
 """Annotation with the id of the action that has changed an object."""
@@ -69,6 +71,14 @@ class KubeObject:
     def controller(self) -> Json | None:
         """The owner reference of its controller."""
         return next((each for each in self.owners if each.get("controller") and each.get("name")), None)
+
+    @property
+    def started_at(self) -> float | None:
+        """When a pod started, in unix seconds; None: not known."""
+        try:
+            return datetime.fromisoformat(str(self.status.get("startTime", ""))).timestamp()
+        except ValueError:
+            return None
 
     @property
     def is_deleted(self) -> bool:

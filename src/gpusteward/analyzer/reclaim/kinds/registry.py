@@ -26,6 +26,7 @@ from gpusteward.analyzer.reclaim.kinds import (
 )
 from gpusteward.analyzer.reclaim.kinds.kind import Kind, Right
 from gpusteward.analyzer.reclaim.kinds.objects import ACTION, KubeObject
+from gpusteward.analyzer.reclaim.kinds.resource_claims import CLAIM_RIGHT
 from gpusteward.analyzer.reclaim.policies.effective import ReclaimAction
 from gpusteward.core.messages import Message
 from gpusteward.messages import reclaim_kinds as messages
@@ -59,8 +60,10 @@ _SCALED_BY_KEDA = (replicated.DEPLOYMENT, stateful_set.STATEFUL_SET, replicated.
 
 SHARED_RIGHTS = (
     Right("", "pods", ("get", "list", "patch")),  # which pods are there and wait; the deletion cost of surplus replicas
-    Right("", "namespaces", ("get",)),  # annotations: keep, and the switch that stops all actions
+    # Annotations: keep, and the switch that stops all actions. The uid of kube-system tells clusters apart.
+    Right("", "namespaces", ("get",)),
     Right("", "events", ("create",)),
+    CLAIM_RIGHT,  # which devices a pod holds through dynamic resource allocation
     autoscalers.AUTOSCALER_RIGHT,
 )
 """Beyond the kinds, in the whole cluster."""
@@ -69,6 +72,7 @@ OWN_NAMESPACE_RIGHTS = (Right("coordination.k8s.io", "leases", ("get", "create",
 OBSERVE_RIGHTS = (
     Right("", "pods", ("get", "list")),
     Right("", "namespaces", ("get",)),
+    CLAIM_RIGHT,
     Right(kueue.GROUP, "workloads", ("get", "list")),
     Right(autoscalers.KEDA, "scaledobjects", ("get", "list")),
     autoscalers.AUTOSCALER_RIGHT,
@@ -103,6 +107,11 @@ class WorkloadObjects:
     def owners(self) -> list[KubeObject]:
         """Every owner once."""
         return list({one.uid: one for chain in self.chains for one in chain}.values())
+
+    def list_pods_below(self, uid: str) -> set[str]:
+        """The names of its pods that have an owner with this uid, or have it themselves."""
+        pairs = zip(self.pods, self.chains, strict=True)
+        return {pod.name for pod, chain in pairs if uid in (pod.uid, *(one.uid for one in chain))}
 
 
 class Chosen(NamedTuple):
@@ -171,6 +180,15 @@ def _choose_workload(queued: KubeObject, list_objects: ListObjects) -> tuple[lis
 def _choose_jobs(objects: WorkloadObjects) -> tuple[list[Chosen], Message | None]:
     jobs = [one for one in objects.owners if (one.group, one.kind) == ("batch", "Job")]
     return _check([Chosen(job.JOB, one) for one in jobs]) if jobs else ([], messages.NO_RUNNING_JOB)
+
+
+def list_stopped(objects: WorkloadObjects, chosen: Sequence[Chosen]) -> list[KubeObject]:
+    """The owners all of whose pods stop when these are changed. What is changed need not own them: a Workload of Kueue
+    stops a job, a ScaledObject a Deployment."""
+    if queued := kueue.find_queued(objects.owners):
+        return [queued]
+    is_cron = (objects.root.group, objects.root.kind) == CRON_JOB
+    return [each.object for each in chosen] if is_cron else [objects.root]
 
 
 def _check(chosen: Sequence[Chosen]) -> tuple[list[Chosen], Message | None]:

@@ -28,7 +28,7 @@ CHANGING_ACTIONS = frozenset({ReclaimAction.SCALE_TO_KEEP, ReclaimAction.SUSPEND
 
 
 class WorkloadClass(StrEnum):
-    """How people use a workload; it decides the built-in windows."""
+    """How people use a workload; it decides the default windows."""
 
     INTERACTIVE = "interactive"  # notebooks, workspaces, bare pods
     BATCH = "batch"  # jobs that run through
@@ -81,7 +81,7 @@ class KeepRule:
 class EffectivePolicy:
     """Everything that decides about one workload."""
 
-    name: str  # of the rule of the policy file, or of the built-in default
+    name: str  # of the policy, or of the defaults of the class
     workload_class: WorkloadClass
     action: ReclaimAction = ReclaimAction.NOTIFY
     window_seconds: float = 3600.0  # idle for this long
@@ -93,10 +93,12 @@ class EffectivePolicy:
     working_hours: Hours | None = None  # actions only within them; None: always
     quiet_hours: Hours | None = None  # neither warnings nor actions within them
     on_pressure: bool = False  # act only when a pending pod needs that kind of GPU
+    stops_other_pods: bool = False  # pods without GPUs may be stopped as well
     keep: KeepRule | None = None  # None: not a pool of interchangeable replicas
     keep_until: float | None = None  # gpusteward.io/keep: unix seconds, infinite for "true"; None: not kept
     longest_snooze_seconds: float = 7 * 86_400.0
     origins: Mapping[str, str] = field(default_factory=dict)  # field -> where it comes from
+    is_default: bool = False  # no policy of the file matches: at most a notice
     problems: tuple[Message, ...] = ()  # annotations that could not be used, and what is done instead
 
     def is_kept(self, at: float) -> bool:

@@ -1,8 +1,10 @@
-"""The policy file while the program runs: a changed file is applied, an invalid change is refused and logged once.
+"""The policy file while the program runs: a changed file is applied, an unusable one is refused and logged once.
 
-Without a file the built-in policies apply. An invalid file at the start stops the program, as invalid settings do.
+While there is no file that can be used, at the start or later, nothing new is warned of or done: there are no policies,
+and `error` says why. Earlier ones are forgotten, so that a restart changes nothing.
 """
 
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -35,7 +37,10 @@ def parse_policies(text: str, *, where: str) -> PolicyFile:
     """Raises ConfigurationError with the file, the line, what is wrong and what to write, one line per error."""
     written = parse_yaml(text, where=where)
     if written is None:
-        return NO_POLICIES
+        raise ConfigurationError(messages.EMPTY_POLICY_FILE, where=Origin(Source.FILE, where, 1))
+    if written.value in ({}, {"policies": None}):  # what is left of a file that was cut off
+        line = _find_line(written, ["policies"])
+        raise ConfigurationError(messages.EMPTY_POLICY_FILE, where=Origin(Source.FILE, where, line))
     if not isinstance(written.value, dict):
         raise ConfigurationError(messages.NOT_A_POLICY_FILE, where=where)
     try:
@@ -60,7 +65,7 @@ def _problem(detail: ErrorDetails, location: Sequence[int | str]) -> Message:
     if detail["type"] == "missing":
         return messages.MISSING_POLICY_FIELD
     reason = raised.problem if isinstance(raised, InvalidSettingError) else Message(detail["msg"], detail["msg"])
-    if isinstance(detail["input"], dict | list):
+    if detail["input"] is None or isinstance(detail["input"], dict | list):
         return reason
     return messages.WRITE_FIELD.fill(value=repr(detail["input"]), reason=reason)
 
@@ -95,37 +100,40 @@ def _show(location: Sequence[int | str]) -> str:
 
 
 class WatchedPolicies:
-    """The policies in effect. `poll` is for one thread; `current` and `error` for all."""
+    """The policies in effect. Safe to use from any thread."""
 
     def __init__(self, path: Path | None) -> None:
-        """Raises ConfigurationError when the file cannot be used."""
+        """A file that cannot be used does not stop the program: what is suspended must be given back all the same."""
         self.current: PolicyFile = NO_POLICIES
-        self.error: Message | None = None  # why the last change was refused; None: it was not
+        self.error: Message | None = messages.NO_POLICY_FILE  # why there are no policies; None: there are
+        self.has_file = path is not None
         self.reloads_ok = self.reloads_refused = 0
+        self._lock = threading.Lock()
         self._watched = WatchedFile(path, setting="reclaim.policy_file") if path else None
-        if self._watched is not None:
-            self.current = parse_policies(self._watched.read(), where=str(self._watched.path))
+        self.poll()
+        self.reloads_ok = 0
 
     def poll(self) -> PolicyFile:
-        """The policies to use from now on. An invalid change keeps the last valid ones."""
-        if self._watched is not None and self._watched.has_changed():
-            try:
-                self._accept(parse_policies(self._watched.read(), where=str(self._watched.path)))
-            except ConfigurationError as error:
-                self._refuse(error)
+        """The policies to use from now on: none while the file cannot be used."""
+        with self._lock:
+            if self._watched is not None and self._watched.has_changed():
+                try:
+                    self._accept(parse_policies(self._watched.read(), where=str(self._watched.path)))
+                except ConfigurationError as error:
+                    self._refuse(error)
         return self.current
 
     def _accept(self, policies: PolicyFile) -> None:
-        self.error = None
-        if policies != self.current:
+        if policies != self.current or self.error is not None:
             self.current = policies
             self.reloads_ok += 1
-            log.info("policies_reloaded", policies=len(policies.policies))
+            log.info("policies_loaded", policies=len(policies.policies))
+        self.error = None
 
     def _refuse(self, error: ConfigurationError) -> None:
         """Log it once: the same error returns at every poll while the file is missing."""
         reason = error.as_message()
         if reason != self.error:
             self.reloads_refused += 1
-            log.warning("policies_refused", reason=str(error), kept="the last valid policies")
-        self.error = reason
+            log.warning("policies_refused", reason=str(error), effect="nothing new is warned of or done")
+        self.error, self.current = reason, NO_POLICIES

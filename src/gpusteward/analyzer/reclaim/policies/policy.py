@@ -3,20 +3,20 @@
 import re
 from collections.abc import Mapping
 from datetime import time
-from typing import Annotated, Self
+from typing import Annotated, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from gpusteward.analyzer.reclaim.policies.effective import CHANGING_ACTIONS, Hours, ReclaimAction, WorkloadClass
 from gpusteward.analyzer.setting_values import read_zone, split_list
 from gpusteward.core.settings import InvalidSettingError, parse_duration
 from gpusteward.messages import policies as messages
 
-FORM = ConfigDict(frozen=True, extra="forbid")
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _HOURS = re.compile(
     r"(?:(?P<first>[a-z]{3})(?:-(?P<last>[a-z]{3}))?\s+)?(?P<begin>[0-2]?\d:[0-5]\d)\s*-\s*(?P<end>[0-2]?\d:[0-5]\d)"
 )
+_Matched = TypeVar("_Matched", list[str], list[WorkloadClass], dict[str, str])
 LEAST_WINDOW_SECONDS = 600.0
 """The window of the verdicts: with a shorter one, an idle spell would be acted on as soon as it is seen."""
 
@@ -59,26 +59,55 @@ def _check_zone(name: str) -> str:
     return name
 
 
+def _read_classes(value: object) -> object:
+    listed = split_list(value)
+    return list(WorkloadClass) if listed == ["*"] else listed
+
+
+def _check_match(value: _Matched) -> _Matched:
+    """An empty one is most often a template without its value, and would match every workload."""
+    if not value or (isinstance(value, list) and "" in value):
+        raise InvalidSettingError(messages.EMPTY_MATCH)
+    return value
+
+
 Seconds = Annotated[float, BeforeValidator(_read_seconds)]
 HoursText = Annotated[str, AfterValidator(_check_hours)]
-Patterns = Annotated[list[str], BeforeValidator(split_list)]
+Patterns = Annotated[list[str], BeforeValidator(split_list), AfterValidator(_check_match)]
+Labels = Annotated[dict[str, str], AfterValidator(_check_match)]
+ActionName = Annotated[ReclaimAction, Field(strict=False)]  # strict: only a member of the enum, not its word
+ClassName = Annotated[WorkloadClass, Field(strict=False)]
+Classes = Annotated[list[ClassName], BeforeValidator(_read_classes), AfterValidator(_check_match)]
 
 
-class Match(BaseModel):
+class Form(BaseModel):
+    """A mapping of the policy file. A field of another type is refused, not converted: `warnings: "2"`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _refuse_nothing(cls, value: object) -> object:
+        """`window:` without a value would count as left out."""
+        if value is None:
+            raise InvalidSettingError(messages.NO_VALUE)
+        return value
+
+
+class Match(Form):
     """Which workloads a policy is for. All fields that are set must match; of a list, one entry. Clusters, namespaces,
-    kinds, models and priority classes may contain `*` and `?`."""
-
-    model_config = FORM
+    kinds, models and priority classes may contain `*` and `?`. An empty field is refused: all is `"*"`, or the field
+    left out."""
 
     clusters: Patterns = Field(default_factory=list, description="Names of clusters.")
     namespaces: Patterns = Field(default_factory=list, description="Namespaces, such as `team-*`.")
-    labels: dict[str, str] = Field(
+    labels: Labels = Field(
         default_factory=dict,
         description="Labels of the pods; the value may contain `*`, and `*` alone means any value.",
     )
     kinds: Patterns = Field(default_factory=list, description="Kinds of owners, such as Notebook or PyTorchJob.")
     models: Patterns = Field(default_factory=list, description="GPU models, such as `*H100*`.")
-    classes: list[WorkloadClass] = Field(
+    classes: Classes = Field(
         default_factory=list,
         description="How the workload is used. interactive: notebooks, workspaces, bare pods. batch: jobs. serving: "
         "replicas that wait for requests.",
@@ -86,20 +115,16 @@ class Match(BaseModel):
     priority_classes: Patterns = Field(default_factory=list, description="Priority classes of the pods.")
 
 
-class LimitFields(BaseModel):
+class LimitFields(Form):
     """How many workloads are acted on at most. Budgets are shared by all workloads of the policy."""
-
-    model_config = FORM
 
     per_cycle: int = Field(default=5, ge=0, le=1000, description="In one cycle.")
     per_namespace: int = Field(default=2, ge=0, le=1000, description="In one namespace in one cycle.")
     per_hour: int = Field(default=20, ge=0, le=10_000, description="In one hour.")
 
 
-class KeepFields(BaseModel):
+class KeepFields(Form):
     """The pool rule: `keep = ceil(headroom x most replicas active at once over the window) + 1`."""
-
-    model_config = FORM
 
     window: Seconds = Field(
         default=7200, ge=LEAST_WINDOW_SECONDS, le=30 * 86_400, description="How far back the activity is looked at."
@@ -109,10 +134,8 @@ class KeepFields(BaseModel):
     )
 
 
-class PolicyFields(BaseModel):
-    """What a policy sets. What it leaves out is as in the built-in policy of the class of the workload."""
-
-    model_config = FORM
+class PolicyFields(Form):
+    """What a policy sets. What it leaves out has the default of the class of the workload; the action is notify."""
 
     window: Seconds | None = Field(
         default=None,
@@ -140,11 +163,11 @@ class PolicyFields(BaseModel):
     warning_interval: Seconds | None = Field(
         default=None, ge=60, le=7 * 86_400, description="Time between two warnings."
     )
-    action: ReclaimAction | None = Field(
+    action: ActionName | None = Field(
         default=None,
-        description="notify: tell the owner. webhook: call the control webhook. scale-to-keep: lower the replicas of a "
-        "pool to those it needs. suspend: stop the workload in the way of its kind. evict: pods without an "
-        "owner are evicted, after at least two warnings; nothing brings them back. All others stay.",
+        description="notify, also if it is left out: tell the owner. webhook: call the control webhook. scale-to-keep: "
+        "lower the replicas of a pool to those it needs. suspend: stop the workload in the way of its kind. evict: "
+        "pods without an owner are evicted, after at least two warnings; nothing brings them back. All others stay.",
     )
     limits: LimitFields | None = Field(default=None, description="Budgets.")
     working_hours: HoursText | None = Field(
@@ -167,6 +190,12 @@ class PolicyFields(BaseModel):
         "must say so, here or with the annotation gpusteward.io/interchangeable; otherwise scale-to-keep "
         "stays a notice.",
     )
+    stops_other_pods: bool | None = Field(
+        default=None,
+        description="Pods without GPUs may be stopped as well, such as the head of a RayCluster or the driver of a "
+        "JobSet: what they do is not in the verdict. Without it, an action that would stop such pods is refused, and "
+        "the reason names them.",
+    )
     keep: KeepFields | None = Field(default=None, description="Parameters of the pool rule.")
     longest_snooze: Seconds | None = Field(
         default=None, ge=3600, le=365 * 86_400, description="How long an owner may snooze a workload at most."
@@ -182,7 +211,14 @@ class Policy(PolicyFields):
         pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$",
         description="Shown in plans, notices and the journal: lower case letters, digits and hyphens.",
     )
-    match: Match = Field(default_factory=Match, description="Which workloads it is for; empty: all.")
+    match: Match = Field(default_factory=Match, description="Which workloads it is for; left out: all.")
+
+    @field_validator("match", mode="before")
+    @classmethod
+    def _refuse_empty_match(cls, value: object) -> object:
+        if value == {}:
+            raise InvalidSettingError(messages.EMPTY_MATCH)
+        return value
 
     @model_validator(mode="after")
     def _check_action(self) -> Self:
@@ -191,13 +227,11 @@ class Policy(PolicyFields):
         return self
 
 
-class PolicyFile(BaseModel):
-    """The whole file."""
-
-    model_config = FORM
+class PolicyFile(Form):
+    """The whole file: what no policy of it matches is at most notified."""
 
     policies: list[Policy] = Field(
-        default_factory=list, max_length=500, description="The first that matches a workload counts."
+        max_length=500, description="The first that matches a workload counts; `[]`: act on nothing."
     )
 
     @model_validator(mode="after")
@@ -209,26 +243,21 @@ class PolicyFile(BaseModel):
         return self
 
 
-NO_POLICIES = PolicyFile()
+NO_POLICIES = PolicyFile(policies=[])
 
-BUILT_IN: Mapping[WorkloadClass, PolicyFields] = {
+DEFAULTS: Mapping[WorkloadClass, PolicyFields] = {
     # 60 + 30 minutes: on a trace of inference pods a fixed window of 90 minutes is regretted in 30 % of all cases, with
     # the chance as a brake in 7 %.
     WorkloadClass.INTERACTIVE: PolicyFields(
-        window=3600, grace=1800, highest_chance=0.3, action=ReclaimAction.SUSPEND, warnings=1, warning_interval=900
+        window=3600, grace=1800, highest_chance=0.3, warnings=1, warning_interval=900
     ),
     # Jobs pause for data, evaluation and checkpoints: two thirds of idle periods lie within a job that goes on.
     WorkloadClass.BATCH: PolicyFields(
-        window=5 * 3600, grace=3600, highest_chance=0.3, action=ReclaimAction.SUSPEND, warnings=2, warning_interval=1800
+        window=5 * 3600, grace=3600, highest_chance=0.3, warnings=2, warning_interval=1800
     ),
     WorkloadClass.SERVING: PolicyFields(
-        window=7200,
-        grace=600,
-        highest_chance=1.0,
-        action=ReclaimAction.SCALE_TO_KEEP,
-        warnings=1,
-        warning_interval=900,
-        keep=KeepFields(),
+        window=7200, grace=600, highest_chance=1.0, warnings=1, warning_interval=900, keep=KeepFields()
     ),
 }
-"""What applies where no policy sets a field."""
+"""What a policy leaves out, by the class of the workload. There is no default action but notify: only what a policy of
+the file says is done."""

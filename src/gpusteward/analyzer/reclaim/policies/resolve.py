@@ -1,5 +1,7 @@
 """Which policy applies to a workload: workload annotation, namespace annotation, policy, default; the nearest wins.
 
+The file is the whole truth: a workload that no policy of it matches is at most notified.
+
 Annotations are written by tenants: they may only make a policy more careful. One that would do the opposite is ignored,
 and the plan says so.
 """
@@ -28,7 +30,7 @@ from gpusteward.analyzer.reclaim.policies.effective import (
     WorkloadClass,
 )
 from gpusteward.analyzer.reclaim.policies.policy import (
-    BUILT_IN,
+    DEFAULTS,
     KeepFields,
     LimitFields,
     Match,
@@ -73,7 +75,7 @@ def resolve_policy(file: PolicyFile, facts: WorkloadFacts) -> EffectivePolicy:
 
 
 def find_policy(file: PolicyFile, facts: WorkloadFacts) -> Policy | None:
-    """The first that matches; None: the built-in one applies."""
+    """The first that matches; None: nothing is done to it."""
     return next((policy for policy in file.policies if matches(policy.match, facts)), None)
 
 
@@ -97,29 +99,32 @@ def matches(match: Match, facts: WorkloadFacts) -> bool:
 
 
 def _is_any(patterns: Sequence[str], values: Sequence[str]) -> bool:
-    return any(fnmatchcase(value, pattern) for value in values for pattern in patterns)
+    """`*` is all, also a workload without a value: GPUs whose model is not known."""
+    return "*" in patterns or any(fnmatchcase(value, pattern) for value in values for pattern in patterns)
 
 
 @dataclass(frozen=True, slots=True)
 class _Fields:
-    """The fields of a policy and of the built-in one, merged."""
+    """The fields of a policy and the defaults of the class, merged."""
 
     name: str
     workload_class: WorkloadClass
     values: PolicyFields
     origins: Mapping[str, str]
+    is_default: bool  # no policy of the file matches
 
 
 def _merge_fields(policy: Policy | None, facts: WorkloadFacts) -> _Fields:
     class_ = find_class(facts.key.kind)
     default, origins = f"default-{class_}", {}
-    values = {name: getattr(BUILT_IN[class_], name) for name in PolicyFields.model_fields}
+    values = {name: getattr(DEFAULTS[class_], name) for name in PolicyFields.model_fields}
     for name in PolicyFields.model_fields:
         own = None if policy is None else getattr(policy, name)
         origins[name] = default
         if policy is not None and own is not None:
             values[name], origins[name] = own, f"policy {policy.name}"
-    return _Fields(policy.name if policy else default, class_, PolicyFields.model_construct(**values), origins)
+    name = policy.name if policy else default
+    return _Fields(name, class_, PolicyFields.model_construct(**values), origins, is_default=policy is None)
 
 
 def _make_effective(fields: _Fields) -> EffectivePolicy:
@@ -139,8 +144,10 @@ def _make_effective(fields: _Fields) -> EffectivePolicy:
         working_hours=read_hours(values.working_hours or "", zone),
         quiet_hours=read_hours(values.quiet_hours or "", zone),
         on_pressure=bool(values.on_pressure),
+        stops_other_pods=bool(values.stops_other_pods),
         longest_snooze_seconds=values.longest_snooze or _WEEK,
         origins=fields.origins,
+        is_default=fields.is_default,
     )
 
 

@@ -2,6 +2,7 @@
 
     settings.py         `kubernetes.*`
     cluster_owners.py   adds the root owner to every allocation of a usage table; caches and budgets
+    pod_uids.py         uids of pods whose metrics do not name them
     owner_kinds.py      the kinds that own pods, and that the analyzer may read
     owner_resolver.py   follows the owner references of one pod or workload
 

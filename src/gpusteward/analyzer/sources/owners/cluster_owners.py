@@ -1,6 +1,7 @@
-"""Adds the root owner of every pod to a usage table, from the Kubernetes API.
+"""Adds the root owner of every pod to a usage table, from the Kubernetes API; also its uid and its start, where the
+metrics name neither.
 
-Every pod is read, by its uid where the metrics name it: pods of the same name, or of a workload of the same name, may
+Every pod is read, by its uid: pods of the same name, or of a workload of the same name, may
 have different owners. What was read is cached, so only new pods cost requests. A pod that cannot be read keeps the
 workload that its metrics name; others are not affected.
 
@@ -9,11 +10,12 @@ looked up: the same names may exist in each of them.
 """
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
+from gpusteward.analyzer.sources.offered_gpus import OfferedGpus
 from gpusteward.analyzer.sources.owners.owner_resolver import CACHE_SECONDS as OWNER_SECONDS
 from gpusteward.analyzer.sources.owners.owner_resolver import (
     RETRY_SECONDS,
@@ -23,10 +25,12 @@ from gpusteward.analyzer.sources.owners.owner_resolver import (
     PodOwner,
     ResolvedOwner,
 )
+from gpusteward.analyzer.sources.owners.pod_uids import PodUids
 from gpusteward.analyzer.sources.owners.settings import KubernetesSettings
-from gpusteward.analyzer.tables import UsageTable
+from gpusteward.analyzer.tables import EndedHolder, UsageTable
 from gpusteward.core.containers import Container
 from gpusteward.core.errors import ConfigurationError, SourceError
+from gpusteward.core.usages import AllocationKey
 from gpusteward.kubernetes.api import SERVICE_ACCOUNT, ApiServer, ObjectError
 from gpusteward.logs import Log
 from gpusteward.messages.errors import kubernetes_errors as messages
@@ -58,6 +62,16 @@ def open_owners(
         if settings.owners == "always":
             raise ConfigurationError(messages.OWNERS_REQUIRED, reason=error) from error
         return ClusterOwners(None)
+
+
+def open_offered_gpus(settings: KubernetesSettings, environ: Mapping[str, str]) -> OfferedGpus | None:
+    """The GPUs that the nodes of this cluster offer; None without an API server, or if it must not be asked."""
+    if settings.owners == "never":
+        return None
+    try:
+        return OfferedGpus(open_api(settings, environ))
+    except SourceError:
+        return None
 
 
 def open_api(settings: KubernetesSettings, environ: Mapping[str, str], account: Path = SERVICE_ACCOUNT) -> ApiServer:
@@ -97,6 +111,7 @@ class ClusterOwners:
     ) -> None:
         """`own_cluster`: the name of the API server's cluster; empty: not known."""
         self._resolver = None if api is None else OwnerResolver(api, clock=clock)
+        self._uids = None if api is None else PodUids(api, clock=clock)
         self._own_cluster = own_cluster
         self._cluster: str | None = own_cluster  # whose pods are looked up in this cycle; None: those of no cluster
         self._clock = clock
@@ -107,21 +122,46 @@ class ClusterOwners:
         self._forbidden: set[str] = set()  # namespaces that were logged
 
     def resolve_owners(self, table: UsageTable) -> UsageTable:
-        """The same table with the root owner of every pod that could be read."""
+        """The same table with root owner, uid and start of every pod that could be read."""
         if self._resolver is None:
             return table
         self._choose_cluster(table)
-        pods = {
-            _pod_of(each.container): None
-            for each in table.allocations
-            if each.cluster == self._cluster and each.container.namespace and each.container.pod
-        }
+        own = self._list_own(table.allocations)
+        is_reachable = self._refresh_uids({_pod_of(one): None for one in own if not one.pod_uid})
+        pods = {self._name(one): None for one in own}
+        ended = {self._name(one): None for one in self._list_own(each.allocation for each in table.ended)}
         self._pod_names = {pod._replace(uid=""): pod for pod in pods}
         self._expire(pods)
         self._resolver.expire_cache()
         self._annotation_budget = _new_budget()
-        self._refresh(self._resolver, list(pods), _new_budget())
+        if is_reachable:
+            budget = _new_budget()
+            self._refresh(self._resolver, list(pods), budget)
+            # Pods of a Job can still be read for a while after their end.
+            self._refresh(self._resolver, [pod for pod in ended if pod not in pods], budget)
         return self._with_owners(table)
+
+    def _list_own(self, allocations: Iterable[AllocationKey]) -> list[Container]:
+        """The containers in the cluster of the API server."""
+        own = (each.container for each in allocations if each.cluster == self._cluster)
+        return [container for container in own if container.namespace and container.pod]
+
+    def _refresh_uids(self, pods: Collection[PodName]) -> bool:
+        """Of pods whose metrics do not name it. False: the server fails."""
+        if self._uids is None or not pods:
+            return True
+        try:
+            self._uids.refresh(pods)
+        except SourceError as error:
+            self._log_failure(error)
+            return False
+        return True
+
+    def _name(self, container: Container) -> PodName:
+        """With its uid, as far as it is known."""
+        if container.pod_uid or self._uids is None:
+            return _pod_of(container)
+        return PodName(container.namespace, container.pod, self._uids.find(container.namespace, container.pod))
 
     def _choose_cluster(self, table: UsageTable) -> None:
         """Without a name of its own, the API server belongs to the only cluster there is."""
@@ -145,6 +185,8 @@ class ClusterOwners:
         return entry.owner.notify_annotation if entry and entry.owner else ""
 
     def _with_owners(self, table: UsageTable) -> UsageTable:
+        if table.ended:
+            table = replace(table, ended=[self._with_owner_of_ended(each) for each in table.ended])
         containers: dict[Container, Container] = {}  # several GPUs may belong to one
         for container in (each.container for each in table.allocations):
             if container not in containers:
@@ -157,11 +199,22 @@ class ClusterOwners:
         ]
         return replace(table, allocations=resolved)
 
+    def _with_owner_of_ended(self, ended: EndedHolder) -> EndedHolder:
+        container = self._with_owner(ended.allocation.container)
+        return replace(ended, allocation=replace(ended.allocation, container=container))
+
     def _with_owner(self, container: Container) -> Container:
-        entry = self._pods.get(_pod_of(container)) if container.cluster == self._cluster else None
-        if entry is None or entry.owner is None:
+        if container.cluster != self._cluster:
             return container
-        return replace(container, workload=replace(entry.owner.workload, cluster=container.cluster))
+        name = self._name(container)
+        entry = self._pods.get(name)
+        if entry is None or entry.owner is None:
+            return replace(container, pod_uid=name.uid) if name.uid != container.pod_uid else container
+        started_at = container.started_at
+        if started_at is None and name.uid and entry.read is not None:
+            started_at = entry.read.started_at
+        workload = replace(entry.owner.workload, cluster=container.cluster)
+        return replace(container, workload=workload, pod_uid=name.uid, started_at=started_at)
 
     def _refresh(self, resolver: OwnerResolver, pods: Sequence[PodName], budget: Budget) -> None:
         """New pods come first, so that those that cannot be read never delay them."""
@@ -174,9 +227,12 @@ class ClusterOwners:
                 self._follow(resolver, pod, budget)
             self._failure = ""
         except SourceError as error:  # of the server itself: further requests would fail too
-            if str(error) != self._failure:
-                self._failure = str(error)
-                log.warning("owners_unreadable", reason=error)
+            self._log_failure(error)
+
+    def _log_failure(self, error: SourceError) -> None:
+        if str(error) != self._failure:
+            self._failure = str(error)
+            log.warning("owners_unreadable", reason=error)
 
     def _list_due(self, pods: Sequence[PodName]) -> list[PodName]:
         now = self._clock()
@@ -197,9 +253,9 @@ class ClusterOwners:
             return
         self._forbidden.discard(pod.namespace)
         owner = resolver.follow_owners(read, budget)  # before it is kept: a failing server leaves no half of a chain
-        seconds = (
-            CACHE_SECONDS if pod.uid else OWNER_SECONDS
-        )  # without a uid it may be another pod of this name by then
+        seconds = CACHE_SECONDS if pod.uid else OWNER_SECONDS  # without one it may be another of this name by then
+        if read.started_at is None:
+            seconds = RETRY_SECONDS  # it has not started yet: its start tells it from an earlier pod of its name
         self._pods[pod] = _CachedPod(now, now + seconds, read, owner, now + OWNER_SECONDS)
 
     def _follow(self, resolver: OwnerResolver, pod: PodName, budget: Budget) -> None:

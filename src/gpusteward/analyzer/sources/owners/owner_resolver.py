@@ -7,6 +7,7 @@ marked as derived. Owners are cached, so that the pods of one workload cost one 
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -75,8 +76,13 @@ class _Metadata(msgspec.Struct, rename="camel"):
         return self.annotations.get(NOTIFY_ANNOTATION, "").strip()[:_ANNOTATION_LIMIT]
 
 
+class _Status(msgspec.Struct, rename="camel", frozen=True):
+    start_time: str | None = None
+
+
 class _Object(msgspec.Struct):
     metadata: _Metadata
+    status: _Status = _Status()
 
 
 @dataclass(slots=True)
@@ -99,6 +105,7 @@ class PodOwner:
     controller: Reference | None
     derived: Workload  # from the names and labels of the pod
     notify_annotation: str
+    started_at: float | None = None  # unix seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +137,10 @@ class OwnerResolver:
     def read_pod(self, pod: PodName, budget: Budget) -> PodOwner:
         """Raises ObjectError if it cannot be read, or if the pod of this name is another one by now."""
         path = f"/api/v1/namespaces/{quote(pod.namespace, safe='')}/pods/{quote(pod.name, safe='')}"
-        metadata = self._read(path, budget)
-        if not pod.has_uid_of(metadata):
+        found = self._read(path, budget)
+        if not pod.has_uid_of(found.metadata):
             raise ObjectError(messages.REPLACED, path=path)
-        return _make_pod_owner(pod.namespace, pod.name, metadata)
+        return _make_pod_owner(pod.namespace, pod.name, found)
 
     def follow_owners(self, pod: PodOwner, budget: Budget) -> ResolvedOwner:
         """From the pod to its root owner, or to the first owner that cannot be read."""
@@ -166,7 +173,7 @@ class OwnerResolver:
         if not is_readable(reference.group, reference.kind):
             return unread
         try:
-            metadata = self._read(reference.make_path(namespace), budget)
+            metadata = self._read(reference.make_path(namespace), budget).metadata
         except ObjectError as error:
             log.debug("owner_unreadable", kind=reference.kind, name=reference.name, reason=error)
             return unread
@@ -174,23 +181,33 @@ class OwnerResolver:
             return unread
         return _CachedOwner(True, metadata.controller, metadata.notify_annotation, self._clock() + CACHE_SECONDS)
 
-    def _read(self, path: str, budget: Budget) -> _Metadata:
+    def _read(self, path: str, budget: Budget) -> _Object:
         began = self._clock()
         try:
-            return self._api.read_json(path, _Object).metadata
+            return self._api.read_json(path, _Object)
         finally:
             budget.requests -= 1
             budget.seconds -= self._clock() - began
 
 
-def _make_pod_owner(namespace: str, name: str, metadata: _Metadata) -> PodOwner:
+def _make_pod_owner(namespace: str, name: str, found: _Object) -> PodOwner:
+    metadata = found.metadata
     owners = [Owner(each.kind, each.name, each.controller) for each in metadata.owner_references]
     return PodOwner(
         Workload("Pod", namespace, name, evidence=OwnerEvidence.READ, uid=metadata.uid),
         metadata.controller,
         find_workload(namespace, name, owners=owners, labels=metadata.labels),
         metadata.notify_annotation,
+        _read_time(found.status.start_time),
     )
+
+
+def _read_time(text: str | None) -> float | None:
+    """RFC 3339 -> unix seconds."""
+    try:
+        return datetime.fromisoformat(text).timestamp() if text else None
+    except ValueError:
+        return None
 
 
 CHILD_KINDS = {

@@ -10,6 +10,7 @@
     (usage.query_results, usage.partial_tables, usage.presence, usage.measures: rows and values -> usage table)
 
 Details of the above: expressions.py (PromQL texts), scheme_detection.py (metric names and labels), scrape_intervals.py,
-recording_rules.py. Several engines as one: several_engines.py. An engine whose address is found by the labels of its
-Service: found_engine.py. Outside the cycle: on_demand_queries.py (charts and processes).
+recording_rules.py, sample_lag.py (late samples). Several engines as one: several_engines.py. An engine whose
+address is found by the labels of its Service: found_engine.py. Why there is no GPU: absent_gpus.py. Outside the cycle:
+on_demand_queries.py (charts and processes).
 """

@@ -2,7 +2,7 @@
 number of GPUs. Repeated every `prometheus.relearn_cycles` cycles."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ from gpusteward.analyzer.sources.promql.query_plan import (
     QueryPlan,
     SeriesGroup,
     device_matchers,
+    list_missing_metrics,
     plan_holders,
 )
 from gpusteward.analyzer.sources.promql.scheme_detection import detect_schemes, read_metric_names
@@ -23,6 +24,7 @@ from gpusteward.analyzer.sources.usage.coverage import ScrapeIntervals
 from gpusteward.analyzer.sources.usage.label_mapping import ClusterChoice, LabelMapping
 from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
 from gpusteward.analyzer.sources.usage.quantities import SHOWS_GPUS, Aggregation, Quantity
+from gpusteward.analyzer.sources.usage.row_index import DeviceKey
 from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers, write_selector
 from gpusteward.analyzer.tables import NodeModel
 from gpusteward.core import metrics
@@ -129,17 +131,27 @@ def _covers_all(
 def _write_uncovered(plan: QueryPlan, agents: Iterable[LabelMapping]) -> Iterator[str]:
     """For every metric that shows GPUs: exporters differ in them, and so do MIG instances and GPUs."""
     mapping = plan.mapping
-    known = " or ".join(_write_known(mapping, agent) for agent in agents)
+    agents = list(agents)
+    if mapping.lacks_uuid or any(agent.lacks_uuid for agent in agents):
+        identity = _join(mapping.node, mapping.gpu)
+    else:
+        identity = mapping.uuid
+    known = " or ".join(_write_known(mapping, agent, identity) for agent in agents)
     shown = dict.fromkeys((query.metric, query.matchers) for query in plan.queries if query.quantity in SHOWS_GPUS)
     for metric, matchers in shown or {(plan.metric, plan.matchers): None}:
-        yield f"count({write_selector(metric, matchers)} unless on ({_join(mapping.uuid, mapping.cluster)}) ({known}))"
+        yield f"count({write_selector(metric, matchers)} unless on ({_join(identity, mapping.cluster)}) ({known}))"
 
 
-def _write_known(mapping: LabelMapping, agent: LabelMapping) -> str:
-    """The devices whose holders an agent knows, with the labels of `mapping`."""
+def _write_known(mapping: LabelMapping, agent: LabelMapping, identity: str) -> str:
+    """The devices whose holders an agent knows, with the labels of `mapping`. `identity`: that of the UUID, or of node
+    and index where one of the two exporters has no UUID."""
     on = _join("node", agent.cluster)
     known = f"{metrics.GPU_INFO.name} and on ({on}) ({metrics.ALLOCATIONS_KNOWN.name} == 1)"
-    renamed = f'label_replace({known}, "{mapping.uuid}", "$1", "uuid", "(.*)")'
+    renamed = known
+    for label, own in zip(
+        identity.split(", "), ("node", "gpu") if identity != mapping.uuid else ("uuid",), strict=False
+    ):
+        renamed = f'label_replace({renamed}, "{label}", "$1", "{own}", "(.*)")'
     if mapping.cluster in ("", agent.cluster) or not agent.cluster:
         return renamed
     return f'label_replace({renamed}, "{mapping.cluster}", "$1", "{agent.cluster}", "(.*)")'
@@ -202,6 +214,7 @@ def _describe(detected: DetectedScheme) -> dict[str, Any]:
         **({"only": write_selector("", detected.matchers)} if detected.matchers else {}),
         "labels": {field: str(label) for field, label in asdict(detected.holder.mapping).items() if label},
         "metrics": sorted({metric.name for group in detected.groups for metric in group.metrics}),
+        "missing_metrics": list_missing_metrics(detected),
     }
 
 
@@ -241,6 +254,43 @@ def _count_group(
             key = NodeModel(find_label(labels, nodes), find_label(labels, models), labels.get(cluster, ""))
             counts[key] += int(count)
     return counts
+
+
+def find_gpus_on_two_nodes(
+    engine: Engine, schemes: Iterable[DetectedScheme], condition: Matchers, *, at: float
+) -> dict[DeviceKey, list[NodeModel]]:
+    """Where two nodes report the same uuid: cloned machines, or one exporter under two names. Usually none is returned.
+    Raises SourceError."""
+    found: dict[DeviceKey, list[NodeModel]] = {}
+    for detected in schemes:
+        group = detected.holder if detected.scheme is MetricScheme.DCGM else detected.device
+        mapping = group.mapping if group else None
+        if group is None or mapping is None or not mapping.uuid or mapping.lacks_uuid or not mapping.node:
+            continue
+        is_native = detected.scheme is MetricScheme.NATIVE
+        nodes = [mapping.node, *(names.node for names in group.fallbacks)]
+        models = ["model"] if is_native else [mapping.model, *(names.model for names in group.fallbacks)]
+        device = _join(mapping.uuid, mapping.cluster)
+        for metric in group.list_metrics(*((Quantity.IDENTITY,) if is_native else SHOWS_GPUS))[:1]:
+            selector = write_selector(metric, device_matchers((*condition, *group.matchers)))
+            each = f"group by ({_join(*nodes, *models, mapping.uuid, mapping.cluster)}) ({selector})"
+            several = f"count by ({device}) (group by ({_join(*nodes)}, {device}) ({selector})) > 1"
+            vector = decode_vector(engine.query(f"{each} and on ({device}) ({several})", at))
+            for labels in map(decode_labels, vector.labels):
+                key = DeviceKey(labels.get(mapping.uuid, ""), "", labels.get(mapping.cluster, ""))
+                place = NodeModel(find_label(labels, nodes), find_label(labels, models), key.cluster)
+                if key.uuid and place not in found.setdefault(key, []):
+                    found[key].append(place)
+    return {key: places for key, places in found.items() if len({place.node for place in places}) > 1}
+
+
+def count_once(fleet: Fleet, gpus: Mapping[DeviceKey, Sequence[NodeModel]]) -> Fleet:
+    """The fleet with each of these GPUs on its first node only."""
+    counts = Counter(dict(fleet))
+    for places in gpus.values():
+        first = min(places)
+        counts.subtract(place for place in places if place.node != first.node)
+    return {place: count for place, count in counts.items() if count > 0} if gpus else fleet
 
 
 def _write_fleet(group: SeriesGroup, condition: Matchers, labels: list[str], *, is_native: bool) -> Iterator[str]:

@@ -6,9 +6,12 @@ from itertools import chain
 
 from gpusteward.analyzer.sources.usage.quantities import (
     CORE_COUNT,
+    EXCESSES,
     FLOORS,
     PRESENCE_IN_WINDOW,
+    PRESENCE_TIME,
     STATIC_QUANTITIES,
+    UNHELD_FLOOR,
     Aggregation,
     Level,
     Quantity,
@@ -16,9 +19,20 @@ from gpusteward.analyzer.sources.usage.quantities import (
 )
 from gpusteward.analyzer.sources.usage.row_index import DeviceDetails, DeviceKey, HolderDetails, HolderKey, ScrapeTarget
 from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers, write_selector
+from gpusteward.core.usages import LEAST_EXCESS
 
 RULE_PREFIX = "gpusteward:"
 RULE_INTERVAL_SECONDS = 60.0
+STEP_SECONDS, STEP_RANGE_SECONDS = 60.0, 120.0
+"""The increase of a counter is compared from minute to minute. Two minutes have two samples where the exporter is
+scraped once a minute. The first ones of a window begin before it: work at its start is in none of the others."""
+HOUR_SECONDS, HOUR_STEP_SECONDS = 3600.0, 420.0
+"""Every seventh minute of the hour: work every 5, 10 or 15 minutes is in few of them."""
+SPREADS = 2.0
+"""Quiet minutes spread from their lowest to their median; the highest is about as far above it. More than twice that is
+not noise. Work in less than half of the minutes changes neither of them."""
+_TIME_STEP = "5s"
+"""Of the search for the last sample: not longer than any scrape interval, or the last one would be missed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +49,8 @@ class Window:
         recorded = rule_name(metric, aggregation, self.seconds)
         if recorded in self.rules:
             return write_selector(recorded, matchers)
+        if aggregation in EXCESSES:
+            return write_excess(aggregation, write_selector(metric, matchers), self.seconds)
         return f"{aggregation}({write_selector(metric, matchers)}{write_range(self.seconds)})"
 
 
@@ -66,7 +82,9 @@ class Query:
     @property
     def floor(self) -> float | None:
         """In base units. Only values above it are returned; None: all."""
-        return FLOORS.get(self.quantity)
+        if self.aggregation in EXCESSES:
+            return LEAST_EXCESS
+        return UNHELD_FLOOR if self.quantity is Quantity.UNHELD else FLOORS.get(self.quantity)
 
     @property
     def is_static(self) -> bool:
@@ -88,6 +106,9 @@ class Query:
         inner = window.aggregate(self.metric, matchers, self.aggregation)
         if self.quantity is Quantity.LAST_KERNEL:
             inner = f"timestamp({inner}) - {inner}"  # of several series the one with the newest kernel
+        if self.key == PRESENCE_TIME:
+            steps = write_range(window.seconds).replace("]", f":{_TIME_STEP}]")
+            inner = f"max_over_time(timestamp({write_selector(self.metric, matchers)}){steps})"
         if self.key == PRESENCE_IN_WINDOW:
             inner = f"{inner} unless {write_selector(self.metric, matchers)}"
         if self.other_than:
@@ -96,6 +117,25 @@ class Query:
         labels = (*self.key_labels, *(self.detail_labels or ()), *chain.from_iterable(self.fallbacks))
         condition = "" if self.floor is None else f" > {self.floor / self.scale:g}"
         return f"max by ({_join(labels)}) ({inner}){condition}"
+
+
+def write_excess(aggregation: Aggregation, selector: str, window_seconds: float) -> str:
+    """By how much the increase of a counter exceeds the lowest one, beyond twice the spread from there to the median,
+    in its unit per second: the steepest minute of the window among its minutes, or the lowest one, and so all of them,
+    among the minutes of the hour. All are steps of the same kind: an exporter that repeats its values makes a step of
+    another length appear higher or lower. The embedded source computes the same (`ring_buffers.measure_excess`)."""
+    step = f"rate({selector}{write_range(STEP_RANGE_SECONDS)})"
+    minutes, hour = (
+        f"{step}[{round(seconds * 1000) - 1}ms:{resolution:.0f}s]"
+        for seconds, resolution in (
+            (window_seconds, STEP_SECONDS),
+            (HOUR_SECONDS, HOUR_STEP_SECONDS),
+        )
+    )
+    is_of_hour = aggregation is Aggregation.HOUR_EXCESS
+    compared, steps = (f"min_over_time({minutes})", hour) if is_of_hour else (f"max_over_time({minutes})", minutes)
+    median, lowest = f"quantile_over_time(0.5, {steps})", f"min_over_time({steps})"
+    return f"{compared} - {SPREADS:g} * {median} + {SPREADS - 1:g} * {lowest}"
 
 
 def _join(labels: Iterable[str]) -> str:

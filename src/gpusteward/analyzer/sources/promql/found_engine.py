@@ -49,8 +49,8 @@ class FoundEngine:
     def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
         return self._connected().read_series(allocation, at, seconds=seconds)
 
-    def read_work(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
-        return self._connected().read_work(allocation, at, seconds=seconds)
+    def read_work(self, allocations: Sequence[AllocationKey], at: float, *, seconds: float) -> Sequence[Chart]:
+        return self._connected().read_work(allocations, at, seconds=seconds)
 
     def read_processes(self, pods: Collection[Pod], at: float) -> PodProcesses:
         return self._connected().read_processes(pods, at)

@@ -1,7 +1,7 @@
 """Queries outside the cycle, on demand: the chart of one allocation, the processes of pods, the GPUs of a node."""
 
 import itertools
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from gpusteward.analyzer.sources.engine.client import Engine
@@ -22,16 +22,22 @@ from gpusteward.analyzer.sources.pod_processes import (
     ProcessSample,
     collect_processes,
 )
+from gpusteward.analyzer.sources.promql.expressions import write_range
 from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme
 from gpusteward.analyzer.sources.usage.label_mapping import LabelMapping
 from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
 from gpusteward.analyzer.sources.usage.quantities import MEASURES, Aggregation, Level, Quantity, UsageMetric
-from gpusteward.analyzer.sources.usage.selectors import Matcher, match_any, write_selector
+from gpusteward.analyzer.sources.usage.row_index import split_label
+from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers, match_any, write_selector
 from gpusteward.analyzer.sources.usage_source import Chart, Points
 from gpusteward.core.allocations import Share
 from gpusteward.core.usages import AllocationKey, Measure
 
 MAX_POINTS = 500
+WORK_BATCH = 100
+"""Allocations of one query for work: 100 GPUs with 15 metrics are about 1 MB."""
+SMALL_SKEW_SECONDS = 2.0
+"""The clock of the engine is known to the second: a smaller difference is none."""
 _WORK = frozenset(
     {
         *(Quantity.CORE, Quantity.BUSY, Quantity.MEMORY_COPY, Quantity.ENGINE, Quantity.TENSOR, Quantity.DRAM),
@@ -69,29 +75,79 @@ def read_chart(
 
 def read_work(
     engine: Engine,
-    schemes: Iterable[DetectedScheme],
-    allocation: AllocationKey,
+    schemes: Collection[DetectedScheme],
+    allocations: Sequence[AllocationKey],
     *,
     at: float,
     seconds: float,
-    step: float,
-) -> Chart:
-    """Every metric of one allocation that can prove work, by range queries. Several metrics of one measure, such as
-    both directions of a link, are one line. Raises SourceError."""
-    step = max(step, seconds / MAX_POINTS)
-    lines: dict[Measure, list[tuple[float, float]]] = {}
-    for detected in schemes:
+) -> list[Chart]:
+    """Every metric of these allocations that can prove work. Several metrics of one measure, such as both directions of
+    a link, are one line. Raises SourceError.
+
+    An instant query for a range (`metric[3m]`) returns samples with their own times. The points of a range query have
+    the times of its steps: a sample of five minutes ago would look new. VictoriaMetrics also hides the newest 30 s from
+    every other query.
+    """
+    skew = engine.skew_seconds or 0.0  # times of samples are those of the engine's clock
+    skew = skew + 1.0 if abs(skew) > SMALL_SKEW_SECONDS else 0.0  # its response has whole seconds, rounded down
+    charts: list[Chart] = []
+    for start in range(0, len(allocations), WORK_BATCH):
+        batch = allocations[start : start + WORK_BATCH]
+        lines: list[dict[Measure, list[tuple[float, float]]]] = [{} for _ in batch]
+        for wanted in (each for detected in schemes for each in _list_wanted(detected, batch)):
+            query = f"{wanted.selector}{write_range(seconds)}"
+            for series in decode_matrix(engine.query(query, at + skew)):
+                for number, metric in wanted.find(series.labels):
+                    points = [(time - skew, value * metric.scale) for time, value in series.points]
+                    add_work(lines[number], metric, points)
+        charts += [Chart(allocation, found) for allocation, found in zip(batch, lines, strict=True)]
+    return charts
+
+
+class _WantedSeries:
+    """The series of several allocations that one query selects, and whose they are."""
+
+    def __init__(self) -> None:
+        self._names: set[str] = set()
+        self._values: dict[str, set[str]] = {}  # by label
+        self._owners: dict[tuple[str, ...], dict[tuple[str, ...], list[tuple[int, dict[str, UsageMetric]]]]] = {}
+
+    def add(self, number: int, matchers: Matchers, metrics: Iterable[UsageMetric]) -> None:
+        """The allocation with this number among those that are read."""
+        by_name = {metric.name: metric for metric in metrics}
+        self._names |= by_name.keys()
+        for matcher in matchers:
+            self._values.setdefault(matcher.label, set()).add(matcher.value)
+        labels = tuple(matcher.label for matcher in matchers)
+        values = tuple(matcher.value for matcher in matchers)
+        self._owners.setdefault(labels, {}).setdefault(values, []).append((number, by_name))
+
+    @property
+    def selector(self) -> str:
+        """Empty: nothing is wanted. Labels that not all allocations have do not select."""
+        shared = set[str]().union(*self._owners).intersection(*self._owners) if self._owners else set()
+        matchers = [match_any(label, sorted(self._values[label])) for label in sorted(shared)]
+        return write_selector("", (match_any("__name__", sorted(self._names)), *matchers)) if self._names else ""
+
+    def find(self, labels: Mapping[str, str]) -> Iterator[tuple[int, UsageMetric]]:
+        """The allocations that a series is about, each with its metric."""
+        for names, by_values in self._owners.items():
+            for number, metrics in by_values.get(tuple(labels.get(name, "") for name in names), ()):
+                metric = metrics.get(labels.get("__name__", ""))
+                if metric is not None and all(labels.get(one.label, "") == one.value for one in metric.matchers):
+                    yield number, metric
+
+
+def _list_wanted(detected: DetectedScheme, allocations: Sequence[AllocationKey]) -> Iterator[_WantedSeries]:
+    """Of the holders and, where they are alone on it, of their devices."""
+    holders, devices = _WantedSeries(), _WantedSeries()
+    for number, allocation in enumerate(allocations):
         matchers = tuple(_match_allocation(detected.holder.mapping, allocation))
-        of_device = tuple(_match_device(detected.device.mapping, allocation)) if detected.device else ()
-        found = [(metric, matchers) for metric in work_metrics(detected, allocation)]
-        found += [(metric, of_device) for metric in device_work_metrics(detected, allocation)]
-        for metric, chosen in found:
-            selector = write_selector(metric.name, (*chosen, *metric.matchers))
-            body = engine.query_range(f"max({selector})", start=at - seconds, end=at, step=step)
-            for series in decode_matrix(body)[:1]:
-                points = [(time, value * metric.scale) for time, value in series.points]
-                add_work(lines, metric, points)
-    return Chart(allocation, lines)
+        holders.add(number, matchers, work_metrics(detected, allocation))
+        of_device = list(device_work_metrics(detected, allocation))
+        if detected.device and of_device:
+            devices.add(number, tuple(_match_device(detected.device.mapping, allocation)), of_device)
+    yield from (wanted for wanted in (holders, devices) if wanted.selector)
 
 
 def work_metrics(detected: DetectedScheme, allocation: AllocationKey) -> Iterator[UsageMetric]:
@@ -147,13 +203,13 @@ def _match_allocation(mapping: LabelMapping, allocation: AllocationKey) -> Itera
     )
     for label, value in values:
         if label:
-            yield Matcher(label, "=", value)
+            yield from (Matcher(name, "=", part) for name, part in split_label(label, value))
 
 
 def _match_device(mapping: LabelMapping, allocation: AllocationKey) -> Iterator[Matcher]:
     for label, value in ((mapping.uuid, allocation.gpu_uuid), (mapping.cluster, allocation.cluster)):
         if label:
-            yield Matcher(label, "=", value)
+            yield from (Matcher(name, "=", part) for name, part in split_label(label, value))
 
 
 def read_pod_processes(

@@ -3,15 +3,16 @@
 The plan is used for engines (written as PromQL) and for scraped samples (evaluated in memory).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from gpusteward.analyzer.sources.promql.expressions import Query
-from gpusteward.analyzer.sources.usage.label_mapping import CANDIDATES, LabelMapping
+from gpusteward.analyzer.sources.usage.label_mapping import CANDIDATES, HOLDER_NAMESPACES, LabelMapping
 from gpusteward.analyzer.sources.usage.metric_schemes import CORE_AGGREGATIONS, MetricScheme
 from gpusteward.analyzer.sources.usage.quantities import (
     PRESENCE_IN_WINDOW,
     PRESENCE_NOW,
+    Aggregation,
     Level,
     Quantity,
     QueryKey,
@@ -19,6 +20,7 @@ from gpusteward.analyzer.sources.usage.quantities import (
 )
 from gpusteward.analyzer.sources.usage.row_index import DeviceDetails, HolderDetails, ScrapeTarget
 from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers
+from gpusteward.core import metrics as metrics_table
 
 DEVICE_DETAIL_LABELS = DeviceDetails(parent_uuid="parent_uuid", model="model")
 _HOLDER_LABELS = frozenset(label for field in ("namespace", "pod", "container") for label in CANDIDATES[field])
@@ -121,10 +123,28 @@ def plan_holders(detected: DetectedScheme, condition: Matchers) -> QueryPlan:
     devices = [metric for metric in group.metrics if metric.level is Level.DEVICE]
     queries = [
         *plan_presence(detected, all_holders),
+        *_plan_missing_video(detected, held),
         *_plan_metrics(metrics, group.mapping, held),
         *_plan_metrics(devices, group.mapping, device_matchers(condition)),
+        *(_plan_unheld(metrics, group.mapping, all_holders, label) if _shows_unheld(detected, condition) else ()),
     ]
     return _make_plan(group, queries, held)
+
+
+def _shows_unheld(detected: DetectedScheme, condition: Matchers) -> bool:
+    """gpusteward's agent reports the use of every device by itself."""
+    return detected.scheme is MetricScheme.DCGM and reports_unheld_devices(detected.scheme, condition)
+
+
+def _plan_unheld(
+    metrics: Iterable[UsageMetric], mapping: LabelMapping, matchers: Matchers, label: str
+) -> Iterator[Query]:
+    """The core of devices without a holder, where they work: usually none."""
+    unheld = (*matchers, Matcher(label, "=", "")) if label else matchers
+    key = QueryKey(Level.HOLDER, Quantity.UNHELD, Aggregation.MEAN)
+    for metric in metrics:
+        if metric.quantity is Quantity.CORE:
+            yield Query(key, metric.name, metric.scale, mapping.holder, (*unheld, *metric.matchers))
 
 
 def plan_devices(group: SeriesGroup, condition: Matchers) -> QueryPlan:
@@ -163,7 +183,8 @@ def _held_label(detected: DetectedScheme) -> str:
     and a cluster has a hundred times as many pods as namespaces, so the namespace is cheaper; dcgm-exporter sets both
     or neither."""
     mapping = detected.holder.mapping
-    return (mapping.namespace if detected.scheme is MetricScheme.DCGM else "") or mapping.pod
+    is_sibling = detected.scheme is MetricScheme.DCGM and mapping.namespace in HOLDER_NAMESPACES.get(mapping.pod, ())
+    return mapping.namespace if is_sibling else mapping.pod
 
 
 def _means_held(matcher: Matcher) -> bool:
@@ -203,6 +224,58 @@ def plan_presence(detected: DetectedScheme, matchers: Matchers) -> Iterator[Quer
             yield Query(
                 PRESENCE_NOW, metric.name, metric.scale, group.mapping.holder, selected, labels, group.fallbacks
             )
+
+
+VIDEO_QUANTITIES: Mapping[MetricScheme, tuple[Quantity, ...]] = {
+    MetricScheme.NATIVE: (Quantity.VIDEO,),
+    MetricScheme.HAMI: (Quantity.ENCODER, Quantity.DECODER),
+    MetricScheme.DCGM: (Quantity.ENCODER, Quantity.DECODER),
+}
+"""All of these are needed to see the use of video engines: engine activity and busy time are those of the core."""
+
+
+def list_missing_video(detected: DetectedScheme) -> list[Quantity]:
+    """The video signals that no series of this scheme has."""
+    known = {metric.quantity for group in detected.groups for metric in group.metrics}
+    return [quantity for quantity in VIDEO_QUANTITIES[detected.scheme] if quantity not in known]
+
+
+VIDEO_METRICS: Mapping[Quantity, str] = {
+    Quantity.VIDEO: metrics_table.USE_VIDEO_SECONDS.name,
+    Quantity.ENCODER: "DCGM_FI_DEV_ENC_UTIL",
+    Quantity.DECODER: "DCGM_FI_DEV_DEC_UTIL",
+}
+
+
+def list_missing_metrics(detected: DetectedScheme) -> list[str]:
+    """The metrics whose absence limits every proof of this scheme, for people."""
+    return [VIDEO_METRICS[quantity] for quantity in list_missing_video(detected)]
+
+
+def _plan_missing_video(detected: DetectedScheme, matchers: Matchers) -> Iterator[Query]:
+    """The holders without a video signal, where others have it: exporters of one site may export different fields. The
+    boards that can be divided by MIG have no encoder, or do not report it per instance."""
+    group = detected.holder
+    if detected.scheme is MetricScheme.HAMI or list_missing_video(detected):
+        return
+    presence = next(plan_presence(detected, matchers))
+    key = QueryKey(Level.HOLDER, Quantity.NO_VIDEO, Aggregation.LAST)
+    for quantity in VIDEO_QUANTITIES[detected.scheme]:
+        others = tuple(
+            replace(presence, metric=metric.name, matchers=(*matchers, *metric.matchers))
+            for metric in group.holder_metrics
+            if metric.quantity is quantity
+        )
+        is_gpu = (Matcher(group.mapping.instance, "=", ""),) if quantity is Quantity.ENCODER else ()
+        is_gpu = is_gpu if group.mapping.instance else ()
+        yield replace(
+            presence,
+            key=key,
+            matchers=(*presence.matchers, *is_gpu),
+            detail_labels=None,
+            fallbacks=(),
+            other_than=others,
+        )
 
 
 def _plan_metrics(metrics: Iterable[UsageMetric], mapping: LabelMapping, matchers: Matchers) -> Iterator[Query]:

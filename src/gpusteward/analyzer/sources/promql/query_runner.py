@@ -15,7 +15,7 @@ from gpusteward.analyzer.sources.engine.decode import Vector, decode_pieces
 from gpusteward.analyzer.sources.engine.label_text_index import DeviceIndex, HolderIndex
 from gpusteward.analyzer.sources.engine.victoriametrics import EXPORTED_AGGREGATIONS, read_export
 from gpusteward.analyzer.sources.promql.expressions import Query, Window
-from gpusteward.analyzer.sources.usage.quantities import PRESENCE_IN_WINDOW, Aggregation, Level
+from gpusteward.analyzer.sources.usage.quantities import COUNTS, PRESENCE_IN_WINDOW, PRESENCE_TIME, Level
 from gpusteward.analyzer.sources.usage.query_results import QueryResults, ResultChunk
 from gpusteward.analyzer.sources.usage.row_index import DeviceDetails, HolderDetails, ScrapeTarget
 from gpusteward.analyzer.sources.usage.selectors import Matchers, write_selector
@@ -48,7 +48,8 @@ class ResultCollector:
         with self._lock:
             if isinstance(labels, HolderDetails):
                 rows, holder_details = self._holders.read_details(vector.labels, labels, *query.fallbacks)
-                return ResultChunk(query.key, rows, holder_details=holder_details, missing_stores=missing)
+                times = vector.values if query.key == PRESENCE_TIME else None
+                return ResultChunk(query.key, rows, times, holder_details, missing_stores=missing)
             if isinstance(labels, DeviceDetails):
                 rows, device_details = self._devices.read_details(vector.labels, labels)
                 return ResultChunk(query.key, rows, device_details=device_details, missing_stores=missing)
@@ -58,7 +59,7 @@ class ResultCollector:
             else:
                 index = self._holders if query.level is Level.HOLDER else self._devices
                 rows = index.add_texts(vector.labels)
-        scale = 1.0 if query.aggregation is Aggregation.COUNT else query.scale
+        scale = 1.0 if query.aggregation in COUNTS else query.scale
         values = vector.values if scale == 1.0 else vector.values * scale
         return ResultChunk(query.key, rows, values, missing_stores=missing, targets=targets)
 

@@ -85,7 +85,7 @@ def _read_parts(
     """Usually one. Raises SourceError."""
     if not metrics:
         return
-    labels = _read_labels(engine, metrics, (), at)
+    labels = read_labels(engine, metrics, (), at)
     for part in clusters.divide(labels):
         if not part.matchers:
             mapping = map_labels(labels, cluster_label=clusters.label, pod_labels=clusters.pod_labels)
@@ -100,13 +100,13 @@ def _make_part(
     engine: Engine, metrics: tuple[UsageMetric, ...], matchers: Matchers, clusters: ClusterChoice, at: float
 ) -> _SitePart | None:
     """None if there are no such series."""
-    labels = _read_labels(engine, metrics, matchers, at)
+    labels = read_labels(engine, metrics, matchers, at)
     mapping = map_labels(labels, cluster_label=clusters.label, pod_labels=clusters.pod_labels)
     group = SeriesGroup(mapping, metrics, matchers=matchers)
     return _SitePart(group, labels) if labels else None
 
 
-def _read_labels(engine: Engine, metrics: Iterable[UsageMetric], matchers: Matchers, at: float) -> set[str]:
+def read_labels(engine: Engine, metrics: Iterable[UsageMetric], matchers: Matchers, at: float) -> set[str]:
     selectors = [("match[]", write_selector(metric, matchers)) for metric in _list_sampled(metrics)]
     return set(decode_names(engine.fetch("/api/v1/labels", (*selectors, *_span(at))))) if selectors else set()
 

@@ -5,7 +5,10 @@ from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from gpusteward.analyzer.sources.engine.client import Engine
+from gpusteward.analyzer.sources.engine.decode import decode_labels, decode_vector
 from gpusteward.analyzer.sources.engine.label_text_index import DeviceIndex, HolderIndex
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.analyzer.sources.engine.sharding import SeriesLimit, SeriesSet, Shards
@@ -14,6 +17,7 @@ from gpusteward.analyzer.sources.promql.expressions import Window
 from gpusteward.analyzer.sources.promql.query_plan import (
     DetectedScheme,
     QueryPlan,
+    list_missing_video,
     plan_devices,
     plan_holders,
     reports_unheld_devices,
@@ -26,22 +30,29 @@ from gpusteward.analyzer.sources.promql.query_runner import (
     run_tasks,
 )
 from gpusteward.analyzer.sources.promql.unlisted_holders import (
+    MAX_ENDED,
     MAX_SELECTED,
     can_have_unlisted,
     select_all,
     select_by_uuid,
+    select_ended,
 )
 from gpusteward.analyzer.sources.usage.coverage import ExpectedSamples
+from gpusteward.analyzer.sources.usage.ended_holders import build_ended_holders
+from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
 from gpusteward.analyzer.sources.usage.partial_tables import AllocationCache, PartialTable, build_partial_table
-from gpusteward.analyzer.sources.usage.presence import list_stale_rows, list_unlisted_rows
-from gpusteward.analyzer.sources.usage.quantities import Level, Quantity, QueryKey
+from gpusteward.analyzer.sources.usage.presence import list_ended_rows, list_stale_rows, list_unlisted_rows
+from gpusteward.analyzer.sources.usage.quantities import PRESENCE_TIME, Level, Quantity, QueryKey
 from gpusteward.analyzer.sources.usage.query_results import QueryResults
 from gpusteward.analyzer.sources.usage.row_index import DeviceKey, HolderKey
-from gpusteward.analyzer.sources.usage.selectors import Matchers
+from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers, match_any, write_selector
 from gpusteward.analyzer.sources.usage.stale_allocations import StaleAllocations
+from gpusteward.analyzer.sources.usage.unheld_work import NOTHING, UnheldWork, find_unheld_work
 from gpusteward.analyzer.tables import Column
 from gpusteward.core.errors import SourceError
+from gpusteward.core.messages import Message, same_text
 from gpusteward.logs import Log
+from gpusteward.messages.errors import source_errors
 
 log = Log(__name__)
 
@@ -59,7 +70,7 @@ class ReadCycle:
     at: float
     window: Window
     use_export: bool
-    failures: dict[str, str] = field(default_factory=dict)  # filled by the reader: query -> reason
+    failures: dict[str, Message] = field(default_factory=dict)  # filled by the reader: query -> reason
 
 
 class StaticValues:
@@ -113,6 +124,7 @@ class _SchemeState:
 
     allocations: AllocationCache = field(default_factory=AllocationCache)
     stale: StaleAllocations = field(default_factory=StaleAllocations)
+    unheld_work: UnheldWork = NOTHING  # of the last cycle
 
 
 class SchemeReader:
@@ -140,15 +152,18 @@ class SchemeReader:
         while results.hit_limit and self._limit.lower(len(results.holders)):
             self._shards.expire()
             results = self._query(detected, cycle)
-        cycle.failures.update({f"{detected.scheme} {key}": reason.en for key, reason in results.failures.items()})
+        cycle.failures.update({f"{detected.scheme} {key}": reason for key, reason in results.failures.items()})
         if stores := frozenset[str]().union(*results.missing_stores.values()):
-            cycle.failures[PARTIAL_RESPONSES] = ", ".join(sorted(stores))
+            cycle.failures[PARTIAL_RESPONSES] = same_text(", ".join(sorted(stores)))
         if results.is_empty and results.failures:
             raise SourceError(next(iter(results.failures.values())))
         state = self._states[detected.key]
+        state.unheld_work = find_unheld_work(detected.scheme, results, self.expected.window_seconds)
         table = build_partial_table(
             detected.scheme, results, expected=self.expected, allocations=state.allocations, at=cycle.at
         )
+        ended = build_ended_holders(detected.scheme, results, expected=self.expected, at=cycle.at)
+        table = replace(table, ended=ended)
         unheld = reports_unheld_devices(detected.scheme, self._condition)
         state.stale.update(results, table, cycle.at, reports_unheld_devices=unheld)
         seconds = time.monotonic() - started
@@ -159,6 +174,10 @@ class SchemeReader:
     def series_limit(self) -> int:
         """How many series one query may select now."""
         return self._limit.now
+
+    def find_unheld_work(self, detected: DetectedScheme) -> UnheldWork:
+        """Work on devices without a holder, as of the last read of this scheme."""
+        return self._states[detected.key].unheld_work
 
     def list_without_samples(self, detected: DetectedScheme) -> Collection[int]:
         """Rows of the last partial table of this scheme that are only kept as stale."""
@@ -188,20 +207,42 @@ class SchemeReader:
         previous_rows = stale.list_previous_rows(indexes.holders, cycle.at)
         collector = ResultCollector(indexes.holders, indexes.devices, previous_rows=previous_rows)
         results = collector.results
+        results.lacks_video = bool(list_missing_video(detected))
         queries_static = static.is_due
         self._run([plan if queries_static else plan.without_static() for plan in plans], collector, cycle)
         if not queries_static and static.has_new_devices(results):
             self._run([plan.only_static() for plan in plans], collector, cycle)
             queries_static = True
+        results.exporter_rows = self._find_exporters(detected, results, cycle.at)
         if can_have_unlisted(detected, results):
             self._find_unlisted(detected, plans[0], collector, cycle)
         if stale.find_without_details(list_stale_rows(results)):
             self._run([plans[0].only_presence_in_window()], collector, cycle)
+        if ended := list_ended_rows(results):
+            self._find_ended(detected, ended, collector, cycle)
         if not results.is_empty:
             static.fill_gaps(results)
             if queries_static:
                 static.update(results, indexes.devices, plans)
         return results
+
+    def _find_exporters(self, detected: DetectedScheme, results: QueryResults, at: float) -> set[int]:
+        """Where the labels of the holder may be those of the target, a GPU without a holder names the exporter."""
+        mapping = detected.holder.mapping
+        if detected.scheme is not MetricScheme.DCGM or not mapping.pod or not mapping.job:
+            return set()
+        jobs = sorted({details.job for details in results.present.values()} - {""})
+        targets = write_selector("up", (match_any(mapping.job, jobs), Matcher(mapping.pod, "!=", "")))
+        labels = ", ".join(filter(None, (mapping.namespace, mapping.pod)))
+        try:
+            vector = decode_vector(self._engine.query(f"group by ({labels}) ({targets})", at)) if jobs else None
+        except SourceError as error:
+            log.warning("exporters_not_found", reason=error)
+            return set()
+        found = [decode_labels(text) for text in vector.labels] if vector else []
+        pods = {(one.get(mapping.namespace, ""), one.get(mapping.pod, "")) for one in found}
+        keys = results.holders.keys
+        return {row for row, key in enumerate(keys) if (key.namespace, key.pod) in pods} if pods else set()
 
     def _find_unlisted(
         self, detected: DetectedScheme, plan: QueryPlan, collector: ResultCollector, cycle: ReadCycle
@@ -220,6 +261,22 @@ class SchemeReader:
             few = select_by_uuid(detected, self._condition, uuids)
             tasks = plan_queries(self._engine, few, window=cycle.window, shard=(), at=cycle.at)
             run_tasks(list(tasks), collector, concurrency=self._engine.max_concurrent_queries)
+
+    def _find_ended(
+        self, detected: DetectedScheme, rows: Sequence[int], collector: ResultCollector, cycle: ReadCycle
+    ) -> None:
+        """Ask when these holders were last seen. Queries that fail cost only their time in the ledger."""
+        if len(rows) > MAX_ENDED:
+            left_out = len(rows) - MAX_ENDED
+            cycle.failures["ended holders"] = source_errors.ENDED_NOT_READ.fill(left_out=left_out, count=len(rows))
+        left, keys = rows[:MAX_ENDED], collector.results.holders.keys
+        for by_core in (False, True):
+            queries = select_ended(detected, self._condition, {keys[row].uuid for row in left}, by_core=by_core)
+            tasks = plan_queries(self._engine, queries, window=cycle.window, shard=(), at=cycle.at)
+            run_tasks(list(tasks), collector, concurrency=self._engine.max_concurrent_queries)
+            times = collector.results.column(*PRESENCE_TIME)
+            left = [row for row in left if np.isnan(times[row])]
+        collector.results.keep(PRESENCE_TIME, rows)  # their devices had other holders in the window
 
     def _find_indexes(self, plans: Sequence[QueryPlan]) -> _Indexes:
         """Those of the last cycle, unless the labels have changed or most of the rows have ended."""

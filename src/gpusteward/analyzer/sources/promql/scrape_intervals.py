@@ -50,7 +50,7 @@ def read_scrape_intervals(engine: Engine, schemes: Collection[DetectedScheme], a
     labels = _TargetLabels(dict.fromkeys(detected.holder.mapping.cluster for detected in schemes))
     fastest = {job: known[job] for job in of_gpus & known.keys() - {""}}
     slow = _read_slow_targets(engine, labels, fastest, highest, at)
-    return ScrapeIntervals(known, frozenset(established), slow.targets, slow.at_most)
+    return ScrapeIntervals(known, frozenset(established), slow.targets, slow.at_most, frozenset(of_gpus))
 
 
 class _TargetLabels:

@@ -1,9 +1,9 @@
 """`SeveralEngines`: one usage table from the engines of `prometheus.urls`, each of which has a part of the site."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,13 +14,15 @@ from gpusteward.analyzer.sources.gpu_readings import ReportedGpu
 from gpusteward.analyzer.sources.memory_limits import DEFAULT_LIMITS, MemoryLimits
 from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
+from gpusteward.analyzer.sources.site_findings import NO_GPU_SERIES, find_failures
 from gpusteward.analyzer.sources.usage.partial_tables import PartialTable, merge_partial_tables
 from gpusteward.analyzer.sources.usage_source import Chart
-from gpusteward.analyzer.tables import UsageTable
+from gpusteward.analyzer.tables import Finding, UsageTable
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message
-from gpusteward.core.usages import AllocationKey
+from gpusteward.core.usages import AllocationKey, Measure
 from gpusteward.logs import Log
+from gpusteward.messages import data_health as messages
 from gpusteward.messages import unknown_reasons
 from gpusteward.messages.errors import source_errors
 
@@ -35,14 +37,60 @@ class EngineShard:
     source: PrometheusSource
     table: UsageTable | None = None  # allocations and GPUs only; None: it could not be read yet
     error: Message | None = None  # why it could not be read in this cycle
+    failure: SourceError | None = None  # of `find_lag` in this cycle
+    unnamed_gpus: frozenset[str] = frozenset()  # last seen GPUs whose series name no cluster
+    cluster: str = ""  # of these: the address of its engine, where engines have different GPUs
+    named: dict[int, tuple[AllocationKey, AllocationKey]] = field(default_factory=dict)  # by id, without and with it
 
-    def read(self, at: float) -> UsageTable:
+    @property
+    def address(self) -> str:
+        """Its URL without scheme."""
+        return self.url.partition("://")[2].rstrip("/") or self.url
+
+    def name_cluster(self, table: UsageTable) -> UsageTable:
+        """The table with `cluster` in rows and GPUs without one."""
+        if not self.cluster:
+            return table
+        before, self.named = self.named, {}
+        allocations = [each if each.cluster else self._name(each, before) for each in table.allocations]
+        fleet = {key if key.cluster else key._replace(cluster=self.cluster): gpus for key, gpus in table.fleet.items()}
+        return replace(table, allocations=allocations, fleet=fleet)
+
+    def _name(self, one: AllocationKey, before: Mapping[int, tuple[AllocationKey, AllocationKey]]) -> AllocationKey:
+        """The same object as in the last cycle: allocations are compared by identity."""
+        known = before.get(id(one))
+        if known is None or known[0] is not one or known[1].cluster != self.cluster:
+            workload = one.container.workload
+            owner = None if workload is None else replace(workload, cluster=self.cluster)
+            known = one, replace(one, container=replace(one.container, cluster=self.cluster, workload=owner))
+        self.named[id(one)] = known
+        return known[1]
+
+    def own_pods(self, pods: Collection[Pod]) -> list[Pod]:
+        """As its series name them."""
+        return [pod._replace(cluster="") if self.cluster and pod.cluster == self.cluster else pod for pod in pods]
+
+    def name_pod(self, pod: Pod) -> Pod:
+        return pod if pod.cluster or not self.cluster else pod._replace(cluster=self.cluster)
+
+    def find_lag(self, at: float) -> float:
+        """How late its samples arrive; raises nothing."""
+        self.failure = None
+        try:
+            return self.source.find_lag(at)
+        except SourceError as error:
+            self.failure = error
+            return 0.0
+
+    def read(self, at: float, *, lag: float) -> UsageTable:
         """The table of this engine. While it cannot be read, its allocations are unknown, never absent.
 
         Raises SourceError if it could never be read: a workload may have further GPUs there.
         """
         try:
-            table, self.error = self.source.read(at), None
+            if self.failure:
+                raise self.failure
+            table, self.error = self.source.read(at, lag=lag), None
         except SourceError as error:
             reason = source_errors.OF_ENGINE.fill(url=self.url, error=error)
             if self.table is None:
@@ -51,9 +99,9 @@ class EngineShard:
                 log.warning("engine_not_read", url=self.url, reason=error)
             self.error = reason
             unknown = dict.fromkeys(range(len(self.table)), unknown_reasons.ENGINE_FAILED.fill(error=reason))
-            return replace(self.table, at=at, unknown=unknown)
+            return replace(self.table, at=at - lag, unknown=unknown, lag_seconds=lag)
         self.table = UsageTable(
-            at, table.window_seconds, table.allocations, coverage=np.zeros(len(table)), fleet=table.fleet
+            table.at, table.window_seconds, table.allocations, coverage=np.zeros(len(table)), fleet=table.fleet
         )
         return table
 
@@ -78,6 +126,7 @@ class SeveralEngines:
             return PrometheusSource(engine, max_workers=max_workers, pod_labels=pod_labels, limits=each)
 
         self._shards = [EngineShard(mask_password(url), open_source(url)) for url in settings.addresses]
+        self._twins: Message | None = None
         self._threads = ThreadPoolExecutor(len(self._shards), thread_name_prefix="engine")
 
     @property
@@ -95,14 +144,19 @@ class SeveralEngines:
 
     def describe(self) -> Mapping[str, Any]:
         """What was found in each engine, as plain data, and which queries failed in the last cycle."""
-        engines = [{**shard.source.describe(), "error": str(shard.error or "")} for shard in self._shards]
+        engines = [
+            {**shard.source.describe(), "error": str(shard.error or ""), "cluster": shard.cluster}
+            for shard in self._shards
+        ]
         failures = {
             f"{engine['url']}: {query}": reason for engine in engines for query, reason in engine["failures"].items()
         }
         errors = {shard.url: str(shard.error) for shard in self._shards if shard.error}
         return {
             "url": ", ".join(shard.url for shard in self._shards),
+            "lag_seconds": max((one["lag_seconds"] for one in engines if one["lag_seconds"] is not None), default=None),
             "engines": engines,
+            "warnings": [self._twins.en] if self._twins else [],
             "failures": failures | errors,
         }
 
@@ -111,20 +165,71 @@ class SeveralEngines:
 
         Raises SourceError if no engine can be read now, or one could never be read.
         """
-        tables = list(self._threads.map(lambda shard: shard.read(at), self._shards))
+        # One window for all: a workload may have GPUs in several engines.
+        lag = max(self._threads.map(lambda shard: shard.find_lag(at), self._shards))
+        tables = list(self._threads.map(lambda shard: shard.read(at, lag=lag), self._shards))
         errors = [shard.error for shard in self._shards if shard.error]
         if len(errors) == len(self._shards):
             raise SourceError(errors[0])
-        return join_tables(tables)
+        failed = find_failures({shard.url: shard.error for shard in self._shards if shard.error})
+        self._name_clusters(tables)
+        named = [shard.name_cluster(table) for shard, table in zip(self._shards, tables, strict=True)]
+        joined = join_tables(named)
+        found = self._join_findings(tables, has_gpus=bool(joined.fleet or len(joined)))
+        self._twins = _find_twins(self._shards, named)
+        twins = [Finding("warning", "same-pod-in-two-engines", self._twins)] if self._twins else []
+        return replace(joined, findings=(*failed, *found, *twins))
+
+    def _join_findings(self, tables: Sequence[UsageTable], *, has_gpus: bool) -> Iterable[Finding]:
+        """An engine without any GPU beside one with GPUs is named; why there is none at all, the first one says."""
+        found: dict[Finding, None] = {}
+        for shard, table in zip(self._shards, tables, strict=True):
+            for one in table.findings:
+                if one.code == NO_GPU_SERIES and has_gpus:
+                    text = messages.ENGINE_WITHOUT_GPUS.fill(url=shard.url, why=one.message)
+                    found[Finding("warning", "engine-without-gpus", text)] = None
+                else:
+                    found[one] = None
+        return found
+
+    def _name_clusters(self, tables: Sequence[UsageTable]) -> None:
+        """Series that name no cluster are of one cluster if their engines have GPUs in common, such as replicas of one
+        Prometheus; else the address of an engine is the name. What an engine had before counts while it has nothing."""
+        for shard, table in zip(self._shards, tables, strict=True):
+            gpus = frozenset(one.gpu_uuid for one in table.allocations if not one.cluster)
+            shard.unnamed_gpus = gpus or shard.unnamed_gpus
+        groups: list[tuple[list[EngineShard], frozenset[str]]] = []
+        for shard in (each for each in self._shards if each.unnamed_gpus):
+            same = [group for group in groups if group[1] & shard.unnamed_gpus]
+            groups = [group for group in groups if group not in same]
+            shards = [one for group in same for one in group[0]]
+            groups.append(([*shards, shard], shard.unnamed_gpus.union(*(gpus for _, gpus in same))))
+        for shards, _ in groups:
+            first = min(shards, key=self._shards.index)
+            for shard in shards:
+                shard.cluster = first.address if len(groups) > 1 else ""
 
     def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
         """The chart of one allocation, from the first engine that has it. Raises SourceError if none has it and one of
         them could not be read."""
         return self._read_first(lambda source: source.read_series(allocation, at, seconds=seconds), allocation)
 
-    def read_work(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
-        """As above."""
-        return self._read_first(lambda source: source.read_work(allocation, at, seconds=seconds), allocation)
+    def read_work(self, allocations: Sequence[AllocationKey], at: float, *, seconds: float) -> list[Chart]:
+        """What all engines know of each allocation: work that one of them has seen counts. Raises SourceError if one of
+        them could not be read: it may be the only one that saw work."""
+
+        def read(shard: EngineShard) -> Sequence[Chart] | Message:
+            try:
+                return shard.source.read_work(allocations, at, seconds=seconds)
+            except SourceError as error:
+                return error.as_message()
+
+        parts = list(self._threads.map(read, self._shards))
+        found = [part for part in parts if not isinstance(part, Message)]
+        failure = next((part for part in parts if isinstance(part, Message)), None)
+        if failure is not None:
+            raise SourceError(failure)
+        return [_join_charts(one, [part[number] for part in found]) for number, one in enumerate(allocations)]
 
     def _read_first(self, read: Callable[[PrometheusSource], Chart], allocation: AllocationKey) -> Chart:
         failure: Message | None = None  # not the error: it would refer to this frame, and this frame to it
@@ -147,21 +252,36 @@ class SeveralEngines:
         failure: SourceError | None = None
         for shard in self._shards:
             try:
-                parts.append(shard.source.read_processes(pods, at))
+                found = shard.source.read_processes(shard.own_pods(pods), at)
             except SourceError as error:
                 failure = error
+                continue
+            own = [replace(one, pod=shard.name_pod(one.pod)) for one in found.processes]
+            parts.append(PodProcesses(own, frozenset(map(shard.name_pod, found.reported)) & frozenset(pods)))
         reported = frozenset[Pod]().union(*(part.reported for part in parts))
         if failure is not None and not reported:
             raise failure
-        found = {(one.pod, one.node, one.gpu_uuid, one.pid): one for part in parts for one in part.processes}
-        return PodProcesses(list(found.values()), reported)
+        wanted = frozenset(pods)
+        processes = {
+            (one.pod, one.node, one.gpu_uuid, one.pid): one
+            for part in parts
+            for one in part.processes
+            if one.pod in wanted
+        }
+        return PodProcesses(list(processes.values()), reported)
 
     def read_gpus(self, node: str, cluster: str, at: float) -> Sequence[ReportedGpu]:
         """From the first engine that has the node. Raises SourceError if none has it and one could not be read."""
         failure: SourceError | None = None
         for shard in self._shards:
+            if (
+                shard.cluster
+                and cluster not in ("", shard.cluster)
+                and any(one.cluster == cluster for one in self._shards)
+            ):
+                continue  # another engine has this cluster
             try:
-                if found := shard.source.read_gpus(node, cluster, at):
+                if found := shard.source.read_gpus(node, "" if cluster == shard.cluster else cluster, at):
                     return found
             except SourceError as error:
                 failure = error
@@ -175,9 +295,32 @@ class SeveralEngines:
         self._threads.shutdown(wait=False)
 
 
+def _find_twins(shards: Sequence[EngineShard], tables: Sequence[UsageTable]) -> Message | None:
+    """Pods of the same name in engines whose addresses stand for their clusters: these may be one cluster after all."""
+    seen: dict[tuple[str, str], str] = {}
+    for shard, table in zip(shards, tables, strict=True):
+        for one in table.allocations if shard.cluster else ():
+            if one.cluster == shard.cluster:
+                pod = one.container.namespace, one.container.pod
+                if seen.setdefault(pod, shard.cluster) != shard.cluster:
+                    names = {"pod": "/".join(pod), "first": seen[pod], "second": shard.cluster}
+                    return source_errors.SAME_POD_IN_TWO_ENGINES.fill(**names)
+    return None
+
+
+def _join_charts(allocation: AllocationKey, charts: Sequence[Chart]) -> Chart:
+    lines: dict[Measure, list[tuple[float, float]]] = {}
+    for measure, points in ((measure, points) for chart in charts for measure, points in chart.lines.items()):
+        lines[measure] = sorted([*lines.get(measure, ()), *points])
+    return Chart(allocation, lines)
+
+
 def join_tables(tables: Sequence[UsageTable]) -> UsageTable:
     """All rows of all tables; an allocation that several engines have is one row."""
-    parts = [PartialTable(list(one.allocations), dict(one.stats), one.coverage, dict(one.unknown)) for one in tables]
+    parts = [
+        PartialTable(list(one.allocations), dict(one.stats), one.coverage, dict(one.unknown), ended=one.ended)
+        for one in tables
+    ]
     first = tables[0]
     joined = merge_partial_tables(
         parts, [list(range(len(one))) for one in tables], at=first.at, window_seconds=first.window_seconds
@@ -187,7 +330,8 @@ def join_tables(tables: Sequence[UsageTable]) -> UsageTable:
         for key, gpus in table.fleet.items():
             fleet[key] = max(gpus, fleet.get(key, 0))
     has_duplicates = not _are_disjoint([{each.gpu_uuid for each in one.allocations} for one in tables])
-    return replace(_join_duplicates(joined) if has_duplicates else joined, fleet=fleet)
+    joined = _join_duplicates(joined) if has_duplicates else joined
+    return replace(joined, fleet=fleet, lag_seconds=first.lag_seconds)
 
 
 def _are_disjoint(sets: Sequence[set[str]]) -> bool:
@@ -198,7 +342,7 @@ def _join_duplicates(table: UsageTable) -> UsageTable:
     """One row of each allocation, with the largest value of all its rows: work that one engine has seen counts. It is
     unknown only if all its rows are."""
     numbers: dict[Hashable, int] = {}
-    targets = np.array([numbers.setdefault(_identify(one), len(numbers)) for one in table.allocations], dtype=np.intp)
+    targets = np.array([numbers.setdefault(one.names, len(numbers)) for one in table.allocations], dtype=np.intp)
     if len(numbers) == len(table):
         return table
     rows = _choose_rows(table, targets.tolist())
@@ -212,13 +356,6 @@ def _join_duplicates(table: UsageTable) -> UsageTable:
         coverage=_take_largest(table.coverage, targets, rows),
         unknown={row: reason for row, reason in reasons.items() if row not in known},
     )
-
-
-def _identify(allocation: AllocationKey) -> Hashable:
-    """Without the uid of the pod, which only some exporters report."""
-    container = allocation.container
-    name = (container.cluster, container.namespace, container.pod, container.name)
-    return allocation.gpu_uuid, allocation.gpu_instance, name
 
 
 def _choose_rows(table: UsageTable, targets: Sequence[int]) -> list[int]:

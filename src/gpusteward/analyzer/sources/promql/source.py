@@ -1,6 +1,7 @@
 """`PrometheusSource`: the usage table from a Prometheus-compatible engine."""
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -10,11 +11,15 @@ from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.analyzer.sources.gpu_readings import ReportedGpu
 from gpusteward.analyzer.sources.memory_limits import DEFAULT_LIMITS, MemoryLimits
 from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
+from gpusteward.analyzer.sources.promql.absent_gpus import explain_no_gpus
 from gpusteward.analyzer.sources.promql.discovery import (
+    VICTORIA,
     DiscoveryResult,
     Fleet,
     count_fleet,
+    count_once,
     discover,
+    find_gpus_on_two_nodes,
     has_new_nodes,
 )
 from gpusteward.analyzer.sources.promql.expressions import Window
@@ -26,22 +31,33 @@ from gpusteward.analyzer.sources.promql.on_demand_queries import (
 )
 from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme
 from gpusteward.analyzer.sources.promql.recording_rules import RuleFreshness
+from gpusteward.analyzer.sources.promql.sample_lag import SampleLag
+from gpusteward.analyzer.sources.promql.scheme_detection import read_labels
 from gpusteward.analyzer.sources.promql.scheme_reader import MAX_ENDED_ROWS, PARTIAL_RESPONSES, ReadCycle, SchemeReader
+from gpusteward.analyzer.sources.site_findings import NO_GPU_SERIES, find_failures, list_names
 from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
 from gpusteward.analyzer.sources.usage.partial_tables import choose_rows, merge_partial_tables
+from gpusteward.analyzer.sources.usage.pods_on_two_nodes import PodsOnTwoNodes
+from gpusteward.analyzer.sources.usage.row_index import DeviceKey
 from gpusteward.analyzer.sources.usage.selectors import parse_condition
+from gpusteward.analyzer.sources.usage.unheld_work import find_contradictions
 from gpusteward.analyzer.sources.usage_source import Chart
-from gpusteward.analyzer.tables import UsageTable
+from gpusteward.analyzer.tables import Finding, NodeModel, UsageTable
 from gpusteward.core.errors import SourceError
+from gpusteward.core.messages import Message, same_text
 from gpusteward.core.usages import AllocationKey
 from gpusteward.logs import Log
+from gpusteward.messages import data_health as messages
 from gpusteward.messages import unknown_reasons
 from gpusteward.messages.errors import source_errors
 
 log = Log(__name__)
 
+_NO_METRICS = "metrics"  # key among the failures; whether GPUs should be there, `gpu_presence` finds out
 MAX_SKEW_SECONDS = 60.0
 """If the clocks of engine and analyzer differ by more, their windows do not match."""
+_HIDDEN_SECONDS = 30.0
+"""VictoriaMetrics hides samples for so long (`-search.latencyOffset`)."""
 
 
 class PrometheusSource:
@@ -67,7 +83,11 @@ class PrometheusSource:
         self._discovered: DiscoveryResult | None = None
         self._cycles_until_discovery = 0
         self._fleet: Fleet = {}
-        self._failures: dict[str, str] = {}
+        self._on_two_nodes: Mapping[DeviceKey, Sequence[NodeModel]] = {}  # GPUs that two nodes report
+        self._fleet_error: Message | None = None  # why the GPUs could not be counted last
+        self._failures: dict[str, Message] = {}
+        self._lag = SampleLag()
+        self._twins = PodsOnTwoNodes()
         self._is_partial = False  # stores of a distributed engine did not respond in the last cycle
         self._schemes_in_table: set[Hashable] = set()  # keys of the schemes with rows in the last table
 
@@ -94,20 +114,38 @@ class PrometheusSource:
     def describe(self) -> Mapping[str, Any]:
         """What was found, as plain data, and which queries failed in the last cycle."""
         found = self._discovered.as_plain() if self._discovered else {}
-        return {"url": mask_password(self._settings.url), **found, "failures": dict(self._failures)}
+        lag = None if self._lag.seconds is None else round(self._lag.seconds, 1)
+        failures = {name: reason.en for name, reason in self._failures.items()}
+        return {"url": mask_password(self._settings.url), **found, "lag_seconds": lag, "failures": failures}
 
-    def read(self, at: float) -> UsageTable:
-        """Every allocation over the window before `at`; none for an engine with series but without GPU metrics.
+    def find_lag(self, at: float) -> float:
+        """How long before `at` the window should end, because all samples arrive late by the same; discovers the site
+        first if that is due. Raises SourceError."""
+        discovered = self._discover(at)
+        hidden = _HIDDEN_SECONDS if discovered.engine == VICTORIA else 0.0
+        return self._lag.measure(self._engine, discovered.schemes, discovered.intervals, at=at, hidden=hidden)
+
+    def read(self, at: float, *, lag: float | None = None) -> UsageTable:
+        """Every allocation over the window before `at`; none for an engine with series but without GPU metrics. `lag`:
+        how long before `at` the window ends; None: find it.
 
         Raises SourceError for an engine without any series, such as an empty tenant, and when nothing could be read,
         also of one scheme only: its rows must neither vanish nor come from a scheme that is trusted less.
         """
-        discovered = self._discover(at)
+        lag = self.find_lag(at) if lag is None else lag
+        at -= lag
+        discovered = self._discovered or self._discover(at)
         self._failures = {} if discovered.schemes else self._explain_no_schemes()
-        rules = self._choose_rules(discovered, at)
+        if labels := sorted({one.holder.mapping.uuid for one in discovered.schemes if one.holder.mapping.lacks_uuid}):
+            names = " / ".join(each.replace(",", ", ") for each in labels)
+            self._failures["identity"] = source_errors.NO_UUID_LABEL.fill(labels=names)
+        # A rule over late samples records a window without the last ones.
+        rules = frozenset[str]() if lag else self._choose_rules(discovered, at)
         use_export = self._settings.use_export and discovered.can_export and not rules
         cycle = ReadCycle(at, Window(self._settings.window_seconds, rules), use_export, self._failures)
         tables = [self._reader.read(detected, cycle) for detected in discovered.schemes]
+        if self._fleet_error and PARTIAL_RESPONSES not in self._failures and not self._is_partial:
+            self._failures["number of GPUs"] = self._fleet_error
         without_samples = [self._reader.list_without_samples(detected) for detected in discovered.schemes]
         chosen = choose_rows(tables, without_samples)
         table = merge_partial_tables(tables, chosen, at=at, window_seconds=self._settings.window_seconds)
@@ -115,17 +153,41 @@ class PrometheusSource:
             detected.key for detected, rows in zip(discovered.schemes, chosen, strict=True) if rows
         }
         self._finish_cycle(len(table))
-        return self._mark_skew(replace(table, fleet=self._fleet))
+        table = self._twins.mark(replace(table, fleet=self._fleet, lag_seconds=lag))
+        if twins := self._twins.describe():
+            self._failures["clusters"] = twins
+        table = self._mark_two_nodes(table)
+        return self._mark_skew(replace(table, findings=tuple(self._find_findings(table, discovered.schemes))))
+
+    def _find_findings(self, table: UsageTable, schemes: Sequence[DetectedScheme]) -> Iterator[Finding]:
+        yield from find_failures({name: why for name, why in self._failures.items() if name != _NO_METRICS})
+        unheld = {detected.key: self._reader.find_unheld_work(detected) for detected in schemes}
+        labels = self._list_labels(schemes, table.at) if any(part.working for part in unheld.values()) else ()
+        yield from find_contradictions(table, unheld.values(), labels)
+        if self._on_two_nodes:
+            nodes = {place.node for places in self._on_two_nodes.values() for place in places}
+            text = messages.GPU_ON_TWO_NODES.fill(count=len(self._on_two_nodes), names=list_names(nodes))
+            yield Finding("warning", "gpu-on-two-nodes", text)
+        if not len(table) and not table.fleet:
+            yield Finding("info", NO_GPU_SERIES, explain_no_gpus(self._engine, table.at))
+
+    def _list_labels(self, schemes: Sequence[DetectedScheme], at: float) -> Collection[str]:
+        """Of all series that could name holders; asked only where that is in question."""
+        found: set[str] = set()
+        for detected in schemes:
+            with suppress(SourceError):
+                found |= read_labels(self._engine, detected.holder.metrics, detected.matchers, at)
+        return found - {"__name__"}
 
     def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
         """The chart of one allocation before `at`. Raises SourceError."""
         schemes = (self._discovered or self._discover(at)).schemes
         return read_chart(self._engine, schemes, allocation, at=at, seconds=seconds, step=self._settings.step_seconds)
 
-    def read_work(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
-        """Everything about one allocation that can prove work before `at`. Raises SourceError."""
+    def read_work(self, allocations: Sequence[AllocationKey], at: float, *, seconds: float) -> list[Chart]:
+        """Everything about each of these allocations that can prove work before `at`. Raises SourceError."""
         schemes = (self._discovered or self._discover(at)).schemes
-        return read_work(self._engine, schemes, allocation, at=at, seconds=seconds, step=self._settings.step_seconds)
+        return read_work(self._engine, schemes, allocations, at=at, seconds=seconds)
 
     def read_processes(self, pods: Collection[Pod], at: float) -> PodProcesses:
         """The processes of these pods, where gpusteward's agent reports them. Raises SourceError."""
@@ -170,26 +232,28 @@ class PrometheusSource:
         schemes = tuple(sorted((*found.schemes, *stale), key=_trust_order)) if stale else found.schemes
         return replace(found, schemes=schemes)
 
-    def _explain_no_schemes(self) -> dict[str, str]:
+    def _explain_no_schemes(self) -> dict[str, Message]:
         if not self._settings.clusters:
-            return {"metrics": source_errors.NO_GPU_METRICS.en}
-        return {
-            "prometheus.clusters": "no GPU series name these clusters; check the names and prometheus.cluster_label"
-        }
+            return {_NO_METRICS: source_errors.NO_GPU_METRICS}
+        return {"prometheus.clusters": source_errors.NO_SUCH_CLUSTERS}
 
     def _choose_rules(self, discovered: DiscoveryResult, at: float) -> frozenset[str]:
         if not discovered.rules or not self._settings.use_recording_rules:
             return frozenset()
         rules = self._rule_freshness.choose_rules(self._engine, discovered.rules, discovered.schemes, at)
         if self._rule_freshness.problem:
-            self._failures["recording rules"] = self._rule_freshness.problem
+            self._failures["recording rules"] = same_text(self._rule_freshness.problem)
         return rules
 
     def _count_fleet(self, discovered: DiscoveryResult, at: float) -> Fleet:
+        self._fleet_error = None
         try:
-            return count_fleet(self._engine, discovered.schemes, self._condition, at=at)
+            fleet = count_fleet(self._engine, discovered.schemes, self._condition, at=at)
+            self._on_two_nodes = find_gpus_on_two_nodes(self._engine, discovered.schemes, self._condition, at=at)
+            return count_once(fleet, self._on_two_nodes)
         except SourceError as error:
             log.warning("fleet_not_counted", reason=error)
+            self._fleet_error = error.as_message()
             return self._fleet
 
     def _finish_cycle(self, table_rows: int) -> None:
@@ -201,6 +265,17 @@ class PrometheusSource:
             self._cycles_until_discovery = 0  # their scrape interval will be known soon
         if not table_rows:
             self._discovered = None  # the metrics may have been renamed: discover again in the next cycle
+
+    def _mark_two_nodes(self, table: UsageTable) -> UsageTable:
+        """Which node has the GPU is not known, and so neither who holds it."""
+        if not self._on_two_nodes:
+            return table
+        doubtful = {
+            row: unknown_reasons.REPORTED_BY_TWO_NODES
+            for row, each in enumerate(table.allocations)
+            if DeviceKey(each.gpu_uuid, "", each.cluster) in self._on_two_nodes
+        }
+        return replace(table, unknown={**table.unknown, **doubtful})
 
     def _mark_skew(self, table: UsageTable) -> UsageTable:
         skew = self._engine.skew_seconds

@@ -1,4 +1,4 @@
-"""Holders that the presence series do not name, although another series of theirs does.
+"""Holders that the presence series do not name now: another series of theirs does, or they have ended.
 
 Exporters and their targets differ: one has no used memory, another labels only some metrics with the pod. The other
 metrics are asked for such holders in every cycle, but only if there may be any: rows with samples in the window, or of
@@ -14,10 +14,12 @@ import numpy as np
 from gpusteward.analyzer.sources.promql.expressions import Query
 from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme, holder_matchers, plan_presence
 from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
-from gpusteward.analyzer.sources.usage.quantities import PRESENCE_NOW, Level, Quantity
+from gpusteward.analyzer.sources.usage.quantities import PRESENCE_NOW, PRESENCE_TIME, Level, Quantity
 from gpusteward.analyzer.sources.usage.query_results import QueryResults
 from gpusteward.analyzer.sources.usage.selectors import Matchers, match_any
 
+MAX_ENDED = 5000
+"""Holders that ended within one window and whose time is read; 25 queries."""
 MAX_SELECTED = 1000
 """Holders that are asked for by the uuid of their device; more of them are searched in whole metrics."""
 _UUIDS_PER_QUERY = 200
@@ -38,8 +40,36 @@ def select_by_uuid(detected: DetectedScheme, condition: Matchers, uuids: Collect
     label = detected.holder.mapping.uuid
     for presence in list(plan_presence(detected, matchers))[:1] if others and label else ():
         for start in range(0, len(found), _UUIDS_PER_QUERY):
-            selected = match_any("__name__", others), match_any(label, found[start : start + _UUIDS_PER_QUERY])
+            own = found[start : start + _UUIDS_PER_QUERY]
+            if detected.holder.mapping.lacks_uuid:  # all GPUs of their nodes
+                label, own = label.partition(",")[0], sorted({uuid.rpartition("/")[0] for uuid in own})
+            selected = match_any("__name__", others), match_any(label, own)
             yield replace(presence, metric="", matchers=(*matchers, *selected))
+
+
+def select_ended(
+    detected: DetectedScheme, condition: Matchers, uuids: Collection[str], *, by_core: bool
+) -> Iterator[Query]:
+    """When the holders of these devices were last seen: by the presence series, or by those of the core."""
+    matchers = holder_matchers((*condition, *detected.matchers))
+    label = detected.holder.mapping.uuid
+    queries = [replace(each, key=PRESENCE_TIME) for each in plan_presence(detected, matchers)] if label else []
+    if by_core:
+        names = _list_core_metrics(detected, queries)
+        queries = [replace(each, metric=name) for each in queries[:1] for name in names]
+    found = sorted(set(uuids))
+    for query in queries:
+        for start in range(0, len(found), _UUIDS_PER_QUERY):
+            selected = match_any(label, found[start : start + _UUIDS_PER_QUERY])
+            yield replace(query, matchers=(*query.matchers, selected))
+
+
+def _list_core_metrics(detected: DetectedScheme, presence: Collection[Query]) -> list[str]:
+    """None of the agent's: it names every holder, and reports the use of others too."""
+    if detected.scheme is MetricScheme.NATIVE:
+        return []
+    listed = {query.metric for query in presence}
+    return [name for name in detected.holder.list_metrics(Quantity.CORE, Quantity.ENGINE) if name not in listed]
 
 
 def select_all(

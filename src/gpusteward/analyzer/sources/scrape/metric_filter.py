@@ -11,8 +11,17 @@ from gpusteward.analyzer.sources.usage.metric_schemes import (
     hami_metrics,
     native_metrics,
 )
-from gpusteward.analyzer.sources.usage.quantities import FLOORS, SHOWS_GPUS, Aggregation, Quantity, UsageMetric
+from gpusteward.analyzer.sources.usage.quantities import (
+    EXCESSES,
+    FLOORS,
+    SHOWS_GPUS,
+    Aggregation,
+    Quantity,
+    UsageMetric,
+)
 from gpusteward.core import metrics
+
+_OF_COUNTERS = frozenset({Aggregation.INCREASE, *EXCESSES})
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +31,7 @@ class MetricFamily:
     scheme: MetricScheme
     is_windowed_gauge: bool  # of other families only the last value is needed
     is_windowed_counter: bool
+    varies_most: bool  # power or energy, whose changes show how often an exporter collects
     shows_presence: bool  # its labels show which holders exist
     shows_devices: bool  # its labels describe devices
     shows_gpus: bool  # GPUs are counted by its series
@@ -49,8 +59,9 @@ def _make_families() -> Iterable[MetricFamily]:
             number,
             name,
             scheme,
-            is_windowed_gauge=bool(aggregations - {Aggregation.LAST, Aggregation.INCREASE}),
-            is_windowed_counter=Aggregation.INCREASE in aggregations,
+            is_windowed_gauge=bool(aggregations - {Aggregation.LAST, Aggregation.CHANGES, *_OF_COUNTERS}),
+            is_windowed_counter=not aggregations.isdisjoint(_OF_COUNTERS),
+            varies_most=scheme is MetricScheme.DCGM and not quantities.isdisjoint((Quantity.POWER, Quantity.ENERGY)),
             shows_presence=_shows_presence(scheme, quantities, aggregations),
             shows_devices=Quantity.IDENTITY in quantities,
             shows_gpus=not quantities.isdisjoint(SHOWS_GPUS),
@@ -70,7 +81,7 @@ def _find_floor(metrics: Iterable[UsageMetric]) -> float | None:
     floors = [
         FLOORS[metric.quantity] / metric.scale if metric.quantity in FLOORS else None
         for metric in metrics
-        if Aggregation.INCREASE not in metric.aggregations
+        if _OF_COUNTERS.isdisjoint(metric.aggregations)
     ]
     return floors[0] if floors and None not in floors else None
 
@@ -82,6 +93,7 @@ def _find_attributions(metrics: Iterable[UsageMetric]) -> frozenset[str] | None:
 
 FAMILIES: tuple[MetricFamily, ...] = tuple(_make_families())
 """By number; in the order of preference of their schemes."""
+MOST_VARIED = [family.number for family in FAMILIES if family.varies_most]
 BY_NAME: Mapping[str, MetricFamily] = {family.name: family for family in FAMILIES}
 
 BY_ENCODED_NAME: Mapping[bytes, MetricFamily] = {family.name.encode(): family for family in FAMILIES}

@@ -10,6 +10,13 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
+from gpusteward.analyzer.sources.promql.expressions import (
+    HOUR_SECONDS,
+    HOUR_STEP_SECONDS,
+    SPREADS,
+    STEP_RANGE_SECONDS,
+    STEP_SECONDS,
+)
 from gpusteward.analyzer.tables import Column
 
 Lines = NDArray[np.int64]
@@ -82,6 +89,9 @@ class RingBuffer:
             end = min(start + _BLOCK_COLUMNS, self.width)
             yield np.asarray(self._values[lines, start:end], np.float64)
 
+    def read_columns(self, columns: Lines, lines: Lines) -> NDArray[np.float64]:
+        return np.asarray(self._values[np.ix_(lines, columns)], np.float64)
+
     def read_column(self, column: int, lines: Lines) -> Column:
         return np.asarray(self._values[lines, column], np.float64)
 
@@ -139,6 +149,51 @@ def measure_increase(block: NDArray[np.float64], times: Column, *, start: float,
     if len(usable):
         increase[usable] = _extrapolate(block[:, usable], is_there[:, usable], times, start=start, end=end)
     return increase
+
+
+def measure_excess(
+    block: NDArray[np.float64], times: Column, *, at: float, window_seconds: float
+) -> tuple[Column, Column]:
+    """Of the highest minute of the window, and of its lowest, as `promql.expressions.write_excess` describes them; NaN
+    where there are no two samples."""
+    minutes = np.array([_measure_rate(block, times, end) for end in _list_steps(at, window_seconds, STEP_SECONDS)])
+    hour = np.array([_measure_rate(block, times, end) for end in _list_steps(at, HOUR_SECONDS, HOUR_STEP_SECONDS)])
+    if not len(minutes):  # a window without the end of a minute
+        nothing = np.full(block.shape[1], np.nan)
+        return nothing, nothing
+    return _exceed(np.fmax.reduce(minutes, axis=0), minutes), _exceed(np.fmin.reduce(minutes, axis=0), hour)
+
+
+def _exceed(compared: Column, steps: NDArray[np.float64]) -> Column:
+    excess = np.full(steps.shape[1], np.nan)
+    known = np.flatnonzero(np.isfinite(steps).any(axis=0))
+    if len(known):
+        median, lowest = np.nanmedian(steps[:, known], axis=0), np.fmin.reduce(steps[:, known], axis=0)
+        excess[known] = compared[known] - SPREADS * median + (SPREADS - 1) * lowest
+    return excess
+
+
+def _list_steps(at: float, seconds: float, resolution: float) -> Iterator[float]:
+    """As Prometheus evaluates a subquery: at whole multiples of its resolution."""
+    end = at // resolution * resolution
+    while end > at - seconds + 0.001:
+        yield end
+        end -= resolution
+
+
+def _measure_rate(block: NDArray[np.float64], times: Column, end: float) -> Column:
+    start = end - STEP_RANGE_SECONDS
+    is_within = (times > start) & (times <= end)
+    return measure_increase(block[is_within], times[is_within], start=start, end=end) / STEP_RANGE_SECONDS
+
+
+def count_changes(block: NDArray[np.float64]) -> Column:
+    """How often each column changed from one value to the next; NaN without any value."""
+    is_there = ~np.isnan(block)
+    lines = np.where(is_there, np.arange(len(block))[:, None], 0)
+    filled = np.take_along_axis(block, np.maximum.accumulate(lines, axis=0), axis=0) if len(block) else block
+    has_changed = (filled[1:] != filled[:-1]) & ~np.isnan(filled[:-1])
+    return np.where(is_there.any(axis=0), has_changed.sum(axis=0), np.nan)
 
 
 def _extrapolate(

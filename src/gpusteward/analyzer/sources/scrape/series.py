@@ -25,6 +25,7 @@ from gpusteward.analyzer.sources.usage.row_index import (
     HolderDetails,
     HolderKey,
     LabelRowIndex,
+    read_label,
     read_pod_labels,
 )
 from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers
@@ -45,8 +46,9 @@ class SeriesTrait(IntFlag):
     IS_MIG = 2
     BY_CONTAINER = 4
     BY_UNATTRIBUTED = 8
-    FOR_HOLDERS = 16  # matches prometheus.query_condition as far as it is about holders
-    FOR_DEVICES = 32  # ... as far as it is about devices
+    BY_HOST = 16
+    FOR_HOLDERS = 32  # matches prometheus.query_condition as far as it is about holders
+    FOR_DEVICES = 64  # ... as far as it is about devices
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,7 @@ class SeriesLabels:
             (SeriesTrait.IS_MIG, unified["instance"] != ""),
             (SeriesTrait.BY_CONTAINER, by == "container"),
             (SeriesTrait.BY_UNATTRIBUTED, by == "unattributed"),
+            (SeriesTrait.BY_HOST, by == "host"),
             (SeriesTrait.FOR_HOLDERS, all(is_match(matcher, labels) for matcher in self._holder_matchers)),
             (SeriesTrait.FOR_DEVICES, all(is_match(matcher, labels) for matcher in self._device_matchers)),
         )
@@ -146,7 +149,9 @@ def is_match(matcher: Matcher, labels: Labels) -> bool:
 
 
 def _unify(labels: Labels, mapping: LabelMapping) -> dict[str, str]:
-    return {role: labels.get(getattr(mapping, role), "") for role in LabelMapping.__slots__}
+    unified = {role: labels.get(getattr(mapping, role), "") for role in LabelMapping.__slots__}
+    unified["uuid"] = read_label(labels, mapping.uuid)
+    return unified
 
 
 def _select(labels: Labels, names: Sequence[str]) -> list[str]:

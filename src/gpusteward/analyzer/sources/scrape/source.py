@@ -1,6 +1,6 @@
 """`ScrapeSource`: a usage table from exporters that are scraped here."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from typing import Any
@@ -25,6 +25,7 @@ from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
 from gpusteward.analyzer.sources.scrape.status_report import describe
 from gpusteward.analyzer.sources.scrape.store_queries import (
     add_last_details,
+    add_last_times,
     count_fleet,
     detect_schemes,
     read_chart,
@@ -33,7 +34,9 @@ from gpusteward.analyzer.sources.scrape.store_queries import (
 )
 from gpusteward.analyzer.sources.scrape.target_samples import PageOrigin
 from gpusteward.analyzer.sources.scrape.targets import TargetRegistry, make_target_lists
+from gpusteward.analyzer.sources.site_findings import find_failures
 from gpusteward.analyzer.sources.usage.coverage import ExpectedSamples
+from gpusteward.analyzer.sources.usage.ended_holders import build_ended_holders
 from gpusteward.analyzer.sources.usage.label_mapping import ALL_CLUSTERS, ClusterChoice
 from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
 from gpusteward.analyzer.sources.usage.partial_tables import (
@@ -43,12 +46,15 @@ from gpusteward.analyzer.sources.usage.partial_tables import (
     choose_rows,
     merge_partial_tables,
 )
-from gpusteward.analyzer.sources.usage.presence import list_stale_rows
+from gpusteward.analyzer.sources.usage.pods_on_two_nodes import PodsOnTwoNodes
+from gpusteward.analyzer.sources.usage.presence import list_ended_rows, list_stale_rows
 from gpusteward.analyzer.sources.usage.selectors import Matchers
 from gpusteward.analyzer.sources.usage.stale_allocations import StaleAllocations
+from gpusteward.analyzer.sources.usage.unheld_work import UnheldWork, find_contradictions, find_unheld_work
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.errors import SourceError
+from gpusteward.core.messages import same_text
 from gpusteward.core.usages import AllocationKey
 from gpusteward.kubernetes.api import ApiServer
 from gpusteward.messages.errors import source_errors as messages
@@ -97,6 +103,8 @@ class ScrapeSource:
         self._expected = ExpectedSamples(window_seconds=window_seconds, fixed_interval=settings.interval)
         self._condition = condition
         self._schemes: tuple[DetectedScheme, ...] = ()
+        self._twins = PodsOnTwoNodes()
+        self._unheld_work: dict[MetricScheme, UnheldWork] = {}  # of the last read
         self._has_history = False  # samples were added by `ingest`, so the first read need not wait for scrapes
         self._loop = ScrapeLoop(self._registry, self.store, settings, limits=limits)
         if self._registry.origins:
@@ -137,8 +145,12 @@ class ScrapeSource:
         window = self.store.read_window(at, self._window_seconds)
         tables = [self._read_scheme(detected, window, at) for detected in self._schemes]
         chosen = choose_rows(tables, [self._stale[detected.scheme].without_samples for detected in self._schemes])
-        table = merge_partial_tables(tables, chosen, at=at, window_seconds=self._window_seconds)
-        return replace(table, fleet=count_fleet(window))
+        table = self._twins.mark(merge_partial_tables(tables, chosen, at=at, window_seconds=self._window_seconds))
+        failures = {name: same_text(reason) for name, reason in self._registry.errors.items()}
+        if twins := self._twins.describe():
+            failures["clusters"] = twins
+        contradictions = find_contradictions(table, self._unheld_work.values(), ())
+        return replace(table, fleet=count_fleet(window), findings=(*find_failures(failures), *contradictions))
 
     def _read_scheme(self, detected: DetectedScheme, window: StoreWindow, at: float) -> PartialTable:
         scheme = detected.scheme
@@ -147,7 +159,11 @@ class ScrapeSource:
         results = run_queries(detected, window, previous_rows=previous_rows)
         if without_details := stale.find_without_details(list_stale_rows(results)):
             add_last_details(results, detected, window, without_details)
+        self._unheld_work[scheme] = find_unheld_work(scheme, results, self._window_seconds)
         table = build_partial_table(scheme, results, expected=self._expected, allocations=allocations, at=at)
+        if ended := list_ended_rows(results):
+            add_last_times(results, detected, window, ended)
+            table = replace(table, ended=build_ended_holders(scheme, results, expected=self._expected, at=at))
         stale.update(results, table, at, reports_unheld_devices=reports_unheld_devices(scheme, self._condition))
         return table
 
@@ -155,9 +171,9 @@ class ScrapeSource:
         """The chart of one allocation before `at`, as far back as samples are kept."""
         return read_chart(self.store, self._schemes, allocation, at=at, seconds=seconds)
 
-    def read_work(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
-        """Everything about one allocation that can prove work before `at`, as far back as samples are kept."""
-        return read_work(self.store, self._schemes, allocation, at=at, seconds=seconds)
+    def read_work(self, allocations: Sequence[AllocationKey], at: float, *, seconds: float) -> list[Chart]:
+        """Everything about each of these allocations that can prove work before `at`, with the times of the scrapes."""
+        return read_work(self.store, self._schemes, allocations, at=at, seconds=seconds)
 
     def read_processes(self, pods: Collection[Pod], at: float) -> PodProcesses:
         """The processes of these pods, from pages fetched now. Raises SourceError if all their agents fail."""
@@ -210,7 +226,10 @@ class ScrapeSource:
             interval=self._settings.interval,
             scrape_counts=self.request_counts,
         )
-        return report if self._registry.origins else {**report, "failures": {"targets": messages.NO_SOURCE.en}}
+        if not self._registry.origins:
+            return {**report, "failures": {"targets": messages.NO_SOURCE.en}}
+        twins = self._twins.describe()
+        return {**report, "failures": {**report["failures"], "clusters": twins.en}} if twins else report
 
     def close(self) -> None:
         self._loop.close()

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gpusteward import __version__
-from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme
+from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme, list_missing_metrics
 from gpusteward.analyzer.sources.scrape.sample_store import SampleStore
 from gpusteward.analyzer.sources.scrape.scrape_loop import TargetHealth
 from gpusteward.analyzer.sources.scrape.targets import TargetRegistry
@@ -74,4 +74,5 @@ def _describe_scheme(detected: DetectedScheme) -> dict[str, Any]:
         "name": detected.scheme.value,
         "labels": {},  # each target may have its own
         "metrics": sorted({metric.name for group in groups for metric in group.metrics}),
+        "missing_metrics": list_missing_metrics(detected),
     }

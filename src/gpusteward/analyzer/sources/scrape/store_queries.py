@@ -15,17 +15,26 @@ from gpusteward.analyzer.sources.promql.on_demand_queries import (
     device_work_metrics,
     work_metrics,
 )
-from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme, SeriesGroup, plan_devices, plan_holders
+from gpusteward.analyzer.sources.promql.query_plan import (
+    DetectedScheme,
+    SeriesGroup,
+    list_missing_video,
+    plan_devices,
+    plan_holders,
+)
 from gpusteward.analyzer.sources.scrape.metric_filter import BY_NAME, FAMILIES
 from gpusteward.analyzer.sources.scrape.sample_store import SampleStore, StoreWindow
 from gpusteward.analyzer.sources.scrape.series import UNIFIED_LABELS, SeriesLabels, SeriesNumbers, SeriesTrait
-from gpusteward.analyzer.sources.scrape.target_samples import SeriesWindow, TimeSeries
+from gpusteward.analyzer.sources.scrape.target_samples import SeriesWindow, TargetSamples, TimeSeries
 from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme, dcgm_metrics, hami_metrics, native_metrics
 from gpusteward.analyzer.sources.usage.quantities import (
+    COUNTS,
     MEASURES,
+    PRESENCE_TIME,
     Aggregation,
     Level,
     Quantity,
+    UsageMetric,
 )
 from gpusteward.analyzer.sources.usage.query_results import QueryResults
 from gpusteward.analyzer.sources.usage.row_index import HolderKey
@@ -37,10 +46,13 @@ from gpusteward.core.usages import AllocationKey, Measure
 _TRAITS: Mapping[Matcher, tuple[SeriesTrait, bool]] = {
     Matcher(UNIFIED_LABELS.pod, "!=", ""): (SeriesTrait.HAS_POD, True),
     Matcher(UNIFIED_LABELS.namespace, "!=", ""): (SeriesTrait.HAS_POD, True),  # the plan uses the cheaper label
+    Matcher(UNIFIED_LABELS.pod, "=", ""): (SeriesTrait.HAS_POD, False),
+    Matcher(UNIFIED_LABELS.namespace, "=", ""): (SeriesTrait.HAS_POD, False),
     Matcher(UNIFIED_LABELS.instance, "!=", ""): (SeriesTrait.IS_MIG, True),
     Matcher(UNIFIED_LABELS.instance, "=", ""): (SeriesTrait.IS_MIG, False),
     Matcher("by", "=", "container"): (SeriesTrait.BY_CONTAINER, True),
     Matcher("by", "=", "unattributed"): (SeriesTrait.BY_UNATTRIBUTED, True),
+    Matcher("by", "=", "host"): (SeriesTrait.BY_HOST, True),
 }
 """The matchers that a plan may contain, each with the trait that a series must or must not have."""
 
@@ -77,16 +89,27 @@ def run_queries(detected: DetectedScheme, window: StoreWindow, *, previous_rows:
     """All query results of one scheme. `previous_rows`: holders of earlier cycles that may only be stale."""
     rows = window.rows
     results = QueryResults(rows.holders[detected.scheme], rows.devices, previous_rows=previous_rows)
+    results.lacks_video = bool(list_missing_video(detected))
     plans = [plan_holders(detected, ()), *([plan_devices(detected.device, ())] if detected.device else [])]
     selected: dict[tuple[str, _TraitFilter], SeriesNumbers] = {}
     for query in (query for plan in plans for query in plan.queries):
         key = query.metric, _make_filter(query)
         if key not in selected:
             selected[key] = key[1].select(window.series, query.metric)
-        _add_result(results, query, window.series, selected[key], at=window.at)
+        chosen = _leave_out(query, window.series, selected[key]) if query.other_than else selected[key]
+        _add_result(results, query, window.series, chosen, at=window.at)
     if detected.scheme is not MetricScheme.NATIVE:
         _add_unlisted(results, detected.scheme, window.series)
     return results
+
+
+def _leave_out(query: Query, window: SeriesWindow, selected: SeriesNumbers) -> SeriesNumbers:
+    """Without the holders that have a value of the others now."""
+    others = (_make_filter(other).select(window, other.metric) for other in query.other_than)
+    has_other = np.zeros(int(window.holder.max(initial=-1)) + 1, dtype=bool)
+    for series in others:
+        has_other[window.holder[series[np.isfinite(window.last[series])]]] = True
+    return selected[~has_other[window.holder[selected]]]
 
 
 def _add_unlisted(results: QueryResults, scheme: MetricScheme, window: SeriesWindow) -> None:
@@ -111,6 +134,20 @@ def add_last_details(
     is_presence = np.isin(series.family, shown)
     selected = np.flatnonzero(is_presence & np.isin(series.holder, list(holders)))
     results.last_details |= zip(series.holder[selected].tolist(), series.details[selected].tolist(), strict=True)
+
+
+def add_last_times(
+    results: QueryResults, detected: DetectedScheme, window: StoreWindow, holders: Collection[int]
+) -> None:
+    """When these holders were last seen in the window, with their details. The agent also reports the use of pods that
+    do not hold the device: only its presence series count."""
+    add_last_details(results, detected, window, holders)
+    is_native, series = detected.scheme is MetricScheme.NATIVE, window.series
+    own = [one.number for one in FAMILIES if one.scheme is detected.scheme and (one.shows_presence or not is_native)]
+    is_selected = np.isin(series.holder, list(holders)) & np.isin(series.family, own)
+    is_selected &= (series.traits & int(SeriesTrait.FOR_HOLDERS) != 0) & np.isfinite(series.last_at)
+    selected = np.flatnonzero(is_selected)
+    results.add_values(PRESENCE_TIME, series.holder[selected].astype(np.int64), series.last_at[selected])
 
 
 def count_fleet(window: StoreWindow) -> Mapping[NodeModel, int]:
@@ -143,7 +180,7 @@ def _add_result(
         results.device_details |= _read_details(window.device, window, selected)
     else:
         rows = (window.holder if query.level is Level.HOLDER else window.device)[selected]
-        scale = 1.0 if query.aggregation is Aggregation.COUNT else query.scale
+        scale = 1.0 if query.aggregation in COUNTS else query.scale
         values = _column_of(window, query.aggregation)[selected] * scale
         if query.quantity is Quantity.LAST_KERNEL:
             values = at - values  # up to a scrape interval later than it was
@@ -167,6 +204,9 @@ def _column_of(window: SeriesWindow, aggregation: Aggregation) -> Column:
         Aggregation.SPREAD: window.spread,
         Aggregation.COUNT: window.count,
         Aggregation.INCREASE: window.increase,
+        Aggregation.EXCESS: window.excess,
+        Aggregation.HOUR_EXCESS: window.hour_excess,
+        Aggregation.CHANGES: window.changes,
         Aggregation.LAST: window.last,
     }[aggregation]
 
@@ -193,41 +233,70 @@ def read_chart(
 
 
 def read_work(
-    store: SampleStore, schemes: Iterable[DetectedScheme], allocation: AllocationKey, *, at: float, seconds: float
-) -> Chart:
-    """Every metric of one allocation that can prove work, as far back as samples are kept."""
-    lines: dict[Measure, list[tuple[float, float]]] = {}
+    store: SampleStore,
+    schemes: Iterable[DetectedScheme],
+    allocations: Sequence[AllocationKey],
+    *,
+    at: float,
+    seconds: float,
+) -> list[Chart]:
+    """Every metric of these allocations that can prove work, with the times at which they were scraped."""
+    lines: list[_Lines] = [{} for _ in allocations]
     with store.lock_targets() as (series_labels, targets):
         for detected in schemes:
-            holders = frozenset(_find_holders(detected.scheme, series_labels, allocation))
-            device = frozenset(_find_device(detected.scheme, series_labels, allocation))
-            reporting = [samples for samples in targets.values() if samples.series.has_any(holders | device)]
-            found = [(metric, holders) for metric in work_metrics(detected, allocation)]
-            found += [(metric, device) for metric in device_work_metrics(detected, allocation)]
-            for metric, rows in found:
-                family = BY_NAME[metric.name]
+            rows = [_find_rows(detected.scheme, series_labels, allocation) for allocation in allocations]
+            wanted = frozenset(row for each in rows for row in (*each.holder, *each.device))
+            reporting = [samples for samples in targets.values() if samples.series.has_any(wanted)]
+            for allocation, found, own in zip(allocations, lines, rows, strict=True):
+                about = [(metric, own.holder) for metric in work_metrics(detected, allocation)]
+                about += [(metric, own.device) for metric in device_work_metrics(detected, allocation)]
                 for samples in reporting:
-                    for series in samples.read_samples(family, rows, at=at, seconds=seconds):
-                        values = (series.values * metric.scale).tolist()
-                        add_work(lines, metric, list(zip(series.times.tolist(), values, strict=True)))
-    return Chart(allocation, lines)
+                    if samples.series.has_any(own.holder | own.device):
+                        _add_work_of(samples, found, about, at=at, seconds=seconds)
+    return [Chart(allocation, found) for allocation, found in zip(allocations, lines, strict=True)]
+
+
+_Lines = dict[Measure, list[tuple[float, float]]]
+
+
+def _add_work_of(
+    samples: TargetSamples,
+    lines: _Lines,
+    about: Iterable[tuple[UsageMetric, frozenset[int]]],
+    *,
+    at: float,
+    seconds: float,
+) -> None:
+    """Of one target: metrics, each with the rows that it is read of."""
+    for metric, rows in about:
+        for series in samples.read_samples(BY_NAME[metric.name], rows, at=at, seconds=seconds):
+            values = (series.values * metric.scale).tolist()
+            add_work(lines, metric, list(zip(series.times.tolist(), values, strict=True)))
+
+
+class _Rows(NamedTuple):
+    holder: frozenset[int]
+    device: frozenset[int]  # of series about the whole device, which name no pod
+
+
+def _find_rows(scheme: MetricScheme, series_labels: SeriesLabels, allocation: AllocationKey) -> _Rows:
+    device = HolderKey(allocation.gpu_uuid, "", "", "", "", allocation.cluster)
+    found = series_labels.holders[scheme].find([device]).tolist()
+    return _Rows(
+        frozenset(_find_holders(scheme, series_labels, allocation)), frozenset(row for row in found if row >= 0)
+    )
 
 
 def _find_holders(scheme: MetricScheme, series_labels: SeriesLabels, allocation: AllocationKey) -> Iterator[int]:
     """Rows of this allocation. The agent reports a MIG instance by its own uuid, the allocation has its parent's."""
     container = allocation.container
-    has_parent_uuid = scheme is not MetricScheme.NATIVE or not allocation.gpu_instance
     names = (container.namespace, container.pod, container.name, container.cluster)
     own = HolderKey(allocation.gpu_uuid, allocation.gpu_instance, *names)
-    for row, key in enumerate(series_labels.holders[scheme].keys):
-        if key == own or (not has_parent_uuid and key == own._replace(uuid=key.uuid)):
-            yield row
-
-
-def _find_device(scheme: MetricScheme, series_labels: SeriesLabels, allocation: AllocationKey) -> Iterator[int]:
-    """Rows of series about the whole device, which name no pod."""
-    device = HolderKey(allocation.gpu_uuid, "", "", "", "", allocation.cluster)
-    return (row for row, key in enumerate(series_labels.holders[scheme].keys) if key == device)
+    index = series_labels.holders[scheme]
+    if scheme is MetricScheme.NATIVE and allocation.gpu_instance:
+        yield from (row for row, key in enumerate(index.keys) if key == own._replace(uuid=key.uuid))
+    else:
+        yield from (row for row in index.find([own]).tolist() if row >= 0)
 
 
 def _merge(found: Collection[TimeSeries], scale: float) -> Points:

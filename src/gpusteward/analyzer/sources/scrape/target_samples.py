@@ -11,16 +11,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusteward.analyzer.sources.memory_limits import measure_text
+from gpusteward.analyzer.sources.promql.expressions import HOUR_SECONDS, STEP_RANGE_SECONDS
 from gpusteward.analyzer.sources.scrape import page_parser
-from gpusteward.analyzer.sources.scrape.metric_filter import BY_ENCODED_NAME, FAMILIES, MetricFamily, choose_families
+from gpusteward.analyzer.sources.scrape.metric_filter import (
+    BY_ENCODED_NAME,
+    FAMILIES,
+    MOST_VARIED,
+    MetricFamily,
+    choose_families,
+)
 from gpusteward.analyzer.sources.scrape.page_parser import ParsedLine, ParsedPage, ParseErrors
 from gpusteward.analyzer.sources.scrape.reported_node import ReportedNode
 from gpusteward.analyzer.sources.scrape.ring_buffers import (
     LOOK_BACK_SECONDS,
+    Lines,
     RingBuffer,
     ScrapeTimes,
     aggregate_gauges,
+    count_changes,
     join_stats,
+    measure_excess,
     measure_increase,
 )
 from gpusteward.analyzer.sources.scrape.series import Labels, SeriesLabels, SeriesNumbers, SeriesTable
@@ -67,8 +77,12 @@ class SeriesWindow:
     peak: Column
     spread: Column
     count: Column
+    last_at: Column  # the time of the last page with this series
     last: Column
     increase: Column
+    excess: Column  # of energy counters
+    hour_excess: Column
+    changes: Column  # of energy counters, and of power
 
 
 class TimeSeries(NamedTuple):
@@ -128,6 +142,7 @@ class TargetSamples:
         self._latest: Column = np.empty(0)
         self._floors: Column = np.empty(0)  # of series without a column until a value is above it; else infinite
         self._last_page = _NO_SERIES  # number of the last page with this series
+        self._page_times: Column = np.full(capacity, np.nan)  # by number of the page, in a ring
 
     def __len__(self) -> int:
         """Known lines: series, and lines that are ignored."""
@@ -152,6 +167,7 @@ class TargetSamples:
         rows, values = np.array(parsed.rows, np.int64), np.array(parsed.values, np.float64)
         self._check_values(rows, values)
         self._pages += 1
+        self._page_times[self._pages % self._capacity] = at
         self._latest.fill(np.nan)
         self._latest[rows[::-1]] = values[::-1]  # the first of duplicates
         self._last_page[rows] = self._pages
@@ -177,6 +193,7 @@ class TargetSamples:
             measure_increase(block, times, start=at - seconds, end=at) for block in self._counters.read_blocks(lines)
         ]
         increase = np.concatenate(increases)
+        excess, hour_excess = self._measure_excess(at, seconds)
         return SeriesWindow(
             family=self.series.family,
             traits=self.series.traits,
@@ -188,9 +205,32 @@ class TargetSamples:
             peak=self._expand(self._gauge_series, stats.peak),
             spread=self._expand(self._gauge_series, stats.spread),
             count=self._expand(self._gauge_series, stats.count),
+            last_at=self._find_last_times(at - seconds),
             last=self._read_last(at),
             increase=self._expand(self._counter_series, increase),
+            excess=excess,
+            hour_excess=hour_excess,
+            changes=self._count_changes(lines),
         )
+
+    def _measure_excess(self, at: float, seconds: float) -> tuple[Column, Column]:
+        """Of energy counters; reads an hour, whatever the window is."""
+        columns = self._find_most_varied(self._counter_series)
+        lines = self._times.find_lines(at - HOUR_SECONDS - STEP_RANGE_SECONDS, at)
+        block = self._counters.read_columns(columns, lines)
+        of_minutes, of_window = measure_excess(block, self._times.times[lines], at=at, window_seconds=seconds)
+        series = self._counter_series[columns]
+        return self._expand(series, of_minutes), self._expand(series, of_window)
+
+    def _count_changes(self, lines: Lines) -> Column:
+        gauges, counters = (self._find_most_varied(each) for each in (self._gauge_series, self._counter_series))
+        series = np.concatenate((self._gauge_series[gauges], self._counter_series[counters]))
+        blocks = self._gauges.read_columns(gauges, lines), self._counters.read_columns(counters, lines)
+        return self._expand(series, np.concatenate([count_changes(block) for block in blocks]))
+
+    def _find_most_varied(self, series: SeriesNumbers) -> SeriesNumbers:
+        """The columns of power and energy among those of these series."""
+        return np.flatnonzero(np.isin(self.series.family[series], MOST_VARIED))
 
     def read_gauges(
         self, family: MetricFamily, holders: Collection[int], *, at: float, seconds: float
@@ -365,6 +405,11 @@ class TargetSamples:
         line = self._times.advance(at)
         self._gauges.write(line, self._latest[self._gauge_series])
         self._counters.write(line, self._latest[self._counter_series])
+
+    def _find_last_times(self, start: float) -> Column:
+        """When each series was last on a page; NaN: not after `start`, or longer ago than pages are kept."""
+        times = self._page_times[self._last_page % self._capacity]
+        return np.where((self._last_page > self._pages - self._capacity) & (times > start), times, np.nan)
 
     def _read_last(self, at: float) -> Column:
         """The values of the last scrape up to `at`; series without a window only have the present value."""

@@ -9,7 +9,11 @@ presence.py           which holders exist
 coverage.py           samples seen / expected
 measures.py           measures of each holder
 shared_devices.py     rows that share a device: copies of its values, and who is alone on it
+outside_use.py        use of a device by somebody who does not hold it
+unheld_work.py        work on devices that nobody holds
 unknown_rows.py       rows that must not be judged, with the reason
+pods_on_two_nodes.py  pods of the same name on two nodes: clusters without a name
+ended_holders.py      holders that ended within the window, for the ledger
 partial_tables.py     the rows of one scheme, and merging them into the usage table
 stale_allocations.py  allocations that stopped reporting, from cycle to cycle
 """

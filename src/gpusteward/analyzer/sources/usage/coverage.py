@@ -30,6 +30,15 @@ class ScrapeIntervals:
     targets: Mapping[ScrapeTarget, float] = field(default_factory=dict)  # that are slower than the fastest of their job
     at_most: Mapping[ScrapeTarget, float] = field(default_factory=dict)
     """Targets with a gap in the last minutes: their interval is at most this."""
+    of_gpus: frozenset[str] = frozenset()  # jobs with GPU metrics ten minutes ago
+
+    @property
+    def longest_of_gpus(self) -> float | None:
+        """The longest interval at which GPUs are scraped; None: not known."""
+        of_jobs = [seconds for job, seconds in self.seconds.items() if job in self.of_gpus]
+        return max(
+            [*of_jobs, *(seconds for one, seconds in self.targets.items() if one.job in self.of_gpus)], default=None
+        )
 
     def count_slow_targets(self) -> Mapping[tuple[str, float], int]:
         """(job, seconds) -> number of slower targets."""

@@ -12,7 +12,7 @@ from gpusteward.core.containers import normalize_label
 class LabelMapping:
     """The label names of one metric family; empty where it has no such label."""
 
-    uuid: str = ""
+    uuid: str = ""  # several labels, joined by commas, where none has the UUID: those of node and index
     instance: str = ""  # MIG instance id
     namespace: str = ""
     pod: str = ""
@@ -23,6 +23,11 @@ class LabelMapping:
     job: str = ""
     cluster: str = ""
     pod_labels: str = ""  # the labels of pods that are read: `PodLabelNames`
+
+    @property
+    def lacks_uuid(self) -> bool:
+        """Whether GPUs are identified by other labels: relabeling has dropped that of the UUID."""
+        return "," in self.uuid
 
     @property
     def holder(self) -> HolderKey:
@@ -46,16 +51,33 @@ CANDIDATES: Mapping[str, tuple[str, ...]] = {
     # Prometheus renames labels that collide with those of the scraped target (`exported_pod`), unless the job has
     # `honor_labels`. Where both exist, the plain name is the exporter's own pod. The names of dcgm-exporter 1.x and
     # HAMi never collide.
-    "namespace": ("exported_namespace", "pod_namespace", "podnamespace", "namespace"),
-    "pod": ("exported_pod", "pod_name", "podname", "pod"),
-    "container": ("exported_container", "container_name", "ctrname", "container"),
+    "namespace": (
+        *("exported_namespace", "pod_namespace", "podnamespace", "NamespaceName", "PodNamespace", "job_pod_namespace"),
+        *("job_namespace", "namespace"),
+    ),
+    "pod": ("exported_pod", "pod_name", "podname", "PodName", "job_pod_name", "pod"),
+    "container": (
+        *("exported_container", "container_name", "ctrname", "ContainerName", "job_container_name", "container"),
+    ),
     "node": ("Hostname", "hostname", "exported_node", "node", "nodeid", "nodename", "kubernetes_node", "instance"),
     "gpu": ("gpu", "device_index", "deviceidx"),
     "model": ("modelName", "model", "device_type", "devicetype"),
     "job": ("job",),
-    "cluster": ("cluster", "k8s_cluster", "cluster_id"),
+    "cluster": ("cluster", "k8s_cluster", "cluster_id", "k8s_cluster_name", "cluster_name"),
 }
 """The possible label names of each field of `LabelMapping`, preferred ones first."""
+_BUS_IDS = ("pci_bus_id", "pciBusId", "PCI_BUS_ID")
+"""What identifies a GPU on its node where not even the index is left."""
+HOLDER_NAMESPACES: Mapping[str, tuple[str, ...]] = {
+    "exported_pod": ("exported_namespace",),
+    "pod_name": ("pod_namespace",),
+    "podname": ("podnamespace",),
+    "PodName": ("NamespaceName", "PodNamespace"),
+    "job_pod_name": ("job_pod_namespace", "job_namespace"),
+    "pod": ("namespace",),
+}
+"""The label of the namespace that belongs to a label of the pod: both exist or none. Another one may be that of the
+target."""
 MAPPED_LABELS = frozenset(name for names in CANDIDATES.values() for name in names)
 
 
@@ -65,6 +87,9 @@ def map_labels(labels: Iterable[str], *, cluster_label: str = "", pod_labels: Co
     existing = set(labels)
     candidates = {**CANDIDATES, "cluster": (cluster_label,)} if cluster_label else CANDIDATES
     found = {field: next((name for name in names if name in existing), "") for field, names in candidates.items()}
+    if not found["uuid"] and found["node"]:
+        on_node = found["gpu"] or next((name for name in _BUS_IDS if name in existing), "")
+        found["uuid"] = f"{found['node']},{on_node}" if on_node else ""
     return LabelMapping(**found, pod_labels=PodLabelNames(",".join(_find_pod_labels(existing, pod_labels))))
 
 

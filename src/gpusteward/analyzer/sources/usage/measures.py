@@ -6,8 +6,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
+from gpusteward.analyzer.sources.usage.outside_use import OutsideUse
 from gpusteward.analyzer.sources.usage.presence import PresenceTable
-from gpusteward.analyzer.sources.usage.quantities import FLOORS, MEASURES, STATS, Aggregation, Level, Quantity
+from gpusteward.analyzer.sources.usage.quantities import (
+    EXCESSES,
+    FLOORS,
+    MEASURES,
+    STATS,
+    Aggregation,
+    Level,
+    Quantity,
+    QueryKey,
+)
 from gpusteward.analyzer.sources.usage.query_results import Flags
 from gpusteward.analyzer.sources.usage.shared_devices import find_copied_rows, group_rows
 from gpusteward.analyzer.tables import Column
@@ -38,8 +48,9 @@ def compute_measures(presence: PresenceTable, window: WindowCoverage) -> Stats:
     stats = _measure_holders(presence)
     _apply_busy_time(presence, stats, window)
     if presence.scheme is MetricScheme.DCGM:
-        stats |= _integrate_engine(presence, window) | _integrate_energy(presence, window)
+        stats |= _integrate_engine(presence, window) | _compare_energy(presence, window)
     stats |= _find_last_kernels(presence)
+    stats |= _find_missing_video(presence)
     stats[Measure.MEMORY_TOTAL, Stat.LAST] = _memory_total(presence)
     if presence.scheme is not MetricScheme.DCGM:
         stats |= _measure_devices(presence, stats, window)
@@ -50,6 +61,9 @@ def compute_measures(presence: PresenceTable, window: WindowCoverage) -> Stats:
         _divide_copies(presence, stats)
     _replace_copy_of_mig(presence, stats)
     _attribute_work(presence, stats, window)
+    others = OutsideUse(presence).processes
+    if np.isfinite(others).any():
+        stats[Measure.OTHER_PROCESSES, Stat.PEAK] = others
     return stats
 
 
@@ -111,17 +125,51 @@ def _integrate_engine(presence: PresenceTable, window: WindowCoverage) -> Stats:
     cores = presence.column(Level.HOLDER, Quantity.CORE, Aggregation.COUNT)
     is_covered = (count >= FULL_COVERAGE * cores) & (window.coverage >= FULL_COVERAGE)
     is_own = ~_has_other_holders(presence) | (peak == 0)
-    return {(Measure.BUSY, Stat.MEAN): np.where(is_covered & is_own, mean, np.nan)}
+    # The longest time without a sample: all that are missing may be missing in a row.
+    missing = np.maximum(_expected_samples(presence, window) - count, 0.0)
+    return {
+        (Measure.BUSY, Stat.MEAN): np.where(is_covered & is_own, mean, np.nan),
+        (Measure.ENGINE, Stat.STEP): _scrape_interval(presence, window) * (1 + np.round(missing)),
+    }
 
 
-def _integrate_energy(presence: PresenceTable, window: WindowCoverage) -> Stats:
-    """The mean power of a device with one holder, by its energy counter."""
-    if not presence.results.has(Level.HOLDER, Quantity.ENERGY, Aggregation.INCREASE):
-        return {}
-    joules = presence.column(Level.HOLDER, Quantity.ENERGY, Aggregation.INCREASE)
-    is_own = (window.coverage >= FULL_COVERAGE) & ~presence.is_mig & ~_has_other_holders(presence)
-    watts = joules / window.window_seconds / np.where(is_own, window.coverage, 1.0)
-    return {(Measure.ENERGY, Stat.MEAN): np.where(is_own, watts, np.nan)}
+def _expected_samples(presence: PresenceTable, window: WindowCoverage) -> Column:
+    return presence.column(Level.HOLDER, Quantity.CORE, Aggregation.COUNT) / window.coverage
+
+
+def _scrape_interval(presence: PresenceTable, window: WindowCoverage) -> Column:
+    return window.window_seconds / _expected_samples(presence, window)
+
+
+def _compare_energy(presence: PresenceTable, window: WindowCoverage) -> Stats:
+    """By how many watts minutes of the window exceed the quiet ones, on a device with one holder; and how often power
+    or energy have a new value, which is how often the exporter collects.
+
+    Where the scrape interval does not divide a minute, minutes have different numbers of collections: their increase
+    varies without any work.
+    """
+    stats: Stats = {}
+    for quantity, measure in ((Quantity.ENERGY, Measure.ENERGY), (Quantity.POWER, Measure.POWER)):
+        if presence.results.has(Level.HOLDER, quantity, Aggregation.CHANGES):
+            changes = presence.column(Level.HOLDER, quantity, Aggregation.CHANGES)
+            with np.errstate(divide="ignore"):
+                stats[measure, Stat.STEP] = window.window_seconds / changes
+    if any(presence.results.has(Level.HOLDER, Quantity.ENERGY, each) for each in EXCESSES):
+        of_minutes, of_window = (presence.column(Level.HOLDER, Quantity.ENERGY, each) for each in EXCESSES)
+        excess = np.fmax(of_minutes, of_window)
+        per_minute = 60 / _scrape_interval(presence, window)
+        is_regular = (per_minute > 0.95) & (np.abs(per_minute - np.round(per_minute)) < 0.05 * per_minute)
+        is_own = is_regular & ~presence.is_mig & ~_has_other_holders(presence)
+        stats[Measure.ENERGY, Stat.PEAK] = np.where(is_own, excess, np.nan)
+    return stats
+
+
+def _find_missing_video(presence: PresenceTable) -> Stats:
+    """0 samples where the use of video engines is not reported."""
+    lacks = np.isfinite(presence.column(Level.HOLDER, Quantity.NO_VIDEO, Aggregation.LAST))
+    results = presence.results
+    lacks |= results.lacks_video or QueryKey(Level.HOLDER, Quantity.NO_VIDEO, Aggregation.LAST) in results.failures
+    return {(Measure.VIDEO, Stat.COUNT): np.where(lacks, 0.0, np.nan)} if lacks.any() else {}
 
 
 def _find_last_kernels(presence: PresenceTable) -> Stats:
@@ -225,7 +273,8 @@ def _attribute_work(presence: PresenceTable, stats: Stats, window: WindowCoverag
     own_video = presence.column(Level.HOLDER, Quantity.VIDEO, Aggregation.INCREASE) / window.window_seconds
     if np.isfinite(own_video).any():
         stats[Measure.VIDEO, Stat.MEAN] = stats[Measure.VIDEO, Stat.PEAK] = own_video
-    pairs = [(quantity, each) for quantity in FLOORS for each in _MEAN_AND_PEAK if presence.reports(quantity, each)]
+    proofs = [quantity for quantity in FLOORS if quantity in MEASURES]
+    pairs = [(quantity, each) for quantity in proofs for each in _MEAN_AND_PEAK if presence.reports(quantity, each)]
     if not pairs:
         return
     is_alone = group_rows(presence, presence.board_numbers).is_alone

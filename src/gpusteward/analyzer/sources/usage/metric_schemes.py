@@ -34,7 +34,7 @@ _DCGM: tuple[tuple[str, Quantity, tuple[Aggregation, ...]], ...] = (
     ("memory_reserved_bytes", Quantity.MEMORY_RESERVED, _LAST),
     ("memory_total_bytes", Quantity.MEMORY_TOTAL, _LAST),
     ("power_watts", Quantity.POWER, _BOTH),
-    ("energy_joules_total", Quantity.ENERGY, _INCREASE),
+    ("energy_joules_total", Quantity.ENERGY, (Aggregation.EXCESS, Aggregation.HOUR_EXCESS, Aggregation.CHANGES)),
     ("enforced_power_limit_watts", Quantity.POWER_LIMIT, _LAST),
     ("power_limit_watts", Quantity.POWER_LIMIT, _LAST),
     ("sm_clock_hertz", Quantity.SM_CLOCK, _MEAN),
@@ -109,6 +109,7 @@ HAMI_NAMES = frozenset(name for names, _, _, _ in _HAMI for name in names)
 
 _IN_CONTAINER = (Matcher("by", "=", "container"),)
 _UNATTRIBUTED = (Matcher("by", "=", "unattributed"),)
+_OF_HOST = (Matcher("by", "=", "host"),)
 _DEVICE = metrics.DEVICE_SIGNALS
 
 _NATIVE: tuple[UsageMetric, ...] = (
@@ -148,6 +149,8 @@ _NATIVE: tuple[UsageMetric, ...] = (
         level=Level.DEVICE,
         matchers=_UNATTRIBUTED,
     ),
+    UsageMetric(Quantity.OUTSIDE, metrics.GPU_OUTSIDE_SECONDS.name, _INCREASE, level=Level.DEVICE),
+    UsageMetric(Quantity.HOST_PROCESSES, metrics.USE_PROCESSES.name, _PEAK, level=Level.DEVICE, matchers=_OF_HOST),
     UsageMetric(Quantity.ENCODER, _DEVICE["encoder_ratio"].name, _PEAK, level=Level.DEVICE),
     UsageMetric(Quantity.DECODER, _DEVICE["decoder_ratio"].name, _PEAK, level=Level.DEVICE),
     UsageMetric(Quantity.PCIE, _DEVICE["pcie_tx_bytes_per_second"].name, _PEAK, level=Level.DEVICE),
@@ -181,8 +184,14 @@ def dcgm_metrics(names: Collection[str], *, level: Level = Level.HOLDER) -> tupl
         for name, scale in _list_names(field)
         if name in names
     ]
+    if all(metric.quantity is not Quantity.ENERGY for metric in found):  # the only other value that is never the same
+        found = [_count_changes(metric) if metric.quantity is Quantity.POWER else metric for metric in found]
     only = (UsageMetric(quantity, name, _PEAK, level=level) for name, quantity in _DCGM_ONLY.items() if name in names)
     return (*(split for metric in found for split in _split_static(metric)), *only)
+
+
+def _count_changes(metric: UsageMetric) -> UsageMetric:
+    return replace(metric, aggregations=(*metric.aggregations, Aggregation.CHANGES))
 
 
 def _split_static(metric: UsageMetric) -> Iterator[UsageMetric]:

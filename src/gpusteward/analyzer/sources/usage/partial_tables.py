@@ -1,6 +1,6 @@
 """Query results -> rows of one metric scheme -> one usage table for all schemes."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from math import isnan
@@ -24,13 +24,13 @@ from gpusteward.analyzer.sources.usage.row_index import (
     split_pod_labels,
 )
 from gpusteward.analyzer.sources.usage.unknown_rows import find_unknown_rows
-from gpusteward.analyzer.tables import Column, UsageTable, repeat_value
+from gpusteward.analyzer.tables import Column, EndedHolder, UsageTable, repeat_value
 from gpusteward.core.containers import Container, Workload, weigh_reported
 from gpusteward.core.messages import Message
 from gpusteward.core.usages import AllocationKey, Measure, Stat
 
 D = TypeVar("D", HolderDetails, DeviceDetails)
-_ONLY_PROOFS = frozenset(MEASURES[quantity] for quantity in FLOORS if quantity in MEASURES)
+_ONLY_PROOFS = frozenset({*(MEASURES[each] for each in FLOORS if each in MEASURES), Measure.ENERGY})
 """Their columns are left out where no row has a value."""
 
 
@@ -43,6 +43,7 @@ class PartialTable:
     coverage: Column = field(default_factory=lambda: np.empty(0))
     unknown: dict[int, Message] = field(default_factory=dict)
     holder_rows: list[int] = field(default_factory=list)  # the row of each allocation in the index of holders
+    ended: Sequence[EndedHolder] = ()
 
     def take(self, rows: Sequence[int]) -> "PartialTable":
         """Some rows only, in ascending order; without a copy if these are all."""
@@ -54,6 +55,7 @@ class PartialTable:
             self.coverage[rows],
             {number: self.unknown[row] for number, row in enumerate(rows) if row in self.unknown},
             [self.holder_rows[row] for row in rows],
+            self.ended,
         )
 
 
@@ -67,13 +69,13 @@ def build_partial_table(
 ) -> PartialTable:
     """The usage of every holder of one metric scheme."""
     presence = PresenceTable(scheme, results)
-    coverage = _measure_coverage(presence, expected, at)
+    coverage = measure_coverage(presence, expected, at)
     stats = compute_measures(presence, WindowCoverage(expected.window_seconds, coverage))
     unknown = find_unknown_rows(presence, stats, coverage)
     return PartialTable(allocations.find_keys(presence), stats, np.nan_to_num(coverage), unknown, presence.rows)
 
 
-def _measure_coverage(presence: PresenceTable, expected: ExpectedSamples, at: float) -> Column:
+def measure_coverage(presence: PresenceTable, expected: ExpectedSamples, at: float) -> Column:
     """Of each row: by the target of its counted series, where targets differ, else by its job."""
     results = presence.results
     if not results.counted:
@@ -121,7 +123,7 @@ def merge_partial_tables(
     parts = [table.take(rows) for table, rows in zip(tables, chosen, strict=True)]
     keys = dict.fromkeys(key for part in parts for key in part.stats)
     columns = ((key, _concatenate([_find_column(part, key) for part in parts])) for key in keys)
-    stats = {key: column for key, column in columns if key[0] not in _ONLY_PROOFS or np.isfinite(column).any()}
+    stats = {key: column for key, column in columns if not _may_be_left_out(key) or np.isfinite(column).any()}
     allocations = parts[0].allocations if len(parts) == 1 else [each for part in parts for each in part.allocations]
     ends = accumulate(len(part.allocations) for part in parts)
     unknown = {
@@ -129,7 +131,25 @@ def merge_partial_tables(
         for end, part in zip(ends, parts, strict=True)
         for row, reason in sorted(part.unknown.items())
     }
-    return UsageTable(at, window_seconds, allocations, stats, _concatenate([part.coverage for part in parts]), unknown)
+    coverage = _concatenate([part.coverage for part in parts])
+    ended = join_ended((each for part in parts for each in part.ended), allocations)
+    return UsageTable(at, window_seconds, allocations, stats, coverage, unknown, ended=ended)
+
+
+def join_ended(found: Iterable[EndedHolder], present: Iterable[AllocationKey]) -> Sequence[EndedHolder]:
+    """Each ended holder once, as the first table has it, without those that another table has as present."""
+    by_name: dict[Hashable, EndedHolder] = {}
+    for each in found:
+        by_name.setdefault(each.allocation.names, each)
+    gpus = {each.allocation.gpu_uuid for each in by_name.values()}
+    for allocation in present if gpus else ():
+        if allocation.gpu_uuid in gpus:
+            by_name.pop(allocation.names, None)
+    return tuple(by_name.values())
+
+
+def _may_be_left_out(key: tuple[Measure, Stat]) -> bool:
+    return key[0] in _ONLY_PROOFS or key[1] is Stat.STEP
 
 
 def _find_column(part: PartialTable, key: tuple[Measure, Stat]) -> Column:

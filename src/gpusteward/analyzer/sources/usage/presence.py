@@ -28,15 +28,15 @@ _NO_DEVICE_DETAILS = DeviceDetails()
 class PresenceTable:
     """Holders that exist now, then stale ones: seen in the window or in the last cycle, and absent now.
 
-    A holder that is absent while its device still reports has ended, and is left out.
+    A holder that is absent while its device still reports has ended, and is left out (`ended_holders.py`).
     """
 
-    def __init__(self, scheme: MetricScheme, results: QueryResults) -> None:
+    def __init__(self, scheme: MetricScheme, results: QueryResults, rows: Sequence[int] | None = None) -> None:
+        """`rows`: only these holders, present or not."""
         self.scheme = scheme
         self.results = results
         keys = results.holders.keys
-        present = _without_earlier_names([row for row in results.present if keys[row].pod], keys)
-        stale = dict.fromkeys((*list_stale_rows(results), *_list_stale_previous_rows(results, set(present))))
+        present, stale = _list_rows(results) if rows is None else (list(rows), [])
         self.rows = [*present, *stale]
         self.keys: list[HolderKey] = [keys[row] for row in self.rows]
         self.is_stale: Flags = np.arange(len(self.rows)) >= len(present)
@@ -151,6 +151,14 @@ class PresenceTable:
         return np.where(np.array(parents, dtype=bool), rows, -1)
 
 
+def _list_rows(results: QueryResults) -> tuple[list[int], list[int]]:
+    """Present rows and stale ones."""
+    keys = results.holders.keys
+    present = _without_earlier_names(_with_pod(results, list(results.present)), keys)
+    stale = dict.fromkeys((*list_stale_rows(results), *_list_stale_previous_rows(results, set(present))))
+    return present, list(stale)
+
+
 def _gpu_of(key: HolderKey) -> DeviceKey:
     return DeviceKey(key.uuid, "", key.cluster)
 
@@ -169,19 +177,35 @@ def list_unlisted_rows(results: QueryResults, ended: Collection[int] = ()) -> li
     is_unlisted = results.has_samples
     is_unlisted[list(results.previous_rows)] = True
     is_unlisted[[*results.present, *ended]] = False
-    return _with_pod(results, is_unlisted)
+    return _with_pod(results, np.flatnonzero(is_unlisted).tolist())
 
 
 def list_stale_rows(results: QueryResults) -> list[int]:
     """Holders with samples in the window that are absent now, together with their device."""
     is_missing = results.has_samples
     is_missing[list(results.present)] = False
-    return _without_reporting_devices(results, _with_pod(results, is_missing))
+    return _without_reporting_devices(results, _with_pod(results, np.flatnonzero(is_missing).tolist()))
 
 
-def _with_pod(results: QueryResults, flags: Flags) -> list[int]:
+def list_ended_rows(results: QueryResults) -> list[int]:
+    """Holders with samples in the window that are absent now, while their device reports."""
+    if PRESENCE_NOW in results.failures:
+        return []  # absence means nothing
+    is_missing = results.has_samples
+    is_missing[list(results.present)] = False
+    missing = _with_pod(results, np.flatnonzero(is_missing).tolist())
+    if not missing:
+        return []
     keys = results.holders.keys
-    return [row for row in np.flatnonzero(flags).tolist() if keys[row].pod]
+    reporting = _list_reporting_devices(results)
+    present = {keys[row][:-1] for row in results.present}  # without the cluster: one may have got another cluster name
+    return [row for row in missing if keys[row].device in reporting and keys[row][:-1] not in present]
+
+
+def _with_pod(results: QueryResults, rows: list[int]) -> list[int]:
+    keys, exporters = results.holders.keys, results.exporter_rows
+    held = [row for row in rows if keys[row].pod]
+    return [row for row in held if row not in exporters] if exporters else held
 
 
 def _list_stale_previous_rows(results: QueryResults, present: set[int]) -> list[int]:
@@ -198,10 +222,16 @@ def _without_reporting_devices(results: QueryResults, rows: list[int]) -> list[i
     if not rows:
         return []
     keys = results.holders.keys
-    reporting = DeviceSet(keys[row].device for row in results.present)
-    reporting.update(results.devices.keys[row] for row in results.device_details)
+    reporting = _list_reporting_devices(results)
     renamed = _list_new_holders(results)
     return [row for row in rows if keys[row].device not in reporting and keys[row][:-1] not in renamed]
+
+
+def _list_reporting_devices(results: QueryResults) -> DeviceSet:
+    keys = results.holders.keys
+    reporting = DeviceSet(keys[row].device for row in results.present)
+    reporting.update(results.devices.keys[row] for row in results.device_details)
+    return reporting
 
 
 def _list_new_holders(results: QueryResults) -> set[tuple[str, ...]]:

@@ -37,10 +37,14 @@ class Quantity(StrEnum):
     PIPES = "arithmetic pipes"
     PCIE = "PCIe traffic"
     NVLINK = "NVLink traffic"
+    NO_VIDEO = "missing video signals"  # holders whose use of video engines is not reported
     UNATTRIBUTED = "unattributed use"
     UNATTRIBUTED_VIDEO = "unattributed use of video engines"
+    OUTSIDE = "use by others than its holders"
+    HOST_PROCESSES = "processes of the host"
     STARTED_AT = "start time"
     IDENTITY = "identity"  # of a device: its details
+    UNHELD = "use without a holder"  # the core of a device that no holder is named for
     PRESENCE = "presence"  # of a holder: its details
 
 
@@ -52,7 +56,16 @@ class Aggregation(StrEnum):
     SPREAD = "stddev_over_time"
     COUNT = "count_over_time"
     INCREASE = "increase"  # of a counter; a reset to zero is no decrease
+    EXCESS = "excess"  # of a counter: of minutes of the window above the others, see `promql.expressions`
+    HOUR_EXCESS = "hour_excess"  # of a counter: of all minutes of the window above those of the hour
+    CHANGES = "changes"  # how often the value changed
     LAST = "last"  # no function: the instant value
+    LAST_TIME = "timestamp"  # of the last sample in the window, in unix seconds
+
+
+EXCESSES = frozenset({Aggregation.EXCESS, Aggregation.HOUR_EXCESS})
+COUNTS = frozenset({Aggregation.COUNT, Aggregation.CHANGES})
+"""Not in the unit of the metric."""
 
 
 class Level(StrEnum):
@@ -90,6 +103,9 @@ PRESENCE_NOW = QueryKey(Level.HOLDER, Quantity.PRESENCE, Aggregation.LAST)
 PRESENCE_IN_WINDOW = QueryKey(Level.HOLDER, Quantity.PRESENCE, Aggregation.PEAK)
 """The holders that existed in the window and do not exist now, with their details."""
 
+PRESENCE_TIME = QueryKey(Level.HOLDER, Quantity.PRESENCE, Aggregation.LAST_TIME)
+"""When holders of the window were last seen, with their details; queried of those that have ended."""
+
 CORE_COUNT = QueryKey(Level.HOLDER, Quantity.CORE, Aggregation.COUNT)
 """The samples that coverage is measured by."""
 
@@ -107,6 +123,10 @@ STATIC_QUANTITIES = frozenset(
 SHOWS_GPUS = (Quantity.MEMORY_USED, Quantity.CORE, Quantity.ENGINE, Quantity.POWER)
 """What nearly every GPU has, most reliable first: an exporter may lack one of them, but hardly all."""
 
+UNHELD_FLOOR = 0.05
+"""Mean of the core over a window above which a device without a holder works: one sample after the end of a pod stays
+below it."""
+
 FLOORS: Mapping[Quantity, float] = {
     Quantity.ENCODER: 0.0,
     Quantity.DECODER: 0.0,
@@ -116,9 +136,11 @@ FLOORS: Mapping[Quantity, float] = {
     Quantity.PCIE: LEAST_TRAFFIC,
     Quantity.NVLINK: LEAST_TRAFFIC,
     Quantity.UNATTRIBUTED_VIDEO: 0.0,
+    Quantity.OUTSIDE: 0.0,
+    Quantity.HOST_PROCESSES: 0.0,
 }
-"""Signals that only prove work, in base units: a source returns values above the floor and nothing for the rest, so
-that an idle fleet costs no transfer and no memory."""
+"""Signals that only prove work, or that somebody else is there, in base units: a source returns values above the floor
+and nothing for the rest, so that an idle fleet costs no transfer and no memory."""
 
 MEASURES: dict[Quantity, Measure] = {
     Quantity.CORE: Measure.CORE,

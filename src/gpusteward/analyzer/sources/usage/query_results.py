@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusteward.analyzer.sources.usage.quantities import (
+    EXCESSES,
     PRESENCE_IN_WINDOW,
     PRESENCE_NOW,
+    PRESENCE_TIME,
     Aggregation,
     Level,
     Quantity,
@@ -31,6 +33,8 @@ from gpusteward.core.messages import Message
 
 Flags = NDArray[np.bool_]
 _NO_ROWS: Column = np.empty(0)
+_OUTSIDE_WINDOW = (Aggregation.LAST, Aggregation.LAST_TIME, *EXCESSES)
+"""What is no sample of a signal in the window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,10 @@ class QueryResults:
     reported_by_two_nodes: set[int] = field(default_factory=set)  # holder rows; only one node can have the device
     failures: dict[QueryKey, Message] = field(default_factory=dict)  # reasons
     missing_stores: dict[QueryKey, frozenset[str]] = field(default_factory=dict)  # of partial responses
+    exporter_rows: set[int] = field(default_factory=set)
+    """Holder rows that name the exporter's own pod, by relabeling: nobody holds their device."""
     hit_limit: bool = False  # the engine refused a query because it selects too much
+    lacks_video: bool = False  # the scheme has no signal of video engines
     previous_rows: Sequence[int] = ()  # holder rows of earlier cycles that are not known to have ended
     last_details: dict[int, HolderDetails] = field(default_factory=dict)  # of holder rows that do not exist now
     counted: list[ResultChunk] = field(default_factory=list)  # samples by target, where the intervals differ
@@ -68,6 +75,8 @@ class QueryResults:
         if chunk.missing_stores:
             known = self.missing_stores.get(chunk.key, frozenset())
             self.missing_stores[chunk.key] = known | chunk.missing_stores
+        if chunk.key == PRESENCE_TIME:
+            self.last_details.update(zip(chunk.rows.tolist(), chunk.holder_details, strict=True))
         if chunk.values is not None:
             if chunk.targets:
                 self.counted.append(chunk)
@@ -83,6 +92,13 @@ class QueryResults:
         """Merge values in base units; of several values for one row the largest is kept."""
         self._columns.setdefault(key, _NO_ROWS)
         np.fmax.at(self._grow(key, len(self.holders if key.level is Level.HOLDER else self.devices)), rows, values)
+
+    def keep(self, key: QueryKey, rows: Sequence[int]) -> None:
+        """Of this result only what is known of these rows."""
+        if key in self._columns:
+            kept = np.full(len(self._columns[key]), np.nan)
+            kept[rows] = self._columns[key][rows]
+            self._columns[key] = kept
 
     def fill_gaps(self, key: QueryKey, column: Column) -> None:
         """Use values of an earlier cycle where this one has none."""
@@ -101,7 +117,8 @@ class QueryResults:
         """Which holder rows have a sample of any signal in the window."""
         found = np.zeros(len(self.holders), dtype=bool)
         for key, column in self._columns.items():
-            if key.level is Level.HOLDER and key.aggregation is not Aggregation.LAST:
+            # The excess of a window is computed from samples before it too.
+            if key.level is Level.HOLDER and key.aggregation not in _OUTSIDE_WINDOW:
                 found[: len(column)] |= np.isfinite(column)
         return found
 

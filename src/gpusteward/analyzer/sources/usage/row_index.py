@@ -100,6 +100,20 @@ class PodLabelNames(str):
     __slots__ = ()
 
 
+def read_label(labels: Mapping[str, str], name: str) -> str:
+    """The value of a label. Of several, joined by commas, all values: they identify a GPU whose series have no UUID."""
+    if "," not in name:
+        return labels.get(name, "")
+    values = [labels.get(each, "") for each in name.split(",")]
+    return "/".join(values) if all(values) else ""
+
+
+def split_label(name: str, value: str) -> Iterable[tuple[str, str]]:
+    """The labels that such a value was read from, with their values."""
+    names = name.split(",")
+    return zip(names, value.rsplit("/", len(names) - 1), strict=False)
+
+
 _LABEL_END = "\x1f"
 
 
@@ -163,7 +177,7 @@ class RowIndex(ABC, Generic[K]):
         return found.rows
 
     def _read_key(self, labels: Mapping[str, str]) -> K:
-        return self._make([share(labels.get(name, "")[:MAX_LABEL_LENGTH]) for name, share in self._parts])
+        return self._make([share(read_label(labels, name)[:MAX_LABEL_LENGTH]) for name, share in self._parts])
 
 
 class _DeviceRows(NamedTuple):

@@ -5,13 +5,14 @@ some combinations of driver and board report no process utilization at all. Whil
 unknown.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpusteward.analyzer.sources.usage.measures import FULL_COVERAGE, Stats
 from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
+from gpusteward.analyzer.sources.usage.outside_use import OutsideUse
 from gpusteward.analyzer.sources.usage.presence import PresenceTable
 from gpusteward.analyzer.sources.usage.quantities import (
     CORE_COUNT,
@@ -51,6 +52,8 @@ _ESSENTIAL = (
     *((quantity, aggregation) for quantity in _ACTIVITY for aggregation in _WINDOW),
     *((quantity, aggregation) for quantity in FLOORS for aggregation in (*_WINDOW, Aggregation.INCREASE)),
     (Quantity.LAST_KERNEL, Aggregation.LAST),
+    (Quantity.ENERGY, Aggregation.EXCESS),
+    (Quantity.ENERGY, Aggregation.HOUR_EXCESS),
     (Quantity.UNATTRIBUTED, Aggregation.PEAK),
     (Quantity.MEMORY_USED, Aggregation.MEAN),
     (Quantity.POWER, Aggregation.MEAN),
@@ -63,11 +66,15 @@ def find_unknown_rows(presence: PresenceTable, stats: Stats, coverage: Column) -
     unknown: dict[int, Message] = {}
     for flags, reason in _list_reasons(presence, stats, coverage):
         for row in np.flatnonzero(flags).tolist():
-            unknown.setdefault(row, reason)
+            if row not in unknown:
+                unknown[row] = reason if isinstance(reason, Message) else reason(row)
     return unknown
 
 
-def _list_reasons(presence: PresenceTable, stats: Stats, coverage: Column) -> Iterator[tuple[Flags, Message]]:
+_Reason = Message | Callable[[int], Message]  # a function of the row where each has its own
+
+
+def _list_reasons(presence: PresenceTable, stats: Stats, coverage: Column) -> Iterator[tuple[Flags, _Reason]]:
     core_mean, core_peak = stats[Measure.CORE, Stat.MEAN], stats[Measure.CORE, Stat.PEAK]
     yield presence.reported_by_two_nodes, unknown_reasons.REPORTED_BY_TWO_NODES
     yield from _failed_queries(presence, core_peak)
@@ -77,18 +84,23 @@ def _list_reasons(presence: PresenceTable, stats: Stats, coverage: Column) -> It
     yield from _unmeasured_mig(presence, is_unmeasured & ~(coverage > 0))
     yield is_unmeasured, unknown_reasons.NO_CORE
     is_counted = np.isfinite(presence.column(Level.HOLDER, Quantity.CORE, Aggregation.COUNT))
-    yield is_counted & ~np.isfinite(coverage), unknown_reasons.NEW_EXPORTER  # how many to expect is not known yet
-    yield ~np.isfinite(coverage), unknown_reasons.UNCOUNTED_SAMPLES
+    # How many to expect is not known yet: of idleness that says nothing, but one sample with work is work.
+    is_uncovered = ~np.isfinite(coverage) & ~(core_peak > 0) & ~_has_own_work(stats, len(presence))
+    yield is_counted & is_uncovered, unknown_reasons.NEW_EXPORTER
+    yield is_uncovered, unknown_reasons.UNCOUNTED_SAMPLES
     yield core_peak > HIGHEST_CORE, unknown_reasons.IMPOSSIBLE_CORE
     if presence.scheme is MetricScheme.DCGM and presence.is_shared.any():
         is_copied = find_copied_rows(presence, group_rows(presence, presence.device_numbers))
         yield is_copied & (core_peak > 0), unknown_reasons.COPIED_USE
+    outside = OutsideUse(presence)
+    yield _used_by_others(presence, stats, outside), outside.explain
     yield _contradicted_zeros(presence, stats), unknown_reasons.CONTRADICTED_ZERO
     yield _unattributed_work(presence, stats), unknown_reasons.UNATTRIBUTED
     if presence.results.has(Level.DEVICE, Quantity.UNATTRIBUTED, Aggregation.PEAK):
         unattributed = presence.column(Level.DEVICE, Quantity.UNATTRIBUTED, Aggregation.PEAK)
         is_zero = (core_peak == 0) & ~_has_own_work(stats, len(presence))
         yield is_zero & (unattributed > ACTIVE_RATIO), unknown_reasons.UNATTRIBUTED
+    yield _works_without_holders(presence, stats), outside.explain
     for stores in presence.results.missing_stores.values():
         yield ~(coverage >= FULL_COVERAGE), _explain_partial(stores)
 
@@ -102,7 +114,7 @@ def _failed_queries(presence: PresenceTable, core_peak: Column) -> Iterator[tupl
         for quantity, aggregation in _ESSENTIAL:
             if reason := failures.get(QueryKey(level, quantity, aggregation)):
                 column = presence.column(level, quantity, aggregation)
-                adds_proof = quantity in FLOORS or quantity is Quantity.LAST_KERNEL
+                adds_proof = quantity in FLOORS or quantity in (Quantity.LAST_KERNEL, Quantity.ENERGY)
                 is_missed = ~np.isfinite(column) & ~((core_peak > 0) & adds_proof)
                 yield is_missed, unknown_reasons.QUERY_FAILED.fill(quantity=quantity, error=reason)
 
@@ -131,6 +143,23 @@ def _unmeasured_mig(presence: PresenceTable, has_no_sample: Flags) -> Iterator[t
         # Where the GPU reports engine activity, the core is derived from it.
         engine = presence.column(Level.DEVICE, Quantity.ENGINE, Aggregation.PEAK)
         yield is_unmeasured & ~np.isfinite(engine), unknown_reasons.UNMEASURED_MIG
+
+
+def _used_by_others(presence: PresenceTable, stats: Stats, outside: OutsideUse) -> Flags:
+    """Rows without work of their own on a device that somebody who does not hold it uses. Signals of the device, such
+    as its traffic, are not theirs there."""
+    video = presence.column(Level.HOLDER, Quantity.VIDEO, Aggregation.INCREASE)
+    return outside.is_used & ~(stats[Measure.CORE, Stat.PEAK] > 0) & ~(video > 0)
+
+
+def _works_without_holders(presence: PresenceTable, stats: Stats) -> Flags:
+    """Rows of a device that works while no holder does, where the agent is too old to say whether that is use by
+    others: HAMi's zeros on such a device are contradicted above."""
+    if presence.scheme is not MetricScheme.NATIVE:
+        return np.zeros(len(presence), dtype=bool)
+    works = (stats[Measure.CORE, Stat.PEAK] > 0) | _has_own_work(stats, len(presence))
+    device_works = presence.column(Level.DEVICE, Quantity.CORE, Aggregation.PEAK) > ACTIVE_RATIO
+    return device_works & ~group_rows(presence, presence.device_numbers).has_any(works)
 
 
 def _unattributed_work(presence: PresenceTable, stats: Stats) -> Flags:
@@ -170,7 +199,8 @@ def _has_own_work(stats: Stats, size: int) -> Flags:
 
 def _contradicted_zeros(presence: PresenceTable, stats: Stats) -> Flags:
     """Compares the core of the holders with the other signals of their device. A video engine at work, or traffic,
-    explains them as well as the core does."""
+    explains them as well as the core does; and so does activity of a device with one holder: DCGM averages that of the
+    engine over all of the time, while the core is that of one second."""
     ratios = [Quantity.MEMORY_COPY, Quantity.DRAM]
     if presence.scheme is not MetricScheme.DCGM or not presence.is_mig.any():
         ratios.append(Quantity.ENGINE)
@@ -182,6 +212,10 @@ def _contradicted_zeros(presence: PresenceTable, stats: Stats) -> Flags:
     power = np.where(presence.is_mig, np.nan, presence.device_column(Quantity.POWER, Aggregation.MEAN))
     limit = presence.column(Level.DEVICE, Quantity.POWER_LIMIT, Aggregation.LAST)
     use = _find_use(presence, stats)
+    if presence.scheme is not MetricScheme.HAMI:
+        is_alone = group_rows(presence, presence.device_numbers).is_alone & ~presence.is_mig
+        for quantity in (Quantity.ENGINE, Quantity.TENSOR, Quantity.MEMORY_COPY):
+            use = np.where(is_alone, np.fmax(use, presence.device_column(quantity, Aggregation.PEAK)), use)
     return find_contradicted_zeros(use, device=presence.device_numbers, activity=activity, power=power, limit=limit)
 
 

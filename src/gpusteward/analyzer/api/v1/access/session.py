@@ -21,6 +21,7 @@ from gpusteward.analyzer.api.http.responses import format_utc, send_json
 from gpusteward.analyzer.api.http.roles import Role
 from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.api.http.sessions import read_cookie, write_cookie
+from gpusteward.analyzer.reclaim.plan import Mode
 from gpusteward.logs import Log
 from gpusteward.messages.errors import api_errors
 
@@ -201,7 +202,7 @@ def _show(
             ledger=settings.ledger.enabled,
             ai=settings.ai.enabled,
             notify=bool(settings.notify.channels),
-            reclaim=dependencies.reclaim is not None,
+            reclaim=dependencies.reclaim is not None and dependencies.reclaim.mode is not Mode.OFF,
         ),
     )
 

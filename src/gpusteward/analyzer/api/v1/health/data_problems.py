@@ -1,6 +1,6 @@
 """What is missing or wrong in the data, in plain words, the worst first."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Literal, NamedTuple
@@ -20,6 +20,7 @@ from gpusteward.messages import data_health as messages
 
 Level = Literal["critical", "warning", "info"]
 LEVELS: tuple[Level, ...] = ("critical", "warning", "info")
+_LEVELS: Mapping[str, Level] = {"degraded": "critical", "warning": "warning", "info": "info"}
 WARNING_RATIO = 0.05
 """Fewer unknown GPUs are worth a mention only."""
 
@@ -61,23 +62,18 @@ def find_problems(
 
 
 def _find_source_problems(dependencies: ApiDependencies) -> Iterator[_Found]:
-    health, error = dependencies.assess_data(), dependencies.cycles.stats.last_error
-    if error:
-        yield _Found("critical", "source-failed", messages.SOURCE_FAILED.fill(reason=error))
-    if health.is_late and health.age_seconds is not None:
-        interval = dependencies.settings.current.scheduler.interval
-        minutes = {"minutes": f"{health.age_seconds / 60:.0f}", "interval": f"{interval / 60:.3g}"}
-        yield _Found("critical", "result-old", messages.RESULT_OLD.fill(**minutes))
-    if health.targets is not None and health.targets_up < health.targets:
-        lost = health.targets - health.targets_up
-        level: Level = "critical" if not health.targets_up else "warning"
-        yield _Found(level, "targets-lost", messages.TARGETS_LOST.fill(lost=lost, targets=health.targets))
+    """The findings of /health; GPUs that could not be judged are explained below."""
+    for one in dependencies.assess_data().findings:
+        if one.code != "unknown-gpus":
+            is_critical = one.level == "degraded" or one.code == "result-old"
+            yield _Found("critical" if is_critical else _LEVELS[one.level], one.code, one.message)
 
 
 def _find_gpu_problems(published: PublishedResult) -> Iterator[_Found]:
     result = published.result
     if not len(result.verdicts):
-        yield _Found("info", "no-gpus", messages.NO_GPUS)
+        if not result.verdicts.usage.findings:  # these say why
+            yield _Found("info", "no-gpus", messages.NO_GPUS)
         return
     unknown = float(result.workloads.unknown_gpus.sum())
     total = float(result.workloads.fractions.sum())

@@ -5,23 +5,25 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Depends, Request, Response
 from pydantic import Field
 
 from gpusteward import __version__
 from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import ApiDependencies, Dependencies
+from gpusteward.analyzer.api.http.problems import find_language
 from gpusteward.analyzer.api.http.responses import format_utc, send_json
 from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.api.v1.gpus.gpus import view_fleet, view_gpu_counts
 from gpusteward.analyzer.api.v1.pagination import ResultStamp, stamp
 from gpusteward.analyzer.api.v1.workloads.workload_rows import view_workloads
-from gpusteward.analyzer.data_health import Status
+from gpusteward.analyzer.data_health import DataHealth, Status
 from gpusteward.analyzer.judge.fleet import NO_GPUS, UNKNOWN_FLEET
 from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
 from gpusteward.analyzer.ledger.leadership import Role
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.tables import DOUBTS, Column
+from gpusteward.analyzer.tables import DOUBTS, Column, Level
+from gpusteward.core.messages import Language
 
 router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", dependencies=[Depends(may_read)], tags=["health"])
 
@@ -50,10 +52,20 @@ class Replica:
 
 
 @dataclass(frozen=True, slots=True)
+class DataFinding:
+    """What is wrong with the data of the whole site."""
+
+    level: Annotated[Level, Field(description="The status is the worst of them; info: it may be intended.")]
+    code: Annotated[str, Field(description="A word for programs.")]
+    text: Annotated[str, Field(description="In the language of the request (Accept-Language).")]
+
+
+@dataclass(frozen=True, slots=True)
 class Health:
     """The state of the analyzer."""
 
     status: Status
+    findings: Annotated[list[DataFinding], Field(description="Why the status is not healthy, the worst first.")]
     version: str
     ready: Annotated[bool, Field(description="Whether a cycle has finished.")]
     cycles: Cycles
@@ -85,24 +97,42 @@ class Health:
     listeners: int
     ledger: Annotated[Mapping[str, Any] | None, Field(description="The state of the ledger; null if it is disabled.")]
     deliveries: Annotated[Mapping[str, Any], Field(description="The state of notices, control calls and alerts.")]
+    suspended: Annotated[
+        int | None,
+        Field(
+            description="Objects that reclaim has changed and not restored yet, in every mode; null: not known here."
+        ),
+    ]
+    suspended_gpus: Annotated[float | None, Field(description="The GPUs that they gave back.")]
+    policy_error: Annotated[
+        str,
+        Field(
+            description="Why the policy file cannot be used, with its line; empty: it can, or none is needed. Nothing "
+            "new is warned of or done meanwhile."
+        ),
+    ]
     result: ResultStamp | None
     replica: Replica
 
 
 @router.get("/health", summary="Health in numbers", response_model=Health)
-async def show_health(dependencies: Dependencies) -> Response:
+async def show_health(request: Request, dependencies: Dependencies) -> Response:
     """More than gpu-oour's /health: cycles, coverage, reasons for unknown allocations, ledger, deliveries.
 
-    degraded: nothing can be read, every allocation is unknown, or every target of the embedded source is lost;
-    warning: the last result is older than three intervals, or more than half of the allocations or targets are.
+    degraded: nothing can be read, every allocation is unknown, every target of the embedded source is lost, no GPU
+    reports although GPUs were known within a day or none was ever found, or most GPUs that work have no known holder;
+    warning: the last result is older than three intervals, more than half of the allocations are unknown, or a part of
+    the source fails or contradicts itself, or the policy file of reclaim cannot be used. `findings` names each.
     """
     published, health = dependencies.results.published, dependencies.assess_data()
     result = published.result if published else None
     fleet = view_fleet(published) if published else UNKNOWN_FLEET
     counts = view_gpu_counts(published) if published else NO_GPUS
+    suspended = dependencies.reclaim.suspended if dependencies.reclaim else None
     return send_json(
         Health(
             status=health.status,
+            findings=view_findings(health, find_language(request.headers)),
             version=__version__,
             ready=result is not None,
             cycles=_count_cycles(dependencies, result),
@@ -129,10 +159,23 @@ async def show_health(dependencies: Dependencies) -> Response:
             listeners=dependencies.events.listeners,
             ledger=dependencies.describe_ledger(),
             deliveries=dependencies.describe_deliveries(),
+            suspended=suspended.actions if suspended else None,
+            suspended_gpus=round(suspended.gpus, GPU_DIGITS) if suspended else None,
+            policy_error=_describe_policy_problem(dependencies),
             result=stamp(result, dependencies) if result else None,
             replica=Replica(**dependencies.leadership.describe()),
         )
     )
+
+
+def view_findings(health: DataHealth, language: Language) -> list[DataFinding]:
+    return [DataFinding(one.level, one.code, one.message.text(language)) for one in health.findings]
+
+
+def _describe_policy_problem(dependencies: ApiDependencies) -> str:
+    """A client that sees some namespaces only does not see the file."""
+    problem = dependencies.policy_problem
+    return str(problem.en) if problem is not None and dependencies.visible is None else ""
 
 
 def _count_cycles(dependencies: ApiDependencies, result: Result | None) -> Cycles:

@@ -18,6 +18,7 @@ from gpusteward.analyzer.api.v1.reclaim.plan import DecisionRow, ModeName, make_
 from gpusteward.analyzer.reclaim.actions import RESTORABLE_STATES, Action, ReclaimControl
 from gpusteward.analyzer.reclaim.journal import read_message
 from gpusteward.analyzer.reclaim.plan import ActionState, Mode
+from gpusteward.analyzer.reclaim.policies.effective import ReclaimAction
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.messages import Language
 from gpusteward.logs import Log
@@ -96,6 +97,10 @@ class ActionRow:
     is_dry_run: Annotated[bool, Field(description="Planned in mode observe: nothing was changed.")]
     is_restorable: Annotated[bool, Field(description="Whether it can be undone now.")]
     state: StateName
+    waiting_gpus: Annotated[
+        float | None,
+        Field(description="Restored, and its pods wait for so many GPUs; null: they run, or it was not restored."),
+    ]
     policy: str
     gpus: float
     idle_since: str | None
@@ -149,8 +154,9 @@ async def read_action(dependencies: Dependencies, action_id: ActionId, language:
 async def restore_action(
     dependencies: Dependencies, client: Client, action_id: ActionId, language: LanguageParameter = "en"
 ) -> Response:
-    """Puts exactly the original back, if the value is still the one that was set; then the workload is left alone for
-    `reclaim.cool_down_minutes`."""
+    """Puts exactly the original back, in every mode, if the value is still the one that was set; then the workload is
+    left alone for `reclaim.cool_down_minutes`. Where a right is missing, the problem has the kubectl command that
+    undoes it by hand."""
     found = await _find_action(dependencies, action_id)
     return await _restore(dependencies, found.id, by=str(client), language=language)
 
@@ -174,7 +180,7 @@ async def restore_workload(
     """As above, for the last action on this workload that can be undone."""
     control, workload = _require_control(dependencies), WorkloadKey(kind, namespace, name, cluster)
     found = await query_reclaim(
-        lambda: control.read_actions(workload=workload, states=tuple(RESTORABLE_STATES), limit=1),
+        lambda: control.read_actions(workload=workload, states=(*RESTORABLE_STATES, ActionState.RESTORING), limit=1),
         dependencies.limits.reclaim,
     )
     if not found:
@@ -235,7 +241,7 @@ async def _restore(dependencies: ApiDependencies, action_id: str, *, by: str, la
 
 
 def _require_control(dependencies: ApiDependencies) -> ReclaimControl:
-    """Raises a 409 problem where reclaim is not configured."""
+    """Raises a 409 problem where there is no API server or no ledger."""
     if dependencies.reclaim is None:
         raise ProblemError(409, "reclaim-off", api_errors.RECLAIM_OFF)
     return dependencies.reclaim
@@ -253,8 +259,9 @@ def make_action_row(action: Action, language: Language) -> ActionRow:
         action=action.action.value,
         mode=action.mode.value,
         is_dry_run=action.mode is not Mode.ENFORCE,
-        is_restorable=action.mode is Mode.ENFORCE and action.state in RESTORABLE_STATES,
+        is_restorable=_is_restorable(action),
         state=action.state.value,
+        waiting_gpus=None if action.waiting_gpus is None else round(action.waiting_gpus, 4),
         policy=action.policy,
         gpus=round(action.gpus, 4),
         idle_since=format_utc(action.idle_since),
@@ -273,6 +280,12 @@ def make_action_row(action: Action, language: Language) -> ActionRow:
             StepRow(each.state.value, format_utc(each.at), each.by, each.note.text(language)) for each in action.steps
         ],
     )
+
+
+def _is_restorable(action: Action) -> bool:
+    """Also one whose restore was asked for and has not succeeded yet. An evicted pod is gone."""
+    is_changed = action.state in RESTORABLE_STATES or action.state is ActionState.RESTORING
+    return is_changed and action.mode is Mode.ENFORCE and action.action is not ReclaimAction.EVICT
 
 
 def _show_evidence(evidence: Mapping[str, Any], language: Language) -> dict[str, Any]:

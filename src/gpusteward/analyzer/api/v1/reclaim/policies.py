@@ -1,4 +1,4 @@
-"""/api/v1/policies: the policies in effect, and whether the last change of their file is valid."""
+"""/api/v1/policies: the policies in effect, or why there are none; the defaults by class, and an example."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -10,7 +10,8 @@ from gpusteward.analyzer.api.authorization import may_read_all
 from gpusteward.analyzer.api.dependencies import Dependencies
 from gpusteward.analyzer.api.http.responses import send_json
 from gpusteward.analyzer.api.http.routes import DocumentedRoute
-from gpusteward.analyzer.reclaim.policies.policy import BUILT_IN
+from gpusteward.analyzer.reclaim.policies.example import EXAMPLE
+from gpusteward.analyzer.reclaim.policies.policy import DEFAULTS
 from gpusteward.core.messages import Language
 
 router = APIRouter(
@@ -23,13 +24,13 @@ class PolicyRow:
     """One policy of the file."""
 
     name: str
-    match: Annotated[dict[str, Any], Field(description="Which workloads it is for; empty: all.")]
+    match: Annotated[dict[str, Any], Field(description="Which workloads it is for; empty: all of them.")]
     fields: Annotated[dict[str, Any], Field(description="What it sets; times are seconds.")]
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltInRow:
-    """What applies to a class of workloads where no policy says otherwise."""
+    """What a policy leaves out, for one class of workloads. Without an action it only notifies."""
 
     workload_class: str
     fields: dict[str, Any]
@@ -37,13 +38,16 @@ class BuiltInRow:
 
 @dataclass(frozen=True, slots=True)
 class PolicyPage:
-    """The policies, in the order in which they are tried."""
+    """The policies, in the order in which they are tried. What none of them matches is at most notified."""
 
     file: Annotated[str, Field(description="Path of the file; empty: there is none.")]
-    is_valid: Annotated[bool, Field(description="Whether the file as it is now is in effect.")]
-    error: Annotated[str, Field(description="Why the last change is refused; the policies before it stay in effect.")]
+    is_valid: Annotated[bool, Field(description="Whether there is a file that can be used.")]
+    error: Annotated[
+        str, Field(description="Why there are no policies, with the line: nothing new is warned of or done meanwhile.")
+    ]
     policies: list[PolicyRow]
-    built_in: list[BuiltInRow]
+    built_in: Annotated[list[BuiltInRow], Field(description="The defaults of what a policy leaves out, by class.")]
+    example: Annotated[str, Field(description="The text of a policy file to begin with.")]
 
 
 @router.get("/policies", summary="Policies of reclaim", response_model=PolicyPage)
@@ -51,8 +55,8 @@ async def list_policies(
     dependencies: Dependencies,
     language: Annotated[Language, Query(description="The language of the error.")] = "en",
 ) -> Response:
-    """The first policy that matches a workload counts; what it leaves out is as in the built-in one. What applies to
-    one workload, with annotations of its owner, is in /api/v1/plan."""
+    """The first policy that matches a workload counts; what it leaves out has the default of the class of the workload.
+    What applies to one workload, with annotations of its owner, is in /api/v1/plan."""
     watched, settings = dependencies.policies, dependencies.settings.current.reclaim
     rows = [
         PolicyRow(each.name, _dump(each.match), _dump(each, exclude={"name", "match"}))
@@ -63,7 +67,8 @@ async def list_policies(
         is_valid=watched.error is None,
         error=watched.error.text(language) if watched.error else "",
         policies=rows,
-        built_in=[BuiltInRow(each.value, _dump(fields)) for each, fields in BUILT_IN.items()],
+        built_in=[BuiltInRow(each.value, _dump(fields)) for each, fields in DEFAULTS.items()],
+        example=EXAMPLE,
     )
     return send_json(page)
 

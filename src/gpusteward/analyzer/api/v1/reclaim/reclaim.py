@@ -38,8 +38,8 @@ class ReclaimStatus:
     """Mode, switch and counts."""
 
     mode: ModeName
-    switch: Annotated[SwitchRow | None, Field(description="Null in mode off.")]
-    details: Annotated[dict[str, Any], Field(description="Leader, counts of outcomes, last error.")]
+    switch: Annotated[SwitchRow | None, Field(description="Null where there is no API server or no ledger.")]
+    details: Annotated[dict[str, Any], Field(description="Leader, counts of outcomes, last error, what is suspended.")]
 
 
 @router.get("/reclaim", summary="State of reclaim", response_model=ReclaimStatus, dependencies=[Depends(may_read_all)])
@@ -60,7 +60,7 @@ async def switch_off(
     reason: Annotated[str, Query(max_length=500, description="Shown to everybody.")] = "",
 ) -> Response:
     """No action begins from now on, also of other replicas, until it is switched on again. What was suspended stays so
-    until somebody restores it."""
+    until somebody restores it, and lowered pools are scaled up again when they are needed."""
     control, by = _require_control(dependencies), str(client)
     log.warning("reclaim_switched_off", by=client, reason=reason)
     await query_reclaim(lambda: control.switch_off(by=by, reason=reason), dependencies.limits.reclaim)

@@ -1,0 +1,123 @@
+"""`EndedRecord`: the part of a cycle record about holders that ended before the cycle.
+
+Their time is recorded once: a cycle records what lies between the cycle before and itself, and nothing else. On one
+device it never adds up to more than the time of the device: a holder that ended yields to the one that is there now,
+and of two that ended the later one begins when the earlier one has ended.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusteward.analyzer.judge.gpu_fraction import compute_gpu_fractions
+from gpusteward.analyzer.ledger.identities import NewAllocations, PodLabels, make_allocation_id
+from gpusteward.analyzer.tables import Column, EndedHolder, UsageTable
+from gpusteward.core.usages import AllocationKey
+
+IntColumn = NDArray[np.int64]
+PriceOf = Callable[[str, str], int]  # model, namespace -> micros per GPU-hour
+_NO_IDS: IntColumn = np.empty(0, np.int64)
+_NO_ROWS: NDArray[np.int32] = np.empty(0, np.int32)
+_NEVER_MS = 1 << 62
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndedRecord:
+    """One row per holder, in the order of their ids."""
+
+    ids: IntColumn = field(default_factory=lambda: _NO_IDS)
+    began_ms: IntColumn = field(default_factory=lambda: _NO_IDS)  # 0: it was there in the cycle before
+    ended_ms: IntColumn = field(default_factory=lambda: _NO_IDS)
+    has_worked: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
+    gpu_fractions: Column = field(default_factory=lambda: np.empty(0))
+    prices: IntColumn = field(default_factory=lambda: _NO_IDS)  # micros per GPU-hour
+    fleet_rows: NDArray[np.int32] = field(default_factory=lambda: _NO_ROWS)  # as in the cycle record
+    identities: NewAllocations = field(default_factory=NewAllocations)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+NONE_ENDED = EndedRecord()
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A holder that ended, and its time on the device."""
+
+    holder: EndedHolder
+    id: int
+    began_ms: int
+    ended_ms: int
+
+
+def name_ended(ended: Sequence[EndedHolder], before: Sequence[AllocationKey]) -> list[EndedHolder]:
+    """The same with owner, uid and start of their pods, as far as the cycle before knew them: an ended pod is often
+    gone from the API server."""
+    gpus = {each.allocation.gpu_uuid for each in ended}
+    known = {one.names: one for one in before if one.gpu_uuid in gpus} if gpus else {}
+    return [replace(each, allocation=known.get(each.allocation.names, each.allocation)) for each in ended]
+
+
+def find_gpu(allocation: AllocationKey) -> Hashable:
+    return allocation.cluster, allocation.gpu_uuid or (allocation.node, allocation.gpu_index)
+
+
+def place_ended(
+    ended: Sequence[EndedHolder], held_ids: IntColumn, held_since: Mapping[Hashable, Mapping[str, int]]
+) -> list[Span]:
+    """The time of each, without overlaps. `held_ids`: of the cycle before. `held_since`: when those began who hold a
+    GPU now, by its MIG instance; "" is the whole GPU, which excludes all instances."""
+    by_gpu = defaultdict[Hashable, list[Span]](list)
+    was_held = set(held_ids.tolist()) if len(ended) else set[int]()
+    for each in ended:
+        gpu, id_ = find_gpu(each.allocation), make_allocation_id(each.allocation)
+        began_ms = 0 if id_ in was_held else int(each.began_at * 1000)
+        until_ms = min(_list_conflicts(held_since.get(gpu, {}), each.allocation.gpu_instance), default=_NEVER_MS)
+        by_gpu[gpu].append(Span(each, id_, began_ms, min(int(each.ended_at * 1000), until_ms)))
+    placed: dict[int, Span] = {}
+    for spans in by_gpu.values():
+        last_ms: dict[str, int] = {}  # by MIG instance
+        for span in sorted(spans, key=lambda one: (one.ended_ms, one.began_ms)):
+            instance = span.holder.allocation.gpu_instance
+            began_ms = max((span.began_ms, *_list_conflicts(last_ms, instance)))
+            if began_ms < span.ended_ms:
+                placed[span.id] = replace(span, began_ms=began_ms)
+                last_ms[instance] = span.ended_ms
+    return [placed[id_] for id_ in sorted(placed)]
+
+
+def _list_conflicts(times: Mapping[str, int], instance: str) -> list[int]:
+    """The times of those that cannot have been on the GPU together with this instance."""
+    return [time for other, time in times.items() if not instance or other in ("", instance)]
+
+
+def make_ended_record(
+    spans: Sequence[Span],
+    *,
+    pod_labels: PodLabels,
+    price_of: PriceOf,
+    find_fleet_rows: Callable[[Sequence[AllocationKey]], NDArray[np.int32]],
+) -> EndedRecord:
+    if not spans:
+        return NONE_ENDED
+    allocations = [span.holder.allocation for span in spans]
+    ids = np.array([span.id for span in spans], np.int64)
+    return EndedRecord(
+        ids=ids,
+        began_ms=np.array([span.began_ms for span in spans], np.int64),
+        ended_ms=np.array([span.ended_ms for span in spans], np.int64),
+        has_worked=np.array([span.holder.has_worked for span in spans], np.bool_),
+        gpu_fractions=np.concatenate([_find_fraction(one) for one in allocations]),
+        prices=np.array([price_of(one.model, one.container.namespace) for one in allocations], np.int64),
+        fleet_rows=find_fleet_rows(allocations),
+        identities=NewAllocations(ids, allocations, pod_labels.read),
+    )
+
+
+def _find_fraction(allocation: AllocationKey) -> Column:
+    """Alone on its device: those before and after it did not share it."""
+    return compute_gpu_fractions(UsageTable(0.0, 0.0, [allocation]))

@@ -1,0 +1,48 @@
+"""When the ledger last has GPUs: after a restart, a site without any is told from one that never had one."""
+
+from typing import NamedTuple
+
+from sqlalchemy import Connection, func, select
+
+from gpusteward.analyzer.ledger.migrations.upgrade import read_version
+from gpusteward.analyzer.ledger.schema import allocations, fleet_daily, fleet_hourly, time_column, usage_hourly
+
+HOUR_MS, DAY_MS = 3_600_000, 86_400_000
+
+
+class LastGpus(NamedTuple):
+    """The GPUs of the last moment at which there were any."""
+
+    at: float  # unix seconds
+    gpus: int
+    clusters: frozenset[str] = frozenset()  # names; empty: not known
+
+
+def read_last_gpus(connection: Connection, now_ms: int) -> LastGpus | None:
+    """Of the last recorded hour or day with GPUs, counted or held; None: there never were any."""
+    if read_version(connection) is None:
+        return None  # a new file
+    for table, length in ((fleet_hourly, HOUR_MS), (fleet_daily, DAY_MS)):
+        time = time_column(table)
+        latest = connection.execute(select(func.max(time)).where(table.c.gpu_ms > 0)).scalar()
+        if latest is not None:
+            rows = connection.execute(
+                select(table.c.cluster, table.c.gpu_ms, table.c.known_ms).where(time == latest, table.c.gpu_ms > 0)
+            ).all()
+            gpus = sum(row.gpu_ms / (row.known_ms or length) for row in rows)
+            return _make(latest + length, now_ms, gpus, {row.cluster for row in rows})
+    latest = connection.execute(select(func.max(usage_hourly.c.hour_ms))).scalar()
+    if latest is None:
+        return None
+    held = connection.execute(
+        select(allocations.c.cluster, allocations.c.gpu_uuid)
+        .distinct()
+        .join(usage_hourly, usage_hourly.c.allocation_id == allocations.c.id)
+        .where(usage_hourly.c.hour_ms == latest)
+    ).all()
+    return _make(latest + HOUR_MS, now_ms, len(held), {row.cluster for row in held})
+
+
+def _make(end_ms: int, now_ms: int, gpus: float, clusters: set[str]) -> LastGpus:
+    """The hour that has begun ends now."""
+    return LastGpus(min(end_ms, now_ms) / 1000, max(1, round(gpus)), frozenset(clusters - {""}))

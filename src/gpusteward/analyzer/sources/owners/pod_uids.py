@@ -1,0 +1,94 @@
+"""The uids of pods whose metrics do not name them (dcgm-exporter), listed freshly in every cycle.
+
+A pod that is created again under the same name is another one: its idle time, its warnings and its row of the ledger
+are its own. Only names and uids are listed, namespace by namespace. A pod that is not listed any more keeps its last
+uid as long as metrics name it, and so do all pods while the API server cannot be read: the row of an ended pod must not
+change its identity.
+"""
+
+from collections.abc import Callable, Collection
+from urllib.parse import quote
+
+import msgspec
+
+from gpusteward.analyzer.sources.owners.owner_resolver import Budget, PodName
+from gpusteward.kubernetes.api import ApiServer, GoneError, ObjectError
+from gpusteward.logs import Log
+
+log = Log(__name__)
+
+PAGE = 500  # pods of one request
+REQUESTS, SECONDS = 300, 10.0
+"""Of one cycle: in a large cluster the namespaces that were listed longest ago come first."""
+ACCEPT = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+
+
+class _Metadata(msgspec.Struct):
+    name: str = ""
+    uid: str = ""
+
+
+class _Item(msgspec.Struct):
+    metadata: _Metadata
+
+
+class _ListMetadata(msgspec.Struct, frozen=True):
+    token: str = msgspec.field(default="", name="continue")
+
+
+class _Page(msgspec.Struct):
+    metadata: _ListMetadata = _ListMetadata()
+    items: list[_Item] = []
+
+
+class PodUids:
+    """Belongs to the thread that runs cycles."""
+
+    def __init__(self, api: ApiServer, *, clock: Callable[[], float]) -> None:
+        self._api, self._clock = api, clock
+        self._uids: dict[tuple[str, str], str] = {}  # by namespace and name
+        self._listed_at: dict[str, float] = {}  # by namespace
+        self._unreadable: set[str] = set()  # namespaces that were logged
+
+    def find(self, namespace: str, pod: str) -> str:
+        """Empty: not known."""
+        return self._uids.get((namespace, pod), "")
+
+    def refresh(self, pods: Collection[PodName]) -> None:
+        """List the pods of these namespaces; all others are forgotten. Raises SourceError if the server fails."""
+        wanted = {(pod.namespace, pod.name) for pod in pods}
+        namespaces = {namespace for namespace, _ in wanted}
+        self._uids = {name: uid for name, uid in self._uids.items() if name in wanted}
+        self._listed_at = {name: at for name, at in self._listed_at.items() if name in namespaces}
+        budget = Budget(REQUESTS, SECONDS)
+        for namespace in sorted(namespaces, key=lambda each: (self._listed_at.get(each, 0.0), each)):
+            if budget.is_spent:
+                return
+            try:
+                found = self._list(namespace, budget)
+            except (ObjectError, GoneError) as error:
+                self._log_unreadable(namespace, error)
+                continue
+            self._unreadable.discard(namespace)
+            self._listed_at[namespace] = self._clock()
+            self._uids |= {name: uid for name, uid in found.items() if name in wanted}
+
+    def _list(self, namespace: str, budget: Budget) -> dict[tuple[str, str], str]:
+        path, token = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods?limit={PAGE}", ""
+        found: dict[tuple[str, str], str] = {}
+        while True:
+            began = self._clock()
+            page = self._api.read_json(
+                f"{path}&continue={quote(token, safe='')}" if token else path, _Page, accept=ACCEPT
+            )
+            budget.requests -= 1
+            budget.seconds -= self._clock() - began
+            found |= {(namespace, one.metadata.name): one.metadata.uid for one in page.items if one.metadata.uid}
+            token = page.metadata.token
+            if not token:
+                return found
+
+    def _log_unreadable(self, namespace: str, error: Exception) -> None:
+        if namespace not in self._unreadable:
+            self._unreadable.add(namespace)
+            log.warning("pods_not_listed", namespace=namespace, reason=error, effect="pods without uid and start")

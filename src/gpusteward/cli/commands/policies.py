@@ -1,0 +1,73 @@
+"""`gpusteward policies`: the policies of reclaim in effect, or an example of a policy file."""
+
+import sys
+from collections.abc import Iterator, Sequence
+
+from gpusteward.analyzer.reclaim.policies.example import EXAMPLE
+from gpusteward.cli.exit_codes import EXIT_FAILURE, EXIT_OK
+from gpusteward.cli.flags import FlagParser, add_request_flags, language_of, make_analyzer_client, make_parser
+from gpusteward.cli.json_access import Row, as_object, get_number, get_object, get_objects, get_text
+from gpusteward.cli.output import quantities
+from gpusteward.cli.output.formats import Column, write_json, write_rows
+from gpusteward.messages.cli import reclaim as messages
+
+PATH = "/api/v1/policies"
+KEYS = ("name", "match", "action", "window", "grace")
+
+
+def build_parser() -> FlagParser:
+    parser = make_parser(
+        "policies",
+        "Show the policies of reclaim in the order in which they are tried, or why there are none: then nothing new is "
+        "warned of or done.",
+    )
+    parser.add_argument("--example", action="store_true", help="print a policy file to begin with; asks no analyzer")
+    add_request_flags(parser)
+    return parser
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Raises ConfigurationError, SourceError."""
+    options = build_parser().parse(arguments)
+    if options.example:
+        sys.stdout.write(EXAMPLE)
+        return EXIT_OK
+    client, language = make_analyzer_client(options), language_of(options)
+    page = as_object(client.read(PATH, [("language", language)]))
+    if options.output == "json":
+        write_json(page)
+    else:
+        rows = [_make_row(each) for each in get_objects(page, "policies")]
+        if rows or options.output == "csv":
+            write_rows(rows, list(_list_columns()), keys=KEYS, output=options.output, language=language)
+    if page.get("is_valid") is not True:
+        print(messages.STOPPED.text(language, reason=get_text(page, "error")), file=sys.stderr)
+        return EXIT_FAILURE
+    if not get_objects(page, "policies"):
+        print(messages.NO_POLICIES.text(language), file=sys.stderr)
+    return EXIT_OK
+
+
+def _list_columns() -> Iterator[Column]:
+    yield Column("name", messages.POLICY, stands_alone=True)
+    yield Column("action", messages.ACTION)
+    yield Column("window", messages.WINDOW, quantities.duration, to_right=True)
+    yield Column("grace", messages.GRACE, quantities.duration, to_right=True)
+    yield Column("match", messages.MATCH, is_flexible=True)
+
+
+def _make_row(policy: Row) -> dict[str, object]:
+    fields, match = get_object(policy, "fields"), get_object(policy, "match")
+    return {
+        "name": get_text(policy, "name"),
+        "match": "; ".join(f"{name}: {_show(match[name])}" for name in match) or "*",
+        "action": get_text(fields, "action") or "notify",
+        "window": get_number(fields, "window"),
+        "grace": get_number(fields, "grace"),
+    }
+
+
+def _show(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name}={each}" for name, each in value.items())
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

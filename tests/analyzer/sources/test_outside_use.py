@@ -1,0 +1,170 @@
+"""GPUs that somebody uses who does not hold them: from the fake driver to the verdict, in both sources."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from gpusteward.agent.collector_runner import CollectorRunner
+from gpusteward.agent.kubernetes.kubelet import KubeletClient
+from gpusteward.agent.kubernetes.pod_watch import PodWatch
+from gpusteward.agent.node_source import NodeProviders, NodeSource
+from gpusteward.agent.nvml import Nvml
+from gpusteward.agent.proc.process_table import ProcessTable
+from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.judge import judge
+from gpusteward.analyzer.judge.reasons import explain_row
+from gpusteward.analyzer.judge.rules import Rules
+from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
+from gpusteward.analyzer.sources.promql.source import PrometheusSource
+from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, STEPS, UsageTable
+from gpusteward.core import metrics
+from gpusteward.core.messages import Message
+from gpusteward.core.snapshots import Snapshot
+from gpusteward.core.usage_split import SPLIT_SIGNALS
+from gpusteward.kubernetes.api import ApiServer
+from gpusteward.messages import unknown_reasons
+from tests.analyzer.engines import Sample, running_prometheus
+from tests.analyzer.scraped_history import AT, scrape_history, scrape_times
+from tests.analyzer.sources.scrape.page_server import fed_source
+from tests.analyzer.tables import assert_alike
+from tests.fakes.machines import NODE, Machine, NodePod
+from tests.fakes.nvml_library import FakeNvml
+from tests.fakes.nvml_scenarios import GIB, MIB, FakeGpu, a100x8
+
+pytestmark = pytest.mark.slow
+
+TIMES = scrape_times()
+RECLAIMED = ("idle", "parked", "reclaim")
+UNKNOWN = ("unknown", "unknown", "notice")
+VERDICTS: Mapping[str, tuple[str, str, str]] = {
+    "used-by-a-pod": UNKNOWN,
+    "used-by-the-host": UNKNOWN,
+    "display-server": RECLAIMED,
+    "unused": ("idle", "empty", "reclaim"),
+    "loaded-by-a-pod": UNKNOWN,
+    "small-pod": RECLAIMED,
+    "memory-of-nobody": UNKNOWN,  # beside a display server, the memory of a process that has ended
+    "works-itself": ("active", "steady", "notice"),
+}
+"""The holder of each GPU: activity, signature and highest step."""
+
+
+@dataclass(frozen=True)
+class ReadNode:
+    """The machine as its agent read it once, at any time."""
+
+    read: Snapshot
+    name = NODE
+
+    def snapshot(self, at: float) -> Snapshot:
+        values = {name: getattr(self.read, name) for name in self.read.__slots__}
+        return Snapshot(**{**values, "taken_at": at})
+
+
+def occupy(gpu: FakeGpu, pid: int, memory: int, percent: int) -> None:
+    gpu.numbers["memory_used"], gpu.numbers["gpu_percent"] = gpu.numbers["memory_used"] + memory, percent
+    gpu.compute(pid, memory)
+    gpu.uses(pid, percent)
+
+
+def make_machine() -> Machine:
+    scenario = a100x8()
+    for gpu in scenario.gpus:
+        gpu.rest()
+        gpu.numbers["power_mw"] = 60_000
+    occupy(scenario.gpus[0], 10, 69 * GIB, 30)
+    occupy(scenario.gpus[1], 11, 69 * GIB, 30)
+    scenario.gpus[2].graphics(12, 80 * MIB)
+    occupy(scenario.gpus[4], 14, 40 * GIB, 0)
+    occupy(scenario.gpus[5], 15, 500 * MIB, 0)
+    scenario.gpus[6].graphics(16, 80 * MIB)
+    scenario.gpus[6].numbers["memory_used"] = 69 * GIB
+    occupy(scenario.gpus[7], 17, 30 * GIB, 40)
+    occupy(scenario.gpus[7], 18, 30 * GIB, 40)
+    owner = {"owner": ("ReplicaSet", "server-5d4f"), "labels": {"pod-template-hash": "5d4f"}}
+    holders = [
+        NodePod(pod, [gpu.uuid], [17] if pod == "works-itself" else [], **owner)
+        for pod, gpu in zip(VERDICTS, scenario.gpus, strict=True)
+    ]
+    others = [NodePod(f"other-{pid}", [], [pid], namespace="llm") for pid in (10, 14, 15, 18)]
+    return Machine(scenario, [*holders, *others], host_pids=[11, 12, 16])
+
+
+@pytest.fixture
+def samples(fake_nvml: FakeNvml, tmp_path: Path) -> Sequence[Sample]:
+    machine = make_machine()
+    fake_nvml.load(machine.scenario)
+    with machine.start(tmp_path / "node") as running:
+        pods = PodWatch(ApiServer(running.api.url), NODE)
+        providers = NodeProviders(ProcessTable(running.proc), KubeletClient(running.kubelet.path), pods)
+        source = NodeSource(NODE, Nvml(NODE, event_wait_milliseconds=10), providers)
+        try:
+            pods.start()
+            runner = CollectorRunner()
+            for now in (AT - 5, AT):  # use of processes is known from the second time on
+                runner.start_cycle()
+                snapshot = source.read(SPLIT_SIGNALS, now=now, runner=runner)
+        finally:
+            source.close()
+    assert len(snapshot.allocations) == len(VERDICTS), "the agent does not see the machine"
+    pages = scrape_history([ReadNode(snapshot)], TIMES, dialects="native")
+    return [sample for sample in pages if sample[0] != metrics.ALLOCATION_START.name]  # the fake pods start in future
+
+
+def read_tables(samples: Sequence[Sample], folder: Path) -> Iterator[UsageTable]:
+    """Of both sources, which must be alike."""
+    with (
+        running_prometheus(folder, samples) as engine,
+        closing(PrometheusSource(PrometheusSettings(url=engine.url))) as queried,
+        closing(fed_source(samples)) as scraped,
+    ):
+        tables = queried.read(AT), scraped.read(AT)
+        assert_alike(*tables, rtol=1e-5)
+        yield from tables
+
+
+def judge_holders(table: UsageTable) -> Mapping[str, tuple[str, str, str]]:
+    verdicts, _ = judge(table, Rules(), History(), now=AT)
+    codes = zip(verdicts.activity, verdicts.signature, verdicts.step, strict=True)
+    words = [(ACTIVITIES[one].value, SIGNATURES[two].value, STEPS[three].value) for one, two, three in codes]
+    return dict(zip([one.container.pod for one in table.allocations], words, strict=True))
+
+
+def find_reasons(table: UsageTable) -> Mapping[str, Message]:
+    return {table.allocations[row].container.pod: reason for row, reason in table.unknown.items()}
+
+
+def test_never_idle_nor_empty_where_somebody_else_uses_the_gpu_of_a_holder(samples: Sequence[Sample], tmp_path: Path):
+    for table in read_tables(samples, tmp_path):
+        assert judge_holders(table) == VERDICTS
+        assert find_reasons(table) == {
+            "used-by-a-pod": unknown_reasons.USED_BY_POD.fill(pods="llm/other-10"),
+            "used-by-the-host": unknown_reasons.USED_BY_HOST,
+            "loaded-by-a-pod": unknown_reasons.USED_BY_POD.fill(pods="llm/other-14"),
+            "memory-of-nobody": unknown_reasons.USED_BY_HOST,
+        }
+
+
+def test_agents_without_the_counter_show_other_pods_and_work_of_the_host(samples: Sequence[Sample], tmp_path: Path):
+    older = [sample for sample in samples if sample[0] != metrics.GPU_OUTSIDE_SECONDS.name]
+    for table in read_tables(older, tmp_path):
+        assert find_reasons(table).keys() == {"used-by-a-pod", "used-by-the-host", "loaded-by-a-pod"}
+
+
+def test_the_reason_of_a_gpu_with_a_process_of_others_does_not_say_that_it_has_none(samples: Sequence[Sample]):
+    with closing(fed_source(samples)) as source:
+        table = source.read(AT)
+    verdicts, _ = judge(table, Rules(), History(), now=AT)
+    rows = {one.container.pod: row for row, one in enumerate(table.allocations)}
+    texts = {pod: str(explain_row(verdicts, row, rules=Rules())) for pod, row in rows.items()}
+    assert "has no process and no memory" in texts["unused"]
+    assert "somebody who does not hold the GPU" in texts["display-server"]
+
+
+def test_the_name_of_the_other_pod_is_not_shown_to_people_who_see_some_namespaces_only():
+    named = unknown_reasons.USED_BY_POD.fill(pods="llm/other-10")
+    assert unknown_reasons.hide_errors(named) == unknown_reasons.USED_BY_ANOTHER_POD
+    assert unknown_reasons.hide_errors(unknown_reasons.USED_BY_HOST) == unknown_reasons.USED_BY_HOST
