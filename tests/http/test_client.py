@@ -23,6 +23,7 @@ from gpusteward.http.errors import (
     HttpError,
     InvalidRequestError,
     NoResponseError,
+    NotSentError,
     ProtocolError,
     RequestCancelledError,
     ResponseTimeoutError,
@@ -72,6 +73,65 @@ def test_a_chunked_body_and_one_that_ends_with_the_connection_are_read() -> None
 
     with serving(end) as server:
         assert fetch(server) == b"abc"
+
+
+WRITE = Request("PATCH", "/x", b"change")
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+def send_before(client: HttpClient, *, seconds: float, timeout_seconds: float = 5) -> int:
+    before = time.monotonic() + seconds
+    with client.send(WRITE, timeout_seconds=timeout_seconds, send_before=before) as received:
+        return received.status
+
+
+def test_the_body_of_a_request_that_must_not_be_late_is_sent_when_the_server_asks_for_it() -> None:
+    bodies: list[bytes] = []
+
+    def ask(connection: socket.socket, _: bytes) -> None:
+        connection.sendall(CONTINUE)
+        bodies.append(connection.recv(100))
+        connection.sendall(response())
+
+    with serving(ask) as server, keeping_client(server) as client:
+        assert send_before(client, seconds=5) == 200
+    assert server.requests[0].endswith(b"Expect: 100-continue\r\n\r\n")
+    assert bodies == [b"change"]
+
+
+def test_never_sends_a_body_to_a_server_that_hangs() -> None:
+    """It would be carried out when the server goes on."""
+    rests: list[bytes] = []
+
+    def hang(connection: socket.socket, _: bytes) -> None:
+        time.sleep(0.4)
+        with contextlib.suppress(OSError):
+            connection.sendall(CONTINUE)
+            rests.append(connection.recv(100))
+
+    with serving(hang) as server, keeping_client(server) as client:
+        with pytest.raises(NotSentError):
+            send_before(client, seconds=0.2)
+        assert server.closed_one.wait(5)
+    assert len(server.requests) == 1
+    assert not any(rests)
+
+
+def test_a_server_that_has_the_body_and_hangs_leaves_open_what_happened() -> None:
+    def hang(connection: socket.socket, _: bytes) -> None:
+        connection.sendall(CONTINUE)
+        connection.recv(100)
+        server.stopping.wait(5)
+
+    with serving(hang) as server, keeping_client(server) as client, pytest.raises(ResponseTimeoutError):
+        send_before(client, seconds=0.3, timeout_seconds=0.4)
+
+
+def test_a_refusal_without_asking_for_the_body_is_the_response_and_its_connection_is_not_reused() -> None:
+    with serving(response(status="403 Forbidden")) as server, keeping_client(server) as client:
+        assert [send_before(client, seconds=5) for _ in range(2)] == [403, 403]
+        assert client.connection_count == 0
+    assert server.connections == 2
 
 
 def test_kept_connections_are_reused() -> None:

@@ -18,7 +18,6 @@ from gpusteward.http.errors import (
     HttpError,
     InvalidRequestError,
     NoResponseError,
-    NotSentError,
     ProtocolError,
     RequestCancelledError,
     ResponseTimeoutError,
@@ -138,23 +137,25 @@ class HttpClient:
 
         `timeout_seconds` limits the time from connecting to the end of the body. With `idle_timeout_seconds` it ends
         with the headers, and from there on each read may take that long; not for errors, whose bodies are short.
-        `limit_bytes` limits the body, both as it is sent and decoded. `send_before`: of the monotonic clock;
-        NotSentError if there is no connection by then.
+        `limit_bytes` limits the body, both as it is sent and decoded. `send_before`: of the monotonic clock; the body
+        is sent only when the server asks for it, and NotSentError says that it did not by then.
         """
         _check(self._prefix + request.path, request.headers)
         deadline = time.monotonic() + timeout_seconds
         connection = self._take(timeout_seconds)
         is_reusable = False
         try:
-            if send_before is not None and time.monotonic() >= send_before:
-                raise NotSentError(messages.NOT_SENT)
             connection.timed.set_deadline(deadline)
-            with contextlib.closing(self._exchange(connection, request, timeout_seconds)) as raw:
+            with contextlib.closing(
+                self._exchange(connection, request, timeout_seconds, deadline=deadline, send_before=send_before)
+            ) as raw:
                 idle_seconds = idle_timeout_seconds if raw.status < 300 else None
                 if idle_seconds is not None:
                     connection.timed.set_idle_timeout(idle_seconds)
                 yield self._make_response(raw, timeout_seconds, limit_bytes, idle_seconds)
-                is_reusable = self._keeps_connections and raw.is_complete and not raw.will_close
+                # A server that refused without asking for the body may still expect it there.
+                is_complete = raw.is_complete and send_before is None
+                is_reusable = self._keeps_connections and is_complete and not raw.will_close
         finally:
             self._put_back(connection, is_reusable=is_reusable)
 
@@ -201,7 +202,15 @@ class HttpClient:
         if self._is_closed:
             raise RequestCancelledError(messages.CANCELLED)
 
-    def _exchange(self, connection: Connection, request: Request, timeout_seconds: float) -> RawResponse:
+    def _exchange(
+        self,
+        connection: Connection,
+        request: Request,
+        timeout_seconds: float,
+        *,
+        deadline: float,
+        send_before: float | None,
+    ) -> RawResponse:
         target, headers = self._prefix + request.path, dict(request.headers)
         if self._proxy is not None and not self._url.is_tls:
             target = f"http://{self._url.address}{target}"
@@ -209,7 +218,12 @@ class HttpClient:
                 pair = basic_authorization(self._proxy.username, self._proxy.password)
                 headers["Proxy-Authorization"] = pair
         with self._translate_errors(timeout_seconds, None):
-            return connection.send(request.method, target, request.body, headers)
+            if send_before is None:
+                return connection.send(request.method, target, request.body, headers)
+            body = request.body or b""
+            return connection.send_when_asked(
+                request.method, target, body, headers, before=send_before, deadline=deadline
+            )
 
     def _make_response(
         self, raw: RawResponse, timeout_seconds: float, limit_bytes: int | None, idle_seconds: float | None

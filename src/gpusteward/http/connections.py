@@ -5,7 +5,7 @@ import io
 import select
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from gpusteward.http.errors import (
     ConfigurationFileError,
     ConnectError,
     ConnectTimeoutError,
+    NotSentError,
     TlsError,
     explain_os_error,
     is_tls_error,
@@ -116,9 +117,38 @@ class Connection:
         """Send a request and read the head of its response. Raises MessageError, OSError."""
         head = encode_request(method, target, host=self._host, body=body, headers=headers)
         self.timed.sendall(head + (body or b""))  # at once: a server that gets the head alone begins, and waits
+        return self._read_head(method)
+
+    def send_when_asked(
+        self, method: str, target: str, body: bytes, headers: Mapping[str, str], *, before: float, deadline: float
+    ) -> RawResponse:
+        """Send a request whose body the server asks for before it gets it (Expect: 100-continue, RFC 9110). A server
+        that hangs has the head only, and does not carry out the request when it goes on after the client has left.
+        Raises NotSentError if the server does not ask `before` that time, MessageError, OSError."""
+        head = encode_request(method, target, host=self._host, body=body, headers={**headers, "Expect": "100-continue"})
+        is_asked = False
+
+        def send_body() -> None:
+            nonlocal is_asked
+            if time.monotonic() >= before:
+                raise NotSentError(messages.NOT_SENT)
+            is_asked = True
+            self.timed.set_deadline(deadline)
+            self.timed.sendall(body)
+
+        self.timed.set_deadline(before)
+        try:
+            self.timed.sendall(head)
+            return self._read_head(method, send_body)
+        except TimeoutError as error:
+            if is_asked:
+                raise
+            raise NotSentError(messages.NOT_SENT) from error
+
+    def _read_head(self, method: str, on_continue: Callable[[], None] = lambda: None) -> RawResponse:
         with contextlib.ExitStack() as on_error:
             reader = on_error.enter_context(self.timed.open_reader())
-            response = RawResponse(reader, method)
+            response = RawResponse(reader, method, on_continue)
             on_error.pop_all()
         return response
 

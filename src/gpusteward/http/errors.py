@@ -6,7 +6,7 @@ HttpError
 ├── ConnectError             no connection
 │   ├── ConnectTimeoutError
 │   └── TlsError             the handshake failed, mostly because of a certificate
-├── NotSentError             no connection in time for a request that must not be late; nothing was sent
+├── NotSentError             a request that must not be late: the server did not ask for its body in time
 ├── ConnectionLostError      the connection ended before the end of the response
 │   └── NoResponseError      ... before its first byte
 ├── ResponseTimeoutError     no complete response in time
@@ -47,7 +47,7 @@ class TlsError(ConnectError):
 
 
 class NotSentError(HttpError):
-    """Nothing was sent: it would have been later than the caller allows."""
+    """The body was not sent: it would have been later than the caller allows."""
 
 
 class ConnectionLostError(HttpError):

@@ -4,7 +4,7 @@ Not `http.client`: it loads the parsers of e-mail and, where no TLS is used, ssl
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 MAX_LINE_BYTES = 65_536
@@ -114,10 +114,11 @@ def encode_request(method: str, target: str, *, host: str, body: bytes | None, h
 class RawResponse:
     """A response whose headers have arrived; its body is read piece by piece, as it was sent."""
 
-    def __init__(self, reader: Reader, method: str) -> None:
-        """Read up to the end of the headers. Raises MessageError and its kinds, OSError."""
+    def __init__(self, reader: Reader, method: str, on_continue: Callable[[], None] = lambda: None) -> None:
+        """Read up to the end of the headers. `on_continue` is called when the server asks for the body with the status
+        100. Raises MessageError and its kinds, OSError, and what `on_continue` raises."""
         self._reader = reader
-        self.status, self.reason, is_http11, self.headers = _read_head(reader)
+        self.status, self.reason, is_http11, self.headers = _read_head(reader, on_continue)
         self._is_chunked = self.headers.get("transfer-encoding").lower() == "chunked"
         self._left: int | None = None  # bytes of the body, or of its current chunk; None: until the connection ends
         if method == "HEAD" or self.status in (204, 304) or (method == "CONNECT" and self.status < 300):
@@ -164,7 +165,7 @@ class RawResponse:
             self.is_complete = True
 
 
-def _read_head(reader: Reader) -> tuple[int, str, bool, Headers]:
+def _read_head(reader: Reader, on_continue: Callable[[], None]) -> tuple[int, str, bool, Headers]:
     """Status, reason, whether it is HTTP/1.1, headers. Interim responses are skipped."""
     while True:
         if not (line := reader.readline(MAX_LINE_BYTES)):
@@ -175,3 +176,5 @@ def _read_head(reader: Reader) -> tuple[int, str, bool, Headers]:
         headers = read_headers(reader)
         if not match[2].startswith("1") or match[2] == "101":
             return int(match[2]), (match[3] or "").strip(), match[1] != "0", headers
+        if match[2] == "100":
+            on_continue()

@@ -12,9 +12,11 @@
 A SourceError that is none of these leaves open whether the write has happened: the connection ended, or the time was
 up. A dry run is a query parameter, since only there the audit log of the server shows it.
 
-A write that must not be late has `send_before`, a time of the monotonic clock. It also carries the server's own time
-limit (`timeout=5s`): a write that stalls in the server, for example in an admission webhook, ends with 504 and does not
-happen later.
+A write that must not be late has `send_before`, a time of the monotonic clock. Its body is sent when the server asks
+for it (Expect: 100-continue), which it does after authentication, authorization and its own queue: a server that hung
+until the client had left finds a request without a body, and refuses it. The write also carries the server's own time
+limit (`timeout=5s`): one that stalls after that, for example in an admission webhook, ends with 504 and does not happen
+later.
 """
 
 import contextlib

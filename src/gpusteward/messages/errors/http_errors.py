@@ -43,5 +43,5 @@ UNSUPPORTED_ENCODING = Message("unsupported content encoding {encoding!r}", "不
 DAMAGED_CONTENT = Message("the compressed response is damaged: {reason}", "压缩的响应已损坏：{reason}")
 TRUNCATED_CONTENT = Message("the compressed response is truncated", "压缩的响应不完整")
 TOO_MANY_MEMBERS = Message("the compressed response has too many gzip members", "压缩的响应包含过多 gzip 成员")
-NOT_SENT = Message("no connection in time; nothing was sent", "未能及时建立连接；没有发送任何内容")
+NOT_SENT = Message("the server was not ready for it in time; nothing was sent", "服务器未能及时就绪；没有发送请求内容")
 CANCELLED = Message("the request was cancelled", "请求已取消")
