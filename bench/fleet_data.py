@@ -56,14 +56,17 @@ def uuid_of(gpu: int) -> str:
     return f"GPU-{gpu:08x}-5a1e-4c0f-9d3b-{gpu * 2654435761 % 2**48:012x}"
 
 
+def target_of(node: int) -> str:
+    return f'instance="10.{node >> 8}.{node & 255}.7:9400",job="dcgm-exporter"'
+
+
 def labels_of(gpu: int) -> str:
     """Eleven labels; eight GPUs per node, four per pod."""
     node, index = divmod(gpu, 8)
     return (
         f'gpu="{index}",UUID="{uuid_of(gpu)}",device="nvidia{index}",pci_bus_id="00000000:{index + 7:02X}:00.0",'
         f'modelName="NVIDIA A100-SXM4-80GB",Hostname="node-{node:05}",container="main",'
-        f'namespace="team-{gpu // 4 % 40}",pod="train-{gpu // 4:05}-0",'
-        f'instance="10.{node >> 8}.{node & 255}.7:9400",job="dcgm-exporter"'
+        f'namespace="team-{gpu // 4 % 40}",pod="train-{gpu // 4:05}-0",{target_of(node)}'
     )
 
 
@@ -127,4 +130,7 @@ def write_samples(path: Path, gpus: range, *, moments: Sequence[int]) -> None:
             for gpu, own in enumerate(labels):
                 series = f"{signal}{{{own}}} "
                 file.write(series + series.join(curves[gpu % len(curves)]))
+        up = [f"1 {moment}\n" for moment in moments]  # Prometheus writes it for every target
+        for target in dict.fromkeys(target_of(gpu // 8) for gpu in gpus):
+            file.write(f"up{{{target}}} " + f"up{{{target}}} ".join(up))
         file.write("# EOF\n")

@@ -133,7 +133,7 @@ def test_moments_are_cut_where_prometheus_cuts_its_blocks():
 def test_every_series_has_a_sample_at_every_moment(tmp_path: Path):
     write_samples(tmp_path / "samples.txt", range(3), moments=[0, STEP])
     lines = (tmp_path / "samples.txt").read_text().splitlines()
-    assert len(lines) == 3 * 6 * 2 + 1
+    assert len(lines) == (3 * 6 + 1) * 2 + 1, "three GPUs of one target"
     assert lines[-1] == "# EOF"
     assert sum(line.startswith(f"DCGM_FI_DEV_FB_USED{{{labels_of(2)}}} ") for line in lines) == 2
 

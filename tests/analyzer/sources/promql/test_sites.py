@@ -1,5 +1,6 @@
 """Sites with different metric and label names, which are discovered, not configured."""
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
@@ -282,7 +283,21 @@ def test_there_is_one_query_per_signal_never_one_per_gpu(tmp_path: Path):
     of_signals = "lag, presence, nine of cores, two of eight others, clock, three of energy, three of traffic"
     others = "who lacks an encoder or a decoder, three of devices that nobody holds, and which pods are exporters"
     assert len(proxy.queries) == 40, f"{of_signals}, {others}"
-    assert not any("GPU-" in query for query in proxy.queries)
+    of_idle = [query for query in proxy.queries if "GPU-" in query]
+    assert len(of_idle) == 5, "three of energy, who lacks an encoder or a decoder: of all GPUs without work together"
+
+
+def test_what_only_idle_needs_is_not_read_of_gpus_that_work(tmp_path: Path):
+    cores = {"DCGM_FI_DEV_GPU_UTIL": 50.0, "DCGM_FI_PROF_GR_ENGINE_ACTIVE": 0.5}
+    history = scrape_history(NODES, TIMES, dialects="dcgm")
+    working = [(name, labels, cores.get(name, value), at) for name, labels, value, at in history]
+    with watched(tmp_path, working) as (source, proxy):
+        table = source.read(AT)
+    core = table.column(Measure.CORE, Stat.PEAK)
+    unmeasured = {one.gpu_uuid for one, peak in zip(table.allocations, core, strict=True) if np.isnan(peak)}
+    of_energy = [query for query in proxy.queries if "rate(DCGM_FI_DEV_TOTAL_ENERGY" in query]
+    assert {uuid for query in of_energy for uuid in re.findall("GPU-[0-9a-f-]+", query)} == unmeasured
+    assert 0 < len(unmeasured) < len({one.gpu_uuid for one in table.allocations}), "MIG instances"
 
 
 def test_a_site_without_gpus_gives_an_empty_table_and_a_new_discovery(tmp_path: Path):

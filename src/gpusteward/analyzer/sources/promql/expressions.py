@@ -8,6 +8,7 @@ from gpusteward.analyzer.sources.usage.quantities import (
     CORE_COUNT,
     EXCESSES,
     FLOORS,
+    IDLE_KEYS,
     PRESENCE_IN_WINDOW,
     PRESENCE_TIME,
     STATIC_QUANTITIES,
@@ -92,6 +93,11 @@ class Query:
         return (
             self.level is Level.DEVICE and self.aggregation is Aggregation.LAST and self.quantity in STATIC_QUANTITIES
         )
+
+    @property
+    def is_for_idle(self) -> bool:
+        """Whether only a verdict of idle needs it: what contradicts idleness, and what limits its proof."""
+        return self.aggregation in EXCESSES or self.key in IDLE_KEYS
 
     @property
     def is_coverage(self) -> bool:

@@ -10,6 +10,7 @@ from gpusteward.analyzer.sources.promql.expressions import Query
 from gpusteward.analyzer.sources.usage.label_mapping import CANDIDATES, HOLDER_NAMESPACES, LabelMapping
 from gpusteward.analyzer.sources.usage.metric_schemes import CORE_AGGREGATIONS, MetricScheme
 from gpusteward.analyzer.sources.usage.quantities import (
+    NO_VIDEO,
     PRESENCE_IN_WINDOW,
     PRESENCE_NOW,
     Aggregation,
@@ -99,6 +100,13 @@ class QueryPlan:
 
     def only_static(self) -> "QueryPlan":
         return replace(self, queries=tuple(query for query in self.queries if query.is_static))
+
+    def without_idle(self) -> "QueryPlan":
+        return replace(self, queries=tuple(query for query in self.queries if not query.is_for_idle))
+
+    def only_idle(self) -> "QueryPlan":
+        """What only verdicts of idle need."""
+        return replace(self, queries=tuple(query for query in self.queries if query.is_for_idle))
 
     def with_targets(self) -> "QueryPlan":
         """Counts samples by scrape target."""
@@ -259,7 +267,6 @@ def _plan_missing_video(detected: DetectedScheme, matchers: Matchers) -> Iterato
     if detected.scheme is MetricScheme.HAMI or list_missing_video(detected):
         return
     presence = next(plan_presence(detected, matchers))
-    key = QueryKey(Level.HOLDER, Quantity.NO_VIDEO, Aggregation.LAST)
     for quantity in VIDEO_QUANTITIES[detected.scheme]:
         others = tuple(
             replace(presence, metric=metric.name, matchers=(*matchers, *metric.matchers))
@@ -270,7 +277,7 @@ def _plan_missing_video(detected: DetectedScheme, matchers: Matchers) -> Iterato
         is_gpu = is_gpu if group.mapping.instance else ()
         yield replace(
             presence,
-            key=key,
+            key=NO_VIDEO,
             matchers=(*presence.matchers, *is_gpu),
             detail_labels=None,
             fallbacks=(),

@@ -32,6 +32,7 @@ from gpusteward.analyzer.sources.promql.query_runner import (
 from gpusteward.analyzer.sources.promql.unlisted_holders import (
     MAX_ENDED,
     MAX_SELECTED,
+    UUIDS_PER_QUERY,
     can_have_unlisted,
     select_all,
     select_by_uuid,
@@ -42,7 +43,7 @@ from gpusteward.analyzer.sources.usage.ended_holders import build_ended_holders
 from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
 from gpusteward.analyzer.sources.usage.partial_tables import AllocationCache, PartialTable, build_partial_table
 from gpusteward.analyzer.sources.usage.presence import list_ended_rows, list_stale_rows, list_unlisted_rows
-from gpusteward.analyzer.sources.usage.quantities import PRESENCE_TIME, Level, Quantity, QueryKey
+from gpusteward.analyzer.sources.usage.quantities import PRESENCE_TIME, Aggregation, Level, Quantity, QueryKey
 from gpusteward.analyzer.sources.usage.query_results import QueryResults
 from gpusteward.analyzer.sources.usage.row_index import DeviceKey, HolderKey
 from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers, match_any, write_selector
@@ -209,10 +210,12 @@ class SchemeReader:
         results = collector.results
         results.lacks_video = bool(list_missing_video(detected))
         queries_static = static.is_due
-        self._run([plan if queries_static else plan.without_static() for plan in plans], collector, cycle)
+        at_first = [plan.without_idle() for plan in plans]
+        self._run([plan if queries_static else plan.without_static() for plan in at_first], collector, cycle)
         if not queries_static and static.has_new_devices(results):
             self._run([plan.only_static() for plan in plans], collector, cycle)
             queries_static = True
+        self._read_idle(plans[0].only_idle(), collector, cycle)
         results.exporter_rows = self._find_exporters(detected, results, cycle.at)
         if can_have_unlisted(detected, results):
             self._find_unlisted(detected, plans[0], collector, cycle)
@@ -225,6 +228,32 @@ class SchemeReader:
             if queries_static:
                 static.update(results, indexes.devices, plans)
         return results
+
+    def _read_idle(self, plan: QueryPlan, collector: ResultCollector, cycle: ReadCycle) -> None:
+        """What only verdicts of idle need is read of the holders whose core shows no work: comparing energy minute by
+        minute is the most expensive of all queries."""
+        results, label = collector.results, plan.mapping.uuid
+        core, keys = results.column(Level.HOLDER, Quantity.CORE, Aggregation.PEAK), results.holders.keys
+        held = [row for row in results.present if keys[row].pod]
+        quiet = [row for row in held if not core[row] > 0]
+        if not plan.queries or not quiet:
+            return
+        uuids = sorted({keys[row].uuid for row in quiet})
+        if plan.mapping.lacks_uuid or not label or len(quiet) > len(held) / 2:
+            self._run([plan], collector, cycle)
+            return
+        tasks = [
+            task
+            for start in range(0, len(uuids), UUIDS_PER_QUERY)
+            for task in plan_queries(
+                self._engine,
+                plan.queries,
+                window=cycle.window,
+                shard=(match_any(label, uuids[start : start + UUIDS_PER_QUERY]),),
+                at=cycle.at,
+            )
+        ]
+        run_tasks(tasks, collector, concurrency=self._engine.max_concurrent_queries)
 
     def _find_exporters(self, detected: DetectedScheme, results: QueryResults, at: float) -> set[int]:
         """Where the labels of the holder may be those of the target, a GPU without a holder names the exporter."""

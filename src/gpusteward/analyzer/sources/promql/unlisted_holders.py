@@ -22,7 +22,7 @@ MAX_ENDED = 5000
 """Holders that ended within one window and whose time is read; 25 queries."""
 MAX_SELECTED = 1000
 """Holders that are asked for by the uuid of their device; more of them are searched in whole metrics."""
-_UUIDS_PER_QUERY = 200
+UUIDS_PER_QUERY = 200
 """8 KB of text."""
 
 
@@ -39,8 +39,8 @@ def select_by_uuid(detected: DetectedScheme, condition: Matchers, uuids: Collect
     found = sorted(set(uuids))
     label = detected.holder.mapping.uuid
     for presence in list(plan_presence(detected, matchers))[:1] if others and label else ():
-        for start in range(0, len(found), _UUIDS_PER_QUERY):
-            own = found[start : start + _UUIDS_PER_QUERY]
+        for start in range(0, len(found), UUIDS_PER_QUERY):
+            own = found[start : start + UUIDS_PER_QUERY]
             if detected.holder.mapping.lacks_uuid:  # all GPUs of their nodes
                 label, own = label.partition(",")[0], sorted({uuid.rpartition("/")[0] for uuid in own})
             selected = match_any("__name__", others), match_any(label, own)
@@ -59,8 +59,8 @@ def select_ended(
         queries = [replace(each, metric=name) for each in queries[:1] for name in names]
     found = sorted(set(uuids))
     for query in queries:
-        for start in range(0, len(found), _UUIDS_PER_QUERY):
-            selected = match_any(label, found[start : start + _UUIDS_PER_QUERY])
+        for start in range(0, len(found), UUIDS_PER_QUERY):
+            selected = match_any(label, found[start : start + UUIDS_PER_QUERY])
             yield replace(query, matchers=(*query.matchers, selected))
 
 

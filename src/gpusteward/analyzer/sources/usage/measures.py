@@ -12,11 +12,11 @@ from gpusteward.analyzer.sources.usage.quantities import (
     EXCESSES,
     FLOORS,
     MEASURES,
+    NO_VIDEO,
     STATS,
     Aggregation,
     Level,
     Quantity,
-    QueryKey,
 )
 from gpusteward.analyzer.sources.usage.query_results import Flags
 from gpusteward.analyzer.sources.usage.shared_devices import find_copied_rows, group_rows
@@ -149,27 +149,33 @@ def _compare_energy(presence: PresenceTable, window: WindowCoverage) -> Stats:
     varies without any work.
     """
     stats: Stats = {}
+    is_quiet = _shows_no_work(presence)
     for quantity, measure in ((Quantity.ENERGY, Measure.ENERGY), (Quantity.POWER, Measure.POWER)):
         if presence.results.has(Level.HOLDER, quantity, Aggregation.CHANGES):
             changes = presence.column(Level.HOLDER, quantity, Aggregation.CHANGES)
             with np.errstate(divide="ignore"):
-                stats[measure, Stat.STEP] = window.window_seconds / changes
+                stats[measure, Stat.STEP] = np.where(is_quiet, window.window_seconds / changes, np.nan)
     if any(presence.results.has(Level.HOLDER, Quantity.ENERGY, each) for each in EXCESSES):
         of_minutes, of_window = (presence.column(Level.HOLDER, Quantity.ENERGY, each) for each in EXCESSES)
         excess = np.fmax(of_minutes, of_window)
         per_minute = 60 / _scrape_interval(presence, window)
         is_regular = (per_minute > 0.95) & (np.abs(per_minute - np.round(per_minute)) < 0.05 * per_minute)
-        is_own = is_regular & ~presence.is_mig & ~_has_other_holders(presence)
+        is_own = is_quiet & is_regular & ~presence.is_mig & ~_has_other_holders(presence)
         stats[Measure.ENERGY, Stat.PEAK] = np.where(is_own, excess, np.nan)
     return stats
 
 
 def _find_missing_video(presence: PresenceTable) -> Stats:
     """0 samples where the use of video engines is not reported."""
-    lacks = np.isfinite(presence.column(Level.HOLDER, Quantity.NO_VIDEO, Aggregation.LAST))
+    lacks = np.isfinite(presence.column(*NO_VIDEO)) & _shows_no_work(presence)
     results = presence.results
-    lacks |= results.lacks_video or QueryKey(Level.HOLDER, Quantity.NO_VIDEO, Aggregation.LAST) in results.failures
+    lacks |= results.lacks_video or NO_VIDEO in results.failures
     return {(Measure.VIDEO, Stat.COUNT): np.where(lacks, 0.0, np.nan)} if lacks.any() else {}
+
+
+def _shows_no_work(presence: PresenceTable) -> Flags:
+    """What only a verdict of idle needs is read of these rows from an engine, and used of no others from anywhere."""
+    return ~(presence.column(Level.HOLDER, Quantity.CORE, Aggregation.PEAK) > 0)
 
 
 def _find_last_kernels(presence: PresenceTable) -> Stats:

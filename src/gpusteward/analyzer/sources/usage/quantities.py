@@ -109,6 +109,19 @@ PRESENCE_TIME = QueryKey(Level.HOLDER, Quantity.PRESENCE, Aggregation.LAST_TIME)
 CORE_COUNT = QueryKey(Level.HOLDER, Quantity.CORE, Aggregation.COUNT)
 """The samples that coverage is measured by."""
 
+NO_VIDEO = QueryKey(Level.HOLDER, Quantity.NO_VIDEO, Aggregation.LAST)
+IDLE_KEYS = frozenset(
+    {
+        NO_VIDEO,
+        *(
+            QueryKey(level, quantity, Aggregation.CHANGES)
+            for level in Level
+            for quantity in (Quantity.ENERGY, Quantity.POWER)
+        ),
+    }
+)
+"""What limits the proof of idleness."""
+
 STATIC_QUANTITIES = frozenset(
     {
         Quantity.MEMORY_USED,
