@@ -23,6 +23,13 @@ def find_action(demo: Program, name: str) -> dict:
     return next(each for each in demo.get("/api/v1/actions")["items"] if each["name"] == name)
 
 
+def explain(demo: Program, name: str) -> str:
+    """Why it is not acted on."""
+    rows = [each for each in demo.get("/api/v1/plan")["items"] if each["name"] == name]
+    answers = [each for row in rows for each in row["answers"] if each["passed"] is not True]
+    return f"{find_action(demo, name)['steps'][-1]} {answers}"
+
+
 def post(demo: Program, path: str) -> str:
     with urllib.request.urlopen(urllib.request.Request(demo.url + path, b"", method="POST"), timeout=60) as response:
         return response.read().decode()
@@ -47,14 +54,19 @@ def test_a_person_can_watch_warning_snooze_suspend_and_restore(tmp_path: Path):
         wait_until(lambda: len(list_warned()) >= 3, seconds=120)
         rows = demo.get("/api/v1/plan?outcome=wait&outcome=warn&outcome=act")["items"]
         assert {each["namespace"] for each in rows} == {"student-projects"}, "most idle workloads are only reported"
-        snoozed, watched = list_warned()[:2]  # a row of the plan may not be warned yet
+        warned = {each["name"] for each in list_warned()}  # others of the plan may get their warning later
+        snoozed, watched = [each for each in rows if each["name"] in warned][:2]  # the plan acts in this order
 
         path = f"/api/v1/workloads/{snoozed['kind']}/{snoozed['namespace']}/{snoozed['name']}/snooze"
         body = b'{"hours": 4, "reason": "still needed"}'
         request = urllib.request.Request(demo.url + path, body, {"Content-Type": "application/json"}, method="POST")
         urllib.request.urlopen(request, timeout=60).close()
 
-        wait_until(lambda: find_action(demo, watched["name"])["state"] in ("acted", "verified"), seconds=240)
+        wait_until(
+            lambda: find_action(demo, watched["name"])["state"] in ("acted", "verified"),
+            seconds=240,
+            about=lambda: explain(demo, watched["name"]),
+        )
         wait_until(lambda: not holds_gpus(demo, watched["name"]), seconds=120)
         assert holds_gpus(demo, snoozed["name"]), "never while it is snoozed"
         action = find_action(demo, watched["name"])
