@@ -67,6 +67,7 @@ class FakeApiServer:
     def __init__(self) -> None:
         self.forbidden = False  # 403 to everything, as without RBAC
         self.redirects = False  # 302 to everything
+        self.not_found: bytes | None = None  # sent with 404 to everything
         self.gone_next_watch = False  # the next watch is refused with HTTP 410
         self.gone_next_continue = False  # the next further page of a list is refused with HTTP 410
         self.page_size = 500  # upper limit of pods on one page of a list
@@ -192,6 +193,8 @@ class FakeApiServer:
         for is_on, code in ((self.forbidden, 403), (self.redirects, 302)):
             if is_on:
                 return _refuse(request, code, "pods is forbidden: User cannot list resource")
+        if self.not_found is not None:
+            return _send_bytes(request, self.not_found, 404)
         if query.get("watch") == "true":
             return self._send_watch(request, query)
         return self._send_list(request, query, urlsplit(request.path).path)

@@ -3,6 +3,7 @@
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -10,7 +11,7 @@ import trustme
 
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.kubernetes import api as client_module
-from gpusteward.kubernetes.api import ApiServer, GoneError
+from gpusteward.kubernetes.api import ApiServer, GoneError, NotFoundError, ObjectError
 from tests.fakes.apiserver import FakeApiServer, pod
 from tests.waiting import wait_until
 
@@ -58,6 +59,50 @@ def test_410_has_its_own_error(server: FakeApiServer) -> None:
     server.gone_next_watch = True
     with pytest.raises(GoneError, match="410"):
         ApiServer(server.url).watch(WATCH, idle_timeout_seconds=5)
+
+
+WEB = "/apis/apps/v1/namespaces/team/deployments/web%3A1"
+ABSENT = {"reason": "NotFound", "details": {"name": "web:1", "group": "apps", "kind": "deployments"}}
+
+
+def test_a_404_that_names_the_object_says_that_it_does_not_exist(server: FakeApiServer) -> None:
+    server.not_found = msgspec.json.encode({"kind": "Status", "message": "not found", **ABSENT})
+    with pytest.raises(NotFoundError) as caught:
+        ApiServer(server.url).read_json(WEB, dict)
+    assert caught.value.http_status == 404
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"404 page not found\n",  # a path that is not served: the version of a CRD that was dropped
+        {"reason": "NotFound", "details": {}, "message": "the server could not find the requested resource"},
+        {"reason": "NotFound"},
+        {**ABSENT, "reason": "ServiceUnavailable"},
+        {**ABSENT, "details": {"name": "other", "kind": "deployments"}},
+        {**ABSENT, "details": {"name": "web:1", "kind": "namespaces"}},
+        {**ABSENT, "details": {"name": "web:1"}},
+        {**ABSENT, "details": ["web:1"]},
+        b"<html>not found</html>",
+        b"",
+    ],
+    ids=str,
+)
+def test_never_takes_a_404_that_does_not_name_the_object_for_a_deleted_one(
+    server: FakeApiServer, body: bytes | dict[str, Any]
+) -> None:
+    server.not_found = body if isinstance(body, bytes) else msgspec.json.encode({"kind": "Status", **body})
+    with pytest.raises(ObjectError, match="404") as caught:
+        ApiServer(server.url).read_json(WEB, dict)
+    assert not isinstance(caught.value, NotFoundError)
+    assert caught.value.http_status == 404
+
+
+def test_a_404_of_a_list_names_no_object(server: FakeApiServer) -> None:
+    server.not_found = msgspec.json.encode({"kind": "Status", **ABSENT})
+    with pytest.raises(ObjectError, match="404") as caught:
+        ApiServer(server.url).read_json("/apis/apps/v1/namespaces/team/deployments", dict)
+    assert not isinstance(caught.value, NotFoundError)
 
 
 def test_redirects_are_never_followed(server: FakeApiServer) -> None:

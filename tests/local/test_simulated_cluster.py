@@ -154,6 +154,13 @@ def test_everything_else_is_refused_as_a_status(client: Client, method: str, pat
     assert (answered, body["kind"], body["code"]) == (status, "Status", status)
 
 
+def test_a_404_names_the_object_that_does_not_exist_and_nothing_else(client: Client):
+    _, absent = client.send("GET", "/apis/apps/v1/namespaces/vision/deployments/none", {})
+    assert absent["details"] == {"name": "none", "kind": "deployments"}
+    _, unserved = client.send("GET", "/apis/keda.sh/v1alpha1/namespaces/vision/scaledobjects/none", {})
+    assert unserved["details"] == {}
+
+
 def test_other_patches_are_refused(client: Client):
     path = path_of(client.workloads("Job")[0])
     assert client.send("PATCH", path, {}, "application/json-patch+json")[0] == 415

@@ -8,8 +8,8 @@ import contextlib
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Self, TypeVar
-from urllib.parse import quote
+from typing import Any, Self, TypeVar
+from urllib.parse import quote, unquote
 
 import msgspec
 
@@ -48,12 +48,29 @@ class ObjectError(SourceError):
         self.http_status = http_status
 
 
+class NotFoundError(ObjectError):
+    """404, and its Status names the object: it does not exist. Any other 404 is about the path, and says nothing about
+    the object: its kind or version is not served, or not any more; an aggregated server or a proxy answers."""
+
+
 class _ConfigMap(msgspec.Struct):
     data: dict[str, str] | None = None
 
 
 class _Status(msgspec.Struct):
     message: str | None = None
+    reason: str | None = None
+    details: dict[str, Any] | None = None
+
+    def names(self, path: str) -> bool:
+        """Whether it says of the object at this path that there is none."""
+        found, details = _RESOURCE.search(path), self.details or {}
+        return (
+            found is not None
+            and found["name"] is not None
+            and self.reason == "NotFound"
+            and (details.get("kind"), details.get("name")) == (found["resource"], unquote(found["name"]))
+        )
 
 
 class ApiServer:
@@ -181,13 +198,16 @@ class ApiServer:
             return
         if 300 <= status < 400:
             raise SourceError(messages.REDIRECTED, url=self.url, path=path, status=status)
-        fields = {"url": self.url, "path": path, "status": status, "reason": _read_message(response)}
+        said = _read_status(response)
+        fields = {"url": self.url, "path": path, "status": status, "reason": said.message}
         if status == 410:
             raise GoneError(messages.GONE, **fields)
         if status == 401:
             raise SourceError(messages.UNAUTHORIZED, **fields)
         if status == 403:
             raise ObjectError(messages.FORBIDDEN, **fields, rule=_missing_rule(path), http_status=status)
+        if status == 404 and said.names(path):
+            raise NotFoundError(messages.BAD_STATUS, **fields, http_status=status)
         if status in _OBJECT_STATUSES:
             raise ObjectError(messages.BAD_STATUS, **fields, http_status=status)
         raise SourceError(messages.BAD_STATUS, **fields)
@@ -254,11 +274,12 @@ def _missing_rule(path: str) -> Message:
     return messages.RESOURCE_RULE.fill(group=resource["group"] or "", resource=resource["resource"], verbs=verbs)
 
 
-def _read_message(response: Response) -> str:
-    """The message of a Status object, or the start of whatever was sent instead."""
+def _read_status(response: Response) -> _Status:
+    """The Status object of an error; of another body, the start of it as the message."""
     body = response.read_start(4096)
     try:
-        message = msgspec.json.decode(body, type=_Status).message or ""
+        said = msgspec.json.decode(body, type=_Status)
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        message = body.decode("utf-8", "replace")
-    return " ".join(message.split())[:300] or response.reason
+        said = _Status(message=body.decode("utf-8", "replace"))
+    said.message = " ".join((said.message or "").split())[:300] or response.reason
+    return said

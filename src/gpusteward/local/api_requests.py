@@ -54,11 +54,16 @@ class ResourcePath(NamedTuple):
 class RefusedError(Exception):
     """The request is answered with a Status."""
 
-    def __init__(self, status: HTTPStatus, reason: str, message: str, *, field: str = "") -> None:
+    def __init__(
+        self, status: HTTPStatus, reason: str, message: str, *, field: str = "", of: ResourcePath | None = None
+    ) -> None:
+        """`of`: the object that it is about."""
         super().__init__(message)
-        causes = {"causes": [{"reason": "FieldValueInvalid", "field": field, "message": message}]} if field else {}
+        details: Json = {"name": of.name, "kind": of.resource.plural} if of else {}
+        if field:
+            details["causes"] = [{"reason": "FieldValueInvalid", "field": field, "message": message}]
         body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message}
-        self.answer = JsonResponse(status, {**body, "reason": reason, "code": int(status), "details": causes})
+        self.answer = JsonResponse(status, {**body, "reason": reason, "code": int(status), "details": details})
 
 
 def parse_path(path: str) -> ResourcePath:

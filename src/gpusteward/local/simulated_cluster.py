@@ -125,7 +125,7 @@ class SimulatedCluster:
         found = self._objects.get(place.key)
         if found is None:
             name = f'{place.resource.plural} "{place.name}" not found'
-            raise RefusedError(HTTPStatus.NOT_FOUND, "NotFound", name)
+            raise RefusedError(HTTPStatus.NOT_FOUND, "NotFound", name, of=place)
         return found
 
     def _patch(self, place: ResourcePath, request: ApiRequest, *, is_dry_run: bool) -> JsonResponse:

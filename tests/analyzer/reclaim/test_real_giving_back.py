@@ -109,7 +109,7 @@ def test_where_a_right_is_missing_the_message_has_the_command_that_undoes_it(
     with pytest.raises(ReclaimError) as raised:
         world.reclaimer.restore(action.id, by="alice")
     text = str(raised.value)
-    assert "kubectl patch deployments.v1.apps web --namespace" in text
+    assert "kubectl patch deployments.apps web --namespace" in text
     command = text[text.index("kubectl patch") :]
     body = json.loads(subprocess.run(["/bin/sh", "-c", _print_last(command)], capture_output=True, check=True).stdout)
     assert body["spec"] == {"replicas": 2}

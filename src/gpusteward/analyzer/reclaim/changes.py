@@ -168,10 +168,11 @@ def _list_annotations(action: Action) -> list[str]:
 
 
 def name_resource(path: str) -> str:
-    """As kubectl names it: `deployments.v1.apps` of /apis/apps/v1/namespaces/team/deployments/web."""
+    """As kubectl names it: `deployments.apps` of /apis/apps/v1/namespaces/team/deployments/web. Without the version,
+    which the server may not serve any more."""
     parts = path.strip("/").split("/")
     resource = parts[-2]
-    return resource if parts[0] == "api" else f"{resource}.{parts[2]}.{parts[1]}"
+    return resource if parts[0] == "api" else f"{resource}.{parts[1]}"
 
 
 def read_version(path: str) -> str:

@@ -22,7 +22,7 @@ from gpusteward.analyzer.reclaim.kinds.resource_claims import (
 )
 from gpusteward.analyzer.sources.owners.owner_kinds import is_readable
 from gpusteward.core.errors import SourceError
-from gpusteward.kubernetes.api import ObjectError
+from gpusteward.kubernetes.api import NotFoundError, ObjectError
 from gpusteward.kubernetes.writes import FIELD_MANAGER, ApiWriter, ConflictError, RejectedError
 from gpusteward.messages import reclaim as messages
 
@@ -72,14 +72,31 @@ class Cluster:
         return self._api.keeping_connections()
 
     def read(self, path: str) -> KubeObject | None:
-        """The object at a path; None if there is none."""
+        """The object at a path; None if there is none. Raises SourceError also where the server does not serve the path
+        any more, such as that of a version that was dropped: the object may still be there."""
         try:
-            json = self._api.read_json(path, dict[str, Any])
+            return _make_object(self._api.read_json(path, dict[str, Any]))
+        except NotFoundError:
+            return None
+
+    def read_in_any_version(self, path: str) -> KubeObject | None:
+        """As `read`. Where the server does not serve this version of the kind any more, the object is read in another
+        one: an operator was upgraded while the object was suspended."""
+        try:
+            return self.read(path)
         except ObjectError as error:
-            if error.http_status == _MISSING:
-                return None
+            if error.http_status != _MISSING:
+                raise
+            _, root, group, _, rest = path.split("/", 4)
+            for version in self._list_versions(group) if root == "apis" else ():
+                with suppress(ObjectError):  # one that does not have the kind
+                    return self.read(f"/apis/{version}/{rest}")
             raise
-        return _make_object(json)
+
+    def _list_versions(self, group: str) -> list[str]:
+        """As `ray.io/v1`, those that the server serves."""
+        found = self._api.read_json(f"/apis/{group}", dict[str, Any])
+        return [str(each.get("groupVersion", "")) for each in found.get("versions") or ()]
 
     def list_objects(self, version: str, kind: str, namespace: str, *, query: str = "") -> list[KubeObject]:
         """All objects of a kind; none where the cluster does not have it."""

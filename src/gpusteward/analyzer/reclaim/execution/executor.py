@@ -435,9 +435,10 @@ class Executor:
         return kind
 
     def _read_target(self, action: Action) -> tuple[Kind, KubeObject | None]:
-        """The kind, and the object as it is now; None if it is gone, or another one of the same name."""
+        """The kind, and the object as it is now; None if it is gone, or another one of the same name. Raises
+        SourceError if that is not known: then the action stays open."""
         assert action.target is not None
-        one = self._cluster.read(action.target.path)
+        one = self._cluster.read_in_any_version(action.target.path)
         return self._read_kind(action), one if one is not None and one.uid == action.target.uid else None
 
     def _try_event(
