@@ -245,6 +245,11 @@ NOT_RESTORABLE = Message(
     "action {action} is {state}: there is nothing to restore", "操作 {action} 处于 {state} 状态：没有可恢复的内容"
 )
 NOT_RESTORABLE_KIND = Message("an evicted pod cannot be restored", "被驱逐的 Pod 无法恢复")
+NOT_STOPPED_YET = Message(
+    "Volcano has not carried out the command that stops it yet; it is restored when that has happened. A command that "
+    "still waits can be withdrawn by hand: {command}",
+    "Volcano 尚未执行停止它的命令；执行之后会将其恢复。仍在等待的命令可以手动撤回：{command}",
+)
 NOT_OURS = Message(
     "its value is not ours any more: it is left as it is ({text})", "其值已不是我们设置的：保持原样（{text}）"
 )

@@ -1,12 +1,23 @@
-"""A world for each test."""
+"""A world for each test, or a ledger alone."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Engine
 
+from gpusteward.analyzer.ledger.db_engine import open_engine
+from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
 from tests.analyzer.reclaim.world import World
 from tests.kubernetes.cluster import Cluster
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    engine = open_engine(f"sqlite:///{tmp_path / 'ledger.db'}")
+    upgrade(engine)
+    yield engine
+    engine.dispose()
 
 
 @pytest.fixture

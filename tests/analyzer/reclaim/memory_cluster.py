@@ -63,8 +63,10 @@ class MemoryCluster(Cluster):
         return one
 
     def annotate(self, kind: str, number: int, annotations: Mapping[str, str]) -> None:
+        """Of an owner. Who has read it before has it as it was."""
         one = next(each for each in self._by_path.values() if each.uid == f"{kind}-{number}")
-        one.json["metadata"] = {**one.metadata, "annotations": dict(annotations)}
+        about = {**one.metadata, "annotations": dict(annotations)}
+        self._by_path[one.path] = KubeObject(one.version, one.kind, {**one.json, "metadata": about})
 
     def read_uid(self) -> str:
         return "cluster"

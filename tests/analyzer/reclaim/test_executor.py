@@ -1,16 +1,12 @@
 """Single steps of an action, with a cluster that refuses some of them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-import pytest
 from sqlalchemy import Engine, update
 
 from gpusteward.analyzer.judge.activity import ActivityRule
-from gpusteward.analyzer.ledger.db_engine import open_engine
-from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
 from gpusteward.analyzer.ledger.schema import actions
 from gpusteward.analyzer.reclaim.actions import Action
 from gpusteward.analyzer.reclaim.changes import Planned
@@ -26,6 +22,7 @@ from gpusteward.analyzer.reclaim.kinds.volcano_job import VOLCANO_JOB
 from gpusteward.analyzer.reclaim.plan import ActionState
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message
+from gpusteward.kubernetes.api import NotFoundError
 from gpusteward.kubernetes.writes import ApiWriter, ConflictError, ForbiddenError, Json
 from gpusteward.messages import reclaim as messages
 from tests.analyzer.reclaim.test_guards import NOW, OPEN
@@ -38,15 +35,19 @@ WARNED = replace(OPEN, state=ActionState.WARNED, by=SELF)
 class RefusingServer(ApiWriter):
     """Keeps objects by path. `refused`: words in the address of a write -> the error; dry runs have `dry` in theirs."""
 
-    def __init__(self, *objects: KubeObject, refused: Mapping[str, SourceError]) -> None:
+    def __init__(self, *objects: KubeObject, refused: Mapping[str, SourceError] | None = None) -> None:
         super().__init__("http://127.0.0.1:1")
-        self.objects = {one.path: one.json for one in objects}
-        self.refused = dict(refused)
+        self.objects = {one.path: {"apiVersion": one.version, "kind": one.kind, **one.json} for one in objects}
+        self.refused = dict(refused or {})
         self.writes: list[tuple[str, bool]] = []
 
     def read_json(self, path: str, kind: Any) -> Any:
-        below = f"{path.partition('?')[0]}/"
-        return {"items": [item for each, item in self.objects.items() if each.startswith(below)]}
+        if "?limit=" in path:
+            below = f"{path.partition('?')[0]}/"
+            return {"items": [item for each, item in self.objects.items() if each.startswith(below)]}
+        if path not in self.objects:
+            raise NotFoundError("not found", http_status=404)
+        return self.objects[path]
 
     def patch(self, path: str, body: Json, *, dry_run: bool = False, send_before: float | None = None) -> Json:
         self._refuse_write(path, dry_run)
@@ -60,6 +61,11 @@ class RefusingServer(ApiWriter):
 
     def create(self, path: str, body: Json, *, dry_run: bool = False, send_before: float | None = None) -> Json:
         self._refuse_write(path, dry_run)
+        created = f"{path}/{body['metadata'].get('name', '')}"
+        if created in self.objects:
+            raise ConflictError("already exists")
+        if not dry_run:
+            self.objects[created] = body
         return body
 
     def _refuse_write(self, path: str, dry_run: bool) -> None:
@@ -84,14 +90,6 @@ class Nobody:
 def make(version: str, kind: str, name: str, spec: Any = None, **metadata: Any) -> KubeObject:
     about = {"name": name, "namespace": "team", "uid": name, "resourceVersion": "1", **metadata}
     return KubeObject(version, kind, {"metadata": about, "spec": spec or {}, "status": {}})
-
-
-@pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Engine]:
-    engine = open_engine(f"sqlite:///{tmp_path / 'ledger.db'}")
-    upgrade(engine)
-    yield engine
-    engine.dispose()
 
 
 def act(engine: Engine, server: RefusingServer, planned: Planned, *, source: FakeSource | None = None) -> Action:

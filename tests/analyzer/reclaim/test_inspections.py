@@ -1,18 +1,14 @@
 """More idle workloads than objects can be read for in one cycle."""
 
 import contextlib
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine
 
-from gpusteward.analyzer.ledger.db_engine import open_engine
-from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
 from gpusteward.analyzer.reclaim.actions import Action
 from gpusteward.analyzer.reclaim.decisions import assessment as module
 from gpusteward.analyzer.reclaim.journal import Journal
-from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
+from gpusteward.analyzer.reclaim.kinds.objects import ACTION, KubeObject
 from gpusteward.analyzer.reclaim.plan import Outcome
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.core.errors import SourceError
@@ -21,14 +17,6 @@ from tests.analyzer.reclaim.memory_cluster import STEP, MemoryCluster, MemoryFle
 from tests.analyzer.usage_tables import AT
 
 MOST = 20
-
-
-@pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Engine]:
-    engine = open_engine(f"sqlite:///{tmp_path / 'ledger.db'}")
-    upgrade(engine)
-    yield engine
-    engine.dispose()
 
 
 def test_every_idle_workload_gets_its_turn_and_none_acts_before(
@@ -105,6 +93,23 @@ def test_a_refusal_ends_with_its_reason_while_the_objects_are_kept(engine: Engin
         assert reclaimer.last_plan is not None
         failed.append([answer.guard for answer in reclaimer.last_plan.decisions[0].failed])
         cluster.failure = None
+    assert "kind" in failed[0]
+    assert "kind" not in failed[1]
+
+
+def test_an_object_that_is_being_changed_is_read_again_in_the_next_cycle(engine: Engine) -> None:
+    """An interrupted action that is given up leaves it as it was."""
+    settings = Settings.model_validate({"reclaim": {"mode": "observe"}})
+    cluster, fleet, now = MemoryCluster(1), MemoryFleet(settings, 1, idle=1), [AT]
+    cluster.annotate("Deployment", 0, {ACTION: "interrupted"})
+    reclaimer = make_reclaimer(settings, cluster, engine, clock=lambda: now[0])
+    failed = []
+    for number in range(2):
+        now[0] = AT + number * STEP
+        reclaimer.reclaim(fleet.judge(now[0]))
+        assert reclaimer.last_plan is not None
+        failed.append([answer.guard for answer in reclaimer.last_plan.decisions[0].failed])
+        cluster.annotate("Deployment", 0, {})
     assert "kind" in failed[0]
     assert "kind" not in failed[1]
 

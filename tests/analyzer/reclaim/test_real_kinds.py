@@ -257,6 +257,8 @@ def test_a_job_of_volcano_is_aborted_and_resumed_by_commands(world: World, node:
             assert command["target"]["uid"] == job["metadata"]["uid"]
             seen.append(command["action"])
             world.kubernetes.delete({"apiVersion": "bus.volcano.sh/v1alpha1", "kind": "Command", **command})
+            status = {"state": {"phase": "Aborted" if seen[-1] == "AbortJob" else "Running"}}
+            world.kubernetes.request("PATCH", path_of(job), {"status": status}, media="application/merge-patch+json")
             run_controller(world.kubernetes, job, suspended={}, is_suspended=lambda _: seen[-1] == "AbortJob")
 
     suspend_and_restore(world, job, pods=2, controller=follow)

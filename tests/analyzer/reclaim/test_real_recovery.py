@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpusteward.analyzer.reclaim.actions import Action, ReclaimError, TargetObject
-from gpusteward.analyzer.reclaim.execution.executor import STEPS
+from gpusteward.analyzer.reclaim.execution.executor import COMMAND_SECONDS, STEPS
 from gpusteward.analyzer.reclaim.kinds.objects import ACTION, KubeObject
 from gpusteward.analyzer.reclaim.open_actions import VERIFY_SECONDS
 from gpusteward.analyzer.reclaim.plan import ActionState
@@ -99,31 +99,71 @@ def test_a_process_that_ends_while_restoring(kubernetes: Cluster, tmp_path: Path
     world.close()
 
 
-@pytest.mark.parametrize("step", ["patched", "commanded"])
-def test_a_job_of_volcano_is_aborted_once_whether_its_process_ends_before_or_after_the_command(
-    kubernetes: Cluster, tmp_path: Path, node: str, step: str
-) -> None:
-    """Before it nothing was stopped: the next process starts again, and looks at usage before the command."""
+COMMANDS = "/apis/bus.volcano.sh/v1alpha1/namespaces/{}/commands"
+
+
+def start_volcano(kubernetes: Cluster, folder: Path, step: str) -> tuple[World, Json]:
+    """A job of Volcano whose analyzer has ended after that step, and runs again."""
     define(kubernetes, "batch.volcano.sh", "Job")
     define(kubernetes, "bus.volcano.sh", "Command", "v1alpha1")
-    world = World(kubernetes, tmp_path, on_step=Killer(step))
+    world = World(kubernetes, folder, on_step=Killer(step))
     job = create(kubernetes, custom("batch.volcano.sh/v1", "Job", "mpi", world.namespace, {}))
     add_pods(kubernetes, job)
     kubernetes.wait_for_pods(world.namespace, 2)
     with pytest.raises(Killed):
         world.run_until_acted()
     world.start()
+    return world, job
+
+
+def list_commands(world: World) -> list[Json]:
+    found = world.kubernetes.request("GET", COMMANDS.format(world.namespace))["items"]
+    return [{"apiVersion": "bus.volcano.sh/v1alpha1", "kind": "Command", **each} for each in found]
+
+
+def has_annotation(world: World, item: Json) -> bool:
+    return ACTION in (world.kubernetes.request("GET", path_of(item))["metadata"].get("annotations") or {})
+
+
+@pytest.mark.parametrize("step", ["patched", "commanded"])
+def test_a_job_of_volcano_is_aborted_once_whether_its_process_ends_before_or_after_the_command(
+    kubernetes: Cluster, tmp_path: Path, node: str, step: str
+) -> None:
+    """Before it nothing was stopped: after a while the next process starts again, and looks at usage before the
+    command."""
+    world, job = start_volcano(kubernetes, tmp_path, step)
     reads = len(world.source.reads)
     world.cycle()
     assert len(world.source.reads) == reads, "it is not acted on at first sight"
-    first, *_ = world.list_actions()
-    assert first.state is (ActionState.WARNED if step == "patched" else ActionState.ACTED), world.explain()
-    has_annotation = ACTION in kubernetes.request("GET", path_of(job))["metadata"].get("annotations", {})
-    assert has_annotation is (step == "commanded")
+    [action] = world.list_actions()
+    assert action.state is (ActionState.ACTING if step == "patched" else ActionState.ACTED), world.explain()
+    assert has_annotation(world, job)
+    if step == "patched":
+        world.rest(minutes=COMMAND_SECONDS / 60)
+        world.cycle()
     world.cycle()
-    commands = kubernetes.request("GET", f"/apis/bus.volcano.sh/v1alpha1/namespaces/{world.namespace}/commands")
-    assert [each["action"] for each in commands["items"]] == ["AbortJob"]
+    assert [each["action"] for each in list_commands(world)] == ["AbortJob"], world.explain()
     assert world.list_actions()[0].state is ActionState.ACTED, world.explain()
+    world.close()
+
+
+def test_never_loses_the_record_of_a_job_that_volcano_is_about_to_abort(
+    kubernetes: Cluster, tmp_path: Path, node: str
+) -> None:
+    """Its controller deletes the command first, and writes the phase afterwards."""
+    world, job = start_volcano(kubernetes, tmp_path, "commanded")
+    for command in list_commands(world):
+        kubernetes.delete(command)
+    world.cycle()
+    [action] = world.list_actions()
+    assert action.state is ActionState.ACTING, world.explain()
+    assert has_annotation(world, job)
+    patch(world, job, {"status": {"state": {"phase": "Aborting"}}})
+    world.cycle()
+    assert [each.state for each in world.list_actions()] == [ActionState.ACTED], world.explain()
+    assert world.reclaimer.restore(action.id, by="alice").state is ActionState.RESTORED
+    assert [each["action"] for each in list_commands(world)] == ["ResumeJob"]
+    assert not has_annotation(world, job)
     world.close()
 
 

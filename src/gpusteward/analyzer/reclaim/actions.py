@@ -83,6 +83,12 @@ class Action:
         return frozenset(map(str, self.evidence.get("pods", ())))
 
     @property
+    def begun_at(self) -> float:
+        """When its change was begun last."""
+        found = (step.at for step in reversed(self.steps) if step.state is ActionState.ACTING)
+        return next(found, self.updated_at)
+
+    @property
     def failure(self) -> Message:
         """`error` in both languages."""
         found = (step.note for step in reversed(self.steps) if self.error and step.note.en.startswith(self.error))

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from gpusteward.analyzer.reclaim.actions import Action
+from gpusteward.analyzer.reclaim.kinds.kind import Kind
 from gpusteward.analyzer.reclaim.kinds.objects import (
     ACTION,
     DELETION_COST,
@@ -16,6 +17,7 @@ from gpusteward.analyzer.reclaim.kinds.objects import (
     KubeObject,
     annotation,
     make_patch,
+    make_path,
     split_pointer,
 )
 from gpusteward.analyzer.reclaim.kinds.registry import Chosen, find_kind
@@ -160,7 +162,16 @@ def make_undo_command(action: Action) -> str:
         namespace=namespace,
         target={"apiVersion": read_version(target.path), "kind": target.kind, "name": target.name, "uid": target.uid},
     )
-    return f"echo {shlex.quote(json.dumps(body))} | kubectl create -f - && {undo}"
+    resume = f"echo {shlex.quote(json.dumps(body))} | kubectl create -f -"
+    return f"{make_withdrawal(action, kind)} && {resume} && {undo}"
+
+
+def make_withdrawal(action: Action, kind: Kind) -> str:
+    """What a person types so that a command which waits for its controller stops nothing."""
+    assert kind.stop is not None
+    name, namespace = name_command(action, "stop"), action.workload.namespace
+    resource = name_resource(make_path(kind.stop.version, kind.stop.kind, namespace, name))
+    return f"kubectl delete {resource} {name} --namespace {shlex.quote(namespace)} --ignore-not-found"
 
 
 def _list_annotations(action: Action) -> list[str]:

@@ -9,7 +9,7 @@ from gpusteward.analyzer.reclaim.changes import LOWEST_COST, Planned, format_tim
 from gpusteward.analyzer.reclaim.cluster import PodName, Reading, UnreadableClaimError, count_gpus
 from gpusteward.analyzer.reclaim.decisions.candidates import CandidateFacts, CandidatePod
 from gpusteward.analyzer.reclaim.decisions.facts import Inspection
-from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
+from gpusteward.analyzer.reclaim.kinds.objects import ACTION, KubeObject
 from gpusteward.analyzer.reclaim.kinds.registry import Chosen, WorkloadObjects, choose_targets, list_stopped
 from gpusteward.analyzer.reclaim.kinds.resource_claims import Device
 from gpusteward.analyzer.reclaim.policies.effective import EffectivePolicy, ReclaimAction
@@ -153,7 +153,7 @@ class InspectionCache:
     """Objects of candidates from earlier cycles, for plans only: before a warning and an action they are read again."""
 
     SECONDS = 1800.0
-    ERROR_SECONDS = 60.0
+    BRIEF_SECONDS = 60.0
     MOST = 3000
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -178,8 +178,9 @@ class InspectionCache:
         self._entries.pop(key, None)
         if len(self._entries) >= self.MOST:
             del self._entries[next(iter(self._entries))]  # the oldest one
-        seconds = self.SECONDS if inspected.error is None else self.ERROR_SECONDS
-        self._entries[key] = (now + seconds, inspected)
+        # An error may be over soon, and so may an action that changes the object at this moment.
+        is_brief = inspected.objects is None or ACTION in inspected.objects.root.annotations
+        self._entries[key] = (now + (self.BRIEF_SECONDS if is_brief else self.SECONDS), inspected)
         return inspected
 
     def forget(self) -> None:

@@ -10,8 +10,9 @@ One patch carries the change and our annotations, so that both are there or neit
 out of `metadata.managedFields`: an owner's server-side apply wins at any time, and counts as a revert.
 
 A process that ends between two steps leaves a row in ACTING or RESTORING: `recover` compares it with the object, where
-the annotation with the id of the action shows whether the patch has happened, and goes on from there. Events and
-notices have names made of that id, so that a second one changes nothing.
+the annotation with the id of the action shows whether the patch has happened, and goes on from there. A change that is
+not there may still arrive: only after `LATE_SECONDS` it counts as not done. Events and notices have names made of that
+id, so that a second one changes nothing.
 
 A write that the server refuses has changed nothing: the action goes back to WARNED (a conflict, a disruption budget)
 or ends as REFUSED (a missing right, admission). After any other failure of a request it is open whether it has
@@ -35,6 +36,7 @@ from gpusteward.analyzer.reclaim.changes import (
     list_our_annotations,
     make_annotations,
     make_restoring_fields,
+    make_withdrawal,
     name_command,
 )
 from gpusteward.analyzer.reclaim.cluster import Cluster
@@ -50,7 +52,7 @@ from gpusteward.analyzer.reclaim.kinds.objects import (
     keep_original,
 )
 from gpusteward.analyzer.reclaim.kinds.registry import find_kind
-from gpusteward.analyzer.reclaim.kinds.volcano_job import STOPPED_PHASES
+from gpusteward.analyzer.reclaim.kinds.volcano_job import is_stopped
 from gpusteward.analyzer.reclaim.plan import ActionState, Mode
 from gpusteward.core.errors import SourceError
 from gpusteward.core.gpu_counts import format_gpus
@@ -74,6 +76,12 @@ COSTS = "deletion_costs"
 """In the evidence: the deletion costs that were set, by the uid of the pod."""
 SELF = "gpusteward"
 """Who acts where no person asked for it."""
+LATE_SECONDS = 120.0
+"""After so long a change that is not there does not come any more: between the entry in the journal and the end of the
+write there are at most a slow database, the time of the Lease, and the server's own time limit."""
+COMMAND_SECONDS = 600.0
+"""After so long a command of Volcano that is gone is not carried out any more. Longer than its controller needs under
+load: an action that waits costs nothing, and one that is given up too early leaves a job that nobody restores."""
 RESTORE_ATTEMPTS = 3
 """An object that changes while it is restored is read again."""
 STEPS = ("journalled", "costs_set", "patched", "commanded", "told", "acted", "restoring", "unpatched", "restored")
@@ -165,31 +173,36 @@ class Executor:
         return self._finish_acting(action, one)
 
     def recover(self, action: Action) -> Action:
-        """Continue an action that was interrupted in ACTING or RESTORING. Raises SourceError."""
+        """Continue an action that was interrupted in ACTING or RESTORING. As long as a change that is not there may
+        still come, the action stays as it is. Raises SourceError."""
         if action.state is ActionState.RESTORING:
             return self.restore(action, by=action.steps[-1].by if action.steps else "gpusteward")
-        assert action.target is not None
         kind, one = self._read_target(action)
-        if kind.is_evicted:
-            is_done = one is None or one.is_deleted
-            return self._finish_acting(action, one) if is_done else self._return_to_warned(action, messages.INTERRUPTED)
         if one is None:
-            return self._close_gone(action)
-        if one.annotations.get(ACTION) != action.id:
-            self._take_off_costs(action)
-            return self._return_to_warned(action, messages.INTERRUPTED)
-        if kind.stop and not self._is_commanded(action, kind, one):
-            self._give_up_fields(self._cluster.patch(one, list_our_annotations(one)))
-            return self._return_to_warned(action, messages.INTERRUPTED)
-        return self._finish_acting(action, one)
+            return self._finish_acting(action, one) if kind.is_evicted else self._close_gone(action)
+        is_patched = one.annotations.get(ACTION) == action.id
+        is_done = one.is_deleted if kind.is_evicted else is_patched
+        if kind.stop:  # it is not sent here: work may have come back since usage was read
+            is_done = is_patched and (is_stopped(one) or self._is_waiting(action, kind, one))
+        if is_done:
+            return self._finish_acting(action, one)
+        if self._clock() - action.begun_at < (COMMAND_SECONDS if is_patched else LATE_SECONDS):
+            return action
+        self._take_off_costs(action)
+        self._give_up_fields(self._remove_annotations(action, one) or one)
+        return self._return_to_warned(action, messages.INTERRUPTED)
 
-    def _is_commanded(self, action: Action, kind: Kind, one: KubeObject) -> bool:
-        """Whether the command that stops an object was created: it is still there, or was carried out. Nothing is
-        stopped here: work may have come back since usage was read."""
-        if one.read("/status/state/phase") in STOPPED_PHASES:
-            return True
+    def _is_waiting(self, action: Action, kind: Kind, one: KubeObject) -> bool:
+        """Whether the command that stops an object waits for its controller. Raises SourceError."""
         name = name_command(action, "stop")
         return not self._cluster.send_command(kind, one, name=name, resume=False, dry_run=True)
+
+    def _check_stopped(self, action: Action, kind: Kind, one: KubeObject) -> None:
+        """Raises ReclaimError as long as a command may still stop the object: resumed before that, it would be stopped
+        afterwards, and nobody would know."""
+        is_late = self._clock() - action.begun_at >= COMMAND_SECONDS
+        if not is_stopped(one) and (not is_late or self._is_waiting(action, kind, one)):
+            raise ReclaimError(messages.NOT_STOPPED_YET, command=make_withdrawal(action, kind))
 
     def adopt(self, action: Action) -> Action | None:
         """Whether a change that seemed not to have happened has arrived after all: the action, as done. A request that
@@ -199,7 +212,7 @@ class Executor:
         kind, one = self._read_target(action)
         if kind.is_evicted or one is None or one.annotations.get(ACTION) != action.id:
             return None
-        return self._finish_acting(action, one) if not kind.stop else self.recover(action)
+        return self.recover(action) if kind.stop else self._finish_acting(action, one)
 
     def restore(self, action: Action, *, by: str, note: Message | None = None, has_failed: bool = False) -> Action:
         """Put the original back, only where the value is still ours; the action as it is then. `note`: why; one that
@@ -224,6 +237,7 @@ class Executor:
                 raise ReclaimError(messages.NOT_OURS, text=closed.failure)
             try:
                 if kind.resume:
+                    self._check_stopped(action, kind, one)
                     self._cluster.send_command(kind, one, name=name_command(action, "resume"), resume=True)
                 one = self._cluster.patch(one, make_restoring_fields(action, one))
             except (ConflictError, MissingError, ReplacedError):
@@ -340,7 +354,7 @@ class Executor:
                 changed = self._cluster.patch(one, {**planned.fields, **annotations}, send_before=write_before)
         except WriteError:
             if kind.stop:
-                self._give_up_fields(self._cluster.patch(changed, list_our_annotations(changed)))
+                self._give_up_fields(self._remove_annotations(action, changed) or changed)
             raise
         self._on_step("commanded" if kind.stop else "patched", action)
         if not kind.is_evicted:

@@ -1,4 +1,9 @@
-"""Job of Volcano: no field suspends it. A Command that refers to it aborts it, another one resumes it."""
+"""Job of Volcano: no field suspends it. A Command that refers to it aborts it, another one resumes it.
+
+Volcano's controller deletes a Command, then carries it out from memory: deletes the pods, then writes phase Aborting.
+Between the two nothing shows that the job is being aborted. If the controller ends there, the Command is lost; if it is
+away, the Command waits, and is carried out when it comes back.
+"""
 
 from gpusteward.analyzer.reclaim.kinds.kind import Command, Kind, Right, patch_right
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
@@ -7,7 +12,11 @@ from gpusteward.messages import reclaim_kinds as messages
 
 GROUP = "batch.volcano.sh"
 COMMANDS = "bus.volcano.sh/v1alpha1"
-STOPPED_PHASES = ("Aborting", "Aborted")
+
+
+def is_stopped(one: KubeObject) -> bool:
+    """Whether it is aborted, or is being aborted."""
+    return one.read("/status/state/phase") in ("Aborting", "Aborted")
 
 
 def is_not_running(one: KubeObject) -> Message | None:
