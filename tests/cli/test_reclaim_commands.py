@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 import time_machine
 
+from gpusteward.analyzer.reclaim.plan import ActionState
 from gpusteward.cli.api.client import make_client
 from gpusteward.cli.api.errors import Peer
 from gpusteward.cli.api.workloads import WorkloadName
@@ -74,6 +75,14 @@ def test_restore_takes_a_workload_an_action_or_all(
     assert "vision/Job/trainer: restored" in capsys.readouterr().err
     assert main(["restore", "--all", "--server", analyzer.url]) == 0
     assert [words[1] for words in reclaim.asked[3:]] == ["a1", "a2"]
+
+
+def test_restore_also_takes_what_was_interrupted(
+    analyzer: Api, reclaim: FakeReclaim, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reclaim.state = ActionState.ACTING
+    assert main(["restore", "trainer", "--server", analyzer.url]) == 0
+    assert "vision/Job/trainer: restored" in capsys.readouterr().err
 
 
 def test_restore_says_what_is_missing(analyzer: Api, capsys: pytest.CaptureFixture[str]) -> None:

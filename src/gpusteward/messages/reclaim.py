@@ -245,6 +245,10 @@ NOT_RESTORABLE = Message(
     "action {action} is {state}: there is nothing to restore", "操作 {action} 处于 {state} 状态：没有可恢复的内容"
 )
 NOT_RESTORABLE_KIND = Message("an evicted pod cannot be restored", "被驱逐的 Pod 无法恢复")
+NOT_DONE_YET = Message(
+    "action {action} was begun {seconds:.0f} s ago, and its change is not there; it may still come: try again later",
+    "操作 {action} 于 {seconds:.0f} 秒前开始，其修改尚未生效，但仍可能生效：请稍后重试",
+)
 NOT_STOPPED_YET = Message(
     "Volcano has not carried out the command that stops it yet; it is restored when that has happened. A command that "
     "still waits can be withdrawn by hand: {command}",

@@ -88,6 +88,7 @@ class FakeReclaim:
     mode: Mode = Mode.ENFORCE
     failure: str = ""  # why everything fails
     refusal: str = ""  # why changes are refused
+    state: ActionState = ActionState.VERIFIED  # of the actions
     asked: list[tuple[str, ...]] = field(default_factory=list)
     switch: SwitchState = field(default_factory=lambda: SwitchState(False))
     counts: Mapping[tuple[str, str], int] = field(default_factory=lambda: {("Deployment", "acted"): 3})
@@ -102,7 +103,7 @@ class FakeReclaim:
     @property
     def actions(self) -> list[Action]:
         return [
-            make_action(f"a{number}", WorkloadKey(each.kind, each.namespace, each.name))
+            make_action(f"a{number}", WorkloadKey(each.kind, each.namespace, each.name), self.state)
             for number, each in enumerate(self.workloads, 1)
         ]
 

@@ -112,6 +112,13 @@ def test_an_action_of_observe_mode_is_a_dry_run_and_cannot_be_restored():
     assert (row.is_dry_run, row.is_restorable) == (True, False)
 
 
+def test_an_interrupted_action_can_be_restored_by_its_id_and_by_its_workload(api: Api, reclaim: FakeReclaim):
+    reclaim.state = ActionState.ACTING
+    assert api.get("/api/v1/actions/a2").json["is_restorable"]
+    assert api.post(f"{CHAT_PATH}/restore", token=OPERATOR).json["state"] == "restored"
+    assert reclaim.asked == [("restore", "a2", "token operator")]
+
+
 def test_suspending_is_a_preview_unless_said_otherwise(api: Api, reclaim: FakeReclaim):
     shown = api.post(f"{CHAT_PATH}/suspend", token=OPERATOR)
     assert shown.json["preview"]["changes"][0]["after"] == {"/spec/replicas": 0}

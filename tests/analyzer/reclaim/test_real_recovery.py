@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gpusteward.analyzer.api.v1.reclaim.actions import make_action_row
 from gpusteward.analyzer.reclaim.actions import Action, ReclaimError, TargetObject
 from gpusteward.analyzer.reclaim.execution.executor import COMMAND_SECONDS, STEPS
 from gpusteward.analyzer.reclaim.kinds.objects import ACTION, KubeObject
@@ -164,6 +165,24 @@ def test_never_loses_the_record_of_a_job_that_volcano_is_about_to_abort(
     assert world.reclaimer.restore(action.id, by="alice").state is ActionState.RESTORED
     assert [each["action"] for each in list_commands(world)] == ["ResumeJob"]
     assert not has_annotation(world, job)
+    world.close()
+
+
+def test_a_person_restores_an_interrupted_action_that_no_cycle_has_recovered(
+    kubernetes: Cluster, tmp_path: Path, node: str
+) -> None:
+    world = World(kubernetes, tmp_path, on_step=Killer("patched"))
+    item = start(world)
+    with pytest.raises(Killed):
+        world.run_until_acted()
+    assert read_replicas(world, item) == 0
+    world.start(holder="analyzer-1")  # it does not hold the Lease
+    [action] = world.list_actions()
+    assert action.state is ActionState.ACTING
+    assert make_action_row(action, "en").is_restorable
+    assert world.reclaimer.restore(action.id, by="alice").state is ActionState.RESTORED
+    assert read_replicas(world, item) == 1
+    assert not has_annotation(world, item)
     world.close()
 
 

@@ -1,5 +1,6 @@
 """Actions that were interrupted, on objects in memory: a change that is not there may still come."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,8 +22,10 @@ from gpusteward.analyzer.reclaim.kinds.replicated import DEPLOYMENT
 from gpusteward.analyzer.reclaim.kinds.volcano_job import VOLCANO_JOB
 from gpusteward.analyzer.reclaim.plan import ActionState
 from gpusteward.analyzer.reclaim.policies.effective import ReclaimAction
+from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.core.errors import SourceError
-from gpusteward.kubernetes.writes import Json
+from gpusteward.kubernetes.writes import ForbiddenError, Json
+from tests.analyzer.reclaim.memory_cluster import make_reclaimer
 from tests.analyzer.reclaim.test_executor import JOB, WARNED, Nobody, RefusingServer, make
 from tests.analyzer.reclaim.test_guards import NOW
 from tests.analyzer.reclaim.test_usage_check import HELD
@@ -258,3 +261,51 @@ def test_who_undoes_it_by_hand_withdraws_the_command_too(site: Site) -> None:
     first, *_ = make_undo_command(site.action).split(" && ")
     name = f"gpusteward-{site.action.id}-stop"
     assert first == f"kubectl delete commands.bus.volcano.sh {name} --namespace team --ignore-not-found"
+
+
+# A person restores what no cycle has recovered: the analyzer is a reader, or reclaim is stopped.
+
+
+def restore(site: Site) -> Callable[[], Action]:
+    namespace = make("v1", "Namespace", "kube-system", uid="east")
+    site.server.objects["/api/v1/namespaces/kube-system"] = {**namespace.json, "kind": "Namespace"}
+    reclaimer = make_reclaimer(Settings(), Cluster(site.server), site.engine, clock=lambda: site.now)
+    return lambda: reclaimer.restore(site.action.id, by="alice")
+
+
+def test_a_person_restores_an_interrupted_action_that_no_cycle_has_recovered(site: Site) -> None:
+    site.ends_at = "patched"
+    site.begin(SUSPEND)
+    assert site.server.objects[WEB.path]["spec"]["replicas"] == 0
+    assert restore(site)().state is ActionState.RESTORED
+    assert site.server.objects[WEB.path]["spec"]["replicas"] == 1
+    assert site.list_annotations(WEB) == {}
+
+
+def test_who_restores_is_told_that_the_change_may_still_come_and_can_restore_it_then(site: Site) -> None:
+    site.server.refused["real /apis/apps"] = LOST
+    site.begin(SUSPEND, by="bob")
+    site.now += 30
+    with pytest.raises(ReclaimError, match=r"30 s ago.*may still come"):
+        restore(site)()
+    assert site.action.state is ActionState.ACTING
+    arrive(site)
+    assert restore(site)().state is ActionState.RESTORED
+    assert site.server.objects[WEB.path]["spec"]["replicas"] == 1
+
+
+def test_who_restores_is_told_that_nothing_was_done(site: Site) -> None:
+    site.server.refused["real /apis/apps"] = LOST
+    site.begin(SUSPEND, by="bob")
+    site.now += LATE_SECONDS
+    with pytest.raises(ReclaimError, match="failed: there is nothing to restore"):
+        restore(site)()
+
+
+def test_an_interrupted_action_that_cannot_be_looked_at_has_the_command_that_undoes_it(site: Site) -> None:
+    site.ends_at = "patched"
+    site.begin(SUSPEND)
+    undo = restore(site)
+    site.server.refused["real /apis/apps"] = ForbiddenError("no right")
+    with pytest.raises(ReclaimError, match=r"no right.*kubectl patch deployments\.apps web"):
+        undo()

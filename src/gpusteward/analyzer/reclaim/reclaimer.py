@@ -17,14 +17,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from gpusteward.analyzer.reclaim.actions import (
-    RESTORABLE_STATES,
-    Action,
-    JournalStep,
-    ReclaimError,
-    Suspended,
-    SwitchState,
-)
+from gpusteward.analyzer.reclaim.actions import Action, JournalStep, ReclaimError, Suspended, SwitchState
 from gpusteward.analyzer.reclaim.changes import make_undo_command
 from gpusteward.analyzer.reclaim.components import ReclaimComponents
 from gpusteward.analyzer.reclaim.decisions.assessment import Assessor, Considered, Situation, Stop, decide_all
@@ -181,9 +174,14 @@ class Reclaimer:
             action = self._journal.read(action_id)
             if action is None:
                 raise ReclaimError(messages.NO_SUCH_ACTION, action=action_id)
-            if action.state not in (*RESTORABLE_STATES, ActionState.RESTORING):
-                raise ReclaimError(messages.NOT_RESTORABLE, action=action_id, state=action.state.value)
             try:
+                if action.state is ActionState.ACTING:  # it was interrupted, and no cycle has looked at it since
+                    action = self._executor.recover(action)
+                if action.state is ActionState.ACTING:
+                    seconds = self._now() - action.begun_at
+                    raise ReclaimError(messages.NOT_DONE_YET, action=action_id, seconds=seconds)
+                if not action.is_open:
+                    raise ReclaimError(messages.NOT_RESTORABLE, action=action_id, state=action.state.value)
                 return self._executor.restore(action, by=by)
             except SourceError as error:  # a right is missing, or the API server is away
                 raise ReclaimError(

@@ -18,7 +18,7 @@ from gpusteward.messages.cli import reclaim as messages
 from gpusteward.messages.cli import workloads as workload_messages
 
 PATH = "/api/v1/actions"
-RESTORABLE = [*(("state", each) for each in ("acted", "verified", "restoring")), ("limit", "1000")]
+RESTORABLE = [*(("state", each) for each in ("acting", "acted", "verified", "restoring")), ("limit", "1000")]
 
 
 def build_parser() -> FlagParser:

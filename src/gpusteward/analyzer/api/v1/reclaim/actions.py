@@ -15,7 +15,7 @@ from gpusteward.analyzer.api.http.responses import format_utc, send_json
 from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.api.v1.pagination import MOST_ROWS, ClusterName
 from gpusteward.analyzer.api.v1.reclaim.plan import DecisionRow, ModeName, make_decision_row
-from gpusteward.analyzer.reclaim.actions import RESTORABLE_STATES, Action, ReclaimControl
+from gpusteward.analyzer.reclaim.actions import OPEN_STATES, Action, ReclaimControl
 from gpusteward.analyzer.reclaim.journal import read_message
 from gpusteward.analyzer.reclaim.plan import ActionState, Mode
 from gpusteward.analyzer.reclaim.policies.effective import ReclaimAction
@@ -180,7 +180,7 @@ async def restore_workload(
     """As above, for the last action on this workload that can be undone."""
     control, workload = _require_control(dependencies), WorkloadKey(kind, namespace, name, cluster)
     found = await query_reclaim(
-        lambda: control.read_actions(workload=workload, states=(*RESTORABLE_STATES, ActionState.RESTORING), limit=1),
+        lambda: control.read_actions(workload=workload, states=tuple(OPEN_STATES), limit=1),
         dependencies.limits.reclaim,
     )
     if not found:
@@ -283,9 +283,9 @@ def make_action_row(action: Action, language: Language) -> ActionRow:
 
 
 def _is_restorable(action: Action) -> bool:
-    """Also one whose restore was asked for and has not succeeded yet. An evicted pod is gone."""
-    is_changed = action.state in RESTORABLE_STATES or action.state is ActionState.RESTORING
-    return is_changed and action.mode is Mode.ENFORCE and action.action is not ReclaimAction.EVICT
+    """Also one that was interrupted, or whose restore was asked for and has not succeeded yet. An evicted pod is
+    gone."""
+    return action.is_open and action.mode is Mode.ENFORCE and action.action is not ReclaimAction.EVICT
 
 
 def _show_evidence(evidence: Mapping[str, Any], language: Language) -> dict[str, Any]:
