@@ -110,3 +110,6 @@ class FakeReclaimer:
         if self.failure:
             raise self.failure
         self.events.append(("reclaimed", result.number))
+
+    def continue_open(self, result: Result) -> None:
+        self.events.append(("continued", result.number))

@@ -7,7 +7,7 @@ slow database does not delay it.
 
 Of several analyzers on one ledger, only the leader runs `record`, `notify` and `reclaim` and asks the language model;
 the others read, judge and publish for themselves, so that their history is complete when one of them becomes the
-leader.
+leader. In `reclaim` they continue what is open in their own cluster: the leader may be the analyzer of another one.
 
 A language model does not delay it either: a result is published with the opinions that are cached. Others are requested
 in another thread; when it ends, the same result is published again with them. Its notices and actions wait for that,
@@ -94,6 +94,9 @@ class CycleReclaimer(Protocol):
     """Plans for idle workloads and acts on them. Implemented by `reclaim.reclaimer.Reclaimer`."""
 
     def reclaim(self, result: Result) -> None: ...
+
+    def continue_open(self, result: Result) -> None:
+        """For an analyzer that is not the leader of the ledger: begin nothing, continue what is open in its cluster."""
 
 
 @dataclass
@@ -333,8 +336,12 @@ class Pipeline:
     def _reclaim(self, cycle: Cycle) -> None:
         """After the notices, and like them not before the opinions on this result have arrived."""
         reclaimer = self._components.reclaimer
-        if reclaimer is not None and self._waiting is not cycle and self._components.is_leader():
+        if reclaimer is None or self._waiting is cycle:
+            return
+        if self._components.is_leader():
             reclaimer.reclaim(cycle.result)
+        else:
+            reclaimer.continue_open(cycle.result)
 
     def _request_opinions(self, cycle: Cycle) -> None:
         def receive(opinions: Mapping[str, Opinion]) -> None:

@@ -151,7 +151,8 @@ class ReclaimControl(Protocol):
 
     @property
     def suspended(self) -> Suspended | None:
-        """What is changed now, of the last cycle; None: not known, since another replica acts or none has run yet."""
+        """What is changed now, of the last cycle; None: not known, since another analyzer holds the Lease, or no cycle
+        has run yet."""
 
     def describe(self) -> Mapping[str, Any]:
         """For /api/v1/health: mode, leader, switch, counts of outcomes, last error."""

@@ -1,7 +1,7 @@
 """What earlier cycles, or an earlier process, have left open: warnings, interrupted actions, changed objects.
 
-Nothing is begun here. Giving back goes on in every mode, whatever the switch and the policy file say: only the Lease is
-needed, so that two analyzers do not work on the same object.
+Nothing is begun here. Giving back goes on in every mode, whatever the switch and the policy file say, and whoever
+leads the ledger: only the Lease is needed, so that two analyzers do not work on the same object.
 """
 
 from collections.abc import Sequence

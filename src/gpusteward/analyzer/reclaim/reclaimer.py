@@ -1,5 +1,7 @@
 """The stage `reclaim` of a cycle: continue what is open, plan, warn, act. Also what API and CLI call.
 
+An analyzer that is not the leader of the ledger only continues what is open in its own cluster: `continue_open`.
+
 Order within a cycle: actions that were interrupted are continued; those that are done are verified, and looked at for a
 change by somebody else; then every idle workload gets a decision; then warnings are sent and actions carried out, the
 longest idle first. Before an action, everything it is based on is read again.
@@ -115,15 +117,49 @@ class Reclaimer:
 
     def reclaim(self, result: Result) -> None:
         """Raises SourceError if journal or cluster cannot be reached: the next cycle tries again."""
+        with self._in_cycle(result):
+            self._last_result = result
+            if self.mode is Mode.OFF and not self._journal.has_open():
+                self._last_plan, self._suspended = None, Suspended(0, 0.0)
+                return
+            with self._components.cluster.keeping_connections():
+                self._run(result)
+
+    def continue_open(self, result: Result) -> None:
+        """For an analyzer that is not the leader of the ledger. The leader may be that of another cluster: then nobody
+        else gives back what is suspended in this one. Nothing is begun. Of several analyzers of one cluster the one
+        that has the Lease does it, and gives the Lease up again for the one that may act. Raises SourceError."""
+        with self._in_cycle(result):
+            self._last_plan = self._last_result = None
+            if not self._journal.has_open():
+                self._suspended = Suspended(0, 0.0)
+                return
+            with self._components.cluster.keeping_connections():
+                self._continue_own(result)
+
+    def _continue_own(self, result: Result) -> None:
+        opened = self._journal.list_open()
+        if not opened and not self._journal.list_waiting():  # what is open is in other clusters
+            self._count_suspended(opened)
+            return
+        if not self._lease.renew():
+            self._suspended = None
+            if self._lease.error is not None:
+                raise self._lease.error
+            return
+        try:
+            reading = self._assessor.open_reading(result)
+            self._count_suspended(self._open_actions.continue_all(CandidateFinder(result), reading, result))
+        finally:
+            self._lease.release()
+
+    @contextmanager
+    def _in_cycle(self, result: Result) -> Iterator[None]:
+        """Raises SourceError, and remembers it."""
         self._settings = result.settings.reclaim
         with self._lock:
-            self._last_result = result
             try:
-                if self.mode is Mode.OFF and not self._journal.has_open():
-                    self._last_plan, self._suspended = None, Suspended(0, 0.0)
-                else:
-                    with self._components.cluster.keeping_connections():
-                        self._run(result)
+                yield
                 self._last_error = ""
             except GpustewardError as error:
                 self._last_error = str(error)
