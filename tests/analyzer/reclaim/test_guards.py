@@ -318,7 +318,44 @@ def test_a_limit_that_is_reached_says_until_when_and_never_due_now() -> None:
     assert decide(waiting._replace(counts=Counts(2, 0, 5, ends))).due_at is None, "it depends on others of this cycle"
 
 
-@pytest.mark.parametrize("guard", ["chance", "working_hours", "pressure", "usage", "leader", "switch"])
+HOUR = 3600.0
+MONDAY = Hours(clock_time(9), clock_time(18), "Asia/Shanghai", frozenset({0}))
+
+
+@pytest.mark.parametrize(
+    ("working", "quiet", "due"),
+    [
+        (NIGHT, None, NOW + 14 * HOUR),  # 22:00
+        (Hours(clock_time(7), clock_time(9)), None, NOW),
+        (Hours(clock_time(9), clock_time(8)), None, NOW + HOUR),
+        (MONDAY, None, NOW + (3 * 24 - 7) * HOUR),  # 01:00 UTC
+        (None, Hours(clock_time(7), clock_time(9, 30)), NOW + 1.5 * HOUR),
+        (None, ALL_DAY, None),
+        (NIGHT, Hours(clock_time(20), clock_time(23)), NOW + 15 * HOUR),
+        (Hours(clock_time(9), clock_time(10)), Hours(clock_time(8, 30), clock_time(11)), None),
+    ],
+)
+def test_where_hours_hold_an_action_back_it_is_due_when_they_end(
+    working: Hours | None, quiet: Hours | None, due: float | None
+) -> None:
+    """It is warned about, and its grace period is over. Friday, 08:00 UTC."""
+    decision = decide(DUE._replace(policy=replace(POLICY, working_hours=working, quiet_hours=quiet)))
+    assert decision.due_at == due
+    assert decision.outcome is (Outcome.ACT if due == NOW else Outcome.WAIT)
+
+
+def test_an_action_whose_grace_period_ends_out_of_hours_is_due_when_they_begin() -> None:
+    until_nine = replace(POLICY, working_hours=Hours(clock_time(7), clock_time(9)), grace_seconds=2 * HOUR)
+    assert decide(DUE._replace(policy=until_nine)).due_at == NOW + 23 * HOUR
+
+
+def test_a_warning_that_waits_for_the_end_of_quiet_hours_begins_the_grace_period_then() -> None:
+    quiet = replace(POLICY, quiet_hours=Hours(clock_time(7), clock_time(9)))
+    decision = decide(DUE._replace(policy=quiet, warnings=()))
+    assert (decision.outcome, decision.due_at) == (Outcome.WAIT, NOW + HOUR + POLICY.grace_seconds)
+
+
+@pytest.mark.parametrize("guard", ["chance", "pressure", "usage", "leader", "switch"])
 def test_what_waits_for_an_unknown_time_is_never_due_now(guard: str) -> None:
     change, _ = SAYS_NO[guard]
     decision = decide(DUE._replace(**change))

@@ -187,8 +187,8 @@ class Assessor:
     def _add_objects(
         self, one: Considered, situation: Situation, *, by_person: bool = False, in_any_case: bool = False
     ) -> None:
-        """What its objects say: its policy, and what would change; that only where the policy acts and nothing but time
-        is missing, or `in_any_case`."""
+        """What its objects say: its policy, and what would change; that only where the policy acts, no action on it is
+        open, and nothing but time is missing, or `in_any_case`."""
         inspected, facts, now = one.inspected, one.base, situation.now
         one.planned = ()
         if inspected is None:
@@ -213,6 +213,7 @@ class Assessor:
             self._add_pool(one, policy, chance, situation, in_any_case=in_any_case)
             return
         inspection, may_act = None, one.lacks_only_time and not is_pool and not policy.is_kept(now)
+        may_act = may_act and facts.open_action is None  # else the plan waits for it, and would refuse its annotation
         if policy.action in CHANGING_ACTIONS and (in_any_case or may_act):
             inspection, one.planned = inspected.plan_changes(policy, situation.reading, now=now)
         warnings = select_warnings(one.action, facts.idle_since, policy, facts.pods)
@@ -237,7 +238,7 @@ class Assessor:
         eligible = [
             each for each in replicas if each.is_idle and situation.now - each.idle_since >= policy.window_seconds
         ]
-        # A surplus that grows does not begin anew: those that were warned about go first, the others are next.
+        # A surplus that grows does not begin anew: those that were warned about go, the others wait for that action.
         warned = one.action.pod_uids if one.action and one.action.action is policy.action else frozenset()
         eligible = [each for each in eligible if pods[each.pod.name].uid in warned] or eligible
         one.surplus = eligible[: max(0, len(replicas) - keep)]
@@ -258,7 +259,7 @@ class Assessor:
             coverage=limited.coverage,
             warnings=select_warnings(one.action, limited.idle_since if one.surplus else None, policy, stopped.pods),
         )
-        if one.inspected is not None and (in_any_case or may_be_inspected(one.facts)):
+        if in_any_case or (one.facts.open_action is None and may_be_inspected(one.facts)):
             inspection, one.planned = plan_changes(
                 one.inspected, policy, situation.reading, surplus=one.surplus, now=situation.now
             )

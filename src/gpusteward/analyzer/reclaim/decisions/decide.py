@@ -7,16 +7,17 @@ from typing import NamedTuple
 from gpusteward.analyzer.reclaim.decisions.facts import Facts
 from gpusteward.analyzer.reclaim.decisions.guards import BY_NAME, GUARDS, Guard, ask_all, list_delivered
 from gpusteward.analyzer.reclaim.plan import Answer, Change, Decision, Outcome
+from gpusteward.analyzer.reclaim.policies.effective import EffectivePolicy
 
 RESEND_SECONDS = 3600.0
 """A warning that was not delivered for so long is sent again: its channel may have been repaired."""
+MOST_DAYS = 8
+"""Hours of a policy repeat every week."""
 _LASTING = tuple(
     guard for outcome in (Outcome.NOTHING, Outcome.REFUSE) for guard in GUARDS if guard.consequence is outcome
 )
 """Guards whose no does not end by waiting."""
-_WITHOUT_END = tuple(
-    BY_NAME[name] for name in ("not_under_way", "chance", "leader", "switch", "working_hours", "pressure", "usage")
-)
+_WITHOUT_END = tuple(BY_NAME[name] for name in ("not_under_way", "chance", "leader", "switch", "pressure", "usage"))
 """Guards whose no ends at a time that nobody knows, or that is not computed."""
 _WAITING = tuple(guard for guard in GUARDS if guard.consequence is Outcome.WAIT)
 _BEFORE_WARNING = tuple(guard for guard in _WAITING if not guard.after_warning)
@@ -104,8 +105,24 @@ def _find_due(facts: Facts) -> float | None:
     delivered = list_delivered(facts.warnings)
     missing = max(0, policy.warnings - len(delivered))
     last_warning = delivered[policy.warnings - 1] if not missing else _last_warning(facts, missing)
+    if last_warning is None:
+        return None
     times = [facts.now, last_warning + policy.grace_seconds, limit_ends, facts.snoozed_until, facts.left_alone_until]
-    return max(time for time in times if time is not None)
+    return _find_open(policy, max(time for time in times if time is not None))
+
+
+def _find_open(policy: EffectivePolicy, at: float) -> float | None:
+    """The first time from then on within the working hours of a policy and outside of its quiet hours."""
+    found: float | None = at
+    for _ in range(MOST_DAYS):
+        before = found
+        if found is not None and policy.working_hours is not None:
+            found = policy.working_hours.find_next(found, within=True)
+        if found is not None and policy.quiet_hours is not None:
+            found = policy.quiet_hours.find_next(found, within=False)
+        if found == before:
+            return found
+    return None
 
 
 def _find_limit_end(facts: Facts) -> float | None:
@@ -118,14 +135,16 @@ def _find_limit_end(facts: Facts) -> float | None:
     return ends[len(ends) - most] if is_hour_only else None
 
 
-def _last_warning(facts: Facts, missing: int) -> float:
+def _last_warning(facts: Facts, missing: int) -> float | None:
+    """When the last one that is missing can be sent; None: never, all hours are quiet."""
     assert facts.policy is not None
     assert facts.idle_since is not None
     interval = facts.policy.warning_interval_seconds
     first = max(facts.now, facts.idle_since + facts.policy.window_seconds)
     if facts.warnings:
         first = max(facts.now, facts.warnings[-1].sent_at + interval)
-    return first + (missing - 1) * interval
+    quiet, last = facts.policy.quiet_hours, first + (missing - 1) * interval
+    return last if quiet is None else quiet.find_next(last, within=False)
 
 
 class PendingPod(NamedTuple):

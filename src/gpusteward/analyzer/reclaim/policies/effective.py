@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, time
+from datetime import datetime, time, timedelta
 from enum import StrEnum
 from math import ceil
 
@@ -61,6 +61,13 @@ class Hours:
         if now.time() >= self.begin:
             return now.weekday() in self.days
         return now.time() < self.end and (now.weekday() - 1) % 7 in self.days
+
+    def find_next(self, at: float, *, within: bool) -> float | None:
+        """The first time from then on that lies within them, or does not; None: there is none."""
+        today = datetime.fromtimestamp(at, read_zone(self.zone))
+        edge = datetime.combine(today, self.begin if within else self.end, today.tzinfo)
+        times = (at, *((edge + timedelta(days=number)).timestamp() for number in range(9)))
+        return next((time for time in times if time >= at and self.include(time) is within), None)
 
 
 @dataclass(frozen=True, slots=True)
