@@ -54,6 +54,12 @@ class WorkloadKey(NamedTuple):
         """As the API writes it; the cluster is a field of its own there."""
         return f"{self.kind}/{self.namespace}/{self.name}"
 
+    @property
+    def without_cluster(self) -> "WorkloadKey":
+        """For what belongs to one API server. The name of a cluster is a label of its series: it may appear or change
+        at any time, while the workload stays the same."""
+        return self._replace(cluster="")
+
 
 @dataclass(frozen=True, slots=True)
 class Workload:

@@ -188,6 +188,7 @@ class World:
         self.reported_claims = 0  # GPUs of ResourceClaims that are reported for each pod with claims
         self.started_at = START - 86_400
         self.has_uids = True  # metrics name uid and start of pods: not those of dcgm-exporter
+        self.cluster_name = ""  # by the labels of the series
         self.own_namespace = self.own
         self.coverage = 1.0
         self.leads = True  # the ledger: not so where the analyzer of another cluster does
@@ -249,7 +250,9 @@ class World:
         for pod in sorted(pods, key=lambda each: str(each["metadata"]["name"])):
             about = pod["metadata"]
             uid, started_at = (about["uid"], self.started_at) if self.has_uids else ("", None)
-            container = Container(about["namespace"], about["name"], uid, "main", None, (), started_at)
+            container = Container(
+                about["namespace"], about["name"], uid, "main", None, (), started_at, cluster=self.cluster_name
+            )
             claimed = self.reported_claims if pod["spec"].get("resourceClaims") else 0
             for number in range(sum(count_gpus(KubeObject("v1", "Pod", pod)).values()) + claimed):
                 gpu, node = f"GPU-{uid or about['name']}-{number}", pod["spec"]["nodeName"]

@@ -7,7 +7,7 @@ leads the ledger: only the Lease is needed, so that two analyzers do not work on
 from collections.abc import Sequence
 
 from gpusteward.analyzer.reclaim.actions import RESTORABLE_STATES, Action, ReclaimError
-from gpusteward.analyzer.reclaim.cluster import Reading, count_gpus
+from gpusteward.analyzer.reclaim.cluster import PodName, Reading, count_gpus
 from gpusteward.analyzer.reclaim.components import ReclaimComponents
 from gpusteward.analyzer.reclaim.decisions.assessment import Considered
 from gpusteward.analyzer.reclaim.decisions.candidates import CandidateFinder
@@ -59,7 +59,7 @@ class OpenActions:
                 elif action.state in (ActionState.ACTING, ActionState.RESTORING) and may_write:
                     self._executor.recover(action)
                 elif action.state in RESTORABLE_STATES:
-                    self._watch(action, reading, finder, result, may_write=may_write)
+                    self._watch(action, reading, finder, may_write=may_write)
             except (SourceError, ReclaimError) as error:  # costs this action only
                 log.warning("action_not_continued", action=action.id, state=action.state.value, reason=error)
         for action in self._journal.list_waiting():
@@ -96,14 +96,12 @@ class OpenActions:
                 action, action.state, at=self._clock(), note=messages.WARNING_DELIVERED, warnings=warnings
             )
 
-    def _watch(
-        self, action: Action, reading: Reading, finder: CandidateFinder, result: Result, *, may_write: bool
-    ) -> None:
+    def _watch(self, action: Action, reading: Reading, finder: CandidateFinder, *, may_write: bool) -> None:
         """Whether the pods of an action are gone, and whether somebody has changed its object back."""
         if may_write and self._executor.find_revert(action) is not None:
             return
         now = self._clock()
-        if action.action is ReclaimAction.SCALE_TO_KEEP and may_write and self._is_needed(action, finder, result):
+        if action.action is ReclaimAction.SCALE_TO_KEEP and may_write and self._is_needed(action, reading, finder):
             self._executor.restore(action, by=SELF, note=messages.NEEDED_AGAIN.fill(keep=_read_keep(action)))
             return
         if action.state is ActionState.VERIFIED and now - (action.acted_at or now) < MARKED_SECONDS:
@@ -130,18 +128,25 @@ class OpenActions:
             return [pod for pod in pods if not is_cron or pod.uid in acted_on]
         return pods[_read_keep(action) :]
 
-    def _is_needed(self, action: Action, finder: CandidateFinder, result: Result) -> bool:
-        """All replicas that are left are at work: the others are given back."""
-        number = result.workloads.find(action.workload)
-        if number is None:
+    def _is_needed(self, action: Action, reading: Reading, finder: CandidateFinder) -> bool:
+        """All replicas that are left are at work: the others are given back. Which pods these are, the API server says:
+        giving back depends neither on the name of the cluster nor on an owner that can be read."""
+        assert action.target is not None
+        working = finder.list_working_pods(action.workload.namespace)
+        if not working:
             return False
-        replicas = finder.list_replicas(finder.describe(number, now=self._clock()))
-        return sum(one.is_active for one in replicas) >= _read_keep(action)
+        pods = reading.list_pods_below(action.workload.namespace, [action.uid, action.target.uid])
+        at_work = sum(not working.isdisjoint({PodName(pod.name, pod.uid), PodName(pod.name, "")}) for pod in pods)
+        return at_work >= _read_keep(action)
 
     def end_spells(self, considered: Sequence[Considered], past: PastActions) -> None:
         """Warnings of a workload that is not idle any more, or of an earlier spell, are over. Where a write was begun,
         only after its object was looked at: the write may have arrived late."""
-        idle = {(one.found.key, one.found.workload.uid): one for one in considered if one.facts.idle_since is not None}
+        idle = {
+            (one.found.key.without_cluster, one.found.workload.uid): one
+            for one in considered
+            if one.facts.idle_since is not None
+        }
         for key, action in past.waiting.items():
             one = idle.get(key)
             if action.target is not None and action.id not in self._looked_at:

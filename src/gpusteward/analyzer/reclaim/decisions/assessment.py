@@ -63,7 +63,7 @@ class Situation:
     finder: CandidateFinder
     reading: Reading
     past: PastActions
-    snoozes: Mapping[WorkloadKey, float]
+    snoozes: Mapping[WorkloadKey, float]  # until when, by keys without the name of a cluster
     stop: Stop
     now: float
     own_namespace: str
@@ -106,7 +106,12 @@ class Assessor:
         """Raises SourceError if journal or snoozes cannot be read."""
         cool_down = result.settings.reclaim.cool_down_minutes * 60
         past = PastActions.read(self._components.journal, opened, now=now, cool_down=cool_down)
-        snoozes, own = self._components.read_snoozes(now), self._components.own_namespace
+        snoozes: dict[WorkloadKey, float] = {}
+        for key, until in self._components.read_snoozes(now).items():
+            # Only one cluster is acted on, and its name may have changed since. That a snooze of another cluster's
+            # workload of this name holds this one back too is the careful side.
+            snoozes[key.without_cluster] = max(until, snoozes.get(key.without_cluster, 0.0))
+        own = self._components.own_namespace
         return Situation(result, finder, reading, past, snoozes, stop, now, own)
 
     def assess_all(self, situation: Situation) -> list[Considered]:
@@ -151,7 +156,7 @@ class Assessor:
         return chosen
 
     def _with_past(self, found: CandidateFacts, situation: Situation) -> Considered:
-        key, sighting = found.key, self._sightings.find(found.key)
+        key, sighting = found.key.without_cluster, self._sightings.find(found.key)
         past = situation.past
         is_same = sighting.uid == found.workload.uid
         since = found.facts.idle_since

@@ -61,6 +61,7 @@ class CandidateFinder:
         self._result = result
         self._coverage = result.verdicts.usage.coverage
         self._least_coverage = result.workloads.find_least(self._coverage)
+        self._working: dict[str, frozenset[PodName]] = {}  # pods at work, by namespaces that were asked for
 
     def find_all(self) -> list[int]:
         """Workloads that are idle, and possible pools with at least one idle allocation; the longest idle first."""
@@ -104,6 +105,17 @@ class CandidateFinder:
             by_pod.setdefault(pod, []).append(row)
         replicas = [self._make_replica(pod, rows) for pod, rows in by_pod.items()]
         return sorted(replicas, key=lambda one: (not one.is_idle, one.idle_since, one.pod))
+
+    def list_working_pods(self, namespace: str) -> frozenset[PodName]:
+        """Pods of all workloads that use a GPU now; without uid where it is not known."""
+        if namespace not in self._working:
+            verdicts = self._result.verdicts
+            rows = np.flatnonzero(verdicts.activity == ACTIVITIES.index(Activity.ACTIVE)).tolist()
+            containers = (verdicts.usage.allocations[row].container for row in rows)
+            self._working[namespace] = frozenset(
+                PodName(one.pod, one.pod_uid) for one in containers if one.namespace == namespace
+            )
+        return self._working[namespace]
 
     def limit_to(self, found: CandidateFacts, replicas: list[CandidatePod], pool: Pool) -> CandidateFacts:
         """The facts of a pool: those of these surplus replicas only."""

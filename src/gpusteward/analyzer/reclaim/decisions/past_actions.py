@@ -22,7 +22,8 @@ ROUNDING_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class PastActions:
-    """What the journal says about workloads."""
+    """What the journal says about workloads: by kind, namespace and name. The journal is that of one API server,
+    whatever the series call its cluster."""
 
     waiting: Mapping[tuple[WorkloadKey, str], Action]  # planned or warned, by workload and uid
     open: Mapping[WorkloadKey, Action]
@@ -41,10 +42,15 @@ class PastActions:
         for action in past:
             if action.state in UNDONE_STATES and action.ended_at is not None:
                 until = action.ended_at + cool_down
-                left_alone[action.workload] = max(until, left_alone.get(action.workload, 0.0))
-            reverts[action.workload, action.uid] += action.state is ActionState.REVERTED
-        waiting = {(each.workload, each.uid): each for each in opened if each.state not in OPEN_STATES}
-        changed = {each.workload: each for each in opened if each.state in OPEN_STATES and each.ended_at is None}
+                key = action.workload.without_cluster
+                left_alone[key] = max(until, left_alone.get(key, 0.0))
+            reverts[action.workload.without_cluster, action.uid] += action.state is ActionState.REVERTED
+        waiting = {(each.workload.without_cluster, each.uid): each for each in opened if each.state not in OPEN_STATES}
+        changed = {
+            each.workload.without_cluster: each
+            for each in opened
+            if each.state in OPEN_STATES and each.ended_at is None
+        }
         ends = sorted(each.acted_at + HOUR for each in past if each.acted_at is not None and each.acted_at > now - HOUR)
         return cls(waiting, changed, left_alone, reverts, len(ends), tuple(ends))
 
