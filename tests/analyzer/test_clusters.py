@@ -204,6 +204,33 @@ def test_idle_time_recorded_before_the_only_cluster_was_named_is_kept(ledger_url
     ledger.close()
 
 
+def is_restored(url: str, one: AllocationKey) -> bool:
+    """Whether the first cycle after a restart knows since when it is idle."""
+    ledger = open_ledger(url)
+    history = restore_history(ledger.engine, cycle([(one, RESTING)], START + 1200).verdicts.usage)
+    ledger.close()
+    return bool((~np.isnan(history.past.idle_since)).any())
+
+
+@pytest.mark.parametrize(("before", "after"), [("", ""), ("", "east"), ("west", "east"), ("east", "east")])
+@pytest.mark.parametrize("has_uids", [True, False])
+def test_never_the_idle_time_of_a_twin_in_another_cluster_on_the_same_ledger(
+    ledger_url: str, before: str, after: str, *, has_uids: bool
+):
+    """A pod of the same name and owner, on another GPU; with dcgm-exporter without a uid."""
+    one, twin = allocation(0), replace(allocation(0), gpu_uuid="GPU-twin")
+    twin = replace(twin, container=replace(twin.container, pod_uid="uid-twin"))
+    if not has_uids:
+        one, twin = (replace(each, container=replace(each.container, pod_uid="")) for each in (one, twin))
+    ledger = open_ledger(ledger_url)
+    for minute in (0, 10):
+        ledger.record(cycle([(in_cluster(one, before), RESTING)], START + 60 * minute))
+    ledger.close()
+    assert not is_restored(ledger_url, in_cluster(twin, after))
+    is_known = before == after or has_uids  # a changed name needs the same uid
+    assert is_restored(ledger_url, in_cluster(one, after)) is is_known
+
+
 def test_idle_time_recorded_without_a_cluster_ends_with_the_first_verdict_in_the_cluster(ledger_url: str):
     ledger = open_ledger(ledger_url)
     named = in_cluster(allocation(0), "east")

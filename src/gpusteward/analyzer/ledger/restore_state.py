@@ -1,5 +1,9 @@
 """Reads from the ledger since when workloads are idle and which allocations have worked: a restart neither resets their
-idle time nor makes them look as if they were still starting."""
+idle time nor makes them look as if they were still starting.
+
+The ledger may be shared with other clusters, with the same names and without any. Idle time is restored only to an
+allocation that the ledger has as held: the same pod, by its uid where that is known, on the same GPU.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,6 +22,7 @@ from gpusteward.analyzer.ledger.schema import allocations, idle_spells, verdict_
 from gpusteward.analyzer.tables import Column, UsageTable
 from gpusteward.core.containers import Container, WorkloadKey
 from gpusteward.core.idle_spells import SpellEnd
+from gpusteward.core.usages import AllocationKey
 from gpusteward.core.verdicts import Activity
 from gpusteward.logs import Log
 
@@ -27,7 +32,7 @@ log = Log(__name__)
 def restore_history(engine: Engine, table: UsageTable) -> History:
     """The history for the first cycle; empty if the ledger cannot be read. `judge` decides whether it still applies."""
     try:
-        recorded, worked = _read_idle(engine), _read_worked(engine)
+        recorded, worked = _read_idle(engine, table), _read_worked(engine)
     except SQLAlchemyError as error:
         log.warning("ledger_not_restored", reason=describe_error(error), consequence="idle times start again")
         return History()
@@ -39,10 +44,24 @@ class _Recorded(NamedTuple):
 
     at: float  # its end; unix seconds
     idle: Mapping[WorkloadKey, float]
-    names_clusters: bool  # whether it has verdicts of workloads in a named cluster
+    held: frozenset[int]  # ids of allocations that were held then
+    earlier_names: frozenset[str]  # where the only cluster of the table has a new name: those that are recorded
+
+    def find_begin(self, one: AllocationKey) -> float:
+        """Since when the workload of this allocation is idle; NaN: not, or not known."""
+        key, container = _owner_of(one.container), one.container
+        began = self.idle.get(key)
+        if began is not None and make_allocation_id(one) in self.held:
+            return began
+        for cluster in self.earlier_names if container.pod_uid else ():  # only a uid is never that of a twin
+            began = self.idle.get(key._replace(cluster=cluster))
+            before = replace(one, container=replace(container, cluster=cluster))
+            if began is not None and make_allocation_id(before) in self.held:
+                return began
+        return np.nan
 
 
-def _read_idle(engine: Engine) -> _Recorded:
+def _read_idle(engine: Engine, table: UsageTable) -> _Recorded:
     changes = verdict_changes.c
     owner = (changes.owner_kind, changes.namespace, changes.owner_name, changes.cluster)
     last = select(func.max(changes.id)).group_by(*owner)
@@ -52,9 +71,14 @@ def _read_idle(engine: Engine) -> _Recorded:
     with engine.connect() as connection:
         recorded_ms = read_progress(connection, RECORDED)
         rows = connection.execute(query).all()
-        named = connection.execute(select(changes.id).where(changes.cluster > "").limit(1)).first()  # uses the index
-    idle = {WorkloadKey(*row[: len(owner)]): row.idle_since_ms / 1000 for row in rows}
-    return _Recorded((recorded_ms or 0) / 1000, idle if recorded_ms else {}, named is not None)
+        held = connection.execute(select(allocations.c.id).where(allocations.c.ended_ms.is_(None))).scalars()
+        names = {one.cluster for one in table.allocations}
+        is_recorded = changes.cluster.in_(names)
+        known = connection.execute(select(changes.id).where(is_recorded).limit(1)).first()  # uses the index
+        idle = {WorkloadKey(*row[: len(owner)]): row.idle_since_ms / 1000 for row in rows}
+        is_renamed = len(names) == 1 and known is None
+        earlier = frozenset(key.cluster for key in idle) if is_renamed else frozenset[str]()
+        return _Recorded((recorded_ms or 0) / 1000, idle if recorded_ms else {}, frozenset(held), earlier)
 
 
 def _read_worked(engine: Engine) -> Mapping[int, float]:
@@ -72,11 +96,8 @@ def _read_worked(engine: Engine) -> Mapping[int, float]:
 
 def _make_history(table: UsageTable, recorded: _Recorded, worked: Mapping[int, float]) -> History:
     """All pods of an idle workload have been idle at least since then; pods started later have no history."""
-    recorded_at, idle, names_clusters = recorded
-    if not names_clusters and len({one.cluster for one in table.allocations}) == 1:
-        cluster = table.allocations[0].cluster  # recorded before the series named their only cluster
-        idle = {key._replace(cluster=cluster): began for key, began in idle.items()}
-    since = np.array([idle.get(_owner_of(one.container), np.nan) for one in table.allocations])
+    recorded_at = recorded.at
+    since = np.array([recorded.find_begin(one) for one in table.allocations])
     since = np.where(table.started_at > recorded_at, np.nan, np.fmax(since, _only_where(since, table.started_at)))
     ids = (make_allocation_id(one) for one in table.allocations) if worked else ()
     worked_at = np.array([worked.get(each, np.nan) for each in ids]) if worked else np.full(len(table), np.nan)
