@@ -217,6 +217,11 @@ USAGE_FRESH = Message(
 NOT_READ_AGAIN = Message("usage is read again right before the action", "操作前会再次读取用量")
 LEASE_LOST = Message("the Lease was lost in the middle: {holder} holds it", "操作中途失去 Lease：现由 {holder} 占用")
 LEASE_EXPIRED = Message("the Lease ran out while usage was read again", "再次读取用量期间 Lease 已过期")
+FACTS_OLD = Message(
+    "pods, snoozes and policies were read {seconds:.0f} s ago, which is longer than {most:.0f} s: they are read again "
+    "in the next cycle",
+    "Pod、保留设置和策略是 {seconds:.0f} 秒前读取的，超过了 {most:.0f} 秒：将在下一个周期重新读取",
+)
 NOT_CHANGED = Message(
     "the server accepted the change and dropped it: the field {field} does not exist in this version",
     "服务器接受了修改但将其丢弃：此版本没有字段 {field}",

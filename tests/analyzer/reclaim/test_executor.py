@@ -1,5 +1,6 @@
 """Single steps of an action, with a cluster that refuses some of them."""
 
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -103,7 +104,7 @@ def act(engine: Engine, server: RefusingServer, planned: Planned, *, source: Fak
         clock=lambda: NOW,
     )
     check = UsageCheck(source or FakeSource(), [HELD], verdict_at=NOW, rule=ActivityRule(), clock=lambda: NOW)
-    return executor.act(journal.add(WARNED), planned, evidence={}, check=check)
+    return executor.act(journal.add(WARNED), planned, evidence={}, check=check, facts_at=time.monotonic())
 
 
 JOB = make("batch.volcano.sh/v1alpha1", "Job", "mpi")

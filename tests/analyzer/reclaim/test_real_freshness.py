@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import trustme
 
-from gpusteward.analyzer.reclaim.execution import usage_check
+from gpusteward.analyzer.reclaim.execution import executor, usage_check
 from gpusteward.analyzer.reclaim.plan import ActionState, Outcome
 from gpusteward.analyzer.reclaim.policies.effective import ReclaimAction
 from tests.analyzer.reclaim.test_real_prohibitions import read_replicas, start
@@ -157,6 +157,25 @@ def test_never_on_work_that_began_while_a_database_or_the_api_server_stalled(
     [action] = world.list_actions()
     assert action.state is ActionState.WARNED
     assert "work was seen" in action.steps[-1].note.en
+
+
+@pytest.mark.parametrize("stall", [stall_dry_run, stall_database, stall_lease])
+def test_never_on_a_snooze_or_a_policy_that_was_read_before_a_stall(
+    world: World, node: str, stall: Stall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The owner answers the warning while a database hangs: pods, snoozes and policies are as old as the stall."""
+    item = start(world)
+    wait_until_due(world)
+    monkeypatch.setattr(executor, "FACTS_SECONDS", 3.0)
+    stalls = iter([3.1])
+    stall(world, lambda: time.sleep(next(stalls, 0.0)))
+    world.cycle()
+    assert (read_replicas(world, item), list_stops(world)) == (1, [])
+    [action] = world.list_actions()
+    assert action.state is ActionState.WARNED
+    assert "pods, snoozes and policies were read" in action.steps[-1].note.en
+    world.cycle()
+    assert read_replicas(world, item) == 0, "the next cycle reads them again"
 
 
 def test_never_when_the_engine_answers_too_late(world: World, node: str, monkeypatch: pytest.MonkeyPatch) -> None:

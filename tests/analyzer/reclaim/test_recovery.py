@@ -1,5 +1,6 @@
 """Actions that were interrupted, on objects in memory: a change that is not there may still come."""
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -84,7 +85,7 @@ class Site:
         check = UsageCheck(self.source, [HELD], verdict_at=NOW, rule=ActivityRule(), clock=lambda: self.now)
         added = self.journal.add(replace(WARNED, by=by, action=action, created_at=NOW - 60))
         with pytest.raises((SourceError, Killed)):
-            self.executor.act(added, planned, evidence={}, check=check)
+            self.executor.act(added, planned, evidence={}, check=check, facts_at=time.monotonic())
         self.ends_at = ""
         self.server.refused.clear()
         assert self.action.state is ActionState.ACTING
@@ -220,7 +221,7 @@ def acted(site: Site) -> None:
     site.ends_at = "acted"
     check = UsageCheck(site.source, [HELD], verdict_at=NOW, rule=ActivityRule(), clock=lambda: NOW)
     with pytest.raises(Killed):
-        site.executor.act(site.journal.add(WARNED), ABORT, evidence={}, check=check)
+        site.executor.act(site.journal.add(WARNED), ABORT, evidence={}, check=check, facts_at=time.monotonic())
     site.ends_at = ""
     assert (site.action.state, site.list_commands()) == (ActionState.ACTED, ["AbortJob"])
 

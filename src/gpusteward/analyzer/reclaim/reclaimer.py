@@ -13,6 +13,7 @@ longest idle first. Before an action, everything it is based on is read again.
 """
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -306,6 +307,7 @@ class Reclaimer:
         number = result.workloads.find(key) if result else None
         if result is None or number is None:
             raise ReclaimError(messages.NO_SUCH_WORKLOAD, workload=key.path)
+        read_at = time.monotonic()
         self._components.policies.refresh()
         situation = self._assessor.look(
             CandidateFinder(result),
@@ -315,7 +317,9 @@ class Reclaimer:
             stop=self._find_stop(renews=renews and self.mode is Mode.ENFORCE),
             now=self._now(),
         )
-        return self._assessor.assess_one(number, situation, by_person=by_person)
+        found = self._assessor.assess_one(number, situation, by_person=by_person)
+        found.read_at = read_at
+        return found
 
     # Warnings and actions.
 
@@ -414,7 +418,7 @@ class Reclaimer:
             each = action if number == 0 else self._journal.add(replace(action, id=make_action_id()))
             each = replace(each, gpus=one.facts.gpus / len(one.planned))
             check = self._make_check(one, stopped=stopped)
-            done.append(self._executor.act(each, planned, evidence=evidence, check=check))
+            done.append(self._executor.act(each, planned, evidence=evidence, check=check, facts_at=one.read_at))
             if done[-1].state is ActionState.ACTED and one.inspected and one.inspected.objects:
                 stopped |= one.inspected.objects.list_pods_below(planned.chosen.object.uid)
         self._assessor.forget_objects()

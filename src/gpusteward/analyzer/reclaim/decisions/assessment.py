@@ -41,6 +41,7 @@ class Considered:
     surplus: Sequence[CandidatePod] = ()
     action: Action | None = None  # that was warned about, or is planned
     lacks_only_time: bool = False  # as far as is known without its objects
+    read_at: float = 0.0  # when reading all this began, by the monotonic clock
 
     def decide(self) -> Decision:
         """With every guard and its answer."""

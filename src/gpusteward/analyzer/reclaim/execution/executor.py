@@ -19,6 +19,7 @@ or ends as REFUSED (a missing right, admission). After any other failure of a re
 happened: the row stays as it is, and the next cycle looks.
 """
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -82,6 +83,9 @@ write there are at most a slow database, the time of the Lease, and the server's
 COMMAND_SECONDS = 600.0
 """After so long a command of Volcano that is gone is not carried out any more. Longer than its controller needs under
 load: an action that waits costs nothing, and one that is given up too early leaves a job that nobody restores."""
+FACTS_SECONDS = 15.0
+"""How old pods, snoozes, annotations and policies may be at the write: two reads of usage and what is between them take
+a second or two. After a stall the next cycle reads them again: the owner may have answered meanwhile."""
 RESTORE_ATTEMPTS = 3
 """An object that changes while it is restored is read again."""
 STEPS = ("journalled", "costs_set", "patched", "commanded", "told", "acted", "restoring", "unpatched", "restored")
@@ -144,8 +148,11 @@ class Executor:
         except SourceError as error:
             return error
 
-    def act(self, action: Action, planned: Planned, *, evidence: Mapping[str, Any], check: UsageCheck) -> Action:
-        """The action as it is then. `check`: of all GPUs that it takes away. Raises SourceError if it is open whether
+    def act(
+        self, action: Action, planned: Planned, *, evidence: Mapping[str, Any], check: UsageCheck, facts_at: float
+    ) -> Action:
+        """The action as it is then. `check`: of all GPUs that it takes away. `facts_at`: when reading the pods, snoozes
+        and policies that it rests on began, by the monotonic clock. Raises SourceError if it is open whether
         the change has happened, or if the journal cannot be written; `recover` continues in a later cycle."""
         failure = self.try_out(planned)
         if failure is not None:
@@ -166,7 +173,7 @@ class Executor:
         if objection is not None:
             return self._return_to_warned(action, objection)
         try:
-            self._change(action, planned, check)
+            self._change(action, planned, check, facts_at)
         except WriteError as error:
             self._take_off_costs(action)
             return self._put_back(action, error)
@@ -332,7 +339,7 @@ class Executor:
                 raise
             log.warning("fields_not_given_up", path=one.path, reason=error)
 
-    def _change(self, action: Action, planned: Planned, check: UsageCheck) -> None:
+    def _change(self, action: Action, planned: Planned, check: UsageCheck, facts_at: float) -> None:
         """Raises SourceError: WriteError if nothing has changed."""
         kind, one = planned.chosen
         changed = one
@@ -344,7 +351,7 @@ class Executor:
             changed = self._cluster.patch(one, annotations)  # stops nothing: the command does
             self._on_step("patched", action)
         try:
-            write_before = self._look_again(check)
+            write_before = self._look_again(check, facts_at)
             if kind.is_evicted:
                 self._cluster.evict(one, send_before=write_before)
             elif kind.stop:
@@ -360,7 +367,7 @@ class Executor:
         if not kind.is_evicted:
             self._give_up_fields(changed)
 
-    def _look_again(self, check: UsageCheck) -> float:
+    def _look_again(self, check: UsageCheck, facts_at: float) -> float:
         """Until when the write must be sent. Raises HeldBackError if there must be none. Nothing that can block may
         stand between this and the write."""
         checked = check.look()
@@ -368,6 +375,9 @@ class Executor:
             raise HeldBackError(checked.problem)
         if not self._permission.is_leader:
             raise HeldBackError(messages.LEASE_EXPIRED)
+        seconds = time.monotonic() - facts_at
+        if seconds > FACTS_SECONDS:
+            raise HeldBackError(messages.FACTS_OLD.fill(seconds=seconds, most=FACTS_SECONDS))
         return checked.write_before
 
     def _finish_acting(self, action: Action, one: KubeObject | None) -> Action:
