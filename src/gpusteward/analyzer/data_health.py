@@ -4,7 +4,8 @@ Whether the process is alive is another question: /health answers 200 whatever i
 an analyzer because its engine is down.
 """
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -13,13 +14,16 @@ import numpy as np
 from gpusteward.analyzer.pipeline import CycleStats
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import LATE_INTERVALS, Settings
-from gpusteward.analyzer.tables import ACTIVITIES, LEVELS, Finding, Level
-from gpusteward.core.verdicts import Activity
+from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, LEVELS, Finding, Level
+from gpusteward.core.messages import Message, same_text
+from gpusteward.core.verdicts import Activity, Doubt
 from gpusteward.messages import data_health as messages
 
 Status = Literal["healthy", "degraded", "warning"]
 WARNING_RATIO = 0.5
 """Of unknown allocations. A guess: fewer are usually nodes that are being replaced."""
+MENTIONED_RATIO = 0.05
+"""From then on they are named, with the reason, though each says it itself."""
 _STATUSES: Mapping[Level, Status] = {"degraded": "degraded", "warning": "warning", "info": "healthy"}
 
 
@@ -68,8 +72,14 @@ def assess_data(
         *_find_lost_targets(health, result),
         *_find_unknown(health, result),
         *(result.verdicts.usage.findings if result else ()),
+        *_find_missing_metrics(result),
     ]
-    return replace(health, findings=tuple(sorted(found, key=lambda one: LEVELS.index(one.level))))
+    return replace(health, findings=sort_findings(found))
+
+
+def sort_findings(found: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The worst first."""
+    return tuple(sorted(found, key=lambda one: LEVELS.index(one.level)))
 
 
 def _find_failures(health: DataHealth, stats: CycleStats, *, interval: float) -> Iterator[Finding]:
@@ -93,15 +103,38 @@ def _find_lost_targets(health: DataHealth, result: Result | None) -> Iterator[Fi
     yield Finding("warning" if health.targets_up else "degraded", "targets-lost", message)
 
 
+def _find_missing_metrics(result: Result | None) -> Iterator[Finding]:
+    """Without the video engines a verdict may be wrong, however well the rest is measured."""
+    sources = result.sources if result and len(result.verdicts) else {}
+    dialects = (dialect for each in (sources, *sources.get("engines", ())) for dialect in each.get("dialects", ()))
+    if missing := sorted({name for dialect in dialects for name in dialect.get("missing_metrics", ())}):
+        text = messages.NO_VIDEO_FIELDS.fill(fields=", ".join(missing))
+        yield Finding("warning", "no-video-fields", text)
+
+
 def _find_unknown(health: DataHealth, result: Result | None) -> Iterator[Finding]:
     ratio = health.unknown_ratio or 0.0
-    if result is None or ratio <= WARNING_RATIO:
+    if result is None or ratio <= MENTIONED_RATIO:
         return
     total = len(result.verdicts)
+    fields = {"unknown": round(ratio * total), "total": total, "reason": find_unknown_reason(result)}
     if ratio == 1:
-        yield Finding("degraded", "unknown-gpus", messages.ALL_UNKNOWN.fill(total=total))
+        yield Finding("degraded", "unknown-gpus", messages.ALL_UNKNOWN.fill(**fields))
     else:
-        yield Finding("warning", "unknown-gpus", messages.MOST_UNKNOWN.fill(unknown=round(ratio * total), total=total))
+        level: Level = "warning" if ratio > WARNING_RATIO else "info"
+        yield Finding(level, "unknown-gpus", messages.PART_UNKNOWN.fill(**fields))
+
+
+def find_unknown_reason(result: Result) -> Message:
+    """Why the most GPUs could not be judged: as the source says it, else the judge."""
+    verdicts = result.verdicts
+    is_unknown = verdicts.activity == ACTIVITIES.index(Activity.UNKNOWN)
+    weights = result.workloads.fractions[is_unknown]
+    by_doubt = np.bincount(verdicts.doubt[is_unknown], weights=weights, minlength=len(DOUBTS))
+    doubt = DOUBTS[int(np.argmax(by_doubt))]
+    if doubt is Doubt.SOURCE and verdicts.usage.unknown:
+        return Counter(verdicts.usage.unknown.values()).most_common(1)[0][0]
+    return messages.DOUBTS.get(doubt, same_text(doubt.value))
 
 
 def _find_unknown_ratio(result: Result | None) -> float | None:

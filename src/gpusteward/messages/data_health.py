@@ -17,11 +17,12 @@ TARGETS_LOST = Message(
 NAMED = Message("{text} Among them: {names}.", "{text}包括：{names}。")
 NO_RESULT = Message("No cycle has finished yet.", "第一个分析周期尚未完成。")
 ALL_UNKNOWN = Message(
-    "None of the {total} {total:|allocation|allocations} could be judged.", "{total} 个分配全部无法判断。"
+    "None of the {total} {total:|allocation|allocations} could be judged. Most frequent reason: {reason}.",
+    "{total} 个分配全部无法判断。最常见的原因：{reason}。",
 )
-MOST_UNKNOWN = Message(
-    "{unknown} of {total} {total:|allocation|allocations} could not be judged.",
-    "{total} 个分配中有 {unknown} 个无法判断。",
+PART_UNKNOWN = Message(
+    "{unknown} of {total} {total:|allocation|allocations} could not be judged. Most frequent reason: {reason}.",
+    "{total} 个分配中有 {unknown} 个无法判断。最常见的原因：{reason}。",
 )
 SOURCE_INCOMPLETE = Message(
     "{count} {count:|part|parts} of the source could not be read: {names}", "数据源有 {count} 个部分无法读取：{names}"
@@ -73,6 +74,24 @@ GPU_ON_TWO_NODES = Message(
     " unknown.",
     "{count} 张 GPU 由两个节点同时上报（{names}）：每张只计一次，其占用情况未知。",
 )
+EXPORTERS_DOWN = Message(
+    "{count} GPU {count:|exporter|exporters} cannot be scraped ({names}): their GPUs are missing or unknown.",
+    "有 {count} 个 GPU exporter 无法抓取（{names}）：其 GPU 缺失或状态未知。",
+)
+NO_HOLDER_NAMED = Message(
+    "No series of the last day names a pod that holds a GPU: nobody held one, or the exporters do not know pods."
+    " Labels of the series: {labels}.",
+    "最近一天没有任何序列标明占用 GPU 的 Pod：要么没有人占用，要么 exporter 不知道 Pod。序列的标签：{labels}。",
+)
+SHARED_NAMES = Message(
+    "{count} {count:|node has|nodes have} two GPUs of one index ({names}): several machines or clusters share a name.",
+    "{count} 个节点上有两张序号相同的 GPU（{names}）：多台机器或多个集群使用了同一个名称。",
+)
+NO_VIDEO_FIELDS = Message(
+    "No exporter reports video engines ({fields}): a GPU that only encodes or decodes looks idle, and the proof of"
+    " every verdict is sampled.",
+    "没有 exporter 上报视频引擎（{fields}）：只做编解码的 GPU 看起来是空闲的，所有判定都只是采样得出。",
+)
 UNKNOWN_GPUS = Message(
     "{gpus} of {total} held {total:|GPU|GPUs} could not be judged. Most frequent reason: {reason}.",
     "占用中的 {total} 张 GPU 里有 {gpus} 张无法判断。最常见的原因：{reason}。",
@@ -121,7 +140,7 @@ SUMMARIES: Mapping[str, Message] = {
     "no-result": NO_RESULT,
     "result-old": Message("The last result is old.", "最近一次结果已过时。"),
     "targets-lost": Message("Exporters do not respond.", "有 exporter 没有响应。"),
-    "unknown-gpus": Message("Most allocations could not be judged.", "大部分分配无法判断。"),
+    "unknown-gpus": Message("Many allocations could not be judged.", "许多分配无法判断。"),
     "gpus-vanished": Message("No GPU reports any more.", "已没有任何 GPU 上报数据。"),
     "gpus-never-found": Message("No GPU was ever found.", "从未发现任何 GPU。"),
     "gpus-gone": Message("No GPU has reported for more than a day.", "超过一天没有任何 GPU 上报数据。"),
@@ -135,6 +154,10 @@ SUMMARIES: Mapping[str, Message] = {
     ),
     "policies-refused": Message("The policy file of reclaim cannot be used.", "回收的策略文件不可用。"),
     "gpu-on-two-nodes": Message("A GPU is reported by two nodes.", "有 GPU 由两个节点同时上报。"),
+    "no-video-fields": Message("No exporter reports video engines.", "没有 exporter 上报视频引擎。"),
+    "exporters-down": Message("GPU exporters cannot be scraped.", "有 GPU exporter 无法抓取。"),
+    "no-holder-named": Message("No series names a pod that holds a GPU.", "没有序列标明占用 GPU 的 Pod。"),
+    "two-gpus-one-index": Message("Several machines or clusters share a name.", "多台机器或多个集群使用了同一个名称。"),
 }
 """Each finding by its code, without any name: for /health, which needs no token, and for people who see some
 namespaces only."""

@@ -210,7 +210,7 @@ def test_health_has_the_keys_of_gpu_oour_and_warns_of_an_old_result():
         "unknown_ratio": 0.2,
         "targets": None,
         "targets_up": None,
-        "reasons": ["The last result is old."],
+        "reasons": ["The last result is old.", "Many allocations could not be judged."],
         "suspended": None,  # without reclaim nobody counts
     }
 

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from gpusteward.analyzer.data_health import find_unknown_reason
 from gpusteward.analyzer.results import find_visible, limit_result
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.tables import Finding, Level
 from gpusteward.cli.main import main
 from gpusteward.core.messages import Message
 from gpusteward.core.namespaces import NamespacePattern, VisibleNamespaces
+from gpusteward.messages import unknown_reasons
 from gpusteward.messages.data_health import SUMMARIES
 from tests.analyzer.api.server import Api, FakeSource, make_result, running_api
 from tests.analyzer.usage_tables import resting, table_of, working
@@ -213,3 +215,33 @@ def test_the_head_of_top_shows_the_age_of_a_stale_result_and_the_reason():
     for age, check in ((40, watch), (150, watch_old)):
         with running_api(result_of_age(age), clock=time.time) as api:
             run(check(api))
+
+
+@pytest.mark.parametrize(
+    ("rows", "level", "text"),
+    [
+        ((resting(), {}), "info", "1 of 2 allocations could not be judged. Most frequent reason: core utilization is"),
+        (({}, {}, resting()), "warning", "2 of 3 allocations"),
+        (({}, {}), "degraded", "None of the 2 allocations could be judged. Most frequent reason: core utilization is"),
+    ],
+)
+def test_allocations_that_could_not_be_judged_are_named_with_the_reason(rows: Any, level: str, text: str):
+    with running_api(clock=time.time, result=result_of_age(10, *rows)) as api:
+        (found,) = api.get("/api/v1/health").json["findings"]
+    assert (found["level"], found["code"]) == (level, "unknown-gpus")
+    assert found["text"].startswith(text)
+
+
+def test_the_reason_is_that_of_the_source_where_it_has_one():
+    table = table_of(resting(), resting(), unknown={0: unknown_reasons.NO_CORE, 1: unknown_reasons.NO_CORE})
+    assert find_unknown_reason(make_result(table)) == unknown_reasons.NO_CORE
+
+
+@pytest.mark.parametrize("key", ["dialects", "engines"])
+def test_a_site_without_video_fields_is_a_warning_that_names_them(key: str):
+    dialects = [{"name": "dcgm", "missing_metrics": ["DCGM_FI_DEV_ENC_UTIL"]}]
+    sources = {"dialects": dialects} if key == "dialects" else {"engines": [{"dialects": dialects}]}
+    with running_api(clock=time.time, result=replace(result_of_age(10, resting()), sources=sources)) as api:
+        (found,) = api.get("/api/v1/health").json["findings"]
+    assert (found["level"], found["code"]) == ("warning", "no-video-fields")
+    assert "DCGM_FI_DEV_ENC_UTIL" in found["text"]

@@ -18,7 +18,7 @@ from gpusteward.analyzer.api.http.service_accounts import ServiceAccountVerifier
 from gpusteward.analyzer.api.http.sessions import Sessions, SignInLimit
 from gpusteward.analyzer.api.http.static_files import UiBundle
 from gpusteward.analyzer.api.result_store import PublishedResult, ResultStore
-from gpusteward.analyzer.data_health import DataHealth, assess_data
+from gpusteward.analyzer.data_health import DataHealth, assess_data, sort_findings
 from gpusteward.analyzer.explain.counters import ModelCounters
 from gpusteward.analyzer.ledger.leadership import Leadership
 from gpusteward.analyzer.ledger.snoozes import Snooze
@@ -226,7 +226,7 @@ class ApiDependencies:
             return found
         reason = self.policy_problem if self.visible is None else health_messages.ASK_ADMIN
         problem = Finding("warning", "policies-refused", health_messages.POLICIES_REFUSED.fill(reason=reason))
-        return replace(found, findings=(*found.findings, problem))
+        return replace(found, findings=sort_findings((*found.findings, problem)))
 
     def find_longest_snooze(self, workload: WorkloadKey) -> float:
         """Seconds for which the workload may be snoozed: as its policy says, else as by default."""

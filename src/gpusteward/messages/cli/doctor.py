@@ -280,6 +280,23 @@ FIX_FINDINGS: Mapping[str, Message] = {
         "copy exported_pod to pod also where it is empty (regex .* instead of .+), or drop the pod label of the target",
         "把 exported_pod 复制到 pod 时也应覆盖空值（正则用 .* 而不是 .+），或去掉抓取目标的 pod 标签",
     ),
+    "no-video-fields": EXPORT_VIDEO,
+    "exporters-down": Message(
+        "check that these exporters run and that the engine may reach them",
+        "请确认这些 exporter 正在运行，且引擎可以访问它们",
+    ),
+    "no-holder-named": Message(
+        "where pods hold GPUs: mount the kubelet's pod-resources socket into the exporter, set"
+        " DCGM_EXPORTER_KUBERNETES=true, and keep its labels pod and namespace when relabeling",
+        "如果有 Pod 占用 GPU：请把 kubelet 的 pod-resources 套接字挂载到 exporter，设置"
+        " DCGM_EXPORTER_KUBERNETES=true，relabel 时保留 pod 和 namespace 标签",
+    ),
+    "two-gpus-one-index": Message(
+        "name clusters by a label (external_labels of each Prometheus, prometheus.cluster_label), and give"
+        " dcgm-exporter the name of its node (NODE_NAME)",
+        "请用标签区分集群（各 Prometheus 的 external_labels，prometheus.cluster_label），并为 dcgm-exporter 设置节点名"
+        "（NODE_NAME）",
+    ),
     "gpu-on-two-nodes": Message(
         "scrape each exporter once and label clusters (prometheus.cluster_label) where machines are cloned",
         "请确保每个 exporter 只抓取一次；克隆的机器请用集群标签区分（prometheus.cluster_label）",

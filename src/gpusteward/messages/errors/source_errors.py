@@ -35,6 +35,15 @@ NO_UUID_LABEL = Message(
     "没有标签包含 GPU 的 UUID，因此按节点和序号（{labels}）识别 GPU；relabel 时请保留 UUID 标签："
     "节点重启后序号可能改变",
 )
+NO_UUID_ON_NODES = Message(
+    "the series of some nodes have no UUID ({nodes}), so all GPUs of such a node count as one; keep the label UUID"
+    " when relabeling",
+    "部分节点的序列没有 UUID（{nodes}），这些节点上的所有 GPU 会被算作一张；relabel 时请保留 UUID 标签",
+)
+NO_IDENTITY = Message(
+    "no label tells the GPUs of a node apart, so several count as one; keep the label UUID when relabeling",
+    "没有标签能区分同一节点上的 GPU，因此多张 GPU 会被算作一张；relabel 时请保留 UUID 标签",
+)
 SAME_POD_IN_TWO_ENGINES = Message(
     "{first} and {second} both have the pod {pod}: they are read as two clusters, named by their addresses, because "
     "no label of their series names a cluster; if they are one cluster, name it in external_labels of both",

@@ -75,7 +75,7 @@ def test_static_values_of_a_device_are_queried_once_and_kept(tmp_path: Path):
         proxy.queries.clear()
         assert_alike(source.read(AT), first)
     assert queries_with(proxy, FREE, LIMIT) == []
-    assert len(proxy.queries) == 15
+    assert len(proxy.queries) == 16
     assert set(first.column(Measure.MEMORY_TOTAL, Stat.LAST).tolist()) == {40_000 * 2.0**20}
     assert set(first.column(Measure.POWER_LIMIT, Stat.LAST).tolist()) == {400.0}
 

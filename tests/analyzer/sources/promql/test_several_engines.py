@@ -1,5 +1,6 @@
 """`prometheus.urls`: several engines, each with a part of the site, give one table."""
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -134,7 +135,7 @@ def test_addresses_are_url_and_urls_without_repetition():
 
 def change_gpus(labels: str) -> str:
     """Another cluster with the same names: only the GPUs differ."""
-    return labels.replace('uuid="GPU-', 'uuid="GPU-b-').replace('uuid="MIG-', 'uuid="MIG-b-')
+    return re.sub('(?i)(uuid="(?:GPU|MIG)-)', r"\1b-", labels)
 
 
 def test_engines_whose_series_name_no_cluster_are_clusters_of_their_own_named_by_address(tmp_path: Path):

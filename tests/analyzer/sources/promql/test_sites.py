@@ -281,8 +281,10 @@ def test_there_is_one_query_per_signal_never_one_per_gpu(tmp_path: Path):
         proxy.queries.clear()
         assert len(source.read(AT)) > 20
     of_signals = "lag, presence, nine of cores, two of eight others, clock, three of energy, three of traffic"
-    others = "who lacks an encoder or a decoder, three of devices that nobody holds, and which pods are exporters"
-    assert len(proxy.queries) == 40, f"{of_signals}, {others}"
+    others = (
+        "who lacks an encoder or a decoder, three of devices that nobody holds, which pods are exporters, who is down"
+    )
+    assert len(proxy.queries) == 41, f"{of_signals}, {others}"
     of_idle = [query for query in proxy.queries if "GPU-" in query]
     assert len(of_idle) == 5, "three of energy, who lacks an encoder or a decoder: of all GPUs without work together"
 

@@ -97,7 +97,7 @@ class PrometheusSettings(BaseModel):
     cluster_label: Annotated[str, AfterValidator(_check_label)] = Field(
         default="",
         description="Label that names the cluster of a series; empty: cluster, k8s_cluster, cluster_id, "
-        "k8s_cluster_name or cluster_name, where the "
+        "k8s_cluster_name, cluster_name or ClusterName, where the "
         "series have one.",
     )
     time_window_min: float = Field(default=10, gt=0, le=44_640, description="Length of the judged window in minutes.")

@@ -1,8 +1,9 @@
 """Detects the metric schemes of a site and their labels from the engine's index, without reading series.
 
 The holder's labels may differ by scrape job, because `honor_labels` is set per job: where it is set, `pod` is the
-holder; where it is not, the holder is `exported_pod` and `pod` is the exporter. Jobs whose labels differ from the usual
-ones are detected as a separate scheme; read with the usual labels, they would have no holders.
+holder; where it is not, the holder is `exported_pod` and `pod` is the exporter. Relabeling may also give the target
+`pod_name`, while `pod` is the holder. Jobs whose labels differ from the usual ones are detected as a separate scheme;
+read with the usual labels, they would have no holders.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -12,7 +13,7 @@ from itertools import zip_longest
 from gpusteward.analyzer.sources.engine.client import Engine, Fields, LimitError
 from gpusteward.analyzer.sources.engine.decode import decode_labels, decode_names, decode_vector
 from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme, SeriesGroup
-from gpusteward.analyzer.sources.usage.label_mapping import CANDIDATES, ClusterChoice, map_labels
+from gpusteward.analyzer.sources.usage.label_mapping import CANDIDATES, HOLDER_NAMESPACES, ClusterChoice, map_labels
 from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme, dcgm_metrics, hami_metrics, native_metrics
 from gpusteward.analyzer.sources.usage.quantities import Level, Quantity, UsageMetric
 from gpusteward.analyzer.sources.usage.row_index import HolderDetails
@@ -155,7 +156,10 @@ def _split_by_job(
     for label, jobs in _find_jobs(engine, detected, others, at):
         only: Matchers = (match_any("job", sorted(jobs)),)
         fields = (("match[]", write_selector("", (metrics, *only, *group.matchers))), *_span(at))
-        own = map_labels(decode_names(engine.fetch("/api/v1/labels", fields)), cluster_label=mapping.cluster)
+        names = set(decode_names(engine.fetch("/api/v1/labels", fields)))
+        if mapping.pod in names:  # in these jobs both are of the exporter
+            names -= {mapping.pod, *HOLDER_NAMESPACES[mapping.pod]}
+        own = map_labels(names, cluster_label=mapping.cluster)
         if own.pod == label:
             own = replace(own, pod_labels=mapping.pod_labels)
             yield replace(detected, holder=replace(detected.holder, mapping=own), jobs=only)
@@ -187,8 +191,8 @@ def _compare_jobs(
     engine: Engine, series: Matchers, usual: str, others: Iterable[str], at: float
 ) -> Iterator[tuple[str, set[str]]]:
     all_series = write_selector("", series)
-    held = write_selector("", (*series, Matcher(usual, "!=", "")))
-    left = _list_jobs(engine, f"count by (job) ({all_series} unless on (job) {held})", at)
+    held = _write_held(series, usual)
+    left = _list_jobs(engine, f"count by (job) ({all_series} unless on (job) ({held}))", at)
     for label in others:
         jobs = _list_jobs(engine, _write_holders(series, label, left), at) if left else set[str]()
         left -= jobs
@@ -197,10 +201,13 @@ def _compare_jobs(
 
 
 def _write_holders(series: Matchers, label: str, jobs: Collection[str]) -> str:
-    """On a GPU without a holder, `pod` may be the exporter, which is the scraped pod itself: it is excluded."""
-    of_jobs = match_any("job", sorted(jobs))
-    labelled = write_selector("", (*series, of_jobs, Matcher(label, "!=", "")))
-    return f"count by (job) ({labelled} unless on (job, {label}) {write_selector('up', (of_jobs,))})"
+    return f"count by (job) ({_write_held((*series, match_any('job', sorted(jobs))), label)})"
+
+
+def _write_held(series: Matchers, label: str) -> str:
+    """Series with a holder: what the label names may also be the exporter, which is the scraped pod itself."""
+    named = Matcher(label, "!=", "")
+    return f"{write_selector('', (*series, named))} unless on (job, {label}) {write_selector('up', (named,))}"
 
 
 def _list_jobs(engine: Engine, expression: str, at: float) -> set[str]:

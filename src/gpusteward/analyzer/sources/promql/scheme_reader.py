@@ -271,7 +271,8 @@ class SchemeReader:
         found = [decode_labels(text) for text in vector.labels] if vector else []
         pods = {(one.get(mapping.namespace, ""), one.get(mapping.pod, "")) for one in found}
         keys = results.holders.keys
-        return {row for row, key in enumerate(keys) if (key.namespace, key.pod) in pods} if pods else set()
+        # A target may have no label of this name for its namespace.
+        return {row for row, key in enumerate(keys) if not pods.isdisjoint({(key.namespace, key.pod), ("", key.pod)})}
 
     def _find_unlisted(
         self, detected: DetectedScheme, plan: QueryPlan, collector: ResultCollector, cycle: ReadCycle

@@ -34,6 +34,12 @@ from gpusteward.analyzer.sources.promql.recording_rules import RuleFreshness
 from gpusteward.analyzer.sources.promql.sample_lag import SampleLag
 from gpusteward.analyzer.sources.promql.scheme_detection import read_labels
 from gpusteward.analyzer.sources.promql.scheme_reader import MAX_ENDED_ROWS, PARTIAL_RESPONSES, ReadCycle, SchemeReader
+from gpusteward.analyzer.sources.promql.site_checks import (
+    find_shared_names,
+    list_down_targets,
+    list_without_uuid,
+    names_holders,
+)
 from gpusteward.analyzer.sources.site_findings import NO_GPU_SERIES, find_failures, list_names
 from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
 from gpusteward.analyzer.sources.usage.partial_tables import choose_rows, merge_partial_tables
@@ -84,6 +90,9 @@ class PrometheusSource:
         self._cycles_until_discovery = 0
         self._fleet: Fleet = {}
         self._on_two_nodes: Mapping[DeviceKey, Sequence[NodeModel]] = {}  # GPUs that two nodes report
+        self._shared_names: Mapping[str, Sequence[str]] = {}  # nodes with two GPUs of one index
+        self._without_uuid: Collection[str] = ()  # nodes whose series lack the label that others have
+        self._gpu_jobs: set[str] = set()  # scrape jobs that have had GPU metrics
         self._fleet_error: Message | None = None  # why the GPUs could not be counted last
         self._failures: dict[str, Message] = {}
         self._lag = SampleLag()
@@ -139,6 +148,10 @@ class PrometheusSource:
         if labels := sorted({one.holder.mapping.uuid for one in discovered.schemes if one.holder.mapping.lacks_uuid}):
             names = " / ".join(each.replace(",", ", ") for each in labels)
             self._failures["identity"] = source_errors.NO_UUID_LABEL.fill(labels=names)
+        if any(not one.holder.mapping.uuid for one in discovered.schemes):
+            self._failures["identity"] = source_errors.NO_IDENTITY
+        if self._without_uuid:
+            self._failures["identity"] = source_errors.NO_UUID_ON_NODES.fill(nodes=list_names(self._without_uuid))
         # A rule over late samples records a window without the last ones.
         rules = frozenset[str]() if lag else self._choose_rules(discovered, at)
         use_export = self._settings.use_export and discovered.can_export and not rules
@@ -164,12 +177,39 @@ class PrometheusSource:
         unheld = {detected.key: self._reader.find_unheld_work(detected) for detected in schemes}
         labels = self._list_labels(schemes, table.at) if any(part.working for part in unheld.values()) else ()
         yield from find_contradictions(table, unheld.values(), labels)
+        yield from self._find_unscraped(table.at, schemes)
+        if not len(table) and table.fleet and not labels:
+            yield from self._find_unnamed(table.at, schemes)
+        if self._shared_names:
+            text = messages.SHARED_NAMES.fill(count=len(self._shared_names), names=list_names(self._shared_names))
+            yield Finding("warning", "two-gpus-one-index", text)
         if self._on_two_nodes:
             nodes = {place.node for places in self._on_two_nodes.values() for place in places}
             text = messages.GPU_ON_TWO_NODES.fill(count=len(self._on_two_nodes), names=list_names(nodes))
             yield Finding("warning", "gpu-on-two-nodes", text)
         if not len(table) and not table.fleet:
             yield Finding("info", NO_GPU_SERIES, explain_no_gpus(self._engine, table.at))
+
+    def _find_unscraped(self, at: float, schemes: Sequence[DetectedScheme]) -> Iterator[Finding]:
+        try:
+            down = list_down_targets(self._engine, schemes, self._gpu_jobs, at)
+        except SourceError as error:
+            log.warning("targets_not_read", reason=error)
+            return
+        if down:
+            text = messages.EXPORTERS_DOWN.fill(count=len(down), names=list_names(down))
+            yield Finding("warning", "exporters-down", text)
+
+    def _find_unnamed(self, at: float, schemes: Sequence[DetectedScheme]) -> Iterator[Finding]:
+        """Where nobody works, a site without any holder may be one whose exporters do not know pods."""
+        try:
+            is_named = names_holders(self._engine, schemes, at)
+        except SourceError as error:
+            log.warning("holders_not_looked_up", reason=error)
+            return
+        if not is_named:
+            labels = ", ".join(sorted(self._list_labels(schemes, at))) or "-"
+            yield Finding("warning", "no-holder-named", messages.NO_HOLDER_NAMED.fill(labels=labels))
 
     def _list_labels(self, schemes: Sequence[DetectedScheme], at: float) -> Collection[str]:
         """Of all series that could name holders; asked only where that is in question."""
@@ -215,6 +255,7 @@ class PrometheusSource:
             self._cycles_until_discovery = self._settings.relearn_cycles
             self._reader.expire()
             self._fleet = self._count_fleet(last, at)
+            self._gpu_jobs |= last.intervals.of_gpus - {""}
             self._reader.expected.update(last.intervals)
             schemes = ",".join(detected.scheme for detected in last.schemes)
             log.info("site_discovered", engine=last.engine, schemes=schemes or "none")
@@ -250,6 +291,8 @@ class PrometheusSource:
         try:
             fleet = count_fleet(self._engine, discovered.schemes, self._condition, at=at)
             self._on_two_nodes = find_gpus_on_two_nodes(self._engine, discovered.schemes, self._condition, at=at)
+            self._without_uuid = list_without_uuid(self._engine, discovered.schemes, self._condition, at=at)
+            self._shared_names = find_shared_names(self._engine, discovered.schemes, self._condition, at=at)
             return count_once(fleet, self._on_two_nodes)
         except SourceError as error:
             log.warning("fleet_not_counted", reason=error)

@@ -1,5 +1,6 @@
-"""Pods that are reported from two nodes: a pod runs on one node, so these are two pods of the same name. Most often two
-clusters share an engine and no label of their series names them."""
+"""Pods that are reported from two nodes, or from two nodes of the same name, which then have two GPUs of one index: a
+pod runs on one node, so these are two pods of the same name. Most often two clusters share an engine and no label of
+their series names them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -48,6 +49,7 @@ class PodsOnTwoNodes:
 
 def _find(table: UsageTable) -> Mapping[PodKey, Sequence[str]]:
     nodes: dict[PodKey, str] = {}
+    gpus: dict[tuple[PodKey, str], str] = {}  # by pod and index
     twins: dict[PodKey, set[str]] = {}
     for row, one in enumerate(table.allocations):
         if not one.node or not one.container.pod or row in table.unknown:
@@ -56,7 +58,9 @@ def _find(table: UsageTable) -> Mapping[PodKey, Sequence[str]]:
         if workload is not None and workload.kind in _WITHOUT_KUBERNETES:
             continue
         first = nodes.setdefault(_key(one), one.node)
-        if first != one.node:
+        is_whole = bool(one.gpu_index) and not one.gpu_instance  # an instance has the index of its GPU
+        uuid = gpus.setdefault((_key(one), one.gpu_index), one.gpu_uuid) if is_whole else one.gpu_uuid
+        if first != one.node or uuid != one.gpu_uuid:
             twins.setdefault(_key(one), {first}).add(one.node)
     return {key: sorted(found) for key, found in twins.items()}
 

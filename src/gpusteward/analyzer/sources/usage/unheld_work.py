@@ -12,9 +12,10 @@ import numpy as np
 from gpusteward.analyzer.sources.site_findings import list_names
 from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
 from gpusteward.analyzer.sources.usage.quantities import UNHELD_FLOOR, Aggregation, Level, Quantity
-from gpusteward.analyzer.sources.usage.query_results import QueryResults
+from gpusteward.analyzer.sources.usage.query_results import Flags, QueryResults
 from gpusteward.analyzer.sources.usage.row_index import DeviceKey, DeviceSet
-from gpusteward.analyzer.tables import Finding, UsageTable
+from gpusteward.analyzer.sources.usage.unknown_rows import HIGHEST_CORE
+from gpusteward.analyzer.tables import Column, Finding, UsageTable
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.messages import data_health as messages
 
@@ -27,7 +28,7 @@ class UnheldWork(NamedTuple):
 
     working: Sequence[DeviceKey] = ()
     exporters: Sequence[str] = ()  # pods that are named as holders of devices, and are those of the exporter
-    exported_devices: int = 0  # devices whose holder is such a pod
+    exported: Sequence[DeviceKey] = ()  # devices whose holder is such a pod
 
 
 NOTHING = UnheldWork()
@@ -40,16 +41,21 @@ def find_unheld_work(scheme: MetricScheme, results: QueryResults, window_seconds
     if scheme is MetricScheme.NATIVE:
         return UnheldWork(_find_native(results, window_seconds))
     keys, exporters = results.holders.keys, results.exporter_rows
-    working = np.flatnonzero(results.column(Level.HOLDER, Quantity.UNHELD, Aggregation.MEAN) > UNHELD_FLOOR).tolist()
+    working = np.flatnonzero(_works(results.column(Level.HOLDER, Quantity.UNHELD, Aggregation.MEAN))).tolist()
     if exporters:
-        core = results.column(Level.HOLDER, Quantity.CORE, Aggregation.MEAN)
-        working += [row for row in exporters if core[row] > UNHELD_FLOOR]
+        works = _works(results.column(Level.HOLDER, Quantity.CORE, Aggregation.MEAN))
+        working += [row for row in exporters if works[row]]
     held = _list_held(results) if working else DeviceSet()
     return UnheldWork(
         [keys[row].device for row in working if keys[row].device not in held],
         sorted({f"{keys[row].namespace}/{keys[row].pod}" for row in exporters}),
-        len({keys[row].device for row in exporters if row in results.present}),
+        sorted({keys[row].device for row in exporters if row in results.present}),
     )
+
+
+def _works(core: Column) -> Flags:
+    """A few impossible samples, which drivers are known to report, are no work."""
+    return (core > UNHELD_FLOOR) & (core <= HIGHEST_CORE)
 
 
 def _find_native(results: QueryResults, window_seconds: float) -> list[DeviceKey]:
@@ -74,14 +80,16 @@ def _list_held(results: QueryResults) -> DeviceSet:
 
 def find_contradictions(table: UsageTable, found: Iterable[UnheldWork], labels: Iterable[str]) -> Iterator[Finding]:
     """`labels`: of the series that name no holder."""
-    parts = list(found)
-    if exporters := [name for part in parts for name in part.exporters]:
-        count = sum(part.exported_devices for part in parts)
-        text = messages.EXPORTER_IS_HOLDER.fill(count=count, names=list_names(exporters))
-        yield Finding("info", "exporter-is-holder", text)
-    if not any(part.working for part in parts):
+    parts = [part for part in found if part.working or part.exporters]
+    if not parts:
         return
     held = DeviceSet(DeviceKey(each.gpu_uuid, "", each.cluster) for each in table.allocations)
+    # Another label may name the holder.
+    exported = {key for part in parts for key in part.exported if key._replace(instance="") not in held}
+    if exported:
+        names = list_names(name for part in parts for name in part.exporters)
+        text = messages.EXPORTER_IS_HOLDER.fill(count=len(exported), names=names)
+        yield Finding("info", "exporter-is-holder", text)
     working = {key._replace(instance="") for part in parts for key in part.working}
     working = {key for key in working if key not in held}
     if not working:

@@ -11,18 +11,14 @@ from pydantic import Field
 from gpusteward.analyzer.api.dependencies import ApiDependencies
 from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.gpus.gpus import view_fleet
-from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS
+from gpusteward.analyzer.data_health import MENTIONED_RATIO, find_unknown_reason
 from gpusteward.core.gpu_counts import format_gpus
 from gpusteward.core.messages import Language, Message
-from gpusteward.core.verdicts import Activity
 from gpusteward.messages import data_health as messages
 
 Level = Literal["critical", "warning", "info"]
 LEVELS: tuple[Level, ...] = ("critical", "warning", "info")
 _LEVELS: Mapping[str, Level] = {"degraded": "critical", "warning": "warning", "info": "info"}
-WARNING_RATIO = 0.05
-"""Fewer unknown GPUs are worth a mention only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,22 +74,13 @@ def _find_gpu_problems(published: PublishedResult) -> Iterator[_Found]:
     unknown = float(result.workloads.unknown_gpus.sum())
     total = float(result.workloads.fractions.sum())
     if unknown > 0:
-        fields = {"gpus": format_gpus(unknown), "total": format_gpus(total), "reason": _find_reason(result)}
-        level: Level = "warning" if unknown > WARNING_RATIO * total else "info"
+        fields = {"gpus": format_gpus(unknown), "total": format_gpus(total), "reason": find_unknown_reason(result)}
+        level: Level = "warning" if unknown > MENTIONED_RATIO * total else "info"
         yield _Found(level, "unknown-gpus", messages.UNKNOWN_GPUS.fill(**fields))
     if view_fleet(published).gpus is None and result.visible is None:
         yield _Found("info", "gpus-not-counted", messages.GPUS_NOT_COUNTED)
     if np.isnan(result.cost_micros_per_hour).all():
         yield _Found("info", "no-price", messages.NO_PRICE)
-
-
-def _find_reason(result: Result) -> Message:
-    """The reason of the most GPUs."""
-    is_unknown = result.verdicts.activity == ACTIVITIES.index(Activity.UNKNOWN)
-    weights = result.workloads.fractions[is_unknown]
-    by_doubt = np.bincount(result.verdicts.doubt[is_unknown], weights=weights, minlength=len(DOUBTS))
-    doubt = DOUBTS[int(np.argmax(by_doubt))]
-    return messages.DOUBTS.get(doubt, Message(doubt.value, doubt.value))
 
 
 def _find_ledger_problems(dependencies: ApiDependencies, ledger: LedgerState) -> Iterator[_Found]:

@@ -1,0 +1,110 @@
+"""What a few small queries show of the whole site: exporters that cannot be scraped, whether any series names a holder,
+and names that two machines share."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from gpusteward.analyzer.sources.engine.client import Engine
+from gpusteward.analyzer.sources.engine.decode import decode_labels, decode_names, decode_vector
+from gpusteward.analyzer.sources.engine.label_text_index import find_label
+from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme, SeriesGroup, device_matchers
+from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
+from gpusteward.analyzer.sources.usage.quantities import SHOWS_GPUS, Quantity
+from gpusteward.analyzer.sources.usage.row_index import ScrapeTarget
+from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers, match_any, write_selector
+from gpusteward.core import metrics
+
+DAY_SECONDS = 86_400.0
+MAX_TARGETS = 200
+"""Targets that are down and are looked up; beyond that their number says enough."""
+
+
+def list_down_targets(engine: Engine, schemes: Iterable[DetectedScheme], jobs: Collection[str], at: float) -> list[str]:
+    """The addresses of GPU exporters among these jobs that cannot be scraped. One query while all are up. A job may
+    have other targets too: then those count that had GPUs within a day. Raises SourceError."""
+    if not jobs:
+        return []
+    of_jobs = match_any("job", sorted(jobs))
+    down = _list_targets(engine, f"{write_selector('up', (of_jobs,))} == 0", at)[:MAX_TARGETS]
+    if not down:
+        return []
+    names = list(dict.fromkeys(metric.name for one in schemes if (metric := one.holder.main_metric)))
+    if not names:
+        return []
+    of_targets = (match_any("job", {one.job for one in down}), match_any("instance", {one.instance for one in down}))
+    had_gpus = " or ".join(f"last_over_time({write_selector(name, of_targets)}[1d])" for name in names)
+    found = set(_list_targets(engine, f"group by (job, instance) ({had_gpus})", at))
+    if others := {one.job for one in down if one not in found}:
+        has_gpus = " or ".join(write_selector(name, (match_any("job", others),)) for name in names)
+        up = f"{write_selector('up', (match_any('job', others),))} == 1"
+        mixed = _list_targets(engine, f"count by (job) ({up} unless on (job, instance) ({has_gpus}))", at)
+        dedicated = others - {one.job for one in mixed}
+        found.update(one for one in down if one.job in dedicated)
+    return [one.instance or one.job for one in down if one in found]
+
+
+def _list_targets(engine: Engine, expression: str, at: float) -> list[ScrapeTarget]:
+    vector = decode_vector(engine.query(expression, at))
+    found = (decode_labels(text) for text in vector.labels)
+    return list(dict.fromkeys(ScrapeTarget(one.get("job", ""), one.get("instance", "")) for one in found))
+
+
+def names_holders(engine: Engine, schemes: Iterable[DetectedScheme], at: float) -> bool:
+    """Whether any series of the last day names a pod that is not the scraped exporter itself, or gpusteward's agent
+    knows that there is none. Asked only while there is no holder; reads the index, no series. Raises SourceError."""
+    for detected in schemes:
+        label, metric = detected.holder.mapping.pod, detected.holder.main_metric
+        if label and metric:
+            pods = _list_values(engine, label, write_selector(metric.name, detected.matchers), at)
+            if pods - _list_values(engine, label, write_selector("up", (Matcher(label, "!=", ""),)), at):
+                return True
+    return bool(_list_values(engine, "node", metrics.ALLOCATIONS_KNOWN.name, at))
+
+
+def _list_values(engine: Engine, label: str, selector: str, at: float) -> set[str]:
+    span = ("start", f"{at - DAY_SECONDS:.3f}"), ("end", f"{at:.3f}")
+    path = f"/api/v1/label/{label}/values"
+    return set(decode_names(engine.fetch(path, (("match[]", selector), *span), use_get=True)))
+
+
+def list_without_uuid(engine: Engine, schemes: Iterable[DetectedScheme], condition: Matchers, *, at: float) -> set[str]:
+    """Nodes whose series lack the label with the UUID, where others have it. Usually none. Raises SourceError."""
+    found: set[str] = set()
+    for detected in schemes:
+        group, mapping = detected.holder, detected.holder.mapping
+        if detected.scheme is not MetricScheme.DCGM or not mapping.uuid or mapping.lacks_uuid or not mapping.node:
+            continue
+        for metric in _choose_metric(group, detected.scheme):
+            matchers = (*device_matchers((*condition, *group.matchers)), Matcher(mapping.uuid, "=", ""))
+            nodes = [mapping.node, *(names.node for names in group.fallbacks)]
+            by = ", ".join(filter(None, nodes))
+            vector = decode_vector(engine.query(f"group by ({by}) ({write_selector(metric, matchers)})", at))
+            found.update(find_label(decode_labels(text), nodes) for text in vector.labels)
+    return found
+
+
+def find_shared_names(
+    engine: Engine, schemes: Iterable[DetectedScheme], condition: Matchers, *, at: float
+) -> Mapping[str, Sequence[str]]:
+    """Nodes with two GPUs of one index, such as those of two clusters that no label names, or of exporters that all
+    call their node `localhost`: node -> indexes. Usually none is returned. Raises SourceError."""
+    found: dict[str, list[str]] = {}
+    for detected in schemes:
+        group = detected.holder if detected.scheme is MetricScheme.DCGM else detected.device
+        mapping = group.mapping if group else None
+        if group is None or mapping is None or mapping.lacks_uuid or not all((mapping.uuid, mapping.node, mapping.gpu)):
+            continue
+        for metric in _choose_metric(group, detected.scheme):
+            # The agent reports a MIG instance under a uuid of its own and the index of its GPU.
+            whole = (Matcher(mapping.instance, "=", ""),) if mapping.instance else ()
+            selector = write_selector(metric, (*device_matchers((*condition, *group.matchers)), *whole))
+            nodes = [mapping.node, *(names.node for names in group.fallbacks)]
+            place = ", ".join(filter(None, (*nodes, mapping.gpu, mapping.cluster)))
+            several = f"count by ({place}) (group by ({place}, {mapping.uuid}) ({selector})) > 1"
+            for labels in map(decode_labels, decode_vector(engine.query(several, at)).labels):
+                found.setdefault(find_label(labels, nodes), []).append(labels.get(mapping.gpu, ""))
+    return found
+
+
+def _choose_metric(group: SeriesGroup, scheme: MetricScheme) -> list[str]:
+    quantities = (Quantity.IDENTITY,) if scheme is MetricScheme.NATIVE else SHOWS_GPUS
+    return group.list_metrics(*quantities)[:1]
