@@ -15,6 +15,8 @@
     bars.py        the limits and whether they are met (pure)
     report.py      results -> Markdown report (pure)
     scenes.py      31 kinds of workload with a known truth, seen through the pages of three exporters
+    sites.py       foreign monitoring sites on a real Prometheus: right, or said what is wrong
+    site_data.py, site_variants.py   the simulated site and what is stored of it; the variants
     judge_truth.py the judge against the truth of simulated workloads, and its cost at 50,000 GPUs
     analyzer.py    a cycle of the analyzer compared with curl and gpu-oour's queries, on a real Prometheus
     fleet_data.py  the simulated fleet, as blocks for Prometheus and import lines for VictoriaMetrics
@@ -27,6 +29,6 @@
     rehearsal_nodes.py, rehearsal_truth.py, rehearsal_report.py   its nodes, the comparison with their truth, the report
     progress.py    progress messages
 
-Uses the fakes of the tests. Nothing in src/ imports it, and of the tests only the smaller cut of scenes.py.
-Traffic stays on the loopback.
+Uses the fakes of the tests. Nothing in src/ imports it, and of the tests only the smaller cuts of scenes.py and
+sites.py. Traffic stays on the loopback.
 """
