@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import nan
 from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -59,13 +60,15 @@ class NodeModel(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class EndedHolder:
     """A container that held a GPU within the window and does not hold it now. It has no row and no verdict; the ledger
-    records its time."""
+    records its time. A pod that was restarted under its name is another one: each of them is listed, and the one that
+    holds the GPU now has a row."""
 
     allocation: AllocationKey
     last_at: float  # unix seconds: its last sample
     interval: float  # seconds between two of its samples
-    seconds: float  # samples in the window x interval
-    has_worked: bool  # in one of these samples
+    seconds: float  # from its first sample in the window to the last, and half an interval before and after
+    has_worked: bool  # in one of the samples of its name
+    returned_at: float = nan  # when the next one of the same name began, by its samples; NaN: there is none
 
     @property
     def ended_at(self) -> float:
@@ -73,12 +76,15 @@ class EndedHolder:
         return self.last_at + self.interval / 2
 
     @property
-    def began_at(self) -> float:
-        """By the start of its pod where that is known, else by the number of its samples."""
-        started_at = self.allocation.container.started_at
-        if started_at is not None and started_at <= self.last_at:  # later: of another pod of the same name
-            return started_at
+    def sampled_at(self) -> float:
+        """When it began, by its samples."""
         return self.ended_at - self.seconds
+
+    def find_begin(self, after: float) -> float:
+        """By the start of its pod where that is known, else by its samples. `after`: the end of the one before of the
+        same name: an earlier start is that of the other pod, and so is one after its last sample."""
+        started_at = self.allocation.container.started_at
+        return started_at if started_at is not None and after <= started_at <= self.last_at else self.sampled_at
 
 
 @dataclass(frozen=True)

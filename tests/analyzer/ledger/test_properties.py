@@ -1,5 +1,6 @@
 """Sums are exact for all inputs: allocated = active + idle + unknown, and no device has more than its time."""
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
@@ -28,9 +29,18 @@ SLOTS = st.tuples(st.integers(0, 7), st.integers(0, DEVICES - 1), st.sampled_fro
 HOLDERS = st.dictionaries(SLOTS, st.sampled_from(["working", "resting", "unread"]), max_size=8)
 STEPS = st.lists(st.tuples(st.integers(1, 9_000_000), HOLDERS), min_size=1, max_size=7)
 ENDED = st.lists(
-    st.tuples(SLOTS, st.floats(0, 1200), st.floats(0, 1200), st.sampled_from([5.0, 30.0, 60.0]), st.booleans()),
-    max_size=5,
+    st.tuples(
+        SLOTS,
+        st.floats(0, 1200),
+        st.floats(0, 1200),
+        st.sampled_from([5.0, 30.0, 60.0]),
+        st.booleans(),
+        st.sampled_from([math.nan, 0.0, 100.0, 500.0]),
+    ),
+    max_size=8,
 )
+"""How long ago they ended, how long they were there, their interval, whether they worked, and after how long another
+one of the same name came. Several may have the same name."""
 STEPS_WITH_ENDED = st.lists(st.tuples(st.integers(1, 3_000_000), HOLDERS, ENDED), min_size=1, max_size=7)
 STATS = {"working": WORKING, "resting": RESTING, "unread": UNREAD}
 MANY = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -96,9 +106,16 @@ def test_never_more_than_the_time_of_a_gpu_whatever_has_ended_on_it(database_url
         times.append(at_ms)
         rows = [(_forget_start(held(*slot), is_known), STATS[stats]) for slot, stats in holders.items()]
         gone = [
-            EndedHolder(_forget_start(held(*slot), is_known), at_ms / 1000 - ago, interval, seconds, works)
-            for slot, ago, seconds, interval, works in ended
-            if slot not in holders
+            EndedHolder(
+                _forget_start(held(*slot), is_known),
+                at_ms / 1000 - ago,
+                interval,
+                seconds,
+                works,
+                at_ms / 1000 - ago + gap,
+            )
+            for slot, ago, seconds, interval, works, gap in ended
+            if slot not in holders or not math.isnan(gap)
         ]
         result = cycle(rows, at_ms / 1000, ended=gone, coverage=0.5)
         ledger.record(result)

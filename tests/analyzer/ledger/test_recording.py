@@ -180,6 +180,64 @@ def test_the_last_minutes_of_a_pod_are_recorded_until_it_ended(ledger):
     assert (known["owner_name"], known["ended_ms"] - hour()) == ("server", 480_000)
 
 
+def times_of(ledger, pod: str) -> dict[str, float]:
+    """Minutes by the uid of the pod."""
+    uids = {row["id"]: row["pod_uid"] for row in read_table(ledger.engine, "allocations")}
+    times: dict[str, float] = {}
+    for row in hourly(ledger.engine, pod=pod):
+        uid = uids[row["allocation_id"]]
+        times[uid] = times.get(uid, 0) + minutes_of(row)[0]
+    return times
+
+
+def as_pod(held: AllocationKey, uid: str, started_at: float | None = None) -> AllocationKey:
+    return replace(held, container=replace(held.container, pod_uid=uid, started_at=started_at))
+
+
+def test_two_ended_pods_of_one_name_are_both_recorded(ledger):
+    """As dcgm-exporter reports a pod that was restarted: without uid, so that both have one id."""
+    rows, web = [(allocation(0), WORKING)], as_pod(allocation(1), "")
+    first, second = gone(web, 1.25, seconds=60), gone(web, 3.75, seconds=90, works=False)
+    other = gone(replace(as_pod(allocation(2), ""), gpu_uuid="GPU-1"), 2.25, seconds=45)  # between them
+    record(ledger, *cycles(rows, [0]), *cycles(rows, [5], ended=[second, first, other]))
+    (row,) = hourly(ledger.engine, pod="pod-1")
+    assert minutes_of(row) == (2.5, 1, 0, 1.5)
+    assert times_of(ledger, "pod-2") == {"": 0.75}
+    (known,) = [row for row in read_table(ledger.engine, "allocations") if row["pod"] == "pod-1"]
+    assert [known[name] - hour() for name in ("first_ms", "last_ms", "ended_ms")] == [30_000, 240_000, 240_000]
+
+
+def test_a_pod_that_returned_under_its_name_is_recorded_without_the_pause(ledger):
+    """It is there in both cycles; its GPU was free from minute 6 to minute 8."""
+    rows = [(allocation(0), WORKING), (as_pod(allocation(1), ""), WORKING)]
+    left = replace(gone(rows[1][0], 5.75, seconds=345), returned_at=START + 8 * 60)
+    record(ledger, *cycles(rows, [0, 5]), *cycles(rows, [10], ended=[left], coverage=[1.0, 0.8]))
+    assert times_of(ledger, "pod-1") == {"": 8}
+    assert [row["ended_ms"] for row in read_table(ledger.engine, "allocations")] == [None, None]
+    record(ledger, *cycles(rows, [15], ended=[left], coverage=[1.0, 0.8]))
+    assert times_of(ledger, "pod-1") == {"": 13}
+
+
+def test_a_pod_whose_uid_is_known_has_only_its_own_time(ledger):
+    """The metrics have no uid; the API server has that of the pod that is there. An earlier one ended at minute 6, and
+    another one, which no cycle has seen, held the GPU from minute 7 until it started at minute 9."""
+    rows = [(allocation(0), WORKING), (as_pod(allocation(1), "a", START - 600), WORKING)]
+    record(ledger, *cycles(rows, [0, 5]))
+    left = replace(gone(as_pod(allocation(1), ""), 5.75, seconds=345), returned_at=START + 7 * 60)
+    rows[1] = as_pod(allocation(1), "c", START + 9 * 60), WORKING
+    record(ledger, *cycles(rows, [10], ended=[left], coverage=[1.0, 0.9]))
+    assert times_of(ledger, "pod-1") == {"a": 6, "": 2, "c": 1}
+
+
+def test_a_pod_that_was_replaced_at_once_is_recorded_until_the_next_one_started(ledger):
+    """No sample is missing between them."""
+    rows = [(allocation(0), WORKING), (as_pod(allocation(1), "a", START - 600), WORKING)]
+    record(ledger, *cycles(rows, [0, 5]))
+    rows[1] = as_pod(allocation(1), "b", START + 8 * 60), WORKING
+    record(ledger, *cycles(rows, [10]))
+    assert times_of(ledger, "pod-1") == {"a": 8, "b": 2}
+
+
 def test_time_of_an_ended_pod_without_work_is_unknown(ledger):
     rows = [(allocation(0), WORKING)]
     short = gone(allocation(1, started_at=None), 3.75, seconds=120, works=False)

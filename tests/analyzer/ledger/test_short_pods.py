@@ -6,7 +6,8 @@ Pods begin and end at random times. Their node is scraped every 30 s at a phase 
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
 from gpusteward.analyzer.sources.scrape.source import ScrapeSource
+from gpusteward.analyzer.tables import UsageTable
 from tests.analyzer.ledger.cycles import INTERVAL, SETTINGS, START, open_ledger, read_table, sqlite_url
 
 pytestmark = pytest.mark.slow
@@ -33,6 +35,7 @@ class Pod:
     """The truth."""
 
     name: str
+    uid: str
     node: int
     gpu: int
     minutes: int
@@ -41,16 +44,23 @@ class Pod:
     works: bool
 
 
-def make_pods(hours: float, chance: np.random.Generator) -> list[Pod]:
+def make_pods(
+    hours: float,
+    chance: np.random.Generator,
+    *,
+    lengths: dict[int, float] = LENGTHS,
+    choose_name: Callable[[Pod], str] = lambda pod: pod.uid,
+) -> list[Pod]:
     """One after the other on each GPU, often without a pause."""
     pods: list[Pod] = []
     for node in range(NODES):
         for gpu in range(GPUS):
             at = START + float(chance.uniform(0, 900))
             while at < START + hours * 3600:
-                minutes = int(chance.choice(list(LENGTHS), p=list(LENGTHS.values())))
+                minutes = int(chance.choice(list(lengths), p=list(lengths.values())))
                 works = bool(chance.random() < 0.5)
-                pods.append(Pod(f"p{len(pods)}", node, gpu, minutes, at, at + minutes * 60, works))
+                made = Pod("", f"p{len(pods)}", node, gpu, minutes, at, at + minutes * 60, works)
+                pods.append(replace(made, name=choose_name(made)))
                 at = pods[-1].end + float(chance.choice([0.5, 20.0, chance.exponential(200)]))
     return pods
 
@@ -66,7 +76,7 @@ def agent_line(pod: Pod | None, node: int, gpu: int) -> str:
     device = f'node="n{node}",gpu="{gpu}",uuid="GPU-{node}-{gpu}"'
     lines = [f'gpusteward_gpu_info{{{device},model="H100"}} 1']
     if pod:
-        held = f'{device},namespace="ml",pod="{pod.name}",container="main",pod_uid="uid-{pod.name}"'
+        held = f'{device},namespace="ml",pod="{pod.name}",container="main",pod_uid="{pod.uid}"'
         lines += [
             f'gpusteward_allocation_info{{{held},share="exclusive"}} 1',
             f"gpusteward_allocation_start_time_seconds{{{held}}} {pod.begin:.3f}",
@@ -107,8 +117,17 @@ def open_source() -> ScrapeSource:
     return ScrapeSource(ScrapeSettings(interval=SCRAPE, kubernetes="never"), window_seconds=WINDOW)
 
 
-def run_cycles(site: Site, url: str, *, hours: float, chance: np.random.Generator, restart_every: int = 0) -> None:
-    """`restart_every`: cycles after which the analyzer is another one, with the same samples and the same ledger."""
+def run_cycles(
+    site: Site,
+    url: str,
+    *,
+    hours: float,
+    chance: np.random.Generator,
+    restart_every: int = 0,
+    resolve: Callable[[UsageTable], UsageTable] = lambda table: table,
+) -> None:
+    """`restart_every`: cycles after which the analyzer is another one, with the same samples and the same ledger.
+    `resolve`: adds what the API server knows."""
     ledger, history = open_ledger(url), History()
     with closing(open_source()) as source:
         for number in range(1, int(hours * 3600 / INTERVAL) + 1):
@@ -117,7 +136,7 @@ def run_cycles(site: Site, url: str, *, hours: float, chance: np.random.Generato
             if restart_every and number % restart_every == 0:
                 ledger.close()
                 ledger, history = open_ledger(url), History()
-            table = source.read(at)
+            table = resolve(source.read(at))
             verdicts, history = judge(table, SETTINGS.rules, history, now=at)
             ledger.record(Result(number, at, 0.1, SETTINGS, verdicts, judge_workloads(verdicts, SETTINGS.rules)))
             assert ledger.describe()["error"] == ""
@@ -194,3 +213,51 @@ def test_time_of_a_short_pod_is_active_only_where_it_worked_and_idle_only_after_
     assert worked > 0.99
     assert not [pod for pod in resting if recorded.active[pod.name]]
     assert not [pod for pod in simulated.pods if pod.minutes < 9 and recorded.idle[pod.name]]
+
+
+def name_again(pod: Pod, chance: np.random.Generator) -> str:
+    """As a StatefulSet names its pods: mostly the one that was on this GPU before, sometimes another one."""
+    return f"{chance.choice(['web', 'web', 'web', 'other'])}-{pod.node}-{pod.gpu}"
+
+
+def ask_api_server(table: UsageTable, pods: list[Pod]) -> UsageTable:
+    """Uid and start of the pods that exist now, as the API server knows them; ended ones are gone."""
+    now = {pod.name: pod for pod in pods if pod.begin <= table.at < pod.end}
+    allocations = [
+        replace(one, container=replace(one.container, pod_uid=pod.uid, started_at=pod.begin))
+        if (pod := now.get(one.container.pod))
+        else one
+        for one in table.allocations
+    ]
+    return replace(table, allocations=allocations)
+
+
+RESTARTED = {
+    "dcgm-exporter": (dcgm_line, False, 0, 0.98),
+    "dcgm-exporter, restarts": (dcgm_line, False, 3, 0.98),
+    "dcgm-exporter and API server": (dcgm_line, True, 0, 0.95),
+    "agent": (agent_line, False, 0, 0.98),
+}
+
+
+@pytest.mark.parametrize(("line", "asks", "restart_every", "expected"), RESTARTED.values(), ids=RESTARTED)
+def test_the_time_of_pods_that_follow_each_other_under_one_name_is_recorded(
+    tmp_path: Path, line: Line, asks: bool, restart_every: int, expected: float
+):
+    """Several of them begin and end within one cycle, with pauses and with others between them. Where nothing tells
+    them apart, the time of one before another that no cycle has seen either is missing."""
+    chance, hours = np.random.default_rng(11), 4.0
+    lengths = {1: 0.3, 2: 0.3, 3: 0.2, 8: 0.2}
+    pods = make_pods(hours - 0.5, chance, lengths=lengths, choose_name=lambda pod: name_again(pod, chance))
+    site, url = Site(pods, line, chance), sqlite_url(tmp_path)
+    resolve = (lambda table: ask_api_server(table, pods)) if asks else (lambda table: table)
+    run_cycles(site, url, hours=hours, chance=chance, restart_every=restart_every, resolve=resolve)
+    recorded, first = read_recorded(url), START + INTERVAL + 8
+    truth, found = defaultdict[str, float](float), defaultdict[str, float](float)
+    for pod in pods:
+        truth[pod.name.partition("-")[0]] += max(pod.end - max(pod.begin, first), 0) * 1000
+    for name, time in recorded.allocated.items():
+        found[name.partition("-")[0]] += time
+    assert max(recorded.by_gpu.values()) <= 3_600_000
+    for name in ("web", "other"):
+        assert expected <= found[name] / truth[name] <= 1.01, name

@@ -1,6 +1,7 @@
 """Holders that ended within the window: the same from an engine and from the embedded source; they have no rows."""
 
 import math
+import re
 import struct
 from collections.abc import Iterable, Iterator
 from contextlib import closing
@@ -47,12 +48,14 @@ def dcgm(gpu: int, pod: str, core: float, times: Iterable[float], *, uses_memory
             yield from ending(f"DCGM_FI_DEV_{name}", value, times, **own)
 
 
-def native(gpu: int, pod: str, core: float, times: Iterable[float], *, is_holder: bool = True) -> Iterator[Sample]:
+def native(
+    gpu: int, pod: str, core: float, times: Iterable[float], *, is_holder: bool = True, uid: str = ""
+) -> Iterator[Sample]:
     own = {"node": "n0", "gpu": str(gpu), "uuid": f"GPU-{gpu}", "job": "agent", "instance": "n0:9500"}
     if not pod:
         yield from ending("gpusteward_gpu_info", 1, times, **own, model="H100")
         return
-    own |= {"pod": pod, "namespace": "ml", "container": "main", "pod_uid": f"uid-{pod}"}
+    own |= {"pod": pod, "namespace": "ml", "container": "main", "pod_uid": uid or f"uid-{pod}"}
     yield from ending("gpusteward_use_utilization_ratio", core, times, **own, by="container")
     if is_holder:
         yield from ending("gpusteward_allocation_info", 1, times, **own, workload_kind="Job", workload="job")
@@ -70,46 +73,75 @@ def of_dcgm() -> Iterator[Sample]:
     yield from dcgm(4, "lost", 90.0, between(3600, 200))  # its GPU does not report either
     yield from dcgm(5, "no-memory", 90.0, between(400, 200), uses_memory=False)
     yield from dcgm(5, "", 0.0, between(200, 0), uses_memory=False)
+    yield from dcgm(6, "again", 90.0, [*between(520, 400), *between(300, 150)])
+    yield from dcgm(6, "", 0.0, [*between(400, 300), *between(150, 0)])
+    yield from dcgm(7, "back", 90.0, [*between(3600, 400), *between(250, 0)])
+    yield from dcgm(7, "", 0.0, between(400, 250))
+    yield from dcgm(8, "unscraped", 90.0, [*between(3600, 400), *between(250, 60)])  # its GPU has no samples either
+    yield from dcgm(8, "", 0.0, between(60, 0))
     yield from steady("up", 1, EVER, job="dcgm", instance="n0:9400")
 
 
 def of_agent() -> Iterator[Sample]:
-    for gpu in range(3):
+    for gpu in range(5):
         yield from native(gpu, "", 0.0, EVER)
     yield from native(0, "stays", 0.9, EVER)
     yield from native(1, "worked", 0.9, between(520, 300))
     yield from native(1, "rested", 0.0, between(300, 120))
     yield from native(1, "now", 0.5, between(120, 0))
     yield from native(2, "outside", 0.9, between(400, 100), is_holder=False)
+    yield from native(3, "again", 0.9, between(520, 300), uid="uid-1")
+    yield from native(3, "again", 0.9, between(300, 150), uid="uid-2")
+    yield from native(4, "back", 0.9, between(3600, 400), uid="uid-3")
+    yield from native(4, "back", 0.9, between(250, 0), uid="uid-4")
     yield from steady("up", 1, EVER, job="agent", instance="n0:9500")
 
 
 SITES = {"dcgm": tuple(of_dcgm()), "agent": tuple(of_agent())}
 EXPECTED = {
     "dcgm": {
-        "worked": (300, 210, True),
-        "rested": (120, 180, False),
-        "long": (60, 540, True),
-        "no-memory": (200, 210, True),
+        ("worked", 0): (300, 210, True, None),
+        ("rested", 0): (120, 180, False, None),
+        ("long", 0): (60, 540, True, None),
+        ("no-memory", 0): (200, 210, True, None),
+        ("again", 0): (400, 120, True, 300),
+        ("again", 1): (150, 150, True, None),
+        ("back", 0): (400, 210, True, 250),
+        ("unscraped", 0): (60, 540, True, None),
     },
-    "agent": {"worked": (300, 210, True), "rested": (120, 180, False)},
+    "agent": {
+        ("worked", 0): (300, 210, True, None),
+        ("rested", 0): (120, 180, False, None),
+        ("again", 0): (300, 210, True, 300),
+        ("again", 1): (150, 150, True, None),
+        ("back", 0): (400, 210, True, 250),
+    },
 }
-"""Until how many seconds before the end of the window a holder was scraped, for how long, and whether it worked."""
+"""Until how many seconds before the end of the window a holder was scraped, for how long, whether it worked, and when
+the next one of its name began. Those of one name are numbered."""
+PRESENT = {"dcgm": {"stays", "now", "lost", "back"}, "agent": {"stays", "now", "back"}}
 
 
-def by_pod(table: UsageTable) -> dict[str, EndedHolder]:
-    return {one.allocation.container.pod: one for one in table.ended}
+def by_pod(table: UsageTable) -> dict[tuple[str, int], EndedHolder]:
+    found: dict[tuple[str, int], EndedHolder] = {}
+    for one in sorted(table.ended, key=lambda one: one.last_at):
+        pod = one.allocation.container.pod
+        found[pod, sum(name == pod for name, _ in found)] = one
+    return found
 
 
 def check(table: UsageTable, kind: str) -> None:
     found = by_pod(table)
     assert found.keys() == EXPECTED[kind].keys()
-    for pod, (until, seconds, works) in EXPECTED[kind].items():
+    for pod, (until, seconds, works, returned) in EXPECTED[kind].items():
         assert found[pod].last_at == pytest.approx(between(3600, until)[-1], abs=0.002), pod
         assert (found[pod].seconds, found[pod].has_worked) == (pytest.approx(seconds, abs=STEP), works), pod
+        returned_at = math.nan if returned is None else between(returned, 0)[0] - STEP / 2
+        assert found[pod].returned_at == pytest.approx(returned_at, abs=0.002, nan_ok=True), pod
     assert all(one.interval == pytest.approx(STEP) for one in table.ended)
-    pods = {one.container.pod for one in table.allocations}
-    assert pods == ({"stays", "now", "lost"} if kind == "dcgm" else {"stays", "now"}), "ended ones have no row"
+    assert {one.container.pod for one in table.allocations} == PRESENT[kind], "ended ones have no row"
+    uids = [one.allocation.container.pod_uid for (pod, _), one in found.items() if pod in ("again", "back")]
+    assert uids == (["", "", ""] if kind == "dcgm" else ["uid-3", "uid-1", "uid-2"])
 
 
 @pytest.fixture(scope="module", params=SITES)
@@ -161,22 +193,33 @@ def test_two_engines_with_the_same_gpus_name_an_ended_holder_once(prometheus: Us
     assert by_pod(join_tables([table, table])).keys() == EXPECTED[kind].keys()
     elsewhere = replace(table, ended=(), allocations=[one.allocation for one in table.ended], stats={}, unknown={})
     elsewhere = replace(elsewhere, coverage=table.coverage[:1].repeat(len(elsewhere.allocations)))
-    assert join_tables([table, elsewhere]).ended == (), "another engine still has them"
+    left = by_pod(join_tables([table, elsewhere]))
+    assert left.keys() == {("again", 0), ("back", 0)}, "another engine still has the others"
 
 
 def test_a_failing_query_about_ended_holders_costs_only_their_time(tmp_path: Path):
     with running_prometheus(tmp_path, SITES["dcgm"]) as engine, faulty(engine.url) as between_them:
-        between_them.fault = fails("max_over_time(timestamp(")
+        fail = fails("")
+        between_them.fault = lambda request, query: query.endswith("}[599999ms]") and fail(request, query)
         with closing(PrometheusSource(PrometheusSettings(url=between_them.url, retries=0))) as source:
             table = source.read(AT)
     assert table.ended == ()
-    assert {one.container.pod for one in table.allocations} == {"stays", "now", "lost"}
+    assert {one.container.pod for one in table.allocations} == PRESENT["dcgm"]
     assert {table.allocations[row].container.pod for row in table.unknown} == {"lost"}
+
+
+def test_ended_holders_are_found_where_relabeling_has_dropped_the_uuid(tmp_path: Path):
+    samples = [(name, re.sub(r'UUID="[^"]*",?', "", labels), *rest) for name, labels, *rest in SITES["dcgm"]]
+    with (
+        running_prometheus(tmp_path, samples) as engine,
+        closing(PrometheusSource(PrometheusSettings(url=engine.url))) as source,
+    ):
+        check(source.read(AT), "dcgm")
 
 
 def test_queries_about_ended_holders_are_sent_only_where_there_are_some(tmp_path: Path):
     def count(proxy: FaultyEngine) -> int:
-        return len([query for query in proxy.queries if "max_over_time(timestamp(" in query])
+        return len([query for query in proxy.queries if query.endswith("}[599999ms]")])
 
     with (
         running_prometheus(tmp_path, SITES["dcgm"]) as engine,

@@ -85,6 +85,8 @@ def floor_gpu_ms(duration_ms: int, fraction: float) -> int:
 def _begin_times(record: CycleRecord, hour_slice: HourSlice, was_held: Mask) -> IntColumn:
     if not hour_slice.is_observed:
         return np.where(was_held, hour_slice.begin_ms, hour_slice.end_ms)
+    if record.has_returned is not None:
+        was_held = was_held & ~record.has_returned  # from the last record until then it was another pod, or nobody
     is_unknown = record.started_ms == UNKNOWN_START
     started = np.where(is_unknown, record.at_ms, np.maximum(record.started_ms, hour_slice.begin_ms))
     return np.where(was_held, hour_slice.begin_ms, started)
@@ -107,16 +109,24 @@ def make_ended_rows(record: EndedRecord, hour_slice: HourSlice, time: AccruedTim
     """Rows of `usage_hourly` of holders that ended. Where work was seen, the time is active, as for others; that a GPU
     was idle nobody knows without a whole window."""
     rows = np.flatnonzero(time.allocated)
-    keys = {"hour_ms": [hour_slice.hour_ms] * len(rows), "allocation_id": record.ids[rows].tolist()}
+    ids, first, of_id = np.unique(record.ids[rows], return_index=True, return_inverse=True)
+
+    def add_up(amounts: IntColumn) -> IntColumn:
+        """Of holders with the same id: the database changes a row only once per statement."""
+        sums = np.zeros(len(ids), np.int64)
+        np.add.at(sums, of_id, amounts)
+        return sums
+
     allocated, worked = time.allocated[rows], record.has_worked[rows]
     cost = costs_of(allocated, record.prices[rows])
     by_activity = {
-        "active_ms": (allocated * worked).tolist(),
-        "unknown_ms": (allocated * ~worked).tolist(),
-        "active_cost": (cost * worked).tolist(),
-        "unknown_cost": (cost * ~worked).tolist(),
+        "active_ms": add_up(allocated * worked).tolist(),
+        "unknown_ms": add_up(allocated * ~worked).tolist(),
+        "active_cost": add_up(cost * worked).tolist(),
+        "unknown_cost": add_up(cost * ~worked).tolist(),
     }
-    return keys | _unknown_amounts(record, rows, allocated=allocated) | by_activity
+    keys = {"hour_ms": [hour_slice.hour_ms] * len(ids), "allocation_id": ids.tolist()}
+    return keys | _unknown_amounts(record, rows[first], allocated=add_up(allocated)) | by_activity
 
 
 def make_fleet_rows(

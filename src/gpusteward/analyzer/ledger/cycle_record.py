@@ -15,6 +15,7 @@ from gpusteward.analyzer.ledger.ended_record import (
     EndedRecord,
     PriceOf,
     find_gpu,
+    find_replaced,
     make_ended_record,
     name_ended,
     place_ended,
@@ -81,6 +82,7 @@ class CycleRecord:
     gpu_fractions: Column
     prices: IntColumn  # micros per GPU-hour
     started_ms: IntColumn  # of the pod; of a new one, where that is unknown, by its samples in the window
+    has_returned: NDArray[np.bool_] | None = None  # its time begins at its start, although the last record has it too
     memory_total: Column
     memory_peak: Column
     core_peak: Column
@@ -129,21 +131,27 @@ def make_cycle_record(
     price_of: PriceOf,
     changes: VerdictChanges,
     last_allocations: Sequence[AllocationKey] = (),
+    before_ms: int = 0,
 ) -> tuple[CycleRecord, HeldAllocations]:
     """The record of a result, and its allocations as `before` of the next record.
 
-    `before`: the allocations of the last record. `new` contains only allocations that are not among them.
-    `last_allocations`: those of the last result, with their owners.
+    `before`: the allocations of the last record, which was at `before_ms`. `new` contains only allocations that are not
+    among them. `last_allocations`: those of the last result, with their owners.
     """
     verdicts, table = result.verdicts, result.verdicts.usage
     held, rows = _index_allocations(table.allocations, pod_labels)
     fleet = _clean_fleet(table.fleet)
     covered_ms = COVERED_INTERVALS * result.settings.scheduler.interval * 1000
     was_held = find_positions(held.ids, before.ids) >= 0
-    started_ms = _find_starts(table, rows, was_held)
-    ended = name_ended(table.ended, last_allocations)
-    held_since = _find_held_since(table, rows, started_ms, was_held=was_held, ended=ended)
-    spans = place_ended(ended, before.ids, held_since)
+    ended = name_ended(table.ended, last_allocations, before_ms=before_ms)
+    new = [table.allocations[row] for row in rows[~was_held].tolist()]
+    ended += find_replaced(new, last_allocations, ended, before_ms=before_ms, at=table.at)
+    returned_ms = _find_returns(table, rows, ended)
+    has_returned = returned_ms != UNKNOWN_START
+    is_there = was_held & ~has_returned
+    started_ms = np.where(has_returned, returned_ms, _find_starts(table, rows, is_there))
+    held_since = _find_held_since(table, rows, started_ms, was_held=is_there, ended=ended)
+    spans = place_ended(ended, before.ids, held_since, before_ms=before_ms)
     record = CycleRecord(
         at_ms=int(result.at * 1000),
         covered_ms=covered_ms,
@@ -151,6 +159,7 @@ def make_cycle_record(
         gpu_fractions=result.workloads.fractions[rows],
         prices=_list_prices(table.allocations, price_of)[rows],
         started_ms=started_ms,
+        has_returned=has_returned if has_returned.any() else None,
         memory_total=_drop_implausible(table.column(Measure.MEMORY_TOTAL, Stat.LAST), MAX_BYTES)[rows],
         memory_peak=_drop_implausible(table.column(Measure.MEMORY_USED, Stat.PEAK), MAX_BYTES)[rows],
         core_peak=_drop_implausible(table.column(Measure.CORE, Stat.PEAK), MAX_RATIO)[rows],
@@ -182,6 +191,21 @@ def _find_starts(table: UsageTable, rows: NDArray[np.intp], was_held: NDArray[np
     started, coverage = table.started_at[rows], table.coverage[rows]
     is_estimated = np.isnan(started) & ~was_held & (coverage > 0)
     return _to_ms(np.where(is_estimated, table.at - coverage * table.window_seconds, started))
+
+
+def _find_returns(table: UsageTable, rows: NDArray[np.intp], ended: Sequence[EndedHolder]) -> IntColumn:
+    """When those began, by their samples, before whom others of the same name held their GPU in the window; unknown
+    where the start of their own pod is known."""
+    returned_ms = np.full(len(rows), UNKNOWN_START, np.int64)
+    last = {each.allocation.names: each for each in ended if not np.isnan(each.returned_at)}  # in the order of time
+    gpus = {each.allocation.gpu_uuid for each in last.values()}
+    for position, row in enumerate(rows.tolist()) if gpus else ():
+        allocation = table.allocations[row]
+        before = last.get(allocation.names) if allocation.gpu_uuid in gpus else None
+        started_at = allocation.container.started_at
+        if before is not None and (started_at is None or started_at < before.ended_at):
+            returned_ms[position] = int(before.returned_at * 1000)
+    return returned_ms
 
 
 def _find_held_since(

@@ -95,7 +95,7 @@ class Ledger:
         with self._lock:
             self._pending.clear()
             self._pending_bytes = 0
-            self._held, self._last_verdicts = NO_ALLOCATIONS, LastVerdicts()
+            self._held, self._last_verdicts, self._allocations = NO_ALLOCATIONS, LastVerdicts(), ()
             self._must_reread = True
             self._writer.forget_state()
 
@@ -161,6 +161,7 @@ class Ledger:
             price_of=self._price_of(result),
             changes=changes,
             last_allocations=self._allocations,
+            before_ms=(self._pending[-1].at_ms if self._pending else self._writer.recorded_ms) or 0,
         )
         record = record.share_columns(self._pending[-1] if self._pending else None)
         if self._pending and not self._has_space(record):

@@ -28,7 +28,6 @@ from gpusteward.analyzer.ledger.cycle_record import (
     find_positions,
 )
 from gpusteward.analyzer.ledger.db_engine import with_write_lock
-from gpusteward.analyzer.ledger.ended_record import EndedRecord
 from gpusteward.analyzer.ledger.identities import Attributes, Identity
 from gpusteward.analyzer.ledger.idle_correction import correct_idle_time
 from gpusteward.analyzer.ledger.idle_spells import OpenSpells, interrupt_spells, read_open_spells, write_spells
@@ -136,7 +135,7 @@ def _write_observed(connection: Connection, record: CycleRecord, state: LedgerSt
         correct_idle_time(connection, record, state.recorded_ms)
         for hour_slice in split_observed(record, state.recorded_ms):
             _write_slice(connection, record, hour_slice, was_held=was_held)
-        _write_ended(connection, record.ended, recorded_ms=state.recorded_ms, at_ms=record.at_ms)
+        _write_ended(connection, record, recorded_ms=state.recorded_ms)
     changes = state.last_verdicts.select_unrecorded(record.changes)
     _execute(connection, _INSERT_CHANGES, ({"at_ms": record.at_ms, **change._asdict()} for change in changes))
     return write_spells(connection, record, state.open_spells, absent=record.ids[~was_held])
@@ -152,13 +151,22 @@ def _write_slice(connection: Connection, record: CycleRecord, hour_slice: HourSl
     upsert(connection, fleet_hourly, make_fleet_rows(record, hour_slice, time, ended), FLEET_RULES)
 
 
-def _write_ended(connection: Connection, ended: EndedRecord, *, recorded_ms: int, at_ms: int) -> None:
-    """The rows of holders that ended after the last recorded cycle. Those that it knew have a row already."""
-    rows = [row for row, time in enumerate(ended.ended_ms.tolist()) if time > recorded_ms]
+def _write_ended(connection: Connection, record: CycleRecord, *, recorded_ms: int) -> None:
+    """The rows of holders that ended after the last recorded cycle. Those that it knew have a row already, and so have
+    those whose id another one of the same name has now."""
+    ended, at_ms = record.ended, record.at_ms
+    began_ms: dict[int, int] = {}  # of each id, the first one
+    last: dict[int, int] = {}  # the row of the last one
+    is_held = find_positions(ended.ids, record.ids) >= 0
+    for row in np.flatnonzero((ended.ended_ms > recorded_ms) & ~is_held).tolist():
+        id_ = int(ended.ids[row])
+        began_ms[id_] = min(int(ended.began_ms[row]), began_ms.get(id_, at_ms))
+        last[id_] = max(row, last.get(id_, row), key=lambda each: int(ended.ended_ms[each]))
+    rows = list(last.values())
     for block in (rows[first : first + BLOCK_ROWS] for first in range(0, len(rows), BLOCK_ROWS)):
         identities = [*ended.identities.take(block)]
         columns = dict(zip(Identity._fields, zip(*identities, strict=True), strict=True))
-        first_ms = np.clip(ended.began_ms[block], recorded_ms, at_ms).tolist()
+        first_ms = [min(max(began_ms[one.id], recorded_ms), at_ms) for one in identities]
         last_ms = np.minimum(ended.ended_ms[block], at_ms).tolist()
         times = {"first_ms": first_ms, "last_ms": last_ms, "ended_ms": last_ms}
         upsert(connection, allocations, {**columns, **times}, _ALLOCATION_RULES)

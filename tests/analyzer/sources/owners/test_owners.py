@@ -1,6 +1,7 @@
 """Root owners of pods from the API server: read once, cached, and never a reason to stop a cycle."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from gpusteward.analyzer.sources.owners.cluster_owners import (
 from gpusteward.analyzer.sources.owners.owner_resolver import CACHE_SECONDS as OWNER_SECONDS
 from gpusteward.analyzer.sources.owners.owner_resolver import RETRY_SECONDS
 from gpusteward.analyzer.sources.owners.settings import KubernetesSettings
-from gpusteward.analyzer.tables import UsageTable
+from gpusteward.analyzer.tables import EndedHolder, UsageTable
 from gpusteward.core.containers import Container, OwnerEvidence, Workload
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.usages import AllocationKey
@@ -280,6 +281,18 @@ def test_a_pod_that_is_created_again_under_the_same_name_is_another_one_at_once(
     found = owners.resolve_owners(table("web-1"))
     assert identities(found) == [("uid-2", 1794960600.0)]
     assert workloads(found) == [Workload("Job", "ml", "web")]
+
+
+def test_an_ended_pod_has_the_owner_but_never_the_uid_of_the_next_one_of_its_name(cluster: FakeObjects):
+    """Otherwise the ledger ends the row of the pod that is there."""
+    cluster.add(POD, "apps/v1", "StatefulSet", "web", uid="uid-2", start="2026-11-18T00:10:00Z")
+    cluster.add("/apis/apps/v1/namespaces/ml/statefulsets/web")
+    usage, started_at = table("web-1"), 1794960600.0
+    ended = [EndedHolder(usage.allocations[0], started_at + since, 30.0, 60.0, True) for since in (-60.0, 60.0)]
+    found = ClusterOwners(ApiServer(cluster.url)).resolve_owners(replace(usage, ended=ended)).ended
+    pods = [(each.allocation.container.pod_uid, each.allocation.container.started_at) for each in found]
+    assert pods == [("", None), ("uid-2", started_at)]
+    assert {each.allocation.container.workload for each in found} == {Workload("StatefulSet", "ml", "web")}
 
 
 def test_an_ended_pod_and_an_unreachable_server_do_not_change_the_identity_of_a_row(cluster: FakeObjects):

@@ -200,7 +200,12 @@ class ClusterOwners:
         return replace(table, allocations=resolved)
 
     def _with_owner_of_ended(self, ended: EndedHolder) -> EndedHolder:
-        container = self._with_owner(ended.allocation.container)
+        """The API server may already have the next pod of this name: that one has the same owner, another uid and
+        another start."""
+        before = ended.allocation.container
+        container = self._with_owner(before)
+        if not before.pod_uid and (container.started_at is None or container.started_at > ended.last_at):
+            container = replace(container, pod_uid="", started_at=None)
         return replace(ended, allocation=replace(ended.allocation, container=container))
 
     def _with_owner(self, container: Container) -> Container:

@@ -10,7 +10,7 @@ from gpusteward.analyzer.sources.usage.quantities import (
     FLOORS,
     IDLE_KEYS,
     PRESENCE_IN_WINDOW,
-    PRESENCE_TIME,
+    PRESENCE_TIMES,
     STATIC_QUANTITIES,
     UNHELD_FLOOR,
     Aggregation,
@@ -32,8 +32,6 @@ HOUR_SECONDS, HOUR_STEP_SECONDS = 3600.0, 420.0
 SPREADS = 2.0
 """Quiet minutes spread from their lowest to their median; the highest is about as far above it. More than twice that is
 not noise. Work in less than half of the minutes changes neither of them."""
-_TIME_STEP = "5s"
-"""Of the search for the last sample: not longer than any scrape interval, or the last one would be missed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,20 +107,22 @@ class Query:
         twice, has several. The maximum of means never understates use, and the maximum of counts does not add up
         coverage from series that may overlap."""
         matchers = (*self.matchers, *shard)
+        if self.key == PRESENCE_TIMES:  # the samples themselves: only they have their times
+            return f"{write_selector(self.metric, matchers)}{write_range(window.seconds)}"
         inner = window.aggregate(self.metric, matchers, self.aggregation)
         if self.quantity is Quantity.LAST_KERNEL:
             inner = f"timestamp({inner}) - {inner}"  # of several series the one with the newest kernel
-        if self.key == PRESENCE_TIME:
-            steps = write_range(window.seconds).replace("]", f":{_TIME_STEP}]")
-            inner = f"max_over_time(timestamp({write_selector(self.metric, matchers)}){steps})"
         if self.key == PRESENCE_IN_WINDOW:
             inner = f"{inner} unless {write_selector(self.metric, matchers)}"
         if self.other_than:
             others = " or ".join(write_selector(other.metric, (*other.matchers, *shard)) for other in self.other_than)
-            inner = f"{inner} unless on ({_join(self.key_labels)}) ({others})"
-        labels = (*self.key_labels, *(self.detail_labels or ()), *chain.from_iterable(self.fallbacks))
+            inner = f"{inner} unless on ({', '.join(_list_names(self.key_labels))}) ({others})"
         condition = "" if self.floor is None else f" > {self.floor / self.scale:g}"
-        return f"max by ({_join(labels)}) ({inner}){condition}"
+        return f"max by ({', '.join(self.list_labels())}) ({inner}){condition}"
+
+    def list_labels(self) -> list[str]:
+        """Of its key and its details."""
+        return _list_names((*self.key_labels, *(self.detail_labels or ()), *chain.from_iterable(self.fallbacks)))
 
 
 def write_excess(aggregation: Aggregation, selector: str, window_seconds: float) -> str:
@@ -144,10 +144,10 @@ def write_excess(aggregation: Aggregation, selector: str, window_seconds: float)
     return f"{compared} - {SPREADS:g} * {median} + {SPREADS - 1:g} * {lowest}"
 
 
-def _join(labels: Iterable[str]) -> str:
-    """Names of several labels in one text are joined by commas already (`PodLabelNames`)."""
+def _list_names(labels: Iterable[str]) -> list[str]:
+    """Each once. Names of several labels in one text are joined by commas (`PodLabelNames`)."""
     names = (name for text in labels for name in text.split(","))
-    return ", ".join(dict.fromkeys(filter(None, names)))
+    return list(dict.fromkeys(filter(None, names)))
 
 
 def write_range(seconds: float) -> str:

@@ -9,13 +9,17 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
+from typing import cast
+
+import msgspec
+import numpy as np
 
 from gpusteward.analyzer.sources.engine.client import Engine, LimitError
-from gpusteward.analyzer.sources.engine.decode import Vector, decode_pieces
+from gpusteward.analyzer.sources.engine.decode import Series, Vector, decode_matrix, decode_pieces
 from gpusteward.analyzer.sources.engine.label_text_index import DeviceIndex, HolderIndex
 from gpusteward.analyzer.sources.engine.victoriametrics import EXPORTED_AGGREGATIONS, read_export
 from gpusteward.analyzer.sources.promql.expressions import Query, Window
-from gpusteward.analyzer.sources.usage.quantities import COUNTS, PRESENCE_IN_WINDOW, PRESENCE_TIME, Level
+from gpusteward.analyzer.sources.usage.quantities import COUNTS, PRESENCE_IN_WINDOW, PRESENCE_TIMES, Level
 from gpusteward.analyzer.sources.usage.query_results import QueryResults, ResultChunk
 from gpusteward.analyzer.sources.usage.row_index import DeviceDetails, HolderDetails, ScrapeTarget
 from gpusteward.analyzer.sources.usage.selectors import Matchers, write_selector
@@ -48,8 +52,7 @@ class ResultCollector:
         with self._lock:
             if isinstance(labels, HolderDetails):
                 rows, holder_details = self._holders.read_details(vector.labels, labels, *query.fallbacks)
-                times = vector.values if query.key == PRESENCE_TIME else None
-                return ResultChunk(query.key, rows, times, holder_details, missing_stores=missing)
+                return ResultChunk(query.key, rows, holder_details=holder_details, missing_stores=missing)
             if isinstance(labels, DeviceDetails):
                 rows, device_details = self._devices.read_details(vector.labels, labels)
                 return ResultChunk(query.key, rows, device_details=device_details, missing_stores=missing)
@@ -62,6 +65,19 @@ class ResultCollector:
         scale = 1.0 if query.aggregation in COUNTS else query.scale
         values = vector.values if scale == 1.0 else vector.values * scale
         return ResultChunk(query.key, rows, values, missing_stores=missing, targets=targets)
+
+    def read_times(self, query: Query, found: Sequence[Series]) -> ResultChunk:
+        """The times of the samples of a range selector. Raises SourceError for labels that cannot be read."""
+        names = sorted(query.list_labels())
+        texts = [
+            msgspec.json.encode({name: series.labels[name] for name in names if name in series.labels})
+            for series in found
+        ]
+        times = [np.array([time for time, _ in series.points]) for series in found]
+        labels = cast(HolderDetails, query.detail_labels)
+        with self._lock:
+            rows, details = self._holders.read_details(texts, labels, *query.fallbacks)
+        return ResultChunk(query.key, rows, holder_details=details, times=times)
 
     def merge(self, chunks: Iterable[ResultChunk]) -> None:
         """Merge the chunks of a complete result."""
@@ -125,6 +141,8 @@ def _fetch_query(
     engine: Engine, query: Query, expression: str, at: float, collector: ResultCollector
 ) -> list[ResultChunk]:
     """The result of one query, read as it arrives: its whole text is never in memory. Raises SourceError."""
+    if query.key == PRESENCE_TIMES:  # of a few devices
+        return [collector.read_times(query, decode_matrix(engine.query(expression, at)))]
 
     def read(pieces: Iterable[bytes]) -> list[ResultChunk]:
         return [collector.read_chunk(query, vector) for vector in decode_pieces(pieces)]

@@ -5,8 +5,6 @@ from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from gpusteward.analyzer.sources.engine.client import Engine
 from gpusteward.analyzer.sources.engine.decode import decode_labels, decode_vector
 from gpusteward.analyzer.sources.engine.label_text_index import DeviceIndex, HolderIndex
@@ -39,11 +37,11 @@ from gpusteward.analyzer.sources.promql.unlisted_holders import (
     select_ended,
 )
 from gpusteward.analyzer.sources.usage.coverage import ExpectedSamples
-from gpusteward.analyzer.sources.usage.ended_holders import build_ended_holders
+from gpusteward.analyzer.sources.usage.ended_holders import build_ended_holders, list_rows_to_ask
 from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
 from gpusteward.analyzer.sources.usage.partial_tables import AllocationCache, PartialTable, build_partial_table
-from gpusteward.analyzer.sources.usage.presence import list_ended_rows, list_stale_rows, list_unlisted_rows
-from gpusteward.analyzer.sources.usage.quantities import PRESENCE_TIME, Aggregation, Level, Quantity, QueryKey
+from gpusteward.analyzer.sources.usage.presence import list_stale_rows, list_unlisted_rows
+from gpusteward.analyzer.sources.usage.quantities import Aggregation, Level, Quantity, QueryKey
 from gpusteward.analyzer.sources.usage.query_results import QueryResults
 from gpusteward.analyzer.sources.usage.row_index import DeviceKey, HolderKey
 from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers, match_any, write_selector
@@ -163,9 +161,11 @@ class SchemeReader:
         table = build_partial_table(
             detected.scheme, results, expected=self.expected, allocations=state.allocations, at=cycle.at
         )
-        ended = build_ended_holders(detected.scheme, results, expected=self.expected, at=cycle.at)
-        table = replace(table, ended=ended)
         unheld = reports_unheld_devices(detected.scheme, self._condition)
+        ended = build_ended_holders(
+            detected.scheme, results, expected=self.expected, at=cycle.at, reports_unheld_devices=unheld
+        )
+        table = replace(table, ended=ended)
         state.stale.update(results, table, cycle.at, reports_unheld_devices=unheld)
         seconds = time.monotonic() - started
         log.debug("scheme_read", scheme=detected.scheme, rows=len(table.allocations), seconds=seconds)
@@ -221,8 +221,8 @@ class SchemeReader:
             self._find_unlisted(detected, plans[0], collector, cycle)
         if stale.find_without_details(list_stale_rows(results)):
             self._run([plans[0].only_presence_in_window()], collector, cycle)
-        if ended := list_ended_rows(results):
-            self._find_ended(detected, ended, collector, cycle)
+        if rows := list_rows_to_ask(detected.scheme, results, expected=self.expected, at=cycle.at):
+            self._find_ended(detected, rows, collector, cycle)
         if not results.is_empty:
             static.fill_gaps(results)
             if queries_static:
@@ -295,7 +295,7 @@ class SchemeReader:
     def _find_ended(
         self, detected: DetectedScheme, rows: Sequence[int], collector: ResultCollector, cycle: ReadCycle
     ) -> None:
-        """Ask when these holders were last seen. Queries that fail cost only their time in the ledger."""
+        """Ask when these holders were seen. Queries that fail cost only their time in the ledger."""
         if len(rows) > MAX_ENDED:
             left_out = len(rows) - MAX_ENDED
             cycle.failures["ended holders"] = source_errors.ENDED_NOT_READ.fill(left_out=left_out, count=len(rows))
@@ -304,9 +304,8 @@ class SchemeReader:
             queries = select_ended(detected, self._condition, {keys[row].uuid for row in left}, by_core=by_core)
             tasks = plan_queries(self._engine, queries, window=cycle.window, shard=(), at=cycle.at)
             run_tasks(list(tasks), collector, concurrency=self._engine.max_concurrent_queries)
-            times = collector.results.column(*PRESENCE_TIME)
-            left = [row for row in left if np.isnan(times[row])]
-        collector.results.keep(PRESENCE_TIME, rows)  # their devices had other holders in the window
+            left = [row for row in left if row not in collector.results.seen.holders]
+        collector.results.seen.keep(rows)  # their devices had other holders in the window
 
     def _find_indexes(self, plans: Sequence[QueryPlan]) -> _Indexes:
         """Those of the last cycle, unless the labels have changed or most of the rows have ended."""

@@ -13,17 +13,20 @@ import numpy as np
 
 from gpusteward.analyzer.sources.promql.expressions import Query
 from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme, holder_matchers, plan_presence
+from gpusteward.analyzer.sources.usage.label_mapping import LabelMapping
 from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
-from gpusteward.analyzer.sources.usage.quantities import PRESENCE_NOW, PRESENCE_TIME, Level, Quantity
+from gpusteward.analyzer.sources.usage.quantities import PRESENCE_NOW, PRESENCE_TIMES, Level, Quantity
 from gpusteward.analyzer.sources.usage.query_results import QueryResults
-from gpusteward.analyzer.sources.usage.selectors import Matchers, match_any
+from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers, match_any
 
 MAX_ENDED = 5000
-"""Holders that ended within one window and whose time is read; 25 queries."""
+"""Holders that ended within one window and whose time is read; 50 queries."""
 MAX_SELECTED = 1000
 """Holders that are asked for by the uuid of their device; more of them are searched in whole metrics."""
 UUIDS_PER_QUERY = 200
 """8 KB of text."""
+_TIMES_PER_QUERY = 100
+"""Devices whose samples are read: scraped every 5 s, 2 MB of text."""
 
 
 def can_have_unlisted(detected: DetectedScheme, results: QueryResults) -> bool:
@@ -40,28 +43,32 @@ def select_by_uuid(detected: DetectedScheme, condition: Matchers, uuids: Collect
     label = detected.holder.mapping.uuid
     for presence in list(plan_presence(detected, matchers))[:1] if others and label else ():
         for start in range(0, len(found), UUIDS_PER_QUERY):
-            own = found[start : start + UUIDS_PER_QUERY]
-            if detected.holder.mapping.lacks_uuid:  # all GPUs of their nodes
-                label, own = label.partition(",")[0], sorted({uuid.rpartition("/")[0] for uuid in own})
-            selected = match_any("__name__", others), match_any(label, own)
-            yield replace(presence, metric="", matchers=(*matchers, *selected))
+            own = _match_devices(detected.holder.mapping, found[start : start + UUIDS_PER_QUERY])
+            yield replace(presence, metric="", matchers=(*matchers, match_any("__name__", others), own))
 
 
 def select_ended(
     detected: DetectedScheme, condition: Matchers, uuids: Collection[str], *, by_core: bool
 ) -> Iterator[Query]:
-    """When the holders of these devices were last seen: by the presence series, or by those of the core."""
+    """When the holders of these devices were seen: by the presence series, or by those of the core."""
     matchers = holder_matchers((*condition, *detected.matchers))
     label = detected.holder.mapping.uuid
-    queries = [replace(each, key=PRESENCE_TIME) for each in plan_presence(detected, matchers)] if label else []
+    queries = [replace(each, key=PRESENCE_TIMES) for each in plan_presence(detected, matchers)] if label else []
     if by_core:
         names = _list_core_metrics(detected, queries)
         queries = [replace(each, metric=name) for each in queries[:1] for name in names]
     found = sorted(set(uuids))
     for query in queries:
-        for start in range(0, len(found), UUIDS_PER_QUERY):
-            selected = match_any(label, found[start : start + UUIDS_PER_QUERY])
-            yield replace(query, matchers=(*query.matchers, selected))
+        for start in range(0, len(found), _TIMES_PER_QUERY):
+            own = _match_devices(detected.holder.mapping, found[start : start + _TIMES_PER_QUERY])
+            yield replace(query, matchers=(*query.matchers, own))
+
+
+def _match_devices(mapping: LabelMapping, uuids: Collection[str]) -> Matcher:
+    """Where series have no UUID: all GPUs of their nodes."""
+    if not mapping.lacks_uuid:
+        return match_any(mapping.uuid, uuids)
+    return match_any(mapping.uuid.partition(",")[0], sorted({uuid.rpartition("/")[0] for uuid in uuids}))
 
 
 def _list_core_metrics(detected: DetectedScheme, presence: Collection[Query]) -> list[str]:

@@ -25,7 +25,7 @@ from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
 from gpusteward.analyzer.sources.scrape.status_report import describe
 from gpusteward.analyzer.sources.scrape.store_queries import (
     add_last_details,
-    add_last_times,
+    add_sample_times,
     count_fleet,
     detect_schemes,
     read_chart,
@@ -36,7 +36,7 @@ from gpusteward.analyzer.sources.scrape.target_samples import PageOrigin
 from gpusteward.analyzer.sources.scrape.targets import TargetRegistry, make_target_lists
 from gpusteward.analyzer.sources.site_findings import find_failures
 from gpusteward.analyzer.sources.usage.coverage import ExpectedSamples
-from gpusteward.analyzer.sources.usage.ended_holders import build_ended_holders
+from gpusteward.analyzer.sources.usage.ended_holders import build_ended_holders, list_rows_to_ask
 from gpusteward.analyzer.sources.usage.label_mapping import ALL_CLUSTERS, ClusterChoice
 from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
 from gpusteward.analyzer.sources.usage.partial_tables import (
@@ -47,7 +47,7 @@ from gpusteward.analyzer.sources.usage.partial_tables import (
     merge_partial_tables,
 )
 from gpusteward.analyzer.sources.usage.pods_on_two_nodes import PodsOnTwoNodes
-from gpusteward.analyzer.sources.usage.presence import list_ended_rows, list_stale_rows
+from gpusteward.analyzer.sources.usage.presence import list_stale_rows
 from gpusteward.analyzer.sources.usage.selectors import Matchers
 from gpusteward.analyzer.sources.usage.stale_allocations import StaleAllocations
 from gpusteward.analyzer.sources.usage.unheld_work import UnheldWork, find_contradictions, find_unheld_work
@@ -161,10 +161,12 @@ class ScrapeSource:
             add_last_details(results, detected, window, without_details)
         self._unheld_work[scheme] = find_unheld_work(scheme, results, self._window_seconds)
         table = build_partial_table(scheme, results, expected=self._expected, allocations=allocations, at=at)
-        if ended := list_ended_rows(results):
-            add_last_times(results, detected, window, ended)
-            table = replace(table, ended=build_ended_holders(scheme, results, expected=self._expected, at=at))
-        stale.update(results, table, at, reports_unheld_devices=reports_unheld_devices(scheme, self._condition))
+        unheld = reports_unheld_devices(scheme, self._condition)
+        if rows := list_rows_to_ask(scheme, results, expected=self._expected, at=at):
+            add_sample_times(results, scheme, self.store, rows, at=at, seconds=self._window_seconds)
+            ended = build_ended_holders(scheme, results, expected=self._expected, at=at, reports_unheld_devices=unheld)
+            table = replace(table, ended=ended)
+        stale.update(results, table, at, reports_unheld_devices=unheld)
         return table
 
     def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:

@@ -30,7 +30,6 @@ from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme, dcgm_
 from gpusteward.analyzer.sources.usage.quantities import (
     COUNTS,
     MEASURES,
-    PRESENCE_TIME,
     Aggregation,
     Level,
     Quantity,
@@ -136,18 +135,26 @@ def add_last_details(
     results.last_details |= zip(series.holder[selected].tolist(), series.details[selected].tolist(), strict=True)
 
 
-def add_last_times(
-    results: QueryResults, detected: DetectedScheme, window: StoreWindow, holders: Collection[int]
+def add_sample_times(
+    results: QueryResults,
+    scheme: MetricScheme,
+    store: SampleStore,
+    holders: Sequence[int],
+    *,
+    at: float,
+    seconds: float,
 ) -> None:
-    """When these holders were last seen in the window, with their details. The agent also reports the use of pods that
-    do not hold the device: only its presence series count."""
-    add_last_details(results, detected, window, holders)
-    is_native, series = detected.scheme is MetricScheme.NATIVE, window.series
-    own = [one.number for one in FAMILIES if one.scheme is detected.scheme and (one.shows_presence or not is_native)]
-    is_selected = np.isin(series.holder, list(holders)) & np.isin(series.family, own)
-    is_selected &= (series.traits & int(SeriesTrait.FOR_HOLDERS) != 0) & np.isfinite(series.last_at)
-    selected = np.flatnonzero(is_selected)
-    results.add_values(PRESENCE_TIME, series.holder[selected].astype(np.int64), series.last_at[selected])
+    """When these holders were seen in the window, with their details."""
+    keys = [results.holders.keys[row] for row in holders]
+    with store.lock_targets() as (series_labels, targets):
+        # Rows may have got other numbers since the window was read.
+        rows = dict(zip(series_labels.holders[scheme].find(keys).tolist(), holders, strict=True))
+        for samples in targets.values():
+            for found in samples.read_presence(scheme, rows.keys() - {-1}, at=at, seconds=seconds):
+                row = rows[found.holder]
+                results.last_details.setdefault(row, found.details)
+                results.seen.add(row, found.details.pod_uid, found.times)
+                results.seen.devices.setdefault(results.holders.keys[row].device, []).append(found.device_times)
 
 
 def count_fleet(window: StoreWindow) -> Mapping[NodeModel, int]:

@@ -33,7 +33,7 @@ from gpusteward.analyzer.sources.scrape.ring_buffers import (
     measure_excess,
     measure_increase,
 )
-from gpusteward.analyzer.sources.scrape.series import Labels, SeriesLabels, SeriesNumbers, SeriesTable
+from gpusteward.analyzer.sources.scrape.series import Labels, SeriesLabels, SeriesNumbers, SeriesTable, SeriesTrait
 from gpusteward.analyzer.sources.usage.label_mapping import (
     ALL_CLUSTERS,
     MAPPED_LABELS,
@@ -42,6 +42,7 @@ from gpusteward.analyzer.sources.usage.label_mapping import (
     map_labels,
 )
 from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
+from gpusteward.analyzer.sources.usage.row_index import HolderDetails
 from gpusteward.analyzer.tables import Column
 from gpusteward.core.containers import normalize_label
 
@@ -77,7 +78,6 @@ class SeriesWindow:
     peak: Column
     spread: Column
     count: Column
-    last_at: Column  # the time of the last page with this series
     last: Column
     increase: Column
     excess: Column  # of energy counters
@@ -88,6 +88,15 @@ class SeriesWindow:
 class TimeSeries(NamedTuple):
     times: Column
     values: Column
+
+
+class PresenceTimes(NamedTuple):
+    """When a holder was on pages of its target, and when its device was, with any holder or without."""
+
+    holder: int
+    details: HolderDetails
+    times: Column
+    device_times: Column
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +214,6 @@ class TargetSamples:
             peak=self._expand(self._gauge_series, stats.peak),
             spread=self._expand(self._gauge_series, stats.spread),
             count=self._expand(self._gauge_series, stats.count),
-            last_at=self._find_last_times(at - seconds),
             last=self._read_last(at),
             increase=self._expand(self._counter_series, increase),
             excess=excess,
@@ -242,6 +250,35 @@ class TargetSamples:
                 values = self._gauges.read_column(column, lines)
                 is_there = ~np.isnan(values)
                 yield TimeSeries(self._times.times[lines][is_there], values[is_there])
+
+    def read_presence(
+        self, scheme: MetricScheme, holders: Collection[int], *, at: float, seconds: float
+    ) -> Iterator["PresenceTimes"]:
+        """When these holders were on pages, by the samples of their gauges. Series that show presence may have none:
+        those that ended on the same page are of the same pod. The agent also reports the use of pods that do not hold
+        the device, which have no presence."""
+        if not self.series.has_any(holders):
+            return
+        family, holder, device = self.series.family, self.series.holder, self.series.device
+        details = self.series.details
+        is_read = np.isin(family, [each.number for each in FAMILIES if each.scheme is scheme])
+        is_read &= self.series.traits & int(SeriesTrait.FOR_HOLDERS) != 0
+        is_own = np.isin(holder, list(holders)) & is_read
+        shown = {
+            (int(holder[row]), int(self._last_page[row])): details[row]
+            for row in np.flatnonzero(is_own).tolist()
+            if FAMILIES[family[row]].shows_presence
+        }
+        lines = self._times.find_lines(at - seconds, at)
+        columns = np.flatnonzero((is_read & np.isin(device, device[is_own]))[self._gauge_series])
+        is_there = ~np.isnan(self._gauges.read_columns(columns, lines))
+        on_device = device[self._gauge_series[columns]]
+        for number, row in enumerate(self._gauge_series[columns].tolist()):
+            found = shown.get((int(holder[row]), int(self._last_page[row]))) if is_own[row] else None
+            if found is not None and is_there[:, number].any():
+                of_device = is_there[:, on_device == device[row]].any(axis=1)
+                times = self._times.times[lines]
+                yield PresenceTimes(int(holder[row]), found, times[is_there[:, number]], times[of_device])
 
     def read_samples(
         self, family: MetricFamily, holders: Collection[int], *, at: float, seconds: float
@@ -405,11 +442,6 @@ class TargetSamples:
         line = self._times.advance(at)
         self._gauges.write(line, self._latest[self._gauge_series])
         self._counters.write(line, self._latest[self._counter_series])
-
-    def _find_last_times(self, start: float) -> Column:
-        """When each series was last on a page; NaN: not after `start`, or longer ago than pages are kept."""
-        times = self._page_times[self._last_page % self._capacity]
-        return np.where((self._last_page > self._pages - self._capacity) & (times > start), times, np.nan)
 
     def _read_last(self, at: float) -> Column:
         """The values of the last scrape up to `at`; series without a window only have the present value."""

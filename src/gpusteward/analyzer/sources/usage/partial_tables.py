@@ -132,20 +132,25 @@ def merge_partial_tables(
         for row, reason in sorted(part.unknown.items())
     }
     coverage = _concatenate([part.coverage for part in parts])
-    ended = join_ended((each for part in parts for each in part.ended), allocations)
+    ended = join_ended([part.ended for part in parts], allocations)
     return UsageTable(at, window_seconds, allocations, stats, coverage, unknown, ended=ended)
 
 
-def join_ended(found: Iterable[EndedHolder], present: Iterable[AllocationKey]) -> Sequence[EndedHolder]:
-    """Each ended holder once, as the first table has it, without those that another table has as present."""
-    by_name: dict[Hashable, EndedHolder] = {}
-    for each in found:
-        by_name.setdefault(each.allocation.names, each)
-    gpus = {each.allocation.gpu_uuid for each in by_name.values()}
-    for allocation in present if gpus else ():
-        if allocation.gpu_uuid in gpus:
-            by_name.pop(allocation.names, None)
-    return tuple(by_name.values())
+def join_ended(tables: Sequence[Sequence[EndedHolder]], present: Iterable[AllocationKey]) -> Sequence[EndedHolder]:
+    """Those of each name as the first table has them, without the last one of a name that another table has as
+    present."""
+    first: dict[Hashable, int] = {}
+    for number, table in enumerate(tables):
+        for each in table:
+            first.setdefault(each.allocation.names, number)
+    gpus = {each.allocation.gpu_uuid for table in tables for each in table}
+    names = {allocation.names for allocation in present if allocation.gpu_uuid in gpus} if gpus else set()
+    return tuple(
+        each
+        for number, table in enumerate(tables)
+        for each in table
+        if first[each.allocation.names] == number and not (isnan(each.returned_at) and each.allocation.names in names)
+    )
 
 
 def _may_be_left_out(key: tuple[Measure, Stat]) -> bool:

@@ -151,10 +151,14 @@ class PresenceTable:
         return np.where(np.array(parents, dtype=bool), rows, -1)
 
 
+def list_present_rows(results: QueryResults) -> list[int]:
+    """Holders that exist now."""
+    return _without_earlier_names(_with_pod(results, list(results.present)), results.holders.keys)
+
+
 def _list_rows(results: QueryResults) -> tuple[list[int], list[int]]:
     """Present rows and stale ones."""
-    keys = results.holders.keys
-    present = _without_earlier_names(_with_pod(results, list(results.present)), keys)
+    present = list_present_rows(results)
     stale = dict.fromkeys((*list_stale_rows(results), *_list_stale_previous_rows(results, set(present))))
     return present, list(stale)
 

@@ -60,7 +60,7 @@ class Aggregation(StrEnum):
     HOUR_EXCESS = "hour_excess"  # of a counter: of all minutes of the window above those of the hour
     CHANGES = "changes"  # how often the value changed
     LAST = "last"  # no function: the instant value
-    LAST_TIME = "timestamp"  # of the last sample in the window, in unix seconds
+    TIMES = "times"  # of the samples in the window, in unix seconds
 
 
 EXCESSES = frozenset({Aggregation.EXCESS, Aggregation.HOUR_EXCESS})
@@ -103,8 +103,8 @@ PRESENCE_NOW = QueryKey(Level.HOLDER, Quantity.PRESENCE, Aggregation.LAST)
 PRESENCE_IN_WINDOW = QueryKey(Level.HOLDER, Quantity.PRESENCE, Aggregation.PEAK)
 """The holders that existed in the window and do not exist now, with their details."""
 
-PRESENCE_TIME = QueryKey(Level.HOLDER, Quantity.PRESENCE, Aggregation.LAST_TIME)
-"""When holders of the window were last seen, with their details; queried of those that have ended."""
+PRESENCE_TIMES = QueryKey(Level.HOLDER, Quantity.PRESENCE, Aggregation.TIMES)
+"""When holders of the window were seen, with their details; queried of those that have ended."""
 
 CORE_COUNT = QueryKey(Level.HOLDER, Quantity.CORE, Aggregation.COUNT)
 """The samples that coverage is measured by."""

@@ -3,7 +3,7 @@
 Filled from an engine by `promql.query_runner` and from scraped samples by `scrape.store_queries`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,7 +13,7 @@ from gpusteward.analyzer.sources.usage.quantities import (
     EXCESSES,
     PRESENCE_IN_WINDOW,
     PRESENCE_NOW,
-    PRESENCE_TIME,
+    PRESENCE_TIMES,
     Aggregation,
     Level,
     Quantity,
@@ -33,7 +33,7 @@ from gpusteward.core.messages import Message
 
 Flags = NDArray[np.bool_]
 _NO_ROWS: Column = np.empty(0)
-_OUTSIDE_WINDOW = (Aggregation.LAST, Aggregation.LAST_TIME, *EXCESSES)
+_OUTSIDE_WINDOW = (Aggregation.LAST, *EXCESSES)
 """What is no sample of a signal in the window."""
 
 
@@ -48,6 +48,22 @@ class ResultChunk:
     device_details: Sequence[DeviceDetails] = ()
     missing_stores: frozenset[str] = frozenset()  # of a distributed engine: they did not respond
     targets: Sequence[ScrapeTarget] = ()  # of counted samples, where targets have different intervals
+    times: Sequence[Column] = ()  # of samples, where these are queried
+
+
+@dataclass
+class SampleTimes:
+    """The times of samples in the window, in unix seconds, as far as they were queried."""
+
+    holders: dict[int, dict[str, list[Column]]] = field(default_factory=dict)  # row -> uid of the pod -> of each series
+    devices: dict[DeviceKey, list[Column]] = field(default_factory=dict)  # with any holder or without
+
+    def add(self, row: int, pod_uid: str, times: Column) -> None:
+        self.holders.setdefault(row, {}).setdefault(pod_uid, []).append(times)
+
+    def keep(self, rows: Collection[int]) -> None:
+        """Of holders only these."""
+        self.holders = {row: self.holders[row] for row in rows if row in self.holders}
 
 
 @dataclass
@@ -68,6 +84,7 @@ class QueryResults:
     previous_rows: Sequence[int] = ()  # holder rows of earlier cycles that are not known to have ended
     last_details: dict[int, HolderDetails] = field(default_factory=dict)  # of holder rows that do not exist now
     counted: list[ResultChunk] = field(default_factory=list)  # samples by target, where the intervals differ
+    seen: SampleTimes = field(default_factory=SampleTimes)
     _columns: dict[QueryKey, Column] = field(default_factory=dict)
 
     def add(self, chunk: ResultChunk) -> None:
@@ -75,9 +92,9 @@ class QueryResults:
         if chunk.missing_stores:
             known = self.missing_stores.get(chunk.key, frozenset())
             self.missing_stores[chunk.key] = known | chunk.missing_stores
-        if chunk.key == PRESENCE_TIME:
-            self.last_details.update(zip(chunk.rows.tolist(), chunk.holder_details, strict=True))
-        if chunk.values is not None:
+        if chunk.key == PRESENCE_TIMES:
+            self._add_times(chunk)
+        elif chunk.values is not None:
             if chunk.targets:
                 self.counted.append(chunk)
             self.add_values(chunk.key, chunk.rows, chunk.values)
@@ -93,12 +110,13 @@ class QueryResults:
         self._columns.setdefault(key, _NO_ROWS)
         np.fmax.at(self._grow(key, len(self.holders if key.level is Level.HOLDER else self.devices)), rows, values)
 
-    def keep(self, key: QueryKey, rows: Sequence[int]) -> None:
-        """Of this result only what is known of these rows."""
-        if key in self._columns:
-            kept = np.full(len(self._columns[key]), np.nan)
-            kept[rows] = self._columns[key][rows]
-            self._columns[key] = kept
+    def _add_times(self, chunk: ResultChunk) -> None:
+        for row, details, times in zip(chunk.rows.tolist(), chunk.holder_details, chunk.times, strict=True):
+            key = self.holders.keys[row]
+            self.seen.devices.setdefault(key.device, []).append(times)
+            if key.pod:
+                self.last_details[row] = details
+                self.seen.add(row, details.pod_uid, times)
 
     def fill_gaps(self, key: QueryKey, column: Column) -> None:
         """Use values of an earlier cycle where this one has none."""
