@@ -137,7 +137,7 @@ def write_observe_rules() -> str:
         "# Pods and their owners. A kind that the cluster does not have does no harm. Pods are listed for their uids,\n"
         "# where metrics do not name them (dcgm-exporter).\n"
     )
-    nodes = "# Whether any node offers GPUs: asked only while no exporter reports one.\n"
+    nodes = "# Which nodes offer GPUs, compared with those that report; resourceslices while no exporter reports one.\n"
     cluster = (
         "# The uid of the cluster: which actions in the ledger are its own, also while reclaim is off.\n"
         '- apiGroups: [""]\n  resources: [namespaces]\n  resourceNames: [kube-system]\n  verbs: [get]\n'

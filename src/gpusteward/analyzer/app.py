@@ -19,6 +19,7 @@ from gpusteward.analyzer.explain.explainer import Explainer
 from gpusteward.analyzer.gpu_presence import GpuPresence
 from gpusteward.analyzer.judge.resumption import HALF_HOUR
 from gpusteward.analyzer.ledger_access import LedgerAccess
+from gpusteward.analyzer.node_presence import NodePresence
 from gpusteward.analyzer.notify.links import LinkSigner
 from gpusteward.analyzer.notify.notifier import Notifier
 from gpusteward.analyzer.pipeline import Components, OwnerNames, Pipeline
@@ -32,6 +33,8 @@ from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.offered_gpus import OfferedGpus
 from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners
+from gpusteward.analyzer.sources.promql.query_plan import device_matchers
+from gpusteward.analyzer.sources.usage.selectors import parse_condition
 from gpusteward.http_server.web_config import WebConfig, WebConfigFile
 
 RELOAD_SECONDS = 2.0
@@ -77,7 +80,9 @@ class Analyzer:
         self._policies = WatchedPolicies(settings.reclaim.policy_file)
         self.reclaimer = self._make_reclaimer(settings, cluster, own_namespace)
         self.results, self.events = ResultStore(), EventFeed()
-        self._presence = GpuPresence(self.ledger.read_last_gpus, offered, settings.kubernetes.cluster)
+        own_cluster = settings.kubernetes.cluster
+        nodes = NodePresence(self.ledger.read_node_gpus, offered, own_cluster, self._reads_all_nodes)
+        self._presence = GpuPresence(self.ledger.read_last_gpus, offered, own_cluster, nodes)
         self._pipeline = self._make_pipeline(owners)
         self.scheduler = CycleScheduler(self._pipeline, self.settings.begin_cycle)
         self.leadership.may_lead = lambda: not self.scheduler.defect
@@ -85,6 +90,10 @@ class Analyzer:
         dependencies = self._make_dependencies()
         self._health_events = HealthEvents(dependencies)
         self.api = build_api(dependencies, lifespan=self._run_lifespan)
+
+    def _reads_all_nodes(self) -> bool:
+        """Whether no condition on devices leaves nodes out."""
+        return not device_matchers(parse_condition(self.settings.current.prometheus.query_condition))
 
     def _make_notifier(self, settings: Settings, owners: Owners) -> Notifier:
         return Notifier(

@@ -4,10 +4,11 @@ Otherwise a site whose exporters have all disappeared would look like one where 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from gpusteward.analyzer.ledger.last_gpus import LastGpus
+from gpusteward.analyzer.node_presence import NodePresence
 from gpusteward.analyzer.sources.offered_gpus import OfferedGpus
 from gpusteward.analyzer.sources.site_findings import NO_GPU_SERIES
 from gpusteward.analyzer.tables import Finding, UsageTable
@@ -27,21 +28,23 @@ class GpuPresence:
     """Remembers when GPUs were last seen. For the thread that runs cycles.
 
     `read_last`: what the ledger knows of earlier processes; it may raise SourceError. `offered`: None without an API
-    server. `own_cluster`: the name of its cluster.
+    server. `own_cluster`: the name of its cluster. `nodes`: what is missing while other GPUs report.
     """
 
     read_last: Callable[[], LastGpus | None] = lambda: None
     offered: OfferedGpus | None = None
     own_cluster: str = ""
+    nodes: NodePresence = field(default_factory=NodePresence)
     _last: LastGpus | None = None
     _is_restored: bool = False
 
     def check(self, table: UsageTable) -> UsageTable:
-        """The same table, with a finding if it has no GPU."""
+        """The same table, with findings if it has no GPU, or lacks some."""
         seen = _count_gpus(table)
         if seen:
             self._last = LastGpus(table.at, seen, frozenset(table.clusters))
-            return table
+            missing = tuple(self.nodes.find_missing(table))
+            return replace(table, findings=(*table.findings, *missing)) if missing else table
         reasons = [one.message for one in table.findings if one.code == NO_GPU_SERIES]
         others = tuple(one for one in table.findings if one.code != NO_GPU_SERIES)
         why = reasons[0] if reasons else messages.NO_METRICS

@@ -12,7 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.resumption import NO_HISTORY, SpellHistory
 from gpusteward.analyzer.ledger.db_engine import describe_error, show_url, with_write_lock
-from gpusteward.analyzer.ledger.last_gpus import LastGpus, read_last_gpus
+from gpusteward.analyzer.ledger.last_gpus import DAY_MS, ClusterNode, LastGpus, NodeGpus, read_last_gpus, read_node_gpus
 from gpusteward.analyzer.ledger.leadership import Leadership
 from gpusteward.analyzer.ledger.ledger import Ledger
 from gpusteward.analyzer.ledger.snoozes import Snooze, active_snoozes, add_snooze, end_snooze
@@ -80,6 +80,16 @@ class LedgerAccess:
 
         with read_ledger(self._ledger.engine) as connection:
             return read_last_gpus(connection, time.time_ns() // 1_000_000)
+
+    def read_node_gpus(self) -> Mapping[ClusterNode, NodeGpus]:
+        """What nodes had within the last day. Raises SourceError."""
+        if self._ledger is None:
+            return {}
+        from gpusteward.analyzer.reports.ledger_sums.ledger_connection import read_ledger
+
+        now_ms = time.time_ns() // 1_000_000
+        with read_ledger(self._ledger.engine) as connection:
+            return read_node_gpus(connection, now_ms - DAY_MS, now_ms)
 
     def record(self, result: Result) -> None:
         if self._ledger is not None:

@@ -43,6 +43,26 @@ NODES_UNREADABLE = Message(
     "无法从 API server 读取是否有节点提供 GPU：{error}",
 )
 NODES_OFFER = Message("Nodes of the cluster offer GPUs, such as {node}.", "集群中有节点提供 GPU，例如 {node}。")
+NODES_MISSING = Message(
+    "{missing} of {nodes} {nodes:|node|nodes} with GPUs in the cluster {missing:|does|do} not report ({names}): {gpus}"
+    " of {offered} {offered:|GPU|GPUs} {gpus:|is|are} not measured.",
+    "集群中提供 GPU 的 {nodes} 个节点里有 {missing} 个没有上报（{names}）：{offered} 张 GPU 中有 {gpus} 张没有测量。",
+)
+NODES_MISSING_BY_NUMBER = Message(
+    "Nodes of the cluster offer {offered} {offered:|GPU|GPUs} on {nodes} {nodes:|node|nodes}, but only {gpus}"
+    " {gpus:|GPU|GPUs} on {reporting} {reporting:|node reports|nodes report}. Which ones are missing is not known: the"
+    " metrics name nodes in another way ({example}) than the API server ({node}).",
+    "集群的 {nodes} 个节点提供 {offered} 张 GPU，但只有 {reporting} 个节点的 {gpus} 张上报数据。无法得知缺少哪些："
+    "指标中的节点名称（{example}）与 API server 中的（{node}）不同。",
+)
+NODES_NOT_COMPARED = Message(
+    "Whether every node that offers GPUs reports is not known: {error}", "无法得知提供 GPU 的节点是否都有上报：{error}"
+)
+GPUS_LOST = Message(
+    "{count} {count:|GPU|GPUs} that {nodes} {nodes:|node|nodes} had within the last day {count:|does|do} not report any"
+    " more, while others of the same node do: {names}. A GPU may have fallen off the bus.",
+    "{nodes} 个节点上一天之内还有的 {count} 张 GPU 不再上报，而同一节点的其他 GPU 仍在上报：{names}。可能是 GPU 掉卡。",
+)
 ENGINE_WITHOUT_GPUS = Message("{url} has no GPU. {why}", "{url} 中没有 GPU。{why}")
 NO_METRICS = Message(
     "The source has no GPU metrics: check the exporters and their scrape jobs.",
@@ -144,6 +164,13 @@ SUMMARIES: Mapping[str, Message] = {
     "gpus-vanished": Message("No GPU reports any more.", "已没有任何 GPU 上报数据。"),
     "gpus-never-found": Message("No GPU was ever found.", "从未发现任何 GPU。"),
     "gpus-gone": Message("No GPU has reported for more than a day.", "超过一天没有任何 GPU 上报数据。"),
+    "nodes-missing": Message("Nodes that offer GPUs do not report.", "有提供 GPU 的节点没有上报数据。"),
+    "nodes-unreadable": Message(
+        "Whether every node that offers GPUs reports is not known.", "无法得知提供 GPU 的节点是否都有上报。"
+    ),
+    "gpus-lost": Message(
+        "GPUs are missing on nodes whose other GPUs report.", "有节点缺少部分 GPU，其余 GPU 仍在上报。"
+    ),
     "engine-without-gpus": Message("One of the engines has no GPU.", "其中一个引擎没有 GPU。"),
     "scaled-to-zero": SCALED_TO_ZERO,
     "used-by-nobody-known": Message(

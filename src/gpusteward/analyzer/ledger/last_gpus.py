@@ -1,5 +1,7 @@
-"""When the ledger last has GPUs: after a restart, a site without any is told from one that never had one."""
+"""When the ledger last has GPUs, and which: after a restart, a site or a node without them is told from one that never
+had any."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from sqlalchemy import Connection, func, select
@@ -16,6 +18,40 @@ class LastGpus(NamedTuple):
     at: float  # unix seconds
     gpus: int
     clusters: frozenset[str] = frozenset()  # names; empty: not known
+
+
+class ClusterNode(NamedTuple):
+    """A node name is unique within its cluster only."""
+
+    cluster: str
+    node: str
+
+
+class NodeGpus(NamedTuple):
+    """The most GPUs that a node has had, and when it had so many last."""
+
+    gpus: int
+    at: float  # unix seconds
+
+
+def read_node_gpus(connection: Connection, since_ms: int, now_ms: int) -> Mapping[ClusterNode, NodeGpus]:
+    """Of each node since then."""
+    if read_version(connection) is None:
+        return {}  # a new file
+    table = fleet_hourly.c
+    gpus = func.sum(table.gpu_ms * 1.0 / table.known_ms)
+    of_hours = (
+        select(table.cluster, table.node, table.hour_ms, gpus.label("gpus"))
+        .where(table.hour_ms >= since_ms - HOUR_MS, table.known_ms > 0)
+        .group_by(table.cluster, table.node, table.hour_ms)
+        .order_by(table.hour_ms)
+    )
+    found: dict[ClusterNode, NodeGpus] = {}
+    for row in connection.execute(of_hours):
+        node, count = ClusterNode(row.cluster, row.node), round(row.gpus)
+        if count >= found.get(node, NodeGpus(1, 0.0)).gpus:
+            found[node] = NodeGpus(count, min(row.hour_ms + HOUR_MS, now_ms) / 1000)
+    return found
 
 
 def read_last_gpus(connection: Connection, now_ms: int) -> LastGpus | None:

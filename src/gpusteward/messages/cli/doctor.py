@@ -270,6 +270,17 @@ FIX_FINDINGS: Mapping[str, Message] = {
         " nodes",
         "请让引擎抓取 agent 或 dcgm-exporter；如果集群没有 GPU 节点，请允许 analyzer 列出节点",
     ),
+    "nodes-missing": Message(
+        "check that an exporter runs on these nodes and is scraped; where none shall run, label the node"
+        " nvidia.com/gpu.deploy.dcgm-exporter=false",
+        "请确认这些节点上有 exporter 在运行且被抓取；如果有意不运行，请给节点加上标签"
+        " nvidia.com/gpu.deploy.dcgm-exporter=false",
+    ),
+    "nodes-unreadable": Message("let the analyzer list nodes", "请允许 analyzer 列出节点"),
+    "gpus-lost": Message(
+        "look for XID errors and run nvidia-smi on the node; a GPU that was removed is forgotten after a day",
+        "请查看 XID 错误，并在节点上运行 nvidia-smi；已拆除的 GPU 一天后不再提示",
+    ),
     "used-by-nobody-known": Message(
         "mount the kubelet's pod-resources socket into the exporter and keep its labels pod, namespace and container"
         " when relabeling; processes outside of Kubernetes are expected here",

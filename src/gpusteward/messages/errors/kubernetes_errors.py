@@ -77,6 +77,9 @@ WRITE_REPLACED = Message(
     "{path} is another object of the same name by now ({status}): {reason}",
     "{path} 现在是另一个同名对象（{status}）：{reason}",
 )
+NODES_TOO_SLOW = Message(
+    "the API server did not list all nodes within {seconds:.0f} s", "API server 未能在 {seconds:.0f} 秒内列出所有节点"
+)
 TOO_MANY_NODES = Message(
     "the cluster has more than {count} {count:|node|nodes}; the rest was not searched",
     "集群的节点多于 {count} 个，其余未查询",

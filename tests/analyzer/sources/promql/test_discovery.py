@@ -145,6 +145,18 @@ def test_unheld_gpus_are_counted_and_the_count_survives_a_failure(tmp_path: Path
         assert source.read(AT).fleet == {NodeModel("n0000", "NVIDIA A100-SXM4-40GB"): 2}
 
 
+def test_gpus_are_counted_again_when_a_node_disappears_or_appears(tmp_path: Path):
+    """Long before the next discovery."""
+    gone, new = [at for at in TIMES if at < AT - 600], [at for at in TIMES if at >= AT - 200]
+    samples = [*gpu(0), *gpu(8, gone, pod=""), *gpu(16, new, pod=""), *up()]
+    with site(tmp_path, samples, relearn_cycles=1000) as (source, proxy):
+        found = [{key.node for key in source.read(at).fleet} for at in (AT - 600, AT - 250, AT - 100)]
+        assert found == [{"n0000", "n0001"}, {"n0000"}, {"n0000", "n0002"}]
+        proxy.queries.clear()
+        source.read(AT)
+        assert queries_with(proxy, "count by (Hostname") == [], "while no node does"
+
+
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """2,400 GPUs on an engine that allows 2,000 samples per query, even for counting."""

@@ -40,7 +40,7 @@ from gpusteward.analyzer.sources.usage.coverage import ExpectedSamples
 from gpusteward.analyzer.sources.usage.ended_holders import build_ended_holders, list_rows_to_ask
 from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
 from gpusteward.analyzer.sources.usage.partial_tables import AllocationCache, PartialTable, build_partial_table
-from gpusteward.analyzer.sources.usage.presence import list_stale_rows, list_unlisted_rows
+from gpusteward.analyzer.sources.usage.presence import count_devices, list_stale_rows, list_unlisted_rows
 from gpusteward.analyzer.sources.usage.quantities import Aggregation, Level, Quantity, QueryKey
 from gpusteward.analyzer.sources.usage.query_results import QueryResults
 from gpusteward.analyzer.sources.usage.row_index import DeviceKey, HolderKey
@@ -124,6 +124,7 @@ class _SchemeState:
     allocations: AllocationCache = field(default_factory=AllocationCache)
     stale: StaleAllocations = field(default_factory=StaleAllocations)
     unheld_work: UnheldWork = NOTHING  # of the last cycle
+    devices: int = 0  # that report now
 
 
 class SchemeReader:
@@ -158,6 +159,7 @@ class SchemeReader:
             raise SourceError(next(iter(results.failures.values())))
         state = self._states[detected.key]
         state.unheld_work = find_unheld_work(detected.scheme, results, self.expected.window_seconds)
+        state.devices = count_devices(detected.scheme, results)
         table = build_partial_table(
             detected.scheme, results, expected=self.expected, allocations=state.allocations, at=cycle.at
         )
@@ -179,6 +181,10 @@ class SchemeReader:
     def find_unheld_work(self, detected: DetectedScheme) -> UnheldWork:
         """Work on devices without a holder, as of the last read of this scheme."""
         return self._states[detected.key].unheld_work
+
+    def count_devices(self, detected: DetectedScheme) -> int:
+        """Devices that reported in the last read of this scheme; 0 where it does not tell."""
+        return self._states[detected.key].devices
 
     def list_without_samples(self, detected: DetectedScheme) -> Collection[int]:
         """Rows of the last partial table of this scheme that are only kept as stale."""

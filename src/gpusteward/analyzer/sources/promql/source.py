@@ -89,6 +89,7 @@ class PrometheusSource:
         self._discovered: DiscoveryResult | None = None
         self._cycles_until_discovery = 0
         self._fleet: Fleet = {}
+        self._devices: list[int] | None = None  # that reported when the fleet was counted, by scheme
         self._on_two_nodes: Mapping[DeviceKey, Sequence[NodeModel]] = {}  # GPUs that two nodes report
         self._shared_names: Mapping[str, Sequence[str]] = {}  # nodes with two GPUs of one index
         self._without_uuid: Collection[str] = ()  # nodes whose series lack the label that others have
@@ -145,18 +146,17 @@ class PrometheusSource:
         at -= lag
         discovered = self._discovered or self._discover(at)
         self._failures = {} if discovered.schemes else self._explain_no_schemes()
-        if labels := sorted({one.holder.mapping.uuid for one in discovered.schemes if one.holder.mapping.lacks_uuid}):
-            names = " / ".join(each.replace(",", ", ") for each in labels)
-            self._failures["identity"] = source_errors.NO_UUID_LABEL.fill(labels=names)
-        if any(not one.holder.mapping.uuid for one in discovered.schemes):
-            self._failures["identity"] = source_errors.NO_IDENTITY
-        if self._without_uuid:
-            self._failures["identity"] = source_errors.NO_UUID_ON_NODES.fill(nodes=list_names(self._without_uuid))
         # A rule over late samples records a window without the last ones.
         rules = frozenset[str]() if lag else self._choose_rules(discovered, at)
         use_export = self._settings.use_export and discovered.can_export and not rules
         cycle = ReadCycle(at, Window(self._settings.window_seconds, rules), use_export, self._failures)
         tables = [self._reader.read(detected, cycle) for detected in discovered.schemes]
+        devices = [self._reader.count_devices(detected) for detected in discovered.schemes]
+        if devices != self._devices:  # nodes have appeared or disappeared since GPUs were counted
+            self._fleet = self._count_fleet(discovered, at)
+            self._devices = None if self._fleet_error else devices
+        if identity := self._find_identity(discovered.schemes):
+            self._failures["identity"] = identity
         if self._fleet_error and PARTIAL_RESPONSES not in self._failures and not self._is_partial:
             self._failures["number of GPUs"] = self._fleet_error
         without_samples = [self._reader.list_without_samples(detected) for detected in discovered.schemes]
@@ -171,6 +171,16 @@ class PrometheusSource:
             self._failures["clusters"] = twins
         table = self._mark_two_nodes(table)
         return self._mark_skew(replace(table, findings=tuple(self._find_findings(table, discovered.schemes))))
+
+    def _find_identity(self, schemes: Sequence[DetectedScheme]) -> Message | None:
+        """What identifies GPUs whose series have no UUID; None: all have one."""
+        mappings = [detected.holder.mapping for detected in schemes]
+        if self._without_uuid:
+            return source_errors.NO_UUID_ON_NODES.fill(nodes=list_names(self._without_uuid))
+        if not all(mapping.uuid for mapping in mappings):
+            return source_errors.NO_IDENTITY
+        labels = sorted({mapping.uuid.replace(",", ", ") for mapping in mappings if mapping.lacks_uuid})
+        return source_errors.NO_UUID_LABEL.fill(labels=" / ".join(labels)) if labels else None
 
     def _find_findings(self, table: UsageTable, schemes: Sequence[DetectedScheme]) -> Iterator[Finding]:
         yield from find_failures({name: why for name, why in self._failures.items() if name != _NO_METRICS})
@@ -254,7 +264,7 @@ class PrometheusSource:
             self._discovered = last
             self._cycles_until_discovery = self._settings.relearn_cycles
             self._reader.expire()
-            self._fleet = self._count_fleet(last, at)
+            self._devices = None  # count the fleet again
             self._gpu_jobs |= last.intervals.of_gpus - {""}
             self._reader.expected.update(last.intervals)
             schemes = ",".join(detected.scheme for detected in last.schemes)

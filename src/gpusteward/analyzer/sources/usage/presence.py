@@ -151,6 +151,13 @@ class PresenceTable:
         return np.where(np.array(parents, dtype=bool), rows, -1)
 
 
+def count_devices(scheme: MetricScheme, results: QueryResults) -> int:
+    """Devices that report now, with a holder or without; 0 for HAMi, which does not report the latter."""
+    if scheme is MetricScheme.NATIVE:
+        return len(results.device_details)
+    return len(np.unique(results.holders.number_devices()[list(results.present)])) if scheme is MetricScheme.DCGM else 0
+
+
 def list_present_rows(results: QueryResults) -> list[int]:
     """Holders that exist now."""
     return _without_earlier_names(_with_pod(results, list(results.present)), results.holders.keys)
