@@ -20,8 +20,9 @@ from gpusteward.core.errors import SourceError
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.messages import unknown_reasons
 from gpusteward.simulate.fleets import fleet
-from tests.analyzer.engines import RunningEngine, running_prometheus
+from tests.analyzer.engines import RunningEngine, Sample, running_prometheus
 from tests.analyzer.scraped_history import AT, scrape_history, scrape_times
+from tests.analyzer.sources.promql.test_stale_allocations import gpu
 from tests.analyzer.sources.scrape.page_server import fed_source
 from tests.analyzer.tables import assert_alike
 from tests.analyzer.usage_tables import allocation, resting, table_of, working
@@ -191,6 +192,58 @@ def test_replicas_of_one_prometheus_stay_one_cluster_without_a_name(tmp_path: Pa
         assert_alike(table, alone.read(AT))
         assert table.clusters == ()
         assert source.describe()["warnings"] == []
+
+
+def move_pod(at: float) -> list[Sample]:
+    """One node with two GPUs; its only pod is on the first one, and from then on on the second one."""
+    times = scrape_times(3000, at=AT + 1200)
+    before, after = [time for time in times if time < at], [time for time in times if time >= at]
+    holders = [(0, "job-1", before), (0, "", after), (1, "", before), (1, "job-2", after)]
+    return [
+        sample
+        for number, pod, during in holders
+        for sample in gpu(number, pod, 0.0, during, Hostname="n0", gpu=str(number))
+    ]
+
+
+def test_a_replica_that_is_down_stays_in_its_cluster_when_the_only_workload_moves(tmp_path: Path):
+    """Its last table has the pod on another GPU than the present one of the other replica."""
+    folders = [tmp_path / "one", tmp_path / "other"]
+    for folder in folders:
+        folder.mkdir()
+    with (
+        running_prometheus(folders[0], move_pod(AT)) as first,
+        running_prometheus(folders[1], move_pod(AT)) as second,
+        closing(open_both([first, second])) as source,
+    ):
+        assert {one.cluster for one in source.read(AT - 30).allocations} == {""}
+        second.stop()
+        table = source.read(AT + 900)
+        assert {one.container.pod for one in table.allocations} == {"job-1", "job-2"}
+        assert {one.cluster for one in table.allocations} == {""}
+        assert [engine["cluster"] for engine in source.describe()["engines"]] == ["", ""]
+
+
+def test_replicas_with_different_holders_are_one_cluster_by_all_gpus_of_their_nodes(tmp_path: Path):
+    """One has scraped the node before the pod moved, the other one after that; another cluster has nodes of these names
+    and other GPUs."""
+    folders = [tmp_path / name for name in ("one", "other", "foreign")]
+    for folder in folders:
+        folder.mkdir()
+    foreign = [(name, labels.replace("GPU-", "GPU-b-"), value, at) for name, labels, value, at in move_pod(AT - 3000)]
+    with (
+        running_prometheus(folders[0], move_pod(AT - 3000)) as first,
+        running_prometheus(folders[1], move_pod(AT + 3000)) as second,
+        running_prometheus(folders[2], foreign) as third,
+        closing(open_both([first, second])) as replicas,
+        closing(open_both([first, third])) as clusters,
+    ):
+        table = replicas.read(AT)
+        assert {one.container.pod for one in table.allocations} == {"job-1", "job-2"}
+        assert {one.cluster for one in table.allocations} == {""}
+        addresses = {engine.url.removeprefix("http://") for engine in (first, third)}
+        for _cycle in range(2):
+            assert {one.cluster for one in clusters.read(AT).allocations} == addresses
 
 
 @pytest.mark.parametrize("label", ["cluster", "k8s_cluster_name", "cluster_name"])

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,9 @@ class EngineShard:
     table: UsageTable | None = None  # allocations and GPUs only; None: it could not be read yet
     error: Message | None = None  # why it could not be read in this cycle
     failure: SourceError | None = None  # of `find_lag` in this cycle
-    unnamed_gpus: frozenset[str] = frozenset()  # last seen GPUs whose series name no cluster
+    has_unnamed: bool = False  # whether it has ever had a GPU whose series name no cluster
+    unnamed_gpus: frozenset[str] = frozenset()  # those that are held, of the last cycle in which it was read
+    unnamed_nodes: frozenset[str] = frozenset()  # nodes with GPUs whose series name no cluster, held or not, likewise
     cluster: str = ""  # of these: the address of its engine, where engines have different GPUs
     named: dict[int, tuple[AllocationKey, AllocationKey]] = field(default_factory=dict)  # by id, without and with it
 
@@ -65,6 +68,15 @@ class EngineShard:
             known = one, replace(one, container=replace(one.container, cluster=self.cluster, workload=owner))
         self.named[id(one)] = known
         return known[1]
+
+    def list_unnamed(self, table: UsageTable) -> None:
+        """Which of its GPUs name no cluster. A row without a current sample does not count: its GPU may have been
+        moved to another cluster with its machine."""
+        stale = {row for row, reason in table.unknown.items() if reason == unknown_reasons.NO_CURRENT_SAMPLE}
+        held = {one.gpu_uuid for row, one in enumerate(table.allocations) if not one.cluster and row not in stale}
+        self.unnamed_gpus = frozenset(held)
+        self.unnamed_nodes = frozenset(key.node for key in table.fleet if not key.cluster)
+        self.has_unnamed = self.has_unnamed or any(not one.cluster for one in table.allocations)
 
     def own_pods(self, pods: Collection[Pod]) -> list[Pod]:
         """As its series name them."""
@@ -127,6 +139,10 @@ class SeveralEngines:
 
         self._shards = [EngineShard(mask_password(url), open_source(url)) for url in settings.addresses]
         self._twins: Message | None = None
+        self._groups: list[frozenset[int]] = [frozenset({number}) for number in range(len(self._shards))]
+        """Engines with the same unnamed cluster, by number. Once joined they stay so: while a replica is down, its last
+        table has other holders than that of the others."""
+        self._compared: set[tuple[int, int, str]] = set()  # pairs of engines, and a node whose GPUs were compared
         self._threads = ThreadPoolExecutor(len(self._shards), thread_name_prefix="engine")
 
     @property
@@ -172,7 +188,7 @@ class SeveralEngines:
         if len(errors) == len(self._shards):
             raise SourceError(errors[0])
         failed = find_failures({shard.url: shard.error for shard in self._shards if shard.error})
-        self._name_clusters(tables)
+        self._name_clusters(tables, at)
         named = [shard.name_cluster(table) for shard, table in zip(self._shards, tables, strict=True)]
         joined = join_tables(named)
         found = self._join_findings(tables, has_gpus=bool(joined.fleet or len(joined)))
@@ -192,22 +208,36 @@ class SeveralEngines:
                     found[one] = None
         return found
 
-    def _name_clusters(self, tables: Sequence[UsageTable]) -> None:
+    def _name_clusters(self, tables: Sequence[UsageTable], at: float) -> None:
         """Series that name no cluster are of one cluster if their engines have GPUs in common, such as replicas of one
-        Prometheus; else the address of an engine is the name. What an engine had before counts while it has nothing."""
-        for shard, table in zip(self._shards, tables, strict=True):
-            gpus = frozenset(one.gpu_uuid for one in table.allocations if not one.cluster)
-            shard.unnamed_gpus = gpus or shard.unnamed_gpus
-        groups: list[tuple[list[EngineShard], frozenset[str]]] = []
-        for shard in (each for each in self._shards if each.unnamed_gpus):
-            same = [group for group in groups if group[1] & shard.unnamed_gpus]
-            groups = [group for group in groups if group not in same]
-            shards = [one for group in same for one in group[0]]
-            groups.append(([*shards, shard], shard.unnamed_gpus.union(*(gpus for _, gpus in same))))
-        for shards, _ in groups:
-            first = min(shards, key=self._shards.index)
-            for shard in shards:
-                shard.cluster = first.address if len(groups) > 1 else ""
+        Prometheus; else the address of an engine is the name. An engine that cannot be read joins and leaves none."""
+        readable = [number for number, shard in enumerate(self._shards) if shard.error is None]
+        for number in readable:
+            self._shards[number].list_unnamed(tables[number])
+        for one, other in combinations(readable, 2):
+            first, second = (next(group for group in self._groups if number in group) for number in (one, other))
+            if first is not second and self._have_common_gpus(one, other, at):
+                self._groups = [group for group in self._groups if group not in (first, second)] + [first | second]
+        groups = [group for group in self._groups if any(self._shards[number].has_unnamed for number in group)]
+        for group in groups:
+            for number in group:
+                self._shards[number].cluster = self._shards[min(group)].address if len(groups) > 1 else ""
+
+    def _have_common_gpus(self, one: int, other: int, at: float) -> bool:
+        """Of those that are held, else of a node that both have: all its GPUs are asked for, once."""
+        first, second = self._shards[one], self._shards[other]
+        if first.unnamed_gpus & second.unnamed_gpus:
+            return True
+        node = min(first.unnamed_nodes & second.unnamed_nodes, default="")
+        if not node or (one, other, node) in self._compared:
+            return False
+        try:
+            found = [{gpu.uuid for gpu in shard.source.read_gpus(node, "", at)} for shard in (first, second)]
+        except SourceError as error:
+            log.warning("gpus_not_compared", node=node, reason=error)
+            return False
+        self._compared.add((one, other, node))
+        return bool(found[0] & found[1])
 
     def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
         """The chart of one allocation, from the first engine that has it. Raises SourceError if none has it and one of
