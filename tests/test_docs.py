@@ -287,7 +287,7 @@ def test_the_output_shown_in_a_readme_is_what_the_demo_prints(demo: Program, doc
         real[:] = done.stdout.splitlines()
         return "NEXT" in real[0]
 
-    wait_until(has_plan, 60, lambda: real)
+    wait_until(has_plan, 120, lambda: real)
     assert lines[0].split() == real[0].split()
     assert all(ROW.fullmatch(line.rstrip()) for line in (*lines[1:], *real[1:]))
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gpusteward.analyzer.app import Analyzer
 from gpusteward.analyzer.ledger.identities import make_allocation_id
-from gpusteward.analyzer.ledger.restore_state import restore_history
+from gpusteward.analyzer.ledger.restore_state import read_clusters, restore_history
 from gpusteward.analyzer.metrics.page import render_result
 from gpusteward.analyzer.notify.alertmanager.alerts import ActiveAlerts
 from gpusteward.analyzer.notify.control_webhook import control_events
@@ -19,10 +20,14 @@ from gpusteward.analyzer.notify.notices.planner import NoticePlanner
 from gpusteward.analyzer.reports.make_report import make_report
 from gpusteward.analyzer.reports.report_query import ReportQuery
 from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.settings.file import SettingsFile
+from gpusteward.analyzer.settings.flags import Flags
+from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners
 from gpusteward.analyzer.tables import NodeModel
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.exposition import TEXT_TYPE
 from gpusteward.core.usages import AllocationKey
+from gpusteward.kubernetes.api import ApiServer
 from tests.analyzer.api.server import Api, running_api
 from tests.analyzer.ledger.cycles import RESTING, START, WORKING, cycle, hour, open_ledger, read_table
 from tests.analyzer.notify.notifier_setup import AT, BUSY, IDLE, gpu_of, result_of, settings_of
@@ -202,6 +207,40 @@ def test_idle_time_recorded_before_the_only_cluster_was_named_is_kept(ledger_url
         history = restore_history(ledger.engine, table)
         assert bool((~np.isnan(history.past.idle_since)).any()) is is_known, names
     ledger.close()
+
+
+def test_the_ledger_remembers_every_cluster_and_its_gpus(ledger_url: str):
+    """Also those that do not report any more."""
+    ledger = open_ledger(ledger_url)
+    with ledger.engine.connect() as connection:
+        assert read_clusters(connection, ["east"]) == [], "a new file"
+    for minute, names in enumerate([("east",), ("east",), ("east", "west"), ("west",)]):
+        rows = [(in_cluster(allocation(len(name)), name), RESTING) for name in names]
+        ledger.record(cycle(rows, START + 600 * minute))
+        with ledger.engine.connect() as connection:
+            found = read_clusters(connection, names)
+        assert dict.fromkeys(name for name, _ in found) == dict.fromkeys(["east", "west"] if minute > 1 else ["east"])
+        gpus = {(name, uuid) for name, uuid in found if uuid}
+        assert gpus == ({("east", "GPU-4"), ("west", "GPU-4")} if minute > 1 else set())
+    with ledger.engine.connect() as connection:
+        assert ("west", "GPU-4") in read_clusters(connection, ["north"])
+    ledger.close()
+
+
+def test_the_owners_of_an_analyzer_know_the_clusters_of_its_ledger(ledger_url: str, tmp_path: Path):
+    ledger = open_ledger(ledger_url)
+    both = [in_cluster(allocation(number), name) for number, name in enumerate(["east", "west"])]
+    ledger.record(cycle([(one, RESTING) for one in both], START))
+    ledger.close()
+    (tmp_path / "config.yaml").write_text(f"ledger: {{url: '{ledger_url}'}}")
+    owners = ClusterOwners(ApiServer("http://127.0.0.1:9"))
+    analyzer = Analyzer(SettingsFile(Flags(), {}, directory=tmp_path), owners=owners)
+    try:
+        table = cycle([(both[1], RESTING)], START + 600).verdicts.usage
+        [finding] = owners.resolve_owners(table).findings
+        assert "(east, west)" in finding.message.en
+    finally:
+        analyzer.ledger.close()
 
 
 def is_restored(url: str, one: AllocationKey) -> bool:

@@ -21,12 +21,23 @@ class FakeObjects:
         threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True).start()
         self.url = f"http://127.0.0.1:{self._http.server_address[1]}"
 
-    def add(self, path: str, *owner: str, labels: dict[str, str] | None = None, uid: str = "", start: str = "") -> None:
+    def add(
+        self,
+        path: str,
+        *owner: str,
+        labels: dict[str, str] | None = None,
+        uid: str = "",
+        start: str = "",
+        node: str = "node-1",
+        address: str = "",
+    ) -> None:
         """An object, controlled by (apiVersion, kind, name) or (apiVersion, kind, name, uid) if given."""
         named = dict(zip(("apiVersion", "kind", "name", "uid"), owner, strict=False))
         references = [{**named, "controller": True}] if owner else []
         about = {"name": path.rpartition("/")[2], "labels": labels or {}, "ownerReferences": references, "uid": uid}
-        self.objects[path] = {"metadata": about, "status": {"startTime": start} if start else {}}
+        status = {"startTime": start, "hostIP": address, "hostIPs": [{"ip": address}]}
+        found = {key: value for key, value in status.items() if value and value != [{"ip": ""}]}
+        self.objects[path] = {"metadata": about, "spec": {"nodeName": node}, "status": found}
 
     def _list(self, path: str) -> dict:
         """One object a page, so that every list has several."""

@@ -1,7 +1,7 @@
 """Creates and wires all components of the analyzer; `serve.py` runs them as a program."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from contextlib import asynccontextmanager, suppress
 from typing import Protocol
 
@@ -50,6 +50,9 @@ class Owners(OwnerNames, Protocol):
     def read_notify_annotation(self, namespace: str, pod: str, cluster: str) -> str:
         """The channel in the annotation gpusteward.io/notify of a pod or its owner; empty: none."""
 
+    def use_ledger(self, read_clusters: Callable[[Collection[str]], Iterable[tuple[str, str]]]) -> None:
+        """Which clusters earlier processes have seen, and their GPUs."""
+
 
 class Analyzer:
     """Creates all components and connects them; starts and stops their threads."""
@@ -74,6 +77,7 @@ class Analyzer:
         self.ledger = LedgerAccess(
             settings.ledger, lambda: self.settings.current.prices, lambda: self.settings.current.reports.teams
         )
+        owners.use_ledger(self.ledger.read_clusters)
         self.leadership = self.ledger.leadership
         self._links = LinkSigner.open(settings.reclaim)
         self.notifier = self._make_notifier(settings, owners)

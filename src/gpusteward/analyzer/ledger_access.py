@@ -1,7 +1,7 @@
 """The ledger as the pipeline and the API use it. With `ledger.enabled: false` nothing is recorded, and reports fail."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -90,6 +90,16 @@ class LedgerAccess:
         now_ms = time.time_ns() // 1_000_000
         with read_ledger(self._ledger.engine) as connection:
             return read_node_gpus(connection, now_ms - DAY_MS, now_ms)
+
+    def read_clusters(self, present: Collection[str]) -> Sequence[tuple[str, str]]:
+        """See `ledger.restore_state`; none where the ledger is disabled. Raises SourceError."""
+        if self._ledger is None:
+            return ()
+        from gpusteward.analyzer.ledger.restore_state import read_clusters
+        from gpusteward.analyzer.reports.ledger_sums.ledger_connection import read_ledger
+
+        with read_ledger(self._ledger.engine) as connection:
+            return read_clusters(connection, present)
 
     def record(self, result: Result) -> None:
         if self._ledger is not None:

@@ -112,6 +112,31 @@ NO_VIDEO_FIELDS = Message(
     " every verdict is sampled.",
     "没有 exporter 上报视频引擎（{fields}）：只做编解码的 GPU 看起来是空闲的，所有判定都只是采样得出。",
 )
+OWN_CLUSTER_UNKNOWN = Message(
+    "The series have named several clusters ({names}), and kubernetes.cluster does not say which one the API server"
+    " belongs to: owners of pods are not looked up, and nothing is suspended.",
+    "序列中出现过多个集群名（{names}），而 kubernetes.cluster 没有说明 API server 属于哪一个："
+    "不会查询 Pod 的属主，也不会暂停任何工作负载。",
+)
+OWN_CLUSTER_NOT_FOUND = Message(
+    "No series names the cluster {own} of kubernetes.cluster, only {names}: owners of pods are not looked up, and"
+    " nothing is suspended.",
+    "没有序列使用 kubernetes.cluster 中的集群名 {own}，只有 {names}：不会查询 Pod 的属主，也不会暂停任何工作负载。",
+)
+PODS_ELSEWHERE = Message(
+    "{count} {count:|pod is|pods are} on another node by the metrics than by the API server ({names}): a pod of this"
+    " name in another cluster. Owners of these are not looked up, and nothing is done to them. Name the clusters in a"
+    " label of the series, and this one in kubernetes.cluster.",
+    "{count} 个 Pod 在指标中所在的节点与 API server 中的不同（{names}）：应为其他集群中的同名 Pod。"
+    "不会查询其属主，也不会对其执行任何操作。请在序列的标签中写明集群名，并在 kubernetes.cluster 中写明本集群。",
+)
+PODS_NOT_CONFIRMED = Message(
+    "The metrics of {count} {count:|pod|pods} have no uid, and name nodes otherwise than the API server ({names}):"
+    " whether they are pods of this cluster is not confirmed, and they are at most notified about. If they are, set"
+    " kubernetes.cluster to the name of this cluster.",
+    "{count} 个 Pod 的指标没有 uid，且节点的写法与 API server 不同（{names}）：无法确认它们是否属于本集群，"
+    "最多只会发送通知。如果确实属于，请将 kubernetes.cluster 设为本集群的名称。",
+)
 UNKNOWN_GPUS = Message(
     "{gpus} of {total} held {total:|GPU|GPUs} could not be judged. Most frequent reason: {reason}.",
     "占用中的 {total} 张 GPU 里有 {gpus} 张无法判断。最常见的原因：{reason}。",
@@ -178,6 +203,18 @@ SUMMARIES: Mapping[str, Message] = {
     ),
     "exporter-is-holder": Message(
         "GPUs name the exporter's own pod as the holder.", "有 GPU 的占用者标签是 exporter 自己的 Pod。"
+    ),
+    "owners-not-looked-up": Message(
+        "Which cluster the API server belongs to is not known: no owners are looked up.",
+        "不知道 API server 属于哪个集群：不会查询属主。",
+    ),
+    "pods-elsewhere": Message(
+        "Pods are on another node by the metrics than by the API server.",
+        "有 Pod 在指标中所在的节点与 API server 中的不同。",
+    ),
+    "pods-not-confirmed": Message(
+        "Whether the pods of the metrics are those of this cluster is not confirmed.",
+        "无法确认指标中的 Pod 是否属于本集群。",
     ),
     "policies-refused": Message("The policy file of reclaim cannot be used.", "回收的策略文件不可用。"),
     "gpu-on-two-nodes": Message("A GPU is reported by two nodes.", "有 GPU 由两个节点同时上报。"),

@@ -1,22 +1,24 @@
 """Reads from the ledger since when workloads are idle and which allocations have worked: a restart neither resets their
-idle time nor makes them look as if they were still starting.
+idle time nor makes them look as if they were still starting. Also which clusters there were: the only one that reports
+after a restart is not taken for the only one there is.
 
 The ledger may be shared with other clusters, with the same names and without any. Idle time is restored only to an
 allocation that the ledger has as held: the same pod, by its uid where that is known, on the same GPU.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from sqlalchemy import Engine, and_, func, select
+from sqlalchemy import Connection, Engine, and_, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from gpusteward.analyzer.judge.allocation_columns import read_allocation_columns
 from gpusteward.analyzer.judge.history import History, Past
 from gpusteward.analyzer.ledger.db_engine import describe_error
 from gpusteward.analyzer.ledger.identities import make_allocation_id, name_owner
+from gpusteward.analyzer.ledger.migrations.upgrade import read_version
 from gpusteward.analyzer.ledger.periods import RECORDED, read_progress
 from gpusteward.analyzer.ledger.schema import allocations, idle_spells, verdict_changes
 from gpusteward.analyzer.tables import Column, UsageTable
@@ -114,6 +116,24 @@ def _make_history(table: UsageTable, recorded: _Recorded, worked: Mapping[int, f
         idle_until=_only_where(since, seen_at),
     )
     return History(read_allocation_columns(table.allocations).hashes, past)
+
+
+def read_clusters(connection: Connection, present: Collection[str]) -> list[tuple[str, str]]:
+    """The name of every recorded cluster with the UUIDs of its GPUs; without these where there is one name only,
+    together with those that are `present` now. Raises SQLAlchemyError."""
+    if read_version(connection) is None:
+        return []  # a new file
+    names: list[str] = []
+    name = connection.execute(select(func.min(verdict_changes.c.cluster))).scalar()
+    while name is not None:  # one step in the index for each name, where DISTINCT would read every row
+        names.append(name)
+        later = select(func.min(verdict_changes.c.cluster)).where(verdict_changes.c.cluster > name)
+        name = connection.execute(later).scalar()
+    found = [(each, "") for each in names]
+    if len({*names, *present}) > 1:
+        held = connection.execute(select(allocations.c.cluster, allocations.c.gpu_uuid).distinct())
+        found += [(row.cluster, row.gpu_uuid) for row in held]
+    return found
 
 
 def _only_where(known: Column, column: Column) -> Column:

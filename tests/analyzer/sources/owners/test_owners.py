@@ -1,6 +1,6 @@
 """Root owners of pods from the API server: read once, cached, and never a reason to stop a cycle."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -16,12 +16,14 @@ from gpusteward.analyzer.sources.owners.cluster_owners import (
 )
 from gpusteward.analyzer.sources.owners.owner_resolver import CACHE_SECONDS as OWNER_SECONDS
 from gpusteward.analyzer.sources.owners.owner_resolver import RETRY_SECONDS
+from gpusteward.analyzer.sources.owners.pod_nodes import is_on_node
 from gpusteward.analyzer.sources.owners.settings import KubernetesSettings
 from gpusteward.analyzer.tables import EndedHolder, UsageTable
 from gpusteward.core.containers import Container, OwnerEvidence, Workload
-from gpusteward.core.errors import ConfigurationError
+from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.core.usages import AllocationKey
 from gpusteward.kubernetes.api import ApiServer
+from gpusteward.messages.unknown_reasons import NO_CURRENT_SAMPLE
 from tests.fakes.kubernetes_objects import FakeObjects
 
 pytestmark = pytest.mark.slow
@@ -34,8 +36,10 @@ def cluster() -> Iterator[FakeObjects]:
     fake.close()
 
 
-def table(*pods: str, workload: Workload | None = None) -> UsageTable:
-    allocations = [AllocationKey(f"GPU-{pod}", "", Container("ml", pod, "", "main", workload=workload)) for pod in pods]
+def table(*pods: str, workload: Workload | None = None, node: str = "node-1", cluster: str = "") -> UsageTable:
+    """Without uids, as dcgm-exporter has them."""
+    containers = [Container("ml", pod, "", "main", workload=workload, cluster=cluster) for pod in pods]
+    allocations = [AllocationKey(f"GPU-{cluster}{one.pod}", "", one, node) for one in containers]
     return UsageTable(1.0, 600.0, allocations, {}, np.ones(len(allocations)))
 
 
@@ -227,7 +231,7 @@ def test_required_owners_need_an_api_server():
 def in_clusters(*clusters: str) -> UsageTable:
     """The same pod in each."""
     containers = [Container("ml", "web-1", "", "main", cluster=each) for each in clusters]
-    allocations = [AllocationKey(f"GPU-{number}", "", one) for number, one in enumerate(containers)]
+    allocations = [AllocationKey(f"GPU-{number}", "", one, "node-1") for number, one in enumerate(containers)]
     return UsageTable(1.0, 600.0, allocations, {}, np.ones(len(allocations)))
 
 
@@ -251,6 +255,153 @@ def test_owners_are_read_for_pods_of_the_own_cluster_only(
     found = [one for one in workloads(owners.resolve_owners(in_clusters(*clusters))) if one]
     assert found == [Workload("Job", "ml", "web", each) for each in resolved]
     assert owners.read_notify_annotation("ml", "web-1", "elsewhere") == ""
+
+
+def codes(found: UsageTable) -> list[str]:
+    return [one.code for one in found.findings]
+
+
+@pytest.mark.parametrize("own", ["", "east"])
+def test_never_the_last_cluster_that_reports_is_taken_for_the_only_one(own: str, cluster: FakeObjects):
+    """The exporters of east are down for an hour, and its rows are gone: those of west must not be looked up there."""
+    cluster.add(POD, "batch/v1", "Job", "web", uid="uid-east")
+    owners = ClusterOwners(ApiServer(cluster.url), own_cluster=own)
+    for names in (["east", "west"], ["west"], ["west"]):
+        found = owners.resolve_owners(in_clusters(*names))
+        west = next(one.container for one in found.allocations if one.cluster == "west")
+        assert (west.pod_uid, west.workload) == ("", None)
+        assert codes(found) == ([] if own else ["owners-not-looked-up"])
+    assert owners.read_notify_annotation("ml", "web-1", "west") == ""
+
+
+def test_never_the_only_cluster_after_a_restart_if_the_ledger_has_another(cluster: FakeObjects):
+    cluster.add(POD, "batch/v1", "Job", "web")
+    owners = ClusterOwners(ApiServer(cluster.url))
+    is_broken = [True]
+
+    def read(present: Collection[str]) -> list[tuple[str, str]]:
+        assert set(present) == {"west"}
+        if is_broken[0]:
+            raise SourceError("no database")
+        return [("east", "GPU-9"), ("west", "GPU-0")]
+
+    owners.use_ledger(read)
+    owners.resolve_owners(in_clusters("west"))  # nothing is done without the database
+    is_broken[0] = False
+    for _cycle in range(2):
+        found = owners.resolve_owners(in_clusters("west"))
+        assert workloads(found) == [None]
+        assert "east, west" in found.findings[0].message.en
+
+
+def test_never_series_without_a_name_once_the_own_cluster_has_one(cluster: FakeObjects):
+    cluster.add(POD, "batch/v1", "Job", "web")
+    owners = ClusterOwners(ApiServer(cluster.url), own_cluster="east")
+    for names, resolved in (["east", ""], 1), ([""], 0):
+        assert len([one for one in workloads(owners.resolve_owners(in_clusters(*names))) if one]) == resolved
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_cluster_that_gets_a_name_is_the_same_by_its_gpus(cluster: FakeObjects, *, is_restarted: bool):
+    cluster.add(POD, "batch/v1", "Job", "web")
+    owners = ClusterOwners(ApiServer(cluster.url))
+    if is_restarted:
+        owners.use_ledger(lambda _: [("", "GPU-0"), ("", "GPU-1")])
+    else:
+        owners.resolve_owners(in_clusters(""))
+    for _cycle in range(2):
+        found = owners.resolve_owners(in_clusters("prod"))
+        assert workloads(found) == [Workload("Job", "ml", "web", "prod")]
+        assert codes(found) == []
+    named = replace(in_clusters("west"), allocations=[replace(in_clusters("west").allocations[0], gpu_uuid="node-1,0")])
+    owners.resolve_owners(named)
+    found = owners.resolve_owners(replace(named, allocations=[*in_clusters("prod").allocations]))
+    assert workloads(found) == [None], "node and index are no identity: west is another cluster"
+
+
+@pytest.mark.parametrize(
+    ("reported", "is_same"),
+    [
+        ("gpu-1", True),
+        ("GPU-1", True),
+        ("gpu-1.example.com", True),
+        ("gpu-1.example.com.", True),
+        ("gpu-1:9400", True),
+        ("10.0.0.5", True),
+        ("10.0.0.5:9400", True),
+        ("[fd00::5]:9400", True),
+        ("fd00::5", True),
+        ("10.0.0.6", None),  # may be the address of the exporter's pod
+        ("dcgm-exporter-x7k2p", None),  # its name
+        ("", None),
+        ("gpu-2", False),
+        ("gpu-10", False),
+        ("gpu-2.example.com", False),
+    ],
+)
+def test_names_of_a_node_are_compared_where_their_form_tells_something(reported: str, is_same: bool | None):
+    assert is_on_node(reported, "gpu-1", {"10.0.0.5", "fd00::5"}) is is_same
+    assert is_on_node("gpu-1", "gpu-1.example.com", ()) is True
+    assert is_on_node("10", "10.0.0.5", ()) is False, "no name of an address"
+    assert is_on_node(reported, "", ()) is None, "it has not been scheduled yet"
+
+
+def test_never_a_pod_of_the_same_name_on_another_node(cluster: FakeObjects):
+    """A twin in another cluster whose series do not name it, beside a pod of this one."""
+    cluster.add(POD, "batch/v1", "Job", "web", uid="uid-1", start="2026-11-18T00:00:00Z")
+    lab = POD.replace("web-1", "lab-0")
+    cluster.add(lab, "batch/v1", "Job", "lab", uid="uid-2", start="2026-11-18T00:00:00Z", node="east-1")
+    cluster.objects[lab]["metadata"]["annotations"] = {"gpusteward.io/notify": "team-east"}
+    owners = ClusterOwners(ApiServer(cluster.url))
+    both = [*table("web-1").allocations, *table("lab-0", node="west-1").allocations]
+    for number in range(3):
+        found = owners.resolve_owners(UsageTable(1.0, 600.0, both, {}, np.ones(2)))
+        assert identities(found) == [("uid-1", 1794960000.0), ("", None)]
+        assert workloads(found) == [Workload("Job", "ml", "web"), None]
+        assert codes(found) == (["pods-elsewhere"] if number else []), "a pod that moves is there for a moment"
+    assert "ml/lab-0 (west-1)" in found.findings[0].message.en
+    assert owners.read_notify_annotation("ml", "lab-0") == ""
+    moved = [*both, *table("lab-0", node="east-1").allocations]
+    found = owners.resolve_owners(UsageTable(1.0, 600.0, moved, {}, np.ones(3)))
+    assert [uid for uid, _ in identities(found)] == ["uid-1", "", "uid-2"], "of two rows the one on its node"
+
+
+def test_a_pod_that_has_moved_is_no_finding(cluster: FakeObjects):
+    """Its row on the former node has no current sample, or is among those that ended."""
+    cluster.add(POD, uid="uid-1")
+    owners = ClusterOwners(ApiServer(cluster.url))
+    rows = [*table("web-1").allocations, *table("web-1", node="node-2").allocations]
+    for _cycle in range(3):
+        ended = [EndedHolder(table("web-1", node="node-3").allocations[0], 1.0, 30.0, 60.0, has_worked=False)]
+        usage = UsageTable(1.0, 600.0, rows, {}, np.ones(2), {1: NO_CURRENT_SAMPLE}, ended=ended)
+        found = owners.resolve_owners(usage)
+        assert codes(found) == []
+        assert [one.allocation.container.pod_uid for one in found.ended] == [""], "it was an earlier pod"
+
+
+@pytest.mark.parametrize(
+    ("own", "node", "evidence"),
+    [
+        ("", "node-1", OwnerEvidence.READ),
+        ("", "10.0.0.5:9400", OwnerEvidence.READ),
+        ("", "dcgm-exporter-x7k2p", OwnerEvidence.REFERENCE),
+        ("", "elsewhere", OwnerEvidence.REFERENCE),
+        ("", "", OwnerEvidence.REFERENCE),
+        ("prod", "dcgm-exporter-x7k2p", OwnerEvidence.READ),
+    ],
+)
+def test_never_acts_on_a_name_alone_without_a_node_that_confirms_it(
+    own: str, node: str, evidence: OwnerEvidence, cluster: FakeObjects
+):
+    """That the engine has the series of this very cluster is then the word of `kubernetes.cluster`, or of nobody."""
+    cluster.add(POD, "batch/v1", "Job", "web", uid="uid-1", address="10.0.0.5")
+    cluster.add("/apis/batch/v1/namespaces/ml/jobs/web")
+    found = ClusterOwners(ApiServer(cluster.url), own_cluster=own).resolve_owners(table("web-1", node=node))
+    [owner] = workloads(found)
+    assert owner == Workload("Job", "ml", "web")
+    assert owner.evidence is evidence
+    assert [uid for uid, _ in identities(found)] == ["uid-1"]
+    assert codes(found) == ([] if evidence is OwnerEvidence.READ else ["pods-not-confirmed"])
 
 
 def identities(found: UsageTable) -> list[tuple[str, float | None]]:

@@ -5,17 +5,24 @@ Every pod is read, by its uid: pods of the same name, or of a workload of the sa
 have different owners. What was read is cached, so only new pods cost requests. A pod that cannot be read keeps the
 workload that its metrics name; others are not affected.
 
-The API server knows the pods of one cluster. Where the metrics name several, only those of `kubernetes.cluster` are
-looked up: the same names may exist in each of them.
+The API server knows the pods of one cluster. Where the metrics name several, or ever did, only those of
+`kubernetes.cluster` are looked up: the same names may exist in each of them (`cluster_names.py`).
+
+Where the metrics do not name the uid, a pod is known by its name alone, so its node is compared (`pod_nodes.py`). One
+on another node is not the pod of this name here: it gets neither uid nor owner. A name that matches no node may be in a
+form of its own; it contradicts only where others have matched. Until one does, nobody has confirmed that the metrics
+are those of this API server, unless `kubernetes.cluster` says so: the owner counts as a reference, and nothing is done
+to it.
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from gpusteward.analyzer.sources.offered_gpus import OfferedGpus
+from gpusteward.analyzer.sources.owners.cluster_names import ClusterNames, NamedGpu
 from gpusteward.analyzer.sources.owners.owner_resolver import CACHE_SECONDS as OWNER_SECONDS
 from gpusteward.analyzer.sources.owners.owner_resolver import (
     RETRY_SECONDS,
@@ -25,15 +32,19 @@ from gpusteward.analyzer.sources.owners.owner_resolver import (
     PodOwner,
     ResolvedOwner,
 )
+from gpusteward.analyzer.sources.owners.pod_nodes import is_address, is_on_node
 from gpusteward.analyzer.sources.owners.pod_uids import PodUids
 from gpusteward.analyzer.sources.owners.settings import KubernetesSettings
-from gpusteward.analyzer.tables import EndedHolder, UsageTable
-from gpusteward.core.containers import Container
+from gpusteward.analyzer.sources.site_findings import list_names
+from gpusteward.analyzer.tables import EndedHolder, Finding, UsageTable
+from gpusteward.core.containers import Container, OwnerEvidence
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.core.usages import AllocationKey
 from gpusteward.kubernetes.api import SERVICE_ACCOUNT, ApiServer, ObjectError
 from gpusteward.logs import Log
+from gpusteward.messages import data_health
 from gpusteward.messages.errors import kubernetes_errors as messages
+from gpusteward.messages.unknown_reasons import NO_CURRENT_SAMPLE
 
 log = Log(__name__)
 
@@ -103,6 +114,14 @@ class _CachedPod:
     follow_at: float = 0.0  # when its owners are looked up again
 
 
+class _PodOnNode(NamedTuple):
+    """As the metrics name them."""
+
+    namespace: str
+    pod: str
+    node: str
+
+
 class ClusterOwners:
     """Resolves owners; without an API server tables stay as they are."""
 
@@ -112,8 +131,12 @@ class ClusterOwners:
         """`own_cluster`: the name of the API server's cluster; empty: not known."""
         self._resolver = None if api is None else OwnerResolver(api, clock=clock)
         self._uids = None if api is None else PodUids(api, clock=clock)
-        self._own_cluster = own_cluster
-        self._cluster: str | None = own_cluster  # whose pods are looked up in this cycle; None: those of no cluster
+        self._names = ClusterNames(own_cluster)
+        self._clusters = frozenset({own_cluster})  # names whose pods are looked up in this cycle
+        self._has_matched = False  # whether the metrics have named the node of a pod as the API server does
+        self._elsewhere: set[_PodOnNode] = set()  # in this cycle: pods of the metrics that are not those of their name
+        self._elsewhere_before: set[_PodOnNode] = set()  # in the last cycle
+        self._unconfirmed: set[_PodOnNode] = set()  # whose node matches nothing, in this cycle
         self._clock = clock
         self._pods: dict[PodName, _CachedPod] = {}
         self._pod_names: dict[PodName, PodName] = {}  # without uid -> as in the last table
@@ -121,11 +144,15 @@ class ClusterOwners:
         self._failure = ""
         self._forbidden: set[str] = set()  # namespaces that were logged
 
+    def use_ledger(self, read_clusters: Callable[[Collection[str]], Iterable[NamedGpu]]) -> None:
+        """Which clusters earlier processes have seen (`ClusterNames.read_recorded`)."""
+        self._names.read_recorded = read_clusters
+
     def resolve_owners(self, table: UsageTable) -> UsageTable:
-        """The same table with root owner, uid and start of every pod that could be read."""
+        """The same table with root owner, uid and start of every pod that could be read, and with findings."""
         if self._resolver is None:
             return table
-        self._choose_cluster(table)
+        self._clusters = self._names.find_own(table)
         own = self._list_own(table.allocations)
         is_reachable = self._refresh_uids({_pod_of(one): None for one in own if not one.pod_uid})
         pods = {self._name(one): None for one in own}
@@ -139,11 +166,13 @@ class ClusterOwners:
             self._refresh(self._resolver, list(pods), budget)
             # Pods of a Job can still be read for a while after their end.
             self._refresh(self._resolver, [pod for pod in ended if pod not in pods], budget)
-        return self._with_owners(table)
+        self._has_matched = self._has_matched or self._find_match(table)
+        resolved = self._with_owners(table)
+        return replace(resolved, findings=(*table.findings, *self._find_findings(table)))
 
     def _list_own(self, allocations: Iterable[AllocationKey]) -> list[Container]:
         """The containers in the cluster of the API server."""
-        own = (each.container for each in allocations if each.cluster == self._cluster)
+        own = (each.container for each in allocations if each.cluster in self._clusters)
         return [container for container in own if container.namespace and container.pod]
 
     def _refresh_uids(self, pods: Collection[PodName]) -> bool:
@@ -163,22 +192,47 @@ class ClusterOwners:
             return _pod_of(container)
         return PodName(container.namespace, container.pod, self._uids.find(container.namespace, container.pod))
 
-    def _choose_cluster(self, table: UsageTable) -> None:
-        """Without a name of its own, the API server belongs to the only cluster there is."""
-        found = {allocation.cluster for allocation in table.allocations}
-        chosen = self._own_cluster if self._own_cluster in found - {""} else None
-        if len(found) == 1 and (found == {""} or not self._own_cluster):
-            chosen = next(iter(found))
-        if chosen is None and found and self._cluster is not None:
-            names = ", ".join(sorted(found))
-            log.warning("owners_not_looked_up", clusters=names, own=self._own_cluster, help="set kubernetes.cluster")
-        self._cluster = chosen
+    def _find_match(self, table: UsageTable) -> bool:
+        """Whether the metrics name the node of any pod as the API server does."""
+        own = (one for one in table.allocations if one.cluster in self._clusters and not one.container.pod_uid)
+        return any(self._is_here(one) and not is_address(one.node) for one in own)
+
+    def _is_here(self, allocation: AllocationKey) -> bool | None:
+        """Whether this is the pod of the API server: by its uid, else by its node. None: that cannot be told."""
+        if allocation.container.pod_uid:
+            return True
+        entry = self._pods.get(self._name(allocation.container))
+        if entry is None or entry.read is None:
+            return None
+        is_here = is_on_node(allocation.node, entry.read.node, entry.read.addresses)
+        return None if is_here is False and not self._has_matched else is_here
+
+    def _find_findings(self, table: UsageTable) -> Iterator[Finding]:
+        known = [name or '""' for names in self._names.clusters for name in sorted(names)]
+        if not self._clusters and known:
+            text = data_health.OWN_CLUSTER_NOT_FOUND if self._names.own else data_health.OWN_CLUSTER_UNKNOWN
+            fields = {"own": self._names.own, "names": list_names(known)}
+            yield Finding("warning", "owners-not-looked-up", text.fill(**fields))
+        # A pod that has moved leaves a row on its former node for a while.
+        stale = {row for row, reason in table.unknown.items() if reason == NO_CURRENT_SAMPLE}
+        self._elsewhere -= {_locate(table.allocations[row]) for row in stale}
+        if lasting := self._elsewhere & self._elsewhere_before:
+            names = list_names(f"{one.namespace}/{one.pod} ({one.node})" for one in lasting)
+            text = data_health.PODS_ELSEWHERE.fill(count=len(lasting), names=names)
+            yield Finding("warning", "pods-elsewhere", text)
+        self._elsewhere_before = self._elsewhere
+        if self._unconfirmed:
+            nodes = list_names(one.node or '""' for one in self._unconfirmed)
+            text = data_health.PODS_NOT_CONFIRMED.fill(count=len(self._unconfirmed), names=nodes)
+            yield Finding("info", "pods-not-confirmed", text)
 
     def read_notify_annotation(self, namespace: str, pod: str, cluster: str = "") -> str:
         """The annotation gpusteward.io/notify of a pod or of one of its owners; empty if there is none, or if the pod
         is in another cluster."""
-        if self._resolver is None or not namespace or not pod or cluster != self._cluster:
+        if self._resolver is None or not namespace or not pod or cluster not in self._clusters:
             return ""
+        if any((one.namespace, one.pod) == (namespace, pod) for one in self._elsewhere):
+            return ""  # it may be about the other one
         name = self._pod_names.get(PodName(namespace, pod), PodName(namespace, pod))
         self._refresh(self._resolver, [name], self._annotation_budget)
         entry = self._pods.get(name)
@@ -187,11 +241,12 @@ class ClusterOwners:
     def _with_owners(self, table: UsageTable) -> UsageTable:
         if table.ended:
             table = replace(table, ended=[self._with_owner_of_ended(each) for each in table.ended])
-        containers: dict[Container, Container] = {}  # several GPUs may belong to one
-        for container in (each.container for each in table.allocations):
-            if container not in containers:
-                containers[container] = self._with_owner(container)
-        pairs = [(each, containers[each.container]) for each in table.allocations]
+        self._elsewhere, self._unconfirmed = set(), set()  # without those that ended: a pod that has moved is one
+        containers: dict[tuple[Container, str], Container] = {}  # several GPUs may belong to one
+        for each in table.allocations:
+            if (each.container, each.node) not in containers:
+                containers[each.container, each.node] = self._with_owner(each)
+        pairs = [(each, containers[each.container, each.node]) for each in table.allocations]
         if all(container is each.container for each, container in pairs):
             return table
         resolved = [
@@ -203,22 +258,30 @@ class ClusterOwners:
         """The API server may already have the next pod of this name: that one has the same owner, another uid and
         another start."""
         before = ended.allocation.container
-        container = self._with_owner(before)
+        container = self._with_owner(ended.allocation)
         if not before.pod_uid and (container.started_at is None or container.started_at > ended.last_at):
             container = replace(container, pod_uid="", started_at=None)
         return replace(ended, allocation=replace(ended.allocation, container=container))
 
-    def _with_owner(self, container: Container) -> Container:
-        if container.cluster != self._cluster:
+    def _with_owner(self, allocation: AllocationKey) -> Container:
+        container = allocation.container
+        if container.cluster not in self._clusters:
             return container
         name = self._name(container)
         entry = self._pods.get(name)
+        is_here = self._is_here(allocation)
+        if is_here is False:
+            self._elsewhere.add(_locate(allocation))
+            return container
         if entry is None or entry.owner is None:
             return replace(container, pod_uid=name.uid) if name.uid != container.pod_uid else container
         started_at = container.started_at
         if started_at is None and name.uid and entry.read is not None:
             started_at = entry.read.started_at
         workload = replace(entry.owner.workload, cluster=container.cluster)
+        if is_here is None and not self._names.own and workload.evidence is OwnerEvidence.READ:
+            self._unconfirmed.add(_locate(allocation))
+            workload = replace(workload, evidence=OwnerEvidence.REFERENCE)
         return replace(container, workload=workload, pod_uid=name.uid, started_at=started_at)
 
     def _refresh(self, resolver: OwnerResolver, pods: Sequence[PodName], budget: Budget) -> None:
@@ -288,6 +351,10 @@ class ClusterOwners:
 
 def _new_budget() -> Budget:
     return Budget(REQUESTS_PER_CYCLE, SECONDS_PER_CYCLE)
+
+
+def _locate(allocation: AllocationKey) -> _PodOnNode:
+    return _PodOnNode(allocation.container.namespace, allocation.container.pod, allocation.node)
 
 
 def _pod_of(container: Container) -> PodName:

@@ -76,12 +76,23 @@ class _Metadata(msgspec.Struct, rename="camel"):
         return self.annotations.get(NOTIFY_ANNOTATION, "").strip()[:_ANNOTATION_LIMIT]
 
 
-class _Status(msgspec.Struct, rename="camel", frozen=True):
-    start_time: str | None = None
+class _Address(msgspec.Struct, frozen=True):
+    ip: str = ""
+
+
+class _Status(msgspec.Struct, frozen=True):
+    start_time: str | None = msgspec.field(default=None, name="startTime")
+    host: str = msgspec.field(default="", name="hostIP")
+    hosts: tuple[_Address, ...] = msgspec.field(default=(), name="hostIPs")
+
+
+class _Spec(msgspec.Struct, rename="camel", frozen=True):
+    node_name: str = ""
 
 
 class _Object(msgspec.Struct):
     metadata: _Metadata
+    spec: _Spec = _Spec()
     status: _Status = _Status()
 
 
@@ -106,6 +117,8 @@ class PodOwner:
     derived: Workload  # from the names and labels of the pod
     notify_annotation: str
     started_at: float | None = None  # unix seconds
+    node: str = ""  # empty: it has none yet
+    addresses: frozenset[str] = frozenset()  # of this node
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +212,8 @@ def _make_pod_owner(namespace: str, name: str, found: _Object) -> PodOwner:
         find_workload(namespace, name, owners=owners, labels=metadata.labels),
         metadata.notify_annotation,
         _read_time(found.status.start_time),
+        found.spec.node_name,
+        frozenset({found.status.host, *(one.ip for one in found.status.hosts)} - {""}),
     )
 
 

@@ -30,7 +30,8 @@ class KubernetesSettings(BaseModel):
     )
     cluster: str = Field(
         default="",
-        description="Name of the cluster of that API server, as the series name it. Needed where the engine has "
-        "several clusters: only pods of this one are looked up.",
+        description="Name of the cluster of that API server, as the series name it. Needed where the engine has or "
+        "had several clusters: only pods of this one are looked up. Also says that pods without uid and with nodes in "
+        "an unknown form are those of this cluster.",
     )
     timeout: float = Field(default=10, gt=0, le=300, description="Seconds one request may take.")
