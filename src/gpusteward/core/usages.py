@@ -25,6 +25,7 @@ class Measure(StrEnum):
     DRAM = "dram_ratio"
     PROCESSES = "processes"
     OTHER_PROCESSES = "other_processes"  # on its GPU, of somebody who does not hold it; known where there are any
+    OUTSIDE = "outside_ratio"  # of the time, use of its GPU by somebody who does not hold it; read before an action
     LAST_KERNEL = "last_kernel_at"  # unix seconds; when a kernel was last launched on this GPU
     CONTAINER_KERNEL = "container_last_kernel_at"  # on any GPU of the container
     # These only prove work. They are known where they are above a floor, and unknown elsewhere.

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 
 from gpusteward.core.messages import Message
+from gpusteward.core.usages import Measure
+from gpusteward.messages.verdicts import WORK_SIGNALS
 
 STATES: Mapping[str, Message] = {
     "planned": Message("planned", "计划"),
@@ -200,15 +202,32 @@ USAGE_SLOW = Message(
     "usage was read again in {seconds:.0f} s; {most:.0f} s are allowed before an action",
     "再次读取用量耗时 {seconds:.0f} 秒；操作前最多允许 {most:.0f} 秒",
 )
+USE_BY_OTHERS_SEEN = Message(
+    "GPU {gpu} of pod {pod} was used a moment ago by somebody who does not hold it",
+    "刚刚有不占用 Pod {pod} 的 GPU {gpu} 的进程在使用它",
+)
+SIGNALS: Mapping[Measure, Message] = {
+    **WORK_SIGNALS,
+    Measure.BUSY: Message("Busy time", "繁忙时间"),
+    Measure.LAST_KERNEL: Message("Time of the last kernel", "最后一次 kernel 的时间"),
+    Measure.OUTSIDE: Message("Use by others", "其他进程的使用"),
+}
+"""What is read right before an action."""
 NO_SAMPLE = Message(
-    "waits for a fresh sample: there is none of GPU {gpu} of pod {pod}",
-    "等待新样本：Pod {pod} 的 GPU {gpu} 没有样本",
+    "waits for a fresh sample: there is none of GPU {gpu} of pod {pod} ({signal})",
+    "等待新样本：Pod {pod} 的 GPU {gpu} 没有样本（{signal}）",
 )
 WAITS_FOR_SAMPLE = Message(
-    "waits for a fresh sample: the newest one of GPU {gpu} of pod {pod} is {seconds:.0f} s old, at most {most:.0f} s "
-    "are allowed; where samples always arrive later than that, nothing is ever done",
-    "等待新样本：Pod {pod} 的 GPU {gpu} 的最新样本产生于 {seconds:.0f} 秒前，最多允许 {most:.0f} 秒；"
+    "waits for a fresh sample: the newest one of GPU {gpu} of pod {pod} is {seconds:.0f} s old ({signal}), at most "
+    "{most:.0f} s are allowed; where samples always arrive later than that, nothing is ever done",
+    "等待新样本：Pod {pod} 的 GPU {gpu} 的最新样本（{signal}）产生于 {seconds:.0f} 秒前，最多允许 {most:.0f} 秒；"
     "如果样本总是更晚到达，则永远不会执行操作",
+)
+SAMPLE_OF_FUTURE = Message(
+    "the newest sample of GPU {gpu} of pod {pod} is from {seconds:.0f} s in the future ({signal}): the clock of what "
+    "scrapes it is ahead, so that nobody knows how old its samples are; set the clocks",
+    "Pod {pod} 的 GPU {gpu} 的最新样本（{signal}）的时间在未来 {seconds:.0f} 秒：抓取方的时钟偏快，无法得知样本实际"
+    "产生于何时；请校准时钟",
 )
 USAGE_FRESH = Message(
     "read again, no GPU has begun to work, and all samples are fresh",

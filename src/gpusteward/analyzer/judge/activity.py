@@ -129,8 +129,12 @@ def find_work(table: UsageTable, rule: ActivityRule) -> Mask:
 
 def is_work(measure: Measure, value: float, rule: ActivityRule) -> bool:
     """Whether one value of a measure means work, as above."""
-    highest = HIGHEST_RATIO if measure in (*WORK_MEASURES, Measure.BUSY) else WORK_PROOFS.get(measure, 0.0)
-    return find_floor(measure, rule) < value <= highest
+    return find_floor(measure, rule) < value <= find_highest(measure)
+
+
+def find_highest(measure: Measure) -> float:
+    """A value above it is not one of this measure; 0: it shows no work."""
+    return HIGHEST_RATIO if measure in (*WORK_MEASURES, Measure.BUSY) else WORK_PROOFS.get(measure, 0.0)
 
 
 def find_floor(measure: Measure, rule: ActivityRule) -> float:

@@ -1,19 +1,21 @@
 """Reads usage once more right before a write that stops pods: whether they have begun to work since the verdict.
 
-What the write rests on must be fresh to the end. The newest sample of every GPU may be two scrape intervals old, at
-least 30 s and at most 60 s; its age is that of the sample itself. From the answer to the write at most `WRITE_SECONDS`
-pass, by the monotonic clock: whatever can block comes before this check.
+What the write rests on must be fresh to the end. The newest sample of every signal of every GPU may be two scrape
+intervals old, at least 30 s and at most 60 s; its age is that of the sample itself. A signal that has stopped while
+others go on says nothing any more: profiling is paused while somebody uses Nsight. From the question to the write at
+most `WRITE_SECONDS` pass, by the monotonic clock: whatever can block comes before this check.
 """
 
 import itertools
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from gpusteward.analyzer.judge.activity import ActivityRule, is_work
-from gpusteward.analyzer.judge.valid_ratios import HIGHEST_RATIO
-from gpusteward.analyzer.sources.usage_source import Chart
+from gpusteward.analyzer.judge.activity import ActivityRule, find_highest, is_work
+from gpusteward.analyzer.judge.last_kernels import CLOCK_SECONDS
+from gpusteward.analyzer.sources.usage_source import Chart, Points
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message
 from gpusteward.core.usages import AllocationKey, Measure
@@ -21,20 +23,21 @@ from gpusteward.messages import reclaim as messages
 
 SHORTEST_AGE_SECONDS, LONGEST_AGE_SECONDS = 30.0, 60.0
 """The newest sample may be two scrape intervals old, within these limits."""
-READ_SECONDS = 10.0
-"""The answer may take this long: Lease and switch were asked for before it."""
 WRITE_SECONDS = 5.0
-"""From the answer to the write."""
-LOOK_BACK_SECONDS = 180.0
-"""Before the verdict: counters need a sample before the first that the verdict has not seen."""
+"""From the question to the write, and so at most as long from the first of several answers."""
+READ_SECONDS = 4.0
+"""All answers may take this long: a second is left to send the write."""
+LOOK_BACK_SECONDS = 300.0
+"""Before the verdict, which rests on samples that are up to so much older (`LAST_KERNEL` of a series that has ended
+without a stale marker): every signal that it had is read here, even if only to find out that it has stopped."""
 
 
 class WorkSource(Protocol):
     """Part of `sources.usage_source.UsageSource`."""
 
     def read_work(self, allocations: Sequence[AllocationKey], at: float, *, seconds: float) -> Sequence[Chart]:
-        """Everything about each of these allocations that can prove work in the last seconds, with the times of the
-        samples. Raises SourceError."""
+        """Everything about each of these allocations that can prove work, or use by others, in the last seconds, with
+        the times of the samples. Raises SourceError."""
 
 
 class Checked(NamedTuple):
@@ -65,25 +68,48 @@ class UsageCheck:
         except SourceError as error:
             return Checked(messages.USAGE_UNREADABLE.fill(reason=error.as_message()), began)
         answered = time.monotonic()
-        problem = find_problem(charts, at=at + answered - began, rule=self.rule)
+        problem = find_problem(charts, since=at - seconds, at=at + answered - began, rule=self.rule)
         if problem is None and answered - began > READ_SECONDS:
             problem = messages.USAGE_SLOW.fill(seconds=answered - began, most=READ_SECONDS)
-        return Checked(problem, answered + WRITE_SECONDS)
+        return Checked(problem, began + WRITE_SECONDS)
 
 
-def find_problem(charts: Sequence[Chart], *, at: float, rule: ActivityRule) -> Message | None:
-    """Why these allocations may not be idle any more: work by any signal that the judge knows, or no recent sample."""
+def find_problem(charts: Sequence[Chart], *, since: float, at: float, rule: ActivityRule) -> Message | None:
+    """Why these allocations may not be idle any more: work by any signal that the judge knows, use by others, or no
+    recent sample."""
     for chart in charts:
-        if any(is_work(measure, value, rule) for measure, points in chart.lines.items() for _, value in points):
+        if any(_is_work(measure, points, since=since, rule=rule) for measure, points in chart.lines.items()):
             return messages.WORK_SEEN.fill(**_name(chart))
     for chart in charts:
-        times = sorted({moment for moment, value in chart.lines.get(Measure.CORE, ()) if value <= HIGHEST_RATIO})
-        if not times:
-            return messages.NO_SAMPLE.fill(**_name(chart))
-        most = find_longest_age(times)
-        if at - times[-1] > most:
-            return messages.WAITS_FOR_SAMPLE.fill(**_name(chart), seconds=at - times[-1], most=most)
+        if any(value > 0 for _, value in chart.lines.get(Measure.OUTSIDE, ())):
+            return messages.USE_BY_OTHERS_SEEN.fill(**_name(chart))
+    for chart in charts:
+        for measure in dict.fromkeys((Measure.CORE, *chart.lines)):
+            problem = _find_age_problem(chart, measure, at=at)
+            if problem is not None:
+                return problem
     return None
+
+
+def _is_work(measure: Measure, points: Points, *, since: float, rule: ActivityRule) -> bool:
+    if measure is Measure.LAST_KERNEL:
+        return any(launched > since for _, launched in points)
+    return any(is_work(measure, value, rule) for _, value in points)
+
+
+def _find_age_problem(chart: Chart, measure: Measure, *, at: float) -> Message | None:
+    """Why the samples of a signal say nothing about this moment."""
+    points, highest = chart.lines.get(measure, ()), find_highest(measure) or math.inf
+    times = sorted({moment for moment, value in points if value <= highest})
+    name = {**_name(chart), "signal": messages.SIGNALS[measure]}
+    if not times:
+        # A signal that the GPU does not have may be reported as blank. One sample of a counter says nothing.
+        is_blank = points and measure is not Measure.CORE
+        return None if is_blank else messages.NO_SAMPLE.fill(**name)
+    age, most = at - times[-1], find_longest_age(times)
+    if age < -CLOCK_SECONDS:  # how old it really is, is unknown: the clock of whoever scraped it is ahead
+        return messages.SAMPLE_OF_FUTURE.fill(**name, seconds=-age)
+    return messages.WAITS_FOR_SAMPLE.fill(**name, seconds=age, most=most) if age > most else None
 
 
 def find_longest_age(times: Sequence[float]) -> float:

@@ -1,7 +1,9 @@
 """Queries outside the cycle, on demand: the chart of one allocation, the processes of pods, the GPUs of a node."""
 
 import itertools
+import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from gpusteward.analyzer.sources.engine.client import Engine
@@ -29,22 +31,40 @@ from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
 from gpusteward.analyzer.sources.usage.quantities import MEASURES, Aggregation, Level, Quantity, UsageMetric
 from gpusteward.analyzer.sources.usage.row_index import split_label
 from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers, match_any, write_selector
+from gpusteward.analyzer.sources.usage.unknown_rows import ACTIVE_RATIO
 from gpusteward.analyzer.sources.usage_source import Chart, Points
 from gpusteward.core.allocations import Share
+from gpusteward.core.errors import SourceError
 from gpusteward.core.usages import AllocationKey, Measure
 
 MAX_POINTS = 500
-WORK_BATCH = 100
-"""Allocations of one query for work: 100 GPUs with 15 metrics are about 1 MB."""
+WORK_BATCH = 50
+"""Allocations of one query for work: 50 GPUs with 15 metrics are about 1 MB."""
+AHEAD_SECONDS = 300.0
+"""Work is read up to so far in the future. A Prometheus whose clock is ahead writes times that are still to come, and
+those of its samples that seem new are old: only the newest ones show that. Mimir answers up to ten minutes ahead."""
 SMALL_SKEW_SECONDS = 2.0
 """The clock of the engine is known to the second: a smaller difference is none."""
 _WORK = frozenset(
     {
         *(Quantity.CORE, Quantity.BUSY, Quantity.MEMORY_COPY, Quantity.ENGINE, Quantity.TENSOR, Quantity.DRAM),
         *(Quantity.ENCODER, Quantity.DECODER, Quantity.VIDEO, Quantity.SM_ACTIVE, Quantity.PIPES),
-        *(Quantity.PCIE, Quantity.NVLINK),
+        *(Quantity.PCIE, Quantity.NVLINK, Quantity.LAST_KERNEL),
     }
 )
+_VIDEO = frozenset({Quantity.ENCODER, Quantity.DECODER, Quantity.VIDEO})
+_OUTSIDE: Mapping[Quantity, float] = {
+    Quantity.OUTSIDE: 0.0,
+    Quantity.UNATTRIBUTED_VIDEO: 0.0,
+    **dict.fromkeys((Quantity.UNATTRIBUTED, Quantity.CORE, Quantity.BUSY), ACTIVE_RATIO),
+}
+"""What a device reports of itself beside the use of its holders: above these floors, where they do not work, somebody
+else does, and no verdict would be idle (`usage.unknown_rows`)."""
+_WORK_MEASURES: Mapping[Quantity, Measure] = {
+    **MEASURES,
+    Quantity.BUSY: Measure.BUSY,
+    Quantity.LAST_KERNEL: Measure.LAST_KERNEL,
+}
 _IN_CHARTS = (Quantity.CORE, Quantity.MEMORY_COPY, Quantity.MEMORY_USED, Quantity.POWER)
 
 
@@ -81,8 +101,9 @@ def read_work(
     at: float,
     seconds: float,
 ) -> list[Chart]:
-    """Every metric of these allocations that can prove work. Several metrics of one measure, such as both directions of
-    a link, are one line. Raises SourceError.
+    """Every metric of these allocations that can prove work, or use by others. Several metrics of one measure, such as
+    both directions of a link, are one line. A few queries at once: the first answer must not age while the others are
+    waited for. Raises SourceError.
 
     An instant query for a range (`metric[3m]`) returns samples with their own times. The points of a range query have
     the times of its steps: a sample of five minutes ago would look new. VictoriaMetrics also hides the newest 30 s from
@@ -90,18 +111,31 @@ def read_work(
     """
     skew = engine.skew_seconds or 0.0  # times of samples are those of the engine's clock
     skew = skew + 1.0 if abs(skew) > SMALL_SKEW_SECONDS else 0.0  # its response has whole seconds, rounded down
-    charts: list[Chart] = []
-    for start in range(0, len(allocations), WORK_BATCH):
-        batch = allocations[start : start + WORK_BATCH]
-        lines: list[dict[Measure, list[tuple[float, float]]]] = [{} for _ in batch]
-        for wanted in (each for detected in schemes for each in _list_wanted(detected, batch)):
-            query = f"{wanted.selector}{write_range(seconds)}"
-            for series in decode_matrix(engine.query(query, at + skew)):
-                for number, metric in wanted.find(series.labels):
-                    points = [(time - skew, value * metric.scale) for time, value in series.points]
-                    add_work(lines[number], metric, points)
-        charts += [Chart(allocation, found) for allocation, found in zip(batch, lines, strict=True)]
-    return charts
+    lines: list[dict[Measure, list[tuple[float, float]]]] = [{} for _ in allocations]
+    wanted = [
+        each
+        for start in range(0, len(allocations), WORK_BATCH)
+        for detected in schemes
+        for each in _list_wanted(detected, allocations[start : start + WORK_BATCH], first=start)
+    ]
+    lock = threading.Lock()
+
+    def read(one: _WantedSeries) -> None:
+        query = f"{one.selector}{write_range(seconds + AHEAD_SECONDS)}"
+        found = decode_matrix(engine.query(query, at + skew + AHEAD_SECONDS))
+        with lock:
+            for series in found:
+                for number, metric in one.find(series.labels):
+                    add_work(lines[number], metric, [(time - skew, value) for time, value in series.points])
+
+    with ThreadPoolExecutor(engine.max_concurrent_queries + 1, thread_name_prefix="work") as threads:
+        try:
+            for _ in threads.map(read, wanted):
+                pass
+        except SourceError:
+            threads.shutdown(wait=False, cancel_futures=True)
+            raise
+    return [Chart(allocation, found) for allocation, found in zip(allocations, lines, strict=True)]
 
 
 class _WantedSeries:
@@ -138,16 +172,21 @@ class _WantedSeries:
                     yield number, metric
 
 
-def _list_wanted(detected: DetectedScheme, allocations: Sequence[AllocationKey]) -> Iterator[_WantedSeries]:
-    """Of the holders and, where they are alone on it, of their devices."""
-    holders, devices = _WantedSeries(), _WantedSeries()
-    for number, allocation in enumerate(allocations):
+def _list_wanted(
+    detected: DetectedScheme, allocations: Sequence[AllocationKey], *, first: int
+) -> Iterator[_WantedSeries]:
+    """Of the holders, and of their devices. `first`: the number of the first allocation."""
+    holders = _WantedSeries()
+    devices: dict[Matchers, _WantedSeries] = {}  # by what selects series of a metric: others would be sent in vain
+    for number, allocation in enumerate(allocations, first):
         matchers = tuple(_match_allocation(detected.holder.mapping, allocation))
         holders.add(number, matchers, work_metrics(detected, allocation))
-        of_device = list(device_work_metrics(detected, allocation))
-        if detected.device and of_device:
-            devices.add(number, tuple(_match_device(detected.device.mapping, allocation)), of_device)
-    yield from (wanted for wanted in (holders, devices) if wanted.selector)
+        for metric in device_work_metrics(detected, allocation):
+            assert detected.device is not None
+            of_device = tuple(_match_device(detected.device.mapping, allocation))
+            wanted = devices.setdefault(metric.matchers, _WantedSeries())
+            wanted.add(number, (*of_device, *metric.matchers), [metric])
+    yield from (wanted for wanted in (holders, *devices.values()) if wanted.selector)
 
 
 def work_metrics(detected: DetectedScheme, allocation: AllocationKey) -> Iterator[UsageMetric]:
@@ -161,22 +200,40 @@ def work_metrics(detected: DetectedScheme, allocation: AllocationKey) -> Iterato
 
 
 def device_work_metrics(detected: DetectedScheme, allocation: AllocationKey) -> Iterator[UsageMetric]:
-    """The metrics of the whole device that its only holder has none of its own for, such as the traffic of links."""
-    if detected.device is None or allocation.gpu_instance or allocation.share != Share.EXCLUSIVE:
+    """The metrics of the whole device: what its only holder has none of its own for, such as the traffic of links; and
+    what shows somebody else. Whose work it is on a shared device, only the agent knows; of video engines on one of
+    HAMi nobody does, so that no verdict is idle while they work."""
+    if detected.device is None:
         return
+    is_alone = allocation.share == Share.EXCLUSIVE and not allocation.gpu_instance
     own = {metric.quantity for metric in detected.holder.metrics if metric.level is Level.HOLDER}
-    yield from (metric for metric in detected.device.metrics if metric.quantity in _WORK - own)
+    wanted = _WORK - own if is_alone else frozenset[Quantity]()
+    if detected.scheme is MetricScheme.HAMI:
+        wanted |= _VIDEO
+    if detected.scheme is MetricScheme.NATIVE:
+        has_one_holder = is_alone or allocation.share == Share.MIG
+        wanted |= frozenset(_OUTSIDE) if has_one_holder else frozenset(_OUTSIDE) - own
+    yield from (metric for metric in detected.device.metrics if metric.quantity in wanted)
 
 
 def add_work(lines: dict[Measure, list[tuple[float, float]]], metric: UsageMetric, points: Points) -> None:
-    """A counter of seconds becomes the share of time between two samples; after a reset, all that it has is new."""
+    """A counter of seconds becomes the share of time between two samples; after a reset, all that it has is new. The
+    age of a kernel becomes its time."""
+    points = [(time, value * metric.scale) for time, value in points]
     if Aggregation.INCREASE in metric.aggregations:
         points = [
             (time, min(1.0, (value - before if value >= before else value) / (time - earlier)))
             for (earlier, before), (time, value) in itertools.pairwise(points)
             if time > earlier
         ]
-    measure = Measure.BUSY if metric.quantity is Quantity.BUSY else MEASURES[metric.quantity]
+    elif metric.quantity is Quantity.LAST_KERNEL:
+        points = [(time, time - age) for time, age in points]
+    if metric.level is Level.DEVICE and metric.quantity in _OUTSIDE:
+        floor = _OUTSIDE[metric.quantity]
+        points = [(time, value if value > floor else 0.0) for time, value in points]
+        measure = Measure.OUTSIDE
+    else:
+        measure = _WORK_MEASURES[metric.quantity]
     lines[measure] = sorted([*lines.get(measure, ()), *points])
 
 
@@ -207,7 +264,12 @@ def _match_allocation(mapping: LabelMapping, allocation: AllocationKey) -> Itera
 
 
 def _match_device(mapping: LabelMapping, allocation: AllocationKey) -> Iterator[Matcher]:
-    for label, value in ((mapping.uuid, allocation.gpu_uuid), (mapping.cluster, allocation.cluster)):
+    """A MIG instance by its place: gpusteward's agent reports it under its own uuid, as above."""
+    values = [(mapping.uuid, allocation.gpu_uuid)]
+    if allocation.gpu_instance:
+        place = (mapping.node, allocation.node), (mapping.gpu, allocation.gpu_index)
+        values = [*place, (mapping.instance, allocation.gpu_instance)]
+    for label, value in (*values, (mapping.cluster, allocation.cluster)):
         if label:
             yield from (Matcher(name, "=", part) for name, part in split_label(label, value))
 

@@ -59,7 +59,9 @@ def _make_families() -> Iterable[MetricFamily]:
             number,
             name,
             scheme,
-            is_windowed_gauge=bool(aggregations - {Aggregation.LAST, Aggregation.CHANGES, *_OF_COUNTERS}),
+            # When the last kernel ran is read once more before an action, which needs to know when that was scraped.
+            is_windowed_gauge=bool(aggregations - {Aggregation.LAST, Aggregation.CHANGES, *_OF_COUNTERS})
+            or Quantity.LAST_KERNEL in quantities,
             is_windowed_counter=not aggregations.isdisjoint(_OF_COUNTERS),
             varies_most=scheme is MetricScheme.DCGM and not quantities.isdisjoint((Quantity.POWER, Quantity.ENERGY)),
             shows_presence=_shows_presence(scheme, quantities, aggregations),

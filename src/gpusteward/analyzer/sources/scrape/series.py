@@ -165,6 +165,15 @@ def _is_whole_gpu(family: MetricFamily, labels: Labels, unified: Labels) -> bool
     return family.scheme is MetricScheme.DCGM and family.shows_gpus
 
 
+class SeriesChoice(NamedTuple):
+    """Series of a family about some holders or devices."""
+
+    family: MetricFamily
+    rows: Collection[int]  # of holders
+    of_devices: bool = False  # ... or of devices
+    traits: int = 0  # which they must have
+
+
 class SeriesRows(NamedTuple):
     scheme: MetricScheme
     holder: int
@@ -238,12 +247,14 @@ class SeriesTable:
         self._label_bytes = array("H", [self._label_bytes[row] for row in kept])
         self.label_bytes = sum(self._label_bytes)
 
-    def is_one_of(self, series: int, family: MetricFamily, holders: Collection[int]) -> bool:
-        return self._family[series] == family.number and self._holder[series] in holders
+    def is_chosen(self, series: int, choice: SeriesChoice) -> bool:
+        row = (self._device if choice.of_devices else self._holder)[series]
+        is_wanted = self._family[series] == choice.family.number and row in choice.rows
+        return is_wanted and self._traits[series] & choice.traits == choice.traits
 
-    def has_any(self, holders: Collection[int]) -> bool:
-        """Whether a series is about one of these holders, or about one of the same number in another scheme."""
-        return not set(self._holder).isdisjoint(holders)
+    def has_any(self, holders: Collection[int], devices: Collection[int] = ()) -> bool:
+        """Whether a series is about one of these, or about a holder of the same number in another scheme."""
+        return not (set(self._holder).isdisjoint(holders) and set(self._device).isdisjoint(devices))
 
     def list_rows(self) -> Iterable[SeriesRows]:
         for number, holder, device in zip(self._family, self._holder, self._device, strict=True):

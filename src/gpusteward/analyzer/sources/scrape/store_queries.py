@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from gpusteward.analyzer.sources.promql.expressions import Query
 from gpusteward.analyzer.sources.promql.on_demand_queries import (
+    AHEAD_SECONDS,
     MAX_POINTS,
     add_work,
     chart_metrics,
@@ -24,7 +25,13 @@ from gpusteward.analyzer.sources.promql.query_plan import (
 )
 from gpusteward.analyzer.sources.scrape.metric_filter import BY_NAME, FAMILIES
 from gpusteward.analyzer.sources.scrape.sample_store import SampleStore, StoreWindow
-from gpusteward.analyzer.sources.scrape.series import UNIFIED_LABELS, SeriesLabels, SeriesNumbers, SeriesTrait
+from gpusteward.analyzer.sources.scrape.series import (
+    UNIFIED_LABELS,
+    SeriesChoice,
+    SeriesLabels,
+    SeriesNumbers,
+    SeriesTrait,
+)
 from gpusteward.analyzer.sources.scrape.target_samples import SeriesWindow, TargetSamples, TimeSeries
 from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme, dcgm_metrics, hami_metrics, native_metrics
 from gpusteward.analyzer.sources.usage.quantities import (
@@ -36,7 +43,7 @@ from gpusteward.analyzer.sources.usage.quantities import (
     UsageMetric,
 )
 from gpusteward.analyzer.sources.usage.query_results import QueryResults
-from gpusteward.analyzer.sources.usage.row_index import HolderKey
+from gpusteward.analyzer.sources.usage.row_index import DeviceKey, HolderKey
 from gpusteward.analyzer.sources.usage.selectors import Matcher
 from gpusteward.analyzer.sources.usage_source import Chart, Points
 from gpusteward.analyzer.tables import Column, NodeModel
@@ -232,7 +239,7 @@ def read_chart(
                 found = [
                     series
                     for samples in reporting
-                    for series in samples.read_gauges(family, holders, at=at, seconds=seconds)
+                    for series in samples.read_gauges(SeriesChoice(family, holders), at=at, seconds=seconds)
                 ]
                 if measure not in lines and (points := _merge(found, metric.scale)):
                     lines[measure] = points
@@ -247,51 +254,67 @@ def read_work(
     at: float,
     seconds: float,
 ) -> list[Chart]:
-    """Every metric of these allocations that can prove work, with the times at which they were scraped."""
+    """Every metric of these allocations that can prove work, or use by others, with the times at which they were
+    scraped; and up to times in the future, as from an engine: this clock may have been set back."""
     lines: list[_Lines] = [{} for _ in allocations]
     with store.lock_targets() as (series_labels, targets):
         for detected in schemes:
             rows = [_find_rows(detected.scheme, series_labels, allocation) for allocation in allocations]
-            wanted = frozenset(row for each in rows for row in (*each.holder, *each.device))
-            reporting = [samples for samples in targets.values() if samples.series.has_any(wanted)]
+            holders = frozenset(row for each in rows for row in each.holders)
+            devices = frozenset(row for each in rows for row in each.devices)
+            reporting = [samples for samples in targets.values() if samples.series.has_any(holders, devices)]
             for allocation, found, own in zip(allocations, lines, rows, strict=True):
-                about = [(metric, own.holder) for metric in work_metrics(detected, allocation)]
-                about += [(metric, own.device) for metric in device_work_metrics(detected, allocation)]
+                about = [(metric, _choose(metric, own.holders)) for metric in work_metrics(detected, allocation)]
+                about += [
+                    (metric, _choose(metric, own.devices, of_devices=True))
+                    for metric in device_work_metrics(detected, allocation)
+                ]
                 for samples in reporting:
-                    if samples.series.has_any(own.holder | own.device):
-                        _add_work_of(samples, found, about, at=at, seconds=seconds)
+                    if samples.series.has_any(own.holders, own.devices):
+                        _add_work_of(samples, found, about, at=at + AHEAD_SECONDS, seconds=seconds + AHEAD_SECONDS)
     return [Chart(allocation, found) for allocation, found in zip(allocations, lines, strict=True)]
 
 
 _Lines = dict[Measure, list[tuple[float, float]]]
 
 
+def _choose(metric: UsageMetric, rows: frozenset[int], *, of_devices: bool = False) -> SeriesChoice:
+    traits = 0
+    for matcher in metric.matchers:
+        trait, is_required = _TRAITS[matcher]
+        assert is_required
+        traits |= trait
+    return SeriesChoice(BY_NAME[metric.name], rows, of_devices, traits)
+
+
 def _add_work_of(
     samples: TargetSamples,
     lines: _Lines,
-    about: Iterable[tuple[UsageMetric, frozenset[int]]],
+    about: Iterable[tuple[UsageMetric, SeriesChoice]],
     *,
     at: float,
     seconds: float,
 ) -> None:
-    """Of one target: metrics, each with the rows that it is read of."""
-    for metric, rows in about:
-        for series in samples.read_samples(BY_NAME[metric.name], rows, at=at, seconds=seconds):
-            values = (series.values * metric.scale).tolist()
-            add_work(lines, metric, list(zip(series.times.tolist(), values, strict=True)))
+    """Of one target: metrics, each with the series that it is read of."""
+    for metric, choice in about:
+        for series in samples.read_samples(choice, at=at, seconds=seconds):
+            if len(series.times):  # one that has ended earlier is not there, as in an engine
+                add_work(lines, metric, list(zip(series.times.tolist(), series.values.tolist(), strict=True)))
 
 
 class _Rows(NamedTuple):
-    holder: frozenset[int]
-    device: frozenset[int]  # of series about the whole device, which name no pod
+    holders: frozenset[int]
+    devices: frozenset[int]
 
 
 def _find_rows(scheme: MetricScheme, series_labels: SeriesLabels, allocation: AllocationKey) -> _Rows:
-    device = HolderKey(allocation.gpu_uuid, "", "", "", "", allocation.cluster)
-    found = series_labels.holders[scheme].find([device]).tolist()
-    return _Rows(
-        frozenset(_find_holders(scheme, series_labels, allocation)), frozenset(row for row in found if row >= 0)
-    )
+    """The device as it is reported beside its holder: the agent's MIG instances have an uuid of their own."""
+    holders = frozenset(_find_holders(scheme, series_labels, allocation))
+    keys = series_labels.holders[scheme].keys
+    device = DeviceKey(allocation.gpu_uuid, allocation.gpu_instance, allocation.cluster)
+    devices = {device, *(keys[row].device for row in holders)}
+    found = series_labels.devices.find(sorted(devices)).tolist()
+    return _Rows(holders, frozenset(row for row in found if row >= 0))
 
 
 def _find_holders(scheme: MetricScheme, series_labels: SeriesLabels, allocation: AllocationKey) -> Iterator[int]:

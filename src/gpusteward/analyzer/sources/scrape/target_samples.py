@@ -2,7 +2,7 @@
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate, compress
 from typing import NamedTuple
@@ -17,7 +17,6 @@ from gpusteward.analyzer.sources.scrape.metric_filter import (
     BY_ENCODED_NAME,
     FAMILIES,
     MOST_VARIED,
-    MetricFamily,
     choose_families,
 )
 from gpusteward.analyzer.sources.scrape.page_parser import ParsedLine, ParsedPage, ParseErrors
@@ -33,7 +32,14 @@ from gpusteward.analyzer.sources.scrape.ring_buffers import (
     measure_excess,
     measure_increase,
 )
-from gpusteward.analyzer.sources.scrape.series import Labels, SeriesLabels, SeriesNumbers, SeriesTable, SeriesTrait
+from gpusteward.analyzer.sources.scrape.series import (
+    Labels,
+    SeriesChoice,
+    SeriesLabels,
+    SeriesNumbers,
+    SeriesTable,
+    SeriesTrait,
+)
 from gpusteward.analyzer.sources.usage.label_mapping import (
     ALL_CLUSTERS,
     MAPPED_LABELS,
@@ -240,13 +246,11 @@ class TargetSamples:
         """The columns of power and energy among those of these series."""
         return np.flatnonzero(np.isin(self.series.family[series], MOST_VARIED))
 
-    def read_gauges(
-        self, family: MetricFamily, holders: Collection[int], *, at: float, seconds: float
-    ) -> Iterator[TimeSeries]:
-        """The samples of the gauges of a family about these holders."""
+    def read_gauges(self, choice: SeriesChoice, *, at: float, seconds: float) -> Iterator[TimeSeries]:
+        """The samples of the chosen gauges."""
         lines = self._times.find_lines(at - seconds, at)
         for column, series in enumerate(self._gauge_series.tolist()):
-            if self.series.is_one_of(series, family, holders):
+            if self.series.is_chosen(series, choice):
                 values = self._gauges.read_column(column, lines)
                 is_there = ~np.isnan(values)
                 yield TimeSeries(self._times.times[lines][is_there], values[is_there])
@@ -280,14 +284,17 @@ class TargetSamples:
                 times = self._times.times[lines]
                 yield PresenceTimes(int(holder[row]), found, times[is_there[:, number]], times[of_device])
 
-    def read_samples(
-        self, family: MetricFamily, holders: Collection[int], *, at: float, seconds: float
-    ) -> Iterator[TimeSeries]:
-        """The samples of the gauges or counters of a family about these holders."""
-        yield from self.read_gauges(family, holders, at=at, seconds=seconds)
+    def read_samples(self, choice: SeriesChoice, *, at: float, seconds: float) -> Iterator[TimeSeries]:
+        """The samples of the chosen gauges or counters; of those that only prove work and have not, zeros."""
+        yield from self.read_gauges(choice, at=at, seconds=seconds)
         lines = self._times.find_lines(at - seconds, at)
+        times, last_times = self._times.times[lines], self._find_last_times(at - seconds)
+        for series in np.flatnonzero(np.isfinite(self._floors)).tolist():
+            if self.series.is_chosen(series, choice):
+                own = times[times <= last_times[series]]  # when it was there before, is not kept
+                yield TimeSeries(own, np.zeros(len(own)))
         for column, series in enumerate(self._counter_series.tolist()):
-            if self.series.is_one_of(series, family, holders):
+            if self.series.is_chosen(series, choice):
                 values = self._counters.read_column(column, lines)
                 is_there = ~np.isnan(values)
                 yield TimeSeries(self._times.times[lines][is_there], values[is_there])
