@@ -239,7 +239,7 @@ def test_prometheus_is_queried_for_names_and_intervals(prometheus_url: str) -> N
     assert "30s or less" in results[3]["mend"]
 
 
-@pytest.mark.parametrize(("step", "status"), [(60, "warn"), (30, "ok")])
+@pytest.mark.parametrize(("step", "status"), [(60, "warn"), (30, "warn"), (15, "ok")])
 def test_profiling_fields_that_are_scraped_less_often_than_averaged_are_named(
     tmp_path: Path, step: int, status: str
 ) -> None:

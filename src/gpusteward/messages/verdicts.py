@@ -108,11 +108,12 @@ NOT_PROVEN_BY_ENERGY = Message(
     "能耗计数器与之不矛盾，但也不能证明空闲：短暂或规律的活动增加的能耗，小于空闲 GPU 自身的波动。",
 )
 SCRAPED_TOO_RARELY = Message(
-    "Engine activity was not scraped for up to {step:.0f} s at a time, and DCGM averages it over {collected:.0f} s: "
-    "work in between is not seen, so the highest step is a notice. Scrape at least that often, or set "
-    "judge.proof.dcgm_interval_seconds to the interval of dcgm-exporter (-c).",
-    "引擎活跃度的抓取间隔最长达 {step:.0f} 秒，而 DCGM 只对 {collected:.0f} 秒求平均，其间的活动无法看到，因此最多只发"
-    "通知。请缩短抓取间隔，或把 judge.proof.dcgm_interval_seconds 设为 dcgm-exporter 的采集间隔（-c）。",
+    "Engine activity was not scraped for up to {step:.0f} s at a time, and DCGM averages it over {collected:.0f} s: a "
+    "scrape that is not clearly sooner can skip such an average, so the highest step is a notice. Scrape every "
+    "{advised:.0f} s, or set judge.proof.dcgm_interval_seconds to the interval of dcgm-exporter (-c).",
+    "引擎活跃度的抓取间隔最长达 {step:.0f} 秒，而 DCGM 只对 {collected:.0f} 秒求平均：抓取若不明显更快，就可能跳过一个"
+    "平均值，因此最多只发通知。请每 {advised:.0f} 秒抓取一次，或把 judge.proof.dcgm_interval_seconds 设为 "
+    "dcgm-exporter 的采集间隔（-c）。",
 )
 COLLECTED_TOO_OFTEN = Message(
     "Power or energy have a new value every {renewed:.0f} s, so DCGM averages engine activity over less than the "

@@ -11,8 +11,11 @@ from gpusteward.analyzer.tables import PROOFS, Codes, Column, UsageTable
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Proof
 
-LATE = 1.03
-"""Scrapes are up to this part late without a gap."""
+SOONER = 0.9
+"""Samples must follow each other within this part of the time that DCGM averages over. With equal intervals a scrape
+can skip an average: their phases are independent, a collection every 30 s takes place every 29.97 s, and a scrape is
+late by its own jitter. A tenth, 3 s of 30, is more than both: scrapes start on time, and dcgm-exporter answers within
+one or two seconds."""
 EARLY = 1.1
 """New values may come by this part more often than collected: one at each end of the window."""
 
@@ -26,7 +29,9 @@ class ProofRule(BaseModel):
         default=30,
         gt=0,
         description="How often DCGM is read: dcgm-exporter's `-c` or `DCGM_EXPORTER_INTERVAL`, 30 s by default. DCGM "
-        "averages engine activity over this time, so activity that is scraped less often does not prove idleness. "
+        "averages engine activity over this time, so activity proves idleness only where it is scraped clearly more "
+        "often, such as every 15 s, and at the latest after nine tenths of this time: at equal intervals a scrape can "
+        "skip an average. "
         "Other clients of the same hostengine can shorten it; no page shows it, but where power or energy have new "
         "values more often than this, engine activity proves nothing.",
     )
@@ -60,9 +65,9 @@ def judge_proof(table: UsageTable, *, is_idle: Mask, past: Past, video_at: Colum
 
 
 def has_gaps(table: UsageTable, rule: ProofRule) -> Mask:
-    """Rows whose engine activity is averaged over less than the time between two samples."""
+    """Rows whose engine activity may be averaged over less than the time between two samples."""
     seconds = rule.dcgm_interval_seconds
-    is_late = table.column(Measure.ENGINE, Stat.STEP) > LATE * seconds
+    is_late = table.column(Measure.ENGINE, Stat.STEP) > SOONER * seconds
     is_early = find_collection_seconds(table) * EARLY < seconds
     return is_late | is_early
 

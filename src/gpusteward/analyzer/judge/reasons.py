@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import numpy as np
 
 from gpusteward.analyzer.judge.activity import WORK_MEASURES, WORK_PROOFS
-from gpusteward.analyzer.judge.proof import EARLY, LATE
+from gpusteward.analyzer.judge.proof import EARLY, SOONER
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.signatures.evidence import MAY_HIDE_A_JOB, may_be_job
 from gpusteward.analyzer.judge.states import name_states
@@ -137,8 +137,8 @@ def _explain_sampled(usage: Usage, *, rules: Rules) -> Iterator[Reason]:
         yield Reason(texts.PROVEN[Proof.SAMPLED])
         if (Measure.ENERGY, Stat.STEP) in stats:
             yield Reason(texts.NOT_PROVEN_BY_ENERGY)
-    elif step > LATE * collected:
-        yield Reason(texts.SCRAPED_TOO_RARELY, {"step": step, "collected": collected})
+    elif step > SOONER * collected:
+        yield Reason(texts.SCRAPED_TOO_RARELY, {"step": step, "collected": collected, "advised": collected / 2})
     elif renewed * EARLY < collected:
         yield Reason(texts.COLLECTED_TOO_OFTEN, {"renewed": renewed, "collected": collected})
     elif has_video:

@@ -25,6 +25,8 @@ VIDEO = (
 )
 DCGM_INTERVAL_SECONDS = 30.0
 """The default of `judge.proof.dcgm_interval_seconds`."""
+PROFILING_SECONDS = 0.9 * DCGM_INTERVAL_SECONDS
+"""Scraped less often, engine activity does not prove idleness: `analyzer.judge.proof`."""
 
 
 def check_engine(client: Client, *, origin: str | Message) -> Iterator[CheckResult]:
@@ -96,7 +98,7 @@ def _check_interval(client: Client, name: str, origin: str | Message) -> Iterato
 
 def _describe_interval(job: str, seconds: float, *, is_profiling: bool) -> CheckResult:
     fields = {"job": job, "seconds": seconds, "collected": DCGM_INTERVAL_SECONDS}
-    if is_profiling and seconds > 1.1 * DCGM_INTERVAL_SECONDS:
+    if is_profiling and seconds > PROFILING_SECONDS:
         return CheckResult("scrape interval", Status.WARN, messages.SCRAPE_INTERVAL, messages.SCRAPE_PROFILING, fields)
     if is_profiling:
         return CheckResult("scrape interval", Status.OK, messages.PROFILING_INTERVAL, fields=fields)

@@ -195,11 +195,12 @@ PROFILING_INTERVAL = Message(
     "（judge.proof.dcgm_interval_seconds，即 dcgm-exporter 的 -c）",
 )
 SCRAPE_PROFILING = Message(
-    "DCGM averages profiling fields over {collected:.0f} s: set scrape_interval of that job to 30s or less, or "
-    "dcgm-exporter's -c and judge.proof.dcgm_interval_seconds to the scrape interval; until then idleness leads to "
-    "a notice at most",
-    "DCGM 对性能分析字段按 {collected:.0f} 秒求平均：请将该任务的 scrape_interval 设为 30s 或更短，或把 dcgm-exporter "
-    "的 -c 和 judge.proof.dcgm_interval_seconds 设为抓取间隔；在此之前，空闲最多只发通知",
+    "DCGM averages profiling fields over {collected:.0f} s, and a scrape that is not clearly sooner can skip one: set "
+    "scrape_interval of that job to 15s, as dcgm-exporter's own ServiceMonitor does, or dcgm-exporter's -c and "
+    "judge.proof.dcgm_interval_seconds to twice the scrape interval; until then idleness leads to a notice at most",
+    "DCGM 对性能分析字段按 {collected:.0f} 秒求平均，抓取若不明显更快就可能跳过一个平均值：请像 dcgm-exporter 自带的 "
+    "ServiceMonitor 那样将该任务的 scrape_interval 设为 15s，或把 dcgm-exporter 的 -c 和 "
+    "judge.proof.dcgm_interval_seconds 设为抓取间隔的两倍；在此之前，空闲最多只发通知",
 )
 NO_VIDEO = Message("{fields} are not exported", "没有导出 {fields}")
 EXPORT_VIDEO = Message(
