@@ -182,7 +182,7 @@ def test_an_engine_that_refuses_large_queries_gets_smaller_ones_and_later_larger
         assert refused
         proxy.queries.clear()
         assert not source.read(AT).unknown
-        assert source.request_counts["failed"] == refused + 2, "only counting, and the age of the newest sample"
+        assert source.request_counts["failed"] == refused + 3, "counting series and GPUs, the age of the newest sample"
         assert all("Hostname=~" in query for query in queries_with(proxy, "_over_time(DCGM"))
         proxy.queries.clear()
         assert not source.read(AT).unknown

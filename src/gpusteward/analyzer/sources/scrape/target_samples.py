@@ -2,7 +2,7 @@
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate, compress
 from typing import NamedTuple
@@ -449,6 +449,11 @@ class TargetSamples:
         line = self._times.advance(at)
         self._gauges.write(line, self._latest[self._gauge_series])
         self._counters.write(line, self._latest[self._counter_series])
+
+    def _find_last_times(self, start: float) -> Column:
+        """When each series was last on a page; NaN: not after `start`, or longer ago than pages are kept."""
+        times = self._page_times[self._last_page % self._capacity]
+        return np.where((self._last_page > self._pages - self._capacity) & (times > start), times, np.nan)
 
     def _read_last(self, at: float) -> Column:
         """The values of the last scrape up to `at`; series without a window only have the present value."""
