@@ -65,6 +65,17 @@ def test_of_two_who_move_an_action_one_is_refused(engine: Engine):
     assert [each.state for each in journal.list_newest()] == [ActionState.ACTING]
 
 
+def test_never_forgets_a_step_that_another_analyzer_has_written_meanwhile(engine: Engine):
+    """Both have read it in the same state; one has noted that its warning was delivered."""
+    journal = Journal(engine, east)
+    journal.add(ACTION)
+    first = journal.move(ACTION, ActionState.PLANNED, at=NOW + 1, note=WARNING_DELIVERED)
+    with pytest.raises(SourceError, match=ACTION.id):
+        Journal(engine, east).move(ACTION, ActionState.ENDED, at=NOW + 2)
+    assert journal.read(ACTION.id) == first
+    assert journal.move(first, ActionState.ENDED, at=NOW + 2).steps[-2].note == WARNING_DELIVERED
+
+
 def test_lists_are_limited_to_workload_and_state(engine: Engine):
     journal = Journal(engine, east)
     rows = [

@@ -83,14 +83,15 @@ class Journal:
         note: Message | None = None,
         **changes: Any,
     ) -> Action:
-        """The action in its next state, stored. Raises SourceError also if it is not in the expected state any more:
-        another replica or a person was faster."""
+        """The action in its next state, stored. Raises SourceError also if it was moved since it was read, if only from
+        a state to the same one: another replica or a person was faster, and the whole row is written."""
         steps = (*action.steps, JournalStep(state, at, by, note or Message("", "")))[-MAX_STEPS:]
         self.writes += 1
         moved = replace(action, state=state, updated_at=at, steps=steps, **changes)
-        is_same = (actions.c.id == action.id) & (actions.c.state == action.state.value) & self._is_own()
+        is_same = (actions.c.state == action.state.value) & (actions.c.updated_ms == _ms(action.updated_at))
         with _translated(), self._writing.begin() as connection:
-            if connection.execute(update(actions).where(is_same).values(_make_row(moved))).rowcount != 1:
+            query = update(actions).where(actions.c.id == action.id, is_same, self._is_own())
+            if connection.execute(query.values(_make_row(moved))).rowcount != 1:
                 raise SourceError(messages.ACTION_MOVED, action=action.id)
         return moved
 
