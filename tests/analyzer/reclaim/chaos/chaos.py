@@ -428,7 +428,7 @@ class Chaos:
         for subject in self._subjects:
             if subject.owner[1] in warned and subject.kind != "Pod" and self._chance.random() < ratio:
                 for pod in self._list_pods().get(subject.name, ()):
-                    self._observer.moment.active.discard(pod["metadata"]["uid"])  # deleted by its owner
+                    self._observer.restarted.add(pod["metadata"]["uid"])
                     self._cluster.request("DELETE", path_of(pod))
                 self._counts["restarts after a warning"] += 1
 

@@ -62,6 +62,7 @@ class Observer:
         self.moment = Moment(0.0)
         self.suspensions: list[Suspension] = []
         self._open: dict[str, Suspension] = {}  # by uid of the object
+        self.restarted: set[str] = set()  # uids of pods that their owners have deleted
         self.violations: Counter[str] = Counter()
         self.details: list[str] = []
         self.versions = 0
@@ -114,8 +115,9 @@ class Observer:
         return suspension
 
     def see_pod(self, change: str, item: Json) -> None:
-        """A pod at work must never be deleted."""
-        if change == "DELETED" and item["metadata"]["uid"] in self.moment.active:
+        """A pod at work must never be deleted, but by its owner: that may show only in the next cycle."""
+        uid = item["metadata"]["uid"]
+        if change == "DELETED" and uid in self.moment.active and uid not in self.restarted:
             self.blame(INVARIANTS[0], f"pod {item['metadata']['name']} at {self.moment.now}")
 
 
