@@ -1,6 +1,7 @@
 """The device divided: parts sum to the total, nothing unknown becomes zero."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -90,6 +91,14 @@ def test_transcoding_of_unknown_processes_is_unattributed():
     running = [process(1, ALICE), process(2, BOB, encoder_ratio=0.1)]
     split = split_one(reading(encoder_ratio=0.8), running, shared)
     assert [each.video_ratio for each in split.parts] == [None, 0.1, 0.0, pytest.approx(0.7)]
+
+
+@pytest.mark.parametrize(("engines", "ratio"), [(0, 0.0), (1, None), (None, None)])
+def test_the_holder_of_a_mig_instance_uses_no_video_engine_where_it_has_none(engines: int | None, ratio: float | None):
+    """The driver does not report the use of video engines of an instance."""
+    instance = replace(GPU, mig=MigInstance("GPU-parent", "1g.5gb", 7, 0, video_engines=engines))
+    split = split_one(GpuReading(instance, {}), [process(1, ALICE, sm=None)], [claim(ALICE, Share.MIG)])
+    assert part(split, ALICE).video_ratio == ratio
 
 
 def test_an_exclusive_holder_has_the_transcoding_of_the_device():

@@ -16,6 +16,7 @@ class MigInstance:
     gpu_instance_id: int
     compute_instance_id: int
     placement_start: int | None = None  # the memory slice of the GPU at which it begins
+    video_engines: int | None = None  # decoders, encoders, JPEG and optical flow engines; None: not known
 
 
 @dataclass(frozen=True, slots=True)

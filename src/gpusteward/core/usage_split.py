@@ -180,7 +180,10 @@ def _video(
     allocations: Sequence[Allocation],
 ) -> list[float | None]:
     """Use of the video engines by each part. The device reports one sample, its processes a mean since the last cycle:
-    the device only counts for a sole holder, and where the use of a process is unknown."""
+    the device only counts for a sole holder, and where the use of a process is unknown. The driver reports neither of a
+    MIG instance: there it is known only if the instance has no such engine."""
+    if reading.gpu.mig and reading.gpu.mig.video_engines == 0:
+        return [0.0] * len(groups)
     engines = [reading.signals[name] for name in ("encoder_ratio", "decoder_ratio") if name in reading.signals]
     device = max(engines, default=None)
     ratios = _sum_per_part(known, _video_of)

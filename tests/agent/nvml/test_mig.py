@@ -45,6 +45,15 @@ def test_the_profile_is_computed_if_the_name_does_not_contain_it(open_nvml: Open
     assert profiles == ["3g.40gb", "1g.10gb", "1g.10gb"]
 
 
+def test_the_video_engines_of_an_instance_are_those_that_the_driver_counts(open_nvml: Opener) -> None:
+    """Two instances of one profile: with and without media extensions."""
+    scenario = mig()
+    scenario.gpus[0].instances[1].numbers["video_engines"] = 0
+    scenario.gpus[0].instances[2].numbers["video_engines"] = 3
+    found = instances(open_nvml(scenario).read(EVERYTHING))
+    assert [one.gpu.mig.video_engines for one in found if one.gpu.mig] == [1, 0, 3]
+
+
 @pytest.mark.parametrize(
     ("slices", "memory", "total", "profile"),
     [(1, 4864, 40, "1g.5gb"), (2, 9856, 40, "2g.10gb"), (3, 19968, 40, "3g.20gb"), (7, 80896, 80, "7g.80gb")],

@@ -1,21 +1,32 @@
 """How a verdict was proven, and how far it may go: only signals that include all of the time carry a reclaim."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import replace
 from random import Random
 
 import pytest
 
+from gpusteward.agent.dialects.native import NativeDialect
+from gpusteward.agent.usage_counters import UsageCounters
 from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.proof import ProofRule
 from gpusteward.analyzer.judge.reasons import make_verdict
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.workloads import judge_workloads
+from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
+from gpusteward.analyzer.sources.scrape.source import ScrapeSource
 from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, UsageTable
+from gpusteward.core.allocations import Share
 from gpusteward.core.containers import Workload
+from gpusteward.core.exposition import LabelCache, render_page
+from gpusteward.core.gpus import GpuProcess, Place
+from gpusteward.core.snapshots import Snapshot
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity, Proof, Step, Verdict
 from gpusteward.messages import verdicts as texts
+from tests.agent.dialects.snapshot_views import claim, instance, reading
 from tests.analyzer.engines import Sample
 from tests.analyzer.scraped_history import AT as SCRAPED_AT
 from tests.analyzer.scraped_history import scrape_times, steady
@@ -234,3 +245,36 @@ def test_sources_list_the_video_fields_that_are_not_exported():
     source.read(SCRAPED_AT)
     [dcgm] = source.describe()["dialects"]
     assert dcgm["missing_metrics"] == ["DCGM_FI_DEV_ENC_UTIL"]
+
+
+def agent_pages(engines: int | None, times: list[float]) -> Iterator[bytes]:
+    """Of an idle pod with a process on a MIG instance with so many video engines."""
+    board = reading(is_mig_parent=True, signals={"power_watts": 60.0})
+    held = instance(0, 7, profile="1g.5gb")
+    held = replace(held, gpu=replace(held.gpu, mig=replace(held.gpu.mig, video_engines=engines)))
+    held = replace(held, signals={**held.signals, "gr_engine_ratio": 0.0})
+    holder = claim("parked", held.gpu.uuid, share=Share.MIG)
+    owner = Workload("Deployment", "team", "server")
+    holder = replace(holder, container=replace(holder.container, workload=owner))
+    own = GpuProcess(1, held.gpu.uuid, memory_bytes=1 << 30, place=Place.CONTAINER, container=holder.container)
+    counters, dialect = UsageCounters(longest_gap_seconds=60), NativeDialect(LabelCache())
+    for at in times:
+        view = counters.advance(Snapshot("n1", at, (board, held), (own,), (holder,)))
+        yield render_page(dialect.families(view)).text
+
+
+@pytest.mark.parametrize(
+    ("engines", "proof", "step"),
+    [(0, Proof.INTEGRATED, Step.RECLAIM), (1, Proof.SAMPLED, Step.NOTICE), (None, Proof.SAMPLED, Step.NOTICE)],
+)
+def test_a_mig_instance_is_proven_idle_by_the_agent_only_where_it_has_no_video_engine(engines, proof, step):
+    """Of an instance with decoders nobody sees their use; one without any hides nothing."""
+    times = scrape_times()
+    source = ScrapeSource(ScrapeSettings(interval=30.0, kubernetes="never"), window_seconds=WINDOW)
+    with closing(source):
+        for at, page in zip(times, agent_pages(engines, times), strict=True):
+            source.ingest("n1:9400", page, at)
+        verdicts, _ = judge(source.read(SCRAPED_AT), RULES, History(), now=SCRAPED_AT)
+    verdict = make_verdict(verdicts, 0, rules=RULES)
+    assert (verdict.activity, verdict.proof, verdict.highest_step) == (Activity.IDLE, proof, step)
+    assert (texts.NO_VIDEO_SIGNAL.en in verdict.reasons) is (proof is Proof.SAMPLED)

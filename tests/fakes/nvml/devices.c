@@ -144,5 +144,6 @@ EXPORT int nvmlDeviceGetAttributes_v2(Gpu *gpu, Attributes *out) {
     out->gpu_slices = (unsigned)gpu->number[N_slices];
     out->compute_slices = gpu->has[N_ci_slices] ? (unsigned)gpu->number[N_ci_slices] : out->gpu_slices;
     out->memory_mb = gpu->number[N_memory_total] >> 20;
+    out->decoders = gpu->has[N_video_engines] ? (unsigned)gpu->number[N_video_engines] : 1;
     return SUCCESS;
 }

@@ -61,12 +61,14 @@ def read_instance(parent: Gpu, uuid: str, *, handle: Handle, parent_handle: Hand
     """
     memory = read_once(MEMORY, handle).get("memory_total_bytes")
     gpu_instance_id = _call_nvml(pynvml.nvmlDeviceGetGpuInstanceId, handle)
+    attributes = _call_nvml(pynvml.nvmlDeviceGetAttributes, handle)
     mig = MigInstance(
         parent_uuid=parent.uuid,
-        profile=_read_profile(parent, handle),
+        profile=_read_profile(parent, handle, attributes),
         gpu_instance_id=gpu_instance_id or 0,
         compute_instance_id=_call_nvml(pynvml.nvmlDeviceGetComputeInstanceId, handle) or 0,
         placement_start=_read_placement(parent_handle, gpu_instance_id),
+        video_engines=_count_video_engines(attributes),
     )
     return Gpu(
         node=parent.node,
@@ -98,18 +100,31 @@ def _read_placement(parent: Handle, gpu_instance_id: int | None) -> int | None:
     return None if info is None else int(info.placement.start)
 
 
-def _read_profile(parent: Gpu, handle: Handle) -> str:
+def _count_video_engines(attributes: Any) -> int | None:
+    """Of the GPU instance. Some profiles have none: 1g.5gb of an A100 with 40 GB, 1g.10gb with 80 GB, 1g.6gb of an A30,
+    and those that end with -me; each of H100, H200 and B200 has a decoder (NVIDIA's MIG user guide, supported
+    profiles). A name alone does not tell: computed ones, as DCGM's, lack the +me of a profile with media engines."""
+    if attributes is None:
+        return None
+    return int(
+        attributes.sharedDecoderCount
+        + attributes.sharedEncoderCount
+        + attributes.sharedJpegCount
+        + attributes.sharedOfaCount
+    )
+
+
+def _read_profile(parent: Gpu, handle: Handle, attributes: Any) -> str:
     """From the device name (`NVIDIA H100 80GB HBM3 MIG 1g.10gb`), or computed if the name does not contain it."""
     _model, is_named, profile = (_call_nvml(pynvml.nvmlDeviceGetName, handle) or "").rpartition(" MIG ")
     if is_named:
         return str(profile)
-    parts = _call_nvml(pynvml.nvmlDeviceGetAttributes, handle)
-    if parts is None or not parent.memory_total_bytes:
+    if attributes is None or not parent.memory_total_bytes:
         return ""
     return name_profile(
-        parts.gpuInstanceSliceCount,
-        parts.computeInstanceSliceCount,
-        memory_bytes=parts.memorySizeMB * MEBIBYTE,
+        attributes.gpuInstanceSliceCount,
+        attributes.computeInstanceSliceCount,
+        memory_bytes=attributes.memorySizeMB * MEBIBYTE,
         parent_memory_bytes=parent.memory_total_bytes,
     )
 
