@@ -132,6 +132,14 @@ def test_never_is_a_node_of_another_cluster_compared(own: str, reported: list[An
     assert [code for _, code, _ in site.look(report(*reported))] == codes
 
 
+def test_never_is_a_cluster_compared_that_is_left_of_two_without_a_name_of_its_own():
+    site = Site(FOUR)
+    site.look(report(("gpu-0", "east"), ("gpu-1", "west")))
+    assert site.look(report(("gpu-0", "east"), at=AT + 10 * WINDOW)) == []
+    later = AT + REMEMBERED_SECONDS + WINDOW
+    assert [code for _, code, _ in site.look(report(("gpu-0", "east"), at=later))] == ["nodes-missing"]
+
+
 def test_all_nodes_of_the_own_cluster_are_missing_while_another_one_reports():
     site = Site(FOUR, {"own_cluster": "east"})
     other = [("w", "west")]

@@ -84,7 +84,8 @@ class NodePresence:
     def _choose_cluster(self, now: Iterable[ClusterNode]) -> str | None:
         """Whose nodes the API server has, as the metrics name it: its own name, where they know it or knew it within a
         day, else the only one there is. None: that is not known."""
-        found = {node.cluster for node in now}
+        # Where the metrics named two within a day, the one that is left is not the only one.
+        found = {node.cluster for node in now} | {node.cluster for node in self._seen_at if node.cluster}
         if self.own_cluster and any(node.cluster == self.own_cluster for node in self._seen_at):
             return self.own_cluster
         if len(found) == 1 and (found == {""} or not self.own_cluster):
