@@ -72,9 +72,10 @@ class ActivityRule(BaseModel):
     energy_watts: float = Field(
         default=2,
         ge=LEAST_EXCESS,
-        description="A GPU without work is unknown if its energy counter shows a minute of the window that exceeds the "
-        "quiet minutes of the hour, beyond twice their spread, by more watts than this. A request of 3 s at 180 "
-        "W above idle adds 5 to 9 W to its minute, the temperature of an idle GPU less than one. A guess between.",
+        description="A GPU without work is unknown if by its energy counter a minute of the window exceeds the quiet "
+        "ones of the window, or all of them exceed those of the hour, beyond twice their spread, by more watts than "
+        "this. A request of 3 s at 180 W above idle adds 5 to 9 W to its minute, the temperature of an idle GPU less "
+        "than one. A guess between.",
     )
 
 
