@@ -5,7 +5,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from tests.analyzer.ledger.postgres_server import RunningPostgres
 from tests.analyzer.notify.notifier_process import HOOK
 from tests.analyzer.scraped_history import scrape_history, scrape_times
 from tests.analyzer.serve_process import RunningServe, running_serve
+from tests.fakes.kubernetes_objects import FakeObjects
 from tests.fakes.receivers import Receiver
 from tests.waiting import wait_until
 
@@ -43,11 +44,12 @@ class Site:
         self._folder, self._settings, self._programs = folder, settings, programs
         self._count = 0
 
-    def start(self) -> RunningServe:
+    def start(self, **settings: Any) -> RunningServe:
+        """`settings`: further ones, of this replica only."""
         self._count += 1
         folder = self._folder / str(self._count)
         folder.mkdir()
-        (folder / "config.yaml").write_text(yaml.safe_dump(self._settings))
+        (folder / "config.yaml").write_text(yaml.safe_dump({**self._settings, **settings}))
         replica = self._programs.enter_context(running_serve(folder, env=ENVIRONMENT))
         replica.wait_for(lambda it: it.get("/health").json["last_analysis"] is not None)
         return replica
@@ -96,6 +98,28 @@ def read_idle_since(replica: RunningServe) -> dict[str, Any]:
 
 def has_metric(replica: RunningServe, text: str) -> bool:
     return text in replica.get("/metrics").body.decode()
+
+
+def list_findings(replica: RunningServe) -> dict[str, str]:
+    return {one["code"]: one["text"] for one in replica.get("/api/v1/health").json["findings"]}
+
+
+def test_an_analyzer_says_that_the_ledger_records_another_cluster(site: Site):
+    """Replicas of one cluster are as healthy as before."""
+    with ExitStack() as servers:
+        urls = []
+        for uid in ("uid-east", "uid-west"):
+            fake = servers.enter_context(closing(FakeObjects()))
+            fake.add("/api/v1/namespaces/kube-system", uid=uid)
+            urls.append(fake.url)
+        first, second, other = (site.start(kubernetes={"api_url": url}) for url in (urls[0], *urls))
+        assert [role_of(each) for each in (first, second, other)] == ["leader", "reader", "reader"]
+        other.wait_for(lambda it: "cluster-not-recorded" in list_findings(it))
+        assert "cluster uid-east" in list_findings(other)["cluster-not-recorded"]
+        other.wait_for(lambda it: it.get("/health").json["status"] == "warning")  # when its first cycle has finished
+        assert "cluster-not-recorded" not in {**list_findings(first), **list_findings(second)}
+        for each in (first, second, other):
+            each.stop()
 
 
 def test_one_writes_the_other_reads_and_takes_over(site: Site, receiver: Receiver, postgres: RunningPostgres):

@@ -79,6 +79,8 @@ class Analyzer:
         )
         owners.use_ledger(self.ledger.read_clusters)
         self.leadership = self.ledger.leadership
+        if cluster is not None:
+            self.leadership.read_cluster_uid = cluster.read_uid
         self._links = LinkSigner.open(settings.reclaim)
         self.notifier = self._make_notifier(settings, owners)
         self._policies = WatchedPolicies(settings.reclaim.policy_file)

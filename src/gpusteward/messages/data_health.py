@@ -166,6 +166,13 @@ POLICIES_REFUSED = Message(
     "No idle workload is warned of or suspended, since there is no usable policy file: {reason}",
     "由于没有可用的策略文件，不会警告或暂停任何空闲的工作负载：{reason}",
 )
+CLUSTER_NOT_RECORDED = Message(
+    "Another analyzer ({leader}, cluster {cluster}) records into this ledger: the GPU hours of this cluster are not"
+    " recorded, nobody is notified, and nothing is suspended here. Give this analyzer a ledger of its own, or let one"
+    " analyzer read all clusters.",
+    "另一个 analyzer（{leader}，集群 {cluster}）正在向该账本写入：本集群的 GPU 小时不会被记录，"
+    "也不会发送通知或暂停任何工作负载。请为该 analyzer 使用单独的账本，或由一个 analyzer 读取所有集群。",
+)
 ASK_ADMIN = Message("ask an administrator", "请联系管理员")
 
 DOUBTS: Mapping[Doubt, Message] = {
@@ -215,6 +222,10 @@ SUMMARIES: Mapping[str, Message] = {
     "pods-not-confirmed": Message(
         "Whether the pods of the metrics are those of this cluster is not confirmed.",
         "无法确认指标中的 Pod 是否属于本集群。",
+    ),
+    "cluster-not-recorded": Message(
+        "The ledger records another cluster: the GPU hours of this one are not recorded.",
+        "账本记录的是另一个集群：本集群的 GPU 小时不会被记录。",
     ),
     "policies-refused": Message("The policy file of reclaim cannot be used.", "回收的策略文件不可用。"),
     "gpu-on-two-nodes": Message("A GPU is reported by two nodes.", "有 GPU 由两个节点同时上报。"),

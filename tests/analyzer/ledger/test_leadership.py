@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,10 @@ from gpusteward.analyzer.ledger.db_engine import open_engine, with_write_lock
 from gpusteward.analyzer.ledger.leadership import Leadership
 from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
 from gpusteward.analyzer.settings.ledger import LedgerSettings
+from gpusteward.core.errors import SourceError
 from tests.analyzer.ledger.cycles import START, WORKING, allocation, cycle, hourly, minutes_of, open_ledger
 from tests.analyzer.ledger.postgres_server import RunningPostgres
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -121,6 +124,36 @@ def test_roles_are_kept_while_the_database_is_down_and_the_leader_has_precedence
     assert first.renew()
     assert first.holds_lease
     assert first.error == second.error == ""
+
+
+def test_an_analyzer_of_another_cluster_knows_that_its_own_is_not_recorded(engine: Engine):
+    """Replicas in one cluster, and one whose cluster is not known, have nothing to say."""
+    clusters = {"first": "uid-east", "replica": "uid-east", "other": "uid-west", "unknown": ""}
+    replicas = {name: make(engine, name, lease_seconds=60) for name in clusters}
+
+    def read_uid(name: str) -> str:
+        if not clusters[name]:
+            raise SourceError("no API server")
+        return clusters[name]
+
+    for name, each in replicas.items():
+        each.read_cluster_uid = partial(read_uid, name)
+        each.start()
+    wait_until(lambda: replicas["first"].renew() and replicas["first"].leader_cluster)  # it is read in a thread
+    for each in replicas.values():
+        each.renew()
+    wait_until(lambda: replicas["other"].foreign_cluster == "uid-east")
+    assert {name: each.foreign_cluster for name, each in replicas.items()} == {
+        **dict.fromkeys(clusters, ""),
+        "other": "uid-east",
+    }
+    replicas["first"].stop()
+    wait_until(replicas["unknown"].renew)
+    assert not replicas["other"].renew()
+    assert replicas["other"].leader == "unknown"
+    assert replicas["other"].foreign_cluster == "", "what the leader before has written does not count for it"
+    for each in replicas.values():
+        each.stop()
 
 
 def test_a_sqlite_file_and_no_ledger_have_no_lease(tmp_path: Path):

@@ -222,11 +222,15 @@ class ApiDependencies:
             target_counts=self.source.target_counts,
             now=self.clock(),
         )
-        if self.policy_problem is None:
-            return found
-        reason = self.policy_problem if self.visible is None else health_messages.ASK_ADMIN
-        problem = Finding("warning", "policies-refused", health_messages.POLICIES_REFUSED.fill(reason=reason))
-        return replace(found, findings=sort_findings((*found.findings, problem)))
+        findings = list(found.findings)
+        if self.policy_problem is not None:
+            reason = self.policy_problem if self.visible is None else health_messages.ASK_ADMIN
+            text = health_messages.POLICIES_REFUSED.fill(reason=reason)
+            findings.append(Finding("warning", "policies-refused", text))
+        if uid := self.leadership.foreign_cluster:
+            text = health_messages.CLUSTER_NOT_RECORDED.fill(leader=self.leadership.leader, cluster=uid)
+            findings.append(Finding("warning", "cluster-not-recorded", text))
+        return replace(found, findings=sort_findings(findings))
 
     def find_longest_snooze(self, workload: WorkloadKey) -> float:
         """Seconds for which the workload may be snoozed: as its policy says, else as by default."""

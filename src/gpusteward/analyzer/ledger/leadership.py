@@ -9,6 +9,9 @@ leader goes on buffering. `holds_lease` is stricter and false then. When the dat
 expired: a reader gives its leader the time of a whole lease to renew it, because the leader has the buffered cycles.
 
 A SQLite file, or no ledger at all, has no lease: its only analyzer is the leader.
+
+The analyzers may be those of different clusters. Only the leader records, so the others must say that their clusters
+are not recorded: a second row has the leader's cluster, together with its name, so that it counts for no other leader.
 """
 
 import os
@@ -18,10 +21,11 @@ import time
 from collections.abc import Callable
 from typing import Any, Literal
 
-from sqlalchemy import Engine, text
+from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from gpusteward.analyzer.ledger.db_engine import describe_error
+from gpusteward.core.errors import SourceError
 from gpusteward.logs import Log
 
 log = Log(__name__)
@@ -29,13 +33,18 @@ log = Log(__name__)
 Role = Literal["leader", "reader"]
 RENEWALS_PER_LEASE = 3
 STOP_SECONDS = 1.0
+CLUSTER_RETRY_SECONDS = 60.0
 _NOW = "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)"
 _RENEW = text(
     f"INSERT INTO leases (name, holder, until_ms) VALUES ('writer', :holder, {_NOW} + :duration_ms) "  # noqa: S608
     "ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until_ms = excluded.until_ms "
     f"WHERE leases.holder = excluded.holder OR (:may_take AND leases.until_ms <= {_NOW}) RETURNING holder"
 )
-_READ = text("SELECT holder FROM leases WHERE name = 'writer'")
+_READ = text("SELECT name, holder FROM leases WHERE name IN ('writer', 'cluster')")
+_NAME_CLUSTER = text(
+    "INSERT INTO leases (name, holder, until_ms) VALUES ('cluster', :named, 0) "
+    "ON CONFLICT (name) DO UPDATE SET holder = excluded.holder"
+)
 _RELEASE = text("DELETE FROM leases WHERE name = 'writer' AND holder = :holder")
 
 
@@ -51,7 +60,9 @@ class Leadership:
         """`engine` is the ledger's; None without a ledger."""
         self.holder = holder or make_holder()
         self.leader = self.holder
+        self.leader_cluster = ""  # uid of its cluster; empty: not known
         self.error = ""
+        self.read_cluster_uid: Callable[[], str] = lambda: ""  # of this analyzer's cluster; may raise SourceError
         self.on_change: Callable[[], None] = lambda: None
         self.may_lead: Callable[[], bool] = lambda: True  # false: this process cannot do a leader's work
         self._lease_seconds = lease_seconds
@@ -61,8 +72,11 @@ class Leadership:
         self._lock = threading.Lock()
         self._valid_until = 0.0  # monotonic, as the next one
         self._responding_since: float | None = None  # the database; None: it does not
+        self._cluster = ""  # uid of the own one; empty: not known
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="leadership", daemon=True)
+        # An API server that does not respond must not delay the renewal.
+        self._cluster_thread = threading.Thread(target=self._read_cluster, name="cluster-uid", daemon=True)
 
     @property
     def role(self) -> Role:
@@ -78,10 +92,17 @@ class Leadership:
         """Whether no other replica can be the leader at this moment."""
         return self._engine is None or (self.is_leader and time.monotonic() < self._valid_until)
 
+    @property
+    def foreign_cluster(self) -> str:
+        """The cluster that is recorded instead of this analyzer's; empty: none, or that is not known."""
+        is_foreign = not self.is_leader and self._cluster and self.leader_cluster not in ("", self._cluster)
+        return self.leader_cluster if is_foreign else ""
+
     def start(self) -> None:
         if self._engine is not None:
             self.renew()
             self._thread.start()
+            self._cluster_thread.start()
 
     def renew(self) -> bool:
         """Take the lease if it is free, or renew it; whether this replica is the leader. Never raises."""
@@ -120,6 +141,17 @@ class Leadership:
             self.renew()
         self.renew()  # gives it up
 
+    def _read_cluster(self) -> None:
+        while True:
+            try:
+                self._cluster = self.read_cluster_uid()
+            except SourceError as error:
+                log.debug("cluster_unknown", reason=error)
+            else:
+                return
+            if self._stopping.wait(CLUSTER_RETRY_SECONDS):
+                return
+
     def _ask(self) -> str:
         """The leader, which is this replica if the lease was free."""
         now = time.monotonic()
@@ -128,16 +160,25 @@ class Leadership:
         values = {"holder": self.holder, "duration_ms": round(self._lease_seconds * 1000), "may_take": may_take}
         assert self._engine is not None
         with self._engine.connect() as connection:
-            if connection.execute(_RENEW, values).scalar() is not None:
-                return self.holder
-            return connection.execute(_READ).scalar() or ""
+            if connection.execute(_RENEW, values).scalar() is None:
+                return self._read_leader(connection)
+            if self._cluster and (self.leader, self.leader_cluster) != (self.holder, self._cluster):
+                connection.execute(_NAME_CLUSTER, {"named": f"{self.holder}@{self._cluster}"})
+                self.leader_cluster = self._cluster
+            return self.holder
+
+    def _read_leader(self, connection: Connection) -> str:
+        rows: dict[str, str] = {row.name: row.holder for row in connection.execute(_READ)}
+        leader, (named, _, cluster) = rows.get("writer", ""), rows.get("cluster", "").rpartition("@")
+        self.leader_cluster = cluster if named == leader else ""
+        return leader
 
     def _give_up(self) -> str:
         """The leader, which is never this replica."""
         assert self._engine is not None
         with self._engine.connect() as connection:
             connection.execute(_RELEASE, {"holder": self.holder})
-            return connection.execute(_READ).scalar() or ""
+            return self._read_leader(connection)
 
     def _set_error(self, error: str) -> None:
         if error and not self.error:

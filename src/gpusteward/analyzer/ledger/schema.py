@@ -227,7 +227,8 @@ leases = Table(
     Column("holder", Text, nullable=False),
     Column("until_ms", Number, nullable=False),
 )
-"""Which analyzer writes (`leadership.py`); the time is that of the database. Without rows in SQLite."""
+"""Which analyzer writes ("writer"), and the cluster it is in ("cluster"): see `leadership.py`. The time is that of the
+database. Without rows in SQLite."""
 
 actions = Table(
     "actions",
