@@ -18,6 +18,7 @@ from gpusteward.messages.errors import api_errors
 from tests.analyzer.api.sample_results import small_result
 from tests.analyzer.api.server import Api, FakeSettings, make_result, running_api
 from tests.analyzer.usage_tables import GIB, resting, signal, table_of
+from tests.conftest import give_up
 
 ENDPOINTS = {
     "/": "GET",
@@ -44,7 +45,7 @@ UNDOCUMENTED = {
 }
 """On its page, but not in its document."""
 DOCUMENTS = Path(__file__).parents[4] / "shared" / "seeds"
-"""Beside the project where it is developed; elsewhere the lists above have to do."""
+"""Beside the project where it is developed, and in CI."""
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +73,10 @@ def fastapi() -> TestClient:
 
 
 def test_the_lists_here_are_those_of_its_document():
-    for document in DOCUMENTS.glob("003_*.txt"):
+    documents = list(DOCUMENTS.glob("003_*.txt"))
+    if not documents:
+        give_up("the document of gpu-oour is not beside the checkout, in ../shared/seeds")
+    for document in documents:
         text = document.read_text()
         rows = re.findall(r"^\| \**`(/[a-z/]*)`\** \| \**(GET|POST)\** \|", text, re.MULTILINE)
         assert dict(rows) == ENDPOINTS
