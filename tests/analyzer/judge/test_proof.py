@@ -25,6 +25,7 @@ from gpusteward.core.gpus import GpuProcess, Place
 from gpusteward.core.snapshots import Snapshot
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity, Proof, Step, Verdict
+from gpusteward.messages import unknown_reasons
 from gpusteward.messages import verdicts as texts
 from tests.agent.dialects.snapshot_views import claim, instance, reading
 from tests.analyzer.engines import Sample
@@ -142,9 +143,28 @@ def kernel(seconds_ago: float) -> Stats:
 
 
 def test_a_last_kernel_before_the_window_proves_idleness():
-    verdict = judge_cycles(GAUGES | kernel(WINDOW))
+    verdict = judge_cycles(*[GAUGES | kernel(WINDOW + HOUR)] * 13)
     assert (verdict.activity, verdict.proof, verdict.highest_step) == (Activity.IDLE, Proof.INTEGRATED, Step.RECLAIM)
     assert any("kernels are launched" in reason for reason in verdict.reasons)
+
+
+def test_the_last_kernel_proves_nothing_until_video_engines_were_watched_for_an_hour():
+    verdict = judge_cycles(*[GAUGES | kernel(WINDOW + HOUR)] * 12)
+    assert (verdict.activity, verdict.proof, verdict.highest_step) == (Activity.IDLE, Proof.SAMPLED, Step.NOTICE)
+    assert any("video engines" in reason for reason in verdict.reasons)
+
+
+def test_never_reclaims_by_the_last_kernel_where_a_video_engine_has_worked_for_an_unknown_holder():
+    """On a GPU that HAMi shares, 20 s of encoding every ten minutes are in two of three windows."""
+    row, history = GAUGES | kernel(WINDOW + 2 * HOUR), History()
+    for cycle in range(26):
+        at = AT - (25 - cycle) * CYCLE
+        table = table_of(row, at=at)
+        if cycle == 3:
+            table = replace(table, unknown={0: unknown_reasons.UNATTRIBUTED})
+        verdicts, history = judge(table, RULES, history, now=at)
+    verdict = make_verdict(verdicts, 0, rules=RULES)
+    assert (verdict.activity, verdict.proof, verdict.highest_step) == (Activity.IDLE, Proof.SAMPLED, Step.NOTICE)
 
 
 def test_a_kernel_in_the_window_is_work_that_no_sample_saw():

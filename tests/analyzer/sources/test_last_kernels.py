@@ -8,6 +8,7 @@ import pytest
 
 from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.judge import judge
+from gpusteward.analyzer.judge.proof import ProofRule
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme, SeriesGroup, plan_holders
@@ -97,7 +98,7 @@ def test_never_reclaims_by_the_last_kernel_where_no_video_signal_is_exported(gen
 
 
 def judge_pods(table: UsageTable) -> dict[str, tuple[Activity, Proof]]:
-    verdicts, _ = judge(table, Rules(), History(), now=AT)
+    verdicts, _ = judge(table, Rules(proof=ProofRule(video_seconds=0)), History(), now=AT)
     return {
         one.container.pod: (ACTIVITIES[activity], PROOFS[proof])
         for one, activity, proof in zip(table.allocations, verdicts.activity, verdicts.proof, strict=True)

@@ -10,6 +10,7 @@ from gpusteward.analyzer.judge.valid_ratios import valid_ratio
 from gpusteward.analyzer.tables import PROOFS, Codes, Column, UsageTable
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Proof
+from gpusteward.messages import unknown_reasons
 
 SOONER = 0.9
 """Samples must follow each other within this part of the time that DCGM averages over. With equal intervals a scrape
@@ -38,15 +39,20 @@ class ProofRule(BaseModel):
     video_seconds: float = Field(
         default=3600,
         ge=0,
-        description="How long an allocation must have been observed before engine activity of DCGM proves idleness: "
-        "it does not include video engines, and their gauges miss work between two samples. 20 s of encoding every 10 "
+        description="How long an allocation must have been observed before engine activity of DCGM, or the last kernel "
+        "of HAMi, proves idleness: video engines are not in it, and their gauges miss work. 20 s of encoding every 10 "
         "minutes are in two of three samples every 30 s; in one hour of a thousand no sample shows any.",
     )
 
 
 def find_video_at(table: UsageTable, past: Past) -> Column:
-    """When a gauge last showed a video engine at work that no counter includes. Engine activity is that of the core."""
+    """When a gauge last showed a video engine at work that no counter includes. Engine activity is that of the core.
+
+    On a GPU that HAMi shares, nobody knows whose work of a video engine it was: it may have been that of each row.
+    """
     worked = np.zeros(len(table), dtype=bool)
+    worked[[row for row, why in table.unknown.items() if why == unknown_reasons.UNATTRIBUTED]] = True
+    worked &= np.isnan(table.column(Measure.BUSY, Stat.MEAN))  # the agent counts for each container
     for measure in (Measure.ENCODER, Measure.DECODER, Measure.VIDEO):
         worked |= table.column(measure, Stat.PEAK) > 0
     is_counted = table.column(Measure.VIDEO, Stat.MEAN) > 0
@@ -55,11 +61,13 @@ def find_video_at(table: UsageTable, past: Past) -> Column:
 
 def judge_proof(table: UsageTable, *, is_idle: Mask, past: Past, video_at: Column, rule: ProofRule) -> Codes:
     """The last kernel can only prove that there was no work. Where no video signal is exported, or a pod used a video
-    engine that is only sampled, the time of the core proves nothing: a video engine may work between two samples."""
-    is_engine = ~np.isnan(table.column(Measure.ENGINE, Stat.STEP))
-    is_watched = ~is_engine | (table.at - np.fmin(past.first_seen_at, table.at) >= rule.video_seconds)
-    is_counted = ~np.isnan(valid_ratio(table, Measure.BUSY, Stat.MEAN)) & ~has_gaps(table, rule) & is_watched
-    is_proven = (is_counted | (is_idle & lacks_kernels(table))) & np.isnan(video_at) & ~lacks_video(table)
+    engine that is only sampled, the time of the core proves nothing: a video engine may work between two samples. The
+    agent counts that; of DCGM and HAMi the gauges must have been watched for a while."""
+    is_busy = ~np.isnan(valid_ratio(table, Measure.BUSY, Stat.MEAN))
+    is_agent = is_busy & np.isnan(table.column(Measure.ENGINE, Stat.STEP))
+    is_watched = is_agent | (table.at - np.fmin(past.first_seen_at, table.at) >= rule.video_seconds)
+    is_counted = (is_busy & ~has_gaps(table, rule)) | (is_idle & lacks_kernels(table))
+    is_proven = is_counted & is_watched & np.isnan(video_at) & ~lacks_video(table)
     codes = np.where(is_proven, PROOFS.index(Proof.INTEGRATED), PROOFS.index(Proof.SAMPLED))
     return codes.astype(np.int8)
 

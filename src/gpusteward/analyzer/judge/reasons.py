@@ -115,22 +115,21 @@ def _explain_lag(seconds: float) -> Iterator[Reason]:
 
 
 def _explain_proof(proof: Proof, usage: Usage, *, at: float, rules: Rules) -> Iterator[Reason]:
+    launched_at = usage.stats.get((Measure.CONTAINER_KERNEL, Stat.LAST), np.inf)
+    is_by_kernel = (Measure.BUSY, Stat.MEAN) not in usage.stats and launched_at <= at - usage.window_seconds
     if proof is Proof.SAMPLED:
-        yield from _explain_sampled(usage, rules=rules)
-        return
-    launched_at = usage.stats.get((Measure.CONTAINER_KERNEL, Stat.LAST))
-    is_by_kernel = (Measure.BUSY, Stat.MEAN) not in usage.stats and launched_at is not None
-    if is_by_kernel and launched_at is not None and launched_at <= at - usage.window_seconds:
+        yield from _explain_sampled(usage, is_by_kernel=is_by_kernel, rules=rules)
+    elif is_by_kernel:
         yield Reason(texts.PROVEN_BY_KERNEL, {"launched_at": format_time(launched_at)})
     else:
         yield Reason(texts.PROVEN[proof])
 
 
-def _explain_sampled(usage: Usage, *, rules: Rules) -> Iterator[Reason]:
+def _explain_sampled(usage: Usage, *, is_by_kernel: bool, rules: Rules) -> Iterator[Reason]:
     """Every reason why nothing proves it, or that only samples are read."""
     stats, collected = usage.stats, rules.proof.dcgm_interval_seconds
     has_video = stats.get((Measure.VIDEO, Stat.COUNT)) != 0
-    is_counted = (Measure.BUSY, Stat.MEAN) in stats
+    is_counted = (Measure.BUSY, Stat.MEAN) in stats or is_by_kernel
     step = stats.get((Measure.ENGINE, Stat.STEP), 0.0)
     renewed = min(stats.get((measure, Stat.STEP), np.inf) for measure in (Measure.ENERGY, Measure.POWER))
     if not is_counted:
