@@ -14,9 +14,10 @@
     results.py     the results of a run as plain data
     bars.py        the limits and whether they are met (pure)
     report.py      results -> Markdown report (pure)
-    scenes.py      31 kinds of workload with a known truth, seen through the pages of three exporters
     sites.py       foreign monitoring sites on a real Prometheus: right, or said what is wrong
     site_data.py, site_variants.py   the simulated site and what is stored of it; the variants
+    scenes.py      41 kinds of workload with a known truth, seen through the pages of three exporters
+    scene_rows.py  one of them: its truth, and the pages of its exporters at each scrape
     judge_truth.py the judge against the truth of simulated workloads, and its cost at 50,000 GPUs
     analyzer.py    a cycle of the analyzer compared with curl and gpu-oour's queries, on a real Prometheus
     fleet_data.py  the simulated fleet, as blocks for Prometheus and import lines for VictoriaMetrics

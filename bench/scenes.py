@@ -1,23 +1,23 @@
 """`python -m bench.scenes [FIRST_SEED]`: hours of workloads whose truth is known second by second, seen through pages
-of three exporters, read by the embedded source and judged every five minutes. Writes bench/results/scenes.md.
+of three exporters (`scene_rows.py`), read by the embedded source and judged every five minutes. Writes
+bench/results/scenes.md.
 
-The exporter of DCGM collects every 30 s and repeats its values until then; its gauges are those of one second, its
-profiling fields means since the last collection. The agent counts. Work after the newest collection is in nobody's
-data: a window ends with it (docs/limits.md).
+Work after the newest collection is in nobody's data: a window ends with it (docs/limits.md).
 """
 
 import sys
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from bench.machines import describe_run
 from bench.progress import print_progress
 from bench.report import render_table
+from bench.scene_rows import BEGIN, Chance, Place, Row, Scene, Scrape, Signals
 from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.rules import Rules
@@ -30,36 +30,9 @@ from gpusteward.core.verdicts import Activity, Step
 COMMAND = "python -m bench.scenes"
 RESULT = Path(__file__).parent / "results/scenes.md"
 HOURS, SEEDS = 3, 3
-CYCLE, WINDOW, COLLECTED = 300, 600, 30
-BEGIN = 1_790_000_000
-GIB = 1 << 30
-
-Chance = np.random.Generator
-
-
-class Truth(NamedTuple):
-    """One value per second."""
-
-    core: Column  # share of the second in which a kernel ran
-    encoder: Column
-    decoder: Column
-    traffic: Column  # bytes per second over PCIe
-    memory: Column  # bytes
-
-    @property
-    def works(self) -> Column:
-        return self.core + self.encoder + self.decoder + (self.traffic > 20e6)
-
-
-class Scene(NamedTuple):
-    """A kind of workload: which of its signals is on in which seconds."""
-
-    name: str
-    kind: str
-    draw: Callable[[Chance, int], Column]  # activity of each second, 0 to 1
-    signal: str = "core"
-    loads_seconds: int = 0  # at the beginning, while nothing works
-    gap_seconds: int = 0  # without scrapes, once an hour
+CYCLE, WINDOW = 300, 600
+MOST_IDLE = 0.001
+"""Of windows with work, where all of the time is measured."""
 
 
 def every(period: float, length: float, *, jitter: float = 0.0, level: float = 1.0) -> Callable[[Chance, int], Column]:
@@ -93,6 +66,7 @@ def until(end: float, draw: Callable[[Chance, int], Column]) -> Callable[[Chance
     return lambda chance, seconds: np.where(np.arange(seconds) < end, draw(chance, seconds), 0.0)
 
 
+BUSY = noisy(0.9, 0.05)
 SCENES = (
     Scene("training", "PyTorchJob", noisy(0.9, 0.05)),
     Scene("training with pauses of 15 min", "PyTorchJob", every(3600, 2700, level=0.9)),
@@ -122,120 +96,34 @@ SCENES = (
     Scene("scrapes missing for 90 s every hour", "Deployment", every(600, 3, jitter=60), gap_seconds=90),
     Scene("hung after an hour", "PyTorchJob", until(3600, noisy(0.9, 0.05))),
     Scene("requests until noon, then none", "Deployment", until(7200, every(60, 5))),
+    Scene("MIG: training", "PyTorchJob", noisy(0.9, 0.05), place=Place.MIG),
+    Scene("MIG: request of 3 s every 10 min", "Deployment", every(600, 3, jitter=60), place=Place.MIG),
+    Scene("MIG: nothing", "Notebook", nothing, place=Place.MIG),
+    Scene("shared: request of 3 s every 5 min", "Deployment", every(300, 3, jitter=200), place=Place.SLICE),
+    Scene("shared: a cell beside training", "Notebook", every(1200, 20, jitter=300), place=Place.SLICE, neighbour=BUSY),
+    Scene("shared: nothing beside training", "Notebook", nothing, place=Place.SLICE, neighbour=BUSY),
+    Scene("HAMi: request of 3 s every 10 min", "Deployment", every(600, 3, jitter=60), place=Place.HAMI),
+    Scene("HAMi: request beside training", "Deployment", every(600, 3), place=Place.HAMI, neighbour=BUSY),
+    Scene(
+        "HAMi: NVENC for 20 s every 10 min",
+        "Deployment",
+        every(600, 20, jitter=30, level=0.7),
+        "encoder",
+        place=Place.HAMI,
+    ),
+    Scene("HAMi: nothing beside training", "Notebook", until(600, every(60, 5)), place=Place.HAMI, neighbour=BUSY),
     Scene("parked model", "Deployment", nothing),
     Scene("sleeping server", "Deployment", nothing),
     Scene("empty notebook", "Notebook", nothing),
 )
 
 
-class Signals(NamedTuple):
-    """What is exported, and how often it is scraped."""
-
-    name: str
-    step: int
-    has_profiling: bool = False
-    is_agent: bool = False
-
-
 SIGNALS = (
     *(Signals(f"gauges, {step} s", step) for step in (15, 30, 60)),
     *(Signals(f"profiling, {step} s", step, has_profiling=True) for step in (15, 30, 60)),
+    Signals("HAMi, 30 s", 30, is_hami=True),
     Signals("agent, 30 s", 30, is_agent=True),
 )
-
-
-@dataclass(frozen=True)
-class Row:
-    """One scene with one seed: a pod alone on a GPU of its own node."""
-
-    scene: Scene
-    name: str
-    truth: Truth
-    joules: Column  # energy until each second
-    watts: Column
-    phase: int  # of collections and scrapes
-    started_at: float
-
-    @classmethod
-    def draw(cls, scene: Scene, seed: int, hours: int) -> "Row":
-        chance = np.random.default_rng((seed, *scene.name.encode()))
-        seconds = hours * 3600
-        nothing, active = np.zeros(seconds), scene.draw(chance, seconds)
-        memory = np.full(seconds, 0.0 if "empty" in scene.name else 20.0 * GIB)
-        if scene.loads_seconds:
-            memory = np.minimum(np.arange(seconds) / scene.loads_seconds, 1.0) * 60 * GIB
-        values = {"core": nothing, "encoder": nothing, "decoder": nothing, "traffic": nothing, scene.signal: active}
-        truth = Truth(values["core"], values["encoder"], values["decoder"], values["traffic"] * 2e9, memory)
-        draws = 180 * truth.core + 40 * (truth.encoder + truth.decoder) + 30 * (truth.traffic > 0)
-        drift = 1.5 * np.sin(np.arange(seconds) / 900 + chance.random() * 6)
-        watts = 70 + 40 * chance.random() + drift + chance.normal(0, 2, seconds) + draws
-        started_at = BEGIN if scene.loads_seconds else BEGIN - 86_400
-        name = f"s{SCENES.index(scene)}-{seed}"
-        return cls(scene, name, truth, np.cumsum(watts), watts, int(chance.integers(60)), started_at)
-
-    def scrape_times(self, step: int) -> Iterator[int]:
-        """Seconds after the beginning."""
-        for at in range(self.phase % step + step, len(self.watts), step):
-            if not (self.scene.gap_seconds and at % 3600 < self.scene.gap_seconds):
-                yield at
-
-    def newest(self, at: int, signals: Signals) -> int:
-        """Up to which second the newest sample tells anything."""
-        scraped = max(each for each in range(at - signals.step, at + 1) if (each - self.phase) % signals.step == 0)
-        every = 5 if signals.is_agent else COLLECTED
-        return scraped - (scraped - self.phase) % every
-
-    def render(self, signals: Signals, at: int) -> bytes:
-        every = 5 if signals.is_agent else COLLECTED
-        at = max(at - (at - self.phase) % every, every)
-        lines = self._render_agent(at) if signals.is_agent else self._render_dcgm(at, signals)
-        return "\n".join(("", *lines, "")).encode()
-
-    def _render_dcgm(self, at: int, signals: Signals) -> Iterator[str]:
-        holder = f'Hostname="{self.name}",modelName="NVIDIA L40S",namespace="bench",pod="{self.name}",container="main"'
-        labels = f'{{gpu="0",UUID="GPU-{self.name}",{holder}}}'
-        truth, last = self.truth, at - 1
-        values = {
-            "DEV_GPU_UTIL": round(100 * truth.core[last]),
-            "DEV_MEM_COPY_UTIL": round(30 * truth.core[last]),
-            "DEV_ENC_UTIL": round(100 * truth.encoder[last]),
-            "DEV_DEC_UTIL": round(100 * truth.decoder[last]),
-            "DEV_FB_USED": int(truth.memory[last] / (1 << 20)),
-            "DEV_FB_FREE": int(48_000 - truth.memory[last] / (1 << 20)),
-            "DEV_POWER_USAGE": round(self.watts[last], 3),
-            "DEV_TOTAL_ENERGY_CONSUMPTION": int(1e9 + self.joules[last] * 1000),
-        }
-        if signals.has_profiling:
-            span = slice(max(at - COLLECTED, 0), at)
-            values |= {
-                "PROF_GR_ENGINE_ACTIVE": round(float(truth.core[span].mean()), 6),
-                "PROF_DRAM_ACTIVE": round(float(truth.core[span].mean()) * 0.4, 6),
-                "PROF_PCIE_RX_BYTES": int(truth.traffic[span].mean() + 2e5),
-            }
-        return (f"DCGM_FI_{name}{labels} {value}" for name, value in values.items())
-
-    def _render_agent(self, at: int) -> Iterator[str]:
-        gpu = f'node="{self.name}",gpu="0",uuid="GPU-{self.name}"'
-        pod = f'{gpu},namespace="bench",pod="{self.name}",container="main"'
-        truth, span, uid = self.truth, slice(at - 5, at), f'pod_uid="uid-{self.name}"'
-        video = np.minimum(truth.encoder + truth.decoder, 1.0)
-        yield f'gpusteward_allocations_known{{node="{self.name}"}} 1'
-        yield f'gpusteward_gpu_info{{{gpu},model="NVIDIA L40S"}} 1'
-        yield f"gpusteward_gpu_utilization_ratio{{{gpu}}} {truth.core[span].mean():.4f}"
-        yield f"gpusteward_gpu_busy_seconds_total{{{gpu}}} {truth.core[:at].sum():.4f}"
-        yield f"gpusteward_gpu_outside_use_seconds_total{{{gpu}}} 0"
-        yield f"gpusteward_gpu_power_watts{{{gpu}}} {self.watts[at - 1]:.2f}"
-        yield f"gpusteward_gpu_memory_total_bytes{{{gpu}}} {48 * GIB}"
-        yield f"gpusteward_gpu_pcie_rx_bytes_per_second{{{gpu}}} {truth.traffic[at - 1] + 2e5:.0f}"
-        kind = f'workload_kind="{self.scene.kind}",workload="{self.name}"'
-        yield f'gpusteward_allocation_info{{{pod},{uid},{kind},share="exclusive"}} 1'
-        yield f"gpusteward_allocation_start_time_seconds{{{pod},{uid}}} {self.started_at}"
-        own = f'{pod},{uid},by="container"'
-        yield f"gpusteward_use_utilization_ratio{{{own}}} {truth.core[span].mean():.4f}"
-        yield f"gpusteward_use_memory_bytes{{{own}}} {truth.memory[at - 1]:.0f}"
-        yield f"gpusteward_use_processes{{{own}}} {int(truth.memory[at - 1] > 0)}"
-        yield f"gpusteward_use_busy_seconds_total{{{own}}} {truth.core[:at].sum():.4f}"
-        yield f"gpusteward_use_video_seconds_total{{{own}}} {video[:at].sum():.4f}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,45 +136,57 @@ class Counts:
     rested: Counter[str]
 
 
-def judge_scenes(signals: Signals, *, seeds: Sequence[int], hours: int = HOURS) -> list[Counts]:
-    rows = {row.name: row for scene in SCENES for seed in seeds for row in [Row.draw(scene, seed, hours)]}
+def judge_scenes(
+    signals: Signals, *, seeds: Sequence[int], hours: int = HOURS, scenes: Sequence[Scene] = SCENES
+) -> list[Counts]:
+    rows = {
+        row.name: row
+        for number, scene in enumerate(scenes)
+        if signals.shows(scene)
+        for seed in seeds
+        for row in [Row.draw(scene, f"s{number}-{seed}", seed, hours)]
+    }
     source = ScrapeSource(ScrapeSettings(interval=signals.step, kubernetes="never"), window_seconds=WINDOW)
-    scrapes = sorted((at, name) for name, row in rows.items() for at in row.scrape_times(signals.step))
-    found = {scene.name: Counts(scene.name, signals.name, Counter(), Counter()) for scene in SCENES}
+    scrapes = {name: row.list_scrapes(signals.step) for name, row in rows.items()}
+    due = sorted((scrape, name) for name, each in scrapes.items() for scrape in each)
+    found = {scene.name: Counts(scene.name, signals.name, Counter(), Counter()) for scene in scenes}
     history, done = History(), 0
-    for at in range(WINDOW + CYCLE, hours * 3600, CYCLE):
-        while done < len(scrapes) and scrapes[done][0] <= at:
-            moment, name = scrapes[done]
-            source.ingest(name, rows[name].render(signals, moment), BEGIN + moment)
+    cycles = range(WINDOW + CYCLE, hours * 3600, CYCLE)
+    for at in cycles:
+        while done < len(due) and due[done][0].at <= at:
+            scrape, name = due[done]
+            source.ingest(name, rows[name].render(signals, scrape), BEGIN + scrape.at)
             done += 1
         table = _add_owners(source.read(BEGIN + at), rows)
         verdicts, history = judge(table, Rules(), history, now=BEGIN + at)
         for number, one in enumerate(table.allocations):
-            row = rows[one.container.pod]
-            worked = row.truth.works[at - WINDOW : row.newest(at, signals)].any()
+            if (row := rows.get(one.container.pod)) is None:
+                continue  # a neighbour
+            newest = row.find_newest(_find_last(scrapes[row.name], at), signals)
+            worked = row.truth.works[at - WINDOW : int(newest)].any()
             counts = found[row.scene.name].worked if worked else found[row.scene.name].rested
             activity = ACTIVITIES[verdicts.activity[number]]
             counts[activity.value] += 1
             may_reclaim = activity is Activity.IDLE and STEPS[verdicts.step[number]] is Step.RECLAIM
-            counts["reclaimable"] += may_reclaim
+            # Reclaim needs two cycles: a counter does not know the time before the first sample of its first window.
+            counts["reclaimable"] += may_reclaim and at != cycles[0]
     source.close()
     return list(found.values())
+
+
+def _find_last(scrapes: Sequence[Scrape], at: float) -> Scrape:
+    return scrapes[bisect_right(scrapes, at, key=lambda each: each.at) - 1]
 
 
 def _add_owners(table: UsageTable, rows: dict[str, Row]) -> UsageTable:
     """As the API server names them."""
 
-    def own(name: str) -> Workload:
-        return Workload(rows[name].scene.kind, "bench", name)
+    def own(pod: str) -> dict[str, object]:
+        row = rows[pod.removesuffix("-other")]
+        return {"workload": Workload(row.scene.kind, "bench", pod), "started_at": row.started_at}
 
     allocations = [
-        replace(
-            one,
-            container=replace(
-                one.container, workload=own(one.container.pod), started_at=rows[one.container.pod].started_at
-            ),
-        )
-        for one in table.allocations
+        replace(one, container=replace(one.container, **own(one.container.pod))) for one in table.allocations
     ]
     return replace(table, allocations=allocations)
 
@@ -322,11 +222,13 @@ def render_page(results: Sequence[Sequence[Counts]], seeds: Sequence[int]) -> st
             f"- {about.processor}, {about.cores} cores; {about.python}\n",
             f"{len(SCENES)} kinds of workload over {HOURS} hours, judged every 5 minutes over windows of 10; a window "
             "ends with the newest collection that was scraped, since nobody can see later work. DCGM is collected "
-            "every 30 s. Idle power varies by 2 W from second to second and by 3 W over an hour.\n",
+            "every 30 s, give or take 0.2 %, in its own phase; a page is read up to 2 s after its time. Idle power "
+            "varies by 2 W from second to second and by 3 W over an hour.\n",
             "## Windows with work\n",
             render_table(("signals", "windows", "judged idle", "reclaimable"), totals),
             "Gauges miss short requests, however often they are scraped: DCGM reads them every 30 s. A notice at most, "
-            "which says so.\n",
+            "which says so. With profiling fields every 30 s too: a scrape can skip a collection. HAMi's monitor is "
+            "beside gauges of dcgm-exporter; of GPUs that it shares, only it and the agent name the pods.\n",
             "## Windows without work\n",
             render_table(("signals", "active", "idle", "unknown", "reclaimable"), rested),
             "Active: less than a window after work. Reclaimable is what a policy may give back.\n",
@@ -337,7 +239,7 @@ def render_page(results: Sequence[Sequence[Counts]], seeds: Sequence[int]) -> st
 
 
 def _render_counts(counts: Counter[str]) -> str:
-    return f"{counts['active']} / {counts['unknown']} / {counts['idle']}"
+    return f"{counts['active']} / {counts['unknown']} / {counts['idle']}" if counts else ""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -352,7 +254,9 @@ def main(arguments: Sequence[str]) -> int:
     RESULT.write_text(page)
     print(page)
     sums = {found[0].signals: sum_up(found) for found in results}
-    careful = all(sums[name]["idle"] <= 0.001 * sums[name]["windows"] for name in ("profiling, 30 s", "agent, 30 s"))
+    careful = all(
+        sums[name]["idle"] <= MOST_IDLE * sums[name]["windows"] for name in ("profiling, 30 s", "agent, 30 s")
+    )
     return 0 if careful and not any(one["reclaimable"] for one in sums.values()) else 1
 
 
