@@ -1,4 +1,4 @@
-"""The images without a Docker engine: the same files, installation and commands."""
+"""The images: every step of the Dockerfile is executed, and what it makes is run. Without a Docker engine too."""
 
 import os
 import re
@@ -11,6 +11,7 @@ import tarfile
 import tempfile
 import time
 import tomllib
+import urllib.error
 import urllib.request
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -22,7 +23,8 @@ from pathlib import Path
 import pytest
 
 from tests.agent.test_agent_process import free_port
-from tests.conftest import give_up
+from tests.conftest import TEMPORARY_ROOT, give_up
+from tests.deploy.dockerfile import Build, find_python
 from tests.documents import ROOT
 from tests.local.processes import running_command
 
@@ -138,33 +140,70 @@ def test_hadolint_finds_nothing(tmp_path: Path):
 
 
 UI = "src/gpusteward/analyzer/api/ui/static"
-WEB_STAGE = re.search(r"(?ms)^FROM \S+ AS web\n(.*?)(?=^FROM)", DOCKERFILE)
 
 
-def test_the_stage_of_the_web_ui_builds_what_the_package_serves(tmp_path: Path):
-    """Its commands, on the files that it copies."""
-    if shutil.which("npm") is None:
-        give_up("Node is not installed; the web UI needs 20.19 or newer")
-    assert WEB_STAGE is not None
-    commands = re.findall(r"^RUN (.+)$", WEB_STAGE[1], re.MULTILINE)
-    assert commands == ["npm ci --no-audit --no-fund", "npm run build"]
-    assert {f"{UI}", "web/node_modules"} <= set(IGNORED)
-    shutil.copytree(ROOT / "web", tmp_path / "web", ignore=shutil.ignore_patterns("node_modules", "openapi.json"))
-    for command in commands:
-        done = subprocess.run(
-            f"{command} --prefer-offline" if " ci " in command else command,
-            shell=True,
-            cwd=tmp_path / "web",
-            capture_output=True,
-            text=True,
-            timeout=110,
-            check=False,
-        )
-        if re.search("ENOTFOUND|EAI_AGAIN|ECONNREFUSED", done.stderr):
-            give_up("no package registry is reachable")
-        assert done.returncode == 0, done.stderr + done.stdout
-    assert f"COPY --from=web /source/{UI} {UI}" in DOCKERFILE
-    assert (tmp_path / UI / "index.html").exists()
+@pytest.fixture(scope="module")
+def build() -> Iterator[Build]:
+    """The stages of the Dockerfile, where every user can read them."""
+    with tempfile.TemporaryDirectory(prefix="gpusteward-images-", dir=os.environ.get(TEMPORARY_ROOT)) as name:
+        Path(name).chmod(0o755)
+        yield Build(DOCKERFILE, ROOT, Path(name) / "root")
+
+
+def test_the_stage_of_the_web_ui_builds_what_the_package_serves(build: Build):
+    assert {UI, "web/node_modules"} <= set(IGNORED)
+    assert (build.make("web") / "source" / UI / "index.html").exists()
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("image", STAGES)
+def test_every_step_of_an_image_can_be_executed(build: Build, image: str):
+    made = build.make(image)
+    assert (made / "opt/gpusteward/bin/gpusteward").exists()
+    assert not (made / "source").exists(), "what builds it is not in the image"
+    assert {step.text for step in build.stages[f"build-{image}"].steps if step.instruction == "RUN"} <= set(
+        build.commands
+    )
+    if has_engine():
+        build_with_engine(image)
+
+
+def has_engine() -> bool:
+    """Docker's client may be installed where no engine runs. No skip: the steps have been executed above."""
+    if shutil.which("docker") is None:
+        return False
+    return subprocess.run(["docker", "info"], capture_output=True, check=False, timeout=30).returncode == 0
+
+
+def build_with_engine(image: str) -> None:
+    tag = f"gpusteward-{image}:test-{os.getpid()}"
+    command = ["docker", "build", "-f", "deploy/images/Dockerfile", "--target", image, "-t", tag, "."]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=500)
+    if re.search(r"no such host|i/o timeout|connection refused|TLS handshake", done.stderr):
+        give_up(f"no image registry is reachable: {done.stderr.strip().splitlines()[-1]}")
+    assert done.returncode == 0, done.stderr
+    try:
+        subprocess.run(["docker", "run", "--rm", "--read-only", tag, "--version"], check=True, timeout=60)
+    finally:
+        subprocess.run(["docker", "rmi", "-f", tag], check=False, capture_output=True, timeout=60)
+
+
+def test_the_locked_build_backend_alone_makes_the_sdist_and_the_wheel_of_it(build: Build, tmp_path: Path):
+    """As a distributor does: without isolation, without an index."""
+    with build.placed("build") as root:
+        python = str(root / "usr/local/bin/python")
+        commands = [
+            [python, "-m", "hatchling", "build", "-t", "sdist", "-d", str(tmp_path)],
+            [*f"{python} -m pip wheel --no-index --no-build-isolation --no-deps -w {tmp_path}".split(), "SDIST"],
+        ]
+        for command in commands:
+            words = [str(next(tmp_path.glob("*.tar.gz"))) if word == "SDIST" else word for word in command]
+            done = subprocess.run(words, cwd=root / "source", capture_output=True, text=True, check=False, timeout=100)
+            assert done.returncode == 0, done.stderr
+        (wheel,) = tmp_path.glob("*.whl")
+        (expected,) = (root / "wheels").glob("*.whl")
+        with zipfile.ZipFile(wheel) as ours, zipfile.ZipFile(expected) as theirs:
+            assert set(ours.namelist()) == set(theirs.namelist())
 
 
 def test_the_wheel_and_the_sdist_contain_the_web_ui_and_the_address_of_the_release(
@@ -246,20 +285,11 @@ def installer(uv: str, tmp_path_factory: pytest.TempPathFactory) -> Installer:
     return Installer(uv, tmp_path_factory.mktemp("wheel"))
 
 
-@pytest.fixture(scope="module")
-def environments(installer: Installer) -> Iterator[dict[str, Path]]:
-    """The programs of each image, where every user can read them."""
-    with tempfile.TemporaryDirectory(prefix="gpusteward-images-") as name:
-        Path(name).chmod(0o755)
-        folders = {image: Path(name) / image for image in STAGES}
-        for folder in folders.values():
-            folder.mkdir()
-        yield {image: installer.install(folder, image) for image, folder in folders.items()}
-
-
 @pytest.fixture
-def installed(environments: dict[str, Path]) -> Path:
-    return environments["agent"]
+def installed(build: Build) -> Iterator[Path]:
+    """The programs of the agent's image."""
+    with build.placed("agent") as root:
+        yield root / "opt/gpusteward/bin"
 
 
 def run_uv(uv: str, folder: Path, *words: str) -> None:
@@ -285,11 +315,12 @@ def test_the_wheel_contains_only_the_package(installed: Path, tmp_path: Path):
     assert not {"tests", "docs", "bench", "pytest"} & set(names.split())
 
 
-def test_the_analyzer_needs_only_its_locked_dependencies(environments: dict[str, Path], tmp_path: Path):
-    programs = environments["analyzer"]
-    assert "usage: gpusteward serve" in run_installed(programs, tmp_path, "gpusteward", "serve", "--help")
+def test_the_analyzer_needs_only_its_locked_dependencies(build: Build, tmp_path: Path):
     parts = "import gpusteward.analyzer.app, gpusteward.analyzer.explain.model_client; print('imported')"
-    assert "imported" in run_installed(programs, tmp_path, "python", "-c", parts)
+    with build.placed("analyzer") as root:
+        programs = root / "opt/gpusteward/bin"
+        assert "usage: gpusteward serve" in run_installed(programs, tmp_path, "gpusteward", "serve", "--help")
+        assert "imported" in run_installed(programs, tmp_path, "python", "-c", parts)
 
 
 def test_the_command_line_needs_only_its_locked_dependencies(installer: Installer, tmp_path: Path):
@@ -299,11 +330,19 @@ def test_the_command_line_needs_only_its_locked_dependencies(installer: Installe
     assert "imported" in run_installed(programs, tmp_path, "python", "-c", parts)
 
 
-@pytest.mark.parametrize("lock", ["agent", "analyzer", "demo"])
-def test_every_locked_requirement_has_a_wheel_for_arm(uv: str, tmp_path: Path, lock: str):
-    platform = ["--python-platform", "aarch64-manylinux_2_28", "--only-binary", ":all:"]
+IMAGE_PYTHON = re.search(r"(?m)^ARG PYTHON_IMAGE=(python:([\d.]+)\S*)$", DOCKERFILE)
+assert IMAGE_PYTHON is not None
+
+
+@pytest.mark.parametrize("architecture", ["x86_64", "aarch64"])
+@pytest.mark.parametrize("lock", ["agent", "analyzer", "demo", "build"])
+def test_every_locked_requirement_has_a_wheel_for_the_python_of_the_images(
+    uv: str, tmp_path: Path, lock: str, architecture: str
+):
+    platform = ["--python-platform", f"{architecture}-manylinux_2_28", "--python-version", IMAGE_PYTHON[2]]
     target = ["--python", sys.executable, "--target", str(tmp_path), "--dry-run"]
-    run_uv(uv, tmp_path, "pip", "install", *target, *platform, "-r", str(ROOT / f"requirements/{lock}.txt"))
+    locked = ["--require-hashes", "--only-binary", ":all:", "-r", str(ROOT / f"requirements/{lock}.txt")]
+    run_uv(uv, tmp_path, "pip", "install", *target, *platform, *locked)
 
 
 IN_A_CONTAINER = """
@@ -319,12 +358,12 @@ exec setpriv --reuid=65534 --regid=65534 --clear-groups --no-new-privs --boundin
 """Runs a command as nobody with an empty environment and a read-only root, except for one folder."""
 
 
-def contain(programs: Path, writable: Path, command: Sequence[str]) -> list[str]:
+def contain(root: Path, writable: Path, command: Sequence[str]) -> list[str]:
     writable.chmod(0o777)
-    python = Path(sys.base_prefix)
+    python = Path(find_python(IMAGE_PYTHON[1])).parents[1]
     hidden = next((str(each) for each in reversed(python.parents) if not each.stat().st_mode & stat.S_IXOTH), "")
     as_root = [] if os.getuid() == 0 else ["sudo", "-n"]
-    folders = [str(writable), str(programs.parents[1]), str(python), hidden]
+    folders = [str(writable), str(root), str(python), hidden]
     return [*as_root, "unshare", "-m", "sh", "-c", IN_A_CONTAINER, "sh", *folders, *command]
 
 
@@ -334,13 +373,13 @@ def writable() -> Iterator[Path]:
         yield Path(name)
 
 
-@pytest.fixture
-def contained(environments: dict[str, Path], writable: Path) -> None:
+def check_contained(root: Path, writable: Path) -> None:
     """Gives up where no mounts can be made. Makes sure that the rest of the root cannot be written."""
-    trial = f"open('{writable}/a', 'w').close()\nopen('{environments['agent'].parents[1]}/b', 'w').close()"
-    command = contain(environments["agent"], writable, [str(environments["agent"] / "python"), "-c", trial])
-    environments["agent"].parents[1].chmod(0o777)
+    trial = f"open('{writable}/a', 'w').close()\nopen('{root}/b', 'w').close()"
+    command = contain(root, writable, [str(root / "opt/gpusteward/bin/python"), "-c", trial])
+    root.chmod(0o777)
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    root.chmod(0o755)
     if done.returncode == 97 or "sudo:" in done.stderr or "unshare:" in done.stderr:
         give_up(f"no mount namespace: {done.stderr.strip()}")
     assert "Read-only file system" in done.stderr
@@ -355,19 +394,20 @@ SERVED = {
 
 
 @pytest.mark.parametrize("image", SERVED)
-@pytest.mark.usefixtures("contained")
 def test_an_image_runs_as_nobody_with_an_empty_environment_on_a_read_only_root(
-    environments: dict[str, Path], writable: Path, image: str
+    build: Build, writable: Path, image: str
 ):
     words, path, expected = SERVED[image]
     assert f'CMD ["{words[0]}"' in STAGES[image]
     port = free_port()
     arguments = [word.replace("WRITABLE", str(writable)) for word in (*words, f"--address=127.0.0.1:{port}")]
     temporary = [f"TMPDIR={writable}"] if image == "demo" else []  # stands for /tmp
-    command = [*temporary, str(environments[image] / "gpusteward"), *arguments]
-    with running_contained(contain(environments[image], writable, command)) as process:
-        wait_until_healthy(environments[image] / "python", port, process)
-        assert wait_for_text(f"http://127.0.0.1:{port}{path}", expected)
+    with build.placed(image) as root:
+        check_contained(root, writable)
+        command = [*temporary, str(root / "opt/gpusteward/bin/gpusteward"), *arguments]
+        with running_contained(contain(root, writable, command)) as process:
+            wait_until_healthy(root, port, process)
+            assert wait_for_text(f"http://127.0.0.1:{port}{path}", expected)
 
 
 @contextmanager
@@ -380,9 +420,9 @@ def running_contained(command: Sequence[str]) -> Iterator[subprocess.Popen[bytes
             process.wait(30)
 
 
-def wait_until_healthy(python: Path, port: int, process: subprocess.Popen[bytes]) -> None:
+def wait_until_healthy(root: Path, port: int, process: subprocess.Popen[bytes]) -> None:
     """By the command of the image's HEALTHCHECK."""
-    check = [str(python), str(ROOT / "deploy/images/healthcheck.py"), str(port)]
+    check = [str(root / "opt/gpusteward/bin/python"), str(root / "opt/healthcheck.py"), str(port)]
     assert subprocess.run([*check[:2], str(free_port())], check=False).returncode == 1
     deadline = time.monotonic() + 60
     while subprocess.run(check, check=False, timeout=20).returncode:
@@ -394,9 +434,14 @@ def wait_until_healthy(python: Path, port: int, process: subprocess.Popen[bytes]
 def wait_for_text(url: str, expected: str) -> bool:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        with urllib.request.urlopen(url, timeout=10) as response:
-            if expected in response.read().decode():
-                return True
+        try:
+            with urllib.request.urlopen(url, timeout=10) as response:
+                if expected in response.read().decode():
+                    return True
+        except urllib.error.HTTPError as error:
+            error.close()
+            if error.code != 503:  # it is alive, and has no result before the first cycle
+                raise
         time.sleep(0.2)
     return False
 

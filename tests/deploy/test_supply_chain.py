@@ -5,9 +5,11 @@ import re
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from tests.documents import ROOT
 
@@ -29,9 +31,23 @@ def run_sbom(*words: str | Path) -> subprocess.CompletedProcess[str]:
 
 def test_base_images_are_build_arguments():
     assert re.findall(r"(?m)^ARG (\w+_IMAGE)=\S+$", DOCKERFILE) == ["PYTHON_IMAGE", "NODE_IMAGE"]
-    images = re.findall(r"(?m)^FROM (\S+)", DOCKERFILE)
-    stages = re.findall(r"(?m)^FROM \S+ AS (\S+)", DOCKERFILE)
+    images = re.findall(r"(?m)^FROM (?:--platform=\S+ )?(\S+)", DOCKERFILE)
+    stages = re.findall(r"(?m)^FROM .+ AS (\S+)", DOCKERFILE)
     assert {each for each in images if each not in stages} == {"${PYTHON_IMAGE}", "${NODE_IMAGE}"}
+
+
+def test_base_images_are_of_supported_lines_in_their_current_patch_release():
+    """Python 3.13 gets security fixes until October 2029, Node 24 until April 2028: the tag of a line has them."""
+    (python,) = re.findall(r"(?m)^ARG PYTHON_IMAGE=python:3\.(\d+)-slim$", DOCKERFILE)
+    (node,) = re.findall(r"(?m)^ARG NODE_IMAGE=node:(\d+)-slim$", DOCKERFILE)
+    assert int(python) >= 13
+    assert int(node) >= 22
+    assert int(node) % 2 == 0, "odd ones get no long-term support"
+    assert "python3." not in DOCKERFILE, "a path with a version is wrong with another base image"
+
+
+def test_the_web_ui_is_built_on_the_platform_of_the_machine():
+    assert re.findall(r"(?m)^FROM --platform=(\S+) \S+ AS (\w+)$", DOCKERFILE) == [("$BUILDPLATFORM", "web")]
 
 
 def test_whatever_is_fetched_is_pinned_with_its_hash():
@@ -53,6 +69,17 @@ def test_the_wheel_is_built_with_locked_dependencies_only():
     assert all("--hash=sha256:" in block for block in re.split(r"(?m)^(?=[a-z])", text) if block)
     tested = (ROOT / "requirements/dev.txt").read_text()
     assert set(re.findall(r"[0-9a-f]{64}", text)) <= set(re.findall(r"[0-9a-f]{64}", tested))
+
+
+def test_the_lock_of_the_build_has_all_that_its_backend_needs():
+    """By the metadata of the versions that are installed here, which are those of the lock."""
+    needed, seen = ["hatchling"], set()
+    while needed:
+        name = needed.pop()
+        seen.add(name)
+        wanted = [Requirement(each) for each in requires(name) or ()]
+        needed += [each.name for each in wanted if not each.marker or each.marker.evaluate({"extra": ""})]
+    assert read_names("build") == seen
 
 
 @pytest.mark.parametrize("image", IMAGES)
