@@ -14,6 +14,7 @@ Who holds each GPU of a Kubernetes cluster, how well it is used, and what the wa
 
 ```sh
 helm install gpusteward deploy/chart/gpusteward --namespace gpusteward --create-namespace \\
+  --set global.imageRegistry="$REGISTRY" \\
   --set prometheus.url=http://prometheus-operated.monitoring:9090 \\
   --set serviceMonitor.additionalLabels.release=kube-prometheus-stack
 helm test gpusteward --namespace gpusteward

@@ -12,7 +12,7 @@ import pytest
 
 from gpusteward import __version__
 from tests.conftest import give_up
-from tests.deploy.helm import ROOT, Helm
+from tests.deploy.helm import CHART, ROOT, Helm, Json
 from tests.yaml_texts import read_yaml
 
 WORKFLOWS = ROOT / ".github/workflows"
@@ -148,19 +148,52 @@ def test_a_tag_that_is_not_the_version_or_not_in_the_changelog_ends_the_release(
     assert (tmp_path / "output").read_text() == f"version={__version__}\n"
 
 
-@pytest.mark.slow
-def test_the_step_that_packages_the_chart_makes_the_file_that_is_pushed(helm: Helm, tmp_path: Path):
+REGISTRY = "registry.example.com:5000/gpu"
+
+
+@pytest.fixture
+def packaged(tmp_path: Path) -> Path:
+    """The chart that the release pushes to the registry."""
     for part in ("deploy/chart/gpusteward", ".ci"):
         shutil.copytree(ROOT / part, tmp_path / part)
-    done = run_step(find_step("chart", "Package"), tmp_path)
+    done = run_step(find_step("chart", "Package"), tmp_path, IMAGE_REGISTRY=REGISTRY, VERSION=__version__)
     assert done.returncode == 0, done.stderr
+    assert (tmp_path / "deploy/chart/gpusteward/values.yaml").read_text() == (CHART / "values.yaml").read_text()
     made = tmp_path / f".build/chart/gpusteward-{__version__}.tgz"
-    assert f'"{made.relative_to(tmp_path)}"' in find_step("chart", "Push and sign")["run"].replace(
-        "$VERSION", __version__
+    pushed = find_step("chart", "Push and sign")["run"].replace("$VERSION", __version__)
+    assert f'"{made.relative_to(tmp_path)}"' in pushed
+    return made
+
+
+@pytest.mark.slow
+def test_a_released_chart_uses_the_images_of_the_registry_it_was_released_with(helm: Helm, packaged: Path):
+    """And is otherwise the chart of the repository."""
+    values: Json = {"analyzer": {"tokens": {"generate": False}}}
+    assert helm.template(packaged, values) == helm.template(CHART, {**values, "global": {"imageRegistry": REGISTRY}})
+    mirror = {**values, "global": {"imageRegistry": "mirror.example.com"}}
+    assert helm.template(packaged, mirror) == helm.template(CHART, mirror)
+
+
+@pytest.mark.slow
+def test_a_released_chart_says_how_to_install_it_from_there(helm: Helm, packaged: Path):
+    about = helm.run("show", "all", packaged)
+    assert f"helm install gpusteward oci://{REGISTRY}/charts/gpusteward --version {__version__} " in about
+    assert "deploy/chart" not in about
+    assert "$REGISTRY" not in about
+    images = re.findall(r"image: (\S+):[\d.]+$", about, re.MULTILINE)
+    assert images == [f"{REGISTRY}/gpusteward-agent", f"{REGISTRY}/gpusteward-analyzer"]
+    assert f'oci://{REGISTRY}/charts"' in find_step("chart", "Push and sign")["run"].replace(
+        "$IMAGE_REGISTRY", REGISTRY
     )
-    assert helm.template(made, {"analyzer": {"tokens": {"generate": False}}}) == helm.template(
-        ROOT / "deploy/chart/gpusteward", {"analyzer": {"tokens": {"generate": False}}}
-    )
+
+
+def test_every_action_is_pinned_by_its_commit_with_the_version_beside_it():
+    """Whoever can move a tag of an action could sign and publish in our name."""
+    lines = [line for path in WORKFLOWS.glob("*.yml") for line in path.read_text().splitlines() if "uses:" in line]
+    loose = [line for line in lines if not re.search(r"uses: [\w.-]+/[\w.-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$", line)]
+    assert loose == []
+    pins = {line.partition("uses: ")[2] for line in lines}
+    assert len(pins) == len({pin.partition("@")[0] for pin in pins}), "one version of each"
 
 
 def test_base_images_are_named_by_their_digests(tmp_path: Path):
