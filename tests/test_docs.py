@@ -1,6 +1,7 @@
 """The documents are up to date: generated pages are fresh, links resolve, commands run, paths respond."""
 
 import ast
+import json
 import os
 import re
 import shlex
@@ -23,6 +24,7 @@ from gpusteward.analyzer.metrics.analyzer_metrics import ANALYZER_METRICS
 from gpusteward.cli.commands import doctor, explain, idle, ps, report, top
 from gpusteward.core.metrics import METRICS
 from tests.agent.test_agent_process import RunningAgent, free_port, is_ready, running
+from tests.deploy.helm import CHART, Helm
 from tests.documents import DOCUMENTS, READMES, ROOT, list_blocks, list_fences, prose, read_document
 from tests.local.processes import Program
 from tests.local.processes import running as running_program
@@ -230,6 +232,52 @@ def try_chart(arguments: list[str]) -> None:
     assert (ROOT / arguments[2] / "Chart.yaml").is_file()
 
 
+def try_variable(arguments: list[str]) -> None:
+    """test_what_a_readme_pushes_is_what_its_chart_pulls uses it."""
+    assert [word.partition("=")[0] for word in arguments] == ["REGISTRY"]
+
+
+RECORD = """#!/bin/sh
+printf '%s ' "$(basename "$0")" "$@" >>"$RECORD"; echo >>"$RECORD"
+"""
+
+
+@pytest.mark.parametrize("document", READMES)
+def test_what_a_readme_pushes_is_what_its_chart_pulls(document: str, helm: Helm, tmp_path: Path):
+    """Its commands, run as they are written, with programs that note what they are asked for."""
+    (block,) = (block for block in list_blocks("sh", document) if "docker push" in block.text)
+    for name in ("docker", "helm"):
+        (tmp_path / name).write_text(RECORD)
+        (tmp_path / name).chmod(0o755)
+    environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "RECORD": str(tmp_path / "record")}
+    subprocess.run(["bash", "-euo", "pipefail", "-c", block.text], env=environ, cwd=ROOT, check=True, timeout=30)
+    commands = [line.split() for line in (tmp_path / "record").read_text().splitlines()]
+    built = {words[words.index("-t") + 1] for words in commands if words[:2] == ["docker", "build"]}
+    pushed = {words[2] for words in commands if words[:2] == ["docker", "push"]}
+    (flags,) = (words[4:] for words in commands if words[:3] == ["helm", "install", "gpusteward"])
+    objects = helm.template(CHART, {}, *(word for word in flags if word != "--create-namespace"))
+    pulled = set(re.findall(r'"image": "([^"]+)"', json.dumps(objects)))
+    assert built == pushed == pulled
+    assert all(re.match(r"[a-z.]+\.[a-z]+/", image) for image in pulled), "otherwise it means another registry"
+
+
+INSTALLED_FROM = [name for name in DOCUMENTS if name not in ("CHANGELOG.md", "docs/decisions.md")]
+"""What is told to a user; the others tell what was."""
+
+
+@pytest.mark.parametrize("document", [*INSTALLED_FROM, "deploy/chart/gpusteward/README.md"])
+def test_nobody_is_told_to_install_from_a_registry_where_it_is_not(document: str):
+    """No package index and no public registry has it: a checkout, or the registry that somebody has pushed to."""
+    text = read_document(document)
+    assert not re.search(r"(?:pip|pipx|uv tool) install '?gpusteward|uvx gpusteward", text)
+    installs = re.findall(r"helm install gpusteward (?:.*\\\n)*.*", text)
+    assert all("global.imageRegistry=" in command or "oci://$REGISTRY/" in command for command in installs)
+
+
+def test_the_notes_of_the_chart_name_no_package_index():
+    assert "pip install gpusteward" not in (CHART / "templates/NOTES.txt").read_text()
+
+
 def try_gpusteward(arguments: list[str]) -> None:
     command, *flags = (word.replace("prometheus.monitoring:9090", "127.0.0.1:9") for word in arguments)
     {"serve": try_serve, "up": try_up}[command](flags)
@@ -267,6 +315,7 @@ def is_responding(url: str) -> bool:
 TRIALS: dict[str, Callable[[list[str]], None]] = {
     "make": try_make,
     "docker": try_files,
+    "export": try_variable,
     "kubectl": try_files,
     "helm": try_chart,
     "gpusteward": try_gpusteward,
