@@ -1,7 +1,10 @@
 """The chart renders as the golden files say, with the settings and flags that the code has."""
 
 import os
+import re
+import shlex
 from copy import deepcopy
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,7 @@ import yaml
 
 from deploy.chart.generate import FILES
 from tests.deploy.conftest import VALUE_SETS
-from tests.deploy.helm import CHART, Helm
+from tests.deploy.helm import CHART, ROOT, Helm
 from tests.yaml_texts import read_yaml
 
 GOLDEN = Path(__file__).parent / "golden/chart"
@@ -59,3 +62,25 @@ def shorten(item: Json) -> Json:
     for container in item.get("spec", {}).get("template", {}).get("spec", {}).get("containers", []):
         container["image"] = container["image"].removesuffix(":0.1.0")
     return item
+
+
+def list_verbs(objects: list[Json]) -> set[str]:
+    """What the programs may do; roles without a binding are there for people."""
+    bound = {(each["kind"], each["metadata"]["name"]): each for each in objects if each["kind"].endswith("Binding")}
+    roles = {(kind.removesuffix("Binding"), each["roleRef"]["name"]) for (kind, _), each in bound.items()}
+    granted = [each for each in objects if (each["kind"], each["metadata"]["name"]) in roles]
+    return {verb for each in granted for rule in each["rules"] for verb in rule["verbs"]}
+
+
+@pytest.mark.parametrize("folder", ["docs", "docs/zh-CN"])
+def test_the_documented_full_stop_takes_every_right_to_write_away(helm: Helm, folder: str):
+    guide = (ROOT / folder / "how-to/reclaim.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"(?m)^helm upgrade gpusteward deploy/chart/gpusteward (?:.*\\\n)*.*$", guide)
+    words = shlex.split(command)
+    flags = [f"--set={value}" for word, value in pairwise(words) if word == "--set"]
+    values = {**read_yaml(VALUE_SETS["enforce"].read_text()), "rbac": {"mode": "enforce"}}
+    assert {"patch", "create"} <= list_verbs(helm.template(CHART, values))
+    assert list_verbs(helm.template(CHART, values, *flags)) == {"get", "list", "watch"}
+    names = {each["metadata"]["name"] for each in helm.template(CHART, values) if each["kind"] == "Deployment"}
+    (scaled,) = re.findall(r"(?m)^kubectl .*scale deployment/(\S+) --replicas=0", guide)
+    assert scaled in names
