@@ -275,6 +275,19 @@ def test_the_notes_warn_of_a_cluster_without_gpu_nodes(release: Release):
     assert "WARNING: no node has the label nvidia.com/gpu.present=true tests/namespace=of-no-node, so no agent" in notes
 
 
+def test_the_notes_warn_of_a_runtime_class_that_does_not_exist(release: Release):
+    name = f"runtime-{release.namespace}"
+    values = {"agent": {"runtimeClassName": name}}
+    notes = read_notes(release, values)
+    assert f"WARNING: the RuntimeClass {name} does not exist, so no pod of the agent will be created" in notes
+    about = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": name}, "handler": "nvidia"}
+    release.cluster.request("POST", "/apis/node.k8s.io/v1/runtimeclasses", about)
+    try:
+        assert "WARNING" not in read_notes(release, values)
+    finally:
+        release.cluster.request("DELETE", f"/apis/node.k8s.io/v1/runtimeclasses/{name}")
+
+
 def test_the_notes_warn_of_a_prometheus_that_selects_other_labels(release: Release):
     about = {"name": "stack", "namespace": release.namespace}
     spec = {"serviceMonitorSelector": {"matchLabels": {"release": release.name}}}

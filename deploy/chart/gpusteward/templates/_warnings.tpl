@@ -13,6 +13,7 @@ WARNING: the Prometheus Operator is not installed (no ServiceMonitor CRD), so Pr
 {{- include "gpusteward.nodeWarning" . }}
 {{- include "gpusteward.podSecurityWarning" . }}
 {{- end }}
+{{- include "gpusteward.runtimeClassWarnings" . }}
 {{- end }}
 
 {{/* A Prometheus selects ServiceMonitors by labels; kube-prometheus-stack by `release`. */}}
@@ -45,6 +46,20 @@ WARNING: Prometheus {{ $prometheus.metadata.namespace }}/{{ $prometheus.metadata
 
 WARNING: no node has the label{{ range $key, $value := $selector }} {{ $key }}={{ $value }}{{ end }}, so no agent will run.
   gpu-feature-discovery (GPU operator) sets it. Elsewhere label your GPU nodes, or set agent.nodeSelector to a label they have.
+{{- end }}
+{{- end }}
+
+{{/* The API server refuses pods of a RuntimeClass that does not exist; a DaemonSet only says so in its events. */}}
+{{- define "gpusteward.runtimeClassWarnings" -}}
+{{- $root := . -}}
+{{- range $component := list "agent" "analyzer" }}
+{{- $values := get $root.Values $component }}
+{{- $name := $values.runtimeClassName }}
+{{- if and $values.enabled $name (lookup "v1" "Node" "" "").items (not (lookup "node.k8s.io/v1" "RuntimeClass" "" $name)) }}
+
+WARNING: the RuntimeClass {{ $name }} does not exist, so no pod of the {{ $component }} will be created.
+  The GPU operator makes `nvidia`. Elsewhere create it, or leave {{ $component }}.runtimeClassName empty where the NVIDIA runtime is the default.
+{{- end }}
 {{- end }}
 {{- end }}
 
