@@ -3,7 +3,7 @@
 import pytest
 
 from gpusteward.core.exposition import OPENMETRICS_TYPE, TEXT_TYPE
-from gpusteward.http_server.negotiation import accepts_gzip, choose_format
+from gpusteward.http_server.negotiation import accepts_gzip, choose_format, parse_accept
 
 PROMETHEUS_2 = (  # what Prometheus 2.42 sends
     "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
@@ -51,3 +51,8 @@ def test_the_format_of_the_highest_weight_is_chosen(accept: str, content_type: s
 )
 def test_gzip_is_used_only_if_accepted(accept_encoding: str, expected: bool) -> None:
     assert accepts_gzip(accept_encoding) is expected
+
+
+def test_a_header_that_is_too_long_counts_as_none():
+    assert parse_accept("a," * 501) == []
+    assert len(parse_accept("a," * 500)) == 500

@@ -29,6 +29,7 @@ log = Log(__name__)
 
 IDLE_SECONDS = 75  # longer than usual scrape intervals, so that scrapers can keep their connection
 REPORT_SECONDS = 60.0  # refused connections are logged at most this often
+PIECE_BYTES = 4096  # parsed at once; what follows a request in the same piece does not count to its own head
 ACCEPT_PAUSE_SECONDS = 0.2  # when there are no file descriptors left
 
 
@@ -41,7 +42,7 @@ class ConnectionLimits:
     read_seconds: float = 10.0  # TLS handshake, headers and body of a request
     write_seconds: float = 30.0  # within which `write_bytes` of a response must be accepted
     write_bytes: int = 64 * 1024
-    head_bytes: int = 64 * 1024  # request line and headers
+    head_bytes: int = 32 * 1024  # request line and headers; cookies of a sign-in proxy and a token take up to 20 KiB
     sweep_seconds: float = 1.0
 
 
@@ -76,11 +77,21 @@ class LimitedProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self.waiting_since is not None and self._deadline == float("inf"):  # the first byte after a pause
             self._deadline = time.monotonic() + self._limits.read_seconds
-        self._head_bytes += len(data)
-        super().data_received(data)
-        if self._is_in_head and self._head_bytes > self._limits.head_bytes and not self.transport.is_closing():
+        position = 0
+        while position < len(data) and not self.transport.is_closing():
+            position += self._parse_piece(data[position : position + PIECE_BYTES])
+
+    def _parse_piece(self, piece: bytes) -> int:
+        """How many of these bytes were parsed: of a head never more than the limit."""
+        if self._is_in_head:
+            piece = piece[: self._limits.head_bytes - self._head_bytes]
+        if not piece:
             self.transport.write(render_refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE))
             self.transport.close()
+            return 0
+        self._head_bytes += len(piece)
+        super().data_received(piece)
+        return len(piece)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()

@@ -58,6 +58,10 @@ class Headers:
         """Names in lower case."""
         return self._values.keys()
 
+    def items(self) -> Iterable[tuple[str, str]]:
+        """Names in lower case; one that occurs twice is there twice."""
+        return ((name, value) for name, values in self._values.items() for value in values)
+
     def get(self, name: str, default: str = "", /) -> str:
         """The first value."""
         return self._values.get(name.lower(), (default,))[0]
@@ -72,8 +76,9 @@ class Headers:
 def read_headers(reader: Reader) -> Headers:
     """The headers up to the empty line that ends them. Raises MessageError and its kinds, OSError."""
     fields: list[tuple[str, str]] = []
+    lines = 0  # also those that continue another
     while line := _read_line(reader):
-        if len(fields) >= MAX_HEADERS:
+        if (lines := lines + 1) > MAX_HEADERS:
             raise LongMessageError(f"more than {MAX_HEADERS} headers")
         name, colon, value = line.partition(":")
         if line[0] in " \t" and fields:  # a folded line continues the last one

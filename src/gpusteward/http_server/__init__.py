@@ -5,5 +5,6 @@ yaml_section.py  typed access to the YAML of that file, with errors that name th
 tls.py           its `tls_server_config` -> an ssl context
 access.py        basic authentication and rate limit
 negotiation.py   `Accept` and `Accept-Encoding` -> format and encoding of the response
+header_limits.py how long a header may be
 local_clients.py whether a request comes from this machine
 """

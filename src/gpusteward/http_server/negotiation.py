@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from gpusteward.core.exposition import OPENMETRICS_TYPE, TEXT_TYPE
+from gpusteward.http_server.header_limits import LONGEST_HEADER
 
 OLD_OPENMETRICS_TYPE = OPENMETRICS_TYPE.replace("1.0.0", "0.0.1")
 
@@ -47,8 +48,10 @@ def accepts_gzip(accept_encoding: str) -> bool:
 
 
 def parse_accept(header: str) -> list[AcceptItem]:
-    """Parse `a/b;version=1;q=0.5, c/d` into items, in order; an invalid weight counts as 0."""
-    items = []
+    """Parse `a/b;version=1;q=0.5, c/d` into items, in order; an invalid weight counts as 0, a long header as none."""
+    items: list[AcceptItem] = []
+    if len(header) > LONGEST_HEADER:
+        return items
     for element in header.lower().split(","):
         name, *rest = (part.strip() for part in element.split(";"))
         pairs = (part.partition("=") for part in rest)

@@ -126,10 +126,20 @@ class ConnectionHandler:
         line = self._reader.readline(MAX_LINE_BYTES + 1)
         if len(line) > MAX_LINE_BYTES:
             raise BadRequestError(HTTPStatus.REQUEST_URI_TOO_LONG, "the request line is too long")
-        request = parse_request(line, self._reader)
+        request = parse_request(line, io.BytesIO(self._read_headers(MAX_REQUEST_BYTES - len(line))))
         self._closes = not request.keeps_connection
         self._skip_body(request)
         return request
+
+    def _read_headers(self, most_bytes: int) -> bytes:
+        """The bytes up to the empty line, not parsed yet. Raises RequestTooLargeError."""
+        headers = bytearray()
+        while (line := self._reader.readline(most_bytes - len(headers) + 1)).strip(b"\r\n"):
+            headers += line
+        headers += line
+        if len(headers) > most_bytes:
+            raise RequestTooLargeError
+        return bytes(headers)
 
     def _skip_body(self, request: Request) -> None:
         """Discard the body; if that is not possible, close the connection after the response."""

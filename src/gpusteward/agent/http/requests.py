@@ -8,6 +8,7 @@ from http import HTTPStatus
 from typing import NamedTuple
 
 from gpusteward.http.http1 import Headers, LongMessageError, MessageError, Reader, read_headers
+from gpusteward.http_server.header_limits import find_long_header
 
 _REQUEST_LINE = re.compile(r"(\S+) +(\S+) +HTTP/(\d{1,3})\.(\d{1,3})\s*")
 
@@ -52,4 +53,6 @@ def parse_request(line: bytes, reader: Reader) -> Request:
         raise BadRequestError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the headers are too large") from error
     except MessageError as error:
         raise BadRequestError(HTTPStatus.BAD_REQUEST, f"invalid headers: {error or 'incomplete'}") from error
+    if name := find_long_header(headers.items()):
+        raise BadRequestError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the header {name} is too long")
     return Request(method, target, version >= (1, 1), headers)

@@ -15,6 +15,7 @@ TITLES: Mapping[int, Message] = {
     413: Message("Request Entity Too Large", "请求体过大"),
     422: Message("Unprocessable Entity", "参数无效"),
     429: Message("Too Many Requests", "请求过于频繁"),
+    431: Message("Request Header Fields Too Large", "请求头过大"),
     500: Message("Internal Server Error", "内部错误"),
     503: Message("Service Unavailable", "服务暂不可用"),
     504: Message("Gateway Timeout", "后端响应超时"),
@@ -29,6 +30,8 @@ UNKNOWN_PATH = Message("there is no such endpoint; /docs lists all of them", "�
 METHOD_NOT_ALLOWED = Message("this endpoint does not support {method}", "该端点不支持 {method}")
 INTERNAL = Message("internal error; see the log of the analyzer", "内部错误；详情见 analyzer 的日志")
 TOO_LARGE = Message("the request body exceeds {bytes} bytes", "请求体超过 {bytes} 字节")
+HEADER_TOO_LONG = Message("the header {name} is too long", "请求头 {name} 过长")
+TOO_MANY_HEADERS = Message("too many headers: at most {most} are read", "请求头过多：最多 {most} 个")
 BODY_TOO_LARGE = Message("the request body is too large", "请求体过大")
 
 READING_NEEDS_TOKEN = Message(

@@ -14,6 +14,7 @@ from gpusteward.analyzer.api.http.roles import Role
 from gpusteward.analyzer.api.http.sessions import Session
 from gpusteward.analyzer.settings.auth import AuthRule, Network, ProxySettings, parse_networks
 from gpusteward.core.namespaces import NamespacePattern, VisibleNamespaces, see_namespaces
+from gpusteward.http_server.header_limits import LONGEST_CREDENTIALS
 from gpusteward.logs import Log
 
 log = Log(__name__)
@@ -86,6 +87,8 @@ def _read_once(headers: Headers, name: str) -> str:
     values = headers.getlist(name)
     if len(values) > 1:
         raise InvalidIdentityError(f"the header {name} occurs {len(values)} times")
+    if values and len(values[0]) > LONGEST_CREDENTIALS:
+        raise InvalidIdentityError(f"the header {name} is too long")
     try:
         # Starlette decodes latin-1; proxies send UTF-8.
         return values[0].encode("latin-1").decode("utf-8").strip(" \t") if values else ""

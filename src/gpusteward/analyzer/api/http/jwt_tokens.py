@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gpusteward.analyzer.api.http.signing_keys import SigningKey, SigningKeys
+from gpusteward.http_server.header_limits import LONGEST_CREDENTIALS
 
-LONGEST_TOKEN = 16 * 1024
 _TYPES = ("", "jwt", "at+jwt")
 """Of a token for an application. A logout token of the same provider is of another type."""
 
@@ -76,7 +76,7 @@ def decode_claims(
 
 
 def _check_length(token: str) -> None:
-    if len(token) > LONGEST_TOKEN:
+    if len(token) > LONGEST_CREDENTIALS:
         raise InvalidTokenError("the token is too long")
 
 

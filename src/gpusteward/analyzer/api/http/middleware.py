@@ -1,4 +1,4 @@
-"""Around every request: a size limit, security headers, the log, and the response to internal errors."""
+"""Around every request: size limits, security headers, the log, and the response to internal errors."""
 
 import time
 from collections.abc import Mapping
@@ -9,14 +9,12 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gpusteward.analyzer.api.http.problems import ProblemError, send_problem
+from gpusteward.analyzer.api.http.request_limits import LARGEST_REQUEST_BYTES, limit_request
 from gpusteward.analyzer.api.http.web_access import WebAccess
 from gpusteward.logs import Log
 from gpusteward.messages.errors import api_errors
 
 log = Log(__name__)
-
-LARGEST_REQUEST_BYTES = 64 * 1024
-"""No endpoint needs more."""
 
 SECURITY_HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
@@ -40,8 +38,7 @@ class RequestMiddleware:
             return
         exchange = _Exchange(scope, receive, send, headers={**SECURITY_HEADERS, **self._web.headers})
         try:
-            if _is_too_large(scope):
-                raise ProblemError(413, "too-large", api_errors.TOO_LARGE, bytes=LARGEST_REQUEST_BYTES)  # noqa: TRY301
+            limit_request(scope)
             await self._web.check(scope)
             await self._app(scope, exchange.receive, exchange.send)
         except ProblemError as error:  # of this middleware; those of endpoints have a handler
@@ -99,8 +96,3 @@ class _Exchange:
             seconds=f"{time.monotonic() - self._started:.4f}",
             peer=peer.host if peer else "",
         )
-
-
-def _is_too_large(scope: Scope) -> bool:
-    length = Headers(scope=scope).get("content-length", "0")
-    return not length.isdigit() or int(length) > LARGEST_REQUEST_BYTES

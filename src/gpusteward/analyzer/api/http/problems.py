@@ -82,10 +82,12 @@ def not_ready() -> ProblemError:
 
 def find_language(headers: Headers) -> Language:
     """Chinese where `Accept-Language` prefers it to English, else English."""
-    items = [(item.weight, item.name.partition("-")[0]) for item in parse_accept(headers.get("accept-language", ""))]
-    weights = {name: max(weight for weight, other in items if other == name) for _, name in items}
+    weights: dict[str, float] = {}  # in the order of the header
+    for item in parse_accept(headers.get("accept-language", "")):
+        name = item.name.partition("-")[0]
+        weights[name] = max(item.weight, weights.get(name, 0.0))
     chinese, english = weights.get("zh", 0.0), weights.get("en", 0.0)
-    is_first = next((name for _, name in items if name in ("zh", "en")), "") == "zh"
+    is_first = next((name for name in weights if name in ("zh", "en")), "") == "zh"
     return "zh" if chinese > english or (chinese == english > 0 and is_first) else "en"
 
 

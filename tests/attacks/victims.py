@@ -1,0 +1,73 @@
+"""A program under attack: raw requests to it, and what they cost it."""
+
+import os
+import socket
+import urllib.parse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+REQUEST_SECONDS = 60.0
+"""Before these attacks were refused some took longer; then the test fails here."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a program used from the start of an attack until it answered /livez again."""
+
+    cpu_seconds: float
+    peak_bytes: int
+
+
+@dataclass(frozen=True)
+class Victim:
+    """A process that listens on loopback."""
+
+    url: str
+    pid: int
+
+    def send(self, sent: bytes) -> bytes:
+        """Raw bytes on a connection of their own; everything that comes back until the server closes it."""
+        where = urllib.parse.urlsplit(self.url)
+        with socket.create_connection((where.hostname, where.port), timeout=REQUEST_SECONDS) as client:
+            try:
+                client.sendall(sent)
+                client.shutdown(socket.SHUT_WR)
+                return b"".join(iter(lambda: client.recv(65536), b""))
+            except TimeoutError:
+                raise
+            except OSError:  # the server closed it before everything was sent
+                return b""
+
+    def get(self, path: str, *headers: str) -> bytes:
+        """The response to a request with these lines of headers."""
+        lines = (f"GET {path} HTTP/1.1", "Host: localhost", "Connection: close", *headers, "", "")
+        return self.send("\r\n".join(lines).encode("latin-1"))
+
+    def post(self, path: str, body: bytes, *headers: str) -> bytes:
+        lines = (f"POST {path} HTTP/1.1", "Host: localhost", "Connection: close", f"Content-Length: {len(body)}")
+        return self.send("\r\n".join((*lines, *headers, "", "")).encode("latin-1") + body)
+
+    @contextmanager
+    def attacked(self, *, cpu_seconds: float, peak_bytes: int = 512 << 20) -> Iterator[None]:
+        """Fails if what is done inside costs the program more. It must answer /livez afterwards."""
+        assert status_of(self.get("/livez")) == 200
+        before = self._read_cost()
+        yield
+        assert status_of(self.get("/livez")) == 200
+        after = self._read_cost()
+        assert after.cpu_seconds - before.cpu_seconds < cpu_seconds
+        assert after.peak_bytes < peak_bytes
+
+    def _read_cost(self) -> Cost:
+        process = Path("/proc") / str(self.pid)
+        fields = (process / "stat").read_text().rpartition(")")[2].split()
+        (peak,) = [line for line in (process / "status").read_text().splitlines() if line.startswith("VmHWM:")]
+        ticks = int(fields[11]) + int(fields[12])  # utime and stime
+        return Cost(ticks / os.sysconf("SC_CLK_TCK"), int(peak.split()[1]) * 1024)
+
+
+def status_of(response: bytes) -> int:
+    """0: the connection was closed without a response."""
+    return int(response.split(b" ", 2)[1]) if response.startswith(b"HTTP/1.1 ") else 0
