@@ -105,14 +105,17 @@ def parse_address(text: str) -> ListenAddress:
     return ListenAddress(match["six"] or match["host"] or "", int(match["port"]))
 
 
-_DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]*)?)(ms|us|µs|ns|s|m|h|d)")
+_DURATION_PART = re.compile(r"([0-9]++(?:\.[0-9]*+)?)(ms|us|µs|ns|s|m|h|d)")
+_DURATION = re.compile(rf"(?:{_DURATION_PART.pattern})++")
+_LONGEST_DURATION = 100  # characters
 _UNIT_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
 def parse_duration(text: str) -> float:
     """`10s`, `1m30s`, `500ms`, as Go writes durations, in seconds. Raises InvalidSettingError, also for 0."""
-    parts = _DURATION_PART.findall(text)
-    seconds = sum(float(number) * _UNIT_SECONDS[unit] for number, unit in parts)
-    if "".join(number + unit for number, unit in parts) != text.strip() or seconds <= 0:
+    if len(text) > _LONGEST_DURATION or not _DURATION.fullmatch(text.strip()):
+        raise InvalidSettingError(NOT_A_DURATION)
+    seconds = sum(float(number) * _UNIT_SECONDS[unit] for number, unit in _DURATION_PART.findall(text))
+    if seconds <= 0:
         raise InvalidSettingError(NOT_A_DURATION)
     return seconds

@@ -28,6 +28,8 @@ KEPT_ANNOTATIONS = (
     "gpusteward.io/",
 )
 """Prefixes of GPU-related annotations; all others are dropped."""
+LONGEST_TEXT = 16 * 1024
+"""Characters. Grants of HAMi to a pod on many GPUs take thousands; a longer annotation is ignored."""
 KEPT_LABELS = ("runai-gpu-group",)
 """Prefixes of labels about GPU sharing. Owners are resolved before the other labels are dropped."""
 STATIC_POD_UID = "kubernetes.io/config.hash"
@@ -164,7 +166,9 @@ def _compile(pattern: str) -> re.Pattern[str]:
 
 
 def _keep(texts: Mapping[str, str], prefixes: tuple[str, ...]) -> Mapping[str, str]:
-    return {name: text for name, text in texts.items() if name.startswith(prefixes)} or _NO_TEXTS
+    return {
+        name: text for name, text in texts.items() if name.startswith(prefixes) and len(text) <= LONGEST_TEXT
+    } or _NO_TEXTS
 
 
 def _names(containers: Sequence[ContainerSpec] | None) -> tuple[str, ...]:

@@ -32,6 +32,9 @@ ANNOTATIONS: Mapping[str, Message] = {
 """All annotations, with a sentence each."""
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0", "")
 _MOST_WARNINGS = 10
+LONGEST_ANNOTATION = 256
+"""Characters. Whoever may create a pod writes them, and every cycle reads them."""
+_SHOWN_CHARACTERS = 40
 LONGEST_SECONDS = 366 * 86_400.0
 """Who wants a longer window or grace period wants to keep it; and later times could not be shown."""
 
@@ -54,8 +57,13 @@ def read_annotations(annotations: Mapping[str, str]) -> OwnerAnnotations:
     annotated = OwnerAnnotations()
     for name, read in _READERS.items():
         if name in annotations:
-            read(annotations[name].strip(), annotated)
+            read(_shorten(annotations[name].strip()), annotated)
     return annotated
+
+
+def _shorten(value: str) -> str:
+    """Of a value that is too long the beginning, with a mark that no reader accepts."""
+    return value if len(value) <= LONGEST_ANNOTATION else f"{value[:_SHOWN_CHARACTERS]}…"
 
 
 def read_keep(value: str) -> float:
