@@ -33,7 +33,6 @@ class Victim:
         with socket.create_connection((where.hostname, where.port), timeout=REQUEST_SECONDS) as client:
             try:
                 client.sendall(sent)
-                client.shutdown(socket.SHUT_WR)
                 return b"".join(iter(lambda: client.recv(65536), b""))
             except TimeoutError:
                 raise

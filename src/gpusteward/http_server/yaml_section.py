@@ -81,5 +81,5 @@ def load_document(path: Path, *, known: Sequence[str]) -> Section:
         return Section(path, yaml.safe_load(path.read_bytes()), known=known)
     except OSError as error:
         raise ConfigurationError(messages.WEB_CONFIG_UNREADABLE, path=path, reason=explain_os_error(error)) from error
-    except (yaml.YAMLError, UnicodeError) as error:
+    except (yaml.YAMLError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError) as error:
         raise ConfigurationError(messages.WEB_CONFIG_NOT_YAML, path=path, reason=error) from error

@@ -4,11 +4,10 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-import yaml
 from pydantic.fields import FieldInfo
 
 from gpusteward.analyzer.settings.fields import is_collection, is_secret, is_text
-from gpusteward.analyzer.settings.yaml_lines import Written
+from gpusteward.analyzer.settings.yaml_lines import Written, parse_yaml
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.settings import VARIABLE_PREFIX, Given, Origin, Source, find_variable
 from gpusteward.messages.errors import settings_errors as messages
@@ -138,8 +137,9 @@ def from_text(text: str, field: FieldInfo) -> object:
     if not is_collection(field):
         return text.strip()
     try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
+        written = parse_yaml(text, where="")
+        value = written.value if written else None
+    except ConfigurationError:
         value = text
     if isinstance(value, str | int | float):
         return [part.strip() for part in text.split(",") if part.strip()]

@@ -243,6 +243,10 @@ UNEXPECTED_AGENT_ARGUMENT = Message(
 
 NOT_YAML = Message("{where} is not YAML: {reason}", "{where}不是有效的 YAML（{reason}）")
 NESTED_TOO_DEEPLY = Message("nested too deeply", "嵌套过深")
+YAML_TOO_LARGE = Message("too large", "过大")
+YAML_ALIASES = Message(
+    "anchors with aliases (&name, *name) are not accepted here", "此处不接受锚点和别名（&name、*name）"
+)
 UNREADABLE_YAML = Message("unreadable", "无法解析")
 NOT_A_SECTION = Message("{where}: expected keys with values, found {found}", "{where}：应为键值对，实际为{found}")
 SECTION_WITH_ORIGIN = Message("{path} ({origin})", "{path}（{origin}）")

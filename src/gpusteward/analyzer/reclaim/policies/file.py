@@ -19,7 +19,7 @@ from gpusteward.analyzer.reclaim.policies.policy import (
     Policy,
     PolicyFile,
 )
-from gpusteward.analyzer.settings.yaml_lines import Written, parse_yaml
+from gpusteward.analyzer.settings.yaml_lines import FILE_LIMITS, Written, YamlLimits, parse_yaml
 from gpusteward.analyzer.watched_file import WatchedFile
 from gpusteward.core.did_you_mean import find_nearest
 from gpusteward.core.errors import ConfigurationError
@@ -30,12 +30,13 @@ from gpusteward.messages import policies as messages
 
 log = Log(__name__)
 
+_MOST_ERRORS = 20  # that are shown
 _SECTIONS: dict[str, type[BaseModel]] = {"limits": LimitFields, "keep": KeepFields, "match": Match}
 
 
-def parse_policies(text: str, *, where: str) -> PolicyFile:
+def parse_policies(text: str, *, where: str, limits: YamlLimits = FILE_LIMITS) -> PolicyFile:
     """Raises ConfigurationError with the file, the line, what is wrong and what to write, one line per error."""
-    written = parse_yaml(text, where=where)
+    written = parse_yaml(text, where=where, limits=limits)
     if written is None:
         raise ConfigurationError(messages.EMPTY_POLICY_FILE, where=Origin(Source.FILE, where, 1))
     if written.value in ({}, {"policies": None}):  # what is left of a file that was cut off
@@ -46,7 +47,7 @@ def parse_policies(text: str, *, where: str) -> PolicyFile:
     try:
         return PolicyFile.model_validate(written.value)
     except ValidationError as error:
-        lines = [_describe(each, written, where) for each in error.errors(include_url=False)]
+        lines = [_describe(each, written, where) for each in error.errors(include_url=False)[:_MOST_ERRORS]]
         raise ConfigurationError(
             Message("\n".join(each.en for each in lines), "\n".join(each.zh for each in lines))
         ) from None
@@ -84,7 +85,7 @@ def _find_line(written: Written, location: Sequence[int | str]) -> int:
     for part in location:
         inside = (
             written.items[part]
-            if isinstance(part, int) and part < len(written.items)
+            if isinstance(part, int) and 0 <= part < len(written.items)
             else (written.children or {}).get(str(part))
         )
         if inside is None:

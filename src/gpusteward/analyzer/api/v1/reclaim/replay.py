@@ -24,6 +24,7 @@ from gpusteward.analyzer.reclaim.policies.policy import PolicyFile
 from gpusteward.analyzer.reclaim.policies.resolve import WorkloadFacts, resolve_policy
 from gpusteward.analyzer.reclaim.replay.replay import PolicyOf, Release, Replay, ReplayTotals, replay
 from gpusteward.analyzer.reports.report_query import parse_time_range
+from gpusteward.analyzer.settings.yaml_lines import CLIENT_LIMITS
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.messages import Language, Message
@@ -33,7 +34,6 @@ from gpusteward.messages.errors import api_errors
 router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", dependencies=[Depends(may_read)], tags=["reclaim"])
 
 LONGEST_DAYS = 92
-MOST_POLICY_LENGTH = 20_000
 _POLICY_NAME = "policy"
 
 
@@ -59,7 +59,7 @@ class ReplayRequest(ReplayPeriod):
 
     policy: str = Field(
         default="",
-        max_length=MOST_POLICY_LENGTH,
+        max_length=CLIENT_LIMITS.characters,
         description="The text of a policy file (YAML). Empty: the policies in effect.",
     )
 
@@ -121,29 +121,40 @@ class ReplayPage:
 @router.get("/replay", summary="Replay of the policies in effect", response_model=ReplayPage)
 async def replay_present(dependencies: Dependencies, period: Annotated[ReplayPeriod, Query()]) -> Response:
     """What the policies in effect would have released, and what would have been regretted."""
-    return await _replay(dependencies, period, dependencies.policies.current)
+    return await _replay(dependencies, period)
 
 
 @router.post("/replay", summary="Replay of a policy file", response_model=ReplayPage)
 async def replay_file(dependencies: Dependencies, request: ReplayRequest) -> Response:
     """The same for a policy file that is not in effect. Changes nothing."""
-    try:
-        file = parse_policies(request.policy, where=_POLICY_NAME) if request.policy.strip() else None
-    except ConfigurationError as error:
-        raise ProblemError(422, "invalid-policy", messages.POLICY_REFUSED, reason=error.as_message()) from None
-    return await _replay(dependencies, request, file or dependencies.policies.current)
+    return await _replay(dependencies, request, request.policy)
 
 
-async def _replay(dependencies: ApiDependencies, period: ReplayPeriod, file: PolicyFile) -> Response:
+async def _replay(dependencies: ApiDependencies, period: ReplayPeriod, text: str = "") -> Response:
+    """`text`: of a policy file; empty: the policies in effect."""
     now_ms = int(dependencies.clock() * 1000)
     try:
         since_ms, _ = parse_time_range(period.since, None, now_ms=now_ms)
     except ConfigurationError as error:
         raise ProblemError(422, "invalid-parameter", api_errors.INVALID_TIME_RANGE, reason=error.message) from None
     since = max(since_ms / 1000, now_ms / 1000 - LONGEST_DAYS * 86_400)
-    found = await query_ledger(lambda: _run(dependencies, file, period, since), dependencies.limits.replay)
+
+    def run() -> tuple[PolicyFile, Replay]:
+        """In a thread, the parser too: it may take a quarter of a second."""
+        file = _parse(text) if text.strip() else dependencies.policies.current
+        return file, _run(dependencies, file, period, since)
+
+    file, found = await query_ledger(run, dependencies.limits.replay)
     currency = dependencies.settings.current.prices.currency
     return send_json(_make_page(found, file, currency=currency, language=period.language))
+
+
+def _parse(text: str) -> PolicyFile:
+    """Raises a 422 problem."""
+    try:
+        return parse_policies(text, where=_POLICY_NAME, limits=CLIENT_LIMITS)
+    except ConfigurationError as error:
+        raise ProblemError(422, "invalid-policy", messages.POLICY_REFUSED, reason=error.as_message()) from None
 
 
 def _run(dependencies: ApiDependencies, file: PolicyFile, period: ReplayPeriod, since: float) -> Replay:
