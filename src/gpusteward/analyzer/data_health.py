@@ -13,7 +13,7 @@ import numpy as np
 
 from gpusteward.analyzer.pipeline import CycleStats
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.settings.settings import LATE_INTERVALS, Settings
+from gpusteward.analyzer.settings.settings import LATE_INTERVALS, LATE_SECONDS, Settings
 from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, LEVELS, Finding, Level
 from gpusteward.core.messages import Message, same_text
 from gpusteward.core.verdicts import Activity, Doubt
@@ -32,7 +32,7 @@ class DataHealth:
     """The state of the last result and of the source."""
 
     is_connected: bool  # whether the last cycle succeeded
-    is_late: bool  # whether the last result is older than three intervals
+    is_late: bool  # whether the last result is older than three intervals or 26 hours
     max_age_seconds: float
     result_at: float | None = None  # unix seconds; None: no cycle has succeeded yet
     age_seconds: float | None = None
@@ -59,7 +59,8 @@ def assess_data(
     age = None if result is None else max(0.0, now - result.at)
     health = DataHealth(
         is_connected=stats.finished > 0 and not stats.last_error,
-        is_late=result is not None and now - result.read_at > LATE_INTERVALS * settings.scheduler.interval,
+        is_late=result is not None
+        and now - result.read_at > min(LATE_INTERVALS * settings.scheduler.interval, LATE_SECONDS),
         max_age_seconds=settings.max_result_age_seconds,
         result_at=None if result is None else result.at,
         age_seconds=age,

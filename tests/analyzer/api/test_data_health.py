@@ -93,6 +93,15 @@ def test_the_status_speaks_of_the_data(age: float, rows: Any, targets: dict[str,
     assert shown == {word: str(targets[word]) if targets else None for word in ("up", "down")}
 
 
+@pytest.mark.parametrize(("hours", "is_late"), [(25, False), (27, True)])
+def test_a_result_is_late_after_a_day_whatever_the_interval(hours: int, is_late: bool):
+    result = result_of_age(0)
+    settings = Settings.model_validate({"scheduler": {"interval": 10**9}})
+    with running_api(clock=lambda: result.at + hours * 3600, result=result, settings=settings) as api:
+        health = api.get("/health").json
+    assert (health["analysis_timeout"], health["status"]) == ((True, "warning") if is_late else (False, "healthy"))
+
+
 def found_at(api: Api, **headers: str) -> list[tuple[str, str]]:
     """The findings of /api/v1/health, which those of /api/v1/sources, /health and /metrics agree with."""
     full, sources = api.get("/api/v1/health", **headers).json, api.get("/api/v1/sources", **headers).json

@@ -158,6 +158,18 @@ def test_an_invalid_requested_change_changes_nothing(site: Site) -> None:
     assert site.poll() is before
 
 
+def test_a_request_cannot_set_an_interval_that_a_file_could(site: Site) -> None:
+    with pytest.raises(ConfigurationError, match=r"scheduler.interval: 99999999999 \(request\): .* 86400 at most"):
+        site.file.change({"scheduler.interval": 99_999_999_999})
+    assert site.file.change({"scheduler.interval": 86_400}).scheduler.interval == 86_400
+    site.write("scheduler: {interval: 100000}\n")
+    assert site.poll().scheduler.interval == 86_400  # as requested
+    assert (
+        SettingsFile(Flags(), {CONFIG_VARIABLE: str(site.path)}, directory=site.path.parent).settings.scheduler.interval
+        == 100_000
+    )
+
+
 def test_a_file_of_other_bytes_than_text_is_refused(site: Site) -> None:
     site.path.write_bytes(b"\xff\xfe\x00")
     assert site.poll().thresholds.idle == 5

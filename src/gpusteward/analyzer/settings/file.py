@@ -16,6 +16,7 @@ from gpusteward.analyzer.watched_file import WatchedFile
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.settings import Given, Origin, Source
 from gpusteward.logs import Log
+from gpusteward.messages.errors import settings_errors
 
 log = Log(__name__)
 
@@ -66,9 +67,16 @@ class SettingsFile:
     def change(self, values: Mapping[str, object]) -> Settings:
         """Set these paths with the highest precedence, until the program ends.
 
-        Raises ConfigurationError, and changes nothing, when they are invalid.
+        Raises ConfigurationError, and changes nothing, when they are invalid, or above what is advised: a file may say
+        so, but a request must not stop the cycles.
         """
         origin = Origin(Source.REQUEST)
+        for path, value in values.items():
+            if path in ADVISED and isinstance(value, int | float) and value > (high := ADVISED[path][1]):
+                problem = settings_errors.REQUESTED_TOO_LARGE.fill(high=high)
+                raise ConfigurationError(
+                    settings_errors.INVALID_SETTING, path=path, value=value, origin=origin, problem=problem
+                )
         requested = self._requested | {path: Given(value, origin) for path, value in values.items()}
         effective = self._combine(self._file, requested)
         self._requested, self.effective = requested, effective

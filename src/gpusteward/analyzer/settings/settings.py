@@ -45,6 +45,8 @@ ADVISED: Mapping[str, tuple[float, float, str]] = {
 
 LATE_INTERVALS = 3
 """A result that is older than so many intervals is late, as in gpu-oour."""
+LATE_SECONDS = 26 * 3600.0
+"""... and, whatever the interval, one that is older than this: the longest advised interval and two hours."""
 
 
 class SchedulerSettings(BaseModel):

@@ -82,6 +82,7 @@ NOT_A_NUMBER_OF = Message(
 )
 SECONDS = Message("seconds", "秒")
 MILLISECONDS = Message("milliseconds", "毫秒")
+REQUESTED_TOO_LARGE = Message("a request may set it to {high:g} at most", "通过请求最多可设为 {high:g}")
 NOT_A_WHOLE_NUMBER = Message("write a whole number from {low} to {high}", "请写成 {low} 到 {high} 之间的整数")
 TOO_FEW_MILLISECONDS = Message(
     "this is in milliseconds and must be at least 500: for {value} seconds write {milliseconds:.0f}, or use"
