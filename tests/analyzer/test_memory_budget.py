@@ -204,5 +204,5 @@ def test_hostile_targets_stay_within_the_memory_limit_and_cost_only_their_own_pa
         )
         with running_serve(tmp_path, *flags, env=ENVIRONMENT) as server:
             endure(server, lambda: len(seen) > 3 * HOSTILE_TARGETS)
-            server.wait_for(lambda it: list_activities(it).get("honest") == "active", seconds=60)
+            server.wait_for(lambda it: list_activities(it).get("honest") == "active", seconds=120)
             assert read_peak_bytes(server) < LIMIT_BYTES
