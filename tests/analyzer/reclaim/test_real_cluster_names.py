@@ -15,6 +15,7 @@ from tests.analyzer.reclaim.test_real_new_pods import start
 from tests.analyzer.reclaim.world import EMPTY, World
 from tests.analyzer.sources.owners.test_real_owners import make_set
 from tests.analyzer.usage_tables import working
+from tests.kubernetes.cluster import wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -107,6 +108,7 @@ def test_a_lowered_pool_is_given_back_after_its_cluster_got_a_name(world: World,
     world.has_uids = has_uids
     item, _ = start_pool(world)
     lower(world)
+    wait_for(lambda: len(world.kubernetes.list_pods(world.namespace)) == 4)
     world.cycle()
     assert [each.state for each in world.list_actions()] == [ActionState.VERIFIED]
     assert read_replicas(world, item) == 4

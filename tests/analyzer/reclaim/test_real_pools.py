@@ -6,6 +6,7 @@ from gpusteward.analyzer.reclaim.plan import ActionState, Outcome
 from gpusteward.analyzer.reclaim.policies.effective import KeepRule, ReclaimAction
 from tests.analyzer.reclaim.test_real_prohibitions import read_replicas, start
 from tests.analyzer.reclaim.world import EMPTY, World, suspend_policy
+from tests.kubernetes.cluster import wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -34,6 +35,7 @@ def test_a_growing_surplus_of_a_pool_never_postpones_what_was_warned_about(world
         if outcome is Outcome.ACT:
             assert at == warned_at + GRACE_SECONDS
             has_acted = True
+            wait_for(lambda: len(world.kubernetes.list_pods(world.namespace)) == 7)
         if has_acted:
             assert outcome is Outcome.ACT or (outcome is Outcome.WAIT and decision.due_at is None), world.explain()
             assert outcome is Outcome.ACT or "not_under_way" in world.list_failed("pool")
