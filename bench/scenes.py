@@ -199,7 +199,7 @@ def sum_up(found: Sequence[Counts]) -> Counter[str]:
 
 
 def render_page(results: Sequence[Sequence[Counts]], seeds: Sequence[int]) -> str:
-    about = describe_run(COMMAND, {})
+    about = describe_run(f"{COMMAND} {seeds[0]}", {})
     sums = [(found[0].signals, sum_up(found)) for found in results]
     totals = [
         (name, f"{one['windows']:,}", f"{one['idle'] / one['windows']:.2%}", str(one["reclaimable"]))

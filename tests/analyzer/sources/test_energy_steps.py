@@ -1,6 +1,6 @@
 """The energy counter from minute to minute: short work shows, the noise of an idle GPU does not."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -49,8 +49,8 @@ def write_energy(step: float) -> Iterator[Sample]:
     yield from steady("up", 1, times, job="dcgm", instance="n1:9400")
 
 
-def read(kind: str, folder: Path, step: float) -> UsageTable:
-    samples = list(write_energy(step))
+def read(kind: str, folder: Path, step: float, others: Sequence[Sample] = ()) -> UsageTable:
+    samples = [*write_energy(step), *others]
     with ExitStack() as opened:
         if kind == "pages":
             return opened.enter_context(closing(fed_source(samples, interval=step))).read(AT)
@@ -72,6 +72,20 @@ def test_never_idle_while_a_minute_draws_more_than_the_others(tmp_path: Path, ki
     found = doubt_of(read(kind, tmp_path, step))
     assert found["quiet"] == (Activity.IDLE, Doubt.NONE)
     assert found["requests"] == found["video"] == found["lately"] == (Activity.UNKNOWN, Doubt.ENERGY)
+
+
+@pytest.mark.parametrize("kind", ["pages", "prometheus"])
+@pytest.mark.parametrize("works", [False, True])
+def test_on_a_shared_gpu_energy_contradicts_where_no_holder_works(tmp_path: Path, kind: str, *, works: bool):
+    """Whose it was, is unknown; a neighbour that works explains it."""
+    copies = [
+        (name, labels.replace('pod="requests"', 'pod="neighbour"'), 50.0 if works and "GPU_UTIL" in name else value, at)
+        for name, labels, value, at in write_energy(30.0)
+        if 'pod="requests"' in labels
+    ]
+    found = doubt_of(read(kind, tmp_path, 30.0, copies))
+    assert found["requests"] == ((Activity.IDLE, Doubt.NONE) if works else (Activity.UNKNOWN, Doubt.ENERGY))
+    assert works or found["neighbour"] == (Activity.UNKNOWN, Doubt.ENERGY)
 
 
 def test_the_embedded_source_measures_it_as_prometheus_does(tmp_path: Path):

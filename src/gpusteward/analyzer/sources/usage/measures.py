@@ -142,8 +142,8 @@ def _scrape_interval(presence: PresenceTable, window: WindowCoverage) -> Column:
 
 
 def _compare_energy(presence: PresenceTable, window: WindowCoverage) -> Stats:
-    """By how many watts minutes of the window exceed the quiet ones, on a device with one holder; and how often power
-    or energy have a new value, which is how often the exporter collects.
+    """By how many watts minutes of the window exceed the quiet ones, on a device no holder of which shows work; and how
+    often power or energy have a new value, which is how often the exporter collects.
 
     Where the scrape interval does not divide a minute, minutes have different numbers of collections: their increase
     varies without any work.
@@ -160,8 +160,8 @@ def _compare_energy(presence: PresenceTable, window: WindowCoverage) -> Stats:
         excess = np.fmax(of_minutes, of_window)
         per_minute = 60 / _scrape_interval(presence, window)
         is_regular = (per_minute > 0.95) & (np.abs(per_minute - np.round(per_minute)) < 0.05 * per_minute)
-        is_own = is_quiet & is_regular & ~presence.is_mig & ~_has_other_holders(presence)
-        stats[Measure.ENERGY, Stat.PEAK] = np.where(is_own, excess, np.nan)
+        is_explained = group_rows(presence, presence.device_numbers).has_any(~is_quiet)
+        stats[Measure.ENERGY, Stat.PEAK] = np.where(is_regular & ~presence.is_mig & ~is_explained, excess, np.nan)
     return stats
 
 
