@@ -49,6 +49,8 @@ def test_a_request_of_a_foreign_page_is_not_local():
     assert not is_local(origin="https://evil.example")
     assert not is_local(origin="http://localhost:9999")
     assert not is_local(origin="null")
+    assert is_local(referer="http://localhost:8080/ui/")
+    assert not is_local(referer="https://evil.example/http://localhost:8080/")
     assert not is_local(sec_fetch_site="cross-site")
     assert not is_local(sec_fetch_site="same-site")
 

@@ -59,5 +59,12 @@ def is_from_foreign_page(headers: RequestHeaders) -> bool:
     """Whether a browser says that another site's page sent the request."""
     if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
         return True
-    origin = headers.get("origin", "")
-    return bool(origin) and origin.partition("//")[2] != headers.get("host", "")
+    page = find_page_host(headers)
+    return page is not None and page != headers.get("host", "")
+
+
+def find_page_host(headers: RequestHeaders) -> str | None:
+    """Host and port of the page that sent the request: of `Origin`, or of `Referer`, which browsers send with links and
+    older ones with forms. Empty: a page that does not say; None: neither header."""
+    page = headers.get("origin", "") or headers.get("referer", "")
+    return page.partition("//")[2].partition("/")[0] if page else None

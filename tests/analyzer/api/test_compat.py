@@ -215,6 +215,16 @@ def test_health_has_the_keys_of_gpu_oour_and_warns_of_an_old_result():
     }
 
 
+def test_health_without_credentials_says_nothing_of_the_cluster():
+    tokens = f"viewer: {'v' * 32}"
+    settings = Settings.model_validate({"server": {"anonymous_reads": "never", "tokens": tokens}})
+    with running_api(small_result(), settings=settings) as api:
+        anonymous, wrong, viewer = (api.get("/health", token=token) for token in ("", "w" * 32, "v" * 32))
+    own = ["status", "prometheus_connected", "last_analysis", "analysis_timeout", "ai_enabled", "interval"]
+    assert list(anonymous.json) == list(wrong.json) == [*own, "result_age_seconds"]
+    assert {"unknown_ratio", "targets", "targets_up", "reasons", "suspended"} < set(viewer.json)
+
+
 @pytest.mark.parametrize("method", ["GET", "POST"])
 @pytest.mark.parametrize(("query", "requested", "shown"), [("", None, False), ("?use_ai=true", True, True)])
 def test_a_cycle_can_be_requested(method: str, query: str, requested: bool | None, shown: bool):

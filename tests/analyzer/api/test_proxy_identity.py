@@ -134,6 +134,8 @@ def test_never_serves_somebody_without_a_rule(behind_proxy: Api):
         {"Sec-Fetch-Site": "same-site"},
         {"Origin": "https://evil.example"},
         {"Origin": "null"},
+        {"Referer": "https://evil.example/page?a=//127.0.0.1"},
+        {"Referer": "about:blank"},
     ],
 )
 @pytest.mark.parametrize(("method", "path"), [("POST", "/analyze"), ("GET", "/analyze"), ("POST", "/config/update")])
@@ -147,14 +149,15 @@ def test_never_writes_for_a_page_of_another_site(behind_proxy: Api, headers: dic
 def test_writes_from_the_own_page_are_allowed_and_logged(behind_proxy: Api, caplog: pytest.LogCaptureFixture):
     own = {"Origin": "https://gpus.example.com", "X-Forwarded-Host": "gpus.example.com"}
     with caplog.at_level(logging.INFO):
-        for headers in (own, {"Sec-Fetch-Site": "same-origin"}, {}):
+        referer = {"Referer": "https://gpus.example.com/ui/", "X-Forwarded-Host": "gpus.example.com"}
+        for headers in (own, referer, {"Sec-Fetch-Site": "same-origin"}, {}):
             assert (
                 behind_proxy.post("/analyze", X_Forwarded_User="Ann", X_Forwarded_Groups="platform", **headers).status
                 == 200
             )
         assert behind_proxy.post("/config/update?threshold=30", token=TOKEN).status == 200
     writers = [record.facts["by"] for record in caplog.records if "by" in getattr(record, "facts", {})]
-    assert [str(each) for each in writers] == ["Ann", "Ann", "Ann", "token operator"]
+    assert [str(each) for each in writers] == ["Ann", "Ann", "Ann", "Ann", "token operator"]
 
 
 def test_a_signed_in_person_has_the_role_of_the_rules(behind_proxy: Api):
@@ -181,6 +184,26 @@ def test_names_outside_ascii_are_utf8(behind_proxy: Api):
 def test_a_token_is_used_beside_an_identity(behind_proxy: Api):
     me = behind_proxy.get("/api/v1/me", token=TOKEN, X_Forwarded_User="lead@example.com").json
     assert (me["method"], me["role"], me["namespaces"]) == ("token", "operator", None)
+
+
+def test_never_chooses_between_a_session_and_another_person_at_the_proxy(behind_proxy: Api):
+    opened = behind_proxy.post("/api/v1/session", body={"token": TOKEN})
+    cookie = opened.headers["set-cookie"].partition(";")[0]
+    writes = {"Cookie": cookie, "X-Gpusteward-CSRF": opened.json["csrf"]}
+    assert behind_proxy.get("/api/v1/me", Cookie=cookie).json["role"] == "operator"
+    before = list(behind_proxy.cycles.requested)
+    for user in ("lead@example.com", "stranger"):
+        for response in (
+            behind_proxy.get("/api/v1/me", Cookie=cookie, X_Forwarded_User=user),
+            behind_proxy.post("/analyze", X_Forwarded_User=user, **writes),
+        ):
+            assert (response.status, response.json["type"]) == (403, "urn:gpusteward:problem:two-identities")
+    assert behind_proxy.cycles.requested == before
+    state = behind_proxy.get("/api/v1/session", Cookie=cookie, X_Forwarded_User="lead@example.com").json
+    assert (state["may_read"], "sign out" in state["reason"]) == (False, True)
+    ended = behind_proxy.get("/api/v1/session", method="DELETE", X_Forwarded_User="lead@example.com", **writes)
+    assert ended.status == 200
+    assert behind_proxy.get("/api/v1/me", Cookie=cookie, X_Forwarded_User="lead@example.com").json["method"] == "proxy"
 
 
 @pytest.fixture

@@ -50,7 +50,8 @@ def test_never_writes_in_a_session_without_its_csrf_token(api: Api):
 
 def test_never_writes_for_a_page_of_another_site(api: Api):
     opened = sign_in(api)
-    for origin in ({"Origin": "https://elsewhere.example"}, {"Sec-Fetch-Site": "cross-site"}):
+    foreign = "https://elsewhere.example"
+    for origin in ({"Origin": foreign}, {"Sec-Fetch-Site": "cross-site"}, {"Referer": f"{foreign}/"}):
         headers = {"Cookie": cookie_of(opened), "X-Gpusteward-CSRF": opened.json["csrf"], **origin}
         assert api.post("/analyze", **headers).json["type"] == "urn:gpusteward:problem:cross-site"
         assert sign_in(api, **origin).status == 403

@@ -32,7 +32,7 @@ from gpusteward.analyzer.api.http.web_access import is_known_client
 from gpusteward.analyzer.api.limited_access import limit_access
 from gpusteward.core.messages import Message
 from gpusteward.core.namespaces import NamespacePattern, VisibleNamespaces
-from gpusteward.http_server.local_clients import is_local_request
+from gpusteward.http_server.local_clients import find_page_host, is_local_request
 from gpusteward.messages.errors import api_errors
 
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="gpusteward"'}
@@ -129,10 +129,20 @@ async def _identify(request: Request, dependencies: ApiDependencies) -> Identity
     if bearer is not None or (header and not is_known_client(request.scope)):
         return await _read_bearer(request, bearer, dependencies)
     if signed_in := await _read_session(request, dependencies):
+        _refuse_second_identity(request, signed_in, dependencies)
         return signed_in
     if from_proxy:  # whatever password or certificate the proxy itself has
         return _read_proxy(request, dependencies)
     return Identity("web-config", Role.VIEWER) if is_known_client(request.scope) else None
+
+
+def _refuse_second_identity(request: Request, signed_in: Identity, dependencies: ApiDependencies) -> None:
+    """A browser sends its cookie and what the proxy adds without being asked: of two people, none is believed. A token
+    that a client sends itself says who it wants to be. Raises a 401 or 403 problem."""
+    person = _read_person(request, dependencies) if _is_from_proxy(request, dependencies) else None
+    if person is not None and person.user != signed_in.user:
+        _count(request, dependencies, "two_identities")
+        raise ProblemError(403, "two-identities", api_errors.TWO_IDENTITIES)
 
 
 async def _read_session(request: Request, dependencies: ApiDependencies) -> Identity | None:
@@ -199,12 +209,17 @@ def _find_own_cluster(dependencies: ApiDependencies) -> str | None:
 
 
 def _read_proxy(request: Request, dependencies: ApiDependencies) -> Identity | None:
+    person = _read_person(request, dependencies)
+    return person and _give_role(request, person, dependencies, method="proxy")
+
+
+def _read_person(request: Request, dependencies: ApiDependencies) -> Person | None:
+    """Whom the proxy names. Raises a 401 problem."""
     try:
-        person = read_proxy_headers(request.headers, dependencies.settings.current.auth.proxy)
+        return read_proxy_headers(request.headers, dependencies.settings.current.auth.proxy)
     except InvalidIdentityError as error:
         _count(request, dependencies, "invalid_header", str(error))
         raise _unauthorized(api_errors.INVALID_IDENTITY) from None
-    return person and _give_role(request, person, dependencies, method="proxy")
 
 
 def _give_role(request: Request, person: Person, dependencies: ApiDependencies, *, method: Method) -> Identity:
@@ -227,10 +242,10 @@ def _is_trusted(request: Request, dependencies: ApiDependencies) -> bool:
 
 def is_cross_site(request: Request) -> bool:
     """Whether a page of another site makes a browser send this, with what it signed in with at the proxy."""
-    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
-    if site is not None or origin is None:
+    site, page = request.headers.get("sec-fetch-site"), find_page_host(request.headers)
+    if site is not None or page is None:
         return site not in (None, "none", "same-origin")
-    return origin.partition("//")[2] not in (request.headers.get("host"), request.headers.get("x-forwarded-host"))
+    return page not in (request.headers.get("host"), request.headers.get("x-forwarded-host"))
 
 
 def _count(request: Request, dependencies: ApiDependencies, reason: str, detail: str = "") -> None:

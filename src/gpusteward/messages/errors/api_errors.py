@@ -59,6 +59,11 @@ NOT_A_PROXY = Message(
     "this request has an identity header, but does not come from a proxy in auth.proxy.addresses",
     "该请求带有身份请求头，但不是来自 auth.proxy.addresses 中的代理",
 )
+TWO_IDENTITIES = Message(
+    "the browser is signed in here as somebody else than at the proxy: sign out here, or sign in at the proxy as the"
+    " same person",
+    "浏览器在此处登录的身份与代理给出的身份不同：请在此处退出登录，或在代理处以同一身份登录",
+)
 INVALID_IDENTITY = Message(
     "the identity in the headers cannot be used: a header occurs twice, or a name is too long or has control"
     " characters; the log of the analyzer names the header",

@@ -11,7 +11,7 @@ from gpusteward.analyzer.api.authorization import may_operate, may_read, may_rea
 from gpusteward.analyzer.api.compat.results import format_time
 from gpusteward.analyzer.api.dependencies import Client, Dependencies, Service, find_dependencies, reader_refuses
 from gpusteward.analyzer.api.home_page import prefers_html, send_home_page
-from gpusteward.analyzer.api.http.problems import GPU_OOUR_TAG, find_language
+from gpusteward.analyzer.api.http.problems import GPU_OOUR_TAG, ProblemError, find_language
 from gpusteward.analyzer.api.http.responses import send_json
 from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.settings.masked import mask_value
@@ -73,32 +73,44 @@ async def show_service(request: Request, service: Service) -> Response:
 
 @router.get("/health", summary="Health", response_model=Json)
 async def show_health(request: Request, dependencies: Service) -> Response:
-    """Needs no token, because probes of a kubelet have none: it describes the service, not the cluster.
+    """Needs no token, because probes of a kubelet have none: without one it describes the service, not the cluster.
 
     healthy; degraded: the last cycle could read nothing, everything is unknown, all targets are lost, or GPUs have
     disappeared or were never found; warning: the last analysis is older than three intervals, more than half is
-    unknown, or a part of the source fails. `reasons` says which, without names: /api/v1/health has them. The HTTP
-    status is 200 in every case: a restart would not help. The last six fields are additions to gpu-oour's.
+    unknown, or a part of the source fails. The HTTP status is 200 in every case: a restart would not help.
+    `result_age_seconds` is an addition to gpu-oour's fields; who may read gets more of them: `reasons` says why it is
+    not healthy, without names, which /api/v1/health has.
     """
     published, settings = dependencies.results.published, dependencies.settings.current
+    health = dependencies.assess_data()
+    shown = {
+        "status": health.status,
+        "prometheus_connected": health.is_connected,
+        "last_analysis": format_time(published.result.at) if published else None,
+        "analysis_timeout": health.is_late,
+        "ai_enabled": settings.ai.enabled,
+        "interval": settings.scheduler.interval,
+        "result_age_seconds": None if health.age_seconds is None else round(health.age_seconds, 1),
+    }
+    return send_json({**shown, **await _describe_data(request)})
+
+
+async def _describe_data(request: Request) -> Json:
+    """What only those see who may read: how much of the cluster is known."""
+    try:
+        await may_read(request)
+    except ProblemError:
+        return {}
+    dependencies = await find_dependencies(request)
     health, reclaim = dependencies.assess_data(), dependencies.reclaim
     suspended = reclaim.suspended if reclaim else None
-    return send_json(
-        {
-            "status": health.status,
-            "prometheus_connected": health.is_connected,
-            "last_analysis": format_time(published.result.at) if published else None,
-            "analysis_timeout": health.is_late,
-            "ai_enabled": settings.ai.enabled,
-            "interval": settings.scheduler.interval,
-            "result_age_seconds": None if health.age_seconds is None else round(health.age_seconds, 1),
-            "unknown_ratio": health.unknown_ratio,
-            "targets": health.targets,
-            "targets_up": None if health.targets is None else health.targets_up,
-            "reasons": [summarize(one.code).text(find_language(request.headers)) for one in health.findings],
-            "suspended": suspended.actions if suspended else None,
-        }
-    )
+    return {
+        "unknown_ratio": health.unknown_ratio,
+        "targets": health.targets,
+        "targets_up": None if health.targets is None else health.targets_up,
+        "reasons": [summarize(one.code).text(find_language(request.headers)) for one in health.findings],
+        "suspended": suspended.actions if suspended else None,
+    }
 
 
 @router.get("/analyze", summary="Start an analysis", response_model=Json, dependencies=_OPERATE)
