@@ -423,10 +423,13 @@ class Chaos:
         self._restart_dead()
 
     def _restart_warned(self, ratio: float) -> None:
-        """Owners who were warned and want to go on: new pods, often of the same names."""
+        """Owners who were warned and want to go on: new pods, often of the same names. Not those of a Job, to which
+        deleted pods are failures: it waits for minutes, and fails after six."""
         warned = {action.workload.name for action in self._list_actions(ActionState.WARNED)}
         for subject in self._subjects:
-            if subject.owner[1] in warned and subject.kind != "Pod" and self._chance.random() < ratio:
+            if subject.kind in ("Pod", "Job", "CronJob", "KueueJob") or subject.owner[1] not in warned:
+                continue
+            if self._chance.random() < ratio:
                 for pod in self._list_pods().get(subject.name, ()):
                     self._observer.restarted.add(pod["metadata"]["uid"])
                     self._cluster.request("DELETE", path_of(pod))
