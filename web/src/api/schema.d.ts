@@ -981,12 +981,13 @@ export interface paths {
         };
         /**
          * Health
-         * @description Needs no token, because probes of a kubelet have none: it describes the service, not the cluster.
+         * @description Needs no token, because probes of a kubelet have none: without one it describes the service, not the cluster.
          *
          *     healthy; degraded: the last cycle could read nothing, everything is unknown, all targets are lost, or GPUs have
          *     disappeared or were never found; warning: the last analysis is older than three intervals, more than half is
-         *     unknown, or a part of the source fails. `reasons` says which, without names: /api/v1/health has them. The HTTP
-         *     status is 200 in every case: a restart would not help. The last six fields are additions to gpu-oour's.
+         *     unknown, or a part of the source fails. The HTTP status is 200 in every case: a restart would not help.
+         *     `result_age_seconds` is an addition to gpu-oour's fields; who may read gets more of them: `reasons` says why it is
+         *     not healthy, without names, which /api/v1/health has.
          */
         readonly get: operations["show_health_health_get"];
         readonly put?: never;
