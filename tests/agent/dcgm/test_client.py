@@ -8,6 +8,7 @@ import pytest
 
 from gpusteward.agent.dcgm.client import Dcgm, DcgmReading, list_targets
 from gpusteward.agent.dcgm.reader import DcgmReader
+from gpusteward.agent.dcgm.session import SHARED_SECONDS
 from gpusteward.agent.settings.values import parse_hostengine
 from gpusteward.core.gpus import Gpu, GpuReading, MigInstance
 from gpusteward.core.signals import PROFILING
@@ -111,10 +112,22 @@ def test_mig_instances_are_matched_by_nvmls_id_and_have_only_their_own_signals(o
     ]
 
 
-def test_fields_are_watched_at_the_interval_of_the_agent(open_dcgm: Opener, fake_dcgm: FakeDcgm) -> None:
-    dcgm = open_dcgm(two_gpus(), interval=7.5)
+@pytest.mark.parametrize(("address", "interval", "expected"), [("embedded", 7.5, 7.5), (ADDRESS, 45.0, 45.0)])
+def test_fields_are_watched_at_the_interval_of_the_agent(
+    open_dcgm: Opener, fake_dcgm: FakeDcgm, address: str, interval: float, expected: float
+) -> None:
+    dcgm = open_dcgm(two_gpus(), address, interval=interval)
     read(dcgm)
-    assert (fake_dcgm.watches, fake_dcgm.watch_seconds) == (2, 7.5)
+    assert (fake_dcgm.watches, fake_dcgm.watch_seconds) == (2, expected)
+
+
+def test_never_watches_a_hostengine_that_others_use_more_often_than_dcgm_exporter_does(
+    open_dcgm: Opener, fake_dcgm: FakeDcgm
+) -> None:
+    """Its averages would cover less of the time for everybody."""
+    dcgm = open_dcgm(two_gpus(), interval=5.0)
+    read(dcgm)
+    assert fake_dcgm.watch_seconds == 30.0
 
 
 def test_only_wanted_and_supported_fields_are_watched(open_dcgm: Opener) -> None:
@@ -164,10 +177,10 @@ def test_a_blank_rate_is_unknown(open_dcgm: Opener, word: str) -> None:
 def test_a_value_older_than_two_intervals_is_unknown(open_dcgm: Opener, fake_dcgm: FakeDcgm) -> None:
     scenario = two_gpus()
     dcgm = open_dcgm(scenario)
-    scenario.faults = ["age 9"]
+    scenario.faults = ["age 59"]
     fake_dcgm.load(scenario)
     assert signals(read(dcgm))[0]
-    scenario.faults = ["age 11"]
+    scenario.faults = ["age 61"]
     fake_dcgm.load(scenario)
     assert signals(read(dcgm)) == [{}, {}]
 
@@ -231,8 +244,8 @@ def test_values_from_before_a_hang_are_valid_for_two_intervals(open_dcgm: Opener
     read(dcgm)
     scenario.faults = ["hang dcgmEntitiesGetLatestValues"]
     fake_dcgm.load(scenario)
-    assert signals(read(dcgm, after=INTERVAL))[0]
-    assert signals(read(dcgm, after=3 * INTERVAL)) == [{}, {}]
+    assert signals(read(dcgm, after=SHARED_SECONDS))[0]
+    assert signals(read(dcgm, after=3 * SHARED_SECONDS)) == [{}, {}]
 
 
 def test_a_gpu_that_cannot_be_watched_does_not_affect_the_others(

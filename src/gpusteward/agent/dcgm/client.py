@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gpusteward.agent.dcgm.reader import DcgmReader, DcgmResult
-from gpusteward.agent.dcgm.session import SIGNALS, ProfiledDevice, Sample
+from gpusteward.agent.dcgm.session import SIGNALS, ProfiledDevice, Sample, choose_watch_seconds
 from gpusteward.core.gpus import GpuReading
 from gpusteward.core.signals import SIGNALS as ALL_SIGNALS
 from gpusteward.core.signals import Scope
@@ -133,7 +133,8 @@ class Dcgm:
 
     def _is_valid(self, name: str, sample: Sample, reading: GpuReading, now: float) -> bool:
         is_own = reading.gpu.mig is None or ALL_SIGNALS[name].scope is Scope.INSTANCE
-        return is_own and abs(now - sample.taken_at) <= VALID_INTERVALS * self._interval
+        seconds = choose_watch_seconds(self._reader.hostengine, self._interval)
+        return is_own and abs(now - sample.taken_at) <= VALID_INTERVALS * seconds
 
 
 def list_targets(readings: Sequence[GpuReading]) -> tuple[ProfiledDevice, ...]:

@@ -40,6 +40,10 @@ from gpusteward.messages.errors import dcgm_errors as messages
 log = Log(__name__)
 
 CONNECT_MILLISECONDS = 3000
+SHARED_SECONDS = 30.0
+"""How often a hostengine that others may use is asked to measure, as dcgm-exporter does. It measures for the fastest of
+its clients, and averages over the time between two measurements: a faster watch would shorten what dcgm-exporter's
+values cover, and work in between would be missing there."""
 KEEP_INTERVALS = 3
 """How long the hostengine keeps the samples; only the latest is read."""
 
@@ -54,6 +58,10 @@ _INTEGER_BLANK, _DOUBLE_BLANK = 0x7FFFFFFFFFFFFFF0, float(1 << 47)
 _INTEGER32_BLANKS = range(0x7FFFFFF0, 0x7FFFFFF4)
 """The values from which on a number means blank, not found, not supported or not permitted. A rate in bytes can be
 higher than the 32-bit ones."""
+
+
+def choose_watch_seconds(hostengine: Hostengine, interval_seconds: float) -> float:
+    return interval_seconds if hostengine.kind == "embedded" else max(interval_seconds, SHARED_SECONDS)
 
 
 class ProfiledDevice(NamedTuple):
@@ -109,7 +117,7 @@ class Session:
     def __init__(self, library: Library, hostengine: Hostengine, *, interval_seconds: float) -> None:
         """Connect, or start an embedded engine. Raises DcgmError."""
         self._library = library
-        self._interval = interval_seconds
+        self._interval = choose_watch_seconds(hostengine, interval_seconds)
         self._is_embedded = hostengine.kind == "embedded"
         self._handle = ctypes.c_size_t()
         self._plans: dict[str, _GpuPlan] = {}  # by uuid of the GPU
