@@ -18,6 +18,7 @@ from gpusteward.cli.commands import (
     doctor,
     explain,
     idle,
+    ledger,
     lend,
     plan,
     ps,
@@ -134,8 +135,9 @@ def _dcgm_sections() -> Iterable[str]:
     yield "### Not exported"
     yield (
         "Every other field of DCGM 3 and 4 (NVSwitch, CPU, ConnectX, diagnostics, health, single NVLinks, vGPU guests) "
-        "is accepted in a CSV file, logged once as `fields_unserved`, and not exported. A name that DCGM does not have "
-        "is an error with the line number and the nearest field."
+        "is accepted in a CSV file, logged once as `fields_unserved`, and not exported; so is every other name of the "
+        "form `DCGM_FI_...`, because each release of DCGM has new ones. A name that is one typing error away from an "
+        "exported field is an error with the line number and the nearest field."
     )
 
 
@@ -217,7 +219,7 @@ def write_cli_page() -> str:
 def _command_sections() -> Iterable[str]:
     """The interactive commands, from their parsers."""
     reclaiming = (plan, replay, lend, actions, restore, reclaim, snooze)
-    for command in (top, idle, explain, *reclaiming, ps, doctor, report, backfill, demo_load):
+    for command in (top, idle, explain, *reclaiming, ps, doctor, report, backfill, ledger, demo_load):
         parser = command.build_parser()
         flags = (each for each in parser._actions if each.option_strings and each.dest != "help")
         yield f"## {parser.prog}"

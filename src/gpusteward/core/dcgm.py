@@ -209,6 +209,8 @@ OPTIONAL_FIELDS: tuple[DcgmField, ...] = (
     _gauge("DCGM_FI_DEV_MAX_MEM_CLOCK", 114, Unit.MEGAHERTZ, "max_memory_clock_hertz"),
     _gauge("DCGM_FI_DEV_POWER_MGMT_LIMIT", 160, Unit.WATTS, "power_limit_watts"),
     _gauge("DCGM_FI_DEV_ENFORCED_POWER_LIMIT", 164, Unit.WATTS, "enforced_power_limit_watts"),
+    _gauge("DCGM_FI_DEV_FABRIC_CLIQUE_ID", 173, Unit.COUNT, "fabric_clique_id"),
+    _gauge("DCGM_FI_DEV_FABRIC_HEALTH_MASK", 174, Unit.COUNT, "fabric_health_mask"),
     _gauge("DCGM_FI_DEV_PSTATE", 190, Unit.COUNT, "performance_state"),
     _gauge("DCGM_FI_DEV_FAN_SPEED", 191, Unit.PERCENT, "fan_ratio"),
     # No longer available in DCGM 4; still in NVML, at 20 ms per read.
@@ -237,6 +239,19 @@ OPTIONAL_FIELDS: tuple[DcgmField, ...] = (
     _counter("DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL", 429, Unit.COUNT, "nvlink_replay_errors_total"),
     _counter("DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL", 439, Unit.COUNT, "nvlink_recovery_errors_total"),
     _gauge("DCGM_FI_DEV_NVLINK_BANDWIDTH_L0", 440, Unit.NVLINK_MEGABYTES_PER_SECOND, "nvlink_l0_bytes_per_second"),
+    _counter("DCGM_FI_DEV_NVLINK_ERROR_DL_CRC", 497, Unit.COUNT, "nvlink_dl_crc_errors_total"),
+    _counter("DCGM_FI_DEV_NVLINK_ERROR_DL_RECOVERY", 498, Unit.COUNT, "nvlink_dl_recovery_errors_total"),
+    _counter("DCGM_FI_DEV_NVLINK_ERROR_DL_REPLAY", 499, Unit.COUNT, "nvlink_dl_replay_errors_total"),
+    _counter(
+        "DCGM_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_SUCCESSFUL_EVENTS",
+        1211,
+        Unit.COUNT,
+        "nvlink_link_recoveries_successful_total",
+    ),
+    _counter(
+        "DCGM_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_FAILED_EVENTS", 1212, Unit.COUNT, "nvlink_link_recoveries_failed_total"
+    ),
+    _counter("DCGM_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_EVENTS", 1213, Unit.COUNT, "nvlink_link_recoveries_total"),
     _gauge("DCGM_FI_PROF_SM_ACTIVE", 1002, Unit.RATIO, "sm_active_ratio"),
     _gauge("DCGM_FI_PROF_SM_OCCUPANCY", 1003, Unit.RATIO, "sm_occupancy_ratio"),
     _gauge("DCGM_FI_PROF_PIPE_FP64_ACTIVE", 1006, Unit.RATIO, "fp64_ratio"),

@@ -71,6 +71,16 @@ _TABLE = (
     Signal("nvlink_crc_data_errors_total", _DEVICE, "NVLink CRC errors in data"),
     Signal("nvlink_replay_errors_total", _DEVICE, "NVLink retries"),
     Signal("nvlink_recovery_errors_total", _DEVICE, "NVLink recoveries"),
+    Signal("nvlink_dl_crc_errors_total", _DEVICE, "NVLink CRC errors, on Hopper and newer"),
+    Signal("nvlink_dl_recovery_errors_total", _DEVICE, "NVLink recoveries, on Hopper and newer"),
+    Signal("nvlink_dl_replay_errors_total", _DEVICE, "NVLink retries, on Hopper and newer"),
+    Signal(
+        "nvlink_link_recoveries_successful_total", _DEVICE, "NVLink recoveries that succeeded, on Blackwell and newer"
+    ),
+    Signal("nvlink_link_recoveries_failed_total", _DEVICE, "NVLink recoveries that failed, on Blackwell and newer"),
+    Signal("nvlink_link_recoveries_total", _DEVICE, "NVLink recoveries with any result, on Blackwell and newer"),
+    Signal("fabric_clique_id", _COPY, "Clique of the NVLink fabric that the GPU belongs to"),
+    Signal("fabric_health_mask", _COPY, "Bit mask of the health of the NVLink fabric"),
     Signal("ecc_single_bit_volatile_total", _DEVICE, "Single-bit ECC errors since the driver was loaded"),
     Signal("ecc_double_bit_volatile_total", _DEVICE, "Double-bit ECC errors since the driver was loaded"),
     Signal("ecc_single_bit_aggregate_total", _DEVICE, "Single-bit ECC errors in the life of the board"),

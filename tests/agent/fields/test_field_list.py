@@ -123,6 +123,30 @@ def test_a_field_only_dcgm_has_is_accepted_and_remembered() -> None:
     assert len(fields.metrics) == 1
 
 
+def test_a_field_of_a_newer_dcgm_is_accepted_and_remembered() -> None:
+    names = ("DCGM_FI_SYSTEM_NEW_THING_TOTAL", "DCGM_FI_DEV_NVLINK_BANDWIDTH_L1", "DCGM_FI_DEV_VGPU_UUID")
+    fields = parse("".join(f"{name}, gauge, x\n" for name in names))
+    assert fields.unserved == names
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["DCGM_FI_DVE_GPU_TEMP", "DCGM_FI_DEV_GPU_TMP", "DCGM_FI_DEV_FB_USEED", "DCGM_EXP_P2P_STATUX", "DCGM_FI_dev_X"],
+)
+def test_a_typing_error_in_a_served_field_is_an_error(name: str) -> None:
+    assert f"unknown field {name!r}" in refuse(f"{name}, gauge, x\n")
+
+
+def test_names_of_hopper_and_blackwell_are_served() -> None:
+    names = (
+        "DCGM_FI_DEV_FABRIC_HEALTH_MASK",
+        "DCGM_FI_DEV_NVLINK_CRC_ERROR_TOTAL",
+        "DCGM_FI_DEV_NVLINK_ERROR_DL_REPLAY",
+    )
+    names += ("DCGM_FI_DEV_NVLINK_RECOVERY_FAILED_TOTAL",)
+    assert not parse("".join(f"{name}, gauge, x\n" for name in names)).unserved
+
+
 @given(st.text(alphabet=st.sampled_from('DCGM_FI,"#\r\n\t x') | st.characters(), max_size=80))
 def test_any_text_is_a_list_or_a_configuration_error(text: str) -> None:
     with contextlib.suppress(ConfigurationError):

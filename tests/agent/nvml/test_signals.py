@@ -99,7 +99,8 @@ def test_signals_are_in_base_units(open_nvml: Opener) -> None:
 
 def test_every_signal_of_the_table_can_be_read_somewhere(open_nvml: Opener) -> None:
     scenario = h100_gpm()
-    scenario.gpus[0].numbers["fan_percent"] = 30
+    scenario.gpus[0].numbers |= {"fan_percent": 30, "fabric_state": 3, "fabric_health": 0x1AA}
+    scenario.gpus[0].fields |= dict.fromkeys(((id_, ALL_LINKS) for id_ in (161, 162, 163, 213, 214, 215)), ("ull", 0))
     nvml = open_nvml(scenario)
     nvml.read(EVERYTHING)
     assert set(nvml.read(EVERYTHING).readings[0].signals) == EVERYTHING
@@ -112,11 +113,11 @@ def test_only_what_is_wanted_is_read(open_nvml: Opener, fake_nvml: FakeNvml) -> 
     assert dict(reading.signals) == {"memory_copy_ratio": 0.2}
 
 
-def test_a_gpu_that_supports_nothing_has_no_signals_and_no_failures(open_nvml: Opener, fake_nvml: FakeNvml) -> None:
+def test_a_gpu_that_supports_nothing_has_no_licence_and_no_failures(open_nvml: Opener, fake_nvml: FakeNvml) -> None:
     nvml = open_nvml(not_supported())
     for _cycle in range(2):
         found = nvml.read(EVERYTHING)
-        assert [reading.signals for reading in found.readings] == [{}, {}]
+        assert [reading.signals for reading in found.readings] == [{"vgpu_license_status": 0}] * 2
         assert found.failures == ()
         assert not any(reading.processes_known for reading in found.readings)
 
@@ -220,6 +221,29 @@ def test_an_expired_vgpu_licence_is_reported(open_nvml: Opener, fake_nvml: FakeN
     scenario.gpus[0].numbers["licence_state"] = 0
     fake_nvml.change(scenario)
     assert nvml.read(EVERYTHING).readings[0].signals["vgpu_license_status"] == 0
+
+
+def test_a_gpu_without_licences_has_the_status_0_as_in_dcgm(open_nvml: Opener) -> None:
+    scenario = Scenario([a100(0)])
+    del scenario.gpus[0].numbers["licence_supported"]
+    assert open_nvml(scenario).read(EVERYTHING).readings[0].signals["vgpu_license_status"] == 0
+
+
+def test_the_health_of_the_fabric_is_known_only_where_there_is_one(open_nvml: Opener) -> None:
+    scenario = Scenario([a100(0), a100(1), a100(2)])
+    scenario.gpus[1].numbers |= {"fabric_state": 3, "fabric_clique": 7, "fabric_health": 0x1AA}
+    scenario.gpus[2].numbers |= {"fabric_state": 0}
+    absent, present, unsupported = (one.signals for one in open_nvml(scenario).read(EVERYTHING).readings)
+    assert (present["fabric_clique_id"], present["fabric_health_mask"]) == (7, 0x1AA)
+    assert {"fabric_clique_id", "fabric_health_mask"}.isdisjoint(absent.keys() | unsupported.keys())
+
+
+def test_nvlink_errors_of_hopper_and_blackwell_have_their_own_signals(open_nvml: Opener) -> None:
+    scenario = Scenario([a100(0)])
+    scenario.gpus[0].fields |= {(id_, ALL_LINKS): ("ull", id_) for id_ in (161, 162, 163, 213, 214, 215)}
+    signals = open_nvml(scenario).read(EVERYTHING).readings[0].signals
+    assert signals["nvlink_dl_crc_errors_total"] == 163
+    assert signals["nvlink_link_recoveries_failed_total"] == 214
 
 
 def test_a_changed_power_limit_is_followed(open_nvml: Opener, fake_nvml: FakeNvml) -> None:

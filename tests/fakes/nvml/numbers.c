@@ -147,6 +147,24 @@ EXPORT int nvmlDeviceGetGridLicensableFeatures_v4(Gpu *gpu, LicensableFeatures *
     return SUCCESS;
 }
 
+#ifndef FAKE_OLD_DRIVER
+typedef struct { unsigned version; uint8_t cluster[16]; unsigned status, clique, state, health; } FabricInfoV2;
+
+EXPORT int nvmlDeviceGetGpuFabricInfoV(Gpu *gpu, FabricInfoV2 *out) {
+    ENTER(gpu);
+    if (out->version != 0x02000024) return VERSION_MISMATCH;
+    if (!gpu->has[N_fabric_state]) return NOT_SUPPORTED;
+    const unsigned long long *number = gpu->number;
+    *out = (FabricInfoV2){
+        .version = out->version,
+        .clique = (unsigned)number[N_fabric_clique],
+        .state = (unsigned)number[N_fabric_state],
+        .health = (unsigned)number[N_fabric_health],
+    };
+    return SUCCESS;
+}
+#endif
+
 EXPORT int nvmlDeviceGetP2PStatus(Gpu *gpu, Gpu *other, unsigned caps, unsigned *out) {
     (void)other;
     (void)caps;

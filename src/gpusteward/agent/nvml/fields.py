@@ -42,6 +42,11 @@ def _count(name: str, field_id: int, *newer: int, divisor: int = 1) -> FieldSign
     return FieldSignal(name, (((field_id, 0),), *(((other, ALL_LINKS),) for other in newer)), divisor=divisor)
 
 
+def _links(name: str, field_id: int) -> FieldSignal:
+    """A field of the NVLinks, summed over them."""
+    return FieldSignal(name, (((field_id, ALL_LINKS),),))
+
+
 def _violation(name: str, field_id: int) -> FieldSignal:
     return _count(f"{name}_violation_seconds_total", field_id, divisor=NANOSECONDS)
 
@@ -76,6 +81,12 @@ FIELDS: tuple[FieldSignal, ...] = (
     _count("nvlink_crc_data_errors_total", 45),
     _count("nvlink_replay_errors_total", 52, 161),
     _count("nvlink_recovery_errors_total", 59, 162, 215),  # 215: Blackwell
+    _links("nvlink_dl_replay_errors_total", 161),
+    _links("nvlink_dl_recovery_errors_total", 162),
+    _links("nvlink_dl_crc_errors_total", 163),
+    _links("nvlink_link_recoveries_successful_total", 213),
+    _links("nvlink_link_recoveries_failed_total", 214),
+    _links("nvlink_link_recoveries_total", 215),
 )
 
 _VALUES = tuple(struct.Struct(code) for code in ("<d", "<I", "<Q", "<Q", "<q", "<i", "<H"))

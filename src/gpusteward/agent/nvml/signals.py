@@ -31,6 +31,8 @@ NO_VALUE_32, NO_VALUE_64 = 2**32 - 1, 2**64 - 1
 """What drivers return when they have no value."""
 MEMORY_V2 = struct.pack("<I", 0x02000028)  # nvmlMemory_v2: size and version of the struct
 
+FABRIC_INFO_V2 = struct.pack("<I", 0x02000024)  # nvmlGpuFabricInfo_v2
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -117,6 +119,14 @@ CALLS: tuple[Call, ...] = (
     Call("nvmlDeviceGetPcieReplayCounter", ("pcie_replays_total",)),
     Call("nvmlDeviceGetCurrPcieLinkGeneration", ("pcie_link_generation",)),
     Call("nvmlDeviceGetCurrPcieLinkWidth", ("pcie_link_width",)),
+    Call(
+        "nvmlDeviceGetGpuFabricInfoV",
+        # version, uuid of the cluster, error of the registration, clique, state (0: the GPU has no fabric), health
+        ("", "", "fabric_clique_id", "", "fabric_health_mask"),
+        layout="<I16xIIII",
+        preset=FABRIC_INFO_V2,
+        nonzero=3,
+    ),
     _pcie(0, "pcie_throughput_tx_bytes_per_second"),
     _pcie(1, "pcie_throughput_rx_bytes_per_second"),
 )
@@ -258,6 +268,8 @@ class LicenceReader:
         except pynvml.NVMLError as error:
             raise_if_fatal(error.value)
             self._is_final = error.value in UNSUPPORTED or not is_absent(error.value)
+            if error.value in UNSUPPORTED:  # no licence is possible: DCGM reports 0, not nothing
+                self._status = 0.0
             return
         self._is_final = not features.isGridLicenseSupported
         self._status = float(any(_is_active(feature) for feature in _listed(features)))
