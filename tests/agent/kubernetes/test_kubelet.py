@@ -225,16 +225,16 @@ def test_fields_of_wrong_types_are_skipped(path, kubelet_client):
         assert kubelet_client.read() == (TRAINERS_CLAIM,)
 
 
-def test_a_response_of_over_ten_mebibytes_is_read(path, kubelet_client):
-    ids = [f"GPU-{number:060d}" for number in range(180_000)]
+def test_a_response_of_three_mebibytes_is_read(path, kubelet_client):
+    ids = [f"GPU-{number:060d}" for number in range(50_000)]
     with FakeKubelet(path, response(device_claim("team", "train-0", "main", *ids))) as kubelet:
-        assert 10 * 2**20 < kubelet.response.ByteSize() < MESSAGE_LIMIT_BYTES
+        assert 3 * 2**20 < kubelet.response.ByteSize() < MESSAGE_LIMIT_BYTES
         assert len(kubelet_client.read()) == len(ids)
 
 
 def test_a_response_over_the_limit_is_refused_and_the_next_one_is_read(path, kubelet_client):
     with FakeKubelet(path, bytes(MESSAGE_LIMIT_BYTES + 1)) as kubelet:
-        with pytest.raises(SourceError, match="16777217 bytes, more than the limit of 16 MiB"):
+        with pytest.raises(SourceError, match="4194305 bytes, more than the limit of 4 MiB"):
             kubelet_client.read()
         kubelet.response = response(TRAINER)
         assert kubelet_client.read() == (TRAINERS_CLAIM,)

@@ -25,7 +25,7 @@ from gpusteward.core.errors import SourceError
 
 __all__ = ["Claim", "KubeletClient", "Listing"]
 
-MESSAGE_LIMIT_BYTES = 16 * 2**20  # as in dcgm-exporter, where 4 MiB was too little for big nodes
+MESSAGE_LIMIT_BYTES = 4 * 2**20  # 65,000 device ids; what is decoded takes up to 13 times as much memory
 TIMEOUT_SECONDS = 2.0  # a guess: a kubelet responds in milliseconds, and a cycle must not wait for one that hangs
 FIRST_BACKOFF_SECONDS = 5.0
 MAX_BACKOFF_SECONDS = 30.0
