@@ -99,6 +99,24 @@ def test_the_body_of_a_request_that_must_not_be_late_is_sent_when_the_server_ask
     assert bodies == [b"change"]
 
 
+def test_the_body_is_sent_once_although_a_proxy_and_the_server_behind_it_both_ask() -> None:
+    bodies: list[bytes] = []
+
+    def ask(connection: socket.socket, _: bytes) -> None:
+        connection.sendall(CONTINUE)
+        bodies.append(connection.recv(100))
+        connection.sendall(CONTINUE)
+        time.sleep(0.1)  # a second body would be here by now
+        connection.sendall(response())
+        connection.settimeout(0.2)
+        with contextlib.suppress(TimeoutError):
+            bodies.append(connection.recv(100))
+
+    with serving(ask) as server, keeping_client(server) as client:
+        assert send_before(client, seconds=5) == 200
+    assert b"".join(bodies) == b"change"
+
+
 def test_never_sends_a_body_to_a_server_that_hangs() -> None:
     """It would be carried out when the server goes on."""
     rests: list[bytes] = []

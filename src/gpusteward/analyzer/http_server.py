@@ -2,8 +2,8 @@
 
 Connections are accepted here instead of by uvicorn, so that they are counted before their TLS handshake, and so that
 each handshake uses the certificate of that moment. When a limit is reached, the connection that has waited longest for
-a complete request (idle or slow) of the client with the most connections is closed in favour of the new one; if all
-are being served, the new client gets 503.
+a complete request (idle or slow) of the client with the most connections is closed in favour of the new one, or else
+one whose client has not read its response for some seconds; if all are being served, the new client gets 503.
 """
 
 import asyncio
@@ -30,6 +30,7 @@ log = Log(__name__)
 IDLE_SECONDS = 75  # longer than usual scrape intervals, so that scrapers can keep their connection
 REPORT_SECONDS = 60.0  # refused connections are logged at most this often
 PIECE_BYTES = 4096  # parsed at once; what follows a request in the same piece does not count to its own head
+STALLED_SECONDS = 5.0  # a client that reads nothing for so long loses its connection when others need it
 ACCEPT_PAUSE_SECONDS = 0.2  # when there are no file descriptors left
 
 
@@ -125,6 +126,12 @@ class LimitedProtocol(HttpToolsProtocol):
     def is_overdue(self, now: float) -> bool:
         """Whether the client sends its request, or reads the response, too slowly."""
         return now >= self._deadline or (self.transport is not None and self._reads_too_slowly(now))
+
+    def yields_since(self, now: float) -> float | None:
+        """Since when it waits for a request or for a client that reads nothing; None: it is being served."""
+        since, unsent = self._unsent
+        is_stalled = unsent > 0 and now - since >= STALLED_SECONDS
+        return since if self.waiting_since is None and is_stalled else self.waiting_since
 
     def _reads_too_slowly(self, now: float) -> bool:
         since, before = self._unsent
@@ -235,10 +242,11 @@ class LimitedServer(uvicorn.Server):
         return any(self._close_longest_waiting(each) for each, _ in counts.most_common())
 
     def _close_longest_waiting(self, client: str) -> bool:
+        now = time.monotonic()
         waiting = [
-            (protocol.waiting_since, protocol)
+            (since, protocol)
             for protocol, connection in self._connections.items()
-            if connection.client == client and protocol.waiting_since is not None
+            if connection.client == client and (since := protocol.yields_since(now)) is not None
         ]
         if not waiting:
             return False

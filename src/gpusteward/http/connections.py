@@ -130,6 +130,8 @@ class Connection:
 
         def send_body() -> None:
             nonlocal is_asked
+            if is_asked:  # a proxy asked, and the server behind it asks again
+                return
             if time.monotonic() >= before:
                 raise NotSentError(messages.NOT_SENT)
             is_asked = True

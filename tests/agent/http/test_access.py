@@ -125,7 +125,10 @@ def test_every_page_requires_the_password(start: Starter, authority: Authority) 
 
 def test_unauthenticated_clients_do_not_use_the_scrape_limit(start: Starter, authority: Authority) -> None:
     server = start(web=authority.configure(USERS).current, max_concurrent_scrapes=1)
-    with server.context.scrapes:
+    with socket.socket() as other:
+        scraper = Connection(other, "127.0.0.1")
+        scraper.waiting_since = None  # it is being served
+        assert server.context.scrapes.acquire(scraper)
         assert fetch(server, "/metrics")[0].status == 401
         assert fetch(server, "/metrics", Authorization=ALICE)[0].status == 503
 

@@ -1,5 +1,6 @@
 """Slow clients, idle clients and too many clients."""
 
+import contextlib
 import json
 import socket
 import threading
@@ -7,6 +8,7 @@ import time
 
 import pytest
 
+from gpusteward.agent.http import handler
 from gpusteward.agent.http.server import Server
 from tests.agent.http.clients import FakeContent, Starter, fetch
 from tests.waiting import wait_until
@@ -54,13 +56,15 @@ def test_scrapes_over_the_limit_get_503_and_health_is_still_served(start: Starte
 
 
 def open_connections(server: Server, count: int) -> list[socket.socket]:
-    clients = [socket.create_connection(server.address) for _ in range(count)]
+    """From two addresses: one has at most half of the connections."""
+    sources = [("127.0.0.1", 0), ("127.0.0.2", 0)]
+    clients = [socket.create_connection(server.address, source_address=sources[n % 2]) for n in range(count)]
     wait_until(lambda: len(server.connections) == count)
     return clients
 
 
 def test_connections_over_the_limit_get_503_at_once_and_no_thread(start: Starter) -> None:
-    server = start(FakeContent(size=4_000_000))
+    server = start(FakeContent(size=4_000_000), expose_snapshot=True)
     busy = open_connections(server, server.max_connections)
     for client in busy:
         client.sendall(b"GET /snapshot HTTP/1.1\r\n\r\n")
@@ -73,6 +77,34 @@ def test_connections_over_the_limit_get_503_at_once_and_no_thread(start: Starter
         client.close()
     wait_until(lambda: not server.connections)
     assert fetch(server, "/healthz")[0].status == 200
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/snapshot"])
+def test_an_address_whose_clients_do_not_read_keeps_no_other_out(path: str, start: Starter) -> None:
+    server = start(FakeContent(size=4_000_000), expose_snapshot=True)
+    slow = [socket.create_connection(server.address, source_address=("127.0.0.2", 0)) for _ in range(80)]
+    for client in slow:
+        with contextlib.suppress(OSError):  # those over the share are refused
+            client.sendall(f"GET {path} HTTP/1.1\r\n\r\n".encode())
+    wait_until(lambda: len(server.connections) == server.max_connections // 2)
+    for wanted in ("/metrics", "/livez", "/readyz"):
+        assert fetch(server, wanted)[0].status == 200
+    for client in slow:
+        client.close()
+
+
+def test_clients_that_read_too_slowly_yield_to_new_ones(start: Starter, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handler, "SLOW_SECONDS", 0.2)
+    server = start(FakeContent(size=4_000_000), expose_snapshot=True)
+    slow = open_connections(server, server.max_connections)
+    for number, client in enumerate(slow):
+        client.sendall(b"GET /metrics HTTP/1.1\r\n\r\n" if number < 16 else b"GET /snapshot HTTP/1.1\r\n\r\n")
+    wait_until(lambda: count_waiting(server) == 0)
+    time.sleep(0.3)  # so long that they are slow
+    for wanted in ("/metrics", "/livez"):
+        assert fetch(server, wanted)[0].status == 200
+    for client in slow:
+        client.close()
 
 
 @pytest.mark.parametrize("begun", [b"", b"GET /metrics HTTP/1.1\r\nX: "])
@@ -94,7 +126,7 @@ def count_waiting(server: Server) -> int:
 def test_the_longest_waiting_connection_is_closed_for_a_new_client(start: Starter) -> None:
     server = start()
     clients = open_connections(server, server.max_connections)
-    oldest, idle = clients[:2]
+    oldest, idle = clients[0], clients[2]  # of the address that sends the new request
     for client in (oldest, idle):
         client.settimeout(10)
     oldest.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")

@@ -137,6 +137,16 @@ def test_the_number_of_sessions_is_limited_and_the_least_used_one_ends():
     assert (sessions.find(first) is not None, sessions.find(second)) == (True, None)
 
 
+def test_whoever_signs_in_often_ends_no_session_of_others():
+    sessions = Sessions(most=10)
+    admin = sessions.open("a", seconds=60, owner="admin").value
+    viewers = [sessions.open("v", seconds=60, owner="viewer").value for _ in range(30)]
+    assert sessions.find(admin) is not None
+    assert len(sessions) == 10
+    assert sessions.find(viewers[-1]) is not None
+    assert sessions.find(viewers[0]) is None
+
+
 def test_the_settings_say_how_long_a_session_lasts():
     with running_api(small_result(), settings=settings(session_hours=0.5)) as api:
         assert "Max-Age=1800;" in sign_in(api).headers["set-cookie"]

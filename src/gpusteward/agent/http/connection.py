@@ -20,6 +20,7 @@ class Connection:
         self.socket = client_socket
         self.client = client
         self.waiting_since: float | None = time.monotonic()  # None while a complete request is processed
+        self.served_since = self.waiting_since  # since when it is processed
 
     def shut_down(self) -> None:
         """Shut the socket down; pending reads and writes end."""

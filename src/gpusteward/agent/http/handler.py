@@ -4,7 +4,7 @@ import io
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Protocol
@@ -54,13 +54,54 @@ class ContentProvider(Protocol):
         ...
 
 
+SLOW_SECONDS = 5.0  # pages are ready-made: whoever takes longer to read one yields to those who wait
+
+
+def find_yielding(connections: Iterable[Connection]) -> Connection | None:
+    """The one that has waited longest for a request, else the one that reads its response for longest; None: all are
+    served."""
+    candidates = list(connections)
+    if waiting := [(each.waiting_since, id(each), each) for each in candidates if each.waiting_since is not None]:
+        return min(waiting)[2]
+    slowest = min(candidates, key=lambda each: each.served_since, default=None)
+    is_slow = slowest is not None and time.monotonic() - slowest.served_since >= SLOW_SECONDS
+    return slowest if is_slow else None
+
+
+class ScrapeSlots:
+    """How many clients may read /metrics at the same moment; one address at most half of them."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._most_of_client = most, max(1, most // 2)
+        self._taken: set[Connection] = set()
+        self._lock = threading.Lock()
+
+    def acquire(self, connection: Connection) -> bool:
+        with self._lock:
+            own = [each for each in self._taken if each.client == connection.client]
+            if len(own) < self._most_of_client and len(self._taken) < self._most:
+                self._taken.add(connection)
+                return True
+            slow = find_yielding(own if len(own) >= self._most_of_client else self._taken)
+            if slow is None:
+                return False
+            self._taken.remove(slow)
+            self._taken.add(connection)
+        slow.shut_down()
+        return True
+
+    def release(self, connection: Connection) -> None:
+        with self._lock:
+            self._taken.discard(connection)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerContext:
     """Content, limits and options shared by all connections."""
 
     content: ContentProvider
     web: Callable[[], WebConfig]
-    scrapes: threading.Semaphore
+    scrapes: "ScrapeSlots"
     read_seconds: float
     write_seconds: float
     idle_seconds: float
@@ -115,6 +156,7 @@ class ConnectionHandler:
         except BadRequestError as error:
             self._refuse(error.status, str(error))
         else:
+            self._connection.served_since = time.monotonic()
             self._connection.waiting_since = None
             self._respond(request)
         self._connection.waiting_since = time.monotonic()
@@ -155,11 +197,11 @@ class ConnectionHandler:
         refusal = self._check_access(request, web)
         if refusal or request.path != "/metrics":
             self._write(refusal or self._route_request(request), web, has_body=has_body)
-        elif self._context.scrapes.acquire(blocking=False):
+        elif self._context.scrapes.acquire(self._connection):
             try:
                 self._write(self._route_request(request), web, has_body=has_body)
             finally:
-                self._context.scrapes.release()
+                self._context.scrapes.release(self._connection)
         else:
             self._write(TOO_MANY_CLIENTS, web, has_body=has_body)
 

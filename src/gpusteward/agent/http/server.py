@@ -2,8 +2,9 @@
 
 One thread per connection. Pages are rendered in advance, so a request is cheap; a hanging NVML call releases the GIL,
 so pages are still served meanwhile. When the limit is reached, the connection that has waited longest for a complete
-request (idle or slow) is closed in favour of the new client; if all connections are processing
-requests, the new client gets 503 without a thread.
+request (idle or slow) is closed in favour of the new client, or else one that has not read its response for some
+seconds; if all connections are processing requests, the new client gets 503 without a thread. One address has at most
+half of the connections: whatever it does, scrapers and probes at other addresses are served.
 """
 
 import socket
@@ -13,7 +14,13 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from gpusteward.agent.http.connection import Connection
-from gpusteward.agent.http.handler import ConnectionHandler, ContentProvider, ServerContext
+from gpusteward.agent.http.handler import (
+    ConnectionHandler,
+    ContentProvider,
+    ScrapeSlots,
+    ServerContext,
+    find_yielding,
+)
 from gpusteward.agent.http.responses import TOO_MANY_CLIENTS, render_head
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.messages import Message
@@ -47,7 +54,7 @@ def serve(
     context = ServerContext(
         content=content,
         web=web,
-        scrapes=threading.Semaphore(max_concurrent_scrapes),
+        scrapes=ScrapeSlots(max_concurrent_scrapes),
         read_seconds=read_seconds,
         write_seconds=write_seconds,
         idle_seconds=max(IDLE_SECONDS, read_seconds),
@@ -102,7 +109,7 @@ class Server:
 
     def admit(self, connection: Connection) -> None:
         """Serve the connection in its own thread, or refuse it when the limit is reached."""
-        if not self._ensure_capacity():
+        if not self._ensure_capacity(connection.client):
             self._refuse(connection)
             return
         with self._lock:
@@ -124,17 +131,18 @@ class Server:
                 continue
             self.admit(Connection(client_socket, client[0]))
 
-    def _ensure_capacity(self) -> bool:
-        """Below the limit, or after closing the connection that waited longest for a complete request."""
+    def _ensure_capacity(self, client: str) -> bool:
+        """Below the limits, or after closing a connection that yields."""
         with self._lock:
-            if len(self._connections) < self.max_connections:
+            own = [each for each in self._connections if each.client == client]
+            is_share_taken = len(own) >= max(1, self.max_connections // 2)
+            if not is_share_taken and len(self._connections) < self.max_connections:
                 return True
-            waiting = [(each.waiting_since, each) for each in self._connections if each.waiting_since is not None]
-            if not waiting:
+            yielding = find_yielding(own if is_share_taken else self._connections)
+            if yielding is None:
                 return False
-            _, longest = min(waiting, key=lambda pair: pair[0])
-            longest.waiting_since = None  # it is being closed
-            longest.shut_down()
+            self._connections.remove(yielding)
+            yielding.shut_down()
             return True
 
     def _serve(self, connection: Connection) -> None:

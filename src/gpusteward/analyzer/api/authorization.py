@@ -110,7 +110,8 @@ async def find_operator(request: Request, dependencies: ApiDependencies) -> Iden
 
 
 async def _grant(request: Request, identity: Identity, dependencies: ApiDependencies) -> None:
-    """The only place where an endpoint gets its components from."""
+    """The only place where an endpoint gets its components from. Raises a 503 problem beyond the client's share."""
+    dependencies.shares.take(request.scope, identity)
     request.state.identity = identity
     request.state.dependencies = await limit_access(dependencies, identity.visible)
 
@@ -170,7 +171,7 @@ async def _read_bearer(request: Request, bearer: str | None, dependencies: ApiDe
     """A token of the settings, of the provider, or of a service account."""
     role, auth = dependencies.settings.roles.find_role(bearer), dependencies.settings.current.auth
     if role is not None:
-        return Identity("token", role)
+        return Identity("token", role, credential=str(hash(bearer)))  # keyed anew by every process
     if not ((auth.oidc.issuer or auth.kubernetes.enabled) and bearer and looks_like_token(bearer)):
         _count(request, dependencies, "unknown_token")
         raise _unauthorized(api_errors.UNKNOWN_TOKEN)

@@ -79,7 +79,8 @@ class Api(FastAPI):
 def build_api(dependencies: ApiDependencies, *, lifespan: Lifespan = _no_lifespan) -> FastAPI:
     app = _make_app(lifespan)
     app.state.dependencies = dependencies
-    app.add_middleware(RequestMiddleware, web=WebAccess(dependencies.web, dependencies.limits.passwords))
+    access = WebAccess(dependencies.web, dependencies.limits.passwords)
+    app.add_middleware(RequestMiddleware, web=access, shares=dependencies.shares)
     add_handlers(app)
     return app
 
@@ -97,7 +98,7 @@ def _make_app(lifespan: Lifespan) -> FastAPI:
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
-        openapi_url="/openapi.json",
+        openapi_url=None,  # `docs.py` shows it, rendered once
         redirect_slashes=False,
     )
     for resource in _RESOURCES:

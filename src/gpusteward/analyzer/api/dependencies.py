@@ -9,6 +9,7 @@ from fastapi import Depends, Request
 
 from gpusteward.analyzer.api.event_feed import EventFeed
 from gpusteward.analyzer.api.http.cached_reads import CachedReads
+from gpusteward.analyzer.api.http.client_shares import ClientShares
 from gpusteward.analyzer.api.http.concurrency_limits import ConcurrencyLimit
 from gpusteward.analyzer.api.http.identities import Identity, Refusals
 from gpusteward.analyzer.api.http.oidc import OidcVerifier
@@ -193,6 +194,7 @@ class ApiDependencies:
     model_calls: ModelCounters
     leadership: Leadership = field(default_factory=lambda: Leadership(None, lease_seconds=0))
     limits: RequestLimits = field(default_factory=RequestLimits)
+    shares: ClientShares = field(default_factory=ClientShares)
     clock: Callable[[], float] = time.time
     web: Callable[[], WebConfig] = WebConfig
     oidc: OidcVerifier = field(default_factory=OidcVerifier)

@@ -21,9 +21,14 @@ _HEADERS = {"Content-Security-Policy": _POLICY, "Cache-Control": "no-cache"}
 _METHODS = ("get", "post", "put", "patch", "delete")
 
 
+@router.get("/openapi.json")
+async def show_document(request: Request) -> Response:
+    return Response(_render_document(request.app), media_type="application/json")
+
+
 @router.get("/docs")
 @router.get("/redoc")  # FastAPI has both; they show the same document
-def show_docs(request: Request) -> Response:
+async def show_docs(request: Request) -> Response:
     return Response(_render_once(request.app), headers=_HEADERS, media_type="text/html")
 
 
@@ -40,6 +45,13 @@ def show_style() -> Response:
 @lru_cache(maxsize=4)
 def _read(name: str) -> bytes:
     return files("gpusteward.analyzer.api").joinpath("assets", name).read_bytes()
+
+
+# Both are rendered on the event loop, once, in a few tenths of a second: in threads the first requests would all render
+# them, and the loop would wait for the interpreter's lock at each step meanwhile.
+@lru_cache(maxsize=4)
+def _render_document(app: FastAPI) -> bytes:
+    return json.dumps(app.openapi(), ensure_ascii=False, separators=(",", ":")).encode()
 
 
 @lru_cache(maxsize=4)

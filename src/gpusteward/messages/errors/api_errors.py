@@ -117,6 +117,10 @@ PASSWORDS = Message("password checks", "密码校验")
 TOO_MANY_REQUESTS = Message(
     "too many concurrent requests for {resource}; try again", "{resource}的并发请求过多，请稍后重试"
 )
+TOO_MANY_OF_CLIENT = Message(
+    "too many concurrent requests of this client, or of all; try again when some have ended",
+    "该客户端或全部客户端的并发请求过多，请待部分请求结束后重试",
+)
 TOO_MANY_LISTENERS = Message("too many concurrent event streams; try again later", "并发的事件流过多，请稍后重试")
 ENGINE_TOO_SLOW = Message("the engine did not respond in time; request less data", "引擎响应超时；请减少请求的数据量")
 LEDGER_TOO_SLOW = Message(

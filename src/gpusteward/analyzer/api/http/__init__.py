@@ -10,6 +10,7 @@ middleware.py          around every request: these limits, security headers, log
 routes.py              routes whose response models are documentation
 problems.py            the JSON error shape
 responses.py           responses from values and from compressed bodies; static_files.py: the files of the web UI
+client_shares.py       how many requests one client may have under way
 concurrency_limits.py  slow requests in threads, limited in number and time
 cached_reads.py        slow reads that many requests share
 """

@@ -45,6 +45,7 @@ class Identity:
     user: str = ""  # empty: a token or an anonymous request
     groups: tuple[str, ...] = ()
     visible: VisibleNamespaces | None = None  # None: everything
+    credential: str = field(default="", repr=False, compare=False)  # tells tokens of the settings apart; no secret
     session: Session | None = field(default=None, repr=False)  # of a browser; None: its credentials were sent
 
     def __str__(self) -> str:

@@ -1,4 +1,5 @@
-"""Around every request: size limits, security headers, the log, and the response to internal errors."""
+"""Around every request: size limits, security headers, large bodies in pieces, the log, and the response to internal
+errors."""
 
 import time
 from collections.abc import Mapping
@@ -8,6 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from gpusteward.analyzer.api.http.client_shares import ClientShares
 from gpusteward.analyzer.api.http.problems import ProblemError, send_problem
 from gpusteward.analyzer.api.http.request_limits import LARGEST_REQUEST_BYTES, limit_request
 from gpusteward.analyzer.api.http.web_access import WebAccess
@@ -16,6 +18,8 @@ from gpusteward.messages.errors import api_errors
 
 log = Log(__name__)
 
+PIECE_BYTES = 64 * 1024
+"""Of a body, given to the server at once: it waits until a slow client has taken most of the one before."""
 SECURITY_HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -28,9 +32,10 @@ SECURITY_HEADERS: Mapping[str, str] = {
 class RequestMiddleware:
     """ASGI middleware; the outermost."""
 
-    def __init__(self, app: ASGIApp, web: WebAccess) -> None:
+    def __init__(self, app: ASGIApp, web: WebAccess, shares: ClientShares) -> None:
         self._app = app
         self._web = web
+        self._shares = shares
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -46,6 +51,7 @@ class RequestMiddleware:
         except Exception as error:  # noqa: BLE001 - an internal error costs this request only
             await self._fail(exchange, error)
         finally:
+            self._shares.release(scope)
             exchange.log()
 
     async def _fail(self, exchange: "_Exchange", error: Exception) -> None:
@@ -80,7 +86,18 @@ class _Exchange:
             headers = MutableHeaders(scope=message)
             for name, value in self._headers.items():
                 headers.setdefault(name, value)
-        await self._send(message)
+        body = message.get("body", b"")
+        if len(body) <= PIECE_BYTES:
+            await self._send(message)
+        else:
+            await self._send_pieces(memoryview(body), is_last=not message.get("more_body", False))
+
+    async def _send_pieces(self, body: memoryview, *, is_last: bool) -> None:
+        """Views of one body: a page that is rendered once is in memory once, however many clients read it slowly."""
+        for start in range(0, len(body), PIECE_BYTES):
+            more = not is_last or start + PIECE_BYTES < len(body)
+            piece = body[start : start + PIECE_BYTES]
+            await self._send({"type": "http.response.body", "body": piece, "more_body": more})
 
     async def refuse(self, error: ProblemError) -> None:
         await send_problem(error, Headers(scope=self.scope))(self.scope, self._receive, self.send)

@@ -8,7 +8,7 @@ import hashlib
 import hmac
 import secrets
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from starlette.datastructures import Headers
 COOKIE = "gpusteward_session"
 CSRF_HEADER = "x-gpusteward-csrf"
 MOST_SESSIONS = 1000
-"""Beyond that the one that was not used for the longest time ends."""
+"""Beyond that one of those ends who have the most: the one that was not used for the longest time."""
 _KEY_BYTES = 32
 
 
@@ -29,6 +29,7 @@ class Session:
     bearer: str = field(repr=False)
     csrf: str = field(repr=False)  # what writes must repeat in a header: pages of other sites cannot read it
     expires_at: float  # unix seconds
+    owner: str = field(default="", repr=False)
 
 
 class NewSession(NamedTuple):
@@ -49,12 +50,15 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def open(self, bearer: str, *, seconds: float) -> NewSession:
+    def open(self, bearer: str, *, seconds: float, owner: str = "") -> NewSession:
+        """`owner`: whoever signs in often ends sessions of their own only."""
         value = secrets.token_urlsafe(_KEY_BYTES)
-        session = Session(bearer, secrets.token_urlsafe(_KEY_BYTES), self._clock() + seconds)
+        session = Session(bearer, secrets.token_urlsafe(_KEY_BYTES), self._clock() + seconds, owner)
         self._remove_expired()
         while len(self._sessions) >= self._most:
-            self._sessions.popitem(last=False)
+            counts = Counter(each.owner for each in self._sessions.values())
+            most = max(counts.values())
+            del self._sessions[next(key for key, each in self._sessions.items() if counts[each.owner] == most)]
         self._sessions[_digest(value)] = session
         return NewSession(value, session)
 

@@ -104,7 +104,9 @@ async def sign_in(request: Request, dependencies: Service, body: SignIn) -> Resp
         raise
     dependencies.sessions.close(read_cookie(request.headers))
     seconds = dependencies.settings.current.server.session_hours * HOUR_SECONDS
-    value, session = dependencies.sessions.open(body.token.strip(), seconds=seconds)
+    value, session = dependencies.sessions.open(
+        body.token.strip(), seconds=seconds, owner=f"{identity} {identity.credential}"
+    )
     log.info("signed_in", who=identity, peer=peer)
     state = _show(identity, dependencies, csrf=session.csrf, expires_at=session.expires_at)
     response = send_json(state)
