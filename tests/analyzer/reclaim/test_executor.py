@@ -42,7 +42,7 @@ class RefusingServer(ApiWriter):
         self.refused = dict(refused or {})
         self.writes: list[tuple[str, bool]] = []
 
-    def read_json(self, path: str, kind: Any) -> Any:
+    def read_json(self, path: str, kind: Any, *, limit_bytes: int | None = None, accept: str = "") -> Any:
         if "?limit=" in path:
             below = f"{path.partition('?')[0]}/"
             return {"items": [item for each, item in self.objects.items() if each.startswith(below)]}

@@ -22,11 +22,23 @@ from gpusteward.analyzer.reclaim.kinds.resource_claims import (
 )
 from gpusteward.analyzer.sources.owners.owner_kinds import is_readable
 from gpusteward.core.errors import SourceError
-from gpusteward.kubernetes.api import NotFoundError, ObjectError
+from gpusteward.kubernetes.api import NotFoundError, ObjectError, TooLargeError
 from gpusteward.kubernetes.writes import FIELD_MANAGER, ApiWriter, ConflictError, RejectedError
 from gpusteward.messages import reclaim as messages
 
 PAGE = 500  # objects of one list request
+PAGE_BYTES = 16 << 20  # a page that is larger is asked for again with a quarter of the objects
+LONGEST_ANNOTATION = 1000  # of a listed pod; a longer one of ours is unreadable anyway (256 characters)
+_UNUSED_OF_CONTAINERS = (
+    "args",
+    "command",
+    "env",
+    "envFrom",
+    "livenessProbe",
+    "readinessProbe",
+    "startupProbe",
+    "lifecycle",
+)
 MAX_DEPTH = 8
 GIVE_UP_ATTEMPTS = 10  # controllers write the status of an object that was just changed
 _ENDED = ("Succeeded", "Failed")
@@ -184,7 +196,7 @@ class Cluster:
         for pod, cost in costs.values():
             self._set_deletion_cost(pod, str(cost))
 
-    def _set_deletion_cost(self, pod: KubeObject, cost: str | None) -> None:
+    def _set_deletion_cost(self, pod: KubeObject, cost: str) -> None:
         body: Json = {"metadata": {"uid": pod.uid, "annotations": {DELETION_COST: cost}}}
         changed = _make_object(self._api.patch(pod.path, body), pod)
         with suppress(SourceError):  # the cost is set; the pod is about to go, or its cost is taken off
@@ -230,12 +242,19 @@ class Cluster:
         return _make_object(self._api.create(make_path("coordination.k8s.io/v1", "Lease", namespace), body))
 
     def _pages(self, path: str, version: str, kind: str, query: str) -> Iterator[KubeObject]:
-        token = ""
+        token, size = "", PAGE
         while True:
-            parts = [f"limit={PAGE}", query, f"continue={quote(token, safe='')}" if token else ""]
-            page = self._api.read_json(f"{path}?{'&'.join(part for part in parts if part)}", dict[str, Any])
+            parts = [f"limit={size}", query, f"continue={quote(token, safe='')}" if token else ""]
+            address = f"{path}?{'&'.join(part for part in parts if part)}"
+            try:
+                page = self._api.read_json(address, dict[str, Any], limit_bytes=PAGE_BYTES)
+            except TooLargeError:
+                if size == 1:
+                    raise
+                size = max(1, size // 4)
+                continue
             for item in page.get("items") or ():
-                yield KubeObject(version, kind, item)
+                yield KubeObject(version, kind, _drop_unused(item) if kind == "Pod" else item)
             token = (page.get("metadata") or {}).get("continue") or ""
             if not token:
                 return
@@ -411,6 +430,18 @@ class Reading:
 
 def _list_owner_uids(one: KubeObject) -> list[str]:
     return [str(each.get("uid", "")) for each in one.owners]
+
+
+def _drop_unused(pod: Json) -> Json:
+    """A pod may have 1 MB that nothing here reads: a tenant with thousands of them fills no memory."""
+    metadata, spec = pod.get("metadata") or {}, pod.get("spec") or {}
+    metadata.pop("managedFields", None)
+    for name, value in (metadata.get("annotations") or {}).items():
+        metadata["annotations"][name] = str(value)[:LONGEST_ANNOTATION]
+    for container in [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]:
+        for name in _UNUSED_OF_CONTAINERS:
+            container.pop(name, None)
+    return pod
 
 
 def _keep_metadata(pod: KubeObject) -> KubeObject:
