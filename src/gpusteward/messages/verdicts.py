@@ -122,6 +122,11 @@ COLLECTED_TOO_OFTEN = Message(
     "功率或能耗每 {renewed:.0f} 秒就有新值，说明 DCGM 求平均的时间短于 judge.proof.dcgm_interval_seconds 的 "
     "{collected:.0f} 秒，其间的活动无法看到，因此最多只发通知。",
 )
+COLLECTION_UNKNOWN = Message(
+    "How often power and energy have a new value could not be read, so it is not known over which time DCGM averages "
+    "engine activity, and the highest step is a notice.",
+    "未能读取功率和能耗多久更新一次，因此不知道 DCGM 对多长时间求平均，最多只发通知。",
+)
 NO_VIDEO_SIGNAL = Message(
     "The use of video engines is not exported (DCGM_FI_DEV_ENC_UTIL and DCGM_FI_DEV_DEC_UTIL; on a MIG instance "
     "DCGM_FI_PROF_NVDEC*_ACTIVE): they may have worked unseen, so the highest step is a notice.",

@@ -107,6 +107,7 @@ def test_a_pause_after_work_explains_the_energy_of_its_window():
         ({(Measure.ENGINE, Stat.STEP): 27.5}, "not scraped for up to 28 s"),
         ({(Measure.ENGINE, Stat.STEP): 15.0, (Measure.ENERGY, Stat.STEP): 15.0}, "a new value every 15 s"),
         ({(Measure.ENGINE, Stat.STEP): 15.0, (Measure.POWER, Stat.STEP): 15.0}, "a new value every 15 s"),
+        ({(Measure.ENGINE, Stat.STEP): 15.0, (Measure.POWER, Stat.STEP): 0.0}, "could not be read"),
     ],
 )
 def test_never_reclaims_by_engine_activity_that_has_gaps(steps: Stats, reason: str):

@@ -17,6 +17,7 @@ from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity, Doubt
 from tests.analyzer.engines import Sample, running_prometheus, running_victoria
 from tests.analyzer.scraped_history import AT, scrape_times, steady
+from tests.analyzer.sources.faulty_engine import fails, faulty
 from tests.analyzer.sources.scrape.page_server import fed_source
 
 SECONDS = 4800
@@ -98,3 +99,15 @@ def test_the_embedded_source_measures_it_as_prometheus_does(tmp_path: Path):
 def test_an_interval_that_does_not_divide_a_minute_compares_nothing():
     with closing(fed_source(write_energy(45.0), interval=45.0)) as source:
         assert doubt_of(source.read(AT))["requests"] == (Activity.IDLE, Doubt.NONE)
+
+
+def test_a_failed_query_for_new_values_of_energy_leaves_no_proof(tmp_path: Path):
+    """Engine activity would otherwise count as measured without gaps while nobody knows how often it is collected."""
+    with running_prometheus(tmp_path, list(write_energy(15.0))) as engine, faulty(engine.url) as proxy:
+        settings = PrometheusSettings(url=proxy.url, retries=1)
+        with closing(PrometheusSource(settings)) as source:
+            known = source.read(AT).column(Measure.ENERGY, Stat.STEP)
+            proxy.fault = fails("changes(")
+            failed = source.read(AT).column(Measure.ENERGY, Stat.STEP)
+    assert known[0] == pytest.approx(30, rel=0.1)
+    assert failed.tolist() == [0.0] * len(ADDED)

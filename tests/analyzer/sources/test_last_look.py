@@ -197,6 +197,22 @@ def test_the_last_look_finds_what_the_verdict_would(problems: Mapping[str, str],
     assert bool(expected) == bool(found), found
 
 
+@pytest.mark.parametrize("kind", ["prometheus", "scrape"])
+def test_where_nothing_but_engine_activity_is_exported_it_is_the_core(tmp_path: Path, kind: str):
+    names = ("PROF_GR_ENGINE_ACTIVE", "DEV_FB_USED")
+    quiet_pod = {name: IDLE[name] for name in names}
+    samples = [*make_dcgm("quiet", quiet_pod), *make_dcgm("works", quiet_pod | {names[0]: changed(0.3)})]
+    with ExitStack() as stack:
+        if kind == "scrape":
+            source: Any = stack.enter_context(closing(fed_source(samples)))
+        else:
+            engine = stack.enter_context(running_prometheus(tmp_path, samples))
+            source = stack.enter_context(closing(PrometheusSource(PrometheusSettings(url=engine.url))))
+        found = {one.container.pod: look(source, one) for one in source.read(AT).allocations}
+    assert found["quiet"] == ""
+    assert WORK in found["works"]
+
+
 def test_never_on_samples_whose_times_are_in_the_future(tmp_path: Path):
     """What scrapes has a clock that is 100 s ahead of what answers: its samples that seem new are 100 s old."""
     now = time.time()

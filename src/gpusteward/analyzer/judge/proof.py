@@ -81,7 +81,8 @@ def has_gaps(table: UsageTable, rule: ProofRule) -> Mask:
 
 
 def find_collection_seconds(table: UsageTable) -> Column:
-    """How often the exporter has new values of power or energy; never less than it is scraped."""
+    """How often the exporter has new values of power or energy, never less than it is scraped; 0 where that was not
+    read."""
     return np.fmin(table.column(Measure.ENERGY, Stat.STEP), table.column(Measure.POWER, Stat.STEP))
 
 

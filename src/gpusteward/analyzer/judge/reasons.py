@@ -138,6 +138,8 @@ def _explain_sampled(usage: Usage, *, is_by_kernel: bool, rules: Rules) -> Itera
             yield Reason(texts.NOT_PROVEN_BY_ENERGY)
     elif step > SOONER * collected:
         yield Reason(texts.SCRAPED_TOO_RARELY, {"step": step, "collected": collected, "advised": collected / 2})
+    elif renewed == 0:
+        yield Reason(texts.COLLECTION_UNKNOWN)
     elif renewed * EARLY < collected:
         yield Reason(texts.COLLECTED_TOO_OFTEN, {"renewed": renewed, "collected": collected})
     elif has_video:

@@ -192,3 +192,17 @@ def test_many_holders_without_the_main_metric_are_found_at_once(tmp_path: Path, 
         assert len([query for query in proxy.queries if "unless on (UUID, namespace" in query]) == 1
     assert {one.node for one in table.allocations} == {*names, "usual", "no-core"}
     assert set(table.fleet.values()) == {GPUS}
+
+
+def test_never_takes_video_for_exported_where_versions_of_dcgm_name_memory_differently(tmp_path: Path) -> None:
+    """Two versions on one site: the holders of each are listed by another metric, and only one exports video."""
+    video = {"ENC_UTIL": 0.0, "DEC_UTIL": 0.0}
+    later = {name: value for name, value in ALL.items() if name != "FB_USED"} | {"FB_USED_BYTES": 3e10}
+    samples = [*node("earlier", ALL | video | {"GPU_UTIL": 0.0}), *node("later", later | {"GPU_UTIL": 0.0})]
+    with running_prometheus(tmp_path, samples) as engine:
+        settings = PrometheusSettings(url=engine.url)
+        with closing(PrometheusSource(settings)) as source, closing(fed_source(samples)) as pages:
+            tables = [source.read(AT), pages.read(AT)]
+    for table in tables:
+        counts = {pod: of_pod(table, pod).stats.get((Measure.VIDEO, Stat.COUNT)) for pod in ("earlier", "later")}
+        assert counts == {"earlier": None, "later": 0.0}

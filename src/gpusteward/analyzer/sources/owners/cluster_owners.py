@@ -231,7 +231,8 @@ class ClusterOwners:
         is in another cluster."""
         if self._resolver is None or not namespace or not pod or cluster not in self._clusters:
             return ""
-        if any((one.namespace, one.pod) == (namespace, pod) for one in self._elsewhere):
+        # Threads of the API ask while the cycle adds: a copy, which nothing interrupts.
+        if any((one.namespace, one.pod) == (namespace, pod) for one in tuple(self._elsewhere)):
             return ""  # it may be about the other one
         name = self._pod_names.get(PodName(namespace, pod), PodName(namespace, pod))
         self._refresh(self._resolver, [name], self._annotation_budget)

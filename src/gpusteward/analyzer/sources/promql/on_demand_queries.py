@@ -190,10 +190,13 @@ def _list_wanted(
 
 
 def work_metrics(detected: DetectedScheme, allocation: AllocationKey) -> Iterator[UsageMetric]:
-    """The metrics of a holder that can prove work; the core of a MIG instance is its engine activity."""
+    """The metrics of a holder that can prove work; the core of a MIG instance is its engine activity, as is that of a
+    GPU where nothing else is exported."""
+    metrics = [metric for metric in detected.holder.metrics if metric.level is Level.HOLDER]
     is_instance = bool(allocation.gpu_instance) and detected.device is None
-    for metric in (metric for metric in detected.holder.metrics if metric.level is Level.HOLDER):
-        if metric.quantity is Quantity.ENGINE and is_instance:
+    is_core = is_instance or all(metric.quantity is not Quantity.CORE for metric in metrics)
+    for metric in metrics:
+        if metric.quantity is Quantity.ENGINE and is_core:
             yield replace(metric, quantity=Quantity.CORE)
         elif metric.quantity in _WORK and not (metric.quantity is Quantity.CORE and is_instance):
             yield metric

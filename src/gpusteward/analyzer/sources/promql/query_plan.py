@@ -5,6 +5,7 @@ The plan is used for engines (written as PromQL) and for scraped samples (evalua
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import product
 
 from gpusteward.analyzer.sources.promql.expressions import Query
 from gpusteward.analyzer.sources.usage.label_mapping import CANDIDATES, HOLDER_NAMESPACES, LabelMapping
@@ -266,8 +267,8 @@ def _plan_missing_video(detected: DetectedScheme, matchers: Matchers) -> Iterato
     group = detected.holder
     if detected.scheme is MetricScheme.HAMI or list_missing_video(detected):
         return
-    presence = next(plan_presence(detected, matchers))
-    for quantity in VIDEO_QUANTITIES[detected.scheme]:
+    queries = list(plan_presence(detected, matchers))  # one for each name that versions of DCGM have for it
+    for presence, quantity in product(queries, VIDEO_QUANTITIES[detected.scheme]):
         others = tuple(
             replace(presence, metric=metric.name, matchers=(*matchers, *metric.matchers))
             for metric in group.holder_metrics

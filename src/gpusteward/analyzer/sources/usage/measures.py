@@ -17,6 +17,7 @@ from gpusteward.analyzer.sources.usage.quantities import (
     Aggregation,
     Level,
     Quantity,
+    QueryKey,
 )
 from gpusteward.analyzer.sources.usage.query_results import Flags
 from gpusteward.analyzer.sources.usage.shared_devices import find_copied_rows, group_rows
@@ -151,7 +152,9 @@ def _compare_energy(presence: PresenceTable, window: WindowCoverage) -> Stats:
     stats: Stats = {}
     is_quiet = _shows_no_work(presence)
     for quantity, measure in ((Quantity.ENERGY, Measure.ENERGY), (Quantity.POWER, Measure.POWER)):
-        if presence.results.has(Level.HOLDER, quantity, Aggregation.CHANGES):
+        if QueryKey(Level.HOLDER, quantity, Aggregation.CHANGES) in presence.results.failures:
+            stats[measure, Stat.STEP] = np.zeros(len(is_quiet))  # not read: proves nothing
+        elif presence.results.has(Level.HOLDER, quantity, Aggregation.CHANGES):
             changes = presence.column(Level.HOLDER, quantity, Aggregation.CHANGES)
             with np.errstate(divide="ignore"):
                 stats[measure, Stat.STEP] = np.where(is_quiet, window.window_seconds / changes, np.nan)
