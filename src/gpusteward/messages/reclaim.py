@@ -185,8 +185,10 @@ DRY_RUN_FAILED = Message("dry run: {reason}", "试运行：{reason}")
 NO_JOURNAL = Message("reclaim needs the ledger (ledger.enabled)", "回收需要账本（ledger.enabled）")
 CLUSTER_UNKNOWN = Message(
     "namespace kube-system, whose uid tells this cluster from others, cannot be read, so nothing is done and nothing "
-    "can be restored: {reason}",
-    "无法读取命名空间 kube-system（其 uid 用于区分集群），因此不做任何操作，也无法恢复：{reason}",
+    "can be restored: {reason}; to undo by hand, put back what the annotations gpusteward.io/original-* of an object "
+    "say",
+    "无法读取命名空间 kube-system（其 uid 用于区分集群），因此不做任何操作，也无法恢复：{reason}；如需手动恢复，"
+    "请按对象的注解 gpusteward.io/original-* 改回",
 )
 JOURNAL_UNREADABLE = Message("the journal of reclaim: {reason}", "回收日志：{reason}")
 ACTION_MOVED = Message("action {action} is in another state by now", "操作 {action} 已处于其他状态")

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from gpusteward.analyzer.reclaim.actions import ReclaimError
+from gpusteward.analyzer.reclaim.actions import Action, ReclaimError
 from gpusteward.analyzer.reclaim.execution.executor import COSTS
 from gpusteward.analyzer.reclaim.kinds.objects import ACTION, DELETION_COST
 from gpusteward.analyzer.reclaim.plan import ActionState
 from gpusteward.analyzer.reclaim.policies.effective import KeepRule, ReclaimAction
 from gpusteward.analyzer.reclaim.policies.file import WatchedPolicies
 from gpusteward.analyzer.reclaim.subjects import FilePolicies
+from gpusteward.core.errors import SourceError
 from tests.analyzer.reclaim.test_real_prohibitions import patch, read_replicas, start
 from tests.analyzer.reclaim.world import World, read_rules, suspend_policy
 from tests.analyzer.usage_tables import working
@@ -122,6 +123,21 @@ def test_where_a_right_is_missing_the_message_has_the_command_that_undoes_it(
     ]
 
 
+def test_a_restore_is_said_although_open_actions_cannot_be_listed_afterwards(
+    world: World, node: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database goes away between the two: the owner must not be told that nothing was restored."""
+    item = start(world, replicas=2)
+    [action] = world.run_until_acted()
+
+    def fail() -> list[Action]:
+        raise SourceError("the database does not respond")
+
+    monkeypatch.setattr(world.journal, "list_open", fail)
+    assert world.reclaimer.restore(action.id, by="alice").state is ActionState.RESTORED
+    assert read_replicas(world, item) == 2
+
+
 def _print_last(command: str) -> str:
     """The last word of a command, as a shell reads it."""
     return f'set -- {command}; for last; do :; done; printf %s "$last"'
@@ -170,6 +186,9 @@ def test_a_lowered_pool_is_scaled_up_again_in_every_mode_and_state(
     world.cycle()
     assert read_replicas(world, item) == 6, world.explain()
     assert world.list_actions()[0].state is ActionState.RESTORED
+    assert world.list_actions()[0].waiting_gpus == 2.0, (
+        "the cycle had read its pods before: nothing shows that they run"
+    )
 
 
 @pytest.mark.parametrize("state", STATES)

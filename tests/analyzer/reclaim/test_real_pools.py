@@ -2,10 +2,12 @@
 
 import pytest
 
+from gpusteward.analyzer.reclaim.decisions import assessment
+from gpusteward.analyzer.reclaim.decisions.inspection import InspectionCache
 from gpusteward.analyzer.reclaim.plan import ActionState, Outcome
 from gpusteward.analyzer.reclaim.policies.effective import KeepRule, ReclaimAction
-from tests.analyzer.reclaim.test_real_prohibitions import read_replicas, start
-from tests.analyzer.reclaim.world import EMPTY, World, suspend_policy
+from tests.analyzer.reclaim.test_real_prohibitions import SAMPLED, read_replicas, start
+from tests.analyzer.reclaim.world import EMPTY, STEP_SECONDS, World, suspend_policy
 from tests.kubernetes.cluster import wait_for
 
 pytestmark = pytest.mark.slow
@@ -48,3 +50,51 @@ def test_a_growing_surplus_of_a_pool_never_postpones_what_was_warned_about(world
     [action] = world.list_actions(ActionState.ACTED, ActionState.VERIFIED)
     assert read_replicas(world, item) == 7
     assert [pod["pod"] for pod in action.evidence["allocations"]] == names[:1], "it was warned about"
+
+
+def test_a_pool_whose_objects_are_not_read_keeps_its_warning(
+    world: World, node: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where many workloads are read anew, some wait for the next cycle. Nobody knows in this one which replicas of such
+    a pool are surplus: that is no sign of work."""
+    monkeypatch.setattr(InspectionCache, "SECONDS", 1.0)  # read anew in every cycle
+    item = start(world, "pool", replicas=4)
+    names = sorted(each["metadata"]["name"] for each in world.kubernetes.wait_for_pods(world.namespace, 4))
+    keep = KeepRule(window_seconds=600.0, headroom=1.0)
+    world.policies.policy = suspend_policy(
+        action=ReclaimAction.SCALE_TO_KEEP, keep=keep, window_seconds=600.0, grace_seconds=GRACE_SECONDS
+    )
+    world.put_to_work(names[:2])
+    outcomes = [world.cycle().get("pool") for _ in range(5)]
+    assert Outcome.WARN in outcomes, world.explain()
+    [warned] = world.list_actions(ActionState.WARNED)
+    with monkeypatch.context() as patched:
+        patched.setattr(assessment, "MOST_INSPECTIONS", 0)
+        world.cycle()
+    world.cycle()
+    assert [each.id for each in world.list_actions(ActionState.WARNED)] == [warned.id], world.explain()
+    assert read_replicas(world, item) == 4
+
+
+def test_never_counts_the_time_in_which_a_replica_of_a_pool_was_only_sampled(world: World, node: str) -> None:
+    """Its GPU has shown nothing for an hour, but between two samples it may have worked."""
+    item = start(world, "pool", replicas=4)
+    names = sorted(each["metadata"]["name"] for each in world.kubernetes.wait_for_pods(world.namespace, 4))
+    keep = KeepRule(window_seconds=600.0, headroom=1.0)
+    world.policies.policy = suspend_policy(
+        action=ReclaimAction.SCALE_TO_KEEP, keep=keep, window_seconds=1800.0, grace_seconds=GRACE_SECONDS
+    )
+    world.put_to_work(names[:2])
+    world.rows |= dict.fromkeys(names[2:], SAMPLED)
+    for _ in range(12):
+        world.cycle()
+    sampled_at = world.now - STEP_SECONDS
+    world.rows |= dict.fromkeys(names[2:], EMPTY)
+    warned_at = 0.0
+    for _ in range(10):
+        at, outcome = world.now, world.cycle().get("pool")
+        if outcome is Outcome.WARN:
+            warned_at = at
+            break
+    assert warned_at - sampled_at >= 1800.0, world.explain()
+    assert read_replicas(world, item) == 4

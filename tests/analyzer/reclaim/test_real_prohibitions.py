@@ -35,7 +35,15 @@ def start(
     item["spec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": {resource: str(gpus)}}
     [created] = world.kubernetes.apply(item)
     wait_for(lambda: _count_running(world, name) == replicas)
+    wait_for(lambda: _is_settled(world, created))
     return created
+
+
+def _is_settled(world: World, item: Json) -> bool:
+    """Its controller writes no more: a write of ours would be a conflict with it."""
+    status = world.kubernetes.request("GET", path_of(item)).get("status", {})
+    reasons = {each.get("reason") for each in status.get("conditions", ())}
+    return status.get("availableReplicas", 0) == item["spec"]["replicas"] and "NewReplicaSetAvailable" in reasons
 
 
 def _count_running(world: World, name: str) -> int:

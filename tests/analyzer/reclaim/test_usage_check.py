@@ -59,6 +59,12 @@ def test_any_signal_that_the_judge_knows_is_work(measure: str, value: float) -> 
     assert "GPU-1" in look(Source(**{"CORE": QUIET, measure: [(AT - 60, value), (AT - 30, 0.0)]}))
 
 
+def test_a_ratio_above_what_can_be_is_no_idleness_and_a_value_that_dcgm_does_not_have_is_nothing() -> None:
+    blank = 2147483632 / 100  # DCGM_INT32_BLANK, read as a percentage
+    assert "work was seen" in look(Source(CORE=QUIET, ENGINE=[(AT - 60, 1.7), (AT - 30, 0.0)]))
+    assert look(Source(CORE=QUIET, ENGINE=[(at, blank) for at, _ in QUIET])) == ""
+
+
 def test_a_kernel_since_the_verdict_is_work_that_no_gauge_shows() -> None:
     assert "work was seen" in look(Source(CORE=QUIET, LAST_KERNEL=[(AT - 60, AT - 7200), (AT - 30, AT - 35)]))
 

@@ -109,8 +109,7 @@ class Journal:
             query = query.where(
                 actions.c.owner_kind == workload.kind,
                 actions.c.namespace == workload.namespace,
-                actions.c.owner_name == workload.name,
-                actions.c.cluster == workload.cluster,
+                actions.c.owner_name == workload.name,  # the cluster is known by its uid: its name may have changed
             )
         if states:
             query = query.where(actions.c.state.in_([state.value for state in states]))

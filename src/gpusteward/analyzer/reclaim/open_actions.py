@@ -62,7 +62,10 @@ class OpenActions:
                     self._watch(action, reading, finder, may_write=may_write)
             except (SourceError, ReclaimError) as error:  # costs this action only
                 log.warning("action_not_continued", action=action.id, state=action.state.value, reason=error)
+        given_back = {action.id for action in found}  # in this cycle: its pods were read before that
         for action in self._journal.list_waiting():
+            if action.id in given_back:
+                continue
             try:
                 self._follow(action, reading)
             except (SourceError, ReclaimError) as error:
@@ -147,8 +150,11 @@ class OpenActions:
             for one in considered
             if one.facts.idle_since is not None
         }
+        unread = {one.action.id for one in considered if one.action is not None and one.is_unread_pool}
         for key, action in past.waiting.items():
             one = idle.get(key)
+            if action.id in unread:
+                continue
             if action.target is not None and action.id not in self._looked_at:
                 continue
             reason = find_end(action, one.facts if one else None)

@@ -16,7 +16,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -225,7 +225,8 @@ class Reclaimer:
                     messages.RESTORE_BY_HAND, reason=error.as_message(), command=make_undo_command(action)
                 ) from error
             finally:
-                self._count_suspended(self._journal.list_open())
+                with suppress(SourceError):  # what was done or refused is said in any case
+                    self._count_suspended(self._journal.list_open())
 
     def switch_off(self, *, by: str, reason: str = "") -> SwitchState:
         log.warning("reclaim_switched_off", by=by, reason=reason)

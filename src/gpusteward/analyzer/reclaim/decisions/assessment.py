@@ -17,7 +17,7 @@ from gpusteward.analyzer.reclaim.decisions.guards import BY_NAME
 from gpusteward.analyzer.reclaim.decisions.inspection import Inspected, InspectionCache, plan_changes, read_objects
 from gpusteward.analyzer.reclaim.decisions.past_actions import PastActions, select_warnings
 from gpusteward.analyzer.reclaim.decisions.pressure import list_pending_pods, make_victim
-from gpusteward.analyzer.reclaim.decisions.sightings import PoolHistory, Sightings
+from gpusteward.analyzer.reclaim.decisions.sightings import PoolHistory, Sighting, Sightings
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
 from gpusteward.analyzer.reclaim.plan import Decision, Outcome
 from gpusteward.analyzer.reclaim.policies.effective import CHANGING_ACTIONS, EffectivePolicy, ReclaimAction
@@ -42,6 +42,11 @@ class Considered:
     action: Action | None = None  # that was warned about, or is planned
     lacks_only_time: bool = False  # as far as is known without its objects
     read_at: float = 0.0  # when reading all this began, by the monotonic clock
+
+    @property
+    def is_unread_pool(self) -> bool:
+        """Whether it was warned about, and nobody knows in this cycle which of its replicas are surplus."""
+        return self.action is not None and self.facts.policy is None and self.facts.idle_since is None
 
     def decide(self) -> Decision:
         """With every guard and its answer."""
@@ -126,7 +131,11 @@ class Assessor:
             one.inspected = self._cache.read(one.found, situation.reading)
             self._add_objects(one, situation)
         self._pools.forget(each.key for each in found)
-        return [one for one in everyone if one.facts.pool is not None or one.found.facts.idle_since is not None]
+        return [
+            one
+            for one in everyone
+            if one.facts.pool is not None or one.found.facts.idle_since is not None or one.is_unread_pool
+        ]
 
     def assess_one(self, number: int, situation: Situation, *, by_person: bool) -> Considered:
         """One workload, with its objects read now. `by_person`: suspended even if its policy only tells."""
@@ -234,7 +243,8 @@ class Assessor:
         assert one.inspected.objects is not None
         pods = {pod.name: pod for pod in one.inspected.objects.pods}
         finder, interval = situation.finder, situation.result.settings.scheduler.interval
-        replicas = [_bound_by_start(each, pods) for each in finder.list_replicas(one.found)]
+        sighting = self._sightings.find(one.found.key)
+        replicas = [_bound(each, pods, sighting) for each in finder.list_replicas(one.found)]
         replicas.sort(key=lambda each: (not each.is_idle, each.idle_since))
         active = sum(not replica.is_idle for replica in replicas)
         at = one.found.facts.result_at
@@ -248,7 +258,7 @@ class Assessor:
         warned = one.action.pod_uids if one.action and one.action.action is policy.action else frozenset()
         eligible = [each for each in eligible if pods[each.pod.name].uid in warned] or eligible
         one.surplus = eligible[: max(0, len(replicas) - keep)]
-        pool = Pool(len(replicas), len(replicas) - len(one.surplus), active)
+        pool = Pool(len(replicas), len(replicas) - len(one.surplus))
         limited = finder.limit_to(one.found, list(one.surplus), pool).facts
         stopped = add_pods(one.base, [pods[each.pod.name] for each in one.surplus])
         one.facts = stopped._replace(
@@ -297,9 +307,11 @@ def add_pods(facts: Facts, pods: Sequence[KubeObject]) -> Facts:
     return facts._replace(pods=tuple(sorted(pod.uid for pod in pods)), unknown_pod=unknown, idle_since=since)
 
 
-def _bound_by_start(replica: CandidatePod, pods: Mapping[str, KubeObject]) -> CandidatePod:
+def _bound(replica: CandidatePod, pods: Mapping[str, KubeObject], sighting: Sighting) -> CandidatePod:
+    """Idle since its pod began at the earliest, and only while an integrating signal proves it."""
     start = pods[replica.pod.name].started_at if replica.pod.name in pods else None
-    return replace(replica, idle_since=max(replica.idle_since, start)) if start is not None else replica
+    sampled = sighting.sampled_pods.get(replica.pod)
+    return replace(replica, idle_since=max(replica.idle_since, start or 0.0, sampled or 0.0))
 
 
 def decide_all(considered: Sequence[Considered], past: PastActions) -> list[Decision]:

@@ -27,7 +27,6 @@ class CandidatePod:
 
     pod: PodName
     rows: tuple[int, ...]
-    is_active: bool
     is_idle: bool  # proven: every allocation idle, covered, integrated, and may be reclaimed
     idle_since: float
     gpus: float
@@ -43,11 +42,12 @@ class CandidateFacts(NamedTuple):
     pods: tuple[PodName, ...]
     allocations: tuple[AllocationKey, ...]
     key: WorkloadKey
+    sampled_pods: frozenset[PodName]  # with an allocation whose verdict no integrating signal proves
 
     @property
     def sighting(self) -> Candidate:
         is_sampled = self.facts.proof is not Proof.INTEGRATED
-        return Candidate(self.key, self.workload.uid, is_sampled, frozenset(self.pods))
+        return Candidate(self.key, self.workload.uid, is_sampled, frozenset(self.pods), self.sampled_pods)
 
     @property
     def can_be_pool(self) -> bool:
@@ -94,8 +94,11 @@ class CandidateFinder:
             least_coverage=result.settings.judge.activity.coverage,
             max_age_seconds=result.settings.max_result_age_seconds,
         )
-        pods = tuple(dict.fromkeys(PodName(one.container.pod, one.container.pod_uid) for one in allocations))
-        return CandidateFacts(number, workload, facts, rows, pods, allocations, table.keys[number])
+        names = [PodName(one.container.pod, one.container.pod_uid) for one in allocations]
+        proofs = result.verdicts.proof[list(rows)] == PROOFS.index(Proof.INTEGRATED)
+        sampled = frozenset(name for name, is_integrated in zip(names, proofs, strict=True) if not is_integrated)
+        pods = tuple(dict.fromkeys(names))
+        return CandidateFacts(number, workload, facts, rows, pods, allocations, table.keys[number], sampled)
 
     def list_replicas(self, found: CandidateFacts) -> list[CandidatePod]:
         """Its pods; the longest idle first, those that are not idle last."""
@@ -139,18 +142,17 @@ class CandidateFinder:
 
     def _make_replica(self, pod: PodName, rows: list[int]) -> CandidatePod:
         verdicts, table = self._result.verdicts, self._result.workloads
-        idle, active = ACTIVITIES.index(Activity.IDLE), ACTIVITIES.index(Activity.ACTIVE)
         codes = verdicts.activity[rows]
         least = self._result.settings.judge.activity.coverage
         is_proven = (
-            bool(np.all(codes == idle))
+            bool(np.all(codes == ACTIVITIES.index(Activity.IDLE)))
             and bool(np.all(verdicts.proof[rows] == PROOFS.index(Proof.INTEGRATED)))
             and bool(np.all(verdicts.step[rows] == STEPS.index(Step.RECLAIM)))
             and bool(np.all(self._coverage[rows] >= least))
         )
         since = float(np.max(verdicts.idle_since[rows])) if is_proven else np.inf
         gpus = float(np.sum(table.fractions[rows]))
-        return CandidatePod(pod, tuple(rows), bool(np.any(codes == active)), is_proven, since, gpus)
+        return CandidatePod(pod, tuple(rows), is_proven, since, gpus)
 
 
 def list_roots(result: Result) -> dict[str, str]:

@@ -16,7 +16,6 @@ class Pool(NamedTuple):
 
     replicas: int
     keep: int
-    active: int = 0
 
     @property
     def surplus(self) -> int:

@@ -18,6 +18,7 @@ class Sighting:
     last_at: float = 0.0
     sampled_at: float | None = None  # when its idleness was last proven by sampled gauges only
     pods: frozenset[object] = frozenset()
+    sampled_pods: dict[object, float] = field(default_factory=dict)  # the same of single pods
 
 
 class Candidate(NamedTuple):
@@ -27,6 +28,7 @@ class Candidate(NamedTuple):
     uid: str
     is_sampled: bool
     pods: frozenset[object] = frozenset()  # names and uids
+    sampled_pods: frozenset[object] = frozenset()
 
 
 class Sightings:
@@ -43,13 +45,15 @@ class Sightings:
             return
         self._last_at = at
         seen: dict[WorkloadKey, Sighting] = {}
-        for key, uid, is_sampled, pods in candidates:
+        for key, uid, is_sampled, pods, sampled_pods in candidates:
             before = self._seen.get(key)
             sighting = before if before is not None and before.uid == uid else Sighting(uid)
             sighting.cycles = sighting.cycles + 1 if pods <= sighting.pods else 1
             sighting.pods = pods
             sighting.last_at = at
             sighting.sampled_at = at if is_sampled else sighting.sampled_at
+            known = {pod: last for pod, last in sighting.sampled_pods.items() if pod in pods}
+            sighting.sampled_pods = known | dict.fromkeys(sampled_pods, at)
             seen[key] = sighting
         self._seen = seen
 

@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from gpusteward.analyzer.judge.activity import ActivityRule, find_highest, is_work
+from gpusteward.analyzer.judge.activity import ActivityRule, find_floor, find_highest, is_work
 from gpusteward.analyzer.judge.last_kernels import CLOCK_SECONDS
+from gpusteward.analyzer.judge.valid_ratios import HIGHEST_RATIO
 from gpusteward.analyzer.sources.usage_source import Chart, Points
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message
@@ -30,6 +31,9 @@ READ_SECONDS = 4.0
 LOOK_BACK_SECONDS = 300.0
 """Before the verdict, which rests on samples that are up to so much older (`LAST_KERNEL` of a series that has ended
 without a stale marker): every signal that it had is read here, even if only to find out that it has stopped."""
+
+LOWEST_BLANK = 1e6
+"""A ratio above it is a value that DCGM does not have: the lowest of these, of 32 bits, reads 2.1e7."""
 
 
 class WorkSource(Protocol):
@@ -94,6 +98,8 @@ def find_problem(charts: Sequence[Chart], *, since: float, at: float, rule: Acti
 def _is_work(measure: Measure, points: Points, *, since: float, rule: ActivityRule) -> bool:
     if measure is Measure.LAST_KERNEL:
         return any(launched > since for _, launched in points)
+    if find_highest(measure) == HIGHEST_RATIO:  # more than 150 % is not right, but it is not idleness
+        return any(find_floor(measure, rule) < value < LOWEST_BLANK for _, value in points)
     return any(is_work(measure, value, rule) for _, value in points)
 
 
