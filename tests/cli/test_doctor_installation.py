@@ -1,23 +1,29 @@
-"""`gpusteward doctor --installation`, which `helm test` runs."""
+"""`gpusteward doctor --cluster`, which `helm test` runs."""
 
 import json
 from typing import Any
 
 import pytest
+import yaml
 
 from gpusteward.cli.api.client import make_client
 from gpusteward.cli.api.errors import Peer
 from gpusteward.cli.commands import doctor
 from gpusteward.cli.doctor.check_results import CheckResult, Status
 from gpusteward.cli.doctor.installation import check_verdicts, wait_until_installed
+from gpusteward.cli.doctor.permissions import OF_ANALYZER
 from gpusteward.cli.exit_codes import EXIT_FAILURE, EXIT_OK
 from gpusteward.core.errors import ConfigurationError
+from gpusteward.core.usages import Measure
 from gpusteward.messages.cli import doctor as messages
 from tests.analyzer.api.server import FakeSource, make_result, running_api
 from tests.analyzer.usage_tables import resting, table_of, working
+from tests.documents import ROOT
 
 ENGINE = {"url": "http://engine", "engine": "Prometheus", "dialects": [{"name": "native"}], "failures": {}}
 SCRAPED = {"url": "", "engine": "gpusteward", "dialects": [{"name": "dcgm"}], "failures": {}}
+
+ANALYZER = "gpusteward-analyzer"
 
 
 def check(*rows: Any, coverage: list[float] | None = None, has_result: bool = True, **source: Any) -> list[CheckResult]:
@@ -32,11 +38,36 @@ def statuses(results: list[CheckResult]) -> dict[str, Status]:
 
 def test_an_engine_with_verdicts_passes():
     results = check(working(), resting(), described=ENGINE | {"service": "monitoring/prometheus"})
-    assert set(statuses(results).values()) == {Status.OK}
+    found = statuses(results)
+    assert {name for name, status in found.items() if status is not Status.OK} == {"holders", "notices"}
     texts = {result.check: result.describe("en")["finding"] for result in results}
     assert texts["targets"] == "Prometheus monitoring/prometheus http://engine has GPU metrics of native"
     assert texts["verdicts"] == "2 allocations judged; GPUs: 1 active, 1 idle, 0 unknown"
     assert results[-1].describe("zh")["finding"] == "已判定 2 个分配；GPU：活跃 1，空闲 1，未知 0"
+
+
+def test_holders_proof_by_model_and_notices_are_in_the_table():
+    sampled = {key: value for key, value in resting().items() if key[0] is not Measure.BUSY}
+    results = check(working(), resting(), sampled, described=ENGINE)
+    texts = {result.check: result.describe("en") for result in results}
+    assert texts["holders"]["finding"].endswith("owners of 0 of 1 workload read from the API server")
+    assert "kubernetes.cluster" in texts["holders"]["mend"]
+    assert texts["proof"]["finding"] == "NVIDIA H100 80GB HBM3: 2 of 3 holders measured without gaps"
+    assert "DCGM_FI_PROF_GR_ENGINE_ACTIVE" in texts["proof"]["mend"]
+    assert (texts["notices"]["status"], texts["notices"]["mend"][:20]) == ("skip", "set notify.channels ")
+
+
+def test_the_manifests_give_the_analyzer_the_rights_that_are_asked_for():
+    documents = yaml.safe_load_all((ROOT / "deploy/manifests/analyzer.yaml").read_text())
+    roles = (one for one in documents if one and one["kind"] == "ClusterRole" and one["metadata"]["name"] == ANALYZER)
+    granted = {
+        (verb, resource)
+        for role in roles
+        for rule in role["rules"]
+        for verb in rule["verbs"]
+        for resource in rule["resources"]
+    }
+    assert set(OF_ANALYZER) <= granted
 
 
 def test_no_target_that_can_be_scraped_fails_with_the_reason():
@@ -90,11 +121,11 @@ def test_it_waits_until_nothing_fails_or_the_time_is_over():
 
 
 def test_the_command_says_what_is_wrong_and_ends_with_1(capsys: pytest.CaptureFixture[str]):
-    arguments = ["--installation", "--server=http://127.0.0.1:9", "--output=json"]
+    arguments = ["--cluster", "--server=http://127.0.0.1:9", "--output=json"]
     assert doctor.run(arguments) == EXIT_FAILURE
     (row,) = json.loads(capsys.readouterr().out)
     assert (row["check"], row["status"]) == ("analyzer", "fail")
     with running_api(make_result(table_of(working())), source=FakeSource(described=ENGINE)) as api:
-        assert doctor.run(["--installation", f"--server={api.url}"]) == EXIT_OK
+        assert doctor.run(["--cluster", f"--server={api.url}"]) == EXIT_OK
     with pytest.raises(ConfigurationError, match="NAMESPACE/NAME"):
-        doctor.run(["--installation", "--agents=gpusteward-agent"])
+        doctor.run(["--cluster", "--agents=gpusteward-agent"])

@@ -10,18 +10,24 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from http import HTTPStatus
 
 import uvicorn
-from fastapi import FastAPI
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
 
 from gpusteward.analyzer.app import Analyzer, Owners
 from gpusteward.analyzer.http_server import IDLE_SECONDS, LimitedServer
+from gpusteward.analyzer.ledger.file_owner import FileOwner
 from gpusteward.analyzer.listen_socket import open_socket
 from gpusteward.analyzer.reclaim.build import find_own_namespace, open_cluster
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.owners.cluster_owners import open_api, open_offered_gpus, open_owners
 from gpusteward.core.errors import ConfigurationError, SourceError
+from gpusteward.http_server.web_config import WebConfig, WebConfigFile
 from gpusteward.logs import ROOT, Log
 from gpusteward.messages.errors.settings_errors import ENFORCE_NEEDS_KUBERNETES
 from gpusteward.process_memory import limit_malloc_arenas
@@ -29,6 +35,7 @@ from gpusteward.process_memory import limit_malloc_arenas
 log = Log(__name__)
 
 REQUESTS_GRACE_SECONDS = 2
+OWNER_POLL_SECONDS = 1.0
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -50,6 +57,19 @@ def run_analyzer(
     gc.freeze()  # modules live until the end
     require_kubernetes(file.settings, os.environ)
     listening = listening or open_socket(file.settings.server)
+    with FileOwner(file.settings.ledger) as owner:
+        if not owner.take() and not _wait_for_ledger(owner, file, listening):
+            return 0
+        return _run(file, listening, owners, prepare, announce)
+
+
+def _run(
+    file: SettingsFile,
+    listening: socket.socket,
+    owners: Owners | None,
+    prepare: Callable[[Analyzer], None],
+    announce: Callable[[str], None],
+) -> int:
     analyzer = Analyzer(
         file,
         owners=owners or open_owners(file.settings.kubernetes, os.environ),
@@ -74,6 +94,49 @@ def run_analyzer(
             signal.signal(number, signal.SIG_IGN)  # it is ending already
     log.info("analyzer_stopped")
     return 0
+
+
+def _wait_for_ledger(owner: FileOwner, file: SettingsFile, listening: socket.socket) -> bool:
+    """Until another analyzer has left the SQLite file; False: this one was told to stop. Meanwhile it is alive and not
+    ready, and opens nothing."""
+    log.warning("ledger_in_use", lock=owner.path, consequence="waiting until the other analyzer has ended")
+    text = f"waiting: another analyzer has the ledger ({owner.path})\n"
+    path = file.settings.server.web_config_file
+    web = WebConfigFile(path) if path else None
+    config = configure_server(Starlette(routes=_waiting_routes(text)))
+    server = _Server(config, web=lambda: web.config if web else WebConfig())
+    is_owner = False
+
+    async def wait() -> None:
+        nonlocal is_owner
+        loop = asyncio.get_running_loop()
+        stopped = asyncio.Event()
+        for number in STOP_SIGNALS:
+            loop.add_signal_handler(number, stopped.set)
+        serving = asyncio.create_task(server.serve(sockets=[listening.dup()]))
+        while not stopped.is_set() and not (is_owner := owner.take()):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stopped.wait(), OWNER_POLL_SECONDS)
+        server.should_exit = True
+        await serving
+
+    with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+        runner.run(wait())
+    if not is_owner:
+        log.info("analyzer_stopped")
+    return is_owner
+
+
+def _waiting_routes(text: str) -> list[Route]:
+    headers = {"Cache-Control": "no-store"}
+
+    async def live(_: Request) -> Response:
+        return PlainTextResponse(text, HTTPStatus.OK, headers)
+
+    async def refuse(_: Request) -> Response:
+        return PlainTextResponse(text, HTTPStatus.SERVICE_UNAVAILABLE, headers)
+
+    return [Route("/livez", live), Route("/healthz", live), Route("/{path:path}", refuse)]
 
 
 def require_kubernetes(settings: Settings, environ: Mapping[str, str]) -> None:
@@ -128,7 +191,7 @@ async def _serve(
     await server.serve(sockets=[listening])
 
 
-def configure_server(api: FastAPI) -> uvicorn.Config:
+def configure_server(api: Starlette) -> uvicorn.Config:
     return uvicorn.Config(
         api,
         log_config=None,

@@ -51,6 +51,7 @@ COMMANDS: Mapping[str, Command] = {
     "doctor": _command("doctor", "check prerequisites and suggest fixes"),
     "report": _command("report", "report GPU-hours and cost: allocated, used and idle"),
     "backfill": _command("backfill", "add idle spells of the past to the ledger, from the engine's history"),
+    "ledger": _command("ledger", "copy a ledger from SQLite to PostgreSQL"),
     "settings": _command("settings", "print the analyzer's effective settings and where each comes from"),
     "completion": _command("completion", "print a completion script for bash, zsh or fish"),
     "help": _command("help", "describe a command"),

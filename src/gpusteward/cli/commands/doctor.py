@@ -74,13 +74,14 @@ def build_parser() -> FlagParser:
         help=f"the agent's DCGM hostengine: HOST:5555, unix:PATH, embedded or auto [{', '.join(hostengine.VARIABLES)}]",
     )
     parser.add_argument(
-        "--installation",
+        "--cluster",
         action="store_true",
-        help="check an installation in a cluster instead: agents ready, targets found, verdicts; used by helm test",
+        help="check an installation in a cluster instead: agents, rights, sources, holders, proof, notices, verdicts; "
+        "used by helm test",
     )
-    parser.add_argument("--agents", metavar="NAMESPACE/NAME", help="with --installation: the DaemonSet of the agents")
+    parser.add_argument("--agents", metavar="NAMESPACE/NAME", help="with --cluster: the DaemonSet of the agents")
     parser.add_argument(
-        "--wait", metavar="SECONDS", type=float, default=0.0, help="with --installation: repeat failed checks this long"
+        "--wait", metavar="SECONDS", type=float, default=0.0, help="with --cluster: repeat failed checks this long"
     )
     parser.add_argument("--proc", metavar="PATH", type=Path, default=Path("/proc"), help="the host's /proc")
     return parser
@@ -90,7 +91,7 @@ def run(arguments: Sequence[str]) -> int:
     """Raises ConfigurationError."""
     options = build_parser().parse(arguments)
     language = language_of(options)
-    results = _check_installation(options) if options.installation else _check_all(list(_plan(options)), language)
+    results = _check_installation(options) if options.cluster else _check_all(list(_plan(options)), language)
     if options.output == "table":
         write_paragraphs(_describe(results, language), sys.stdout)
     else:
@@ -115,7 +116,9 @@ def _check_installation(options: argparse.Namespace) -> Sequence[CheckResult]:
     api_server = permissions.find_api_server(os.environ, options.kubernetes_api)
 
     def check() -> Sequence[CheckResult]:
-        found = installation.check_agents(api_server, agents) if agents else ()
+        found = list(installation.check_agents(api_server, agents)) if agents else []
+        if isinstance(api_server, Client):
+            found += permissions.check_permissions(api_server, permissions.OF_ANALYZER)
         return [*found, *installation.check_verdicts(analyzer)]
 
     return installation.wait_until_installed(check, options.wait)

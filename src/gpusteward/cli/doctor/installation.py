@@ -1,16 +1,30 @@
-"""An installation in a cluster, as `helm test` checks it: agents ready, targets found, a result with verdicts."""
+"""An installation in a cluster, as `helm test` checks it: agents, sources, holders, proof, notices, verdicts."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from urllib.parse import quote
 
 from gpusteward.cli.api.client import Client
+from gpusteward.cli.api.pagination import read_all
 from gpusteward.cli.doctor.check_results import CheckResult, Status
 from gpusteward.cli.doctor.servers import check_data, describe_health
-from gpusteward.cli.json_access import Row, as_object, get_count, get_number, get_object, get_objects, get_text
+from gpusteward.cli.json_access import (
+    Row,
+    as_object,
+    get_count,
+    get_number,
+    get_object,
+    get_objects,
+    get_text,
+    get_texts,
+    list_numbers,
+)
 from gpusteward.cli.output.quantities import gpus as show_gpus
 from gpusteward.cli.output.terminal_text import clean
+from gpusteward.core.containers import OwnerEvidence
 from gpusteward.core.errors import ConfigurationError, SourceError
+from gpusteward.core.verdicts import Proof
 from gpusteward.messages.cli import doctor as messages
 
 POLL_SECONDS = 2.0
@@ -73,7 +87,61 @@ def check_verdicts(analyzer: Client) -> Iterator[CheckResult]:
     yield describe_health(health)
     yield from check_data(health)
     yield _describe_source(health, sources)
+    if health.get("ready") is True:
+        try:
+            workloads = read_all(analyzer, "/api/v1/workloads", (), advance=_advance).rows
+            gpus = read_all(analyzer, "/api/v1/gpus", (), advance=_advance).rows
+        except SourceError as error:
+            yield CheckResult("holders", Status.FAIL, messages.REASON, messages.CHECK_LOG, {"reason": error})
+        else:
+            yield _describe_holders(health, workloads)
+            yield from _describe_proof(gpus)
+    yield _describe_notices(get_object(health, "deliveries"))
     yield _describe_verdicts(health)
+
+
+def _advance(_done: int, _total: int) -> None:
+    """Nobody watches: it runs in a pod, or repeats until nothing fails."""
+
+
+def _describe_holders(health: Row, workloads: Sequence[Row]) -> CheckResult:
+    """Whether owners were read from the API server: nothing is done to others, and their notices may go astray."""
+    known = sum(get_text(each, "owner_evidence") == OwnerEvidence.READ for each in workloads)
+    found, free = (get_number(health, name) or 0.0 for name in ("gpus", "unallocated_gpus"))
+    gpus = {"gpus": show_gpus(found), "held": show_gpus(found - free)}
+    fields = {**gpus, "known": known, "workloads": len(workloads)}
+    if known < len(workloads):
+        return CheckResult("holders", Status.WARN, messages.HOLDERS, messages.READ_OWNERS, fields)
+    return CheckResult("holders", Status.OK, messages.HOLDERS, fields=fields)
+
+
+def _describe_proof(gpus: Sequence[Row]) -> Iterator[CheckResult]:
+    """Of each model, how many of the GPUs that are held are measured without gaps."""
+    held, measured = Counter[str](), Counter[str]()
+    for gpu in gpus:
+        model = clean(get_text(gpu, "model")) or "-"
+        for holder in get_objects(gpu, "holders"):
+            held[model] += 1
+            measured[model] += get_text(holder, "proof") == Proof.INTEGRATED
+    for model, count in sorted(held.items()):
+        fields = {"model": model, "measured": measured[model], "held": count}
+        if measured[model] < count:
+            yield CheckResult("proof", Status.WARN, messages.PROOF_OF_MODEL, messages.MEASURE_WITHOUT_GAPS, fields)
+        else:
+            yield CheckResult("proof", Status.OK, messages.PROOF_OF_MODEL, fields=fields)
+
+
+def _describe_notices(deliveries: Row) -> CheckResult:
+    counts, failures = get_object(deliveries, "counts"), get_object(deliveries, "failures")
+    sent, dead = (sum(number for _, number in list_numbers(get_object(counts, each))) for each in ("sent", "dead"))
+    reason = get_text(deliveries, "fault") or next((get_text(failures, name) for name in failures), "")
+    targets = get_texts(deliveries, "targets")
+    fields = {"sent": int(sent), "dead": int(dead), "targets": len(targets), "reason": clean(reason)}
+    if not targets:
+        return CheckResult("notices", Status.SKIP, messages.NO_CHANNELS, messages.SET_CHANNELS)
+    if reason:
+        return CheckResult("notices", Status.WARN, messages.NOTICES_FAIL, messages.CHECK_CHANNELS, fields)
+    return CheckResult("notices", Status.OK, messages.NOTICES, fields=fields)
 
 
 def _describe_source(health: Row, sources: Row) -> CheckResult:

@@ -1,7 +1,7 @@
 """Permissions of this pod at the API server, by SelfSubjectAccessReview, which every account may create."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from gpusteward.cli.api.client import Client, make_client
@@ -13,7 +13,9 @@ from gpusteward.messages.cli import doctor as messages
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-VERBS = ("get", "list", "watch")
+OF_AGENT = tuple((verb, "pods") for verb in ("get", "list", "watch"))
+OF_ANALYZER = (("get", "pods"), ("list", "pods"), ("list", "nodes"))
+"""Without them owners, start times of pods and nodes without an exporter are unknown."""
 
 
 def find_api_server(environ: Mapping[str, str], url: str | None, *, account: Path = ACCOUNT) -> Client | CheckResult:
@@ -33,26 +35,26 @@ def find_api_server(environ: Mapping[str, str], url: str | None, *, account: Pat
     return make_client(Peer.API_SERVER, server, token=token, timeout_seconds=5.0, ca_file=str(account / "ca.crt"))
 
 
-def check_permissions(client: Client) -> Iterator[CheckResult]:
-    """One review per verb."""
+def check_permissions(client: Client, rights: Sequence[tuple[str, str]] = OF_AGENT) -> Iterator[CheckResult]:
+    """Verbs and resources; one review for each."""
     try:
-        allowed = {verb: _is_allowed(client, verb) for verb in VERBS}
+        allowed = {f"{verb} {resource}": _is_allowed(client, verb, resource) for verb, resource in rights}
     except (SourceError, ConfigurationError) as error:
         yield CheckResult("rights", Status.FAIL, messages.REASON, messages.REACH_API_SERVER, {"reason": error})
         return
-    denied = [verb for verb, is_allowed in allowed.items() if not is_allowed]
+    denied = [right for right, is_allowed in allowed.items() if not is_allowed]
     if denied:
-        yield CheckResult("rights", Status.FAIL, messages.NOT_ALLOWED, messages.GRANT, {"verbs": ", ".join(denied)})
+        yield CheckResult("rights", Status.FAIL, messages.NOT_ALLOWED, messages.GRANT, {"rights": ", ".join(denied)})
     else:
-        yield CheckResult("rights", Status.OK, messages.ALLOWED, fields={"verbs": ", ".join(allowed)})
+        yield CheckResult("rights", Status.OK, messages.ALLOWED, fields={"rights": ", ".join(allowed)})
 
 
-def _is_allowed(client: Client, verb: str) -> bool:
+def _is_allowed(client: Client, verb: str, resource: str) -> bool:
     """Raises SourceError."""
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": {"verb": verb, "resource": "pods"}},
+        "spec": {"resourceAttributes": {"verb": verb, "resource": resource}},
     }
     body = json.dumps(review).encode()
     response = client.request(REVIEWS, method="POST", body=body, headers={"Content-Type": "application/json"})

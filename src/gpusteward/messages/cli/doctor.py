@@ -138,11 +138,11 @@ USE_KUBECTL_PROXY = Message(
 NO_SERVICE_ACCOUNT = Message("{path} is missing", "缺少 {path}")
 MOUNT_TOKEN = Message("set automountServiceAccountToken: true", "请设置 automountServiceAccountToken: true")
 REACH_API_SERVER = Message("allow this pod to reach the API server", "请允许此 Pod 访问 API server")
-ALLOWED = Message("may {verbs} pods", "允许对 pods 执行 {verbs}")
-NOT_ALLOWED = Message("may not {verbs} pods", "不允许对 pods 执行 {verbs}")
+ALLOWED = Message("may {rights}", "允许执行：{rights}")
+NOT_ALLOWED = Message("may not {rights}", "不允许执行：{rights}")
 GRANT = Message(
-    'bind the service account to a ClusterRole with resources ["pods"], verbs ["get", "list", "watch"]',
-    '请为服务账号绑定 ClusterRole：resources ["pods"]，verbs ["get", "list", "watch"]',
+    "bind the service account to a ClusterRole that may {rights}, as the chart's and the manifests' do",
+    "请为服务账号绑定允许 {rights} 的 ClusterRole，chart 和清单中已有",
 )
 REVIEW_REFUSED = Message("{url} responded {status} to an access review", "{url} 对权限查询返回 {status}")
 NOT_AN_API_SERVER = Message("{url} does not respond like an API server", "{url} 的响应不像 API server")
@@ -428,6 +428,42 @@ ENGINE_READ = Message("{engine} has GPU metrics of {dialects}", "{engine} 中有
 TARGETS_READ = Message(
     "{up} of {targets} {targets:|target|targets} scraped; GPU metrics of {dialects}",
     "{targets} 个目标中有 {up} 个抓取成功；GPU 指标：{dialects}",
+)
+HOLDERS = Message(
+    "GPUs: {gpus} found, {held} held; owners of {known} of {workloads} {workloads:|workload|workloads} read "
+    "from the API server",
+    "发现 {gpus} 张 GPU，其中 {held} 张被占用；{workloads} 个工作负载中有 {known} 个的所有者已从 API server 读取",
+)
+READ_OWNERS = Message(
+    "nothing is ever done to the others; see `rights`, and set kubernetes.cluster where several clusters are read",
+    "其余工作负载不会被执行任何操作；请查看 rights 一项，若读取多个集群请设置 kubernetes.cluster",
+)
+PROOF_OF_MODEL = Message(
+    "{model}: {measured} of {held} {held:|holder|holders} measured without gaps",
+    "{model}：{held} 个占用者中有 {measured} 个为连续测量",
+)
+MEASURE_WITHOUT_GAPS = Message(
+    "the others get notices at most: run the agent on their nodes, or have dcgm-exporter export "
+    "DCGM_FI_PROF_GR_ENGINE_ACTIVE and scrape it every 15 s; `gpusteward explain WORKLOAD` has the reason of each",
+    "其余占用者最多只会收到通知：请在其节点上运行 agent，或让 dcgm-exporter 导出 DCGM_FI_PROF_GR_ENGINE_ACTIVE 并每 15 "
+    "秒抓取一次；每个工作负载的原因见 `gpusteward explain WORKLOAD`",
+)
+NO_CHANNELS = Message("no channel is set, so owners are not told", "未设置通知渠道，所有者不会收到通知")
+SET_CHANNELS = Message(
+    "set notify.channels if owners are to be told (docs/how-to/notifications.md)",
+    "如需通知所有者，请设置 notify.channels（docs/how-to/notifications.md）",
+)
+NOTICES = Message(
+    "{targets} {targets:|channel|channels}, {sent} {sent:|delivery|deliveries} since the start",
+    "{targets} 个渠道，启动以来已送达 {sent} 次",
+)
+NOTICES_FAIL = Message(
+    "{sent} {sent:|delivery|deliveries} since the start, {dead} given up: {reason}",
+    "启动以来已送达 {sent} 次，放弃 {dead} 次：{reason}",
+)
+CHECK_CHANNELS = Message(
+    "`/api/v1/deliveries` has each with its reason; check the address and credentials of the channel",
+    "每次投递及其原因见 `/api/v1/deliveries`；请检查渠道的地址和凭据",
 )
 NO_VERDICT = Message("there is no verdict yet", "尚无判定结果")
 WAIT_FOR_VERDICT = Message(

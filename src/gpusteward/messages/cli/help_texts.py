@@ -63,6 +63,7 @@ COMMANDS = (
         "add idle spells of the past to the ledger, from the engine's history",
         "用引擎的历史数据在账本中补录过去的空闲段",
     ),
+    Message("copy a ledger from SQLite to PostgreSQL", "把账本从 SQLite 复制到 PostgreSQL"),
     Message("print the analyzer's effective settings and where each comes from", "打印 analyzer 生效的配置及其来源"),
     Message("print a completion script for bash, zsh or fish", "打印 bash、zsh 或 fish 的补全脚本"),
     Message("describe a command", "查看命令的说明"),
@@ -78,6 +79,12 @@ DESCRIPTIONS = (
         "Replay a policy over the recorded idle spells: what it would have released and saved, and every release that "
         "would have been regretted; beside the present policy and fixed windows. Changes nothing.",
         "在已记录的空闲段上回放策略：会归还和节省多少，每一次会后悔的归还，并与当前策略和固定窗口对比。不做任何修改。",
+    ),
+    Message(
+        "Copy a ledger from an SQLite file to the empty PostgreSQL of ledger.url (GPUSTEWARD_LEDGER__URL). The "
+        "analyzer must be stopped. A copy that was interrupted continues; at the end all sums are compared.",
+        "把账本从 SQLite 文件复制到 ledger.url（GPUSTEWARD_LEDGER__URL）指定的空 PostgreSQL。须先停止 analyzer。"
+        "中断的复制可以继续；结束时核对所有合计。",
     ),
     Message(
         "Add idle spells of the time before the ledger's first record, from the history of the engine in the settings: "
@@ -186,6 +193,11 @@ FLAGS = (
         "time between two cycles of the past, at most the window (default: scheduler.interval); a longer one "
         "needs fewer queries",
         "过去两个周期之间的时间，不超过窗口（默认 scheduler.interval）；越长查询越少",
+    ),
+    Message("copy: from SQLite to PostgreSQL", "copy：从 SQLite 复制到 PostgreSQL"),
+    Message(
+        "the SQLite file (default: gpusteward.db in ledger.directory)",
+        "SQLite 文件（默认：ledger.directory 中的 gpusteward.db）",
     ),
     Message("print the estimate only; add nothing", "只打印估计值，不补录"),
     Message("positional arguments", "位置参数"),
@@ -302,11 +314,12 @@ FLAGS = (
     ),
     Message("address of the API server, such as a kubectl proxy", "API server 的地址，例如 kubectl proxy"),
     Message(
-        "check an installation in a cluster instead: agents ready, targets found, verdicts; used by helm test",
-        "改为检查集群中的安装：agent 就绪、找到目标、有判定结果；供 helm test 使用",
+        "check an installation in a cluster instead: agents, rights, sources, holders, proof, notices, verdicts; "
+        "used by helm test",
+        "改为检查集群中的安装：agent、权限、数据源、占用者、测量方式、通知和结论；供 helm test 使用",
     ),
-    Message("with --installation: the DaemonSet of the agents", "与 --installation 一起使用：agent 的 DaemonSet"),
-    Message("with --installation: repeat failed checks this long", "与 --installation 一起使用：失败的检查重试多久"),
+    Message("with --cluster: the DaemonSet of the agents", "与 --cluster 一起使用：agent 的 DaemonSet"),
+    Message("with --cluster: repeat failed checks this long", "与 --cluster 一起使用：失败的检查重试多久"),
     Message(
         "DCGM hostengine of the agent (HOST:5555, unix:PATH, embedded, auto) [GPUSTEWARD_DCGM_HOSTENGINE]",
         "agent 的 DCGM hostengine（HOST:5555、unix:PATH、embedded、auto）[GPUSTEWARD_DCGM_HOSTENGINE]",

@@ -18,6 +18,30 @@ OTHER_SCHEMA = Message(
     "无法读取账本：schema 版本为 {version}，当前 gpusteward 支持的版本为 {supported}；"
     "运行新版的 `gpusteward serve` 可升级账本",
 )
+COPY_VERSION = Message(
+    "the SQLite file has schema version {version}, but this gpusteward copies version {supported}; `gpusteward serve` "
+    "upgrades it",
+    "SQLite 文件的 schema 版本为 {version}，当前 gpusteward 只能复制版本 {supported}；运行 `gpusteward serve` 可升级",
+)
+COPY_NO_FILE = Message(
+    "there is no SQLite ledger at {path}; name it with --from", "{path} 处没有 SQLite 账本；请用 --from 指定"
+)
+COPY_NOT_POSTGRESQL = Message(
+    "ledger.url must name the PostgreSQL to copy to (GPUSTEWARD_LEDGER__URL)",
+    "ledger.url 必须是复制的目标 PostgreSQL（GPUSTEWARD_LEDGER__URL）",
+)
+COPY_SOURCE_IN_USE = Message(
+    "an analyzer uses the SQLite file; stop it first, so that nothing is recorded after its rows were copied",
+    "analyzer 正在使用该 SQLite 文件；请先停止它，以免复制之后仍有新记录",
+)
+COPY_TARGET_IN_USE = Message(
+    "the PostgreSQL already has another ledger; copy into an empty database, before the first analyzer uses it",
+    "该 PostgreSQL 已有另一份账本；请在 analyzer 首次使用之前复制到空数据库",
+)
+COPY_DIFFERS = Message(
+    "the sums of the copy differ from those of the SQLite file; copy into an empty database",
+    "副本的合计与 SQLite 文件不一致；请复制到空数据库",
+)
 NOT_WRITABLE = Message("the ledger cannot be written: {reason}", "无法写入账本：{reason}")
 NOT_READABLE = Message("the ledger cannot be read: {reason}", "无法读取账本：{reason}")
 INVALID_GROUPING = Message("'{by}' is not one of {groupings}", "“{by}”不是有效的分组方式，可选：{groupings}")

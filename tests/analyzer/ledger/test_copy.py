@@ -1,0 +1,82 @@
+"""`gpusteward ledger copy`: everything arrives in PostgreSQL, also after an interruption, and the analyzer goes on."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+
+from gpusteward.analyzer.ledger import copy
+from gpusteward.analyzer.ledger.copy import copy_ledger
+from gpusteward.analyzer.ledger.db_engine import open_engine
+from gpusteward.cli.main import main
+from tests.analyzer.ledger.cycles import random_cycles, read_ledger, record_all, sqlite_url
+from tests.analyzer.ledger.postgres_server import RunningPostgres
+
+pytestmark = pytest.mark.slow
+CYCLES = random_cycles(60, seed=3)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Iterator[Engine]:
+    record_all(sqlite_url(tmp_path), CYCLES[:50])
+    engine = open_engine(sqlite_url(tmp_path))
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def target(postgres: RunningPostgres) -> Iterator[Engine]:
+    engine = open_engine(postgres.url)
+    yield engine
+    engine.dispose()
+
+
+def test_the_command_copies_every_row_and_the_analyzer_goes_on_there(
+    source: Engine,
+    target: Engine,
+    postgres: RunningPostgres,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    monkeypatch.setenv("GPUSTEWARD_LEDGER__URL", postgres.url.replace("+psycopg", ""))
+    for _ in range(2):  # a second run finds everything there
+        assert main(["ledger", "copy", "--from", str(tmp_path / "ledger.db")]) == 0
+        assert "the sums are equal" in capsys.readouterr().out
+    assert read_ledger(target) == read_ledger(source)
+    for url in (postgres.url, sqlite_url(tmp_path)):
+        record_all(url, CYCLES[50:])
+    assert read_ledger(target) == read_ledger(source)
+    assert main(["ledger", "copy", "--from", str(tmp_path / "nothing.db")]) == 2
+    assert "there is no SQLite ledger" in capsys.readouterr().err
+
+
+def test_an_interrupted_copy_continues_where_it_stopped(
+    source: Engine, target: Engine, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(copy, "BATCH_ROWS", 7)
+    seen: list[tuple[int, int]] = []
+
+    def stop(done: int, total: int) -> None:
+        seen.append((done, total))
+        if done > total / 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        copy_ledger(source, target, stop)
+    assert read_ledger(target)["progress"] == []
+    again: list[int] = []
+    copy_ledger(source, target, lambda done, _: again.append(done))
+    assert again[-1] < seen[-1][1], "not everything is read again"
+    assert read_ledger(target) == read_ledger(source)
+
+
+def test_a_database_with_another_ledger_is_not_mixed_with_this_one(
+    source: Engine, target: Engine, postgres: RunningPostgres
+):
+    record_all(postgres.url, CYCLES[:3])
+    before = read_ledger(target)
+    with pytest.raises(copy.SourceError, match="already has another ledger"):
+        copy_ledger(source, target, lambda _done, _total: None)
+    assert read_ledger(target) == before
