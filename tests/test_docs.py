@@ -411,7 +411,7 @@ def find_locale(document: str) -> str:
 EXPLAIN = "gpusteward explain "
 ROW = re.compile(
     r"[a-z-]+/[A-Z]\w+/[a-z0-9-]+ +(idle|partly idle|suspicious) +[a-z-]+ +(integrated|sampled) +[a-z]+ +[\w -]+ "
-    r"+[\d.]+/[\d.]+ +[\dsmhd ]+ +(-|[a-z ]+ in [\dsmhd ]+)( +[\d.,]+){3}"
+    r"+[\d.]+/[\d.]+ +[\dsmhd ]+ +(-|[a-z -]+( now| in [\dsmhd ]+)?)( +[\d.,]+){3}"
 )
 PEOPLE = {
     module.__name__.rpartition(".")[2]: module.build_parser for module in (top, idle, explain, ps, doctor, report)

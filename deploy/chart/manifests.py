@@ -27,7 +27,12 @@ HEADERS: Mapping[str, str] = {
 # It reads Prometheus and the owners of pods, and writes only its ledger, in its own volume. Set prometheus.url below
 # before you apply it; if it is empty, the analyzer finds and scrapes the agents itself. The namespace is created by
 # deploy/manifests/agent.yaml. Secrets such as an API key are read from a Secret gpusteward-settings, whose keys are
-# settings: ai.api_key, notify.channels, ledger.url. The last object needs the Prometheus Operator and a viewer's token.
+# settings: ai.api_key, notify.channels, ledger.url. The last object needs the Prometheus Operator. The pod waits for
+# the Secret with the tokens, of which Prometheus sends the viewer's:
+#
+#   token="$(openssl rand -hex 32)"
+#   kubectl -n gpusteward create secret generic gpusteward-tokens \\
+#     --from-literal=viewer="$token" --from-literal=tokens.yaml="viewer: $token"
 """,
     "rules": """\
 # Recording rules and alerts for the Prometheus Operator:   kubectl apply -f deploy/manifests/rules.yaml

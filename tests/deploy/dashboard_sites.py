@@ -53,11 +53,11 @@ class Site:
 
 @contextmanager
 def agent_site(folder: Path) -> Iterator[Site]:
-    """Two clusters, every node with the agent."""
+    """Two clusters, every node with the agent, with the labels that targets of the chart's ServiceMonitor have."""
     nodes, times = fleet(NODES, 1, demo_at=time.time()), _times()
     samples: list[Sample] = []
     for number, node in enumerate(nodes):
-        cluster = _add_labels(f'cluster="{("east", "west")[number % 2]}"')
+        cluster = _add_labels(f'cluster="{("east", "west")[number % 2]}",service="gpusteward-agent",endpoint="metrics"')
         samples += scrape_history([node], times, change=cluster, job="gpusteward-agent")
     with _site(folder, nodes, samples, times, with_agent=True) as site:
         yield site

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
+from deploy.chart.manifests import MANIFESTS
 from gpusteward.local.simulated_fleet import serve_fleet
 from tests.agent.test_agent_process import free_port
 from tests.analyzer.engines import find_program, run_engine
@@ -28,7 +29,7 @@ from tests.conftest import give_up
 from tests.deploy.gpu_pods import GPU, GPUS, SHARED, GpuNode
 from tests.kubernetes.cluster import ApiError, Cluster, Json, wait_for
 from tests.kubernetes.control_plane import run_program
-from tests.yaml_texts import read_yaml
+from tests.yaml_texts import read_all_yaml, read_yaml
 
 pytestmark = pytest.mark.slow
 
@@ -131,18 +132,23 @@ def site(kubernetes: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @contextmanager
 def running_prometheus(folder: Path, target: str, namespace: str) -> Iterator[str]:
-    """It scrapes the page twice: with honor_labels, and as a ServiceMonitor without honorLabels does."""
+    """It scrapes the page twice: as the ServiceMonitor of the chart does, and as one without honorLabels and without
+    relabelings. The Prometheus Operator sets labels of the exporter's own pod on both targets."""
     parts = urllib.parse.urlsplit(target)
     job = {"scrape_interval": "1s", "metrics_path": parts.path}
     rules = [{"record": "rabbitmq_queue_messages_ready", "expr": "vector(30)", "labels": {"queue": "llm"}}]
     (folder / "rules.yaml").write_text(yaml.safe_dump({"groups": [{"name": "queue", "rules": rules}]}))
-    exporter = {"namespace": namespace, "pod": "exporter"}
+    exporter = {"namespace": namespace, "pod": "exporter", "container": "agent", "service": "a", "endpoint": "metrics"}
+    targets = {"static_configs": [{"targets": [parts.netloc], "labels": exporter}]}
+    objects = read_all_yaml((MANIFESTS / "agent.yaml").read_text())
+    ((endpoint,),) = (each["spec"]["endpoints"] for each in objects if each["kind"] == "ServiceMonitor")
+    monitored = {"honor_labels": endpoint["honorLabels"], "relabel_configs": endpoint["relabelings"]}
     settings = {
         "global": {"evaluation_interval": "1s"},
         "rule_files": [str(folder / "rules.yaml")],
         "scrape_configs": [
-            {"job_name": "agent", "honor_labels": True, "static_configs": [{"targets": [parts.netloc]}], **job},
-            {"job_name": "renamed", "static_configs": [{"targets": [parts.netloc], "labels": exporter}], **job},
+            {"job_name": "agent", **targets, **monitored, **job},
+            {"job_name": "renamed", **targets, **job},
         ],
     }
     (folder / "prometheus.yml").write_text(yaml.safe_dump(settings))
@@ -371,6 +377,19 @@ def test_a_pod_with_a_gpu_of_its_own_has_every_metric(site: Site):
     memory = ("gpu_container_memory_bytes", "gpu_memory_used_bytes")
     own, device = (site.wait_for_metric(name, {"alone"})["alone"] for name in memory)
     assert 1e9 < own <= device < own + 2e9
+
+
+def test_the_service_monitor_of_the_chart_names_the_exporter_as_the_holder_of_nothing(site: Site):
+    site.wait_for_metric("gpu_container_utilization", {"alone"})
+
+    def count(query: str) -> int:
+        with urllib.request.urlopen(f"{site.prometheus}/api/v1/query?query={urllib.parse.quote(query)}") as answer:
+            return len(json.load(answer)["data"]["result"])
+
+    assert count('{job="agent",pod="alone"}') > 0
+    assert count('{job="agent",__name__=~"gpusteward_gpu.*",pod=""}') > 0, "of GPUs, not of holders"
+    assert count('{job="renamed",pod="exporter"}') > 0
+    assert count('{job="agent",pod="exporter"}') == 0
 
 
 def test_without_honor_labels_the_use_belongs_to_the_exporter_unless_the_rules_name_the_renamed_labels(site: Site):

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from tests.deploy.helm import CHART, Helm, HelmError
-from tests.kubernetes.cluster import NOT_MANAGED, Cluster, Json, wait_for
+from tests.kubernetes.cluster import NOT_MANAGED, Cluster, Json, path_of, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -138,8 +138,12 @@ def check_kept(release: Release, claim: Json, tokens: dict[str, str]) -> None:
     assert (now["metadata"]["uid"], now["status"]["phase"]) == (claim["metadata"]["uid"], "Bound")
     assert release.read_tokens() == tokens
     for plural, name in (("deployments", "analyzer"), ("daemonsets", "agent")):
-        status = release.read(plural, f"{release.name}-{name}", group="apis/apps/v1")["status"]
-        assert status.get("readyReplicas") or status.get("numberReady"), (plural, status)
+        wait_for(lambda plural=plural, name=name: is_ready(release, plural, name))  # helm waits for no only analyzer
+
+
+def is_ready(release: Release, plural: str, name: str) -> bool:
+    status = release.read(plural, f"{release.name}-{name}", group="apis/apps/v1")["status"]
+    return bool(status.get("readyReplicas") or status.get("numberReady"))
 
 
 def test_an_upgrade_that_leaves_out_new_values_says_what_to_do_and_changes_nothing(release: Release):
@@ -188,6 +192,56 @@ def test_an_installation_again_takes_the_claim_that_was_left(release: Release):
     release.run("uninstall", "--wait")
     release.run("install", CHART, "--wait", "--timeout=120s", values=release.values)
     assert release.read_claim()["metadata"]["uid"] == claim["metadata"]["uid"]
+
+
+def shared(release: Release, *, can_start: bool = True) -> Json:
+    """Two analyzers on PostgreSQL."""
+    node = {} if can_start else {"nodeSelector": {"tests/namespace": "of-no-node"}}
+    url = "postgresql://u:p@postgresql.db/gpusteward"
+    return merge(release.values, {"analyzer": {"replicas": 2, "postgresql": {"url": url}, **node}})
+
+
+def read_analyzers(release: Release) -> tuple[int, int]:
+    """Ready and updated pods of the analyzer."""
+    status = release.read("deployments", f"{release.name}-analyzer", group="apis/apps/v1")["status"]
+    return status.get("readyReplicas", 0), status.get("updatedReplicas", 0)
+
+
+def test_from_one_analyzer_to_two_and_back_with_upgrades_that_fail_in_between(release: Release):
+    release.run("install", CHART, "--wait", "--timeout=120s", values=release.values)
+    claim, tokens = release.read_claim(), release.read_tokens()
+    with pytest.raises(HelmError):  # pods that cannot start
+        release.run("upgrade", CHART, "--wait", "--timeout=5s", values=shared(release, can_start=False))
+    release.run("rollback", "1", "--wait", "--timeout=60s")
+    check_kept(release, claim, tokens)
+    with pytest.raises(HelmError, match="rolled back"):
+        release.run("upgrade", CHART, "--atomic", "--timeout=20s", values=shared(release, can_start=False))
+    check_kept(release, claim, tokens)
+    wait_for(lambda: read_analyzers(release) == (1, 1))
+
+    release.run("upgrade", CHART, "--wait", "--timeout=120s", values=shared(release))
+    check_kept(release, claim, {**tokens, "ledger.url": release.read_tokens()["ledger.url"]})
+    assert read_analyzers(release) == (2, 2)
+    broken = merge(release.values, {"analyzer": {"nodeSelector": {"tests/namespace": "of-no-node"}}})
+    release.run("upgrade", CHART, values=broken)  # one analyzer that cannot start
+    wait_for(lambda: read_analyzers(release) == (0, 1))
+    release.run("rollback", "1", "--wait", "--timeout=120s")
+    check_kept(release, claim, tokens)
+    wait_for(lambda: read_analyzers(release) == (1, 1))
+
+
+def test_server_side_apply_goes_from_one_analyzer_to_two_and_back(release: Release):
+    """As Argo CD and helm 4 apply, without taking fields from others by force."""
+    release.run("install", CHART, "--wait", "--timeout=120s", values=release.values)
+    release.run("uninstall", "--wait")
+    for values, pods in ((release.values, 1), (shared(release), 2), (release.values, 1)):
+        words = ("--namespace", release.namespace)
+        for item in release.helm.template(CHART, values, *words, release=release.name):
+            if item["metadata"]["name"] == f"{release.name}-analyzer" and item["metadata"].get("namespace"):
+                path = f"{path_of(item)}?fieldManager=argocd"
+                release.cluster.request("PATCH", path, item, media="application/apply-patch+yaml")
+        wait_for(lambda pods=pods: read_analyzers(release) == (pods, pods))
+        assert release.read_claim()
 
 
 def read_notes(release: Release, values: Json) -> str:
@@ -328,6 +382,30 @@ def test_two_releases_do_not_disturb_each_other(release: Release, extended: Clus
     before = other.list_objects()
     release.run("uninstall", "--wait")
     assert other.list_objects() == before
+
+
+def test_two_releases_of_one_name_are_installed_in_two_namespaces(release: Release, extended: Cluster):
+    name, other = release.name, extended.add_namespace("release")
+    for namespace in (release.namespace, other):
+        values = merge(release.values, {"dashboards": {"namespace": release.namespace}})
+        release.helm.run("install", name, CHART, "--namespace", namespace, values=values)
+    before = release.list_objects()
+    release.helm.run("uninstall", name, "--namespace", other, "--wait")
+    gone = before - release.list_objects()
+    assert {plural for plural, _ in gone} == {"clusterroles", "clusterrolebindings", "configmaps"}
+    assert all(other in each for _, each in gone)
+
+
+def test_a_second_release_in_a_namespace_is_told_what_cannot_be_there_twice(release: Release):
+    release.run("install", CHART, values=release.values)
+    second = f"second-{release.name}"
+    with pytest.raises(
+        HelmError, match=rf"(?s)gpusteward-viewer.*belongs to the release {release.name}.*kubectl.enabled"
+    ):
+        release.helm.run("install", second, CHART, "--namespace", release.namespace, values=release.values)
+    values = merge(release.values, {"kubectl": {"enabled": False}})
+    release.helm.run("install", second, CHART, "--namespace", release.namespace, values=values)
+    release.helm.run("uninstall", second, "--namespace", release.namespace)
 
 
 def test_the_previous_chart_is_another_one():

@@ -76,6 +76,7 @@ def test_its_arguments_are_valid_flags_of_the_agent(pod):
 def test_the_service_monitor_honors_labels_and_selects_the_service():
     monitor, service = OBJECTS["ServiceMonitor"]["spec"], OBJECTS["Service"]
     assert monitor["endpoints"][0]["honorLabels"] is True
+    assert monitor["endpoints"][0]["relabelings"] == [{"action": "labeldrop", "regex": "pod|namespace|container"}]
     assert monitor["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
     assert monitor["endpoints"][0]["port"] == service["spec"]["ports"][0]["name"]
 
@@ -175,7 +176,7 @@ def test_the_analyzer_runs_without_root_and_writes_only_its_ledger():
 def test_the_analyzers_settings_are_valid(tmp_path: Path):
     settings = read_analyzer_settings(tmp_path)
     tokens = tmp_path / "tokens.yaml"
-    tokens.write_text(ANALYZER["Secret"]["stringData"]["tokens.yaml"])
+    tokens.write_text("viewer: 0123456789abcdef0123456789abcdef\n")  # as the head of the file says
     assert settings.server.listen == ("", 8080)
     assert settings.prometheus.url == "http://prometheus.monitoring:9090"
     (container,) = ANALYZER["Deployment"]["spec"]["template"]["spec"]["containers"]
@@ -186,4 +187,16 @@ def test_the_analyzers_settings_are_valid(tmp_path: Path):
         "app.kubernetes.io/component=agent",
         "app.kubernetes.io/name=gpusteward",
     ]
-    assert Roles(tokens, SecretStr("")).are_set  # no write access before a token is in the Secret
+    assert Roles(tokens, SecretStr("")).are_set  # no write access without an operator's token
+
+
+def test_the_operator_finds_the_token_of_the_service_monitor_in_the_secret_that_the_pod_waits_for():
+    """It rejects a ServiceMonitor whose Secret lacks the key. Applying the manifest again changes no token."""
+    (endpoint,) = ANALYZER["ServiceMonitor"]["spec"]["endpoints"]
+    credentials = endpoint["authorization"]["credentials"]
+    volumes = {each["name"]: each for each in ANALYZER["Deployment"]["spec"]["template"]["spec"]["volumes"]}
+    assert volumes["secrets"]["secret"]["secretName"] == credentials["name"]
+    text = MANIFEST.with_name("analyzer.yaml").read_text()
+    assert f"create secret generic {credentials['name']}" in text
+    assert f"--from-literal={credentials['key']}=" in text
+    assert "kind: Secret\n" not in text

@@ -23,8 +23,8 @@ from tests.yaml_texts import read_yaml
 
 RULES = ROOT / "deploy/chart/gpusteward/files/rules"
 CASES = sorted((ROOT / "tests/deploy/rules").glob("*.yaml"))
-NOT_OURS = {"up", "container_memory_working_set_bytes", "container_spec_memory_limit_bytes"}
-"""Of Prometheus itself and of the kubelet."""
+NOT_OURS = {"up", "container_memory_working_set_bytes", "container_spec_memory_limit_bytes", "kube_node_info"}
+"""Of Prometheus itself, of the kubelet and of kube-state-metrics."""
 Json = dict[str, Any]
 Promtool = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -137,7 +137,7 @@ def test_every_runbook_belongs_to_an_alert_and_is_listed(folder: str):
 
 
 def test_the_chart_wraps_the_files_and_links_to_the_published_runbooks(helm: Helm):
-    values = {"prometheusRule": {"enabled": True, "runbookUrl": "https://wiki.example/gpu/"}}
+    values = {**MONITORED, "prometheusRule": {"enabled": True, "runbookUrl": "https://wiki.example/gpu/"}}
     wrapped = [each for each in helm.template(CHART, values) if each["kind"] == "PrometheusRule"]
     rules = [rule for each in wrapped for group in each["spec"]["groups"] for rule in group["rules"]]
     links = [rule["annotations"].pop("runbook_url") for rule in rules if "alert" in rule]
@@ -146,6 +146,100 @@ def test_the_chart_wraps_the_files_and_links_to_the_published_runbooks(helm: Hel
     for rule in plain:
         rule.get("annotations", {}).pop("runbook_url", None)
     assert rules == plain
+
+
+def read_chart_alerts(helm: Helm, release: str, values: Json) -> list[Json]:
+    """The groups of alerts of a release, as the chart renders them."""
+    objects = helm.template(CHART, {"prometheusRule": {"enabled": True}, **values}, release=release)
+    rules = {each["metadata"]["name"]: each for each in objects if each["kind"] == "PrometheusRule"}
+    (name,) = [name for name in rules if name.endswith("-alerts")]
+    return list(rules[name]["spec"]["groups"])
+
+
+def fire(promtool: Promtool, folder: Path, groups: list[Json], series: dict[str, str]) -> set[str]:
+    """The alerts of targets and memory that fire after 30 minutes."""
+    (folder / "alerts.yaml").write_text(yaml.safe_dump({"groups": groups}))
+    firing = set()
+    for alert in ("GpuAgentDown", "GpustewardAnalyzerDown", "GpustewardMemoryNearLimit"):
+        test = {
+            "interval": "1m",
+            "input_series": [{"series": name, "values": values} for name, values in series.items()],
+            "alert_rule_test": [{"eval_time": "30m", "alertname": alert, "exp_alerts": []}],
+        }
+        document = {"rule_files": ["alerts.yaml"], "evaluation_interval": "1m", "tests": [test]}
+        (folder / "test.yaml").write_text(yaml.safe_dump(document))
+        done = promtool("test", "rules", folder / "test.yaml")
+        if done.returncode:
+            assert f"alertname: {alert}" in done.stdout + done.stderr, done.stderr
+            firing.add(alert)
+    return firing
+
+
+RELEASES = {
+    "gpusteward": "gpusteward",
+    "gpusteward-prod": "gpusteward-prod",
+    "gpusteward-1763478000": None,
+    "gpu": "gpu-gpusteward",
+}
+"""By the name of a release, the last but one as `--generate-name` makes it: the start of the names of its objects."""
+MONITORED: Json = {"serviceMonitor": {"enabled": True}}
+
+
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("prefix", ["", "team/"], ids=["ServiceMonitor", "PodMonitor"])
+def test_alerts_on_targets_and_memory_know_the_names_of_every_release(
+    release: str, prefix: str, helm: Helm, promtool: Promtool, tmp_path: Path
+):
+    groups, name = read_chart_alerts(helm, release, MONITORED), RELEASES[release] or release
+    pod = f'{{namespace="team",pod="{name}-agent-x7k2p",container="agent"}}'
+    good = {
+        f'up{{job="{prefix}{name}-agent",instance="a"}}': "1x40",
+        f'up{{job="{prefix}{name}-analyzer",instance="z"}}': "1x40",
+        f"container_memory_working_set_bytes{pod}": "10x40",
+        f"container_spec_memory_limit_bytes{pod}": "100x40",
+    }
+    assert fire(promtool, tmp_path, groups, good) == set()
+    bad = {
+        key: "95x40" if "working_set" in key else "0x40" if key.startswith("up") else values
+        for key, values in good.items()
+    }
+    assert fire(promtool, tmp_path, groups, bad) == {
+        "GpuAgentDown",
+        "GpustewardAnalyzerDown",
+        "GpustewardMemoryNearLimit",
+    }
+    other = {key.replace(name, f"another-{name}"): values for key, values in bad.items()}
+    assert fire(promtool, tmp_path, groups, other | good) == set(), "those of another release are its own"
+
+
+def test_targets_that_vanish_fire(helm: Helm, promtool: Promtool, tmp_path: Path):
+    groups = read_chart_alerts(helm, "gpusteward-prod", MONITORED)
+    agent = '{job="gpusteward-prod-agent",instance="10.0.0.1:9400"%s}'
+    series = {
+        'up{job="gpusteward-prod-analyzer",instance="z"}': "1x10 stale",
+        "up" + agent % "": "1x10 stale",
+        "gpusteward_snapshot_age_seconds" + agent % ',node="a"': "3x10 stale",
+        'kube_node_info{node="a"}': "1x40",
+    }
+    assert fire(promtool, tmp_path, groups, series) == {"GpuAgentDown", "GpustewardAnalyzerDown"}
+    replaced = {
+        **series,
+        'up{job="gpusteward-prod-analyzer",instance="y"}': "1x40",
+        'up{job="gpusteward-prod-agent",instance="10.0.0.2:9400"}': "_x10 1x30",
+        'gpusteward_snapshot_age_seconds{job="gpusteward-prod-agent",instance="10.0.0.2:9400",node="a"}': "_x10 3x30",
+    }
+    assert fire(promtool, tmp_path, groups, replaced) == set(), "another pod has taken their place"
+    without_node = {key: "1x10 stale" if key.startswith("kube") else values for key, values in series.items()}
+    assert fire(promtool, tmp_path, groups, without_node) == {"GpustewardAnalyzerDown"}, "the node is gone too"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{"serviceMonitor": {"enabled": False}}, {**MONITORED, "analyzer": {"enabled": False}}],
+    ids=["not scraped", "not installed"],
+)
+def test_an_analyzer_that_nobody_scrapes_is_not_missed(values: Json, helm: Helm, promtool: Promtool, tmp_path: Path):
+    assert fire(promtool, tmp_path, read_chart_alerts(helm, "gpusteward", values), {"up": "1x40"}) == set()
 
 
 ROUTES = ROOT / "deploy/examples/alertmanager.yaml"

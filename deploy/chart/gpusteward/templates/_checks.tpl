@@ -20,6 +20,13 @@
 {{- if and $analyzer.enabled .Values.rbac.create (eq (include "gpusteward.analyzer.reclaimMode" .) "enforce") (not (include "gpusteward.analyzer.hasRights" .)) }}
 - reclaim.mode: enforce suspends and restores workloads, and the analyzer has no right to. Set reclaim.rights to true; leave it so after switching reclaim off, until everything is restored.
 {{- end }}
+{{- if and $analyzer.enabled .Values.kubectl.enabled }}
+{{- $account := lookup "v1" "ServiceAccount" (include "gpusteward.namespace" .) "gpusteward-viewer" }}
+{{- $owner := dig "metadata" "annotations" "meta.helm.sh/release-name" .Release.Name (default dict $account) }}
+{{- if ne $owner .Release.Name }}
+- kubectl.enabled: the service account gpusteward-viewer of this namespace belongs to the release {{ $owner }}. Its name is a role in the analyzer and cannot be another one: use another namespace, or kubectl.enabled=false in one of the two.
+{{- end }}
+{{- end }}
 {{- with .Values.prometheus.url }}
 {{- if not (regexMatch "^https?://[^/ ]+" .) }}
 - prometheus.url: {{ . | quote }} is not an address. Write it with its scheme, such as http://prometheus-operated.monitoring:9090.

@@ -37,9 +37,16 @@ spec:
           name: {{ include "gpusteward.analyzer.tokensSecret" $root }}
           key: viewer
       {{- end }}
-      {{- with .relabelings }}
+      {{- if or $isAgent .relabelings }}
       relabelings:
+        {{- if $isAgent }}
+        # Of the agent's own pod: on series without a holder they would name it as the holder.
+        - action: labeldrop
+          regex: pod|namespace|container
+        {{- end }}
+        {{- with .relabelings }}
         {{- toYaml . | nindent 8 }}
+        {{- end }}
       {{- end }}
       {{- with .metricRelabelings }}
       metricRelabelings:

@@ -23,6 +23,19 @@
 {{- printf "%s-%s" (include "gpusteward.fullname" $root) (index . 1) -}}
 {{- end }}
 
+{{/* Names of cluster-wide objects, and of those in other namespaces: two releases of one name in two namespaces have
+     different ones. (list $ "analyzer") */}}
+{{- define "gpusteward.clusterName" -}}
+{{- $namespace := include "gpusteward.namespace" (index . 0) -}}
+{{- include "gpusteward.componentName" . }}{{ if ne $namespace "gpusteward" }}-{{ $namespace }}{{ end -}}
+{{- end }}
+
+{{/* The start of names in this namespace, or in that of the release where it is empty: (list $ "monitoring"). */}}
+{{- define "gpusteward.nameIn" -}}
+{{- $own := include "gpusteward.namespace" (index . 0) -}}
+{{- include "gpusteward.fullname" (index . 0) }}{{ if and (ne $own "gpusteward") (ne $own (default $own (index . 1))) }}-{{ $own }}{{ end -}}
+{{- end }}
+
 {{- define "gpusteward.selectorLabels" -}}
 {{- $root := index . 0 -}}
 app.kubernetes.io/name: {{ include "gpusteward.name" $root }}

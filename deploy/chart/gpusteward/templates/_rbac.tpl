@@ -6,7 +6,7 @@
 apiVersion: rbac.authorization.k8s.io/v1
 kind: {{ $kind }}Binding
 metadata:
-  name: {{ include "gpusteward.componentName" . }}
+  name: {{ include "gpusteward.clusterName" . }}
   {{- if eq $kind "Role" }}
   namespace: {{ index . 3 }}
   {{- end }}
@@ -15,7 +15,7 @@ metadata:
 roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: {{ $kind }}
-  name: {{ include "gpusteward.componentName" . }}
+  name: {{ include "gpusteward.clusterName" . }}
 subjects:
   - kind: ServiceAccount
     name: {{ include "gpusteward.serviceAccountName" . }}
