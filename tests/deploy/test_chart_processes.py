@@ -20,7 +20,7 @@ from gpusteward.analyzer.ledger.migrations.upgrade import HEAD
 from tests.analyzer.ledger.test_migrations import DUMPS
 from tests.deploy.helm import CHART, Helm, HelmError
 from tests.deploy.pod_processes import PodNode, check_mounts
-from tests.deploy.test_chart_release import PREVIOUS, Release, merge
+from tests.deploy.test_chart_release import PREVIOUS, Release, is_ready, merge
 from tests.fakes import nvml_scenarios as nvml
 from tests.fakes.kubelet import FakeKubelet, device_claim, response
 from tests.fakes.machines import write_process
@@ -105,6 +105,7 @@ def installation(extended: Cluster, helm: Helm, tmp_path_factory: pytest.TempPat
             before = release.read_claim()
             leave_ledger(node.find_claim(f"{release.name}-analyzer"))
             release.run("upgrade", CHART, "--wait", "--timeout=150s", values=values)
+            wait_for(lambda: is_ready(release, "deployments", "analyzer"), 150)  # helm waits for no only analyzer
             yield Installation(release, node, tenant, before)
             release.run("uninstall")
 
@@ -285,6 +286,7 @@ def test_agents_with_tls_and_a_password_are_probed_without_it_and_scraped_with_i
     with PodNode(extended, release.namespace, tmp_path, host_paths=paths, environ=driver).running() as node:
         values = merge(make_values(release), secured)
         release.run("install", CHART, "--wait", "--timeout=150s", values=values)  # until the probes succeed
+        wait_for(lambda: is_ready(release, "deployments", "analyzer"), 150)
         viewer = node.read_secret(f"{release.name}-analyzer")["viewer"].decode()
         wait_for(lambda: get(node, "/api/v1/health", viewer)["targets_up"] == 1, 120)
         url, trusted = f"https://{node.find_pod('agent').address}:9400/metrics", ssl._create_unverified_context()
