@@ -146,15 +146,15 @@ def write_observe_rules() -> str:
 
 
 def write_plan_rules() -> str:
-    """What plans of reclaim read, beyond pods and their owners."""
-    about = "# What plans of reclaim read, beyond pods and their owners: reclaim.mode observe.\n"
+    """What reclaim reads, beyond pods and their owners."""
+    about = "# What reclaim reads, beyond pods and their owners.\n"
     return NOTICE + about + _write_rules(OBSERVE_RIGHTS)
 
 
 def write_enforce_rules() -> str:
     """What reclaim changes, kind by kind."""
     about = (
-        "# Beyond reading: what reclaiming idle GPUs needs. Objects are patched, never deleted; "
+        "# Beyond reading: what reclaiming idle GPUs changes. Objects are patched, never deleted; "
         "pods are evicted, never deleted.\n"
     )
     return NOTICE + about + _write_rules(list_enforce_rights())

@@ -6,19 +6,23 @@ from typing import Any
 import pytest
 import yaml
 
+from gpusteward.analyzer.reclaim.kinds.registry import list_enforce_rights
+from gpusteward.analyzer.reclaim.plan import Mode
 from gpusteward.cli.api.client import make_client
 from gpusteward.cli.api.errors import Peer
 from gpusteward.cli.commands import doctor
 from gpusteward.cli.doctor.check_results import CheckResult, Status
 from gpusteward.cli.doctor.installation import check_verdicts, wait_until_installed
-from gpusteward.cli.doctor.permissions import OF_ANALYZER
+from gpusteward.cli.doctor.permissions import OF_ANALYZER, check_reclaim
 from gpusteward.cli.exit_codes import EXIT_FAILURE, EXIT_OK
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.usages import Measure
 from gpusteward.messages.cli import doctor as messages
+from tests.analyzer.api.fake_reclaim import FakeReclaim
 from tests.analyzer.api.server import FakeSource, make_result, running_api
 from tests.analyzer.usage_tables import resting, table_of, working
 from tests.documents import ROOT
+from tests.kubernetes.cluster import Cluster
 
 ENGINE = {"url": "http://engine", "engine": "Prometheus", "dialects": [{"name": "native"}], "failures": {}}
 SCRAPED = {"url": "", "engine": "gpusteward", "dialects": [{"name": "dcgm"}], "failures": {}}
@@ -68,6 +72,34 @@ def test_the_manifests_give_the_analyzer_the_rights_that_are_asked_for():
         for resource in rule["resources"]
     }
     assert set(OF_ANALYZER) <= granted
+
+
+@pytest.mark.slow
+def test_rights_of_reclaim_are_asked_where_it_may_act(kubernetes: Cluster):
+    """Those of the chart's Role in one namespace: there is none in the other, nor one for all."""
+    team, other = (kubernetes.add_namespace(name) for name in ("team", "other"))
+    rules = [
+        {"apiGroups": [right.group], "resources": [right.resource], "verbs": list(right.verbs)}
+        for right in list_enforce_rights()
+    ]
+    account = kubernetes.add_account(team, rules, is_cluster_wide=False)
+    token, authority = (account.folder / "token").read_text(), str(account.folder / "ca.crt")
+    server = make_client(Peer.API_SERVER, kubernetes.url, token=token, ca_file=authority)
+
+    def ask(namespaces: list[str] | None, mode: Mode = Mode.ENFORCE) -> list[tuple[Status, str]]:
+        reclaim = FakeReclaim([], mode, namespaces=namespaces)
+        with running_api(make_result(table_of(resting())), reclaim=reclaim) as api:
+            found = check_reclaim(server, make_client(Peer.ANALYZER, api.url))
+            return [(each.status, each.describe("en")["finding"]) for each in found]
+
+    def name(namespace: str) -> str:
+        rights = ("patch pods", "patch deployments.apps", "create pods/eviction")
+        return ", ".join(f"{right}{namespace}" for right in rights)
+
+    assert ask([team]) == [(Status.OK, f"may {name(f' in {team}')}")]
+    assert ask([team, other]) == [(Status.FAIL, f"may not {name(f' in {other}')}")]
+    assert ask(None) == [(Status.FAIL, f"may not {name('')}")]
+    assert ask(None, Mode.OBSERVE) == []
 
 
 def test_no_target_that_can_be_scraped_fails_with_the_reason():

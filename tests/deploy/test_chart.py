@@ -72,13 +72,15 @@ def list_verbs(objects: list[Json]) -> set[str]:
     return {verb for each in granted for rule in each["rules"] for verb in rule["verbs"]}
 
 
+@pytest.mark.parametrize("namespaces", [[], ["team"]], ids=["everywhere", "in-namespaces"])
 @pytest.mark.parametrize("folder", ["docs", "docs/zh-CN"])
-def test_the_documented_full_stop_takes_every_right_to_write_away(helm: Helm, folder: str):
+def test_the_documented_full_stop_takes_every_right_to_write_away(helm: Helm, folder: str, namespaces: list[str]):
     guide = (ROOT / folder / "how-to/reclaim.md").read_text(encoding="utf-8")
     (command,) = re.findall(r"(?m)^helm upgrade gpusteward deploy/chart/gpusteward (?:.*\\\n)*.*$", guide)
     words = shlex.split(command)
     flags = [f"--set={value}" for word, value in pairwise(words) if word == "--set"]
     values = {**read_yaml(VALUE_SETS["enforce"].read_text()), "rbac": {"mode": "enforce"}}
+    values["reclaim"]["namespaces"] = namespaces
     assert {"patch", "create"} <= list_verbs(helm.template(CHART, values))
     assert list_verbs(helm.template(CHART, values, *flags)) == {"get", "list", "watch"}
     names = {each["metadata"]["name"] for each in helm.template(CHART, values) if each["kind"] == "Deployment"}

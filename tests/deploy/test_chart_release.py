@@ -186,6 +186,35 @@ def merge(*parts: Json) -> Json:
     return merged
 
 
+def test_the_roles_of_reclaim_follow_its_namespaces(release: Release):
+    first, second = (release.cluster.add_namespace("team") for _ in range(2))
+    name = f"{release.name}-analyzer-{release.namespace}-reclaim"
+
+    def list_roles() -> set[tuple[str, str]]:
+        paths = {
+            (namespace, resource): f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/{resource}"
+            for namespace in (first, second)
+            for resource in ("roles", "rolebindings")
+        }
+        found = {key: release.cluster.request("GET", path)["items"] for key, path in paths.items()}
+        return {key for key, items in found.items() if [each["metadata"]["name"] for each in items] == [name]}
+
+    def make_limited(*namespaces: str) -> Json:
+        reclaim = {"mode": "enforce", "rights": True, "namespaces": list(namespaces)}
+        return merge(release.values, {"reclaim": reclaim})
+
+    assert f"may change workloads in these namespaces only: {first}, {second}" in release.run(
+        "install", CHART, values=make_limited(first, second)
+    )
+    both = {(namespace, kind) for namespace in (first, second) for kind in ("roles", "rolebindings")}
+    assert list_roles() == both
+    notes = release.run("upgrade", CHART, values=make_limited(second))
+    assert "`gpusteward restore` prints the kubectl command" in notes
+    assert list_roles() == {each for each in both if each[0] == second}
+    release.run("uninstall")
+    assert list_roles() == set()
+
+
 def test_an_installation_again_takes_the_claim_that_was_left(release: Release):
     release.run("install", CHART, values=release.values)
     claim = release.read_claim()

@@ -176,10 +176,14 @@ def test_the_larger_role_patches_known_kinds_and_deletes_nothing():
     }
     assert patched - owners == others
     verbs = {verb for rule in rules for verb in rule["verbs"]}
-    assert verbs == {"get", "list", "patch", "create"}
+    assert verbs == {"patch", "create"}
     text = yaml.safe_dump(rules)
     assert "*" not in text
     assert "secrets" not in text
+
+
+def read_rights(file: str) -> list[Json]:
+    return read_yaml((CHART / f"files/rbac/{file}.yaml").read_text())
 
 
 def list_rules(objects: list[Json], kind: str) -> list[Json]:
@@ -187,26 +191,55 @@ def list_rules(objects: list[Json], kind: str) -> list[Json]:
 
 
 @pytest.mark.parametrize(
-    ("mode", "rights", "file"),
+    ("mode", "rights", "files"),
     [
-        ("off", False, ""),
-        ("observe", False, "plan"),
-        *((mode, True, "enforce") for mode in ("off", "observe", "enforce")),
+        ("off", False, ()),
+        ("observe", False, ("plan",)),
+        *((mode, True, ("plan", "enforce")) for mode in ("off", "observe", "enforce")),
     ],
 )
-def test_the_rights_of_the_analyzer_are_a_value_of_their_own(mode: str, rights: bool, file: str, helm: Helm):
+def test_the_rights_of_the_analyzer_are_a_value_of_their_own(mode: str, rights: bool, files: list[str], helm: Helm):
     """So that switching reclaim off leaves them: what is suspended can be restored."""
     values = {"agent": {"enabled": False}, "kubectl": {"enabled": False}, "prometheus": {"url": "http://p:9090"}}
     objects = helm.template(CHART, values | {"reclaim": {"mode": mode, "rights": rights}})
     rules = list_rules(objects, "ClusterRole")
-    added = read_yaml((CHART / f"files/rbac/{file}.yaml").read_text()) if file else []
-    assert rules == [*read_yaml((CHART / "files/rbac/observe.yaml").read_text()), *added]
+    assert rules == [rule for file in ("observe", *files) for rule in read_rights(file)]
     leases = [rule for rule in list_rules(objects, "Role") if rule["resources"] == ["leases"]]
     assert len(leases) == rights
     written = {verb for rule in [*rules, *leases] for verb in rule["verbs"]} - {"get", "list", "watch"}
     assert written == ({"patch", "create"} if rights else set())
     config = next(each for each in objects if each["kind"] == "ConfigMap")["data"]["config.yaml"]
     assert read_yaml(config).get("reclaim", {"mode": "off"})["mode"] == mode
+
+
+@pytest.mark.parametrize("mode", ["off", "observe", "enforce"])
+def test_with_namespaces_only_roles_in_them_may_change_anything(mode: str, helm: Helm):
+    values = {"agent": {"enabled": False}, "kubectl": {"enabled": False}, "prometheus": {"url": "http://p:9090"}}
+    reclaim = {"mode": mode, "rights": True, "namespaces": ["vision", "chat", "vision"]}
+    objects = helm.template(CHART, values | {"reclaim": reclaim})
+    assert list_rules(objects, "ClusterRole") == [*read_rights("observe"), *read_rights("plan")]
+    assert {verb for rule in list_rules(objects, "ClusterRole") for verb in rule["verbs"]} == {"get", "list"}
+    of_reclaim = [each for each in objects if each["metadata"]["name"] == "gpusteward-analyzer-default-reclaim"]
+    assert [(each["kind"], each["metadata"]["namespace"]) for each in of_reclaim] == [
+        (kind, namespace) for kind in ("Role", "RoleBinding") for namespace in ("vision", "chat")
+    ]
+    assert [each["rules"] for each in of_reclaim if each["kind"] == "Role"] == [read_rights("enforce")] * 2
+    account = {"kind": "ServiceAccount", "name": "gpusteward-analyzer", "namespace": "default"}
+    for each in of_reclaim:
+        if each["kind"] == "RoleBinding":
+            assert (each["roleRef"]["kind"], each["roleRef"]["name"]) == ("Role", each["metadata"]["name"])
+            assert each["subjects"] == [account]
+    config = next(each for each in objects if each["kind"] == "ConfigMap")["data"]["config.yaml"]
+    assert read_yaml(config)["reclaim"]["namespaces"] == ["vision", "chat"]
+
+
+def test_namespaces_without_rights_limit_the_program_and_give_no_role(helm: Helm):
+    reclaim = {"mode": "observe", "namespaces": ["vision"]}
+    objects = helm.template(CHART, {"kubectl": {"enabled": False}, "reclaim": reclaim})
+    verbs = {verb for kind in ("Role", "ClusterRole") for rule in list_rules(objects, kind) for verb in rule["verbs"]}
+    assert verbs <= {"get", "list", "watch"}
+    maps = {each["metadata"]["name"]: each["data"] for each in objects if each["kind"] == "ConfigMap"}
+    assert read_yaml(maps["gpusteward-analyzer"]["config.yaml"])["reclaim"]["namespaces"] == ["vision"]
 
 
 def test_policies_are_a_file_of_their_own_that_the_analyzer_accepts(helm: Helm, tmp_path: Path):

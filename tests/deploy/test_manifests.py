@@ -46,7 +46,7 @@ def pod() -> dict:
 
 def test_the_agent_may_only_read_pods():
     rules = OBJECTS["ClusterRole"]["rules"]
-    assert rules == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]
+    assert rules == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}]
 
 
 def test_the_container_has_no_capabilities_and_only_read_only_mounts(pod):

@@ -90,6 +90,13 @@ KEPT = Message("gpusteward.io/keep: {until}", "gpusteward.io/keep：{until}")
 FOR_EVER = Message("for ever", "永久")
 NOT_SNOOZED = Message("not snoozed", "未暂缓")
 SNOOZED = Message("snoozed until {until}", "已暂缓至 {until}")
+NOT_LEFT_OUT = Message(
+    "reclaim.namespaces does not leave namespace {namespace} out", "reclaim.namespaces 未排除命名空间 {namespace}"
+)
+LEFT_OUT = Message(
+    "namespace {namespace} is not in reclaim.namespaces: a notice at most",
+    "命名空间 {namespace} 不在 reclaim.namespaces 中：最多只通知",
+)
 NOT_PROTECTED = Message("namespace {namespace} is not protected", "命名空间 {namespace} 未受保护")
 PROTECTED = Message("namespace {namespace} is protected", "命名空间 {namespace} 受保护")
 IN_HOURS = Message("within the hours of the policy", "在策略规定的时段内")

@@ -86,6 +86,7 @@ class FakeReclaim:
 
     workloads: Sequence[Workload]
     mode: Mode = Mode.ENFORCE
+    namespaces: list[str] | None = None  # of the setting
     failure: str = ""  # why everything fails
     refusal: str = ""  # why changes are refused
     state: ActionState = ActionState.VERIFIED  # of the actions
@@ -147,7 +148,7 @@ class FakeReclaim:
         return self.switch
 
     def describe(self) -> Mapping[str, Any]:
-        return {"mode": self.mode.value, "leader": "me"}
+        return {"mode": self.mode.value, "namespaces": self.namespaces, "leader": "me"}
 
     def _ask(self, *words: str) -> None:
         self._check()

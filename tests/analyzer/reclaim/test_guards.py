@@ -86,6 +86,7 @@ SAYS_NO: dict[str, tuple[dict[str, object], Outcome]] = {
     "proof": ({"proof": Proof.SAMPLED}, Outcome.REFUSE),
     "coverage": ({"coverage": 0.89}, Outcome.REFUSE),
     "owner": ({"workload": replace(DUE.workload, evidence=OwnerEvidence.DERIVED)}, Outcome.REFUSE),
+    "namespaces": ({"is_left_out": True}, Outcome.REFUSE),
     "protected": ({"is_protected": True}, Outcome.REFUSE),
     "kept": ({"policy": replace(POLICY, keep_until=inf)}, Outcome.REFUSE),
     "reverted": ({"reverts": 2}, Outcome.REFUSE),

@@ -31,7 +31,7 @@ from gpusteward.analyzer.reclaim.components import ReclaimComponents
 from gpusteward.analyzer.reclaim.execution.executor import OnStep
 from gpusteward.analyzer.reclaim.journal import Journal
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
-from gpusteward.analyzer.reclaim.kinds.registry import OWN_NAMESPACE_RIGHTS, list_enforce_rights
+from gpusteward.analyzer.reclaim.kinds.registry import OBSERVE_RIGHTS, OWN_NAMESPACE_RIGHTS, list_enforce_rights
 from gpusteward.analyzer.reclaim.lease import ActorLease
 from gpusteward.analyzer.reclaim.plan import ActionState, Decision, Outcome
 from gpusteward.analyzer.reclaim.policies.effective import (
@@ -73,7 +73,7 @@ def read_rules() -> list[Json]:
 
 def enforce_rules() -> list[Json]:
     """What mode enforce needs, from the table of rights."""
-    rights = [*list_enforce_rights(), *OWN_NAMESPACE_RIGHTS]
+    rights = [*OBSERVE_RIGHTS, *list_enforce_rights(), *OWN_NAMESPACE_RIGHTS]
     return read_rules() + [
         {"apiGroups": [right.group], "resources": [right.resource], "verbs": list(right.verbs)} for right in rights
     ]

@@ -25,6 +25,9 @@ def test_reclaim_is_off_by_default():
     [
         {"mode": "on"},
         {"mode": True},
+        {"namespaces": ["team-*"]},
+        {"namespaces": []},
+        {"namespaces": " "},
         {"protected_namespaces": ["Kube"]},
         {"protected_namespaces": ["[a-z]*"]},
         {"lease": "Lease"},
@@ -69,6 +72,12 @@ def test_namespaces_of_teams_are_not_protected_by_default():
     assert not ReclaimSettings().is_protected("my-kube-system")
     assert ReclaimSettings.model_validate({"protected_namespaces": "vision, prod-*"}).is_protected("prod-chat")
     assert not ReclaimSettings.model_validate({"protected_namespaces": ""}).is_protected("kube-system")
+
+
+def test_namespaces_limit_actions_only_where_they_are_set():
+    assert not ReclaimSettings().is_left_out("vision")
+    limited = ReclaimSettings.model_validate({"namespaces": "vision, chat"})
+    assert [limited.is_left_out(each) for each in ("vision", "chat", "vision-2")] == [False, False, True]
 
 
 def test_the_signing_key_is_never_shown_and_may_come_from_a_file(tmp_path: Path):

@@ -21,6 +21,9 @@
 {{- $reclaim := dict "mode" .Values.reclaim.mode -}}
 {{- $_ := set $config "reclaim" $reclaim -}}
 {{- end -}}
+{{- with .Values.reclaim.namespaces -}}
+{{- $_ := set $config "reclaim" (merge (dict "namespaces" (uniq .)) (default dict $config.reclaim)) -}}
+{{- end -}}
 {{- if include "gpusteward.analyzer.hasPolicies" . -}}
 {{- $reclaim := default dict $config.reclaim -}}
 {{- $_ := set $config "reclaim" (set $reclaim "policy_file" "/etc/gpusteward/policies/policies.yaml") -}}

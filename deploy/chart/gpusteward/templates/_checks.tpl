@@ -35,7 +35,7 @@
 {{- if (default dict $config.prometheus).url }}
 - analyzer.config.prometheus.url: the address is set in prometheus.url. Move it there.
 {{- end }}
-{{- range $path, $instead := dict "server.address" "analyzer.service.port (the container listens on 8080)" "server.tokens_file" "analyzer.tokens" "ledger.directory" "analyzer.persistence" }}
+{{- range $path, $instead := dict "server.address" "analyzer.service.port (the container listens on 8080)" "server.tokens_file" "analyzer.tokens" "ledger.directory" "analyzer.persistence" "reclaim.namespaces" "reclaim.namespaces (Roles in them follow from it)" }}
 {{- $parts := splitList "." $path }}
 {{- if hasKey (default dict (get $config (first $parts))) (last $parts) }}
 - analyzer.config.{{ $path }}: this setting belongs to the chart. Use {{ $instead }}.

@@ -243,6 +243,7 @@ class Reclaimer:
         plan = self._last_plan
         return {
             "mode": self.mode.value,
+            "namespaces": self._settings.namespaces,
             "holder": self._lease.current,
             "is_holder": self._lease.is_valid,
             "stopped_by": plan.stopped_by.en if plan and plan.stopped_by else "",

@@ -33,6 +33,20 @@ def _check_pattern(pattern: str) -> str:
     return pattern
 
 
+def _check_listed(name: str) -> str:
+    """No pattern: the chart gives a Role in each of them."""
+    if not _LEASE.fullmatch(name):
+        raise InvalidSettingError(messages.NOT_A_NAMESPACE)
+    return name
+
+
+def _check_not_empty(names: list[str] | None) -> list[str] | None:
+    """A list that lost its value must not mean all namespaces."""
+    if names is not None and not names:
+        raise InvalidSettingError(messages.NO_NAMESPACES)
+    return names
+
+
 def _check_lease(name: str) -> str:
     if not _LEASE.fullmatch(name):
         raise InvalidSettingError(messages.NOT_A_LEASE_NAME)
@@ -65,6 +79,15 @@ class ReclaimSettings(BaseModel):
         default=None,
         description="YAML file with the policies; reloaded when it changes. While there is none that can be used, "
         "nothing new is warned of or done.",
+    )
+    namespaces: Annotated[
+        list[Annotated[str, AfterValidator(_check_listed)]] | None,
+        BeforeValidator(split_list),
+        AfterValidator(_check_not_empty),
+    ] = Field(
+        default=None,
+        description="The only namespaces where anything is suspended, scaled or evicted; elsewhere a notice at most. "
+        "Not set: all but the protected ones. Restoring is not limited.",
     )
     protected_namespaces: Annotated[
         list[Annotated[str, AfterValidator(_check_pattern)]], BeforeValidator(split_list)
@@ -109,6 +132,10 @@ class ReclaimSettings(BaseModel):
     @property
     def is_on(self) -> bool:
         return self.mode != "off"
+
+    def is_left_out(self, namespace: str) -> bool:
+        """Whether `namespaces` is set and does not have this one."""
+        return self.namespaces is not None and namespace not in self.namespaces
 
     def is_protected(self, namespace: str) -> bool:
         """Whether the settings protect this namespace."""

@@ -119,6 +119,7 @@ def _check_installation(options: argparse.Namespace) -> Sequence[CheckResult]:
         found = list(installation.check_agents(api_server, agents)) if agents else []
         if isinstance(api_server, Client):
             found += permissions.check_permissions(api_server, permissions.OF_ANALYZER)
+            found += permissions.check_reclaim(api_server, analyzer)
         return [*found, *installation.check_verdicts(analyzer)]
 
     return installation.wait_until_installed(check, options.wait)

@@ -7,15 +7,18 @@ from pathlib import Path
 from gpusteward.cli.api.client import Client, make_client
 from gpusteward.cli.api.errors import Peer
 from gpusteward.cli.doctor.check_results import CheckResult, Status
-from gpusteward.cli.json_access import as_object, get_object
+from gpusteward.cli.json_access import as_object, get_object, get_text, get_texts
 from gpusteward.core.errors import ConfigurationError, SourceError
+from gpusteward.core.messages import Message
 from gpusteward.messages.cli import doctor as messages
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-OF_AGENT = tuple((verb, "pods") for verb in ("get", "list", "watch"))
+OF_AGENT = tuple((verb, "pods") for verb in ("list", "watch"))
 OF_ANALYZER = (("get", "pods"), ("list", "pods"), ("list", "nodes"))
 """Without them owners, start times of pods and nodes without an exporter are unknown."""
+OF_RECLAIM = (("patch", "pods"), ("patch", "deployments.apps"), ("create", "pods/eviction"))
+"""In mode enforce. One role has them and the other kinds."""
 
 
 def find_api_server(environ: Mapping[str, str], url: str | None, *, account: Path = ACCOUNT) -> Client | CheckResult:
@@ -36,25 +39,50 @@ def find_api_server(environ: Mapping[str, str], url: str | None, *, account: Pat
 
 
 def check_permissions(client: Client, rights: Sequence[tuple[str, str]] = OF_AGENT) -> Iterator[CheckResult]:
-    """Verbs and resources; one review for each."""
+    """Verbs and resources, in all namespaces; one review for each."""
+    yield from _check(client, [(verb, resource, "") for verb, resource in rights], messages.GRANT)
+
+
+def check_reclaim(client: Client, analyzer: Client) -> Iterator[CheckResult]:
+    """In mode enforce: whether it may act where its settings say so."""
     try:
-        allowed = {f"{verb} {resource}": _is_allowed(client, verb, resource) for verb, resource in rights}
+        status = as_object(analyzer.read("/api/v1/reclaim"))
+    except SourceError:  # of an analyzer that cannot be read another check says so
+        return
+    if get_text(status, "mode") == "enforce":
+        namespaces = get_texts(get_object(status, "details"), "namespaces") or [""]
+        rights = [(verb, resource, namespace) for namespace in namespaces for verb, resource in OF_RECLAIM]
+        yield from _check(client, rights, messages.GRANT_RECLAIM)
+
+
+def _check(client: Client, rights: Sequence[tuple[str, str, str]], mend: Message) -> Iterator[CheckResult]:
+    """Verb, resource and namespace; empty: all."""
+    try:
+        allowed = {
+            f"{verb} {resource}{f' in {namespace}' if namespace else ''}": _is_allowed(
+                client, verb, resource, namespace=namespace
+            )
+            for verb, resource, namespace in rights
+        }
     except (SourceError, ConfigurationError) as error:
         yield CheckResult("rights", Status.FAIL, messages.REASON, messages.REACH_API_SERVER, {"reason": error})
         return
     denied = [right for right, is_allowed in allowed.items() if not is_allowed]
     if denied:
-        yield CheckResult("rights", Status.FAIL, messages.NOT_ALLOWED, messages.GRANT, {"rights": ", ".join(denied)})
+        yield CheckResult("rights", Status.FAIL, messages.NOT_ALLOWED, mend, {"rights": ", ".join(denied)})
     else:
         yield CheckResult("rights", Status.OK, messages.ALLOWED, fields={"rights": ", ".join(allowed)})
 
 
-def _is_allowed(client: Client, verb: str, resource: str) -> bool:
-    """Raises SourceError."""
+def _is_allowed(client: Client, verb: str, resource: str, *, namespace: str) -> bool:
+    """`resource`: as kubectl writes it, `deployments.apps` or `pods/eviction`. Raises SourceError."""
+    name, _, subresource = resource.partition("/")
+    name, _, group = name.partition(".")
+    attributes = {"verb": verb, "group": group, "resource": name, "subresource": subresource, "namespace": namespace}
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": {"verb": verb, "resource": resource}},
+        "spec": {"resourceAttributes": attributes},
     }
     body = json.dumps(review).encode()
     response = client.request(REVIEWS, method="POST", body=body, headers={"Content-Type": "application/json"})

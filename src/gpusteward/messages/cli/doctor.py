@@ -144,6 +144,12 @@ GRANT = Message(
     "bind the service account to a ClusterRole that may {rights}, as the chart's and the manifests' do",
     "请为服务账号绑定允许 {rights} 的 ClusterRole，chart 和清单中已有",
 )
+GRANT_RECLAIM = Message(
+    "set reclaim.rights of the chart, and reclaim.namespaces there if only these may be changed; without the chart "
+    "bind the service account to roles that may {rights}",
+    "请设置 chart 的 reclaim.rights；若只允许修改部分命名空间，请同时设置 reclaim.namespaces；不使用 chart 时请为"
+    "服务账号绑定允许 {rights} 的角色",
+)
 REVIEW_REFUSED = Message("{url} responded {status} to an access review", "{url} 对权限查询返回 {status}")
 NOT_AN_API_SERVER = Message("{url} does not respond like an API server", "{url} 的响应不像 API server")
 

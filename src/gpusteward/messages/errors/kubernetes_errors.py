@@ -48,8 +48,8 @@ CONFIG_MAP_RULE = Message(
     '服务账号需要该命名空间中的 Role：resources ["configmaps"]，verbs ["get"]',
 )
 POD_RULE = Message(
-    'the service account needs a ClusterRole with resources ["pods"], verbs ["get", "list", "watch"]',
-    '服务账号需要 ClusterRole：resources ["pods"]，verbs ["get", "list", "watch"]',
+    'the service account needs a ClusterRole with resources ["pods"], verbs ["list", "watch"]',
+    '服务账号需要 ClusterRole：resources ["pods"]，verbs ["list", "watch"]',
 )
 RESOURCE_RULE = Message(
     'the service account needs a ClusterRole with apiGroups ["{group}"], resources ["{resource}"], verbs [{verbs}]',
@@ -69,9 +69,9 @@ WRITE_LATE = Message(
 )
 WRITE_FORBIDDEN = Message(
     "the API server denies the change of {path} ({status}): {reason}; the service account needs the verb {verb} on it: "
-    "the chart grants it with reclaim.mode: enforce",
+    "the chart grants it with reclaim.rights, only in reclaim.namespaces where these are set",
     "API server 拒绝修改 {path}（{status}）：{reason}；服务账号需要对它的 {verb} 权限："
-    "Chart 在 reclaim.mode: enforce 时授予",
+    "Chart 通过 reclaim.rights 授予；设置了 reclaim.namespaces 时仅限这些命名空间",
 )
 WRITE_REPLACED = Message(
     "{path} is another object of the same name by now ({status}): {reason}",

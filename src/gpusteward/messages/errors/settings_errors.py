@@ -101,6 +101,10 @@ NOT_A_NAMESPACE = Message(
     "use the name of a namespace: lower-case letters, digits and hyphens",
     "请填写命名空间名称：小写字母、数字和连字符",
 )
+NO_NAMESPACES = Message(
+    "name at least one namespace, or leave the setting out: without it all namespaces count",
+    "请至少填写一个命名空间，或不设置此项：不设置时为所有命名空间",
+)
 SHORT_SIGNING_KEY = Message(
     "the signing key of links is too short; use {length} {length:|character|characters} or more, "
     "as `openssl rand -hex 32` prints",

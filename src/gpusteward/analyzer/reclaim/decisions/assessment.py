@@ -178,6 +178,7 @@ class Assessor:
             cycles_seen=sighting.cycles if is_same else 0,
             idle_since=since,
             snoozed_until=situation.snoozes.get(key),
+            is_left_out=situation.result.settings.reclaim.is_left_out(key.namespace),
             is_protected=situation.is_protected(key.namespace),
             reverts=past.reverts[key, found.workload.uid],
             left_alone_until=past.left_alone.get(key),
@@ -189,7 +190,7 @@ class Assessor:
         return Considered(found, facts, facts, action=action)
 
     def _may_be_pool(self, one: Considered) -> bool:
-        blocking = (BY_NAME[name] for name in ("protected", "owner", "reverted"))
+        blocking = (BY_NAME[name] for name in ("namespaces", "protected", "owner", "reverted"))
         return one.found.can_be_pool and all(guard.ask(one.facts).passed for guard in blocking)
 
     def read_again(self, one: Considered, situation: Situation) -> Decision:

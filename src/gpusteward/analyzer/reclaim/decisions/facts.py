@@ -64,6 +64,7 @@ class Facts(NamedTuple):
     policy: EffectivePolicy | None = None
     chance: Chance = Chance()
     snoozed_until: float | None = None
+    is_left_out: bool = False  # its namespace, by the setting `reclaim.namespaces`
     is_protected: bool = False
     has_pressure: bool = False
     counts: Counts = Counts()

@@ -138,6 +138,17 @@ def policy(facts: Facts) -> Answer:
     )
 
 
+def namespaces(facts: Facts) -> Answer:
+    """The settings do not limit actions to other namespaces."""
+    return _answer(
+        namespaces,
+        not facts.is_left_out,
+        messages.NOT_LEFT_OUT,
+        messages.LEFT_OUT,
+        lambda: {"namespace": facts.workload.namespace},
+    )
+
+
 def protected(facts: Facts) -> Answer:
     """The namespace is not protected by the settings."""
     return _answer(
@@ -394,6 +405,7 @@ GUARDS: Sequence[Guard] = (
     Guard(proof, Outcome.REFUSE),
     Guard(coverage, Outcome.REFUSE),
     Guard(owner, Outcome.REFUSE),
+    Guard(namespaces, Outcome.REFUSE),
     Guard(protected, Outcome.REFUSE),
     Guard(kept, Outcome.REFUSE),
     Guard(reverted, Outcome.REFUSE),

@@ -8,7 +8,7 @@ HorizontalPodAutoscaler: leaves an owner with 0 replicas alone, and would change
 
 from collections.abc import Sequence
 
-from gpusteward.analyzer.reclaim.kinds.kind import Kind, Right
+from gpusteward.analyzer.reclaim.kinds.kind import Kind, Right, patch_right
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject, annotation
 from gpusteward.core.messages import Message
 from gpusteward.messages import reclaim_kinds as messages
@@ -31,7 +31,7 @@ SCALED_OBJECT = Kind(
     {annotation(PAUSED_REPLICAS): "0"},
     messages.LOST_REPLICAS,
     refusals=(is_paused,),
-    rights=(Right(KEDA, "scaledobjects", ("get", "list", "patch")),),
+    rights=(patch_right(KEDA, "ScaledObject"),),
 )
 
 

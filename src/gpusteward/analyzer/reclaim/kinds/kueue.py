@@ -7,7 +7,7 @@ Workload, and a pod that is stopped is created again; they are scaled as usual.
 
 from collections.abc import Iterable, Sequence
 
-from gpusteward.analyzer.reclaim.kinds.kind import Kind, Right
+from gpusteward.analyzer.reclaim.kinds.kind import Kind, patch_right
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
 from gpusteward.core.messages import Message
 from gpusteward.messages import reclaim_kinds as messages
@@ -31,7 +31,7 @@ WORKLOAD = Kind(
     {"/spec/active": False},
     messages.LOST_QUEUED,
     refusals=(is_inactive,),
-    rights=(Right(GROUP, "workloads", ("get", "list", "patch")),),
+    rights=(patch_right(GROUP, "Workload"),),
 )
 
 

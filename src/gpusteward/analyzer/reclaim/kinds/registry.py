@@ -59,36 +59,28 @@ CRON_JOB = ("batch", "CronJob")
 _SCALED_BY_KEDA = (replicated.DEPLOYMENT, stateful_set.STATEFUL_SET, replicated.ROLLOUT)
 
 SHARED_RIGHTS = (
-    Right("", "pods", ("get", "list", "patch")),  # which pods are there and wait; the deletion cost of surplus replicas
-    # Annotations: keep, and the switch that stops all actions. The uid of kube-system tells clusters apart.
-    Right("", "namespaces", ("get",)),
+    Right("", "pods", ("patch",)),  # the deletion cost of surplus replicas
     Right("", "events", ("create",)),
-    CLAIM_RIGHT,  # which devices a pod holds through dynamic resource allocation
-    autoscalers.AUTOSCALER_RIGHT,
 )
-"""Beyond the kinds, in the whole cluster."""
+"""Beyond the kinds."""
 OWN_NAMESPACE_RIGHTS = (Right("coordination.k8s.io", "leases", ("get", "create", "patch")),)
 """In the analyzer's own namespace only."""
 OBSERVE_RIGHTS = (
-    Right("", "pods", ("get", "list")),
+    Right("", "pods", ("get", "list")),  # which pods are there and wait
+    # Annotations: keep, and the switch that stops all actions. The uid of kube-system tells clusters apart.
     Right("", "namespaces", ("get",)),
-    CLAIM_RIGHT,
+    CLAIM_RIGHT,  # which devices a pod holds through dynamic resource allocation
     Right(kueue.GROUP, "workloads", ("get", "list")),
     Right(autoscalers.KEDA, "scaledobjects", ("get", "list")),
     autoscalers.AUTOSCALER_RIGHT,
 )
-"""What a plan needs to read, beyond pods and their owners. A dry run needs the right to write: without it, it shows the
-403 that enforce would meet."""
+"""What reclaim reads in every mode, in the whole cluster, beyond pods and their owners. A dry run needs the right to
+write: without it, it shows the 403 that enforce would meet."""
 
 
 def list_enforce_rights() -> list[Right]:
-    """What mode enforce may do in the cluster, beyond reading pods and owners; for the chart's ClusterRole."""
-    rights = [*SHARED_RIGHTS, *(right for kind in KINDS.values() for right in kind.rights)]
-    merged: dict[tuple[str, str], tuple[str, ...]] = {}
-    for right in rights:
-        known = merged.get((right.group, right.resource), ())
-        merged[right.group, right.resource] = (*known, *(verb for verb in right.verbs if verb not in known))
-    return [Right(group, resource, verbs) for (group, resource), verbs in merged.items()]
+    """What mode enforce may change, in the whole cluster or in the namespaces of `reclaim.namespaces`."""
+    return list(dict.fromkeys((*SHARED_RIGHTS, *(right for kind in KINDS.values() for right in kind.rights))))
 
 
 ListObjects = Callable[[str, str, str], Sequence[KubeObject]]
