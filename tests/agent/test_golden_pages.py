@@ -88,6 +88,31 @@ def test_v49_names_and_per_pod_samples_equal_the_golden_file(fake_nvml: FakeNvml
 
 
 @pytest.mark.parametrize("name", MACHINES)
+def test_the_dcgm_dialect_alone_names_no_process_and_no_user(name: str, fake_nvml: FakeNvml, tmp_path: Path):
+    machine = MACHINES[name]()
+    fake_nvml.load(machine.scenario)
+    page = render(machine, tmp_path, "--dialects=dcgm")
+    assert not [label for label in ("pid", "process", "process_name", "user") if f'{label}="' in page]
+
+
+def test_the_snapshot_has_ids_of_containers_and_error_texts_that_no_page_has(fake_nvml: FakeNvml, tmp_path: Path):
+    """The reason why it is for local clients only."""
+    ids, reasons = set[str](), set[str]()
+    for name in ("exclusive", "lost_gpu"):
+        machine = MACHINES[name]()
+        fake_nvml.load(machine.scenario)
+        with collection(machine, tmp_path / name) as (cycles, pages):
+            cycles.run_cycle(now=START, monotonic=0.0)
+            snapshot, page = cycles.last_snapshot, pages.render(openmetrics=False, gzip=False).decode()
+        assert snapshot is not None
+        ids |= {each.container_id for each in snapshot.processes if each.container_id}
+        reasons |= {each.reason for each in snapshot.failures}
+        assert not [text for text in (*ids, *reasons) if text in page]
+    assert ids
+    assert reasons
+
+
+@pytest.mark.parametrize("name", MACHINES)
 def test_every_page_is_valid_openmetrics(name: str, fake_nvml: FakeNvml, tmp_path: Path):
     machine = MACHINES[name]()
     fake_nvml.load(machine.scenario)

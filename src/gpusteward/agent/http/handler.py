@@ -268,7 +268,7 @@ class ConnectionHandler:
             return Response(HTTPStatus.OK, self._context.content.snapshot(), JSON)
         return error_response(
             HTTPStatus.FORBIDDEN,
-            "beyond /metrics the snapshot has ids of pods and containers and whole error texts: local clients only",
+            "beyond /metrics the snapshot has ids of containers and whole error texts: local clients only",
             hint="set basic_auth_users in a --web-config-file, or serve it to all clients with --expose-snapshot",
         )
 
