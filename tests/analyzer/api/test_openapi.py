@@ -112,6 +112,30 @@ def test_every_operation_is_described_and_lists_problem_objects(document: dict[s
             assert "application/problem+json" in operation["responses"]["4XX"]["content"]
 
 
+OF_SETTINGS = {"/config/update": {"threshold", "interval"}}
+"""Their limits are those of the settings: `tests/attacks/test_numbers.py`."""
+
+
+def test_every_number_that_a_client_sends_has_an_upper_limit(document: dict[str, Any]):
+    def list_unlimited(schema: dict[str, Any], name: str) -> set[str]:
+        schema = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
+        is_limited = not {"maximum", "exclusiveMaximum", "enum"}.isdisjoint(schema)
+        found = {name} if schema.get("type") in ("integer", "number") and not is_limited else set()
+        parts = [(each, name) for key in ("anyOf", "oneOf", "allOf") for each in schema.get(key, ())]
+        parts += [(each, key) for key, each in schema.get("properties", {}).items()]
+        parts += [(schema["items"], name)] if "items" in schema else []
+        return found.union(*(list_unlimited(*part) for part in parts))
+
+    found: dict[str, set[str]] = {}
+    for path, item in document["paths"].items():
+        for operation in item.values():
+            sent = [(each["schema"], each["name"]) for each in operation.get("parameters", ())]
+            sent += [(each["schema"], "") for each in operation.get("requestBody", {}).get("content", {}).values()]
+            if unlimited := set[str]().union(*(list_unlimited(*each) for each in sent)):
+                found[path] = unlimited
+    assert found == OF_SETTINGS
+
+
 def test_nothing_blocks_the_event_loop(paths: list[str]):
     """Every endpoint on a loop on which a blocking call is an error, with an engine that blocks."""
 
