@@ -1,21 +1,74 @@
-"""Parsers of outside text: 64 KiB of the worst text are refused or done within 50 ms of processor time."""
+"""Parsers of outside text: 64 KiB of the worst text are refused or done within 50 ms of processor time.
 
+YAML of clients has a test and a limit of its own, `test_yaml.py`.
+"""
+
+import base64
 import contextlib
 import gc
+import io
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
 
 import msgspec
 import pytest
+from pydantic import ValidationError
+from starlette.datastructures import Headers
 
+from gpusteward.agent.fields.field_list import parse_fields
+from gpusteward.agent.hpc_jobs import parse_jobs
+from gpusteward.agent.http.requests import BadRequestError, parse_request
+from gpusteward.agent.kubernetes import podresources
+from gpusteward.agent.kubernetes.claims import accept_names, decode_listing
 from gpusteward.agent.kubernetes.pod_records import LONGEST_TEXT, Pod, PodDecoder
-from gpusteward.agent.shares.annotations import GRANT_ANNOTATIONS, read_grants
+from gpusteward.agent.proc.cgroups import parse_cgroup
+from gpusteward.agent.proc.process_table import ProcessTable
+from gpusteward.agent.shares.annotations import GRANT_ANNOTATIONS, MIG_ANNOTATION, read_fraction, read_grants
+from gpusteward.agent.shares.device_ids import DeviceTable
+from gpusteward.agent.shares.ratio_file import read_ratio
+from gpusteward.analyzer.api.http.identities import InvalidIdentityError, read_proxy_headers
+from gpusteward.analyzer.api.http.jwt_tokens import InvalidTokenError, read_issuer
+from gpusteward.analyzer.api.http.problems import find_language
+from gpusteward.analyzer.api.http.request_limits import limit_request
+from gpusteward.analyzer.api.http.sessions import read_cookie
+from gpusteward.analyzer.explain.opinions import ModelOutput
+from gpusteward.analyzer.judge.gpu_models import find_model
+from gpusteward.analyzer.notify.links import InvalidLinkError, LinkSigner
+from gpusteward.analyzer.notify.notices.formatting import safe_line, safe_name
+from gpusteward.analyzer.reclaim.cluster import count_gpus
+from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
 from gpusteward.analyzer.reclaim.policies.annotations import ANNOTATIONS, KEEP, read_annotations
+from gpusteward.analyzer.reports.report_query import parse_time
+from gpusteward.analyzer.settings.auth import ProxySettings
+from gpusteward.analyzer.sources.engine.decode import decode_labels, decode_vector, read_error
+from gpusteward.analyzer.sources.owners.pod_nodes import is_on_node
+from gpusteward.analyzer.sources.scrape.page_parser import ParseErrors, parse_labels, parse_line, parse_page
+from gpusteward.control_characters import escape_controls
 from gpusteward.core.errors import GpustewardError
 from gpusteward.core.settings import InvalidSettingError, parse_duration
+from gpusteward.http.http1 import MessageError, RawResponse
+from gpusteward.http_server.access import parse_basic
+from gpusteward.http_server.local_clients import is_local_request
+from gpusteward.http_server.negotiation import accepts_gzip, choose_format
+from gpusteward.kubernetes.owners import Owner, find_workload
+from tests.fakes.machines import write_process
 
 SIZE = 64 * 1024
 MOST_SECONDS = 0.05
+REFUSALS = (
+    GpustewardError,
+    ValueError,
+    msgspec.MsgspecError,
+    ValidationError,
+    MessageError,
+    BadRequestError,
+    InvalidIdentityError,
+    InvalidLinkError,
+    InvalidTokenError,
+)
+"""What the callers of these parsers expect."""
 
 
 def measure(parse: Callable[[], object]) -> float:
@@ -26,7 +79,7 @@ def measure(parse: Callable[[], object]) -> float:
 def _measure_once(parse: Callable[[], object]) -> float:
     gc.collect()
     begun = time.thread_time()
-    with contextlib.suppress(GpustewardError, ValueError):
+    with contextlib.suppress(*REFUSALS):
         parse()
     return time.thread_time() - begun
 
@@ -75,6 +128,188 @@ def test_annotations_of_schedulers(name: str, piece: str):
     assert measure(lambda: read_grants(pod)) < MOST_SECONDS
 
 
-def decode_pod(annotations: Mapping[str, str]) -> Pod:
-    about = {"name": "a", "namespace": "b", "uid": "c", "annotations": annotations}
+def decode_pod(annotations: Mapping[str, str], *, labels: Mapping[str, str] | None = None) -> Pod:
+    about = {"name": "a", "namespace": "b", "uid": "c", "annotations": annotations, "labels": labels}
     return PodDecoder().read(msgspec.json.encode({"metadata": about}))
+
+
+def repeated(*pieces: str) -> tuple[str, ...]:
+    return tuple(map(repeat, pieces))
+
+
+UUID, HASH = "01234567-89ab-cdef-0123-456789abcdef", "0123456789abcdef" * 4
+NESTED_GRANT = '[{"containerIndex": 0, "deviceIndex": 0, "a": ' + repeat("[")
+COMMON = repeated(
+    "1", "-", "/", " ", ",", ";", ":", "=", "\n", "a,", 'a="b",', '"', "\\", "[", '{"a":', "\u202e", "é", "a=b&"
+)
+"""Of these every parser gets 64 KiB."""
+
+
+def make_scope(name: str, value: str) -> dict[str, object]:
+    return {"type": "http", "headers": [(name.encode(), value.encode("utf-8", "surrogatepass"))]}
+
+
+def make_headers(name: str, value: str) -> Headers:
+    return Headers({name: value.encode().decode("latin-1")})
+
+
+def read_line(text: str) -> object:
+    return parse_line(f"DCGM_FI_DEV_GPU_UTIL{text} 1".encode(), errors=ParseErrors())
+
+
+def read_page(text: str) -> object:
+    return parse_page(text.encode(), {}, {b"", b"a"}, errors=ParseErrors(), at=0.0)
+
+
+def read_request(text: str) -> object:
+    line, _, rest = text.encode().partition(b"\n")
+    return parse_request(line + b"\n", io.BytesIO(rest))
+
+
+def read_header(text: str) -> object:
+    return parse_request(b"GET / HTTP/1.1\r\n", io.BytesIO(f"X-A: {text}\r\n\r\n".encode()))
+
+
+def read_response(text: str) -> list[bytes]:
+    response = RawResponse(io.BytesIO(text.encode()), "GET")
+    return list(iter(response.read_some, b""))
+
+
+def read_chunks(text: str) -> object:
+    return read_response(f"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{text}")
+
+
+def read_kubelet(text: str) -> object:
+    response = podresources.decode(text.encode("latin-1", "replace"), podresources.ListPodResourcesResponse)
+    return decode_listing(response, accept_names(()))
+
+
+def read_token(text: str) -> object:
+    return read_issuer(f"a.{base64.urlsafe_b64encode(text.encode()).decode()}.c")
+
+
+def read_opinion(text: str) -> ModelOutput:
+    numbers = {"status": "idle", "confidence": 1, "adjusted_score": 1}
+    return ModelOutput.model_validate_json(msgspec.json.encode({**numbers, "reason": text, "recommendation": text}))
+
+
+def read_label(text: str) -> Pod:
+    names = ("ray.io/originated-from-cr-name", "runai-gpu-group", "user", "team", "a" * 60)
+    return decode_pod({}, labels=dict.fromkeys(names, text))
+
+
+def read_annotation(text: str) -> object:
+    names = ("gpu-fraction", "gpu-memory", MIG_ANNOTATION)
+    pod = decode_pod({**dict.fromkeys(names, text[:LONGEST_TEXT]), GRANT_ANNOTATIONS[0]: "GPU-1,NVIDIA,1,2:"})
+    return read_grants(pod), read_fraction(pod, "GPU-1", memory_bytes=1)
+
+
+def read_owner(text: str) -> object:
+    owners = [Owner(kind, text, controller=True) for kind in ("Job", "ReplicaSet", "StatefulSet")]
+    return [find_workload("a", "b", owners=[each], labels={"pod-template-hash": text}) for each in owners]
+
+
+def read_groups(text: str) -> object:
+    headers = {"x-forwarded-user": "a", "x-forwarded-groups": text.encode().decode("latin-1")}
+    return read_proxy_headers(Headers(headers), ProxySettings())
+
+
+def read_pod(text: str) -> object:
+    with contextlib.suppress(RecursionError):  # nested too deeply; its caller skips the pod
+        return PodDecoder().read(text.encode())
+
+
+def read_gpus(text: str) -> object:
+    resources = {"limits": {"nvidia.com/gpu": text}, "requests": {"nvidia.com/gpu": text}}
+    return count_gpus(KubeObject("v1", "Pod", {"spec": {"containers": [{"name": "a", "resources": resources}]}}))
+
+
+PARSERS: Mapping[str, tuple[Callable[[str], object], Iterable[str]]] = {
+    "cgroup paths": (
+        lambda text: parse_cgroup(f"0::/{text}"),
+        repeated(
+            f"/pod{UUID}", f"/pod{UUID}/{HASH}", f"/{HASH}", "-pod", "/a-", f"{HASH[:63]}-", f"/{UUID}", "\n0::/a"
+        ),
+    ),
+    "device ids": (DeviceTable([]).find, repeated("::1", "gpu-0-mig-", "mig-gpu-/1/1", "a[-1]", "nvidia0/gi1")),
+    "labels of pods": (read_label, ()),
+    "annotations of pods": (read_annotation, ("[" + "{}," * 20_000, "0." + repeat("1"), NESTED_GRANT)),
+    "owners of pods": (read_owner, repeated("-00000000", "-1")),
+    "quantities of pods": (read_gpus, repeated("1e", "1k", "9")),
+    "pods of the API server": (read_pod, repeated('{"metadata":{"labels":', "[[", '{"a":[')),
+    "messages of the kubelet": (read_kubelet, repeated("\n\0", "\n\2\32\0", "\n\6\32\4\22\2\22\0", "\10\1", "\xff")),
+    "lists of fields": (
+        lambda text: parse_fields(text, where="a"),
+        repeated('""', '"\n', "a,gauge,b\n", "DCGM_FI_", "_A"),
+    ),
+    "files of jobs": (lambda text: parse_jobs(text.encode()), repeated("1\n", "\r\n")),
+    "metrics pages": (read_page, repeated("a{} 1\n", "a{\n", "a 1 1\n", "} ")),
+    "lines of metrics pages": (read_line, repeated('{a="', '{a="\\', "} ", " = ")),
+    "labels of metrics pages": (lambda text: parse_labels(text.encode()), repeated('a="\\n",', 'a = "b" ,', "a " * 9)),
+    "vectors of an engine": (lambda text: decode_vector(text.encode()), repeated('{"metric":{}},', '{"data":')),
+    "labels of an engine": (lambda text: decode_labels(text.encode()), repeated('{"a":"b",', '"a":')),
+    "errors of an engine": (lambda text: read_error(text.encode()), repeated('{"error":')),
+    "names of nodes": (
+        lambda text: is_on_node(text, "node-1", ("10.0.0.1",)),
+        repeated("-bbbbb", "a.", "[", ":1", "::1"),
+    ),
+    "names of GPU models": (find_model, repeated("_-", "A100 ", "RTX-")),
+    "names in notices": (lambda text: (safe_name(text), safe_line(text)), repeated(".a", "://")),
+    "names on screens": (escape_controls, repeated("\U000e0001", "\x1b[")),
+    "Accept": (choose_format, repeated("a;b=c,", "q=1;", "*/*,", "text/plain;q=0.")),
+    "Accept-Encoding": (accepts_gzip, repeated("gzip;q=0.1,")),
+    "Accept-Language": (
+        lambda text: find_language(make_headers("accept-language", text)),
+        repeated("zh-CN,", "en;q=0.1,"),
+    ),
+    "Authorization": (parse_basic, ("Basic " + repeat("YTpi"), "Basic " + repeat("="), "Basic" + repeat(" "))),
+    "tokens": (read_token, repeated('{"iss":', '{"a":"b",')),
+    "identity headers": (lambda text: read_proxy_headers(make_headers("x-forwarded-user", text), ProxySettings()), ()),
+    "groups of an identity": (read_groups, ()),
+    "cookies": (
+        lambda text: read_cookie(make_headers("cookie", text)),
+        repeated("a=b;", 'a="\\"', "gpusteward_session;"),
+    ),
+    "Content-Length": (lambda text: limit_request(make_scope("content-length", text)), repeated("0", "+1", "1,")),
+    "cookies of the framework": (
+        lambda text: limit_request(make_scope("cookie", text)),
+        repeated('a="\\', "gpusteward_session=a;"),
+    ),
+    "forwarded requests": (
+        lambda text: is_local_request("127.0.0.1", make_headers("host", text)),
+        repeated("[::", "%", "@"),
+    ),
+    "referrers": (lambda text: is_local_request("127.0.0.1", make_headers("referer", text)), repeated("http://", "//")),
+    "requests to the agent": (
+        read_request,
+        ("GET " + repeat("a"), "GET" + repeat(" "), *repeated("GET / HTTP/1.1\r\n", "a ")),
+    ),
+    "headers to the agent": (read_header, repeated("\r\n a", "\r\nA: b", "\r")),
+    "responses of receivers and targets": (
+        read_response,
+        ("HTTP/1.1 200 " + repeat("a"), *repeated("HTTP/1.1 100 A\r\n\r\n")),
+    ),
+    "chunks of receivers and targets": (read_chunks, repeated("1\r\na\r\n", "1;", "f", "1 ")),
+    "links of notices": (lambda text: LinkSigner().verify(text, now=0.0), repeated("a.", "YTpi", "=")),
+    "answers of a model": (read_opinion, repeated("\u200b", "\t")),
+    "times": (lambda text: parse_time(text, before_ms=0), (repeat("1") + "d", *repeated("2026-11-01T", "0d"))),
+    "durations": (parse_duration, DURATIONS.values()),
+}
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_the_worst_text_is_refused_or_done_at_once(name: str):
+    parse, texts = PARSERS[name]
+    taken = {text[:40]: measure(partial(parse, text)) for text in (*COMMON, *texts)}
+    assert {text: seconds for text, seconds in taken.items() if seconds > MOST_SECONDS} == {}
+
+
+def test_files_of_a_node(tmp_path: Path):
+    for text in COMMON:
+        (tmp_path / "ratio").write_text(text)
+        assert measure(lambda: read_ratio(tmp_path / "ratio")) < MOST_SECONDS
+    for number, text in enumerate(COMMON[:5], 1):
+        write_process(tmp_path, number, cgroup=text, argv0="a")
+        (tmp_path / str(number) / "cmdline").write_text(text)
+        assert measure(lambda number=number: ProcessTable(tmp_path).identify(number)) < MOST_SECONDS  # type: ignore[misc]
+        assert len(ProcessTable(tmp_path).identify(number).name) <= 256

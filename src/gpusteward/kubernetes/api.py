@@ -136,7 +136,7 @@ class ApiServer:
             body = response.read()
         try:
             return msgspec.json.decode(body, type=kind)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise ObjectError(messages.NOT_DECODED, url=self.url, path=_without_query(path), reason=error) from error
 
     def read_config_map(self, namespace: str, name: str) -> Mapping[str, str]:
@@ -279,7 +279,7 @@ def _read_status(response: Response) -> _Status:
     body = response.read_start(4096)
     try:
         said = msgspec.json.decode(body, type=_Status)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         said = _Status(message=body.decode("utf-8", "replace"))
     said.message = " ".join((said.message or "").split())[:300] or response.reason
     return said

@@ -171,7 +171,7 @@ class ApiWriter(ApiServer):
             answer = response.read()
         try:
             return msgspec.json.decode(answer, type=Json)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise SourceError(messages.NOT_DECODED, url=self.url, path=path, reason=error) from error
 
     def _refuse(self, method: str, path: str, response: Response) -> None:
@@ -202,7 +202,7 @@ def _read_status(response: Response) -> tuple[str, bool]:
     body = response.read_start(65536)
     try:
         status = msgspec.json.decode(body, type=_Status)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return " ".join(body.decode("utf-8", "replace").split())[:300] or response.reason, False
     causes = (status.details or {}).get("causes") or ()
     is_replaced = response.status == 422 and any(

@@ -50,9 +50,11 @@ def _read_record(lines: list[str], first: int) -> tuple[Record, int]:
             cell, comma, after = rest.partition(",")
             fault = _BARE_QUOTE if '"' in cell else ""
             rest = comma + after
+        cells.append(cell.strip(" "))
+        if len(cells) > _MOST_CELLS:
+            fault = fault or _TOO_MANY_CELLS
         if fault:
             return Record(first + 1, fault=fault), last - first + 1
-        cells.append(cell.strip(" "))
         if not rest:
             return Record(first + 1, tuple(cells)), last - first + 1
         rest = rest[1:]
@@ -75,6 +77,8 @@ def _read_quoted(lines: list[str], rest: str, last: int) -> tuple[str, str, int,
             cell, rest = cell + "\n", lines[last]
 
 
+_MOST_CELLS = 100  # a row has 3; with each cell the rest of the line is copied
+_TOO_MANY_CELLS = f"more than {_MOST_CELLS} cells"
 _BARE_QUOTE = 'a quote inside a cell; quote the whole cell, right after the comma, and double quotes inside it ("")'
 _TEXT_AFTER_QUOTE = "text after the closing quote; a quoted cell must end at a comma or at the end of the line"
 _OPEN_QUOTE = "a quote that is never closed"
@@ -128,7 +132,8 @@ def parse_fields(text: str, *, where: str) -> FieldList:
         raise ConfigurationError(f"{where}: no metrics found, every line is empty or a comment")
     rows, faults = _read_rows(records)
     if faults:
-        raise ConfigurationError(f"{where} {faults[0]}{_count_others(len(faults) - 1)}")
+        line, fault = faults[0]
+        raise ConfigurationError(f"{where} line {line}: {fault}{_count_others(len(faults) - 1)}")
     chosen = _first_of_each(rows)
     if not any(isinstance(row, MetricRow | _UnservedRow) for row in chosen):
         raise ConfigurationError(f"{where}: no metrics found, only labels; add at least one field as gauge or counter")
@@ -154,14 +159,23 @@ def _additional(name: str) -> MetricRow:
     return MetricRow(name, field, field.kind)
 
 
-def _read_rows(records: list[Record]) -> tuple[list[_Row], list[str]]:
+class _UnknownFieldError(ValueError):
+    """Its text is made when it is shown: one of many is, and to find a similar name takes long."""
+
+    def __str__(self) -> str:
+        (name,) = self.args
+        return f"unknown field {name!r}{suggest_name(name)}"
+
+
+def _read_rows(records: list[Record]) -> tuple[list[_Row], list[tuple[int, ValueError]]]:
+    """The rows, and the lines that are none."""
     rows: list[_Row] = []
-    faults: list[str] = []
+    faults: list[tuple[int, ValueError]] = []
     for record in records:
         try:
             rows.append(_read_row(record))
         except ValueError as fault:
-            faults.append(f"line {record.line}: {fault}")
+            faults.append((record.line, fault))
     return rows, faults
 
 
@@ -174,7 +188,7 @@ def _read_row(record: Record) -> _Row:
     name, kind, help_text = record.cells
     field = SERVED.get(name)
     if field is None and not is_unserved(name):
-        raise ValueError(f"unknown field {name!r}{suggest_name(name)}")
+        raise _UnknownFieldError(name)
     if kind not in TYPES:
         raise ValueError(f"field {name!r} has the type {kind!r}; supported types are {', '.join(TYPES)}")
     if field is None:

@@ -130,7 +130,7 @@ class PodDecoder:
         self._decoder = msgspec.json.Decoder(_Record)
 
     def read(self, text: bytes | msgspec.Raw) -> Pod:
-        """Decode one pod. Raises msgspec.MsgspecError or UnicodeDecodeError if it is invalid."""
+        """Decode one pod. Raises msgspec.MsgspecError, UnicodeDecodeError or RecursionError if it is invalid."""
         record = self._decoder.decode(text)
         about, status = record.metadata, record.status
         labels, annotations = about.labels or {}, about.annotations or {}

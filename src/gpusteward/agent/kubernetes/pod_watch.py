@@ -218,7 +218,7 @@ class PodWatch:
             if event.type == "ERROR":
                 self._raise_error(msgspec.json.decode(event.object, type=_Status))
             version = msgspec.json.decode(event.object, type=_Object).metadata.resource_version
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             self.resource_version = ""
             raise SourceError(f"the API server sent an invalid watch event: {error}") from error
         if event.type != "BOOKMARK":
@@ -247,7 +247,7 @@ class PodWatch:
         for item in items:
             try:
                 yield self._reader.read(item)
-            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                 log.warning("pod_unreadable", reason=error)
 
     def _publish(self) -> None:

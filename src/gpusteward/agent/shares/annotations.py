@@ -91,7 +91,7 @@ def _read_instances(pod: Pod) -> dict[tuple[int, int], str]:
     """MIG instances that HAMi created for this pod, by container and device."""
     try:
         grants = msgspec.json.decode(pod.annotations.get(MIG_ANNOTATION, "[]").encode(), type=list[_MigGrant])
-    except (msgspec.MsgspecError, UnicodeError):
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return {}
     return {(each.container_index, each.device_index): each.mig_uuid for each in grants}
 

@@ -84,7 +84,7 @@ class FeishuSender:
         response = post(self.url, message, headers={}, timeout=TIMEOUT_SECONDS)
         try:
             decoded = msgspec.json.decode(response, type=_FeishuResponse)
-        except msgspec.DecodeError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise DeliveryError("unexpected response; is this a Feishu webhook?", is_refusal=True) from error
         if code := decoded.code or decoded.StatusCode:  # Feishu responds 200 to messages that it does not deliver
             hint = _FEISHU_HINTS.get(code, "")

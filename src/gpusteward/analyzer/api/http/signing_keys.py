@@ -124,7 +124,7 @@ def read_keys(settings: OidcSettings) -> list[SigningKey]:
             with settings.jwks_file.open("rb") as file:
                 return parse_keys(file.read(MOST_BYTES + 1))
         return parse_keys(_fetch(settings.jwks_url or _discover(settings), settings))
-    except (OSError, HttpError, ValueError, msgspec.MsgspecError) as error:
+    except (OSError, HttpError, ValueError, msgspec.MsgspecError, RecursionError) as error:
         raise KeysUnavailableError(f"{type(error).__name__}: {error}") from error
 
 
