@@ -1,4 +1,4 @@
-"""YAML text -> values with their line. Of repeated keys the last one counts, as usual in YAML."""
+"""YAML text -> values with their line. Of repeated keys the last one counts, where they are accepted at all."""
 
 import re
 from dataclasses import dataclass
@@ -39,6 +39,7 @@ class YamlLimits:
     flow_collections: int  # "[" and "{", in texts too: libyaml's time grows with the square of those that are open
     scalar_characters: int
     may_have_aliases: bool
+    may_repeat_keys: bool
     loader: type[yaml.SafeLoader] = yaml.SafeLoader  # its errors are plainer than libyaml's
 
 
@@ -49,6 +50,7 @@ FILE_LIMITS = YamlLimits(
     flow_collections=200_000,
     scalar_characters=1 << 20,
     may_have_aliases=True,
+    may_repeat_keys=True,
 )
 """Of a file of the operator."""
 CLIENT_LIMITS = YamlLimits(
@@ -58,6 +60,7 @@ CLIENT_LIMITS = YamlLimits(
     flow_collections=2000,
     scalar_characters=1000,
     may_have_aliases=False,
+    may_repeat_keys=False,
     loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader),  # libyaml's takes an eighth of the time
 )
 """Of what a client sends. A policy has four levels."""
@@ -102,6 +105,8 @@ class _Reader:
         self._check(node, depth)
         line = node.start_mark.line + 1
         if isinstance(node, yaml.MappingNode):
+            if not self._limits.may_repeat_keys:
+                _check_keys(node)  # before merging: a key replaces that of an anchor
             if self._limits.may_have_aliases:
                 self._loader.flatten_mapping(node)  # `<<: *anchor`
             children = {}
@@ -136,6 +141,15 @@ class _Reader:
         if isinstance(value, int) and value.bit_length() > _INTEGER_BITS:
             raise _LimitError(messages.YAML_TOO_LARGE, node)
         return value
+
+
+def _check_keys(mapping: yaml.MappingNode) -> None:
+    """Raises _LimitError."""
+    seen: set[str] = set()
+    for key in (key for key, _ in mapping.value if isinstance(key, yaml.ScalarNode)):
+        if key.value in seen:
+            raise _LimitError(messages.YAML_KEY_TWICE.fill(key=key.value), key)
+        seen.add(key.value)
 
 
 def _locate(error: Exception, where: str) -> Origin | str:

@@ -252,6 +252,7 @@ YAML_TOO_LARGE = Message("too large", "过大")
 YAML_ALIASES = Message(
     "anchors with aliases (&name, *name) are not accepted here", "此处不接受锚点和别名（&name、*name）"
 )
+YAML_KEY_TWICE = Message("the key {key} is written twice", "键 {key} 写了两次")
 UNREADABLE_YAML = Message("unreadable", "无法解析")
 NOT_A_SECTION = Message("{where}: expected keys with values, found {found}", "{where}：应为键值对，实际为{found}")
 SECTION_WITH_ORIGIN = Message("{path} ({origin})", "{path}（{origin}）")

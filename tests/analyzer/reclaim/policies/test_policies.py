@@ -22,6 +22,7 @@ from gpusteward.analyzer.reclaim.policies.file import WatchedPolicies, parse_pol
 from gpusteward.analyzer.reclaim.policies.policy import NO_POLICIES, PolicyFile, read_hours
 from gpusteward.analyzer.reclaim.policies.resolve import WorkloadFacts, resolve_policy
 from gpusteward.analyzer.reclaim.subjects import make_subject
+from gpusteward.analyzer.settings.yaml_lines import CLIENT_LIMITS
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import ConfigurationError
 
@@ -267,7 +268,10 @@ BAD = {
     "policies:\n  - name: a\n    window:\n": ("line 3", "policies[0].window", "the value is missing"),
     "policies:\n  - name: 5\n": ("line 2", "policies[0].name", "valid string"),
     "policies:\n  a: b\n": ("policies (policies.yaml line 2)", "valid list"),
-    "- a": ("policies.yaml", "key policies"),
+    "policies:\n  - name: a\n    working_hours: ''\n": ("line 3", "policies[0].working_hours", "write hours"),
+    "policies:\n  - name: a\n    quiet_hours: ' '\n": ("line 3", "policies[0].quiet_hours", "write hours"),
+    "# a list\n- a": ("policies.yaml line 2", "key policies"),
+    "\npolicies\n": ("policies.yaml line 2", "key policies"),
     "policies: [": ("policies.yaml", "YAML"),
 }
 
@@ -290,6 +294,29 @@ def test_never_matches_everything_by_an_empty_match_field(name, value):
     assert "line 5" in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "key", "line"),
+    [
+        ("policies:\n- {name: a}\npolicies:\n- {name: b, action: suspend}\n", "policies", 3),
+        ("policies:\n- name: a\n  action: notify\n  action: suspend\n", "action", 4),
+        ("policies:\n- name: a\n  match: {namespaces: a}\n  match: {kinds: '*'}\n", "match", 4),
+        ("policies:\n- name: a\n  match: {namespaces: a, namespaces: '*'}\n", "namespaces", 3),
+    ],
+)
+def test_never_acts_by_the_second_of_two_equal_keys(text, key, line):
+    """The last would count, and what the first one kept safe would be gone without a word."""
+    for read in (policies, lambda text: parse_policies(text, where="policies.yaml", limits=CLIENT_LIMITS)):
+        with pytest.raises(ConfigurationError) as raised:
+            read(text)
+        assert f"policies.yaml line {line}" in str(raised.value)
+        assert f"the key {key} is written twice" in str(raised.value)
+
+
+def test_a_key_may_replace_that_of_an_anchor():
+    text = "policies:\n- &a {name: a, match: {namespaces: a}, action: suspend}\n- {<<: *a, name: b, action: notify}\n"
+    assert [(one.name, one.action) for one in policies(text).policies] == [("a", "suspend"), ("b", "notify")]
+
+
 @pytest.mark.parametrize("value", ["", "{}"])
 def test_never_matches_everything_by_an_empty_match(value):
     with pytest.raises(ConfigurationError, match=r"policies\[0\]\.match \(policies\.yaml line 3\)"):
@@ -300,6 +327,8 @@ UNUSABLE = {
     "missing": None,
     "empty": "",
     "only comments": "# policies\n",
+    "null": "null\n",
+    "an empty document": "---\n",
     "cut off": "policies:\n",
     "another mapping": "{}\n",
     "not YAML": "policies: [",
@@ -323,6 +352,7 @@ def test_a_file_that_cannot_be_used_leaves_no_policies_at_the_start_and_later(tm
     assert (restarted.current, restarted.error) == (watched.current, watched.error), "a restart changes nothing"
     assert watched.error is not None
     assert "policies.yaml" in watched.error.en
+    assert text is None or "policies.yaml line" in watched.error.en
     assert watched.reloads_refused == 1
     path.write_text("policies: [{name: third-one, window: 3h}]")
     assert watched.poll().policies[0].name == "third-one"

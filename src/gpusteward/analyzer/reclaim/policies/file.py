@@ -6,6 +6,7 @@ and `error` says why. Earlier ones are forgotten, so that a restart changes noth
 
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
@@ -30,20 +31,19 @@ from gpusteward.messages import policies as messages
 
 log = Log(__name__)
 
+_LIMITS = replace(FILE_LIMITS, may_repeat_keys=False)  # a second `policies:` would hide the first
 _MOST_ERRORS = 20  # that are shown
 _SECTIONS: dict[str, type[BaseModel]] = {"limits": LimitFields, "keep": KeepFields, "match": Match}
 
 
-def parse_policies(text: str, *, where: str, limits: YamlLimits = FILE_LIMITS) -> PolicyFile:
+def parse_policies(text: str, *, where: str, limits: YamlLimits = _LIMITS) -> PolicyFile:
     """Raises ConfigurationError with the file, the line, what is wrong and what to write, one line per error."""
     written = parse_yaml(text, where=where, limits=limits)
-    if written is None:
-        raise ConfigurationError(messages.EMPTY_POLICY_FILE, where=Origin(Source.FILE, where, 1))
-    if written.value in ({}, {"policies": None}):  # what is left of a file that was cut off
-        line = _find_line(written, ["policies"])
+    if written is None or written.value in (None, {}, {"policies": None}):  # what is left of a file that was cut off
+        line = _find_line(written, ["policies"]) if written else 1
         raise ConfigurationError(messages.EMPTY_POLICY_FILE, where=Origin(Source.FILE, where, line))
     if not isinstance(written.value, dict):
-        raise ConfigurationError(messages.NOT_A_POLICY_FILE, where=where)
+        raise ConfigurationError(messages.NOT_A_POLICY_FILE, where=Origin(Source.FILE, where, written.line))
     try:
         return PolicyFile.model_validate(written.value)
     except ValidationError as error:

@@ -50,7 +50,9 @@ def read_hours(text: str, zone: str) -> Hours | None:
 
 
 def _check_hours(text: str) -> str:
-    read_hours(text, "UTC")
+    """An empty one would be no limit at all: most often a template without its value."""
+    if read_hours(text, "UTC") is None:
+        raise InvalidSettingError(messages.NOT_POLICY_HOURS)
     return text
 
 
