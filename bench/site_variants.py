@@ -109,6 +109,10 @@ PLAIN = {"target": plain_target}
 HOLDER = {"exported_pod": "pod", "exported_namespace": "namespace", "exported_container": "container"}
 
 
+def _pod_name_target(node: str) -> Labels:
+    return {**plain_target(node), "pod_name": f"exporter-{node}", "pod_namespace": "gpu-operator"}
+
+
 def _named(pod: str, namespace: str, container: str) -> object:
     return rename(pod=pod, namespace=namespace, container=container)
 
@@ -150,7 +154,7 @@ LABELS = (
     one(
         "pod_name, pod_namespace of the exporter",
         "the target has both, the holder `pod`",
-        target=lambda node: {**plain_target(node), "pod_name": f"dcgm-{node}", "pod_namespace": "gpu-operator"},
+        target=_pod_name_target,
     ),
     one("no pod", "`exported_pod` dropped, its namespace kept", drop("exported_pod"), cause="nobody known"),
     one("no pod, static job", "`pod` dropped, its namespace kept", drop("pod"), cause="nobody known", **PLAIN),
@@ -166,6 +170,8 @@ LABELS = (
     ),
     one("all free", "nobody holds a GPU since 30 min", page=_ended(1800.0), cluster=FREE),
     one("never held", "nobody ever held one", cluster=FREE),
+    one("no namespace", "`exported_namespace` dropped, its pod kept", drop("exported_namespace"), cause="namespace"),
+    one("no namespace, static job", "`namespace` dropped", drop("namespace"), cause="namespace", **PLAIN),
     one("no pod-resources", "no kubelet socket: no pod labels", page=unmapped, cause="nobody known"),
     one("no pod-resources, all rest", "the same, and nobody works", page=unmapped, cluster=QUIET, cause="holder|pod"),
     one("empty pod labels", '3.x: `pod=""`, no socket', page=unmapped, honor=True, cause="nobody known"),
@@ -271,6 +277,24 @@ CLUSTERS = (
     Variant("no cluster label", "two clusters, nothing tells them apart", _two({}, {}), cause="two nodes|pod"),
     Variant(
         "same cluster label", "two clusters of one name", _two({"cluster": "p"}, {"cluster": "p"}), cause="two nodes"
+    ),
+    Variant(
+        "cluster of one job",
+        "two jobs scrape the same GPUs, one names the cluster",
+        ((Job(), Job(name="named", rules=(add(cluster="prod"),))),),
+        cause="two clusters",
+    ),
+    Variant(
+        "two names of a cluster",
+        "two jobs scrape the same GPUs and name it differently",
+        (tuple(Job(name=name, rules=(add(cluster=name),)) for name in ("prod", "dev")),),
+        cause="two clusters",
+    ),
+    Variant(
+        "cluster of one engine",
+        "two engines have the same GPUs, one names the cluster",
+        ((Job(),), (Job(external=(("cluster", "prod"),)),)),
+        cause="two clusters",
     ),
     Variant("two engines", "a cluster in each, no label", ((Job(EAST),), (Job(WEST),))),
     Variant("two replicas, two urls", "the same Prometheus twice in `urls`", ((Job(),), (Job(),))),
@@ -555,6 +579,18 @@ METRICS = (
     ),
     Variant("agent", "gpusteward's agent alone", ((AGENT,),)),
     Variant("agent, honor_labels off", "scraped as a pod", ((replace(AGENT, target=kubernetes_target),),)),
+    Variant("agent, pod_name", "`pod_name` is the agent's own pod", ((replace(AGENT, target=_pod_name_target),),)),
+    Variant(
+        "HAMi, pod_name",
+        "`pod_name` is the pod of its monitor",
+        ((Job(page=hami, name="hami", target=_pod_name_target), Job(page=unmapped)),),
+    ),
+    Variant(
+        "agent, cluster of dcgm-exporter",
+        "both on every node; only one names the cluster",
+        ((AGENT, Job(rules=(add(cluster="prod"),))),),
+        cause="two clusters",
+    ),
     Variant("agent and dcgm-exporter", "both on every node", ((AGENT, Job()),)),
     Variant(
         "agent on one node",

@@ -44,6 +44,17 @@ NO_IDENTITY = Message(
     "no label tells the GPUs of a node apart, so several count as one; keep the label UUID when relabeling",
     "没有标签能区分同一节点上的 GPU，因此多张 GPU 会被算作一张；relabel 时请保留 UUID 标签",
 )
+NO_NAMESPACE_LABEL = Message(
+    "the series name pods ({pod}) but not their namespaces, so those of the exporters or none stand for them; keep the"
+    " label of the namespace when relabeling",
+    "序列中有 Pod（{pod}）但没有其命名空间，因此显示的是 exporter 的命名空间或为空；relabel 时请保留命名空间标签",
+)
+GPU_IN_TWO_CLUSTERS = Message(
+    "{count} {count:|GPU is|GPUs are} reported in two clusters ({clusters}) and may count twice: one of the scrape jobs"
+    " or engines names another cluster, or none; name it alike in all of them, best in external_labels",
+    "{count} 张 GPU 出现在两个集群中（{clusters}），可能被重复计数：某个抓取任务或引擎的集群名不同或缺失；"
+    "请统一集群名，最好写在 external_labels 中",
+)
 SAME_POD_IN_TWO_ENGINES = Message(
     "{first} and {second} both have the pod {pod}: they are read as two clusters, named by their addresses, because "
     "no label of their series names a cluster; if they are one cluster, name it in external_labels of both",

@@ -38,7 +38,6 @@ from gpusteward.analyzer.sources.promql.unlisted_holders import (
 )
 from gpusteward.analyzer.sources.usage.coverage import ExpectedSamples
 from gpusteward.analyzer.sources.usage.ended_holders import build_ended_holders, list_rows_to_ask
-from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
 from gpusteward.analyzer.sources.usage.partial_tables import AllocationCache, PartialTable, build_partial_table
 from gpusteward.analyzer.sources.usage.presence import count_devices, list_stale_rows, list_unlisted_rows
 from gpusteward.analyzer.sources.usage.quantities import Aggregation, Level, Quantity, QueryKey
@@ -264,7 +263,7 @@ class SchemeReader:
     def _find_exporters(self, detected: DetectedScheme, results: QueryResults, at: float) -> set[int]:
         """Where the labels of the holder may be those of the target, a GPU without a holder names the exporter."""
         mapping = detected.holder.mapping
-        if detected.scheme is not MetricScheme.DCGM or not mapping.pod or not mapping.job:
+        if not mapping.pod or not mapping.job:
             return set()
         jobs = sorted({details.job for details in results.present.values()} - {""})
         targets = write_selector("up", (match_any(mapping.job, jobs), Matcher(mapping.pod, "!=", "")))

@@ -14,6 +14,7 @@ from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.analyzer.sources.gpu_readings import ReportedGpu
 from gpusteward.analyzer.sources.memory_limits import DEFAULT_LIMITS, MemoryLimits
 from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
+from gpusteward.analyzer.sources.promql.site_checks import describe_two_clusters, find_gpus_in_two_engines
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.analyzer.sources.site_findings import NO_GPU_SERIES, find_failures
 from gpusteward.analyzer.sources.usage.partial_tables import PartialTable, merge_partial_tables
@@ -187,10 +188,13 @@ class SeveralEngines:
         errors = [shard.error for shard in self._shards if shard.error]
         if len(errors) == len(self._shards):
             raise SourceError(errors[0])
-        failed = find_failures({shard.url: shard.error for shard in self._shards if shard.error})
         self._name_clusters(tables, at)
         named = [shard.name_cluster(table) for shard, table in zip(self._shards, tables, strict=True)]
         joined = join_tables(named)
+        failures = {shard.url: shard.error for shard in self._shards if shard.error}
+        if in_two := find_gpus_in_two_engines(named):
+            failures["cluster labels"] = describe_two_clusters(in_two)
+        failed = find_failures(failures)
         found = self._join_findings(tables, has_gpus=bool(joined.fleet or len(joined)))
         self._twins = _find_twins(self._shards, named)
         twins = [Finding("warning", "same-pod-in-two-engines", self._twins)] if self._twins else []

@@ -7,15 +7,22 @@ from gpusteward.analyzer.sources.engine.client import Engine
 from gpusteward.analyzer.sources.engine.decode import decode_labels, decode_names, decode_vector
 from gpusteward.analyzer.sources.engine.label_text_index import find_label
 from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme, SeriesGroup, device_matchers
+from gpusteward.analyzer.sources.site_findings import list_names
 from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
 from gpusteward.analyzer.sources.usage.quantities import SHOWS_GPUS, Quantity
 from gpusteward.analyzer.sources.usage.row_index import ScrapeTarget
 from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers, match_any, write_selector
+from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core import metrics
+from gpusteward.core.messages import Message
+from gpusteward.core.usages import AllocationKey
+from gpusteward.messages.errors import source_errors
 
 DAY_SECONDS = 86_400.0
 MAX_TARGETS = 200
 """Targets that are down and are looked up; beyond that their number says enough."""
+MAX_NODES = 50
+"""Nodes of the same name in two clusters whose GPUs are compared."""
 
 
 def list_down_targets(engine: Engine, schemes: Iterable[DetectedScheme], jobs: Collection[str], at: float) -> list[str]:
@@ -103,6 +110,58 @@ def find_shared_names(
             for labels in map(decode_labels, decode_vector(engine.query(several, at)).labels):
                 found.setdefault(find_label(labels, nodes), []).append(labels.get(mapping.gpu, ""))
     return found
+
+
+def find_gpus_in_two_clusters(
+    engine: Engine, schemes: Iterable[DetectedScheme], condition: Matchers, table: UsageTable
+) -> Mapping[str, Collection[str]]:
+    """GPUs that the series of one job put into another cluster than those of another job: uuid -> clusters. Queries
+    nothing unless two clusters have nodes of the same name. Raises SourceError."""
+    clusters: dict[str, set[str]] = {}  # by node
+    for place in (*table.fleet, *table.allocations):
+        clusters.setdefault(place.node, set()).add(place.cluster)
+    nodes = sorted(node for node, found in clusters.items() if node and len(found) > 1)[:MAX_NODES]
+    if not nodes:
+        return {}
+    gpus = _list_clusters(table.allocations)
+    for detected in schemes:
+        group = detected.holder if detected.scheme is MetricScheme.DCGM else detected.device
+        mapping = group.mapping if group else None
+        if group is None or mapping is None or mapping.lacks_uuid or not mapping.uuid or not mapping.node:
+            continue
+        for metric in _choose_metric(group, detected.scheme):
+            on_nodes = (*device_matchers((*condition, *group.matchers)), match_any(mapping.node, nodes))
+            labels = ", ".join(filter(None, (mapping.uuid, mapping.cluster)))
+            vector = decode_vector(engine.query(f"group by ({labels}) ({write_selector(metric, on_nodes)})", table.at))
+            for found in map(decode_labels, vector.labels):
+                gpus.setdefault(found.get(mapping.uuid, ""), set()).add(found.get(mapping.cluster, ""))
+    return _choose_several(gpus)
+
+
+def find_gpus_in_two_engines(tables: Iterable[UsageTable]) -> Mapping[str, Collection[str]]:
+    """The same of the tables of several engines."""
+    tables = list(tables)
+    if len({key.cluster for table in tables for key in table.fleet}) < 2:
+        return {}
+    return _choose_several(_list_clusters(one for table in tables for one in table.allocations))
+
+
+def _list_clusters(allocations: Iterable[AllocationKey]) -> dict[str, set[str]]:
+    """By uuid."""
+    found: dict[str, set[str]] = {}
+    for one in allocations:
+        found.setdefault(one.gpu_uuid, set()).add(one.cluster)
+    return found
+
+
+def _choose_several(gpus: Mapping[str, Collection[str]]) -> Mapping[str, Collection[str]]:
+    """Without those that are identified by node and index for want of a UUID."""
+    return {uuid: found for uuid, found in gpus.items() if len(found) > 1 and uuid and "/" not in uuid}
+
+
+def describe_two_clusters(gpus: Mapping[str, Collection[str]]) -> Message:
+    names = {cluster or "-" for found in gpus.values() for cluster in found}
+    return source_errors.GPU_IN_TWO_CLUSTERS.fill(count=len(gpus), clusters=list_names(names))
 
 
 def _choose_metric(group: SeriesGroup, scheme: MetricScheme) -> list[str]:

@@ -1,6 +1,6 @@
 """`PrometheusSource`: the usage table from a Prometheus-compatible engine."""
 
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -35,6 +35,8 @@ from gpusteward.analyzer.sources.promql.sample_lag import SampleLag
 from gpusteward.analyzer.sources.promql.scheme_detection import read_labels
 from gpusteward.analyzer.sources.promql.scheme_reader import MAX_ENDED_ROWS, PARTIAL_RESPONSES, ReadCycle, SchemeReader
 from gpusteward.analyzer.sources.promql.site_checks import (
+    describe_two_clusters,
+    find_gpus_in_two_clusters,
     find_shared_names,
     list_down_targets,
     list_without_uuid,
@@ -89,6 +91,7 @@ class PrometheusSource:
         self._discovered: DiscoveryResult | None = None
         self._cycles_until_discovery = 0
         self._fleet: Fleet = {}
+        self._in_two_clusters: Mapping[str, Collection[str]] = {}  # uuid -> clusters
         self._devices: list[int] | None = None  # that reported when the fleet was counted, by scheme
         self._on_two_nodes: Mapping[DeviceKey, Sequence[NodeModel]] = {}  # GPUs that two nodes report
         self._shared_names: Mapping[str, Sequence[str]] = {}  # nodes with two GPUs of one index
@@ -152,7 +155,8 @@ class PrometheusSource:
         cycle = ReadCycle(at, Window(self._settings.window_seconds, rules), use_export, self._failures)
         tables = [self._reader.read(detected, cycle) for detected in discovered.schemes]
         devices = [self._reader.count_devices(detected) for detected in discovered.schemes]
-        if devices != self._devices:  # nodes have appeared or disappeared since GPUs were counted
+        is_counted = devices != self._devices
+        if is_counted:  # nodes have appeared or disappeared since GPUs were counted
             self._fleet = self._count_fleet(discovered, at)
             self._devices = None if self._fleet_error else devices
         if identity := self._find_identity(discovered.schemes):
@@ -169,6 +173,12 @@ class PrometheusSource:
         table = self._twins.mark(replace(table, fleet=self._fleet, lag_seconds=lag))
         if twins := self._twins.describe():
             self._failures["clusters"] = twins
+        if is_counted:
+            self._in_two_clusters = self._find_two_clusters(table, discovered.schemes)
+        if self._in_two_clusters:
+            self._failures["cluster labels"] = describe_two_clusters(self._in_two_clusters)
+        if len(table) and (unnamed := _find_unnamed_namespaces(discovered.schemes)):
+            self._failures["namespaces"] = source_errors.NO_NAMESPACE_LABEL.fill(pod=unnamed)
         table = self._mark_two_nodes(table)
         return self._mark_skew(replace(table, findings=tuple(self._find_findings(table, discovered.schemes))))
 
@@ -309,6 +319,13 @@ class PrometheusSource:
             self._fleet_error = error.as_message()
             return self._fleet
 
+    def _find_two_clusters(self, table: UsageTable, schemes: Sequence[DetectedScheme]) -> Mapping[str, Collection[str]]:
+        try:
+            return find_gpus_in_two_clusters(self._engine, schemes, self._condition, table)
+        except SourceError as error:
+            log.warning("clusters_not_compared", reason=error)
+            return self._in_two_clusters
+
     def _finish_cycle(self, table_rows: int) -> None:
         self._reader.finish_cycle(table_rows)
         was_partial, self._is_partial = self._is_partial, PARTIAL_RESPONSES in self._failures
@@ -336,6 +353,16 @@ class PrometheusSource:
             return table
         reason = unknown_reasons.CLOCK_SKEW.fill(seconds=abs(skew))
         return replace(table, unknown=dict.fromkeys(range(len(table)), reason))
+
+
+def _find_unnamed_namespaces(schemes: Iterable[DetectedScheme]) -> str:
+    """The label of holders whose namespace is that of the exporter, or missing: relabeling has dropped theirs."""
+    for detected in schemes:
+        mapping = detected.holder.mapping
+        is_renamed = mapping.pod == "exported_pod" and mapping.namespace == "namespace"
+        if detected.scheme is MetricScheme.DCGM and mapping.pod and (is_renamed or not mapping.namespace):
+            return mapping.pod
+    return ""
 
 
 def _trust_order(detected: DetectedScheme) -> int:
