@@ -17,7 +17,7 @@ from tests.waiting import wait_until
 
 INTERVAL = 5.0
 ADDRESS = "127.0.0.1:5555"
-IN_USE, CONNECTION_NOT_VALID = -34, -21
+IN_USE, PROFILING_LIBRARY_ERROR, CONNECTION_NOT_VALID = -34, -37, -21
 
 Opener = Callable[..., Dcgm]
 
@@ -258,12 +258,22 @@ def test_a_gpu_that_cannot_be_watched_does_not_affect_the_others(
     for cycle in range(200):  # a group that is left behind by each try would reach DCGM's limit of 64
         reading = read(dcgm, after=cycle * 31.0 if cycle else 0.0)
         assert [failure.gpu_uuid for failure in reading.failures] == ["GPU-a"]
-    assert "Another profiler uses this GPU" in reasons(reading)[0]
+    assert "One process of a node can profile, and another one probably does: dcgm-exporter" in reasons(reading)[0]
     assert "-34" in reasons(reading)[0]
     assert [record.message for record in caplog.records] == ["dcgm_opened", "dcgm_watched", "dcgm_watched"]
     scenario.faults = []
     fake_dcgm.load(scenario)
     assert read(dcgm).failures == []
+
+
+@pytest.mark.parametrize("code", [IN_USE, PROFILING_LIBRARY_ERROR])
+def test_where_dcgm_exporter_has_profiling_the_message_says_so_and_what_to_do(code: int, open_dcgm: Opener) -> None:
+    """A second hostengine of a node gets -37 from dcgmWatchFields (NVIDIA/dcgm-exporter issue 7)."""
+    scenario = two_gpus()
+    scenario.faults = [f"refuse 1 {code}"]
+    (reason,) = reasons(read(open_dcgm(scenario)))
+    assert "another one probably does: dcgm-exporter" in reason
+    assert "Remove dcgm-exporter or the DCGM_FI_PROF_* from its fields, or let both use one hostengine" in reason
 
 
 def test_a_gpu_that_dcgm_cannot_profile_is_no_failure(open_dcgm: Opener) -> None:

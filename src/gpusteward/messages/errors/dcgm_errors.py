@@ -21,8 +21,12 @@ NEEDS_ROOT = Message(
     "。性能分析要求 hostengine 以 root 运行，或具有 CAP_SYS_ADMIN 权限",
 )
 OTHER_PROFILER = Message(
-    ". Another profiler uses this GPU, such as Nsight, CUPTI or a second hostengine",
-    "。该 GPU 正被其他分析工具占用，例如 Nsight、CUPTI 或另一个 hostengine",
+    ". One process of a node can profile, and another one probably does: dcgm-exporter, a second hostengine, Nsight or"
+    " CUPTI. Remove dcgm-exporter or the DCGM_FI_PROF_* from its fields, or let both use one hostengine (-r of"
+    " dcgm-exporter, --dcgm-hostengine here); `dcgmi profile --pause` makes room for Nsight",
+    "。每个节点只有一个进程能做性能分析，很可能已被其他进程占用：dcgm-exporter、另一个 hostengine、Nsight 或 CUPTI。"
+    "请移除 dcgm-exporter，或从其字段列表中去掉 DCGM_FI_PROF_*，或让两者共用一个 hostengine（dcgm-exporter 的 -r，"
+    "这里的 --dcgm-hostengine）；要使用 Nsight，请先执行 `dcgmi profile --pause`",
 )
 NOT_RESPONDING = Message("the DCGM hostengine {hostengine} does not respond", "DCGM hostengine {hostengine} 没有响应")
 READ_FAILED = Message(
