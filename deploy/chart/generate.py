@@ -6,9 +6,10 @@ stale.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
+import yaml
 from pydantic import TypeAdapter
 from pydantic.fields import FieldInfo
 
@@ -31,6 +32,14 @@ OBJECT: Json = {"type": "object", "additionalProperties": False}
 
 DEFINITIONS: Mapping[str, Json] = {
     "strings": {"type": "object", "additionalProperties": {"type": "string"}},
+    "labels": {
+        "type": "object",
+        "propertyNames": {"pattern": r"^([a-z0-9.-]{1,253}/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$"},
+        "additionalProperties": {
+            "type": "string",
+            "pattern": r"^([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?$",
+        },
+    },
     "objects": {"type": "array", "items": {"type": "object"}},
     "pullSecrets": {"type": "array", "items": {"type": ["string", "object"]}},
     "affinity": {
@@ -78,7 +87,18 @@ def write_schema() -> str:
         **_describe_section(read_values()),
         "definitions": DEFINITIONS,
     }
+    properties = schema["properties"]
+    properties["serviceMonitor"]["properties"]["apiVersion"] = {"type": "string"}
+    for path in yaml.safe_load((CHART / "files/dcgm-exporter-values.yaml").read_text(encoding="utf-8")):
+        _let_through(properties["agent"], path.split("."))
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def _let_through(section: Json, path: Sequence[str]) -> None:
+    """Any value there: a template refuses it, and says what to do instead."""
+    for key in path[:-1]:
+        section = section["properties"][key]
+    section["properties"][path[-1]] = {}
 
 
 def _describe_section(values: Mapping[str, Value]) -> Json:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
+from typing import Any
 
 import pytest
 
@@ -84,6 +85,49 @@ def test_a_field_that_does_not_exist_is_refused_in_every_kind(
         broken["spec" if "spec" in broken else "metadata"]["unknownField"] = 1
         with pytest.raises(ApiError, match="unknownField"):
             check(extended, broken)
+
+
+def set_in(item: Json, path: str, value: object) -> Json:
+    """A copy of the object with this value at `spec/template/...`; numbers are places in lists."""
+    changed = deepcopy(item)
+    *parents, key = path.split("/")
+    part: Any = changed
+    for each in parents:
+        part = part[int(each)] if each.isdigit() else part[each]
+    part[key] = value
+    return changed
+
+
+REFUSED_BY_THE_SERVER = {
+    "DaemonSet": [
+        ("spec/updateStrategy/rollingUpdate", {"maxUnavailable": "10%", "maxSurge": 1}),
+        ("spec/updateStrategy/rollingUpdate", {"maxUnavailable": 0, "maxSurge": 0}),
+        ("spec/template/metadata/labels", {"app.kubernetes.io/component": "exporter"}),
+        ("spec/template/metadata/labels/team", "x" * 64),
+        ("spec/template/spec/tolerations", [{"key": "gpu", "operator": "Exists", "value": "yes"}]),
+        ("spec/template/spec/containers/0/resources/limits/memory", "32Mi"),
+        ("spec/template/spec/containers/0/securityContext/privileged", True),
+        ("spec/template/spec/containers/0/livenessProbe/periodSeconds", -1),
+    ],
+    "Service": [("spec/type", "NodePort"), ("metadata/name", "1_gpus")],
+    "Ingress": [("spec/rules/0/host", "https://a"), ("spec/rules/0/http/paths/0/path", "gpus")],
+}
+"""What the chart refuses because of it, as single changes of its own objects; `test_chart_values.py` has the values."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "value"),
+    [(kind, *change) for kind, changes in REFUSED_BY_THE_SERVER.items() for change in changes],
+)
+def test_the_api_server_refuses_what_the_chart_refuses_for_it(
+    kind: str, path: str, value: object, rendered: dict[str, list[Json]], extended: Cluster, namespace: str
+):
+    objects = [*rendered["default"], *rendered["ingress"]]
+    item = next(place(each, namespace) for each in objects if each["kind"] == kind)
+    check(extended, item)
+    with pytest.raises(ApiError) as refused:
+        check(extended, set_in(item, path, value))
+    assert refused.value.status == 422
 
 
 def list_pods(objects: Sequence[Json], component: str, namespace: str) -> Iterator[Json]:

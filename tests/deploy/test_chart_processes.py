@@ -20,7 +20,7 @@ from gpusteward.analyzer.ledger.migrations.upgrade import HEAD
 from tests.analyzer.ledger.test_migrations import DUMPS
 from tests.deploy.helm import CHART, Helm, HelmError
 from tests.deploy.pod_processes import PodNode, check_mounts
-from tests.deploy.test_chart_release import PREVIOUS, Release, is_ready, merge
+from tests.deploy.test_chart_release import HASH, PREVIOUS, Release, is_ready, merge
 from tests.fakes import nvml_scenarios as nvml
 from tests.fakes.kubelet import FakeKubelet, device_claim, response
 from tests.fakes.machines import write_process
@@ -252,27 +252,66 @@ def may_list(cluster: Cluster, user: str, resource: str, namespace: str) -> bool
     )
 
 
-def test_agents_with_tls_and_a_password_are_probed_without_it_and_scraped_with_it(
-    extended: Cluster, helm: Helm, tmp_path: Path
-):
-    check_mounts(tmp_path / "trial")
-    release = Release(extended, helm.using(extended), extended.add_namespace("release"))
-    about, authority = {"name": "agent-tls", "namespace": release.namespace}, trustme.CA()
-    certificate = authority.issue_cert("gpusteward-agent")
+def add_certificate(release: Release, secret: str, host: str) -> str:
+    """A Secret as cert-manager makes it. Returns the CA."""
+    authority = trustme.CA()
+    certificate = authority.issue_cert(host)
     files = {
         "tls.crt": certificate.cert_chain_pems[0].bytes().decode(),
         "tls.key": certificate.private_key_pem.bytes().decode(),
         "ca.crt": authority.cert_pem.bytes().decode(),
     }
-    extended.apply({"apiVersion": "v1", "kind": "Secret", "metadata": about, "stringData": files})
+    about = {"name": secret, "namespace": release.namespace}
+    release.cluster.apply({"apiVersion": "v1", "kind": "Secret", "metadata": about, "stringData": files})
+    return files["ca.crt"]
+
+
+def test_an_analyzer_with_https_is_probed_tested_by_helm_and_reached_as_its_certificate_says(
+    extended: Cluster, helm: Helm, tmp_path: Path
+):
+    check_mounts(tmp_path / "trial")
+    release = Release(extended, helm.using(extended), extended.add_namespace("release"))
+    host = f"{release.name}-analyzer.{release.namespace}.svc"
+    authority = add_certificate(release, "analyzer-tls", host)
+    nvml.a100x8().write(tmp_path / "scenario")
+    paths = {"/proc": tmp_path / "proc", "/var/lib/kubelet/pod-resources": tmp_path / "kubelet"}
+    for path in paths.values():
+        path.mkdir()
+    driver = {"LD_LIBRARY_PATH": str(build_library().parent), "FAKE_NVML_SCENARIO": str(tmp_path / "scenario")}
+    node = PodNode(extended, release.namespace, tmp_path, host_paths=paths, environ=driver, hosts={"analyzer": host})
+    with node.running(), FakeKubelet(tmp_path / "kubelet/kubelet.sock", response()):
+        tls = {"enabled": True, "existingSecret": "analyzer-tls"}
+        secured = {
+            "analyzer": {"tlsServerConfig": tls, "persistence": {"enabled": False}},
+            "tests": {"waitSeconds": 60},
+        }
+        values = merge(make_values(release), secured)
+        release.run("install", CHART, "--wait", "--timeout=150s", values=values)
+        wait_for(lambda: is_ready(release, "deployments", "analyzer"), 150)  # the probes succeed
+        url = f"https://{node.find_pod('analyzer').address}:8080/livez"
+        trusted = ssl.create_default_context(cadata=authority)
+        trusted.check_hostname = False  # the name is that of the Service; helm test checks it
+        with urllib.request.urlopen(url, timeout=30, context=trusted) as answer:
+            assert answer.status == 200
+        text = release.run("test", "--timeout=150s")
+        assert "Phase:          Succeeded" in text
+        release.run("uninstall")
+
+
+def test_agents_with_tls_and_a_password_are_probed_without_it_and_scraped_with_it(
+    extended: Cluster, helm: Helm, tmp_path: Path
+):
+    check_mounts(tmp_path / "trial")
+    release = Release(extended, helm.using(extended), extended.add_namespace("release"))
+    add_certificate(release, "agent-tls", "gpusteward-agent")
     scrape = {"username": "prometheus", "ca_file": "/etc/agent-ca/ca.crt", "server_name": "gpusteward-agent"}
     volume = {"secretName": "agent-tls", "items": [{"key": "ca.crt", "path": "ca.crt"}]}
     tls = {"enabled": True, "existingSecret": "agent-tls"}
     secured = {
-        "agent": {"tlsServerConfig": tls, "basicAuth": {"users": {"prometheus": "a-long-password"}}},
+        "agent": {"tlsServerConfig": tls, "basicAuth": {"users": {"prometheus": HASH}}},
         "analyzer": {
             "config": {"scrape": scrape},
-            "secrets": {"scrape.password": "a-long-password"},
+            "secrets": {"scrape.password": "change-me"},
             "extraVolumes": [{"name": "agent-ca", "secret": volume}],
             "extraVolumeMounts": [{"name": "agent-ca", "mountPath": "/etc/agent-ca", "readOnly": True}],
             "persistence": {"enabled": False},

@@ -4,6 +4,7 @@
 it first was.
 """
 
+import base64
 import re
 import shutil
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from tests.kubernetes.cluster import NOT_MANAGED, Cluster, Json, path_of, wait_f
 
 pytestmark = pytest.mark.slow
 
+HASH = "$2b$10$FS9RK.HwT66xTaMSERlJB.eEnYC2IvKSjUbNj5cFSdgeWgCoRT9vC"  # of change-me
 (PREVIOUS,) = (Path(__file__).parent / "charts").glob("gpusteward-*.tgz")
 OF_EVERY_NAMESPACE = {("serviceaccounts", "default"), ("configmaps", "kube-root-ca.crt")}
 SHORT_LIVED = {"events", "leases", "pods", "endpoints", "endpointslices", "controllerrevisions", "replicasets"}
@@ -159,7 +161,7 @@ def test_an_upgrade_that_leaves_out_new_values_says_what_to_do_and_changes_nothi
 EVERYTHING: Json = {
     "networkPolicy": {"enabled": True},
     "rbac": {"mode": "enforce"},
-    "agent": {"ratioFile": "0.5\n", "basicAuth": {"users": {"prometheus": "a-password"}}},
+    "agent": {"ratioFile": "0.5\n", "basicAuth": {"users": {"prometheus": HASH}}},
     "prometheus": {"url": "http://prometheus.monitoring:9090"},
     "analyzer": {"secrets": {"control.secret": "x"}, "ingress": {"enabled": True, "hosts": ["gpus.example.com"]}},
 }
@@ -263,9 +265,10 @@ def test_server_side_apply_goes_from_one_analyzer_to_two_and_back(release: Relea
     """As Argo CD and helm 4 apply, without taking fields from others by force."""
     release.run("install", CHART, "--wait", "--timeout=120s", values=release.values)
     release.run("uninstall", "--wait")
+    given = {"analyzer": {"tokens": {"viewer": "viewer-0123456789abcdef"}}}  # none is created without a cluster
     for values, pods in ((release.values, 1), (shared(release), 2), (release.values, 1)):
         words = ("--namespace", release.namespace)
-        for item in release.helm.template(CHART, values, *words, release=release.name):
+        for item in release.helm.template(CHART, merge(values, given), *words, release=release.name):
             if item["metadata"]["name"] == f"{release.name}-analyzer" and item["metadata"].get("namespace"):
                 path = f"{path_of(item)}?fieldManager=argocd"
                 release.cluster.request("PATCH", path, item, media="application/apply-patch+yaml")
@@ -350,7 +353,8 @@ def test_the_notes_warn_of_a_cluster_without_the_prometheus_operator(helm: Helm,
     assert "WARNING: no node" not in notes, "nothing is looked up without a cluster"
     annotated = render_notes(helm, chart_with_notes, {"scrapeAnnotations": {"enabled": True}})
     assert "WARNING" not in annotated
-    assert "WARNING" not in render_notes(helm, chart_with_notes, {}, "--api-versions", "monitoring.coreos.com/v1")
+    given = {"analyzer": {"tokens": {"existingSecret": "gpusteward-tokens"}}}
+    assert "WARNING" not in render_notes(helm, chart_with_notes, given, "--api-versions", "monitoring.coreos.com/v1")
 
 
 def test_the_notes_warn_of_a_cluster_without_gpu_nodes(release: Release):
@@ -369,6 +373,40 @@ def test_the_notes_warn_of_a_runtime_class_that_does_not_exist(release: Release)
         assert "WARNING" not in read_notes(release, values)
     finally:
         release.cluster.request("DELETE", f"/apis/node.k8s.io/v1/runtimeclasses/{name}")
+
+
+def test_the_notes_warn_of_a_dcgm_exporter_that_profiles_too(release: Release):
+    labels = {"app.kubernetes.io/name": "dcgm-exporter"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "exporter", "image": "exporter"}]}}
+    release.cluster.apply(
+        {
+            "apiVersion": "apps/v1",
+            "kind": "DaemonSet",
+            "metadata": {"name": "dcgm-exporter", "namespace": release.namespace},
+            "spec": {"selector": {"matchLabels": labels}, "template": template},
+        }
+    )
+    named = f"WARNING: the dcgm-exporter {release.namespace}/dcgm-exporter profiles GPUs, too"
+    assert named not in release.run("install", CHART, values=release.values)
+    profiling = {"agent": {"profiling": {"hostengine": "sidecar"}}}
+    assert named in release.run("upgrade", CHART, values=merge(release.values, profiling))
+    assert named not in release.run("upgrade", CHART, values=release.values)
+
+
+def test_users_that_are_removed_from_the_values_leave_the_cluster(release: Release):
+    def read_users(users: Json) -> str | None:
+        values = merge(
+            release.values, {"agent": {"basicAuth": {"users": users}}, "prometheus": {"url": "http://p:9090"}}
+        )
+        release.run("upgrade", "--install", CHART, values=values)
+        name = f"{release.name}-agent-web-config"
+        if ("secrets", name) not in release.list_objects():
+            return None
+        return base64.b64decode(release.read("secrets", name)["data"]["web-config.yaml"]).decode()
+
+    assert "former" in str(read_users({"former": HASH, "prometheus": HASH}))
+    assert "former" not in str(read_users({"prometheus": HASH}))
+    assert read_users({}) is None
 
 
 def test_the_notes_warn_of_a_prometheus_that_selects_other_labels(release: Release):

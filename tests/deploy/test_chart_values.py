@@ -1,6 +1,7 @@
 """Values of the chart and settings of the code cannot drift apart, and values that cannot work are refused."""
 
 import argparse
+import base64
 import json
 import re
 import tomllib
@@ -25,6 +26,7 @@ from gpusteward.analyzer.sources.owners.owner_kinds import OWNER_KINDS
 from gpusteward.analyzer.sources.owners.owner_resolver import plural_of
 from tests.deploy.conftest import VALUE_SETS
 from tests.deploy.helm import CHART, ROOT, Helm, HelmError
+from tests.deploy.test_chart_release import HASH
 from tests.documents import Block, list_blocks
 from tests.yaml_texts import read_yaml
 
@@ -364,7 +366,7 @@ REFUSED = {
         "- agent.tlsServerConfig.clientAuthType: probes of the kubelet have no certificate",
     ),
     "a password that the analyzer does not have": (
-        {"agent": {"basicAuth": {"users": {"prometheus": "secret"}}}},
+        {"agent": {"basicAuth": {"users": {"prometheus": HASH}}}},
         "- agent.basicAuth.users: the analyzer scrapes the agents itself and has no password.",
     ),
     "a tag as a digest": (
@@ -391,6 +393,140 @@ REFUSED = {
             }
         },
         '- analyzer.config.server.anonymous_reads: "always" behind an Ingress or a route would show every workload',
+    ),
+    "a Service that is headless and has ports of nodes": (
+        {"agent": {"service": {"type": "NodePort"}}},
+        '- agent.service.clusterIP: a Service of type NodePort cannot be headless. Set clusterIP to "".',
+    ),
+    "traffic of a node to a headless Service": (
+        {"agent": {"service": {"internalTrafficPolicy": "Local"}}},
+        "- agent.service.internalTrafficPolicy: clients of a headless Service choose a pod themselves.",
+    ),
+    "agents that are stopped and added": (
+        {"agent": {"updateStrategy": {"rollingUpdate": {"maxSurge": 1}}}},
+        "- agent.updateStrategy.rollingUpdate.maxSurge: with it maxUnavailable must be 0.",
+    ),
+    "agents that cannot be replaced": (
+        {"agent": {"updateStrategy": {"rollingUpdate": {"maxUnavailable": "0%"}}}},
+        "- agent.updateStrategy.rollingUpdate.maxUnavailable: with 0 and maxSurge 0 no agent could be replaced.",
+    ),
+    "two agents of one port": (
+        {"agent": {"hostNetwork": True, "updateStrategy": {"rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}}},
+        "rollingUpdate.maxSurge: with agent.hostNetwork two agents of a node cannot have one port.",
+    ),
+    "two hostengines of one node": (
+        {
+            "agent": {
+                "profiling": {"hostengine": "sidecar"},
+                "updateStrategy": {"rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},
+            }
+        },
+        "with agent.profiling.hostengine sidecar two hostengines of a node would compete for profiling.",
+    ),
+    "a limit below the request": (
+        {"agent": {"resources": {"limits": {"memory": "32Mi"}}}},
+        "- agent.resources.limits.memory: 32Mi is below the request of 48Mi.",
+    ),
+    "privileges that cannot be denied": (
+        {"agent": {"securityContext": {"privileged": True}}},
+        "- agent.securityContext.privileged: a privileged container can always gain privileges.",
+    ),
+    "root that is not root": (
+        {"agent": {"securityContext": {"runAsNonRoot": True}}},
+        "- agent.securityContext.runAsNonRoot: runAsUser is 0, which is root.",
+    ),
+    "a label of a selector": (
+        {"agent": {"podLabels": {"app.kubernetes.io/component": "exporter"}}},
+        "- agent.podLabels: the label app.kubernetes.io/component belongs to the chart",
+    ),
+    "a label that is too long": (
+        {"commonLabels": {"team": "x" * 64}},
+        "commonLabels.team: Does not match pattern",
+    ),
+    "a name of a label that is none": (
+        {"agent": {"podLabels": {"our team": "gpu"}}},
+        'agent.podLabels: Property name of "our team" does not match',
+    ),
+    "a toleration of every value of a taint": (
+        {"analyzer": {"tolerations": [{"key": "gpu", "operator": "Exists", "value": "yes"}]}},
+        '- analyzer.tolerations: operator Exists has no value, but "yes" is given.',
+    ),
+    "a volume of the chart": (
+        {"agent": {"extraHostVolumes": [{"name": "proc", "hostPath": "/proc"}]}},
+        "- agent.extraVolumes: proc is there twice, or is the chart's own.",
+    ),
+    "a mount of the chart": (
+        {
+            "analyzer": {
+                "extraVolumes": [{"name": "more", "emptyDir": {}}],
+                "extraVolumeMounts": [{"name": "more", "mountPath": "/var/lib/gpusteward"}],
+            }
+        },
+        "- analyzer.extraVolumeMounts: /var/lib/gpusteward is there twice, or is the chart's own.",
+    ),
+    "a name that no Service may have": (
+        {"fullnameOverride": "1_gpus"},
+        '- fullnameOverride: "1_gpus" is no name of a Service.',
+    ),
+    "an address as a host": (
+        {"analyzer": {"ingress": {"enabled": True, "hosts": ["https://gpus.example.com"]}}},
+        '- analyzer.ingress.hosts: "https://gpus.example.com" is no host name.',
+    ),
+    "a path without a slash": (
+        {"analyzer": {"ingress": {"enabled": True, "hosts": ["gpus.example.com"], "path": "gpus"}}},
+        '- analyzer.ingress.path: "gpus" does not begin with a slash.',
+    ),
+    "a budget of all replicas": (
+        {
+            "analyzer": {
+                "replicas": 2,
+                "postgresql": {"url": "postgresql://db/gpus"},
+                "podDisruptionBudget": {"enabled": True, "minAvailable": 2},
+            }
+        },
+        "- analyzer.podDisruptionBudget.minAvailable: 2 of 2 replicas would block every drain of their nodes.",
+    ),
+    "a time-out longer than the interval": (
+        {"serviceMonitor": {"interval": "1m", "scrapeTimeout": "90s"}},
+        "- serviceMonitor.scrapeTimeout: 90s is longer than the interval of 1m, which the Prometheus Operator rejects.",
+    ),
+    "labels of a Service that PodMonitors do not have": (
+        {"podMonitor": {"enabled": True}, "serviceMonitor": {"targetLabels": ["team"]}},
+        "- serviceMonitor.targetLabels: PodMonitors have no Service. Use podTargetLabels.",
+    ),
+    "PodMonitors that are switched off": (
+        {"podMonitor": {"enabled": True}, "serviceMonitor": {"enabled": False}},
+        "- podMonitor.enabled: serviceMonitor.enabled is false, which switches both off.",
+    ),
+    "a ServiceMonitor without a Service": (
+        {"analyzer": {"enabled": False}, "agent": {"service": {"enabled": False}}, "serviceMonitor": {"enabled": True}},
+        "- agent.service.enabled: a ServiceMonitor finds agents by their Service.",
+    ),
+    "a ServiceMonitor without a token": (
+        {"serviceMonitor": {"enabled": True}},
+        "- analyzer.tokens.existingSecret: Prometheus scrapes the analyzer with the viewer's token, and there is none: "
+        "without a cluster (helm template, Argo CD) no token is created",
+    ),
+    "one job of two programs": (
+        {"serviceMonitor": {"jobLabel": "app.kubernetes.io/name"}},
+        "- serviceMonitor.jobLabel: app.kubernetes.io/name has one value for agents and analyzer",
+    ),
+    "HTTPS of the analyzer without a certificate": (
+        {"analyzer": {"tlsServerConfig": {"enabled": True}}},
+        "- analyzer.tlsServerConfig.existingSecret: HTTPS needs a certificate.",
+    ),
+    "HTTPS of the analyzer twice": (
+        {
+            "analyzer": {
+                "tlsServerConfig": {"enabled": True, "existingSecret": "tls"},
+                "config": {"server": {"web_config_file": "/etc/web.yaml"}},
+            }
+        },
+        "- analyzer.config.server.web_config_file: analyzer.tlsServerConfig makes this file.",
+    ),
+    "a probe without a period": (
+        {"agent": {"livenessProbe": {"periodSeconds": 0}}},
+        "agent.livenessProbe.periodSeconds: Must be greater than or equal to 1",
     ),
     "not a hostengine": ({"agent": {"dcgmHostengine": "5555"}}, '- agent.dcgmHostengine: "5555" is not an address.'),
     "not a duration": ({"serviceMonitor": {"interval": "15"}}, '- serviceMonitor.interval: "15" is not a duration.'),
@@ -437,6 +573,88 @@ def test_values_that_cannot_work_are_refused_in_plain_words(case: str, helm: Hel
     with pytest.raises(HelmError) as refused:
         helm.template(CHART, values)
     assert text in re.sub(r"\s+", " ", str(refused.value))
+
+
+@pytest.mark.parametrize("name", [*VALUE_SETS, "nothing set"])
+def test_two_renderings_of_the_same_values_are_equal(name: str, helm: Helm):
+    """Otherwise a tool that renders charts, such as Argo CD, changes secrets with every rendering."""
+    values = read_yaml(VALUE_SETS[name].read_text()) if name in VALUE_SETS else {}
+    first, second = (helm.run("template", "gpusteward", CHART, values=values) for _ in range(2))
+    assert first == second
+
+
+def test_tokens_that_are_given_are_rendered(helm: Helm):
+    tokens = {role: f"{role}-0123456789abcdef" for role in ("viewer", "operator")}
+    objects = helm.template(CHART, {"analyzer": {"tokens": tokens}, "serviceMonitor": {"enabled": True}})
+    (secret,) = [each for each in objects if each["kind"] == "Secret"]
+    text = base64.b64decode(secret["data"]["tokens.yaml"]).decode()
+    assert text == f"viewer: {tokens['viewer']}\noperator: {tokens['operator']}\n# admin: TOKEN\n"
+
+
+def find_alert(objects: list[Json], name: str) -> str:
+    rules = [each for each in objects if each["kind"] == "PrometheusRule"]
+    alerts = [rule for each in rules for group in each["spec"]["groups"] for rule in group["rules"]]
+    (found,) = [str(rule["expr"]) for rule in alerts if rule.get("alert") == name]
+    return found
+
+
+def test_alerts_follow_the_job_label(helm: Helm):
+    values = read_yaml(VALUE_SETS["https"].read_text())
+    assert 'up{job=~"(.+/)?agent"} == 0' in find_alert(helm.template(CHART, values), "GpuAgentDown")
+    own = {
+        "agent": {"service": {"labels": {"job": "gpus"}}},
+        "serviceMonitor": {**values["serviceMonitor"], "jobLabel": "job"},
+    }
+    objects = helm.template(CHART, {**values, **own}, release="gpusteward-prod")
+    assert 'up{job=~"(.+/)?gpus"} == 0' in find_alert(objects, "GpuAgentDown")
+    assert 'up{job=~"(.+/)?gpusteward-prod-analyzer"} == 0' in find_alert(objects, "GpustewardAnalyzerDown"), "no label"
+
+
+def test_monitors_have_what_values_say_about_jobs_labels_and_limits(rendered: dict[str, list[Json]]):
+    monitors = {
+        each["metadata"]["name"]: each["spec"] for each in rendered["https"] if each["kind"] == "ServiceMonitor"
+    }
+    for spec in monitors.values():
+        assert spec["jobLabel"] == "app.kubernetes.io/component"
+        assert spec["targetLabels"] == ["app.kubernetes.io/version"]
+        assert spec["podTargetLabels"] == ["team"]
+        assert spec["sampleLimit"] == 20000
+    (endpoint,) = monitors["gpusteward-analyzer"]["endpoints"]
+    assert (endpoint["port"], endpoint["scheme"]) == ("https", "https")
+    ca = {"secret": {"name": "gpusteward-analyzer-tls", "key": "ca.crt"}}
+    assert endpoint["tlsConfig"] == {"serverName": "gpusteward-analyzer.gpusteward.svc", "ca": ca}
+    assert "tlsConfig" not in monitors["gpusteward-agent"]["endpoints"][0]
+
+
+def test_two_analyzers_prefer_two_nodes_unless_the_affinity_is_given(helm: Helm, rendered: dict[str, list[Json]]):
+    def read_affinity(objects: list[Json]) -> Json | None:
+        (deployment,) = [each for each in objects if each["kind"] == "Deployment"]
+        return deployment["spec"]["template"]["spec"].get("affinity")
+
+    (term,) = read_affinity(rendered["postgresql"])["podAntiAffinity"][
+        "preferredDuringSchedulingIgnoredDuringExecution"
+    ]
+    assert term["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
+    assert term["podAffinityTerm"]["labelSelector"]["matchLabels"]["app.kubernetes.io/component"] == "analyzer"
+    assert read_affinity(rendered["default"]) is None
+    values = read_yaml(VALUE_SETS["postgresql"].read_text())
+    values["analyzer"]["affinity"] = {"nodeAffinity": {}}
+    assert read_affinity(helm.template(CHART, values)) == {"nodeAffinity": {}}
+
+
+def test_an_egress_policy_allows_what_it_names_and_dns_and_the_agents(rendered: dict[str, list[Json]]):
+    policies = {
+        each["metadata"]["name"]: each["spec"] for each in rendered["enforce"] if each["kind"] == "NetworkPolicy"
+    }
+    for spec in policies.values():
+        assert spec["policyTypes"] == ["Ingress", "Egress"]
+        assert [each["port"] for each in spec["egress"][0]["ports"]] == [53, 53]
+        assert spec["egress"][1]["to"] == [{"ipBlock": {"cidr": "10.0.0.1/32"}}]
+    assert len(policies["gpusteward-agent"]["egress"]) == 2
+    agents = policies["gpusteward-analyzer"]["egress"][2]
+    assert agents["ports"] == [{"port": "metrics"}]
+    labels = agents["to"][0]["podSelector"]["matchLabels"]
+    assert labels.items() <= policies["gpusteward-agent"]["podSelector"]["matchLabels"].items()
 
 
 def test_all_mistakes_are_reported_at_once(helm: Helm):

@@ -1,18 +1,3 @@
-{{- define "gpusteward.agent.scheme" -}}
-{{- .Values.agent.tlsServerConfig.enabled | ternary "https" "http" -}}
-{{- end }}
-
-{{/* "true" where the agent has a web config file. */}}
-{{- define "gpusteward.agent.hasWebConfig" -}}
-{{- with .Values.agent -}}
-{{- if or .webConfigSecret .tlsServerConfig.enabled .basicAuth.users }}true{{ end -}}
-{{- end -}}
-{{- end }}
-
-{{- define "gpusteward.agent.webConfigSecret" -}}
-{{- default (printf "%s-web-config" (include "gpusteward.componentName" (list . "agent"))) .Values.agent.webConfigSecret -}}
-{{- end }}
-
 {{/* Keys of the agent's ConfigMap. */}}
 {{- define "gpusteward.agent.files" -}}
 {{- with .Values.agent.customMetrics }}
@@ -42,13 +27,24 @@ gpu_allocation.txt: |
 {{- if .Values.agent.ratioFile }}
 - --ratio-file=/etc/gpusteward/files/gpu_allocation.txt
 {{- end }}
-{{- with .Values.agent.dcgmHostengine }}
+{{- with include "gpusteward.profiling.address" . }}
 - --dcgm-hostengine={{ . }}
+{{- end }}
+{{- with .Values.agent.kubernetes }}
+{{- if .enablePodLabels }}
+- --kubernetes-enable-pod-labels
+{{- end }}
+{{- if .enablePodUID }}
+- --kubernetes-enable-pod-uid
+{{- end }}
+{{- with .podLabelAllowlistRegex }}
+- {{ join "," . | printf "--kubernetes-pod-label-allowlist-regex=%s" | quote }}
+{{- end }}
 {{- end }}
 {{- if .Values.agent.hpcJobMappingDir }}
 - --hpc-job-mapping-dir=/host/hpc-jobs
 {{- end }}
-{{- if include "gpusteward.agent.hasWebConfig" . }}
+{{- if include "gpusteward.hasWebConfig" (list . "agent") }}
 - --web-config-file=/etc/gpusteward/web/web-config.yaml
 {{- end }}
 {{- range .Values.agent.arguments }}

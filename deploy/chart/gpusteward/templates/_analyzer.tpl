@@ -12,7 +12,7 @@
 {{- $labels := list -}}
 {{- range $key, $value := $selector }}{{ $labels = append $labels (printf "%s=%s" $key $value) }}{{ end -}}
 {{- $scrape := dict "selector" (join "," $labels) "port" .Values.agent.service.port -}}
-{{- $_ := set $config "scrape" (set $scrape "scheme" (include "gpusteward.agent.scheme" .)) -}}
+{{- $_ := set $config "scrape" (set $scrape "scheme" (include "gpusteward.scheme" (list . "agent"))) -}}
 {{- end -}}
 {{- if .Values.kubectl.enabled -}}
 {{- $_ := set $config "auth" (dict "kubernetes" (dict "enabled" true)) -}}
@@ -90,6 +90,26 @@ the exporters of analyzer.config.scrape
 
 {{- define "gpusteward.analyzer.tokensSecret" -}}
 {{- default (include "gpusteward.componentName" (list . "analyzer")) .Values.analyzer.tokens.existingSecret -}}
+{{- end }}
+
+{{/* The address of the analyzer inside of the cluster, as its certificate names it. */}}
+{{- define "gpusteward.analyzer.host" -}}
+{{- include "gpusteward.componentName" (list . "analyzer") }}.{{ include "gpusteward.namespace" . }}.svc
+{{- end }}
+
+{{/* "true" where helm talks to a cluster: `helm template`, and so Argo CD, looks nothing up. */}}
+{{- define "gpusteward.hasCluster" -}}
+{{- if lookup "v1" "Secret" .Release.Namespace "" }}true{{ end -}}
+{{- end }}
+
+{{/* The tokens that are given or kept, by role. A new one would be another one at every rendering without a cluster. */}}
+{{- define "gpusteward.analyzer.tokens" -}}
+{{- $kept := default dict (lookup "v1" "Secret" (include "gpusteward.namespace" .) (include "gpusteward.componentName" (list . "analyzer"))).data -}}
+{{- range $role := list "viewer" "operator" "admin" }}
+{{- with default (get $kept $role | b64dec) (get $.Values.analyzer.tokens $role) }}
+{{ $role }}: {{ . | quote }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{/* Secrets in the chart's own Secret: settings and their values. */}}

@@ -66,6 +66,12 @@
 {{- if and $agent.enabled $agent.tlsServerConfig.enabled (not $agent.tlsServerConfig.existingSecret) }}
 - agent.tlsServerConfig.existingSecret: HTTPS needs a certificate. Name a Secret with {{ $agent.tlsServerConfig.certFilename }} and {{ $agent.tlsServerConfig.keyFilename }}.
 {{- end }}
+{{- if and $analyzer.enabled $analyzer.tlsServerConfig.enabled (not $analyzer.tlsServerConfig.existingSecret) }}
+- analyzer.tlsServerConfig.existingSecret: HTTPS needs a certificate. Name a Secret with {{ $analyzer.tlsServerConfig.certFilename }} and {{ $analyzer.tlsServerConfig.keyFilename }}.
+{{- end }}
+{{- if and $analyzer.tlsServerConfig.enabled (default dict $config.server).web_config_file }}
+- analyzer.config.server.web_config_file: analyzer.tlsServerConfig makes this file. Set one of them; with a file of your own the chart does not know that the probes need HTTPS.
+{{- end }}
 {{- if and $agent.tlsServerConfig.enabled (has $agent.tlsServerConfig.clientAuthType (list "RequireAnyClientCert" "RequireAndVerifyClientCert")) }}
 - agent.tlsServerConfig.clientAuthType: probes of the kubelet have no certificate, and the agent would be restarted for ever. Use VerifyClientCertIfGiven.
 {{- end }}
@@ -78,13 +84,23 @@
 {{- if and $agent.customMetrics $agent.customMetricsConfigMap }}
 - agent.customMetrics: the fields are also in agent.customMetricsConfigMap. Set one of them.
 {{- end }}
+{{- include "gpusteward.dcgmExporterErrors" . }}
+{{- include "gpusteward.refusedErrors" . }}
 {{- with $agent.dcgmHostengine }}
 {{- if not (regexMatch "^(embedded|auto|unix:/.+|[^:/ ]+:[0-9]+|\\[.+\\]:[0-9]+)$" .) }}
 - agent.dcgmHostengine: {{ . | quote }} is not an address. Write HOST:5555, unix:PATH, embedded or auto.
 {{- end }}
 {{- end }}
-{{- if not (regexMatch "^[0-9]+%?$" ($agent.updateStrategy.rollingUpdate.maxUnavailable | toString)) }}
-- agent.updateStrategy.rollingUpdate.maxUnavailable: write a number of nodes or a share of them, such as 10%.
+{{- if and $agent.dcgmHostengine (ne $agent.profiling.hostengine "off") }}
+- agent.dcgmHostengine: profiling.hostengine {{ $agent.profiling.hostengine }} sets it. Set one of them.
+{{- end }}
+{{- if and $agent.enabled (eq $agent.profiling.hostengine "gpu-operator") (not (regexMatch "^[^:/ ]+:[0-9]+$" $agent.profiling.address)) }}
+- agent.profiling.address: {{ $agent.profiling.address | quote }} is not an address. Write HOST:5555.
+{{- end }}
+{{- range $user, $hash := $agent.basicAuth.users }}
+{{- if not (regexMatch `^\$2[aby]\$[0-9]{2}\$.{53}$` $hash) }}
+- agent.basicAuth.users.{{ $user }}: this is no bcrypt hash. The chart cannot make one, as it would be another one at every rendering: write what `htpasswd -nBC 10 {{ $user }}` prints behind the colon, or name a Secret of your own in agent.webConfigSecret.
+{{- end }}
 {{- end }}
 {{- range $key := list "interval" "scrapeTimeout" }}
 {{- if not (regexMatch "^([0-9]+(ms|s|m|h))+$" (get $.Values.serviceMonitor $key)) }}
@@ -110,6 +126,9 @@
 
 {{- define "gpusteward.check" -}}
 {{- with include "gpusteward.errors" . | trim -}}
+{{- printf "\n\nThese values cannot work:\n%s\n" . | fail -}}
+{{- end -}}
+{{- with include "gpusteward.duplicateErrors" . | trim -}}
 {{- printf "\n\nThese values cannot work:\n%s\n" . | fail -}}
 {{- end -}}
 {{- end }}

@@ -11,6 +11,20 @@ metadata:
     {{- toYaml . | nindent 4 }}
     {{- end }}
 spec:
+  {{- with .jobLabel }}
+  jobLabel: {{ . }}
+  {{- end }}
+  {{- with .targetLabels }}
+  targetLabels:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .podTargetLabels }}
+  podTargetLabels:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .sampleLimit }}
+  sampleLimit: {{ int . }}
+  {{- end }}
   selector:
     matchLabels:
       {{- include "gpusteward.selectorLabels" $ | nindent 6 }}
@@ -19,9 +33,9 @@ spec:
       interval: {{ .interval }}
       scrapeTimeout: {{ .scrapeTimeout }}
       honorLabels: {{ .honorLabels }} # true keeps pod and namespace of the workload instead of renaming them to exported_pod
-      {{- if and $isAgent (eq (include "gpusteward.agent.scheme" $root) "https") }}
+      {{- if eq (include "gpusteward.scheme" $) "https" }}
       scheme: https
-      {{- with .tlsConfig }}
+      {{- with $isAgent | ternary .tlsConfig (include "gpusteward.analyzer.tlsConfig" $root | fromYaml) }}
       tlsConfig:
         {{- toYaml . | nindent 8 }}
       {{- end }}
@@ -53,6 +67,28 @@ spec:
         {{- toYaml . | nindent 8 }}
       {{- end }}
 {{- end }}
+{{- end }}
+
+{{/* How Prometheus verifies the analyzer. */}}
+{{- define "gpusteward.analyzer.tlsConfig" -}}
+{{- with .Values.analyzer.tlsServerConfig -}}
+serverName: {{ include "gpusteward.analyzer.host" $ }}
+{{- with .caFilename }}
+ca:
+  secret:
+    name: {{ $.Values.analyzer.tlsServerConfig.existingSecret }}
+    key: {{ . }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The label `job` of a component's targets: the name of the Service, or the value of jobLabel. */}}
+{{- define "gpusteward.job" -}}
+{{- $root := index . 0 -}}
+{{- $values := index $root.Values (index . 1) -}}
+{{- $labels := include "gpusteward.labels" . | fromYaml -}}
+{{- $labels = merge (deepCopy ($root.Values.podMonitor.enabled | ternary $values.podLabels $values.service.labels)) $labels -}}
+{{- default (include "gpusteward.componentName" .) (get $labels $root.Values.serviceMonitor.jobLabel) -}}
 {{- end }}
 
 {{/* "true" where ServiceMonitors or PodMonitors are rendered: not automatically beside scrape annotations. */}}

@@ -74,10 +74,15 @@ labels:
 {{- define "gpusteward.image" -}}
 {{- $root := index . 0 -}}
 {{- $image := (index $root.Values (index . 1)).image -}}
-{{- $registry := default $image.registry $root.Values.global.imageRegistry -}}
-{{- with $registry }}{{ trimSuffix "/" . }}/{{ end -}}
+{{- include "gpusteward.imageName" (list $image $root.Values.global.imageRegistry $root.Chart.AppVersion) -}}
+{{- end }}
+
+{{/* (list $image REGISTRY TAG): the registry that wins, and the tag where the image has none. */}}
+{{- define "gpusteward.imageName" -}}
+{{- $image := index . 0 -}}
+{{- with default $image.registry (index . 1) }}{{ trimSuffix "/" . }}/{{ end -}}
 {{- $image.repository -}}
-{{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ default $root.Chart.AppVersion $image.tag }}{{ end -}}
+{{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ default (index . 2) $image.tag }}{{ end -}}
 {{- end }}
 
 {{- define "gpusteward.imagePullSecrets" -}}
@@ -94,6 +99,7 @@ imagePullSecrets:
 {{- $values := index (index . 0).Values (index . 1) -}}
 {{- include "gpusteward.imagePullSecrets" (index . 0) }}
 serviceAccountName: {{ include "gpusteward.serviceAccountName" . }}
+terminationGracePeriodSeconds: {{ $values.terminationGracePeriodSeconds }}
 enableServiceLinks: false # their variables would begin as those of settings do
 {{- with $values.priorityClassName }}
 priorityClassName: {{ . }}
@@ -112,22 +118,78 @@ tolerations:
 {{- with $values.affinity }}
 affinity:
   {{- toYaml . | nindent 2 }}
+{{- else }}
+{{- if gt (int $values.replicas) 1 }}
+affinity:
+  podAntiAffinity:
+    preferredDuringSchedulingIgnoredDuringExecution:
+      - weight: 100
+        podAffinityTerm:
+          topologyKey: kubernetes.io/hostname
+          labelSelector:
+            matchLabels:
+              {{- include "gpusteward.selectorLabels" . | nindent 14 }}
 {{- end }}
-{{- with $values.extraInitContainers }}
+{{- end }}
+{{- $own := eq (index . 1) "agent" | ternary (include "gpusteward.profiling.initContainers" (index . 0)) "" | fromYamlArray }}
+{{- with concat $own $values.extraInitContainers }}
 initContainers:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 
-{{/* A probe of this path: (list $probe "/livez" "metrics" "HTTP"). */}}
+{{/* http or https; the ports of the analyzer are named so too. */}}
+{{- define "gpusteward.scheme" -}}
+{{- (index (index . 0).Values (index . 1)).tlsServerConfig.enabled | ternary "https" "http" -}}
+{{- end }}
+
+{{/* "true" where the component has a web config file. */}}
+{{- define "gpusteward.hasWebConfig" -}}
+{{- with index (index . 0).Values (index . 1) -}}
+{{- if or .webConfigSecret .tlsServerConfig.enabled (default dict .basicAuth).users }}true{{ end -}}
+{{- end -}}
+{{- end }}
+
+{{- define "gpusteward.webConfigSecret" -}}
+{{- default (printf "%s-web-config" (include "gpusteward.componentName" .)) (index (index . 0).Values (index . 1)).webConfigSecret -}}
+{{- end }}
+
+{{/* Where web config file and certificate are mounted, and what from. */}}
+{{- define "gpusteward.webConfigMounts" -}}
+{{- if include "gpusteward.hasWebConfig" . }}
+- name: web-config
+  mountPath: /etc/gpusteward/web
+  readOnly: true
+{{- end }}
+{{- if eq (include "gpusteward.scheme" .) "https" }}
+- name: tls
+  mountPath: /etc/gpusteward/tls
+  readOnly: true
+{{- end }}
+{{- end }}
+
+{{- define "gpusteward.webConfigVolumes" -}}
+{{- if include "gpusteward.hasWebConfig" . }}
+- name: web-config
+  secret:
+    secretName: {{ include "gpusteward.webConfigSecret" . }}
+{{- end }}
+{{- if eq (include "gpusteward.scheme" .) "https" }}
+- name: tls
+  secret:
+    secretName: {{ (index (index . 0).Values (index . 1)).tlsServerConfig.existingSecret }}
+{{- end }}
+{{- end }}
+
+{{/* A probe of a component: (list $ "agent" $probe "/livez" "metrics"). */}}
 {{- define "gpusteward.probe" -}}
 httpGet:
-  path: {{ index . 1 }}
-  port: {{ index . 2 }}
-  {{- if ne (index . 3) "HTTP" }}
-  scheme: {{ index . 3 }}
+  path: {{ index . 3 }}
+  port: {{ index . 4 }}
+  {{- if eq (include "gpusteward.scheme" .) "https" }}
+  scheme: HTTPS
   {{- end }}
-{{ toYaml (index . 0) }}
+{{ toYaml (index . 2) }}
 {{- end }}
 
 {{/* "true" where an object of these CRDs is rendered: (list $ .Values.serviceMonitor.enabled "monitoring.coreos.com/v1"). */}}

@@ -12,6 +12,7 @@ WARNING: the Prometheus Operator is not installed (no ServiceMonitor CRD), so Pr
 {{- if .Values.agent.enabled }}
 {{- include "gpusteward.nodeWarning" . }}
 {{- include "gpusteward.podSecurityWarning" . }}
+{{- include "gpusteward.profilingWarnings" . }}
 {{- end }}
 {{- include "gpusteward.runtimeClassWarnings" . }}
 {{- end }}
@@ -59,6 +60,20 @@ WARNING: no node has the label{{ range $key, $value := $selector }} {{ $key }}={
 
 WARNING: the RuntimeClass {{ $name }} does not exist, so no pod of the {{ $component }} will be created.
   The GPU operator makes `nvidia`. Elsewhere create it, or leave {{ $component }}.runtimeClassName empty where the NVIDIA runtime is the default.
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* One process of a node can profile, and dcgm-exporter does with an engine of its own. */}}
+{{- define "gpusteward.profilingWarnings" -}}
+{{- if eq .Values.agent.profiling.hostengine "sidecar" }}
+{{- range (lookup "apps/v1" "DaemonSet" "" "").items }}
+{{- $labels := merge dict (default dict .spec.selector.matchLabels) (default dict .metadata.labels) }}
+{{- if or (eq (get $labels "app.kubernetes.io/name") "dcgm-exporter") (eq (get $labels "app") "nvidia-dcgm-exporter") }}
+
+WARNING: the dcgm-exporter {{ .metadata.namespace }}/{{ .metadata.name }} profiles GPUs, too, and only one process of a node can: the other one has no DCGM_FI_PROF_*.
+  Remove it, or DCGM_FI_PROF_* from its fields; or let both use the GPU operator's hostengine: agent.profiling.hostengine=gpu-operator (docs/how-to/dcgm.md).
+{{- end }}
 {{- end }}
 {{- end }}
 {{- end }}
