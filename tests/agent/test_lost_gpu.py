@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 from tests.agent.test_golden_pages import START, collection
-from tests.fakes.machine_examples import exclusive, mig
+from tests.fakes.machine_examples import exclusive, lost_gpu, mig
 from tests.fakes.machines import Machine
 from tests.fakes.nvml_library import FakeNvml
 
@@ -65,3 +65,64 @@ def test_the_xid_of_a_lost_mig_device_is_exported_for_its_instances(fake_nvml: F
     assert samples(after, FAMILIES[0]).keys() == samples(before, FAMILIES[0]).keys()
     assert list(samples(after, FAMILIES[0]).values()) == ["79"] * 3
     assert list(samples(after, FAMILIES[2]).values()) == ["1"]
+
+
+def write_driver_gpus(proc: Path, machine: Machine, **texts: str) -> None:
+    """What the driver lists in /proc: a folder per bus id with the uuid, or the given text instead of it."""
+    for gpu in machine.scenario.gpus:
+        folder = proc / "driver/nvidia/gpus" / gpu.texts["bus_id"].lower().removeprefix("0000")
+        folder.mkdir(parents=True)
+        uuid = texts.get("uuid", gpu.uuid)
+        (folder / "information").write_text(
+            f"Model: \t\t {gpu.texts['model']}\nGPU UUID: \t {uuid}\nGPU Excluded:\t {texts.get('excluded', 'No')}\n"
+        )
+
+
+def read_up(machine: Machine, fake_nvml: FakeNvml, folder: Path) -> list[str]:
+    """The samples of gpu_up that are 0, and all that the page says about holders of such a GPU."""
+    fake_nvml.load(machine.scenario)
+    with collection(machine, folder) as (cycles, pages):
+        cycles.run_cycle(now=START, monotonic=0.0)
+        page = pages.render(openmetrics=False, gzip=False).decode()
+    return [line for line in page.splitlines() if line.startswith("gpusteward_gpu_up{") and line.endswith(" 0")]
+
+
+def test_a_gpu_lost_before_the_start_is_down_under_its_index(fake_nvml: FakeNvml, tmp_path: Path):
+    machine = lost_gpu()
+    machine.pods.clear()
+    assert read_up(machine, fake_nvml, tmp_path) == ['gpusteward_gpu_up{node="node-a",gpu="2"} 0']
+
+
+def test_a_gpu_lost_before_the_start_has_the_uuid_that_the_driver_lists_in_proc(fake_nvml: FakeNvml, tmp_path: Path):
+    machine = lost_gpu()
+    machine.pods.clear()
+    machine.scenario.gpus[5].lose()
+    write_driver_gpus(tmp_path / "proc", machine)
+    uuids = [machine.scenario.gpus[index].uuid for index in (2, 5)]
+    assert read_up(machine, fake_nvml, tmp_path) == [
+        f'gpusteward_gpu_up{{node="node-a",gpu="{index}",uuid="{uuid}"}} 0'
+        for index, uuid in zip((2, 5), uuids, strict=True)
+    ]
+
+
+def test_a_uuid_that_the_driver_never_read_is_not_exported(fake_nvml: FakeNvml, tmp_path: Path):
+    machine = lost_gpu()
+    machine.pods.clear()
+    write_driver_gpus(tmp_path / "proc", machine, uuid="GPU-????????-????-????-????-????????????")
+    assert read_up(machine, fake_nvml, tmp_path) == ['gpusteward_gpu_up{node="node-a",gpu="2"} 0']
+
+
+def test_a_gpu_lost_before_the_start_has_the_uuid_that_a_pod_holds(fake_nvml: FakeNvml, tmp_path: Path):
+    machine = lost_gpu()
+    uuid = machine.scenario.gpus[2].uuid
+    assert read_up(machine, fake_nvml, tmp_path) == [f'gpusteward_gpu_up{{node="node-a",gpu="2",uuid="{uuid}"}} 0']
+
+
+def test_two_gpus_lost_before_the_start_are_not_guessed_from_the_uuids_that_pods_hold(
+    fake_nvml: FakeNvml, tmp_path: Path
+):
+    machine = lost_gpu()
+    machine.scenario.gpus[5].lose()
+    assert read_up(machine, fake_nvml, tmp_path) == [
+        f'gpusteward_gpu_up{{node="node-a",gpu="{index}"}} 0' for index in (2, 5)
+    ]

@@ -15,6 +15,7 @@ from gpusteward.agent.kubernetes.claims import accept_names
 from gpusteward.agent.kubernetes.kubelet import KubeletClient
 from gpusteward.agent.kubernetes.pod_records import Pod
 from gpusteward.agent.kubernetes.pod_watch import PodWatch
+from gpusteward.agent.lost_gpus import identify_lost_gpus
 from gpusteward.agent.nvml import HOST_PID_ADVICE, Nvml, NvmlReading
 from gpusteward.agent.proc.process_table import ProcessIdentity, ProcessTable
 from gpusteward.agent.shares.ratio_file import RatioFile
@@ -93,6 +94,7 @@ class NodeSource:
         identities = self._identify(reading, runner)
         pods = self._read_pods(runner)
         claims_known = self._read_claims(pods, now=now, runner=runner)
+        reading = self._identify_lost_gpus(reading)
         self._init_gpus.forget_ended(pods)
         known = self._join(reading, identities, pods, claims_known=claims_known, now=now, runner=runner)
         processes = attribute_processes(reading.processes, known)
@@ -199,6 +201,11 @@ class NodeSource:
         if not claims.is_accepted:
             runner.fail(Failure("kubelet", _NO_RUNNING_POD_LISTED))
         return claims.is_known(now)
+
+    def _identify_lost_gpus(self, reading: NvmlReading) -> NvmlReading:
+        device_ids = [claim.device_id for claim in self._claims.claims]
+        found = identify_lost_gpus(reading.readings, proc=self._providers.proc.root, device_ids=device_ids)
+        return replace(reading, readings=found)
 
     def _join(
         self,

@@ -69,7 +69,7 @@ def _check_gpus() -> None:
     """Raises SourceError if the driver or a GPU is missing."""
     nvml = Nvml(os.uname().nodename)
     try:
-        count = len(nvml.read(frozenset()).readings)
+        count = sum(not each.lost for each in nvml.read(frozenset()).readings)
     except SourceError as error:
         own = SourceError(error.message, **error.fields | {"advice": NO_ADVICE})  # `up` has other advice
         raise SourceError(messages.DRIVER_UNUSABLE, reason=own) from error

@@ -12,6 +12,8 @@ from gpusteward.core.errors import SourceError
 from gpusteward.core.signals import SIGNALS
 from tests.fakes.nvml_library import FakeNvml, Opener, environment
 from tests.fakes.nvml_scenarios import (
+    LOST,
+    NO_PERMISSION,
     NOT_FOUND,
     UNKNOWN,
     Scenario,
@@ -83,10 +85,22 @@ def test_a_gpu_lost_before_nvml_was_opened_again_keeps_its_identity(open_nvml: O
     assert not nvml.read(EVERYTHING).readings[2].lost
 
 
-def test_a_gpu_lost_before_the_agent_started_is_a_failure(open_nvml: Opener) -> None:
-    found = open_nvml(with_lost_gpu(2)).read(EVERYTHING)
-    assert [reading.gpu.index for reading in found.readings] == [0, 1, 3, 4, 5, 6, 7]
+@pytest.mark.parametrize("code", [LOST, UNKNOWN])
+def test_a_gpu_that_cannot_be_opened_at_the_start_is_lost_and_a_failure(open_nvml: Opener, code: int) -> None:
+    scenario = a100x8()
+    scenario.gpus[2].fail("nvmlDeviceGetHandleByIndex_v2", code)
+    found = open_nvml(scenario).read(EVERYTHING)
+    assert [reading.lost for reading in found.readings] == [index == 2 for index in range(8)]
+    assert (found.readings[2].gpu.index, found.readings[2].gpu.uuid) == (2, "")
     assert [failure.reason[:13] for failure in found.failures] == ["GPU 2 is lost"]
+
+
+def test_a_gpu_without_permission_is_not_lost(open_nvml: Opener) -> None:
+    scenario = a100x8()
+    scenario.gpus[2].fail("nvmlDeviceGetHandleByIndex_v2", NO_PERMISSION)
+    found = open_nvml(scenario).read(EVERYTHING)
+    assert [reading.gpu.index for reading in found.readings] == [0, 1, 3, 4, 5, 6, 7]
+    assert [failure.reason[:15] for failure in found.failures] == ["GPU 2 cannot be"]
 
 
 def test_a_failing_call_on_one_gpu_affects_one_signal(open_nvml: Opener) -> None:

@@ -57,7 +57,7 @@ class NativeDialect:
             gpu, version = reading.gpu, reading.gpu.facts.get("driver_version")
             key = ("gpu", gpu.uuid, gpu.index, version)
             own, identity = self._labels.get_or_render_all(key, partial(_labels_of_reading, gpu))
-            info.write(identity, 1)
+            info.write(identity, 1 if gpu.uuid else None)
             up.write(own, int(not reading.lost))
             names, rows = by_level[_level(reading)]
             rows.write(own, *map(reading.signals.get, names))

@@ -51,7 +51,7 @@ _REASONS = {
 
 
 class GpuLostError(Exception):
-    """This GPU fell off the bus."""
+    """This GPU fell off the bus, or cannot be opened; then the text says why."""
 
 
 class DriverGoneError(Exception):

@@ -117,16 +117,21 @@ class Session:
         """Look for a GPU that could not be identified when NVML was opened."""
         try:
             self._find_device(index, result)
-        except GpuLostError:
-            self._report_missing(index, reader, result)
+        except GpuLostError as error:
+            self._report_missing(index, reader, result=result, reason=str(error))
         if index in self._devices:
             self._count = RECOVERED_GPU
 
     def _find_device(self, index: int, result: ReadResult) -> None:
-        """Identify a GPU; one that does not respond is tried again in each cycle. Raises GpuLostError."""
+        """Identify a GPU; one that does not respond is tried again in each cycle.
+
+        Raises GpuLostError, also if it cannot be opened for another reason than a missing permission.
+        """
         handle = pynvml.c_nvmlDevice_t()
         code = find_function("nvmlDeviceGetHandleByIndex_v2")(index, ctypes.byref(handle))
         raise_if_fatal(code)
+        if code and code != pynvml.NVML_ERROR_NO_PERMISSION:
+            raise GpuLostError(describe(code))
         gpu = None if code else read_gpu(self._node, index, handle=handle)
         if gpu is None or not gpu.uuid:
             result.fail("nvml", [f"GPU {index} cannot be identified: {describe(code)}"], uuid="")
@@ -134,13 +139,17 @@ class Session:
         self._counters.gpus_by_index[index] = gpu
         self._devices[index] = Device(handle, gpu, clock=self._clock)
 
-    def _report_missing(self, index: int, reader: GpuReader, result: ReadResult) -> None:
-        """Record a GPU that was lost before NVML was opened, under its last known identity if there is one."""
+    def _report_missing(self, index: int, reader: GpuReader, *, result: ReadResult, reason: str) -> None:
+        """Record a GPU that cannot be opened, under its last known identity, or as one of which only the index is
+        known."""
         known = self._counters.gpus_by_index.get(index)
         if known is not None and known.uuid not in self._list_uuids():
             reader.report_lost(self._counters.lost_gpus.get(known.uuid, (known,)), result)
-        else:
-            result.fail("nvml", [f"GPU {index} is lost: it fell off the bus before the agent saw it"], uuid="")
+            return
+        unknown = Gpu(self._node, index, uuid="", model="")
+        result.readings.append(GpuReading(unknown, lost=True, processes_known=False))
+        reason = reason or "it fell off the bus before the agent saw it"
+        result.fail("nvml", [f"GPU {index} is lost: {reason}. Reset it or reboot the node"], uuid="")
 
     def _report_vanished(self, reader: GpuReader, result: ReadResult) -> None:
         """Record lost GPUs that NVML no longer counts. They stay lost until they are back or the agent restarts."""

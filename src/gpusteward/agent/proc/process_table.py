@@ -48,6 +48,7 @@ class ProcessTable:
     """
 
     def __init__(self, root: Path = Path("/proc")) -> None:
+        self.root = root
         self._root = str(root)
         self._cache: dict[int, _CachedProcess] = {}
 

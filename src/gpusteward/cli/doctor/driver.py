@@ -80,7 +80,7 @@ def wait_for(work: Callable[[], _Result], seconds: float) -> _Result:
 
 
 def _describe(reading: "NvmlReading") -> Iterator[CheckResult]:
-    whole = [one.gpu for one in reading.readings if one.gpu.mig is None]
+    whole = [one.gpu for one in reading.readings if one.gpu.mig is None and not one.lost]
     versions = sorted({gpu.facts.get("driver_version", "?") for gpu in whole})
     yield CheckResult(
         "driver", Status.OK, messages.DRIVER_READ, fields={"gpus": len(whole), "version": ", ".join(versions) or "?"}
