@@ -1,9 +1,11 @@
 """Attribution of processes: the most trusted source wins, and no process is flagged without proof."""
 
+from dataclasses import replace
+
 import pytest
 
 from gpusteward.agent.attribution import AttributionInput, attribute_processes
-from gpusteward.agent.kubernetes.pod_records import Pod
+from gpusteward.agent.kubernetes.pod_records import PAIR_LABEL, Pod
 from gpusteward.agent.proc.cgroups import parse_cgroup
 from gpusteward.agent.proc.process_table import ProcessIdentity
 from gpusteward.core.allocations import Allocation, Share
@@ -51,6 +53,37 @@ def test_a_process_on_a_gpu_its_pod_does_not_hold_is_flagged():
     process = attributed(IN_POD, pods=[POD], allocations=[held(other)])
     assert process.container == TRAINER
     assert process.outside_allocation
+
+
+def paired(pod: Pod, other: str) -> Pod:
+    return replace(pod, labels={PAIR_LABEL: other})
+
+
+def test_a_process_works_for_the_holder_that_its_pod_is_a_pair_with():
+    holder = Container("ml", "victim-0", VICTIM_UID, "main")
+    pair = [paired(POD, "victim-0"), paired(VICTIM, "trainer-0")]
+    process = attributed(IN_POD, pods=pair, allocations=[held(holder)])
+    assert (process.container, process.works_for, process.outside_allocation) == (TRAINER, holder, False)
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        pytest.param(VICTIM, id="the holder names nobody"),
+        pytest.param(paired(VICTIM, "server-0"), id="the holder names another pod"),
+        pytest.param(replace(paired(VICTIM, "trainer-0"), namespace="web"), id="the holder is in another namespace"),
+    ],
+)
+def test_a_pod_that_names_a_holder_which_does_not_name_it_is_outside(others: Pod):
+    holder = Container(others.namespace, "victim-0", VICTIM_UID, "main")
+    process = attributed(IN_POD, pods=[paired(POD, "victim-0"), others], allocations=[held(holder)])
+    assert (process.works_for, process.outside_allocation) == (None, True)
+
+
+def test_a_pair_whose_pods_both_hold_no_gpu_is_outside():
+    pair = [paired(POD, "victim-0"), paired(VICTIM, "trainer-0")]
+    stranger = Container("web", "stranger-0", "uid-s", "main")
+    assert attributed(IN_POD, pods=pair, allocations=[held(stranger)]).outside_allocation
 
 
 def test_no_process_is_flagged_while_allocations_are_unknown():

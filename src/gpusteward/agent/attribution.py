@@ -15,12 +15,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from gpusteward.agent.kubernetes.pod_records import Pod
+from gpusteward.agent.kubernetes.pod_records import PAIR_LABEL, Pod
 from gpusteward.agent.proc.cgroups import CgroupIdentity
 from gpusteward.agent.proc.process_table import ProcessIdentity
 from gpusteward.core.allocations import Allocation, Share
 from gpusteward.core.containers import Container, Workload
 from gpusteward.core.gpus import GpuProcess, Place
+
+PodName = tuple[str, str]  # namespace, name
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +33,24 @@ class AttributionInput:
     pods: Mapping[str, Pod] = field(default_factory=dict)
     allocations: Sequence[Allocation] = ()
     allocations_known: bool = True
-    unplaced: frozenset[tuple[str, str]] = frozenset()  # pods whose device id matches no GPU: namespace, name
-    reserving: frozenset[tuple[str, str]] = frozenset()  # pods with a device that no source places on a GPU
+    unplaced: frozenset[PodName] = frozenset()  # pods whose device id matches no GPU
+    reserving: frozenset[PodName] = frozenset()  # pods with a device that no source places on a GPU
     disputed: frozenset[str] = frozenset()  # GPUs on which cgroups contradict each other about the uid of the holder
 
 
 def attribute_processes(processes: Sequence[GpuProcess], known: AttributionInput) -> tuple[GpuProcess, ...]:
     """Set place and container of every process, and flag those on a GPU that their pod does not hold."""
     holders = group_by_gpu(known.allocations)
-    return tuple(_attribute_one(process, known, holders.get(process.gpu_uuid, [])) for process in processes)
+    pairs = _find_pairs(known.pods.values())
+    return tuple(
+        _attribute_one(process, known, holders=holders.get(process.gpu_uuid, []), pairs=pairs) for process in processes
+    )
+
+
+def _find_pairs(pods: Iterable[Pod]) -> dict[PodName, PodName]:
+    """The other pod of each pair. Anyone may write labels: each of the two must name the other."""
+    named = {(pod.namespace, pod.name): (pod.namespace, other) for pod in pods if (other := pod.labels.get(PAIR_LABEL))}
+    return {pod: other for pod, other in named.items() if named.get(other) == pod}
 
 
 def group_by_gpu(allocations: Iterable[Allocation]) -> dict[str, list[Allocation]]:
@@ -50,9 +61,17 @@ def group_by_gpu(allocations: Iterable[Allocation]) -> dict[str, list[Allocation
     return holders
 
 
-def _attribute_one(process: GpuProcess, known: AttributionInput, holders: Sequence[Allocation]) -> GpuProcess:
+def _attribute_one(
+    process: GpuProcess,
+    known: AttributionInput,
+    *,
+    holders: Sequence[Allocation],
+    pairs: Mapping[PodName, PodName],
+) -> GpuProcess:
     identity = locate_process(known.identities.get(process.pid, _NO_IDENTITY), known.pods)
     container = _container(identity, known.pods, holders, is_disputed=process.gpu_uuid in known.disputed)
+    is_outside = known.allocations_known and not _is_mps_server(identity) and _is_outside(container, holders, known)
+    works_for = _find_paired_holder(container, holders, pairs) if is_outside else None
     return GpuProcess(
         process.pid,
         process.gpu_uuid,
@@ -66,8 +85,17 @@ def _attribute_one(process: GpuProcess, known: AttributionInput, holders: Sequen
         identity.pod_uid or (container.pod_uid if container else ""),
         Place.CONTAINER if container else identity.place,
         container,
-        known.allocations_known and not _is_mps_server(identity) and _is_outside(container, holders, known),
+        is_outside and works_for is None,
+        works_for,
     )
+
+
+def _find_paired_holder(
+    container: Container | None, holders: Sequence[Allocation], pairs: Mapping[PodName, PodName]
+) -> Container | None:
+    other = pairs.get((container.namespace, container.pod)) if container else None
+    own = (each.container for each in holders if (each.container.namespace, each.container.pod) == other)
+    return next(own, None)
 
 
 _NO_IDENTITY = ProcessIdentity(name="", place=Place.UNKNOWN, pod_uid="", container_id="")

@@ -83,3 +83,4 @@ class GpuProcess:
     place: Place = Place.UNKNOWN
     container: Container | None = None
     outside_allocation: bool = False  # its pod does not hold this GPU
+    works_for: Container | None = None  # the holder of this GPU, if that is another pod and they are a pair

@@ -113,7 +113,7 @@ def _group_processes(processes: Sequence[GpuProcess], allocations: Sequence[Allo
     rest: _ProcessesByPart = {(Place.HOST, None): [], (Place.UNKNOWN, None): []}
     for process in processes:
         if process.place is Place.CONTAINER:
-            groups.setdefault((Place.CONTAINER, process.container), []).append(process)
+            groups.setdefault((Place.CONTAINER, process.works_for or process.container), []).append(process)
         else:
             rest[process.place, None].append(process)
     return groups | rest

@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 from gpusteward.agent.collector_runner import CollectorRunner
+from gpusteward.agent.dialects.dcgm import DcgmDialect
+from gpusteward.agent.dialects.dcgm_options import DcgmOptions
+from gpusteward.agent.dialects.native import NativeDialect
+from gpusteward.agent.fields.field_list import default_fields
 from gpusteward.agent.kubernetes.kubelet import KubeletClient
+from gpusteward.agent.kubernetes.pod_records import PAIR_LABEL
 from gpusteward.agent.kubernetes.pod_watch import PodWatch
 from gpusteward.agent.node_source import NodeProviders, NodeSource
 from gpusteward.agent.nvml import Nvml
@@ -21,6 +26,7 @@ from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, STEPS, UsageTable
 from gpusteward.core import metrics
+from gpusteward.core.exposition import LabelCache
 from gpusteward.core.messages import Message
 from gpusteward.core.snapshots import Snapshot
 from gpusteward.core.usage_split import SPLIT_SIGNALS
@@ -32,11 +38,22 @@ from tests.analyzer.sources.scrape.page_server import fed_source
 from tests.analyzer.tables import assert_alike
 from tests.fakes.machines import NODE, Machine, NodePod
 from tests.fakes.nvml_library import FakeNvml
-from tests.fakes.nvml_scenarios import GIB, MIB, FakeGpu, a100x8
+from tests.fakes.nvml_scenarios import (
+    GIB,
+    LEGACY_UTILIZATION,
+    MIB,
+    MODERN_UTILIZATION,
+    NOT_SUPPORTED,
+    FakeGpu,
+    a100x8,
+    h100,
+)
 
 pytestmark = pytest.mark.slow
 
 TIMES = scrape_times()
+DCGM = DcgmDialect(DcgmOptions(), default_fields("classic"), labels=LabelCache())
+WANTED = SPLIT_SIGNALS | NativeDialect.wanted | DCGM.wanted
 RECLAIMED = ("idle", "parked", "reclaim")
 UNKNOWN = ("unknown", "unknown", "notice")
 VERDICTS: Mapping[str, tuple[str, str, str]] = {
@@ -48,6 +65,10 @@ VERDICTS: Mapping[str, tuple[str, str, str]] = {
     "small-pod": RECLAIMED,
     "memory-of-nobody": UNKNOWN,  # beside a display server, the memory of a process that has ended
     "works-itself": ("active", "steady", "notice"),
+    "beside-a-busy-host": UNKNOWN,  # its own process only holds memory
+    "beside-a-hidden-busy-host": UNKNOWN,  # the driver does not tell how much each process works
+    "held-for-another-pod": ("active", "steady", "notice"),  # of llm-d: the other one works for it
+    "held-for-an-idle-pod": RECLAIMED,
 }
 """The holder of each GPU: activity, signature and highest step."""
 
@@ -72,6 +93,7 @@ def occupy(gpu: FakeGpu, pid: int, memory: int, percent: int) -> None:
 
 def make_machine() -> Machine:
     scenario = a100x8()
+    scenario.gpus += [h100(index) for index in range(8, len(VERDICTS))]
     for gpu in scenario.gpus:
         gpu.rest()
         gpu.numbers["power_mw"] = 60_000
@@ -84,13 +106,29 @@ def make_machine() -> Machine:
     scenario.gpus[6].numbers["memory_used"] = 69 * GIB
     occupy(scenario.gpus[7], 17, 30 * GIB, 40)
     occupy(scenario.gpus[7], 18, 30 * GIB, 40)
-    owner = {"owner": ("ReplicaSet", "server-5d4f"), "labels": {"pod-template-hash": "5d4f"}}
+    for gpu, own, host in zip(scenario.gpus[8:10], (19, 21), (20, 22), strict=True):
+        occupy(gpu, own, 30 * GIB, 0)
+        occupy(gpu, host, 2 * GIB, 60)
+        gpu.gpm |= {1: 60.0, 2: 55.0}
+    for symbol in (LEGACY_UTILIZATION, MODERN_UTILIZATION):
+        scenario.gpus[9].fail(symbol, NOT_SUPPORTED)
+    occupy(scenario.gpus[10], 23, 60 * GIB, 70)
+    occupy(scenario.gpus[11], 24, 3 * GIB, 0)
+    pids = {"works-itself": [17], "beside-a-busy-host": [19], "beside-a-hidden-busy-host": [21]}
+    workers = {"held-for-another-pod": 23, "held-for-an-idle-pod": 24}
     holders = [
-        NodePod(pod, [gpu.uuid], [17] if pod == "works-itself" else [], **owner)
+        NodePod(
+            pod,
+            [gpu.uuid],
+            pids.get(pod, []),
+            owner=("ReplicaSet", "server-5d4f"),
+            labels={"pod-template-hash": "5d4f"} | ({PAIR_LABEL: f"launcher-{workers[pod]}"} if pod in workers else {}),
+        )
         for pod, gpu in zip(VERDICTS, scenario.gpus, strict=True)
     ]
+    launchers = [NodePod(f"launcher-{pid}", [], [pid], labels={PAIR_LABEL: pod}) for pod, pid in workers.items()]
     others = [NodePod(f"other-{pid}", [], [pid], namespace="llm") for pid in (10, 14, 15, 18)]
-    return Machine(scenario, [*holders, *others], host_pids=[11, 12, 16])
+    return Machine(scenario, [*holders, *launchers, *others], host_pids=[11, 12, 16, 20, 22])
 
 
 @pytest.fixture
@@ -106,11 +144,11 @@ def samples(fake_nvml: FakeNvml, tmp_path: Path) -> Sequence[Sample]:
             runner = CollectorRunner()
             for now in (AT - 5, AT):  # use of processes is known from the second time on
                 runner.start_cycle()
-                snapshot = source.read(SPLIT_SIGNALS, now=now, runner=runner)
+                snapshot = source.read(WANTED, now=now, runner=runner)
         finally:
             source.close()
     assert len(snapshot.allocations) == len(VERDICTS), "the agent does not see the machine"
-    pages = scrape_history([ReadNode(snapshot)], TIMES, dialects="native")
+    pages = scrape_history([ReadNode(snapshot)], TIMES, dialects="native dcgm")
     return [sample for sample in pages if sample[0] != metrics.ALLOCATION_START.name]  # the fake pods start in future
 
 
@@ -145,13 +183,18 @@ def test_never_idle_nor_empty_where_somebody_else_uses_the_gpu_of_a_holder(sampl
             "used-by-the-host": unknown_reasons.USED_BY_HOST,
             "loaded-by-a-pod": unknown_reasons.USED_BY_POD.fill(pods="llm/other-14"),
             "memory-of-nobody": unknown_reasons.USED_BY_HOST,
+            "beside-a-busy-host": unknown_reasons.USED_BY_HOST,
+            "beside-a-hidden-busy-host": unknown_reasons.NO_CORE,
         }
 
 
 def test_agents_without_the_counter_show_other_pods_and_work_of_the_host(samples: Sequence[Sample], tmp_path: Path):
     older = [sample for sample in samples if sample[0] != metrics.GPU_OUTSIDE_SECONDS.name]
     for table in read_tables(older, tmp_path):
-        assert find_reasons(table).keys() == {"used-by-a-pod", "used-by-the-host", "loaded-by-a-pod"}
+        assert find_reasons(table).keys() == VERDICTS.keys() - {
+            *("memory-of-nobody", "display-server", "unused", "small-pod", "works-itself"),
+            *("held-for-another-pod", "held-for-an-idle-pod"),
+        }
 
 
 def test_the_reason_of_a_gpu_with_a_process_of_others_does_not_say_that_it_has_none(samples: Sequence[Sample]):

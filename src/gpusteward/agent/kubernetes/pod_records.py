@@ -30,7 +30,9 @@ KEPT_ANNOTATIONS = (
 """Prefixes of GPU-related annotations; all others are dropped."""
 LONGEST_TEXT = 16 * 1024
 """Characters. Grants of HAMi to a pod on many GPUs take thousands; a longer annotation is ignored."""
-KEPT_LABELS = ("runai-gpu-group",)
+PAIR_LABEL = "dual-pods.llm-d.ai/dual"
+"""llm-d's fast model actuation: one pod holds the GPUs, another one works on them; each has the name of the other."""
+KEPT_LABELS = ("runai-gpu-group", PAIR_LABEL)
 """Prefixes of labels about GPU sharing. Owners are resolved before the other labels are dropped."""
 STATIC_POD_UID = "kubernetes.io/config.hash"
 """The cgroups of a static pod contain this value instead of the uid of its mirror pod in the API server."""
