@@ -127,7 +127,9 @@ def test_fields_that_only_dcgm_provides_are_known_but_not_exported(name: str) ->
     assert name not in SERVED
 
 
-@pytest.mark.parametrize("name", ["DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_NVLINK_BANDWIDTH_L0", "DCGM_FI_DEV_GPU_UTILL", "nothing"])
+@pytest.mark.parametrize(
+    "name", ["DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_NVLINK_BANDWIDTH_L0", "DCGM_FI_DEV_GPU_UTILL", "nothing"]
+)
 def test_exported_and_mistyped_names_are_not_unserved(name: str) -> None:
     assert not is_unserved(name)
 

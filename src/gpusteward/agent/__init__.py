@@ -17,6 +17,7 @@
     usage_counters.py    busy seconds, video engines and energy, accumulated from snapshot to snapshot
     fields/              the list of DCGM fields to export, from a CSV file or a ConfigMap
     dialects/            snapshot -> metric families, one module per naming scheme
+    lost_gpus.py         identifies GPUs that were lost before the start
     unavailable_families.py  families that a GPU model does not provide
     metrics_page.py      the rendered /metrics page and its age
     endpoints.py         content of /metrics, /healthz, /readyz and /snapshot

@@ -118,8 +118,9 @@ def find_gpus_in_two_clusters(
     """GPUs that the series of one job put into another cluster than those of another job: uuid -> clusters. Queries
     nothing unless two clusters have nodes of the same name. Raises SourceError."""
     clusters: dict[str, set[str]] = {}  # by node
-    for place in (*table.fleet, *table.allocations):
-        clusters.setdefault(place.node, set()).add(place.cluster)
+    held = [(allocation.node, allocation.cluster) for allocation in table.allocations]
+    for node, cluster in [*((gpu.node, gpu.cluster) for gpu in table.fleet), *held]:
+        clusters.setdefault(node, set()).add(cluster)
     nodes = sorted(node for node, found in clusters.items() if node and len(found) > 1)[:MAX_NODES]
     if not nodes:
         return {}
