@@ -15,16 +15,18 @@ from gpusteward.agent.nvml import Nvml
 from gpusteward.agent.proc.process_table import ProcessTable
 from gpusteward.core.containers import Container
 from gpusteward.core.snapshots import Snapshot
-from gpusteward.core.usage_split import SPLIT_SIGNALS
+from gpusteward.core.usage_split import SPLIT_SIGNALS, split_usage
 from gpusteward.kubernetes.api import ApiServer
 from tests.fakes.kubelet import Fault
 from tests.fakes.machine_examples import exclusive, time_sliced
-from tests.fakes.machines import NODE, Machine, NodePod, RunningMachine
+from tests.fakes.machines import NODE, Machine, NodePod, RunningMachine, write_process
 from tests.fakes.nvml_library import FakeNvml
+from tests.fakes.nvml_scenarios import mps
 from tests.waiting import wait_until
 
 WANTED = SPLIT_SIGNALS
 START = 1_800_000_000.0
+SERVER_PROGRAM = "/usr/bin/nvidia-cuda-mps-server"
 
 
 class Node:
@@ -178,3 +180,26 @@ def test_a_clock_set_back_does_not_prolong_the_release(node: Node):
     node.source.release(seconds=30)
     assert node.read().readings == ()
     assert len(node.read(after=-3600).readings) == 8
+
+
+@pytest.mark.parametrize("percent", [51, 0])
+def test_holders_behind_an_mps_server_that_hides_its_clients_are_unknown_and_not_0(
+    fake_nvml: FakeNvml, tmp_path: Path, percent: int
+):
+    scenario = mps()
+    gpu, server = scenario.gpus[1], 3100
+    gpu.numbers["gpu_percent"] = percent
+    gpu.uses(server, percent)
+    machine = Machine(scenario, [NodePod(f"client-{i}", [f"{gpu.uuid}::{i}"]) for i in range(2)])
+    fake_nvml.load(scenario)
+    with running_node(machine, tmp_path) as node:
+        for pid in (3000, server):
+            write_process(node.running.proc, pid, cgroup="/system.slice/mps.service", argv0=SERVER_PROGRAM)
+        node.read()
+        split = split_usage(node.read())[1]
+    assert [part.container.pod for part in split.parts[:2] if part.container] == ["client-0", "client-1"]
+    for holder in split.parts[:2]:
+        assert (holder.processes, holder.memory_bytes) == (None, None)
+        assert holder.utilization_ratio == (None if percent else 0), "nobody works on a GPU that does nothing"
+    assert split.utilization_ratio == percent / 100
+    assert not split.is_used_outside, "the server works for the holders"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gpusteward.core.allocations import Allocation, Share
 from gpusteward.core.containers import Container
-from gpusteward.core.gpus import Gpu, GpuProcess, GpuReading, MigInstance, Place
+from gpusteward.core.gpus import MPS_SERVER, Gpu, GpuProcess, GpuReading, MigInstance, Place
 from gpusteward.core.snapshots import Snapshot
 from gpusteward.core.usage_split import GpuSplit, Part, split_usage
 
@@ -233,10 +233,11 @@ def test_power_is_split_by_slices_if_an_activity_is_unknown():
         ([process(1, None, GIB, 0.3)], [claim(ALICE)], GIB, True),
         ([process(1, BOB, 2 * GIB, 0.3)], [claim(who, Share.TIME_SLICED) for who in (ALICE, BOB)], 2 * GIB, False),
         ([process(1, BOB, 2 * GIB, 0.3)], [], 2 * GIB, True),
+        ([process(1, BOB, 2 * GIB, 0.3, name=MPS_SERVER)], [claim(ALICE, Share.MPS)], 2 * GIB, False),
     ],
     ids=[
         *("nobody", "holder", "works", "loaded", "small", "video", "host", "display", "rest", "rest-of-holder"),
-        *("unattributed", "other-holder", "free"),
+        *("unattributed", "other-holder", "free", "mps-server"),
     ],
 )
 def test_use_by_others_than_the_holders_is_told_from_theirs(

@@ -20,7 +20,7 @@ from gpusteward.agent.proc.cgroups import CgroupIdentity
 from gpusteward.agent.proc.process_table import ProcessIdentity
 from gpusteward.core.allocations import Allocation, Share
 from gpusteward.core.containers import Container, Workload
-from gpusteward.core.gpus import GpuProcess, Place
+from gpusteward.core.gpus import GpuProcess, Place, is_mps_server
 
 PodName = tuple[str, str]  # namespace, name
 
@@ -70,7 +70,7 @@ def _attribute_one(
 ) -> GpuProcess:
     identity = locate_process(known.identities.get(process.pid, _NO_IDENTITY), known.pods)
     container = _container(identity, known.pods, holders, is_disputed=process.gpu_uuid in known.disputed)
-    is_outside = known.allocations_known and not _is_mps_server(identity) and _is_outside(container, holders, known)
+    is_outside = known.allocations_known and not is_mps_server(identity.name) and _is_outside(container, holders, known)
     works_for = _find_paired_holder(container, holders, pairs) if is_outside else None
     return GpuProcess(
         process.pid,
@@ -170,11 +170,6 @@ def is_held_exclusively(holders: Sequence[Allocation]) -> bool:
 def has_exclusive_holder(holders: Sequence[Allocation]) -> bool:
     """Whether the GPU is not shared, so that no unknown holder can be on it."""
     return any(each.share in (Share.EXCLUSIVE, Share.MIG) for each in holders)
-
-
-def _is_mps_server(identity: ProcessIdentity) -> bool:
-    """The device plugin's MPS daemon runs in its own pod, on behalf of the pods that hold the GPU."""
-    return identity.name.rpartition("/")[2] == "nvidia-cuda-mps-server"
 
 
 def _is_outside(container: Container | None, holders: Sequence[Allocation], known: AttributionInput) -> bool:

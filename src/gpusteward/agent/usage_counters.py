@@ -1,5 +1,5 @@
 """Counters accumulated from snapshot to snapshot: busy seconds, use of video engines and estimated energy, per GPU and
-per part of it; and of each GPU the time in which somebody who does not hold it used it.
+per part of it; and of each GPU the time in which somebody who does not hold it used it, and the energy of all of them.
 
 The parts of a GPU are those of `core.usage_split`: its containers, the host, and an unattributed rest.
 """
@@ -37,6 +37,7 @@ class SnapshotView:
     splits: tuple[GpuSplit, ...] = ()
     gpu_busy_seconds: Mapping[str, float] = field(default_factory=dict)
     gpu_outside_seconds: Mapping[str, float] = field(default_factory=dict)
+    gpu_rest_joules: Mapping[str, float] = field(default_factory=dict)  # of others than its holders
     parts: Mapping[PartKey, PartCounters] = field(default_factory=dict)
 
 
@@ -82,6 +83,7 @@ class UsageCounters:
             each.gpu.uuid: (
                 _times(each.utilization_ratio, seconds),
                 outside if each.is_used_outside else _times(outside, 0.0),
+                _times(each.sum_rest().power_watts, joules.get(each.gpu.device_uuid, seconds)),
             )
             for each in splits
         }
@@ -98,8 +100,9 @@ class UsageCounters:
         return SnapshotView(
             snapshot,
             splits,
-            {uuid: busy for uuid, (busy, _) in gpus if busy is not None},
-            {uuid: used for uuid, (_, used) in gpus if used is not None},
+            {uuid: busy for uuid, (busy, _, _) in gpus if busy is not None},
+            {uuid: used for uuid, (_, used, _) in gpus if used is not None},
+            {uuid: rest for uuid, (_, _, rest) in gpus if rest is not None},
             {key: PartCounters(*counts) for key, counts in self._parts.grow(of_parts, lambda key: is_unread(key[0]))},
         )
 

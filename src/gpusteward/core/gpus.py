@@ -84,3 +84,12 @@ class GpuProcess:
     container: Container | None = None
     outside_allocation: bool = False  # its pod does not hold this GPU
     works_for: Container | None = None  # the holder of this GPU, if that is another pod and they are a pair
+
+
+MPS_SERVER = "nvidia-cuda-mps-server"
+
+
+def is_mps_server(name: str) -> bool:
+    """Whether a process of this name is an MPS server. The device plugin's runs in its own pod, on behalf of the pods
+    that hold the GPU."""
+    return name.rpartition("/")[2] == MPS_SERVER

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from gpusteward.core.allocations import Allocation, Share
 from gpusteward.core.containers import Container
-from gpusteward.core.gpus import Gpu, GpuProcess, GpuReading, Place
+from gpusteward.core.gpus import Gpu, GpuProcess, GpuReading, Place, is_mps_server
 from gpusteward.core.snapshots import Snapshot
 
 
@@ -38,6 +38,17 @@ class GpuSplit:
     power_watts: float | None  # of a MIG instance: its estimated part of the device's power
     parts: tuple[Part, ...]
     is_used_outside: bool = False  # somebody who does not hold it uses it
+    holders: int = 0  # this many parts, the first ones, are those of the containers that hold it
+
+    def sum_rest(self) -> Part:
+        """What its holders do not use; an unknown part of it is in the unattributed one."""
+        *named, last = self.parts[self.holders :]
+        return Part(
+            Place.UNKNOWN,
+            utilization_ratio=_add_known(last.utilization_ratio, [part.utilization_ratio for part in named]),
+            memory_bytes=_add_known(last.memory_bytes, [part.memory_bytes for part in named]),
+            power_watts=_add_known(last.power_watts, [part.power_watts for part in named]),
+        )
 
 
 SPLIT_SIGNALS = frozenset(
@@ -95,8 +106,8 @@ def split_gpu(
         Part(by, container, None if own is None else len(own), *values)
         for (by, container), own, *values in zip(groups, known, utilization, memory, power, video, strict=True)
     )
-    is_used_outside = _is_used_outside(groups, parts, len({each.container for each in allocations}))
-    return GpuSplit(reading.gpu, busy, held, watts, parts, is_used_outside)
+    holders = len({each.container for each in allocations})
+    return GpuSplit(reading.gpu, busy, held, watts, parts, _is_used_outside(groups, parts, holders), holders)
 
 
 def utilization_of(reading: GpuReading) -> float | None:
@@ -208,7 +219,12 @@ def _is_used_outside(groups: _ProcessesByPart, parts: Sequence[Part], holders: i
     device and that of its processes are not measured at the same moments, and a process may hold more memory than the
     driver says.
     """
-    *named, rest = parts[holders:]
+    named = [
+        part
+        for part, own in list(zip(parts, groups.values(), strict=True))[holders:-1]
+        if not own or not all(is_mps_server(each.name) for each in own)  # it works for the holders
+    ]
+    rest = parts[-1]
     if groups[Place.UNKNOWN, None] or not any(part.processes is None or part.processes for part in parts[:holders]):
         named.append(rest if groups[Place.UNKNOWN, None] else replace(rest, utilization_ratio=None, video_ratio=None))
     return any(
@@ -217,6 +233,10 @@ def _is_used_outside(groups: _ProcessesByPart, parts: Sequence[Part], holders: i
         or (part.memory_bytes or 0) > OUTSIDE_MEMORY_BYTES
         for part in named
     )
+
+
+def _add_known(total: float | None, others: Iterable[float | None]) -> float | None:
+    return None if total is None else total + sum(other or 0.0 for other in others)
 
 
 def _known_sum(values: Iterable[float | None]) -> float | None:

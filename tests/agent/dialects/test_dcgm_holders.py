@@ -3,10 +3,11 @@
 import pytest
 
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions
-from gpusteward.agent.usage_counters import PartKey
+from gpusteward.agent.usage_counters import PartKey, UsageCounters
 from gpusteward.core.allocations import Allocation, Share
 from gpusteward.core.containers import Container
 from gpusteward.core.gpus import GpuProcess, Place
+from gpusteward.core.snapshots import Snapshot
 from tests.agent.dialects.snapshot_views import GIB, SIGNALS, claim, fields, instance, reading, render, view
 
 PER_POD = DcgmOptions(device_per_pod=True)
@@ -96,16 +97,16 @@ def sliced(pod: str, replica: str) -> Allocation:
     return claim(pod, share=Share.TIME_SLICED, replica=replica)
 
 
-def test_the_per_pod_form_has_only_the_usage_of_each_pod() -> None:
+def test_the_per_pod_form_has_the_usage_of_each_pod_and_the_rest_without_a_pod() -> None:
     a, b = sliced("a", "0"), sliced("b", "1")
     used = [process(1, a, memory=6 * GIB, sm=0.3), process(2, b, memory=3 * GIB, sm=0.1)]
     energy: dict[PartKey, float] = {("GPU-0", Place.CONTAINER, a.container): 5.0}
     page = render(view([reading()], [a, b], processes=used, energy=energy), PER_POD)
-    by_pod = {name: {x["pod"]: value for x, value in page.samples(name)} for name in page.names()}
-    assert by_pod["DCGM_FI_DEV_GPU_UTIL"] == {"a": 30, "b": 10}
-    assert by_pod["DCGM_FI_DEV_FB_USED"] == {"a": 6144, "b": 3072}
+    by_pod = {name: {x.get("pod"): value for x, value in page.samples(name)} for name in page.names()}
+    assert by_pod["DCGM_FI_DEV_GPU_UTIL"] == {"a": 30, "b": 10, None: 2}
+    assert by_pod["DCGM_FI_DEV_FB_USED"] == {"a": 6144, "b": 3072, None: 1024}
     assert by_pod["DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"] == {"a": 5000}  # of b it is unknown: absent
-    assert sum(by_pod["DCGM_FI_DEV_POWER_USAGE"].values()) <= SIGNALS["power_watts"]
+    assert sum(by_pod["DCGM_FI_DEV_POWER_USAGE"].values()) == pytest.approx(SIGNALS["power_watts"])
     assert by_pod["DCGM_FI_DEV_GPU_TEMP"] == {"a": 36, "b": 36}
     assert [x["vgpu"] for x, _ in page.samples("DCGM_FI_DEV_GPU_TEMP")] == ["0", "1"]
 
@@ -113,28 +114,58 @@ def test_the_per_pod_form_has_only_the_usage_of_each_pod() -> None:
 def test_a_pod_that_holds_a_share_without_using_it_has_0() -> None:
     a, b = sliced("a", "0"), sliced("b", "1")
     page = render(view([reading()], [a, b], processes=[process(1, a, memory=GIB, sm=0.3)]), PER_POD)
-    assert page.values("DCGM_FI_DEV_GPU_UTIL") == [30, 0]
+    assert page.values("DCGM_FI_DEV_GPU_UTIL") == [30, 0, 12]
 
 
 def test_unknown_values_of_a_pod_are_absent_in_the_per_pod_form() -> None:
     unattributed = GpuProcess(9, "GPU-0", memory_bytes=None, sm_ratio=None, place=Place.UNKNOWN)
     page = render(view([reading()], [sliced("a", "0"), sliced("b", "1")], processes=[unattributed]), PER_POD)
-    assert page.values("DCGM_FI_DEV_GPU_UTIL") == []
-    assert page.values("DCGM_FI_DEV_FB_USED") == []
+    assert [(x.get("pod"), value) for x, value in page.samples("DCGM_FI_DEV_GPU_UTIL")] == [(None, 42)]
+    assert page.values("DCGM_FI_DEV_FB_USED") == [10 * 1024]
     assert len(page.values("DCGM_FI_DEV_GPU_TEMP")) == 2
+
+
+def test_the_rest_has_the_host_pods_that_hold_nothing_and_what_nobody_is_known_for() -> None:
+    a, intruder = sliced("a", "0"), claim("intruder")
+    used = [
+        process(1, a, memory=GIB, sm=0.1),
+        process(2, intruder, memory=2 * GIB, sm=0.2),
+        GpuProcess(3, "GPU-0", memory_bytes=3 * GIB, sm_ratio=0.05, place=Place.HOST),
+    ]
+    page = render(view([reading()], [a], processes=used), PER_POD)
+    assert page.values("DCGM_FI_DEV_GPU_UTIL") == [10, 32]
+    assert page.values("DCGM_FI_DEV_FB_USED") == [1024, 9 * 1024]
+
+
+def test_the_energy_of_the_rest_goes_on_when_one_of_the_others_leaves() -> None:
+    a, intruder = sliced("a", "0"), claim("intruder")
+    used = [process(1, a, memory=GIB, sm=0.1), process(2, intruder, memory=GIB, sm=0.2)]
+    device = reading(signals={name: value for name, value in SIGNALS.items() if name != "energy_joules_total"})
+    counters, energy = UsageCounters(longest_gap_seconds=60), []
+    for cycle, running in enumerate((used, used, used[:1], used[:1])):
+        snapshot = Snapshot("node-1", 1000.0 + 10 * cycle, (device,), tuple(running), (a,))
+        page = render(counters.advance(snapshot), PER_POD)
+        energy.append(sum(page.values("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION")) / 1000)
+    joules = 10 * SIGNALS["power_watts"]
+    assert energy == pytest.approx([0, joules, 2 * joules, 3 * joules])
+
+
+def test_events_and_device_values_of_a_shared_gpu_are_not_repeated_for_the_rest() -> None:
+    page = render(view([reading()], [sliced("a", "0")]), PER_POD)
+    assert [x.get("pod") for x, _ in page.samples("DCGM_FI_DEV_XID_ERRORS")] == ["a"]
 
 
 def test_two_replicas_of_one_container_do_not_count_its_use_twice() -> None:
     first, second = sliced("a", "0"), sliced("a", "1")
     page = render(view([reading()], [first, second], processes=[process(1, first, memory=8 * GIB, sm=0.4)]), PER_POD)
-    assert page.values("DCGM_FI_DEV_GPU_UTIL") == [20, 20]
-    assert sum(page.values("DCGM_FI_DEV_FB_USED")) == 8192
+    assert page.values("DCGM_FI_DEV_GPU_UTIL") == [20, 20, 2]
+    assert page.values("DCGM_FI_DEV_FB_USED") == [4096, 4096, 2048]
 
 
 def test_claims_with_identical_labels_are_summed_in_one_sample() -> None:
     first, second = sliced("a", ""), sliced("a", "")
     page = render(view([reading()], [first, second], processes=[process(1, first, memory=8 * GIB, sm=0.4)]), PER_POD)
-    assert page.values("DCGM_FI_DEV_GPU_UTIL") == [40]
+    assert page.values("DCGM_FI_DEV_GPU_UTIL") == [40, 2]
 
 
 def test_the_per_pod_form_leaves_exclusive_and_free_gpus_as_they_are() -> None:
@@ -148,8 +179,9 @@ def test_a_shared_mig_instance_has_a_copy_per_pod_and_the_gpu_its_power_once() -
     a, b = (claim(pod, "MIG-0-7-0", share=Share.TIME_SLICED, replica=pod) for pod in "ab")
     readings = [reading(0, is_mig_parent=True), instance(0, 7)]
     page = render(view(readings, [a, b], processes=[process(1, a, memory=GIB, sm=0.0)]), PER_POD)
-    assert [(x["pod"], x["GPU_I_ID"], value) for x, value in page.samples("DCGM_FI_DEV_FB_USED")] == [
+    assert [(x.get("pod"), x["GPU_I_ID"], value) for x, value in page.samples("DCGM_FI_DEV_FB_USED")] == [
         ("a", "7", 1024),
         ("b", "7", 0),
+        (None, "7", 1024),
     ]
     assert page.values("DCGM_FI_DEV_POWER_USAGE") == [112.252]

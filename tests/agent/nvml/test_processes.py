@@ -65,6 +65,19 @@ def test_an_mps_server_without_clients_marks_its_gpu_too(open_nvml: Opener) -> N
     assert open_nvml(mps()).read(NOTHING).readings[1].is_mps
 
 
+@pytest.mark.parametrize("is_listed_as_mps", [False, True])
+def test_the_processes_behind_an_mps_server_that_hides_its_clients_are_unknown(
+    open_nvml: Opener, *, is_listed_as_mps: bool
+) -> None:
+    scenario = mps()
+    scenario.gpus[1].graphics(3200, GIB)  # a display server is no client
+    if is_listed_as_mps:
+        scenario.gpus[1].mps(3100, GIB)
+    found = open_nvml(scenario).read(NOTHING)
+    assert [each.processes_known for each in found.readings] == [True, False]
+    assert found.failures == ()
+
+
 @pytest.mark.parametrize("scenario", [blackwell_legacy_empty, modern_empty])
 def test_the_other_call_is_made_if_one_returns_nothing_on_a_busy_gpu(open_nvml: Opener, scenario) -> None:
     nvml = open_nvml(scenario())

@@ -147,6 +147,46 @@ def test_impossible_values_are_dropped(open_nvml: Opener) -> None:
     assert signals["memory_copy_ratio"] == 0.2
 
 
+@pytest.mark.parametrize("milliwatts", [2**32 - 1, 2**32 - 2, 4_294_967_000])
+def test_a_power_of_millions_of_watts_is_absent(open_nvml: Opener, milliwatts: int) -> None:
+    gpu = a100(0)
+    gpu.numbers |= dict.fromkeys(("power_mw", "power_limit_mw", "enforced_power_limit_mw"), milliwatts)
+    (reading,) = open_nvml(Scenario([gpu])).read(EVERYTHING).readings
+    assert {name for name in reading.signals if name.endswith("_watts")} == set()
+    assert reading.gpu.power_limit_watts is None
+
+
+@pytest.mark.parametrize("no_memory_v2", [0, 1])
+def test_a_gpu_with_one_byte_of_memory_has_no_memory_values(open_nvml: Opener, no_memory_v2: int) -> None:
+    gpu = a100(0)
+    gpu.numbers |= {"memory_total": 1, "no_memory_v2": no_memory_v2}
+    (reading,) = open_nvml(Scenario([gpu])).read(EVERYTHING).readings
+    assert {name for name in reading.signals if name.startswith("memory_") and name.endswith("_bytes")} == set()
+    assert reading.gpu.memory_total_bytes is None
+
+
+@pytest.mark.parametrize("kind", ["int", "sll", "uint"])
+def test_temperatures_below_0_are_absent(open_nvml: Opener, kind: str) -> None:
+    gpu = a100(0)
+    gpu.numbers["temperature"] = 2**32 - 5
+    gpu.fields[82, 0] = (kind, 2**32 - 5 if kind == "uint" else -5)
+    (reading,) = open_nvml(Scenario([gpu])).read(EVERYTHING).readings
+    assert {name for name in reading.signals if "temperature" in name} == set()
+
+
+def test_gpus_of_one_uuid_are_ignored_and_named_in_every_cycle(open_nvml: Opener) -> None:
+    scenario = a100x8()
+    scenario.gpus[5].texts["uuid"] = scenario.gpus[2].uuid
+    nvml = open_nvml(scenario)
+    for _cycle in range(3):
+        found = nvml.read(EVERYTHING)
+        assert [reading.gpu.index for reading in found.readings] == [0, 1, 3, 4, 6, 7]
+        assert {process.pid for process in found.processes} == {1000, 1001, 1003, 1004, 1006, 1007}
+        assert [failure.reason for failure in found.failures] == [
+            f"GPU {index} is ignored: another GPU has the same uuid" for index in (2, 5)
+        ]
+
+
 def test_without_memory_v2_reserved_memory_is_absent(open_nvml: Opener) -> None:
     gpu = a100(0)
     gpu.numbers["no_memory_v2"] = 1

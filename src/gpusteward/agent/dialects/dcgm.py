@@ -5,7 +5,7 @@ Deliberate differences from dcgm-exporter:
 - one sample per device or MIG instance; a shared GPU has no pod label (dcgm-exporter uses the last pod it saw);
 - power, energy and similar values of a MIG device are exported once, for the device, not for each instance;
 - DCGM_FI_DEV_XID_ERRORS has err_code and err_msg only as an option: they start a new series for every XID;
-- in the per-pod form, utilization, memory, power and energy are those of the pod, without a sample for the whole GPU.
+- in the per-pod form, utilization, memory, power and energy are of the pod; a sample without a pod has the rest.
 """
 
 from collections.abc import Callable, Mapping
@@ -110,7 +110,8 @@ class DcgmDialect:
 
     def _samples(self, plan: _FieldPlan | _EventPlan, rows: Rows) -> Samples:
         if isinstance(plan, _EventPlan):
-            return [sample for row in rows[Scope.DEVICE] for sample in self._event_samples(plan.event, row)]
+            whole = [row for row in rows[Scope.DEVICE] if not row.is_rest]
+            return [sample for row in whole for sample in self._event_samples(plan.event, row)]
         read = plan.read
         found = [(row, value) for row in rows[plan.scope] if (value := read(row.signals)) is not None]
         if plan.is_last_xid and self._options.xid_error_labels:

@@ -31,6 +31,7 @@ class Row:
     signals: Mapping[str, float]
     labels: EntityLabels
     text: str  # the labels, rendered
+    is_rest: bool = False  # what is left of a shared GPU beside the rows of its pods
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +60,9 @@ def list_rows(view: SnapshotView, options: DcgmOptions, label_builder: LabelBuil
     usage = _AllocationUsage(view)
     for entity in list_entities(view.snapshot.readings, options.devices):
         jobs = view.snapshot.hpc_jobs.get(entity.reading.gpu.uuid, ())
-        for labels, signals in _list_copies(entity, usage, label_builder, per_pod=options.device_per_pod):
+        for labels, signals, is_rest in _list_copies(entity, usage, label_builder, per_pod=options.device_per_pod):
             for own in _label_jobs(labels, jobs):
-                row = Row(entity.reading, signals, own, cache.render(own.all()))
+                row = Row(entity.reading, signals, own, cache.render(own.all()), is_rest)
                 for scope in entity.scopes:
                     rows[scope].append(row)
     return rows
@@ -127,6 +128,8 @@ class _AllocationUsage:
 
     def __init__(self, view: SnapshotView) -> None:
         self._counters = view.parts
+        self._splits = {split.gpu.uuid: split for split in view.splits}
+        self._rest_joules = view.gpu_rest_joules
         self._by_gpu: dict[str, list[Allocation]] = {}
         for allocation in view.snapshot.allocations:
             self._by_gpu.setdefault(allocation.gpu_uuid, []).append(allocation)
@@ -154,26 +157,39 @@ class _AllocationUsage:
         }
         return {name: None if value is None else value / of for name, value in own.items()}
 
+    def measure_rest(self, gpu_uuid: str) -> dict[str, float | None]:
+        """The usage of the GPU that none of its holders has."""
+        rest = self._splits[gpu_uuid].sum_rest() if gpu_uuid in self._splits else _UNKNOWN
+        return {
+            "utilization_ratio": rest.utilization_ratio,
+            "memory_used_bytes": rest.memory_bytes,
+            "power_watts": rest.power_watts,
+            "energy_joules_total": self._rest_joules.get(gpu_uuid),
+        }
+
 
 _UNKNOWN = Part(Place.CONTAINER)
-_Copy = tuple[EntityLabels, Mapping[str, float]]
+_Copy = tuple[EntityLabels, Mapping[str, float], bool]  # labels, signals, whether it is the rest
 
 
 def _list_copies(entity: Entity, usage: _AllocationUsage, label_builder: LabelBuilder, *, per_pod: bool) -> list[_Copy]:
     """One sample per device, labelled with its exclusive holder; in the per-pod form one sample per allocation of a
-    shared device instead."""
+    shared device instead, and one without a pod for the rest of what the pods have in parts: sums are right."""
     allocations = usage.on(entity.reading.gpu.uuid)
     holder = find_holder(allocations)
     signals = entity.signals()
     if not per_pod or holder or not allocations:
-        return [(_label(entity, label_builder, holder), signals)]
+        return [(_label(entity, label_builder, holder), signals, False)]
     shared = Counter(allocation.container for allocation in allocations)
     merged: dict[EntityLabels, dict[str, float | None]] = {}
     for allocation in allocations:
         own = usage.measure(allocation, of=shared[allocation.container])
-        labels = _label(entity, label_builder, allocation)
+        labels = _label(entity, label_builder, allocation if allocation.container.pod else None)
         merged[labels] = _add(merged[labels], own) if labels in merged else own
-    return [(labels, _replace(signals, own)) for labels, own in merged.items()]
+    of_rest, rest = _label(entity, label_builder, None), usage.measure_rest(entity.reading.gpu.uuid)
+    rest = _add(rest, merged.pop(of_rest)) if of_rest in merged else rest
+    copies = [(labels, _replace(signals, own), False) for labels, own in merged.items()]
+    return [*copies, (of_rest, _replace({}, rest), True)]
 
 
 def _label(entity: Entity, label_builder: LabelBuilder, holder: Allocation | None) -> EntityLabels:

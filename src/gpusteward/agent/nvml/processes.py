@@ -2,7 +2,7 @@
 
 import ctypes
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import pynvml
@@ -16,13 +16,12 @@ from gpusteward.agent.nvml.library import (
     is_absent,
     raise_if_fatal,
 )
+from gpusteward.core.gpus import MPS_SERVER
 
 ENTRY = struct.Struct("<I4xQII")  # nvmlProcessInfo_v2_t and _v3_t: pid, memory, GPU and compute instance
 NOT_AVAILABLE = 2**64 - 1
 INITIAL_ENTRIES = 64
 MAX_TRIES = 5  # of a list that outgrows its buffer each time
-
-MPS_SERVER = "nvidia-cuda-mps-server"
 
 MIN_HELD_BYTES = 256 * 2**20
 """Memory in use from which a GPU must have a process. An unused GPU holds a few MiB besides the driver's reserve, the
@@ -86,15 +85,19 @@ class ProcessLists:
         found = GpuProcessList()
         self._add(found, self._compute, handle)
         self._add(found, self._graphics, handle)
-        found.is_mps = self._add(found, self._mps, handle) or self._mps_servers.any_in(found.memory)
+        in_mps = self._add(found, self._mps, handle)
+        servers = self._mps_servers.find(found.memory)
+        found.is_mps = bool(in_mps or servers)
+        if servers and not in_mps - servers:  # its clients, if there are any, are hidden behind it
+            found.is_known = False
         return found
 
     def forget_except(self, pids: set[int]) -> None:
         """Drop cached data of processes that have ended."""
         self._mps_servers.forget_except(pids)
 
-    def _add(self, found: GpuProcessList, function: Function, handle: Handle) -> bool:
-        """Merge one list; return whether it had any process."""
+    def _add(self, found: GpuProcessList, function: Function, handle: Handle) -> set[int]:
+        """Merge one list; return its pids."""
         code = self._read_list(function, handle)
         if code:
             # Without the graphics or MPS list the result is still complete, without the compute list it is not.
@@ -103,14 +106,16 @@ class ProcessLists:
                 raise_if_fatal(code)
                 found.is_known = False
                 found.failures.append(f"the process list could not be read: {describe(code)}")
-            return False
+            return set()
+        pids = set()
         raw = ctypes.string_at(self._buffer, self._count.value * ENTRY.size)
         for pid, memory, _gpu_instance, _compute_instance in ENTRY.iter_unpack(raw):
             # The lists overlap: a process on two of them holds its memory once.
+            pids.add(pid)
             known = found.memory.get(pid)
             reported = None if memory == NOT_AVAILABLE else memory
             found.memory[pid] = reported if known is None else max(known, reported or 0)
-        return bool(raw)
+        return pids
 
     def _read_list(self, function: Function, handle: Handle) -> int:
         """Read a list into the buffer; enlarge the buffer and retry if the list does not fit."""
@@ -136,8 +141,8 @@ class MpsServers:
         self._function = find_function("nvmlSystemGetProcessName")
         self._name = ctypes.create_string_buffer(1024)
 
-    def any_in(self, pids: dict[int, int | None]) -> bool:
-        return any(self._is_mps_server(pid) for pid in pids)
+    def find(self, pids: Iterable[int]) -> set[int]:
+        return {pid for pid in pids if self._is_mps_server(pid)}
 
     def forget_except(self, pids: set[int]) -> None:
         for pid in self._is_server.keys() - pids:

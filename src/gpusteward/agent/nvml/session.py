@@ -44,6 +44,7 @@ class Session:
         self._counters = counters
         self._clock = clock
         self._devices: dict[int, Device] = {}
+        self._ambiguous: set[str] = set()  # uuids of several GPUs
         self._events = EventThread(counters.xids, event_wait_milliseconds)
         self._count = 0
         open_library()
@@ -136,8 +137,18 @@ class Session:
         if gpu is None or not gpu.uuid:
             result.fail("nvml", [f"GPU {index} cannot be identified: {describe(code)}"], uuid="")
             return
+        if self._is_ambiguous(gpu.uuid):
+            result.fail("nvml", [f"GPU {index} is ignored: another GPU has the same uuid"], uuid=gpu.uuid)
+            return
         self._counters.gpus_by_index[index] = gpu
         self._devices[index] = Device(handle, gpu, clock=self._clock)
+
+    def _is_ambiguous(self, uuid: str) -> bool:
+        """Whether several GPUs have this uuid: nothing tells which of them a pod holds, so that none is reported."""
+        for index in [index for index, device in self._devices.items() if device.gpu.uuid == uuid]:
+            self._devices.pop(index).release()
+            self._ambiguous.add(uuid)
+        return uuid in self._ambiguous
 
     def _report_missing(self, index: int, reader: GpuReader, *, result: ReadResult, reason: str) -> None:
         """Record a GPU that cannot be opened, under its last known identity, or as one of which only the index is

@@ -26,6 +26,8 @@ Signals = MutableMapping[str, float]
 PERCENT = 100
 MEGA = 1_000_000
 HIGHEST_TEMPERATURE = 200  # as in DCGM: a higher value means a broken sensor
+HIGHEST_MILLIWATTS = 100_000_000  # more than a rack: a driver that has no value, or a broken sensor
+LEAST_MEMORY_BYTES = 2**20  # less than any GPU has
 HIGHEST_PERFORMANCE_STATE = 15  # 32 is NVML's "unknown"
 NO_VALUE_32, NO_VALUE_64 = 2**32 - 1, 2**64 - 1
 """What drivers return when they have no value."""
@@ -51,7 +53,8 @@ class Call:
     max_value: float = NO_VALUE_32 - 1  # as NVML reports it; a higher value is discarded
     pointers: tuple[int, ...] = (0,)
     preset: bytes = b""  # initial content of the buffer
-    nonzero: int | None = None  # position of a value that is 0 only if the driver has none of the values
+    gate: int | None = None  # position of a value that is below `least` only if the driver has none of the values
+    least: int = 1
     is_constant: bool = False  # read once, valid until the driver is loaded again
     fallback: "Call | None" = None  # used if the driver does not have the symbol
 
@@ -69,7 +72,7 @@ def _max_clock(kind: int, signal: str) -> Call:
 
 
 def _watts(symbol: str, signal: str) -> Call:
-    return Call(symbol, (signal,), divisor=1000)
+    return Call(symbol, (signal,), divisor=1000, max_value=HIGHEST_MILLIWATTS)
 
 
 def _pcie(counter: int, signal: str) -> Call:
@@ -87,9 +90,17 @@ MEMORY = Call(
     layout="<I4xQQQQ",
     max_value=NO_VALUE_64 - 1,
     preset=MEMORY_V2,
-    nonzero=1,
+    gate=1,
+    least=LEAST_MEMORY_BYTES,
     # Drivers before 510 do not report reserved memory; `used` includes it there.
-    fallback=Call("nvmlDeviceGetMemoryInfo", _MEMORY, layout="<QQQ", max_value=NO_VALUE_64 - 1, nonzero=0),
+    fallback=Call(
+        "nvmlDeviceGetMemoryInfo",
+        _MEMORY,
+        layout="<QQQ",
+        max_value=NO_VALUE_64 - 1,
+        gate=0,
+        least=LEAST_MEMORY_BYTES,
+    ),
 )
 ENFORCED_POWER_LIMIT = _watts("nvmlDeviceGetEnforcedPowerLimit", "enforced_power_limit_watts")
 
@@ -125,7 +136,7 @@ CALLS: tuple[Call, ...] = (
         ("", "", "fabric_clique_id", "", "fabric_health_mask"),
         layout="<I16xIIII",
         preset=FABRIC_INFO_V2,
-        nonzero=3,
+        gate=3,
     ),
     _pcie(0, "pcie_throughput_tx_bytes_per_second"),
     _pcie(1, "pcie_throughput_rx_bytes_per_second"),
@@ -146,7 +157,7 @@ class BoundCall:
     def values(self) -> Iterator[tuple[str, float]]:
         """The values written by the call, in base units, without impossible ones."""
         call, reported = self.call, self.layout.unpack(self.buffer)
-        if call.nonzero is not None and not reported[call.nonzero]:
+        if call.gate is not None and reported[call.gate] < call.least:
             return
         for name, value in zip(self.names, reported, strict=True):
             if name and value <= call.max_value:
