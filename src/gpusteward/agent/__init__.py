@@ -11,7 +11,6 @@
     kubernetes/          pod-resources socket of the kubelet, pods of this node from the API server
     shares/              device claims and annotations -> allocations with share and limits
     attribution.py       process -> container; without Kubernetes: process -> holder of the GPU
-    lost_gpus.py         identity of GPUs that were lost before the agent started
     holder_uids.py       pod uids of holders while the API server is not available
     init_containers.py   GPUs that init containers took
     hpc_jobs.py          jobs of a workload manager per GPU
