@@ -38,7 +38,7 @@ from gpusteward.core import dcgm, metrics
 from gpusteward.core.dcgm import DcgmField
 from gpusteward.core.dcgm_names import DCGM_1, DCGM_46
 from gpusteward.core.metrics import METRICS, Metric
-from gpusteward.core.signals import PROFILING, SIGNALS
+from gpusteward.core.signals import PROFILING, PROFILING_TOTALS, SIGNALS
 
 REFERENCE = Path(__file__).parent / "reference"
 
@@ -149,7 +149,7 @@ def _field_row(field: DcgmField) -> Sequence[str]:
 
 
 def _condition(field: DcgmField) -> str:
-    if any(signal in PROFILING for signal in field.signals):
+    if any(signal in PROFILING | PROFILING_TOTALS for signal in field.signals):
         return "GPM"
     return "slow" if any(SIGNALS[signal].is_slow for signal in field.signals) else ""
 

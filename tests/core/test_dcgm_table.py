@@ -118,7 +118,7 @@ def test_an_alias_never_hides_a_real_name() -> None:
         "DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT",
         "DCGM_FI_DEV_CPU_UTIL_TOTAL",
         "DCGM_FI_PROF_NVDEC0_ACTIVE",
-        "DCGM_FI_PROF_SM_CYCLES_ACTIVE_TOTAL",
+        "DCGM_FI_PROF_C2C_TX_ALL_BYTES",
         "DCGM_FI_PROCESS_NAME",
     ],
 )

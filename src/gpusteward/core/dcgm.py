@@ -211,6 +211,7 @@ OPTIONAL_FIELDS: tuple[DcgmField, ...] = (
     _gauge("DCGM_FI_DEV_ENFORCED_POWER_LIMIT", 164, Unit.WATTS, "enforced_power_limit_watts"),
     _gauge("DCGM_FI_DEV_FABRIC_CLIQUE_ID", 173, Unit.COUNT, "fabric_clique_id"),
     _gauge("DCGM_FI_DEV_FABRIC_HEALTH_MASK", 174, Unit.COUNT, "fabric_health_mask"),
+    _gauge("DCGM_FI_DEV_FABRIC_HEALTH_SUMMARY", 175, Unit.COUNT, "fabric_health_summary"),
     _gauge("DCGM_FI_DEV_PSTATE", 190, Unit.COUNT, "performance_state"),
     _gauge("DCGM_FI_DEV_FAN_SPEED", 191, Unit.PERCENT, "fan_ratio"),
     # No longer available in DCGM 4; still in NVML, at 20 ms per read.
@@ -263,6 +264,19 @@ OPTIONAL_FIELDS: tuple[DcgmField, ...] = (
     _gauge("DCGM_FI_PROF_PIPE_INT_ACTIVE", 1016, Unit.RATIO, "integer_ratio"),
     _gauge("DCGM_FI_PROF_NVLINK_TX_BYTES", 1011, Unit.BYTES_PER_SECOND, "nvlink_tx_bytes_per_second"),
     _gauge("DCGM_FI_PROF_NVLINK_RX_BYTES", 1012, Unit.BYTES_PER_SECOND, "nvlink_rx_bytes_per_second"),
+    _counter("DCGM_FI_PROF_SM_CYCLES_ELAPSED_TOTAL", 1084, Unit.COUNT, "sm_cycles_total"),
+    _counter("DCGM_FI_PROF_SM_CYCLES_ACTIVE_TOTAL", 1085, Unit.COUNT, "sm_active_cycles_total"),
+    _counter("DCGM_FI_PROF_MMA_CYCLES_ACTIVE_TOTAL", 1086, Unit.COUNT, "mma_active_cycles_total"),
+    _counter("DCGM_FI_PROF_DMMA_CYCLES_ACTIVE_TOTAL", 1087, Unit.COUNT, "dmma_active_cycles_total"),
+    _counter("DCGM_FI_PROF_HMMA_CYCLES_ACTIVE_TOTAL", 1088, Unit.COUNT, "hmma_active_cycles_total"),
+    _counter("DCGM_FI_PROF_IMMA_CYCLES_ACTIVE_TOTAL", 1089, Unit.COUNT, "imma_active_cycles_total"),
+    _counter("DCGM_FI_PROF_DFMA_CYCLES_ACTIVE_TOTAL", 1090, Unit.COUNT, "dfma_active_cycles_total"),
+    _counter("DCGM_FI_PROF_PCIE_TX_BYTES_TOTAL", 1091, Unit.BYTES, "pcie_tx_bytes_total"),
+    _counter("DCGM_FI_PROF_PCIE_RX_BYTES_TOTAL", 1092, Unit.BYTES, "pcie_rx_bytes_total"),
+    _counter("DCGM_FI_PROF_INT_CYCLES_ACTIVE_TOTAL", 1093, Unit.COUNT, "integer_active_cycles_total"),
+    _counter("DCGM_FI_PROF_FP64_CYCLES_ACTIVE_TOTAL", 1094, Unit.COUNT, "fp64_active_cycles_total"),
+    _counter("DCGM_FI_PROF_FP32_CYCLES_ACTIVE_TOTAL", 1095, Unit.COUNT, "fp32_active_cycles_total"),
+    _counter("DCGM_FI_PROF_FP16_CYCLES_ACTIVE_TOTAL", 1096, Unit.COUNT, "fp16_active_cycles_total"),
 )
 """Fields that can be added with a CSV."""
 

@@ -24,6 +24,17 @@ class Signal:
 
 
 _OWN, _COPY, _DEVICE = Scope.INSTANCE, Scope.COPY, Scope.DEVICE
+_COUNTED_PIPES = {
+    "mma": "tensor",
+    "dmma": "tensor (FP64)",
+    "hmma": "tensor (FP16)",
+    "imma": "tensor (integer)",
+    "dfma": "tensor (FP64, fused)",
+    "integer": "integer",
+    "fp64": "FP64",
+    "fp32": "FP32",
+    "fp16": "FP16",
+}
 _TABLE = (
     Signal("sm_clock_hertz", _COPY, "Clock of the streaming multiprocessors"),
     Signal("memory_clock_hertz", _COPY, "Clock of the memory"),
@@ -81,6 +92,7 @@ _TABLE = (
     Signal("nvlink_link_recoveries_total", _DEVICE, "NVLink recoveries with any result, on Blackwell and newer"),
     Signal("fabric_clique_id", _COPY, "Clique of the NVLink fabric that the GPU belongs to"),
     Signal("fabric_health_mask", _COPY, "Bit mask of the health of the NVLink fabric"),
+    Signal("fabric_health_summary", _COPY, "Health of the NVLink fabric: 1 healthy, 2 unhealthy, 3 limited capacity"),
     Signal("ecc_single_bit_volatile_total", _DEVICE, "Single-bit ECC errors since the driver was loaded"),
     Signal("ecc_double_bit_volatile_total", _DEVICE, "Double-bit ECC errors since the driver was loaded"),
     Signal("ecc_single_bit_aggregate_total", _DEVICE, "Single-bit ECC errors in the life of the board"),
@@ -109,6 +121,14 @@ _TABLE = (
     Signal("pcie_rx_bytes_per_second", _DEVICE, "PCIe bytes received, headers included"),
     Signal("nvlink_tx_bytes_per_second", _DEVICE, "NVLink bytes sent"),
     Signal("nvlink_rx_bytes_per_second", _DEVICE, "NVLink bytes received"),
+    Signal("sm_cycles_total", _OWN, "Cycles of the SMs since the node was started"),
+    Signal("sm_active_cycles_total", _OWN, "Cycles with a warp on an SM since the node was started"),
+    *(
+        Signal(f"{pipe}_active_cycles_total", _OWN, f"Active cycles of the {text} pipe since the node was started")
+        for pipe, text in _COUNTED_PIPES.items()
+    ),
+    Signal("pcie_tx_bytes_total", _DEVICE, "PCIe bytes sent since the node was started"),
+    Signal("pcie_rx_bytes_total", _DEVICE, "PCIe bytes received since the node was started"),
 )
 SIGNALS = {signal.name: signal for signal in _TABLE}
 
@@ -117,6 +137,11 @@ PROFILING = frozenset(f"{name}_ratio" for name in ("gr_engine", "sm_active", "sm
     f"{bus}_{way}_bytes_per_second" for bus in ("pcie", "nvlink") for way in ("tx", "rx")
 }
 """Read through GPM on Hopper and newer, from a DCGM hostengine on older ones."""
+PROFILING_TOTALS = frozenset(f"{name}_cycles_total" for name in ("sm", "sm_active")) | {
+    *(f"{pipe}_active_cycles_total" for pipe in _COUNTED_PIPES),
+    *(f"pcie_{way}_bytes_total" for way in ("tx", "rx")),
+}
+"""Read through GPM where the driver counts them."""
 
 CLOCK_EVENTS = {
     0x001: "gpu_idle",

@@ -1,6 +1,7 @@
 """The CSV of fields, by dcgm-exporter's rules."""
 
 import contextlib
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -9,6 +10,8 @@ from hypothesis import strategies as st
 from gpusteward.agent.fields.field_list import FieldList, default_fields, parse_fields
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.metrics import MetricType
+
+REPOSITORY = Path(__file__).parents[3]
 
 
 def parse(text: str) -> FieldList:
@@ -138,13 +141,52 @@ def test_a_typing_error_in_a_served_field_is_an_error(name: str) -> None:
 
 
 def test_names_of_hopper_and_blackwell_are_served() -> None:
-    names = (
-        "DCGM_FI_DEV_FABRIC_HEALTH_MASK",
-        "DCGM_FI_DEV_NVLINK_CRC_ERROR_TOTAL",
-        "DCGM_FI_DEV_NVLINK_ERROR_DL_REPLAY",
-    )
-    names += ("DCGM_FI_DEV_NVLINK_RECOVERY_FAILED_TOTAL",)
+    names = ("DCGM_FI_DEV_FABRIC_CLIQUE_ID", "DCGM_FI_DEV_NVLINK_ERROR_DL_REPLAY")
+    names += ("DCGM_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_EVENTS",)
     assert not parse("".join(f"{name}, gauge, x\n" for name in names)).unserved
+
+
+ROWS_OF_4_8_4 = """
+DCGM_FI_DEV_ SM_CLOCK MEM_CLOCK MEMORY_TEMP GPU_TEMP POWER_USAGE TOTAL_ENERGY_CONSUMPTION POWER_MGMT_LIMIT
+ENFORCED_POWER_LIMIT PCIE_REPLAY_COUNTER GPU_UTIL MEM_COPY_UTIL ENC_UTIL DEC_UTIL XID_ERRORS
+POWER_VIOLATION THERMAL_VIOLATION SYNC_BOOST_VIOLATION BOARD_LIMIT_VIOLATION LOW_UTIL_VIOLATION RELIABILITY_VIOLATION
+FB_FREE FB_USED FB_RESERVED ECC_SBE_VOL_TOTAL ECC_DBE_VOL_TOTAL ECC_SBE_AGG_TOTAL ECC_DBE_AGG_TOTAL
+RETIRED_SBE RETIRED_DBE RETIRED_PENDING
+NVLINK_CRC_FLIT_ERROR_TOTAL NVLINK_CRC_DATA_ERROR_TOTAL NVLINK_REPLAY_ERROR_TOTAL NVLINK_RECOVERY_ERROR_TOTAL
+NVLINK_CRC_ERROR_TOTAL NVLINK_RECOVERY_TOTAL NVLINK_REPLAY_TOTAL
+NVLINK_RECOVERY_SUCCESSFUL_TOTAL NVLINK_RECOVERY_FAILED_TOTAL NVLINK_RECOVERY_EVENT_TOTAL
+NVLINK_BANDWIDTH_TOTAL NVLINK_BANDWIDTH_L0 FABRIC_HEALTH_SUMMARY FABRIC_HEALTH_MASK VGPU_LICENSE_STATUS
+UNCORRECTABLE_REMAPPED_ROWS CORRECTABLE_REMAPPED_ROWS ROW_REMAP_FAILURE
+BRAND SERIAL OEM_INFOROM_VER ECC_INFOROM_VER POWER_INFOROM_VER INFOROM_IMAGE_VER VBIOS_VERSION
+DCGM_FI_ DRIVER_VERSION NVML_VERSION
+DCGM_EXP_ CLOCK_EVENTS_COUNT CLOCK_EVENTS_TOTAL XID_ERRORS_COUNT XID_ERRORS_TOTAL GPU_HEALTH_STATUS P2P_STATUS
+DCGM_FI_PROF_ GR_ENGINE_ACTIVE SM_ACTIVE SM_OCCUPANCY PIPE_TENSOR_ACTIVE DRAM_ACTIVE PIPE_FP64_ACTIVE PIPE_FP32_ACTIVE
+PIPE_FP16_ACTIVE PCIE_TX_BYTES PCIE_RX_BYTES SM_CYCLES_ELAPSED_TOTAL SM_CYCLES_ACTIVE_TOTAL MMA_CYCLES_ACTIVE_TOTAL
+DMMA_CYCLES_ACTIVE_TOTAL HMMA_CYCLES_ACTIVE_TOTAL IMMA_CYCLES_ACTIVE_TOTAL DFMA_CYCLES_ACTIVE_TOTAL
+PCIE_TX_BYTES_TOTAL PCIE_RX_BYTES_TOTAL INT_CYCLES_ACTIVE_TOTAL FP64_CYCLES_ACTIVE_TOTAL FP32_CYCLES_ACTIVE_TOTAL
+FP16_CYCLES_ACTIVE_TOTAL
+"""
+"""All rows of dcgm-exporter 4.8.4's list, active or commented out: a prefix, and the names that have it."""
+
+
+def list_rows() -> list[str]:
+    prefix, names = "", []
+    for word in ROWS_OF_4_8_4.split():
+        if word.endswith("_"):
+            prefix = word
+        else:
+            names.append(prefix + word)
+    return names
+
+
+def test_of_the_rows_of_dcgm_exporter_only_those_in_the_limits_are_missing() -> None:
+    names = list_rows()
+    assert len(set(names)) == len(names) == 86
+    texts = ("_VERSION", "_VER", "_BRAND", "_SERIAL")
+    fields = parse("".join(f"{name}, {'label' if name.endswith(texts) else 'gauge'}, x\n" for name in names))
+    assert fields.unserved == ("DCGM_EXP_GPU_HEALTH_STATUS",)
+    for page in ("docs/limits.md", "docs/zh-CN/limits.md"):
+        assert all(f"`{name}`" in (REPOSITORY / page).read_text() for name in fields.unserved)
 
 
 @given(st.text(alphabet=st.sampled_from('DCGM_FI,"#\r\n\t x') | st.characters(), max_size=80))

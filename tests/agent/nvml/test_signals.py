@@ -7,7 +7,7 @@ import pytest
 
 from gpusteward.agent.nvml import fields, gpm, processes, utilization
 from gpusteward.core.gpus import GpuReading
-from gpusteward.core.signals import PROFILING, SIGNALS
+from gpusteward.core.signals import PROFILING, PROFILING_TOTALS, SIGNALS
 from tests.fakes.nvml_library import FakeNvml, Opener
 from tests.fakes.nvml_scenarios import (
     ALL_LINKS,
@@ -100,6 +100,7 @@ def test_signals_are_in_base_units(open_nvml: Opener) -> None:
 def test_every_signal_of_the_table_can_be_read_somewhere(open_nvml: Opener) -> None:
     scenario = h100_gpm()
     scenario.gpus[0].numbers |= {"fan_percent": 30, "fabric_state": 3, "fabric_health": 0x1AA}
+    scenario.gpus[0].gpm |= dict.fromkeys(range(248, 261), 1.0)
     scenario.gpus[0].fields |= dict.fromkeys(((id_, ALL_LINKS) for id_ in (161, 162, 163, 213, 214, 215)), ("ull", 0))
     nvml = open_nvml(scenario)
     nvml.read(EVERYTHING)
@@ -243,6 +244,27 @@ def test_profiling_needs_two_samples(open_nvml: Opener) -> None:
     assert signals["nvlink_rx_bytes_per_second"] == 3000 * MIB
 
 
+def test_profiling_totals_are_read_as_the_driver_counts_them(open_nvml: Opener) -> None:
+    scenario = h100_gpm()
+    scenario.gpus[0].gpm |= {248: 9e15, 249: 7e15, 255: 123456789012.0}
+    nvml = open_nvml(scenario)
+    nvml.read(EVERYTHING)
+    signals = nvml.read(EVERYTHING).readings[0].signals
+    assert (signals["sm_cycles_total"], signals["sm_active_cycles_total"]) == (9e15, 7e15)
+    assert signals["pcie_tx_bytes_total"] == 123456789012
+
+
+def test_a_driver_that_does_not_know_profiling_totals_still_profiles(open_nvml: Opener) -> None:
+    scenario = h100_gpm()
+    scenario.gpus[0].numbers["no_gpm_totals"] = 1
+    nvml = open_nvml(scenario)
+    for _cycle in range(2):
+        nvml.read(EVERYTHING)
+    signals = nvml.read(EVERYTHING).readings[0].signals
+    assert signals["gr_engine_ratio"] == 0.615
+    assert PROFILING_TOTALS.isdisjoint(signals)
+
+
 def test_a_profiling_value_that_is_nan_is_dropped(open_nvml: Opener) -> None:
     scenario = h100_gpm()
     scenario.gpus[0].gpm |= {5: float("nan"), 10: 250.0, 11: -1.0, 20: float("inf")}
@@ -271,11 +293,22 @@ def test_a_gpu_without_licences_has_the_status_0_as_in_dcgm(open_nvml: Opener) -
 
 def test_the_health_of_the_fabric_is_known_only_where_there_is_one(open_nvml: Opener) -> None:
     scenario = Scenario([a100(0), a100(1), a100(2)])
-    scenario.gpus[1].numbers |= {"fabric_state": 3, "fabric_clique": 7, "fabric_health": 0x1AA}
+    scenario.gpus[1].numbers |= {"fabric_state": 3, "fabric_clique": 7, "fabric_health": 0x1AA, "fabric_summary": 2}
     scenario.gpus[2].numbers |= {"fabric_state": 0}
     absent, present, unsupported = (one.signals for one in open_nvml(scenario).read(EVERYTHING).readings)
-    assert (present["fabric_clique_id"], present["fabric_health_mask"]) == (7, 0x1AA)
-    assert {"fabric_clique_id", "fabric_health_mask"}.isdisjoint(absent.keys() | unsupported.keys())
+    names = ("fabric_clique_id", "fabric_health_mask", "fabric_health_summary")
+    assert [present[name] for name in names] == [7, 0x1AA, 2]
+    assert set(names).isdisjoint(absent.keys() | unsupported.keys())
+
+
+def test_an_older_driver_has_the_health_of_the_fabric_without_its_summary(open_nvml: Opener) -> None:
+    scenario = Scenario([a100(0)])
+    scenario.gpus[0].numbers |= {"fabric_state": 3, "fabric_health": 0x1AA, "fabric_summary": 2, "no_fabric_v3": 1}
+    nvml = open_nvml(scenario)
+    for _cycle in range(2):
+        signals = nvml.read(EVERYTHING).readings[0].signals
+        assert signals["fabric_health_mask"] == 0x1AA
+        assert "fabric_health_summary" not in signals
 
 
 def test_nvlink_errors_of_hopper_and_blackwell_have_their_own_signals(open_nvml: Opener) -> None:

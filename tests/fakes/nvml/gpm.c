@@ -64,6 +64,9 @@ EXPORT int nvmlGpmMetricsGet(GpmMetrics *query) {
     ENTER(gpu);
     if (query->version != 1 || !query->first || !gpu) return INVALID_ARGUMENT;
     if (query->first->gpu != gpu || query->first->taken >= query->second->taken) return INVALID_ARGUMENT;
-    for (unsigned i = 0; i < query->count; i++) fill_metric(gpu, &query->metrics[i]);
+    for (unsigned i = 0; i < query->count; i++) {
+        if (gpu->has[N_no_gpm_totals] && query->metrics[i].id >= 248) return INVALID_ARGUMENT;
+        fill_metric(gpu, &query->metrics[i]);
+    }
     return SUCCESS;
 }

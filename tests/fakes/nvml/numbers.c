@@ -148,19 +148,22 @@ EXPORT int nvmlDeviceGetGridLicensableFeatures_v4(Gpu *gpu, LicensableFeatures *
 }
 
 #ifndef FAKE_OLD_DRIVER
-typedef struct { unsigned version; uint8_t cluster[16]; unsigned status, clique, state, health; } FabricInfoV2;
+typedef struct {
+    unsigned version; uint8_t cluster[16]; unsigned status, clique, state, health;
+    uint8_t summary; /* since version 3 */
+} FabricInfo;
 
-EXPORT int nvmlDeviceGetGpuFabricInfoV(Gpu *gpu, FabricInfoV2 *out) {
+EXPORT int nvmlDeviceGetGpuFabricInfoV(Gpu *gpu, FabricInfo *out) {
     ENTER(gpu);
-    if (out->version != 0x02000024) return VERSION_MISMATCH;
+    bool is_v3 = out->version == 0x03000028 && !gpu->has[N_no_fabric_v3];
+    if (!is_v3 && out->version != 0x02000024) return VERSION_MISMATCH;
     if (!gpu->has[N_fabric_state]) return NOT_SUPPORTED;
     const unsigned long long *number = gpu->number;
-    *out = (FabricInfoV2){
-        .version = out->version,
-        .clique = (unsigned)number[N_fabric_clique],
-        .state = (unsigned)number[N_fabric_state],
-        .health = (unsigned)number[N_fabric_health],
-    };
+    out->status = 0;
+    out->clique = (unsigned)number[N_fabric_clique];
+    out->state = (unsigned)number[N_fabric_state];
+    out->health = (unsigned)number[N_fabric_health];
+    if (is_v3) out->summary = (uint8_t)number[N_fabric_summary];
     return SUCCESS;
 }
 #endif

@@ -43,7 +43,7 @@ enum {
     X(clock_reasons) X(pstate) X(fan_percent) X(pcie_replays) X(pcie_generation) X(pcie_width) \
     X(pcie_tx_kb) X(pcie_rx_kb) X(energy_mj) X(licence_supported) X(licence_state) \
     X(mig_capable) X(mig_mode) X(placement) X(gi) X(ci) X(slices) X(ci_slices) X(video_engines) X(events) X(gpm_supported) X(p2p) \
-    X(fabric_state) X(fabric_clique) X(fabric_health)
+    X(fabric_state) X(fabric_clique) X(fabric_health) X(fabric_summary) X(no_fabric_v3) X(no_gpm_totals)
 #define TEXTS(X) \
     X(uuid) X(model) X(bus_id) X(serial) X(vbios) X(inforom_image) X(inforom_oem) X(inforom_ecc) X(inforom_power)
 #define AS_ENUM(name) N_##name,

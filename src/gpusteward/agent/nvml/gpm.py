@@ -16,6 +16,7 @@ from gpusteward.agent.nvml.library import (
     raise_if_fatal,
 )
 from gpusteward.agent.nvml.signals import Signals
+from gpusteward.core.signals import PROFILING_TOTALS
 
 METRICS = {
     "gr_engine_ratio": pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL,
@@ -34,6 +35,20 @@ METRICS = {
     "pcie_rx_bytes_per_second": pynvml.NVML_GPM_METRIC_PCIE_RX_PER_SEC,
     "nvlink_tx_bytes_per_second": pynvml.NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC,
     "nvlink_rx_bytes_per_second": pynvml.NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC,
+    # Counted since the node was started; older versions of pynvml have no names for them.
+    "sm_cycles_total": 248,
+    "sm_active_cycles_total": 249,
+    "mma_active_cycles_total": 250,
+    "dmma_active_cycles_total": 251,
+    "hmma_active_cycles_total": 252,
+    "imma_active_cycles_total": 253,
+    "dfma_active_cycles_total": 254,
+    "pcie_tx_bytes_total": 255,
+    "pcie_rx_bytes_total": 256,
+    "integer_active_cycles_total": 257,
+    "fp64_active_cycles_total": 258,
+    "fp32_active_cycles_total": 259,
+    "fp16_active_cycles_total": 260,
 }
 MEBIBYTE = 1_048_576
 
@@ -61,6 +76,7 @@ class GpmReader:
         self._compare = find_function("nvmlGpmMetricsGet")
         self._before: Handle | None = None
         self._spare: Handle | None = None
+        self._unknown: frozenset[str] = frozenset()  # to the driver
         self._wanted: frozenset[str] = frozenset()
         self._names: list[str] = []
         self._query = ctypes.create_string_buffer(0)
@@ -77,7 +93,10 @@ class GpmReader:
         if not self._names:
             return
         code = self._take_sample(into)
-        if code in UNSUPPORTED:
+        if code in UNSUPPORTED and not PROFILING_TOTALS.isdisjoint(self._names):
+            self._unknown = PROFILING_TOTALS  # an older driver may refuse all metrics because of these
+            self._prepare(wanted)
+        elif code in UNSUPPORTED:
             self.is_supported = False
         elif code and not is_absent(code):
             raise_if_fatal(code)
@@ -85,7 +104,7 @@ class GpmReader:
 
     def supported(self) -> Iterator[str]:
         if self.is_supported:
-            yield from METRICS
+            yield from METRICS.keys() - self._unknown
 
     def _take_sample(self, into: Signals) -> int:
         """Take a sample and compare it with the previous one, if any."""
@@ -110,7 +129,7 @@ class GpmReader:
 
     def _prepare(self, wanted: frozenset[str]) -> None:
         self._wanted = wanted
-        self._names = [name for name in METRICS if name in wanted]
+        self._names = [name for name in METRICS if name in wanted - self._unknown]
         metrics = b"".join(METRIC.pack(METRICS[name], 0, 0.0) for name in self._names)
         self._query = ctypes.create_string_buffer(
             bytes(HEADER.size) + metrics, ctypes.sizeof(pynvml.c_nvmlGpmMetricsGet_t)
@@ -129,7 +148,9 @@ class GpmReader:
 
 
 def _keep(name: str, value: float, into: Signals) -> None:
-    if not name.endswith("_ratio"):
+    if name.endswith("_total"):
+        into[name] = value
+    elif not name.endswith("_ratio"):
         into[name] = value * MEBIBYTE
     elif value <= 100:
         into[name] = value / 100

@@ -33,7 +33,7 @@ NO_VALUE_32, NO_VALUE_64 = 2**32 - 1, 2**64 - 1
 """What drivers return when they have no value."""
 MEMORY_V2 = struct.pack("<I", 0x02000028)  # nvmlMemory_v2: size and version of the struct
 
-FABRIC_INFO_V2 = struct.pack("<I", 0x02000024)  # nvmlGpuFabricInfo_v2
+FABRIC_INFO_V2, FABRIC_INFO_V3 = struct.pack("<I", 0x02000024), struct.pack("<I", 0x03000028)  # nvmlGpuFabricInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Call:
     gate: int | None = None  # position of a value that is below `least` only if the driver has none of the values
     least: int = 1
     is_constant: bool = False  # read once, valid until the driver is loaded again
-    fallback: "Call | None" = None  # used if the driver does not have the symbol
+    fallback: "Call | None" = None  # used if the driver does not have the symbol or its version
 
 
 def _percent(symbol: str, *signals: str, pointers: tuple[int, ...] = (0,)) -> Call:
@@ -82,6 +82,8 @@ def _pcie(counter: int, signal: str) -> Call:
 
 _MEMORY = ("memory_total_bytes", "memory_free_bytes", "memory_used_bytes")
 _REASONS = ("clock_event_reasons",)
+_FABRIC = ("", "", "fabric_clique_id", "", "fabric_health_mask")
+"""Version, error of the registration, clique, state (0: the GPU has no fabric), health."""
 
 UTILIZATION = _percent("nvmlDeviceGetUtilizationRates", "utilization_ratio", "memory_copy_ratio")
 MEMORY = Call(
@@ -132,11 +134,12 @@ CALLS: tuple[Call, ...] = (
     Call("nvmlDeviceGetCurrPcieLinkWidth", ("pcie_link_width",)),
     Call(
         "nvmlDeviceGetGpuFabricInfoV",
-        # version, uuid of the cluster, error of the registration, clique, state (0: the GPU has no fabric), health
-        ("", "", "fabric_clique_id", "", "fabric_health_mask"),
-        layout="<I16xIIII",
-        preset=FABRIC_INFO_V2,
+        (*_FABRIC, "fabric_health_summary"),
+        layout="<I16xIIIIB3x",
+        preset=FABRIC_INFO_V3,
         gate=3,
+        # Older drivers have no summary.
+        fallback=Call("nvmlDeviceGetGpuFabricInfoV", _FABRIC, layout="<I16xIIII", preset=FABRIC_INFO_V2, gate=3),
     ),
     _pcie(0, "pcie_throughput_tx_bytes_per_second"),
     _pcie(1, "pcie_throughput_rx_bytes_per_second"),
