@@ -165,8 +165,8 @@ def write_settings_page() -> str:
         "## As in dcgm-exporter",
         _setting_table(Group.COMPATIBLE),
         "## Accepted and ignored",
-        "Flags and variables of dcgm-exporter without effect here. The agent starts and logs once which ones it "
-        "ignored.",
+        "Flags and variables of dcgm-exporter without effect here. The agent starts and logs each one with its "
+        "reason.",
         make_table(
             ("flag", "environment", "reason"),
             ((code(row.flags), code(row.environment), row.about) for row in SETTINGS if row.group is Group.IGNORED),

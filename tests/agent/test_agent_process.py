@@ -284,3 +284,40 @@ def test_a_missing_field_list_of_dcgm_exporters_image_is_replaced_by_the_built_i
     with running("-f", "/etc/dcgm-exporter/default-counters.csv", env=environment(scenario)) as agent:
         agent.wait_for(is_ready)
         assert agent.value("DCGM_FI_DEV_GPU_UTIL") == 50
+
+
+def test_it_runs_with_the_arguments_and_the_configuration_file_of_dcgm_exporter(scenario: Path, tmp_path: Path):
+    file = tmp_path / "config.yaml"
+    file.write_text(
+        "version: 2\n"
+        "metrics: {fields: [{name: DCGM_FI_DEV_GPU_TEMP, prometheusType: gauge, help: Temperature.}]}\n"
+        "collections:\n"
+        "  - {name: scrape, every: 500ms, metrics: {include: ['*']}}\n"
+        "  - {name: slow, every: 5m, metrics: {include: ['DCGM_FI_DEV_NVLINK_*']}}\n"
+    )
+    env = environment(scenario) | {"DCGM_EXPORTER_CONFIG_FILE": str(file)}
+    with running("-d", "g:0,1+i:0", "--web-config-file=", "-s", "f", env=env) as agent:
+        agent.wait_for(is_ready)
+        page = agent.get("/metrics")[1]
+        assert page.count("\nDCGM_FI_DEV_GPU_TEMP{") == 2
+        assert "# HELP DCGM_FI_DEV_GPU_TEMP Temperature.\n" in page
+        assert "DCGM_FI_DEV_GPU_UTIL" not in page
+        agent.process.terminate()
+        log = agent.process.communicate(timeout=20)[1]
+    assert 'setting_ignored name=--switch-devices reason="NVSwitches and their links are not read."' in log
+    assert f'setting_ignored name="collections[1].every ({file} line 5)" reason="The page has one interval' in log
+
+
+def test_where_gpus_are_required_it_is_unhealthy_without_them_so_that_it_is_restarted(scenario: Path):
+    with running("--health-require-gpus", env=environment(scenario)) as agent:
+        agent.wait_for(is_ready)
+        nvml.reloaded(nvml.Scenario([])).write(scenario)
+        agent.wait_for(lambda it: it.get("/health") == (503, "there is no GPU (--health-require-gpus)\n"))
+        assert agent.get("/livez")[0] == 503
+
+
+def test_a_wrong_configuration_file_is_one_clear_message(tmp_path: Path):
+    file = tmp_path / "config.yaml"
+    file.write_text("version: 2\ncollections: {every: 5s}\n")
+    stderr = fails(f"--config-file={file}")
+    assert stderr == f"gpusteward: collections ({file} line 2): write a list with at least one item\n"

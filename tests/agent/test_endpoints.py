@@ -55,13 +55,13 @@ def test_a_node_without_gpus_is_ready():
     assert ready(readings=(), failures=()) == (True, "ok")
 
 
-def health(*snapshots: Snapshot) -> tuple[bool, str]:
+def health(*snapshots: Snapshot, requires_gpus: bool = False) -> tuple[bool, str]:
     source = FixedSource(snapshots[0])
     cycles, page = collection(source)
     for number, snapshot in enumerate(snapshots):
         source.snapshot = snapshot
         cycles.run_cycle(now=float(number + 1), monotonic=0.0)
-    return AgentEndpoints(cycles, page, threading.current_thread()).health()
+    return AgentEndpoints(cycles, page, threading.current_thread(), requires_gpus=requires_gpus).health()
 
 
 def test_a_driver_upgrade_makes_the_running_agent_unhealthy_because_a_restart_helps():
@@ -72,6 +72,13 @@ def test_a_driver_upgrade_makes_the_running_agent_unhealthy_because_a_restart_he
 
 def test_a_version_mismatch_from_the_start_leaves_the_agent_healthy_because_a_restart_does_not_help():
     assert health(Snapshot("node-a", 1.0, failures=(UPGRADED,))) == (True, "ok")
+
+
+def test_where_gpus_are_required_a_node_without_them_is_unhealthy():
+    empty, found = Snapshot("node-a", 1.0), Snapshot("node-a", 2.0, (ALIVE,))
+    assert health(empty) == (True, "ok")
+    assert health(empty, requires_gpus=True) == (False, "there is no GPU (--health-require-gpus)")
+    assert health(empty, found, requires_gpus=True) == (True, "ok")
 
 
 def test_requested_cycles_do_not_delay_the_next_regular_one():

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gpusteward import __version__
 from gpusteward.agent.settings.flags import Group
 from gpusteward.agent.settings.table import SETTINGS, AgentSettings, read_settings
 from gpusteward.agent.settings.values import ConfigMapName
@@ -148,13 +149,36 @@ def test_flags_that_mean_nothing_here_are_accepted_and_remembered() -> None:
     settings = read(
         "--cpu-devices", "f", "--enable-dcgm-log", "-s=f", "--dump-retention", "3", DCGM_EXPORTER_DUMP_DIRECTORY="/x"
     )
-    assert set(settings.ignored) == {
+    assert {ignored.name for ignored in settings.ignored} == {
         "--cpu-devices",
         "--enable-dcgm-log",
         "--switch-devices",
         "--dump-retention",
         "DCGM_EXPORTER_DUMP_DIRECTORY",
     }
+
+
+def test_every_ignored_flag_has_the_reason_of_its_own_setting() -> None:
+    reasons = dict(
+        read("-s", "f", "--enable-pprof", DCGM_EXPORTER_DCGM_LOG_LEVEL="INFO", DISABLE_STARTUP_VALIDATE="1").ignored
+    )
+    assert reasons == {
+        "--switch-devices": "NVSwitches and their links are not read.",
+        "--enable-pprof": "There is no profile to serve.",
+        "DCGM_EXPORTER_DCGM_LOG_LEVEL": "A hostengine writes its log itself.",
+        "DISABLE_STARTUP_VALIDATE": "The agent starts without a driver and says what is missing.",
+    }
+
+
+def test_an_empty_path_means_the_default_as_in_dcgm_exporter() -> None:
+    assert read("--web-config-file=", "--collectors=", "--config-file=") == AgentSettings()
+
+
+@pytest.mark.parametrize("flag", ["--version", "-v"])
+def test_the_version_is_printed(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        read(flag)
+    assert (stopped.value.code, capsys.readouterr().out) == (0, f"gpusteward {__version__}\n")
 
 
 @pytest.mark.parametrize(
@@ -215,7 +239,7 @@ def test_every_flag_of_dcgm_exporter_is_known() -> None:
     --log-format --pod-resources-kubelet-socket --hpc-job-mapping-dir --container-labels --container-runtime-socket
     --nvidia-resource-names --kubernetes-virtual-gpus --kubernetes-enable-dra --dump-enabled --dump-directory
     --dump-retention --dump-compression --disable-startup-validate --enable-gpu-bind-unbind-watch
-    --gpu-bind-unbind-poll-interval --enable-pprof"""
+    --gpu-bind-unbind-poll-interval --enable-pprof --health-require-gpus"""
     known = {flag for row in SETTINGS for flag in row.flags}
     assert set(facts.split()) <= known
 
@@ -228,7 +252,7 @@ def test_no_flag_and_no_variable_is_in_the_table_twice() -> None:
 
 
 def test_every_field_is_a_row_and_every_row_that_sets_something_has_its_field() -> None:
-    names = {field.name for field in dataclasses.fields(AgentSettings)} - {"ignored"}
+    names = {field.name for field in dataclasses.fields(AgentSettings)} - {"ignored", "fields"}
     assert names == {row.name for row in SETTINGS if row.name}
     assert all(row.environment[0].startswith("GPUSTEWARD_") for row in SETTINGS if row.group is Group.OURS)
 

@@ -9,8 +9,8 @@ import pytest
 from gpusteward.analyzer.reclaim.policies.file import parse_policies
 from gpusteward.analyzer.settings.layers import from_text
 from gpusteward.analyzer.settings.settings import ServerSettings, Settings
-from gpusteward.analyzer.settings.yaml_lines import CLIENT_LIMITS, FILE_LIMITS, YamlLimits, parse_yaml
 from gpusteward.core.errors import ConfigurationError
+from gpusteward.yaml_lines import CLIENT_LIMITS, FILE_LIMITS, YamlLimits, parse_yaml
 from tests.attacks.test_parsers import measure
 from tests.attacks.victims import Victim, status_of
 

@@ -16,7 +16,7 @@ from gpusteward.agent.dialects.pid2pod import Pid2PodDialect
 from gpusteward.agent.dialects.vgpu_monitor import VgpuMonitorDialect
 from gpusteward.agent.endpoints import AgentEndpoints
 from gpusteward.agent.fields.field_list import default_fields
-from gpusteward.agent.fields.reloading import FieldConfigMap, FieldFile
+from gpusteward.agent.fields.reloading import FieldConfigMap, FieldFile, warn_of_unserved
 from gpusteward.agent.hpc_jobs import HpcJobs
 from gpusteward.agent.http.server import Server, serve
 from gpusteward.agent.kubernetes.kubelet import KubeletClient
@@ -64,7 +64,8 @@ class Agent:
         self.thread = CollectionThread(
             collection, interval_seconds=settings.interval_seconds, release_seconds=settings.release_seconds
         )
-        self.server = _listen(settings, AgentEndpoints(collection, page, self.thread))
+        endpoints = AgentEndpoints(collection, page, self.thread, requires_gpus=settings.health_require_gpus)
+        self.server = _listen(settings, endpoints)
         self.thread.start()
 
     def stop(self) -> None:
@@ -142,9 +143,8 @@ def build_source(settings: AgentSettings, api: ApiServer | None) -> SnapshotSour
 def build_dialects(settings: AgentSettings, api: ApiServer | None, labels: LabelCache) -> DialectSet:
     """The enabled dialects, and the field list of the dcgm dialect if it can change."""
     fields = _find_fields(settings, api)
-    dcgm = DcgmDialect(
-        _dcgm_options(settings), fields.fields if fields else default_fields(settings.dcgm_names), labels=labels
-    )
+    chosen = fields.fields if fields else settings.fields or default_fields(settings.dcgm_names)
+    dcgm = DcgmDialect(_dcgm_options(settings), chosen, labels=labels)
     native = NativeDialect(labels, pod_labels=settings.kubernetes_enable_pod_labels)
     known: Sequence[Dialect] = (dcgm, VgpuMonitorDialect(labels), Pid2PodDialect(labels), native)
     dialects = [dialect for dialect in known if dialect.name in settings.dialects]
@@ -195,7 +195,10 @@ def _find_dcgm(settings: AgentSettings) -> "Dcgm | None":
 
 
 def _find_fields(settings: AgentSettings, api: ApiServer | None) -> FieldConfigMap | FieldFile | None:
-    """The ConfigMap takes precedence over the file, as in dcgm-exporter. None: the built-in list."""
+    """The ConfigMap takes precedence over the file, as in dcgm-exporter. None: a list that cannot change."""
+    if settings.fields is not None:
+        warn_of_unserved(settings.fields, str(settings.config_file))
+        return None
     if settings.configmap_data is not None:
         if api is None:
             raise ConfigurationError(

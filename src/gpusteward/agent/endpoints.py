@@ -22,8 +22,10 @@ class AgentEndpoints:
         page: MetricsPage,
         thread: threading.Thread,
         *,
+        requires_gpus: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._requires_gpus = requires_gpus
         self._clock = clock
         self._collection = collection
         self._page = page
@@ -53,6 +55,8 @@ class AgentEndpoints:
         outdated = [each.reason for each in snapshot.failures if each.needs_restart] if snapshot else []
         if outdated and self._collection.has_seen_gpus:
             return False, outdated[0]
+        if self._requires_gpus and snapshot and not snapshot.readings:
+            return False, "there is no GPU (--health-require-gpus)"
         return True, "ok" if not self._page.is_stale else f"ok, but {self._describe_age()}"
 
     def ready(self) -> tuple[bool, str]:

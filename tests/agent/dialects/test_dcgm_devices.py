@@ -21,6 +21,7 @@ from tests.agent.dialects.snapshot_views import instance, reading, render, view
         ("i", ["0"], [("0", "7"), ("0", "8")]),
         ("i:1", ["0"], [("0", "8")]),
         ("g+i", ["0", "1"], [("0", None), ("0", "7"), ("0", "8"), ("1", None)]),
+        ("g:1+i:1", ["0", "1"], [("0", "8"), ("1", None)]),
     ],
 )
 def test_only_selected_devices_are_exported(text: str, util: list[str], used: list[tuple[str, str | None]]) -> None:
@@ -38,9 +39,13 @@ def test_a_gpu_ready_for_mig_without_an_instance_is_a_whole_gpu() -> None:
 @pytest.mark.parametrize(
     ("text", "selection"),
     [
-        (" g:0,1,3-5 ", DeviceSelection("g", frozenset({0, 1, 3, 4, 5}))),
-        ("i", DeviceSelection("i")),
-        ("i:2-2", DeviceSelection("i", frozenset({2}))),
+        ("f", DeviceSelection()),
+        (" g:0,1,3-5 ", DeviceSelection(frozenset({0, 1, 3, 4, 5}))),
+        ("i", DeviceSelection(instances=frozenset())),
+        ("i:2-2", DeviceSelection(instances=frozenset({2}))),
+        ("g+i", DeviceSelection(frozenset(), frozenset())),
+        ("g:0,1+i:0", DeviceSelection(frozenset({0, 1}), frozenset({0}))),
+        ("i:3+g", DeviceSelection(frozenset(), frozenset({3}))),
     ],
 )
 def test_a_device_selection_is_parsed(text: str, selection: DeviceSelection) -> None:
@@ -53,7 +58,9 @@ def test_a_device_selection_is_parsed(text: str, selection: DeviceSelection) -> 
         ("", "use f, g, i or g"),
         ("h", "use f, g, i or g"),
         ("f:0", "only g and i accept a list"),
-        ("g+i:0", "only g and i accept a list"),
+        ("f+g", "use f, g, i or g"),
+        ("g:0+g:1", "use f, g, i or g"),
+        ("g+", "use f, g, i or g"),
         ("g:", "neither an id nor a range"),
         ("g:0,,1", "neither an id nor a range"),
         ("g:1-2-3", "neither an id nor a range"),
@@ -67,7 +74,9 @@ def test_an_invalid_device_selection_is_refused(text: str, reason: str) -> None:
         parse_devices(text)
 
 
-@pytest.mark.parametrize(("text", "ids"), [("g:0,9", "9"), ("i:0,1,2", "2"), ("g:0", None), ("f", None)])
+@pytest.mark.parametrize(
+    ("text", "ids"), [("g:0,9", "g:9"), ("i:0,1,2", "i:2"), ("g:0,9+i:4", "g:9,i:4"), ("g:0", None), ("f", None)]
+)
 def test_missing_device_ids_are_logged_once(text: str, ids: str | None) -> None:
     dialect = DcgmDialect(DcgmOptions(devices=parse_devices(text)), default_fields(), labels=LabelCache())
     logged: list[str] = []

@@ -8,8 +8,8 @@ from gpusteward.analyzer.settings.effective import KNOWN, combine_layers
 from gpusteward.analyzer.settings.layers import read_document
 from gpusteward.analyzer.settings.masked import mask_settings
 from gpusteward.analyzer.settings.settings import Settings
-from gpusteward.analyzer.settings.yaml_lines import parse_yaml
 from gpusteward.core.errors import ConfigurationError
+from gpusteward.yaml_lines import parse_yaml
 
 RULE = {"groups": ["platform"], "role": "admin"}
 ISSUER = {"issuer": "https://login.example.com", "audience": ["gpusteward"]}

@@ -106,7 +106,7 @@ class DcgmDialect:
             return
         self._devices_checked = True
         if missing := find_missing(view.snapshot.readings, self._options.devices):
-            log.warning("devices_missing", ids=",".join(map(str, missing)), kind=self._options.devices.kinds)
+            log.warning("devices_missing", ids=",".join(missing))
 
     def _samples(self, plan: _FieldPlan | _EventPlan, rows: Rows) -> Samples:
         if isinstance(plan, _EventPlan):

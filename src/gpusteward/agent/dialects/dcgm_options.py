@@ -17,23 +17,26 @@ def instance_number(index: int, position: int) -> int:
 class DeviceSelection:
     """Which GPUs and MIG instances to export.
 
-    `f` is whole GPUs, or the instances of those that have any; `g` whole GPUs only, `i` instances only, `g+i` both.
+    Without both it is flexible (`f`): whole GPUs, or the instances of those that have any. No ids: all.
     """
 
-    kinds: str = "f"
-    ids: frozenset[int] = frozenset()  # empty: all
+    gpus: frozenset[int] | None = None
+    instances: frozenset[int] | None = None
+
+    @property
+    def is_flexible(self) -> bool:
+        return self.gpus is None and self.instances is None
 
     def takes_gpu(self, index: int) -> bool:
-        return "g" in self.kinds and self._takes(index)
+        return _takes(self.gpus, index)
 
     def takes_instance(self, index: int, position: int) -> bool:
         """`position` counts the instances of the GPU with that index."""
-        if self.kinds == "f":
-            return True
-        return "i" in self.kinds and self._takes(instance_number(index, position))
+        return self.is_flexible or _takes(self.instances, instance_number(index, position))
 
-    def _takes(self, number: int) -> bool:
-        return not self.ids or number in self.ids
+
+def _takes(ids: frozenset[int] | None, number: int) -> bool:
+    return ids is not None and (not ids or number in ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +59,19 @@ class DcgmOptions:
 
 
 def parse_devices(text: str) -> DeviceSelection:
-    """`f`, `g`, `g:0,1,3-5`, `i`, `i:0,2`, `g+i`. Raises ConfigurationError."""
-    kinds, colon, ids = text.strip().partition(":")
-    if kinds not in ("f", "g", "i", "g+i"):
-        raise ConfigurationError(messages.INVALID_DEVICES, text=text)
-    if not colon:
-        return DeviceSelection(kinds)
-    if kinds not in ("g", "i"):
-        raise ConfigurationError(messages.DEVICES_WITHOUT_IDS, text=text)
-    return DeviceSelection(kinds, frozenset(number for part in ids.split(",") for number in _parse_range(part, text)))
+    """`f`, `g`, `g:0,1,3-5`, `i`, `i:0,2`, `g+i`, `g:0,1+i:0`. Raises ConfigurationError."""
+    if text.strip() == "f":
+        return DeviceSelection()
+    chosen: dict[str, frozenset[int]] = {}
+    for part in text.split("+"):
+        kind, colon, ids = part.strip().partition(":")
+        if kind == "f" and colon:
+            raise ConfigurationError(messages.DEVICES_WITHOUT_IDS, text=text)
+        if kind not in ("g", "i") or kind in chosen:
+            raise ConfigurationError(messages.INVALID_DEVICES, text=text)
+        ranges = ids.split(",") if colon else ()
+        chosen[kind] = frozenset(number for each in ranges for number in _parse_range(each, text))
+    return DeviceSelection(chosen.get("g"), chosen.get("i"))
 
 
 def _parse_range(part: str, text: str) -> Iterator[int]:

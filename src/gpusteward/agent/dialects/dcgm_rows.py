@@ -81,7 +81,7 @@ def list_entities(readings: Sequence[GpuReading], devices: DeviceSelection) -> I
             for position, instance in enumerate(instances)
             if devices.takes_instance(instance.gpu.index, position)
         ]
-        if devices.takes_gpu(device.gpu.index) or (devices.kinds == "f" and not instances):
+        if devices.takes_gpu(device.gpu.index) or (devices.is_flexible and not instances):
             yield Entity(device, ALL_SCOPES)
         elif chosen:
             yield Entity(device, MIG_PARENT_SCOPES)
@@ -90,16 +90,16 @@ def list_entities(readings: Sequence[GpuReading], devices: DeviceSelection) -> I
             yield Entity(instance, INSTANCE_SCOPES, device, _instance_id(instance) in split)
 
 
-def find_missing(readings: Sequence[GpuReading], devices: DeviceSelection) -> list[int]:
-    """Selected ids that do not exist on this node."""
-    if devices.kinds == "g":
-        return sorted(devices.ids - {reading.gpu.index for reading in readings})
-    taken = {
-        instance_number(device.gpu.index, position)
-        for device, instances in _group(readings)
-        for position in range(len(instances))
+def find_missing(readings: Sequence[GpuReading], devices: DeviceSelection) -> list[str]:
+    """Selected ids that do not exist on this node, such as `g:9`."""
+    gpus = {reading.gpu.index for reading in readings}
+    instances = {
+        instance_number(device.gpu.index, position) for device, own in _group(readings) for position in range(len(own))
     }
-    return sorted(devices.ids - taken)
+    return [
+        *(f"g:{number}" for number in sorted((devices.gpus or set()) - gpus)),
+        *(f"i:{number}" for number in sorted((devices.instances or set()) - instances)),
+    ]
 
 
 def _group(readings: Sequence[GpuReading]) -> Iterator[tuple[GpuReading, list[GpuReading]]]:

@@ -8,7 +8,7 @@ The CSV is parsed by the rules of Go's `encoding/csv`, as in dcgm-exporter. Pyth
 needs its `#` in the first column, a quote is allowed only around a whole cell, and only blanks are trimmed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gpusteward.core import dcgm
@@ -130,6 +130,11 @@ def parse_fields(text: str, *, where: str) -> FieldList:
     records = list(read_records(text))
     if not records:
         raise ConfigurationError(f"{where}: no metrics found, every line is empty or a comment")
+    return choose_fields(records, where=where)
+
+
+def choose_fields(records: Sequence[Record], *, where: str) -> FieldList:
+    """The list that these rows choose. Raises ConfigurationError as `parse_fields` does."""
     rows, faults = _read_rows(records)
     if faults:
         line, fault = faults[0]
@@ -167,7 +172,7 @@ class _UnknownFieldError(ValueError):
         return f"unknown field {name!r}{suggest_name(name)}"
 
 
-def _read_rows(records: list[Record]) -> tuple[list[_Row], list[tuple[int, ValueError]]]:
+def _read_rows(records: Sequence[Record]) -> tuple[list[_Row], list[tuple[int, ValueError]]]:
     """The rows, and the lines that are none."""
     rows: list[_Row] = []
     faults: list[tuple[int, ValueError]] = []

@@ -22,6 +22,12 @@ CONFIG_MAP_PERIOD_SECONDS = 30.0
 """The kubelet needs about a minute to update a mounted ConfigMap; half of that is enough here."""
 
 
+def warn_of_unserved(fields: FieldList, where: str) -> None:
+    """Log which fields of the list are not exported."""
+    if fields.unserved:
+        log.warning("fields_unserved", source=where, names=",".join(fields.unserved), reason="not in NVML")
+
+
 class _ReloadedFieldList(ABC):
     """The last valid list of one source, and counts of its reloads."""
 
@@ -69,8 +75,7 @@ class _ReloadedFieldList(ABC):
 
     def _parse(self, text: str) -> FieldList:
         fields = parse_fields(text, where=self._where)
-        if fields.unserved:
-            log.warning("fields_unserved", source=self._where, names=",".join(fields.unserved), reason="not in NVML")
+        warn_of_unserved(fields, self._where)
         return fields
 
     @abstractmethod

@@ -8,8 +8,9 @@ import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, replace
 from enum import Enum
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
+from gpusteward import __version__
 from gpusteward.agent.settings.values import parse_switch
 from gpusteward.core.did_you_mean import make_suggestion
 from gpusteward.core.errors import ConfigurationError
@@ -44,12 +45,19 @@ class Setting:
     default_text: str = ""  # for people; empty: there is none
 
 
+class Ignored(NamedTuple):
+    """A flag, a variable or a key of the configuration file that was given and has no effect here."""
+
+    name: str
+    reason: str
+
+
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The values that were given, parsed, by attribute; and the ignored flags and variables."""
+    """The values that were given, parsed, by attribute; and what is ignored."""
 
     values: dict[str, Any]
-    ignored: tuple[str, ...]
+    ignored: tuple[Ignored, ...]
 
 
 def setting(
@@ -105,11 +113,11 @@ def _show(default: object) -> str:
 def read_given(table: Sequence[Setting], arguments: Sequence[str], environ: Mapping[str, str]) -> Given:
     """Read flags and environment against the table.
 
-    Raises ConfigurationError for an unknown flag and for an invalid value; exits after `--help`.
+    Raises ConfigurationError for an unknown flag and for an invalid value; exits after `--help` and `--version`.
     """
     flags = parse_flags(table, arguments)
     values: dict[str, Any] = {}
-    ignored: list[str] = []
+    ignored: list[Ignored] = []
     for row in table:
         if row.flags[0] in flags:
             _take_flag(row, flags[row.flags[0]], values, ignored=ignored)
@@ -119,23 +127,25 @@ def read_given(table: Sequence[Setting], arguments: Sequence[str], environ: Mapp
     return Given(values, tuple(ignored))
 
 
-def _take_flag(row: Setting, text: str, values: dict[str, Any], *, ignored: list[str]) -> None:
+def _take_flag(row: Setting, text: str, values: dict[str, Any], *, ignored: list[Ignored]) -> None:
     value = _parse(row, text, origin=Origin(Source.FLAG, row.flags[0]))
     if row.group is Group.IGNORED:
-        ignored.append(row.flags[0])
+        ignored.append(Ignored(row.flags[0], row.about))
     elif row.name in values:
         raise ConfigurationError(messages.SAME_VALUE_TWICE, flag=row.flags[0])
     elif row.name:
         values[row.name] = value
 
 
-def _take_environment(row: Setting, environ: Mapping[str, str], values: dict[str, Any], *, ignored: list[str]) -> None:
+def _take_environment(
+    row: Setting, environ: Mapping[str, str], values: dict[str, Any], *, ignored: list[Ignored]
+) -> None:
     variable = find_variable(row.environment, environ)
     if variable is None or row.name in values:
         return
     value = _parse(row, environ[variable], origin=Origin(Source.ENVIRONMENT, variable))
     if row.group is Group.IGNORED:
-        ignored.append(variable)
+        ignored.append(Ignored(variable, row.about))
     elif row.name:
         values[row.name] = value
 
@@ -199,6 +209,7 @@ def build_parser(table: Sequence[Setting]) -> argparse.ArgumentParser:
         allow_abbrev=False,
         argument_default=argparse.SUPPRESS,
     )
+    parser.add_argument("--version", "-v", action="version", version=f"gpusteward {__version__}")
     for group in Group:
         section = parser.add_argument_group(group.value)
         for row in table:

@@ -17,8 +17,10 @@ def _accept(flags: str, environment: str, about: str, *, switch: bool = False, g
     )
 
 
-_OTHER_ENTITIES = "NVSwitches, CPUs and their links are not read."
-_NO_DCGM = "There is no DCGM in this agent."
+NO_SAMPLES = "NVML is read in every cycle; no samples are kept."
+ALWAYS_SEEN = "GPUs that come and go are always seen."
+SEEN_IN_CYCLES = "GPUs that come and go are seen once an interval."
+_DCGM_LOG = "A hostengine writes its log itself."
 _NO_DUMPS = "There are no dumps; /snapshot shows what was seen."
 
 FOREIGN_FLAGS: tuple[Setting, ...] = (
@@ -60,32 +62,47 @@ FOREIGN_FLAGS: tuple[Setting, ...] = (
         switch=True,
         group=Group.COMPATIBLE,
     ),
-    _accept("--config-file", "DCGM_EXPORTER_CONFIG_FILE", "Settings are flags and variables."),
-    _accept("--watch-max-keep-age", "DCGM_EXPORTER_WATCH_MAX_KEEP_AGE", _NO_DCGM),
-    _accept("--watch-max-keep-samples", "DCGM_EXPORTER_WATCH_MAX_KEEP_SAMPLES", _NO_DCGM),
-    _accept("--cpu-devices -p", "DCGM_EXPORTER_CPU_DEVICES_STR", _OTHER_ENTITIES),
-    _accept("--switch-devices -s", "DCGM_EXPORTER_OTHER_DEVICES_STR", _OTHER_ENTITIES),
-    _accept("--fake-gpus", "DCGM_EXPORTER_USE_FAKE_GPUS", "See --source simulated.", switch=True),
+    _accept("--watch-max-keep-age", "DCGM_EXPORTER_WATCH_MAX_KEEP_AGE", NO_SAMPLES),
+    _accept("--watch-max-keep-samples", "DCGM_EXPORTER_WATCH_MAX_KEEP_SAMPLES", NO_SAMPLES),
+    _accept("--cpu-devices -p", "DCGM_EXPORTER_CPU_DEVICES_STR", "CPUs are not read."),
+    _accept("--switch-devices -s", "DCGM_EXPORTER_OTHER_DEVICES_STR", "NVSwitches and their links are not read."),
+    _accept(
+        "--fake-gpus", "DCGM_EXPORTER_USE_FAKE_GPUS", "Only --source simulated has GPUs that are not real.", switch=True
+    ),
     _accept("--web-systemd-socket", "DCGM_EXPORTER_SYSTEMD_SOCKET", "Sockets are not inherited.", switch=True),
-    _accept("--enable-dcgm-log", "DCGM_EXPORTER_ENABLE_DCGM_LOG", _NO_DCGM, switch=True),
-    _accept("--dcgm-log-level", "DCGM_EXPORTER_DCGM_LOG_LEVEL", _NO_DCGM),
-    _accept("--container-labels", "DCGM_EXPORTER_CONTAINER_LABELS", "Containers come from cgroups.", switch=True),
-    _accept("--container-runtime-socket", "DCGM_CONTAINER_RUNTIME_SOCKET", "Containers come from cgroups."),
+    _accept("--enable-dcgm-log", "DCGM_EXPORTER_ENABLE_DCGM_LOG", _DCGM_LOG, switch=True),
+    _accept("--dcgm-log-level", "DCGM_EXPORTER_DCGM_LOG_LEVEL", _DCGM_LOG),
+    _accept(
+        "--container-labels",
+        "DCGM_EXPORTER_CONTAINER_LABELS",
+        "Pods come from the kubelet and from cgroups, not from a container runtime.",
+        switch=True,
+    ),
+    _accept(
+        "--container-runtime-socket",
+        "DCGM_CONTAINER_RUNTIME_SOCKET",
+        "Pods come from the kubelet and from cgroups, not from a container runtime.",
+    ),
     _accept("--dump-enabled", "DCGM_EXPORTER_DUMP_ENABLED", _NO_DUMPS, switch=True),
     _accept("--dump-directory", "DCGM_EXPORTER_DUMP_DIRECTORY", _NO_DUMPS),
     _accept("--dump-retention", "DCGM_EXPORTER_DUMP_RETENTION", _NO_DUMPS),
     _accept("--dump-compression", "DCGM_EXPORTER_DUMP_COMPRESSION", _NO_DUMPS, switch=True),
-    _accept("--disable-startup-validate", "DISABLE_STARTUP_VALIDATE", _NO_DCGM, switch=True),
+    _accept(
+        "--disable-startup-validate",
+        "DISABLE_STARTUP_VALIDATE",
+        "The agent starts without a driver and says what is missing.",
+        switch=True,
+    ),
     _accept(
         "--enable-gpu-bind-unbind-watch",
         "DCGM_EXPORTER_ENABLE_GPU_BIND_UNBIND_WATCH",
-        "GPUs that come and go are always seen.",
+        ALWAYS_SEEN,
         switch=True,
     ),
     _accept(
         "--gpu-bind-unbind-poll-interval",
         "DCGM_EXPORTER_GPU_BIND_UNBIND_POLL_INTERVAL",
-        "GPUs that come and go are seen once an interval.",
+        SEEN_IN_CYCLES,
     ),
     _accept("--enable-pprof", "DCGM_EXPORTER_ENABLE_PPROF", "There is no profile to serve.", switch=True),
 )

@@ -10,7 +10,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
 
-from gpusteward.agent.settings.flags import Group, Setting, read_given, row_of, setting
+from gpusteward.agent.fields.field_list import FieldList
+from gpusteward.agent.settings.config_file import read_config_file
+from gpusteward.agent.settings.flags import Group, Ignored, Setting, read_given, row_of, setting
 from gpusteward.agent.settings.foreign_flags import FOREIGN_FLAGS
 from gpusteward.agent.settings.values import (
     ConfigMapName,
@@ -171,11 +173,19 @@ class AgentSettings:
         group=ALIKE,
         about="The same as --log-level debug.",
     )
+    config_file: Path | None = setting(
+        None,
+        "--config-file",
+        environment="DCGM_EXPORTER_CONFIG_FILE",
+        parse=parse_path,
+        group=ALIKE,
+        about="dcgm-exporter's YAML file: fields, interval, concurrent scrapes. Flags and variables win.",
+    )
     collectors: Path | None = setting(
         None,
         "--collectors -f",
         environment="DCGM_EXPORTER_COLLECTORS",
-        parse=Path,
+        parse=parse_path,
         default_text="dcgm-exporter's default fields",
         group=ALIKE,
         about="A CSV file that chooses the fields of the dcgm dialect; read again when it changes.",
@@ -195,7 +205,7 @@ class AgentSettings:
         environment="DCGM_EXPORTER_DEVICES_STR",
         parse=str.strip,
         group=ALIKE,
-        about="Which GPUs: f (whole GPUs, or their MIG instances), g[:0,1,3-5], i[:0,2], g+i.",
+        about="Which GPUs: f (whole GPUs, or their MIG instances), g[:0,1,3-5], i[:0,2], or both, as in g:0,1+i:0.",
     )
     kubernetes: bool | None = setting(
         None,
@@ -309,9 +319,17 @@ class AgentSettings:
         None,
         "--web-config-file",
         environment="DCGM_EXPORTER_WEB_CONFIG_FILE",
-        parse=Path,
+        parse=parse_path,
         group=ALIKE,
         about="TLS and basic authentication, in the format of the Prometheus exporter-toolkit.",
+    )
+    health_require_gpus: bool = setting(
+        False,
+        "--health-require-gpus",
+        environment="DCGM_EXPORTER_HEALTH_REQUIRE_GPUS",
+        parse=parse_switch,
+        group=ALIKE,
+        about="/health and /livez fail while there is no GPU, so that a probe starts the container again.",
     )
     max_concurrent_scrapes: int = setting(
         16,
@@ -339,7 +357,8 @@ class AgentSettings:
         group=ALIKE,
         about="How long a client may take to read the response.",
     )
-    ignored: tuple[str, ...] = ()  # flags and variables that were given and mean nothing here
+    fields: FieldList | None = None  # of the configuration file
+    ignored: tuple[Ignored, ...] = ()
 
 
 SETTINGS: tuple[Setting, ...] = (
@@ -351,7 +370,13 @@ SETTINGS: tuple[Setting, ...] = (
 def read_settings(arguments: Sequence[str], environ: Mapping[str, str]) -> AgentSettings:
     """The settings from these arguments and this environment.
 
-    Raises ConfigurationError for an unknown flag or a value that cannot be used; exits after `--help`.
+    Raises ConfigurationError for an unknown flag or a value that cannot be used; exits after `--help` and `--version`.
     """
     given = read_given(SETTINGS, arguments, environ)
-    return AgentSettings(**given.values, ignored=given.ignored)
+    if not given.values.get("config_file"):
+        return AgentSettings(**given.values, ignored=given.ignored)
+    file = read_config_file(given.values["config_file"])
+    values = dict(file.values)
+    if given.values.get("collectors") or given.values.get("configmap_data"):
+        values.pop("fields", None)
+    return AgentSettings(**(values | given.values), ignored=given.ignored + file.ignored)

@@ -5,7 +5,6 @@
     fields.py             finds every setting by its path (`thresholds.idle`) and describes the allowed values
     layers.py             the values given by flags, environment and file
     flags.py              the flags that `serve` and `settings` take
-    yaml_lines.py         YAML text -> values that know their line
     effective.py          layers -> `EffectiveSettings`: settings with the origin of each value
     validation_errors.py  error texts: setting, origin, value, allowed values
     file.py               the settings while the program runs: a changed file is applied, a bad one is refused

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pydantic.fields import FieldInfo
 
 from gpusteward.analyzer.settings.fields import is_collection, is_secret, is_text
-from gpusteward.analyzer.settings.yaml_lines import Written, parse_yaml
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.settings import VARIABLE_PREFIX, Given, Origin, Source, find_variable
 from gpusteward.messages.errors import settings_errors as messages
+from gpusteward.yaml_lines import Written, parse_yaml
 
 GPU_OOUR_VARIABLES: Mapping[str, str] = {
     "PROM_URL": "prometheus.url",

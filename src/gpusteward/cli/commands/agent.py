@@ -18,8 +18,8 @@ def run(arguments: Sequence[str]) -> int:
     """
     settings = read_settings(arguments, os.environ)
     configure_logs(level="debug" if settings.debug else settings.log_level, as_json=settings.log_format == "json")
-    if settings.ignored:
-        log.warning("flags_ignored", flags=",".join(settings.ignored), reason="they have no effect without DCGM")
+    for name, reason in settings.ignored:
+        log.warning("setting_ignored", name=name, reason=reason)
     with require_extra("agent"):
         from gpusteward.agent.app import run_agent
     code = run_agent(settings)

@@ -244,6 +244,19 @@ UNEXPECTED_AGENT_ARGUMENT = Message(
     "unexpected argument {word!r}: settings are flags, see --help", "多余的参数 {word!r}：配置均为命令行参数，见 --help"
 )
 
+# The configuration file of dcgm-exporter
+
+INVALID_KEY = Message("{path} ({origin}): {problem}", "{path}（{origin}）：{problem}")
+UNKNOWN_KEY = Message("unknown key{suggestion}", "未知的键{suggestion}")
+MISSING_KEY = Message("the key {key!r} is missing", "缺少键 {key!r}")
+NOT_KEYS = Message("write keys with values", "请写成键值对")
+NOT_ITEMS = Message("write a list with at least one item", "请写成至少有一项的列表")
+NOT_A_TEXT = Message("write a single value", "请写成单个值")
+CONFIG_FILE_VERSION = Message("write version: 1 or version: 2", "请写成 version: 1 或 version: 2")
+KEY_OF_ANOTHER_VERSION = Message("version {version} does not have this key", "版本 {version} 没有这个键")
+FILE_AND_FIELDS = Message("write either file or fields, not both", "file 与 fields 只能写一个")
+NOT_AN_INTERVAL = Message("write 500ms to 10m", "请写成 500ms 到 10m")
+
 # Files and addresses
 
 NOT_YAML = Message("{where} is not YAML: {reason}", "{where}不是有效的 YAML（{reason}）")
@@ -302,8 +315,8 @@ INVALID_RATIO = Message(
     "比例文件 {path} 的内容为 {text!r}；应为一个大于 0 的数字，例如 2（每张 GPU 由两个 Pod 共享）",
 )
 INVALID_DEVICES = Message(
-    "--devices {text!r}: use f, g, i or g+i; g and i accept ids, as in g:0,1,3-5",
-    "--devices {text!r}：请写成 f、g、i 或 g+i；g 和 i 可以带编号，例如 g:0,1,3-5",
+    "--devices {text!r}: use f, g, i or g+i; g and i accept ids, as in g:0,1,3-5 or g:0,1+i:0",
+    "--devices {text!r}：请写成 f、g、i 或 g+i；g 和 i 可以带编号，例如 g:0,1,3-5 或 g:0,1+i:0",
 )
 DEVICES_WITHOUT_IDS = Message(
     "--devices {text!r}: only g and i accept a list of ids, as in g:0,1,3-5",

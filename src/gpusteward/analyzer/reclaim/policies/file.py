@@ -20,7 +20,6 @@ from gpusteward.analyzer.reclaim.policies.policy import (
     Policy,
     PolicyFile,
 )
-from gpusteward.analyzer.settings.yaml_lines import FILE_LIMITS, Written, YamlLimits, parse_yaml
 from gpusteward.analyzer.watched_file import WatchedFile
 from gpusteward.core.did_you_mean import find_nearest
 from gpusteward.core.errors import ConfigurationError
@@ -28,6 +27,7 @@ from gpusteward.core.messages import Message
 from gpusteward.core.settings import InvalidSettingError, Origin, Source
 from gpusteward.logs import Log
 from gpusteward.messages import policies as messages
+from gpusteward.yaml_lines import FILE_LIMITS, Written, YamlLimits, parse_yaml
 
 log = Log(__name__)
 

@@ -24,12 +24,12 @@ from gpusteward.analyzer.reclaim.policies.policy import PolicyFile
 from gpusteward.analyzer.reclaim.policies.resolve import WorkloadFacts, resolve_policy
 from gpusteward.analyzer.reclaim.replay.replay import PolicyOf, Release, Replay, ReplayTotals, replay
 from gpusteward.analyzer.reports.report_query import parse_time_range
-from gpusteward.analyzer.settings.yaml_lines import CLIENT_LIMITS
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.messages import Language, Message
 from gpusteward.messages import policies as messages
 from gpusteward.messages.errors import api_errors
+from gpusteward.yaml_lines import CLIENT_LIMITS
 
 router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", dependencies=[Depends(may_read)], tags=["reclaim"])
 

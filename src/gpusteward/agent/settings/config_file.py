@@ -1,0 +1,211 @@
+"""dcgm-exporter's YAML configuration file (`--config-file`), since 4.8.3: version 1, and version 2 since 4.8.4.
+
+    version: 2
+    metrics:
+      file: /etc/dcgm-exporter/default-counters.csv   # or `fields`, each with name, prometheusType and help
+    collections:                                      # in version 1 `collection`, with interval and watchGroups
+      - {name: scrape, every: 30s, metrics: {include: ["*"]}}
+    server:
+      maxConcurrentScrapes: 16
+
+Every error is one message with the key, the file and the line.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from gpusteward.agent.fields.field_list import Record, choose_fields
+from gpusteward.agent.settings.flags import Ignored
+from gpusteward.agent.settings.foreign_flags import ALWAYS_SEEN, NO_SAMPLES
+from gpusteward.agent.settings.values import parse_switch, whole_between
+from gpusteward.core.did_you_mean import make_suggestion
+from gpusteward.core.errors import ConfigurationError
+from gpusteward.core.messages import Message
+from gpusteward.core.settings import InvalidSettingError, Origin, Source, parse_duration
+from gpusteward.messages.errors import settings_errors as messages
+from gpusteward.messages.errors.os_errors import explain_os_error
+
+if TYPE_CHECKING:
+    from gpusteward.yaml_lines import Written
+
+_Value = TypeVar("_Value")
+
+LOWEST_SECONDS, HIGHEST_SECONDS = 0.5, 600.0
+ONE_INTERVAL = "The page has one interval for all fields, see --interval."
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFile:
+    """Values of the agent's settings, by attribute, and what has no effect here."""
+
+    values: Mapping[str, Any]
+    ignored: tuple[Ignored, ...]
+
+
+def read_config_file(path: Path) -> ConfigFile:
+    """Raises ConfigurationError."""
+    from gpusteward.yaml_lines import Written, parse_yaml  # loads PyYAML, 2 MB, only with this file
+
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(messages.NOT_UTF8, path=path, reason=error.reason, byte=error.start) from error
+    except OSError as error:
+        raise ConfigurationError(
+            messages.FILE_UNREADABLE, path=path, reason=explain_os_error(error), setting="--config-file"
+        ) from error
+    document = parse_yaml(text, where=str(path)) or Written(None, None, 1, children={})
+    return _Reader().read(_Node(document, "", str(path)))
+
+
+class _Node:
+    """A value of the file: where it is, and what it must be. Each method raises ConfigurationError."""
+
+    def __init__(self, written: "Written", path: str, file: str) -> None:
+        self._written, self._file = written, file
+        self.path = path  # such as collections[1].every
+        self.line = written.line
+
+    @property
+    def origin(self) -> Origin:
+        return Origin(Source.FILE, self._file, self.line)
+
+    def refuse(self, problem: Message, **fields: object) -> ConfigurationError:
+        return ConfigurationError(
+            messages.INVALID_KEY, path=self.path or "version", origin=self.origin, problem=problem.fill(**fields)
+        )
+
+    def keys(self, *known: str) -> "dict[str, _Node]":
+        """The keys of a mapping that have a value."""
+        if self._written.children is None:
+            raise self.refuse(messages.NOT_KEYS)
+        nodes = {key: _Node(each, self._join(key), self._file) for key, each in self._written.children.items()}
+        for key, node in nodes.items():
+            if key not in known:
+                raise node.refuse(messages.UNKNOWN_KEY, suggestion=make_suggestion(key, known) or "")
+        return {key: node for key, node in nodes.items() if node._written.value is not None}
+
+    def items(self) -> "list[_Node]":
+        """The items of a list that is not empty."""
+        if not self._written.items:
+            raise self.refuse(messages.NOT_ITEMS)
+        return [_Node(each, f"{self.path}[{n}]", self._file) for n, each in enumerate(self._written.items)]
+
+    def text(self) -> str:
+        """A text as written."""
+        text = (self._written.text or "").strip()
+        if not text:
+            raise self.refuse(messages.NOT_A_TEXT)
+        return text
+
+    def parse(self, parse: Callable[[str], _Value]) -> _Value:
+        text = self.text()
+        try:
+            return parse(text)
+        except InvalidSettingError as error:
+            raise ConfigurationError(
+                messages.INVALID_SETTING, path=self.path, value=repr(text), origin=self.origin, problem=error.problem
+            ) from error
+
+    def _join(self, key: str) -> str:
+        return f"{self.path}.{key}" if self.path else key
+
+
+class _Reader:
+    """Reads one file."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, Any] = {}
+        self._ignored: list[Ignored] = []
+
+    def read(self, document: _Node) -> ConfigFile:
+        top = document.keys("version", "metrics", "collection", "collections", "sources", "server")
+        version = top["version"].text() if "version" in top else ""
+        if version not in ("1", "2"):
+            raise top.get("version", document).refuse(messages.CONFIG_FILE_VERSION)
+        for key, read in (
+            ("metrics", self._read_metrics),
+            ("collection", self._read_collection),
+            ("collections", self._read_collections),
+            ("sources", self._read_sources),
+            ("server", self._read_server),
+        ):
+            if key not in top:
+                continue
+            if (key, version) in (("collection", "2"), ("collections", "1")):
+                raise top[key].refuse(messages.KEY_OF_ANOTHER_VERSION, version=version)
+            read(top[key])
+        return ConfigFile(self._values, tuple(self._ignored))
+
+    def _read_metrics(self, metrics: _Node) -> None:
+        keys = metrics.keys("file", "fields", "enableExporterMetrics")
+        if "file" in keys and "fields" in keys:
+            raise metrics.refuse(messages.FILE_AND_FIELDS)
+        if "file" in keys:
+            self._values["collectors"] = Path(keys["file"].text())
+        if "fields" in keys:
+            records = [_read_field(each) for each in keys["fields"].items()]
+            self._values["fields"] = choose_fields(records, where=metrics.origin.place)
+        if "enableExporterMetrics" in keys:
+            keys["enableExporterMetrics"].parse(parse_switch)  # metrics about the agent are always served
+
+    def _read_collection(self, collection: _Node) -> None:
+        keys = collection.keys("interval", "retention", "watchGroups")
+        if "interval" in keys:
+            self._values["interval_seconds"] = keys["interval"].parse(_parse_interval)
+        self._ignore(keys, "retention", NO_SAMPLES)
+        for group in keys["watchGroups"].items() if "watchGroups" in keys else ():
+            own = group.keys("name", "interval", "fields", "retention")
+            self._ignore_interval(_need(group, own, "interval"))
+
+    def _read_collections(self, collections: _Node) -> None:
+        for collection in collections.items():
+            keys = collection.keys("name", "every", "metrics", "sources")
+            every, metrics = (_need(collection, keys, key) for key in ("every", "metrics"))
+            include = _need(metrics, metrics.keys("include"), "include")
+            if [each.text() for each in include.items()] == ["*"]:  # all fields
+                self._values["interval_seconds"] = every.parse(_parse_interval)
+            else:
+                self._ignore_interval(every)
+            self._ignore(keys, "sources", NO_SAMPLES)
+
+    def _read_sources(self, sources: _Node) -> None:
+        dcgm = sources.keys("dcgm").get("dcgm")
+        keys = dcgm.keys("watch", "detectBindUnbind") if dcgm else {}
+        self._ignore(keys, "watch", NO_SAMPLES)
+        self._ignore(keys, "detectBindUnbind", ALWAYS_SEEN)
+
+    def _read_server(self, server: _Node) -> None:
+        keys = server.keys("maxConcurrentScrapes")
+        if "maxConcurrentScrapes" in keys:
+            self._values["max_concurrent_scrapes"] = keys["maxConcurrentScrapes"].parse(whole_between(1, 1000))
+
+    def _ignore_interval(self, interval: _Node) -> None:
+        interval.parse(parse_duration)
+        self._ignored.append(Ignored(f"{interval.path} ({interval.origin})", ONE_INTERVAL))
+
+    def _ignore(self, keys: Mapping[str, _Node], key: str, reason: str) -> None:
+        if key in keys:
+            self._ignored.append(Ignored(f"{keys[key].path} ({keys[key].origin})", reason))
+
+
+def _read_field(node: _Node) -> Record:
+    columns = ("name", "prometheusType", "help")
+    keys = node.keys(*columns)
+    return Record(node.line, tuple(_need(node, keys, column).text() for column in columns))
+
+
+def _need(node: _Node, keys: Mapping[str, _Node], key: str) -> _Node:
+    """Raises ConfigurationError."""
+    if key not in keys:
+        raise node.refuse(messages.MISSING_KEY, key=key)
+    return keys[key]
+
+
+def _parse_interval(text: str) -> float:
+    seconds = parse_duration(text)
+    if not LOWEST_SECONDS <= seconds <= HIGHEST_SECONDS:
+        raise InvalidSettingError(messages.NOT_AN_INTERVAL)
+    return seconds
