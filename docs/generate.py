@@ -165,8 +165,7 @@ def write_settings_page() -> str:
         "## As in dcgm-exporter",
         _setting_table(Group.COMPATIBLE),
         "## Accepted and ignored",
-        "Flags and variables of dcgm-exporter without effect here. The agent starts and logs each one with its "
-        "reason.",
+        "Flags and variables of dcgm-exporter without effect here. The agent starts and logs each one with its reason.",
         make_table(
             ("flag", "environment", "reason"),
             ((code(row.flags), code(row.environment), row.about) for row in SETTINGS if row.group is Group.IGNORED),
@@ -199,7 +198,7 @@ def write_cli_page() -> str:
         *_plugin_section(),
         "## gpusteward agent",
         str(build_parser(SETTINGS).description),
-        "Environment variables and defaults of each flag: [settings](settings.md).",
+        "Environment variables and defaults of each flag: [settings](settings.md). `--version`, `-v`: the version.",
         *(f"### Flags: {group.value}\n\n{_flag_list(group)}" for group in Group),
         "### Signals",
         make_table(

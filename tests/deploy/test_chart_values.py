@@ -61,7 +61,7 @@ def test_the_agent_accepts_its_flags_and_variables(name: str, rendered: dict[str
 
 def check_agent(objects: list[Json]) -> None:
     for container in find_containers(objects, "agent"):
-        command, *flags = container["args"]
+        command, *flags = (flag for flag in container["args"] if not flag.startswith("--config-file="))  # tested below
         assert command == "agent"
         given = {each["name"]: each.get("value", "x") for each in container["env"]}
         settings = read_settings(flags, given)
@@ -323,7 +323,60 @@ def test_the_interval_of_dcgm_exporter_replaces_that_of_the_values(flags: list[s
     assert read_settings(container["args"][1:], {}).interval_seconds == 10
 
 
+def find_config_file(objects: list[Json]) -> tuple[Json, Json]:
+    """The volume with dcgm-exporter's configuration file, and where it is mounted."""
+    pod = next(each for each in objects if each["kind"] == "DaemonSet")["spec"]["template"]["spec"]
+    (volume,) = (each["configMap"] for each in pod["volumes"] if each["name"] == "config")
+    (mount,) = (each for each in pod["containers"][0]["volumeMounts"] if each["name"] == "config")
+    return volume, mount
+
+
+@pytest.mark.parametrize(("interval", "seconds"), [(5, 90), (2.5, 2.5)])
+def test_the_configuration_file_of_dcgm_exporters_chart_is_read(
+    interval: float, seconds: float, helm: Helm, tmp_path: Path
+):
+    data = "version: 1\nmetrics:\n  file: /etc/x.csv\ncollection:\n  interval: 1m30s\n"
+    values = {"agent": {"interval": interval, "config": {"enabled": True, "create": True, "data": data}}}
+    objects = helm.template(CHART, values)
+    volume, mount = find_config_file(objects)
+    maps = {each["metadata"]["name"]: each["data"] for each in objects if each["kind"] == "ConfigMap"}
+    file = tmp_path / "config.yaml"
+    file.write_text(maps[volume["name"]][mount["subPath"]])
+    (container,) = find_containers(objects, "agent")
+    arguments = [each.replace(mount["mountPath"], str(file)) for each in container["args"][1:]]
+    settings = read_settings(arguments, {})
+    assert settings.config_file == file
+    assert (settings.collectors, settings.interval_seconds) == (Path("/etc/x.csv"), seconds)
+
+
+def test_a_changed_configuration_file_starts_the_agents_again(helm: Helm):
+    def annotate(data: str) -> str:
+        objects = helm.template(CHART, {"agent": {"config": {"enabled": True, "data": data}}})
+        pod = next(each for each in objects if each["kind"] == "DaemonSet")["spec"]["template"]
+        return str(pod["metadata"]["annotations"]["checksum/config"])
+
+    assert annotate("version: 1") != annotate("version: 2")
+
+
+def test_the_configuration_file_may_be_in_a_configmap_that_exists(helm: Helm):
+    config = {"enabled": True, "create": False, "name": "theirs", "key": "a.yaml", "mountPath": "/etc/b.yaml"}
+    objects = helm.template(CHART, {"agent": {"config": config}})
+    volume, mount = find_config_file(objects)
+    assert (volume["name"], mount["subPath"], mount["mountPath"]) == ("theirs", "a.yaml", "/etc/b.yaml")
+    (container,) = find_containers(objects, "agent")
+    assert "--config-file=/etc/b.yaml" in container["args"]
+    assert not [each for each in objects if each["kind"] == "ConfigMap" and each["metadata"]["name"] == "theirs"]
+
+
 REFUSED = {
+    "an empty configuration file": (
+        {"agent": {"config": {"enabled": True}}},
+        "- agent.config.data: the configuration file is empty.",
+    ),
+    "a configuration file without a ConfigMap": (
+        {"agent": {"config": {"enabled": True, "create": False}}},
+        "- agent.config.name: which ConfigMap has the configuration file?",
+    ),
     "replicas without PostgreSQL": (
         {"analyzer": {"replicas": 2}},
         "- analyzer.replicas: 2 replicas cannot share an SQLite file. Set analyzer.postgresql.url or "

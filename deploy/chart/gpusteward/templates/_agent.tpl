@@ -4,6 +4,12 @@
 metrics: |
   {{- . | nindent 2 }}
 {{- end }}
+{{- with .Values.agent.config }}
+{{- if and .enabled .create }}
+{{ .key }}: |
+  {{- .data | nindent 2 }}
+{{- end }}
+{{- end }}
 {{- with .Values.agent.ratioFile }}
 gpu_allocation.txt: |
   {{- . | nindent 2 }}
@@ -13,7 +19,9 @@ gpu_allocation.txt: |
 {{- define "gpusteward.agent.args" -}}
 - agent
 - --address=:{{ .Values.agent.service.port }}
-{{- if not (regexMatch "(^| )(-c|--?collect-interval)( |=|$)" (join " " .Values.agent.arguments)) }}
+{{- $inArguments := regexMatch "(^| )(-c|--?collect-interval)( |=|$)" (join " " .Values.agent.arguments) }}
+{{- $inConfig := and .Values.agent.config.enabled (eq (float64 .Values.agent.interval) 5.0) }}
+{{- if not (or $inArguments $inConfig) }}
 - --interval={{ .Values.agent.interval }}
 {{- end }}
 - --log-level={{ .Values.agent.logLevel }}
@@ -23,6 +31,9 @@ gpu_allocation.txt: |
 {{- end }}
 {{- if or .Values.agent.customMetrics .Values.agent.customMetricsConfigMap }}
 - --collectors=/etc/gpusteward/fields/metrics
+{{- end }}
+{{- if .Values.agent.config.enabled }}
+- --config-file={{ .Values.agent.config.mountPath }}
 {{- end }}
 {{- if .Values.agent.ratioFile }}
 - --ratio-file=/etc/gpusteward/files/gpu_allocation.txt

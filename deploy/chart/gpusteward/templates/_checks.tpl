@@ -84,6 +84,12 @@
 {{- if and $agent.customMetrics $agent.customMetricsConfigMap }}
 - agent.customMetrics: the fields are also in agent.customMetricsConfigMap. Set one of them.
 {{- end }}
+{{- if and $agent.config.enabled $agent.config.create (not $agent.config.data) }}
+- agent.config.data: the configuration file is empty. Write it there, or name a ConfigMap in agent.config.name and set agent.config.create to false.
+{{- end }}
+{{- if and $agent.config.enabled (not $agent.config.create) (not $agent.config.name) }}
+- agent.config.name: which ConfigMap has the configuration file? Name it, or set agent.config.create to true.
+{{- end }}
 {{- include "gpusteward.dcgmExporterErrors" . }}
 {{- include "gpusteward.refusedErrors" . }}
 {{- with $agent.dcgmHostengine }}
