@@ -8,7 +8,7 @@ import base64
 import re
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -33,10 +33,16 @@ class Release:
     cluster: Cluster
     helm: Helm
     namespace: str
+    chosen_name: str = ""
 
     @property
     def name(self) -> str:
-        return f"gpusteward-{self.namespace}"
+        return self.chosen_name or f"gpusteward-{self.namespace}"
+
+    @property
+    def prefix(self) -> str:
+        """Of the names of its objects."""
+        return self.name if "gpusteward" in self.name else f"{self.name}-gpusteward"
 
     @property
     def values(self) -> Json:
@@ -72,10 +78,10 @@ class Release:
         return self.cluster.request("GET", f"/{group}/namespaces/{self.namespace}/{plural}/{name}")
 
     def read_claim(self) -> Json:
-        return self.read("persistentvolumeclaims", f"{self.name}-analyzer")
+        return self.read("persistentvolumeclaims", f"{self.prefix}-analyzer")
 
     def read_tokens(self) -> dict[str, str]:
-        return dict(self.read("secrets", f"{self.name}-analyzer")["data"])
+        return dict(self.read("secrets", f"{self.prefix}-analyzer")["data"])
 
     def list_objects(self) -> set[tuple[str, str]]:
         """All of the namespace and all cluster-wide ones of the release, without what others own."""
@@ -114,6 +120,27 @@ def release(extended: Cluster, helm: Helm) -> Release:
     return made
 
 
+@pytest.mark.parametrize("name", ["gpusteward", "gpusteward-prod", "gpu"])
+def test_a_release_of_any_name_is_installed_upgraded_rolled_back_and_uninstalled(release: Release, name: str):
+    named = replace(release, chosen_name=name)
+    before = named.list_objects()
+    named.run("install", CHART, "--wait", "--timeout=120s", values=named.values)
+    claim, tokens, objects = named.read_claim(), named.read_tokens(), named.list_objects()
+    check_kept(named, claim, tokens)
+    changed = merge(named.values, {"agent": {"interval": 7}, "rbac": {"mode": "enforce"}})
+    named.run("upgrade", CHART, "--wait", "--timeout=120s", values=changed)
+    check_kept(named, claim, tokens)
+    agent = named.read("daemonsets", f"{named.prefix}-agent", group="apis/apps/v1")
+    assert "--interval=7" in agent["spec"]["template"]["spec"]["containers"][0]["args"]
+    named.run("rollback", "1", "--wait", "--timeout=120s")
+    check_kept(named, claim, tokens)
+    history = {("secrets", f"sh.helm.release.v1.{name}.v{number}") for number in (2, 3)}
+    assert named.list_objects() == objects | history
+    named.run("uninstall", "--wait")
+    wait_for(lambda: named.list_objects() == before | {("persistentvolumeclaims", f"{named.prefix}-analyzer")})
+    wait_for(lambda: named.cluster.list_pods(named.namespace) == [])
+
+
 def test_it_is_upgraded_from_the_previous_chart_and_rolled_back_with_its_claim_and_tokens(release: Release):
     release.run("install", PREVIOUS, "--wait", "--timeout=120s", values=release.values)
     claim, tokens, objects = release.read_claim(), release.read_tokens(), release.list_objects()
@@ -144,7 +171,7 @@ def check_kept(release: Release, claim: Json, tokens: dict[str, str]) -> None:
 
 
 def is_ready(release: Release, plural: str, name: str) -> bool:
-    status = release.read(plural, f"{release.name}-{name}", group="apis/apps/v1")["status"]
+    status = release.read(plural, f"{release.prefix}-{name}", group="apis/apps/v1")["status"]
     return bool(status.get("readyReplicas") or status.get("numberReady"))
 
 
@@ -232,6 +259,11 @@ def shared(release: Release, *, can_start: bool = True) -> Json:
     return merge(release.values, {"analyzer": {"replicas": 2, "postgresql": {"url": url}, **node}})
 
 
+def broken(release: Release) -> Json:
+    """One analyzer that cannot start."""
+    return merge(release.values, {"analyzer": {"nodeSelector": {"tests/namespace": "of-no-node"}}})
+
+
 def read_analyzers(release: Release) -> tuple[int, int]:
     """Ready and updated pods of the analyzer."""
     status = release.read("deployments", f"{release.name}-analyzer", group="apis/apps/v1")["status"]
@@ -253,10 +285,19 @@ def test_from_one_analyzer_to_two_and_back_with_upgrades_that_fail_in_between(re
     release.run("upgrade", CHART, "--wait", "--timeout=120s", values=shared(release))
     check_kept(release, claim, {**tokens, "ledger.url": release.read_tokens()["ledger.url"]})
     assert read_analyzers(release) == (2, 2)
-    broken = merge(release.values, {"analyzer": {"nodeSelector": {"tests/namespace": "of-no-node"}}})
-    release.run("upgrade", CHART, values=broken)  # one analyzer that cannot start
+    with pytest.raises(HelmError, match="rolled back"):
+        release.run("upgrade", CHART, "--atomic", "--timeout=20s", values=shared(release, can_start=False))
+    wait_for(lambda: read_analyzers(release) == (2, 2))
+    release.run("upgrade", CHART, values=broken(release))  # one analyzer that cannot start
     wait_for(lambda: read_analyzers(release) == (0, 1))
-    release.run("rollback", "1", "--wait", "--timeout=120s")
+    release.run("rollback", "--wait", "--timeout=120s")  # to the two
+    wait_for(lambda: read_analyzers(release) == (2, 2))
+    check_kept(release, claim, {**tokens, "ledger.url": release.read_tokens()["ledger.url"]})
+    release.run("upgrade", CHART, "--atomic", "--timeout=120s", values=release.values)
+    wait_for(lambda: read_analyzers(release) == (1, 1))
+    release.run("upgrade", CHART, values=broken(release))
+    wait_for(lambda: read_analyzers(release) == (0, 1))
+    release.run("rollback", "--wait", "--timeout=120s")
     check_kept(release, claim, tokens)
     wait_for(lambda: read_analyzers(release) == (1, 1))
 
@@ -266,13 +307,22 @@ def test_server_side_apply_goes_from_one_analyzer_to_two_and_back(release: Relea
     release.run("install", CHART, "--wait", "--timeout=120s", values=release.values)
     release.run("uninstall", "--wait")
     given = {"analyzer": {"tokens": {"viewer": "viewer-0123456789abcdef"}}}  # none is created without a cluster
-    for values, pods in ((release.values, 1), (shared(release), 2), (release.values, 1)):
+    steps = (
+        (release.values, (1, 1)),
+        (shared(release, can_start=False), None),
+        (shared(release), (2, 2)),
+        (broken(release), (0, 1)),
+        (shared(release), (2, 2)),
+        (release.values, (1, 1)),
+    )
+    for values, expected in steps:
         words = ("--namespace", release.namespace)
         for item in release.helm.template(CHART, merge(values, given), *words, release=release.name):
             if item["metadata"]["name"] == f"{release.name}-analyzer" and item["metadata"].get("namespace"):
                 path = f"{path_of(item)}?fieldManager=argocd"
                 release.cluster.request("PATCH", path, item, media="application/apply-patch+yaml")
-        wait_for(lambda pods=pods: read_analyzers(release) == (pods, pods))
+        if expected:  # what is there meanwhile of pods that cannot start does not matter
+            wait_for(lambda expected=expected: read_analyzers(release) == expected)
         assert release.read_claim()
 
 
