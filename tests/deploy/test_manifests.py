@@ -1,10 +1,16 @@
 """The manifests are rendered from the chart, and request only the permissions that agent and analyzer need."""
 
 import argparse
+import json
+import os
+import subprocess
+import urllib.parse
+import urllib.request
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 from pydantic import SecretStr
 
 from deploy.chart.manifests import MANIFESTS, render
@@ -17,7 +23,11 @@ from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.offered_gpus import LISTED
 from gpusteward.analyzer.sources.owners.owner_kinds import OWNER_KINDS
 from gpusteward.analyzer.sources.owners.owner_resolver import CHILD_KINDS, plural_of
+from tests.agent.test_agent_process import free_port
+from tests.analyzer.engines import find_program, run_engine
+from tests.analyzer.serve_process import running_serve
 from tests.deploy.helm import Helm
+from tests.kubernetes.cluster import Cluster, wait_for
 from tests.yaml_texts import read_all_yaml
 
 MANIFEST = MANIFESTS / "agent.yaml"
@@ -200,3 +210,47 @@ def test_the_operator_finds_the_token_of_the_service_monitor_in_the_secret_that_
     assert f"create secret generic {credentials['name']}" in text
     assert f"--from-literal={credentials['key']}=" in text
     assert "kind: Secret\n" not in text
+
+
+def create_tokens() -> dict[str, str]:
+    """The Secret that the commands at the head of the file create."""
+    lines = MANIFEST.with_name("analyzer.yaml").read_text().splitlines()
+    commands = "\n".join(line.removeprefix("#") for line in lines if line.startswith("#   "))
+    script = f'kubectl() {{ printf "%s\\n" "$@"; }}\n{commands}'
+    done = subprocess.run(["sh", "-ec", script], capture_output=True, text=True, check=True)
+    literals = [line.removeprefix("--from-literal=") for line in done.stdout.splitlines() if "=" in line]
+    return dict(literal.split("=", 1) for literal in literals)
+
+
+@pytest.mark.slow
+def test_prometheus_scrapes_the_analyzer_with_the_token_of_its_service_monitor(extended: Cluster, tmp_path: Path):
+    """What the operator makes of the ServiceMonitor: it takes the credentials from the Secret, or rejects it."""
+    monitor, secret, namespace = ANALYZER["ServiceMonitor"], create_tokens(), extended.add_namespace("manifests")
+    about = {**monitor["metadata"], "namespace": namespace}
+    path = f"/apis/monitoring.coreos.com/v1/namespaces/{namespace}/servicemonitors?fieldValidation=Strict"
+    stored = extended.request("POST", path, {**monitor, "metadata": about})
+    (endpoint,) = stored["spec"]["endpoints"]
+    credentials = secret[endpoint["authorization"]["credentials"]["key"]]
+
+    (tmp_path / "tokens.yaml").write_text(secret["tokens.yaml"])
+    flags = (f"--tokens-file={tmp_path / 'tokens.yaml'}", "--set=server.anonymous_reads=never")
+    with running_serve(
+        tmp_path, *flags, prometheus_url="http://127.0.0.1:9", env={"PATH": os.environ["PATH"]}
+    ) as server:
+        target = {"static_configs": [{"targets": [urllib.parse.urlsplit(server.url).netloc]}], "scrape_interval": "1s"}
+        jobs = [
+            {"job_name": "monitored", **target, "authorization": {"credentials": credentials}},
+            {"job_name": "nobody", **target},
+        ]
+        (tmp_path / "prometheus.yml").write_text(yaml.safe_dump({"scrape_configs": jobs}))
+        address = f"127.0.0.1:{free_port()}"
+        command = [find_program("prometheus"), f"--config.file={tmp_path}/prometheus.yml"]
+        command += [f"--storage.tsdb.path={tmp_path}/data", f"--web.listen-address={address}", "--log.level=error"]
+        with run_engine(command, f"http://{address}", "/-/ready"):
+            wait_for(lambda: read_up(address) == {"monitored": "1", "nobody": "0"}, 60)
+
+
+def read_up(address: str) -> dict[str, str]:
+    """By job."""
+    with urllib.request.urlopen(f"http://{address}/api/v1/query?query=up", timeout=10) as answer:
+        return {each["metric"]["job"]: each["value"][1] for each in json.load(answer)["data"]["result"]}
