@@ -175,6 +175,7 @@ class LimitedServer(uvicorn.Server):
         self.web = web
         self.limits = limits or ConnectionLimits()
         self._connections: dict[LimitedProtocol, Connection] = {}
+        self._of_clients = Counter[str]()
         self._tasks: set[asyncio.Task[None]] = set()
         self._refused = 0
         self._reported_at = float("-inf")
@@ -193,7 +194,11 @@ class LimitedServer(uvicorn.Server):
         await super().shutdown(sockets)
 
     def remove(self, protocol: LimitedProtocol) -> None:
-        self._connections.pop(protocol, None)
+        """Nothing happens where it was removed before."""
+        if connection := self._connections.pop(protocol, None):
+            self._of_clients[connection.client] -= 1
+            if not self._of_clients[connection.client]:
+                del self._of_clients[connection.client]
 
     def _start(self, coroutine: Any) -> None:
         task = asyncio.create_task(coroutine)
@@ -217,6 +222,7 @@ class LimitedServer(uvicorn.Server):
             return
         protocol = LimitedProtocol(self.config, self.server_state, self.lifespan.state, server=self)
         connection = self._connections[protocol] = Connection(client, accepted, protocol)
+        self._of_clients[client] += 1
         self._start(self._open(connection))
 
     async def _open(self, connection: Connection) -> None:
@@ -234,12 +240,11 @@ class LimitedServer(uvicorn.Server):
 
     def _ensure_capacity(self, client: str) -> bool:
         """Below the limits, or after closing a connection that waits for a request."""
-        counts = Counter(connection.client for connection in self._connections.values())
-        if counts[client] >= self.limits.connections_per_client:
+        if self._of_clients[client] >= self.limits.connections_per_client:
             return self._close_longest_waiting(client)
         if len(self._connections) < self.limits.connections:
             return True
-        return any(self._close_longest_waiting(each) for each, _ in counts.most_common())
+        return any(self._close_longest_waiting(each) for each, _ in self._of_clients.most_common())
 
     def _close_longest_waiting(self, client: str) -> bool:
         now = time.monotonic()
@@ -251,7 +256,9 @@ class LimitedServer(uvicorn.Server):
         if not waiting:
             return False
         _, longest = min(waiting, key=lambda pair: pair[0])
-        self._connections.pop(longest).close()
+        connection = self._connections[longest]
+        self.remove(longest)
+        connection.close()
         return True
 
     def _refuse(self, accepted: socket.socket) -> None:

@@ -37,6 +37,7 @@ from gpusteward.analyzer.api.v1.workloads import (
 )
 
 _RESOURCES = (
+    docs,  # first: whoever reaches the port may ask for these, and every route before takes time
     *(compat_config, compat_results, metrics_page),
     *(session, overview, gpu_map),
     *(workload_table, workloads, workload_detail, ended_workloads, series, processes, allocations, gpus, namespaces),
@@ -44,7 +45,7 @@ _RESOURCES = (
     *(nodes, workload_history, workload_notices, snoozes),
     *(replay, lendable),
     *(reports, deliveries, sources, settings, health, me, events, probes),
-    *(docs, ui),
+    ui,
 )
 ABOUT = """Who holds each GPU, how well it is used, and the reasons for each verdict.
 
