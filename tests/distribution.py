@@ -22,6 +22,7 @@ LONGEST = (
     "tests/analyzer/reclaim/test_real_chaos.py",
     "tests/local/test_demo.py",
     "tests/deploy/test_autoscaling.py",
+    "tests/deploy/test_keda.py",
     "tests/deploy/test_images.py",
     "tests/analyzer/ledger/test_crashes.py",
     "tests/analyzer/test_memory_budget.py",

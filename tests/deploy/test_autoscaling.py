@@ -136,8 +136,7 @@ def running_prometheus(folder: Path, target: str, namespace: str) -> Iterator[st
     relabelings. The Prometheus Operator sets labels of the exporter's own pod on both targets."""
     parts = urllib.parse.urlsplit(target)
     job = {"scrape_interval": "1s", "metrics_path": parts.path}
-    rules = [{"record": "rabbitmq_queue_messages_ready", "expr": "vector(30)", "labels": {"queue": "llm"}}]
-    (folder / "rules.yaml").write_text(yaml.safe_dump({"groups": [{"name": "queue", "rules": rules}]}))
+    write_queue(folder, 30)
     exporter = {"namespace": namespace, "pod": "exporter", "container": "agent", "service": "a", "endpoint": "metrics"}
     targets = {"static_configs": [{"targets": [parts.netloc], "labels": exporter}]}
     objects = read_all_yaml((MANIFESTS / "agent.yaml").read_text())
@@ -145,7 +144,7 @@ def running_prometheus(folder: Path, target: str, namespace: str) -> Iterator[st
     monitored = {"honor_labels": endpoint["honorLabels"], "relabel_configs": endpoint["relabelings"]}
     settings = {
         "global": {"evaluation_interval": "1s"},
-        "rule_files": [str(folder / "rules.yaml")],
+        "rule_files": [str(folder / "queue.yaml")],
         "scrape_configs": [
             {"job_name": "agent", **targets, **monitored, **job},
             {"job_name": "renamed", **targets, **job},
@@ -158,10 +157,17 @@ def running_prometheus(folder: Path, target: str, namespace: str) -> Iterator[st
         f"--config.file={folder}/prometheus.yml",
         f"--storage.tsdb.path={folder}/data",
         f"--web.listen-address={address}",
+        "--web.enable-lifecycle",
         "--log.level=error",
     ]
     with run_engine(command, f"http://{address}", "/-/ready"):
         yield f"http://{address}"
+
+
+def write_queue(folder: Path, waiting: int) -> None:
+    """How many requests wait, from when Prometheus reads its files again."""
+    rules = [{"record": "rabbitmq_queue_messages_ready", "expr": f"vector({waiting})", "labels": {"queue": "llm"}}]
+    (folder / "queue.yaml").write_text(yaml.safe_dump({"groups": [{"name": "queue", "rules": rules}]}))
 
 
 @contextmanager
@@ -197,7 +203,9 @@ def running_adapter(
         yield
 
 
-def make_api_service(service: str, namespace: str, *, port: int, certificate: bytes) -> list[Json]:
+def make_api_service(
+    service: str, namespace: str, *, port: int, certificate: bytes, group: str = "custom.metrics.k8s.io"
+) -> list[Json]:
     return [
         {
             "apiVersion": "v1",
@@ -208,9 +216,9 @@ def make_api_service(service: str, namespace: str, *, port: int, certificate: by
         {
             "apiVersion": "apiregistration.k8s.io/v1",
             "kind": "APIService",
-            "metadata": {"name": "v1beta1.custom.metrics.k8s.io"},
+            "metadata": {"name": f"v1beta1.{group}"},
             "spec": {
-                "group": "custom.metrics.k8s.io",
+                "group": group,
                 "version": "v1beta1",
                 "groupPriorityMinimum": 100,
                 "versionPriority": 100,
@@ -412,7 +420,7 @@ def test_the_values_of_the_chart_have_the_rules_of_the_plain_file():
 
 def test_the_scaled_object_fits_kedas_own_definition(kubernetes: Cluster):
     folder, scaled = find_built("keda"), read_file("keda.yaml")
-    definition = read_yaml((folder / "scaledobjects.yaml").read_text())
+    definition = read_yaml((folder / "definitions/keda.sh_scaledobjects.yaml").read_text())
     namespace = scaled["metadata"]["namespace"] = kubernetes.add_namespace("keda")
     # In a group of its own: other tests of this control plane have ScaledObjects, and the definition is deleted below.
     group = definition["spec"]["group"] = "definition.keda.sh"
