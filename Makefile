@@ -50,6 +50,7 @@ bench: .venv/ready web ## measure; results with their commands go to bench/resul
 	$(BIN)/python -m bench.ledger
 	$(BIN)/python -m bench.replay
 	$(BIN)/python -m bench.reclaim
+	$(BIN)/python -m bench.attacks
 	$(BIN)/python -m bench.demo
 	$(BIN)/python -m bench.rehearsal
 	$(BIN)/python -m bench.web

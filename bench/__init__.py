@@ -28,6 +28,7 @@
     fleet_results.py, fleet_limits.py, fleet_report.py   their results, the limits, the report
     rehearsal.py   a simulated cluster, a Prometheus that scrapes it and an analyzer on top, for half an hour
     rehearsal_nodes.py, rehearsal_truth.py, rehearsal_report.py   its nodes, the comparison with their truth, the report
+    attacks.py     the attacks of tests/attacks on a running analyzer and agent: time, memory, the slowest /livez
     progress.py    progress messages
 
 Uses the fakes of the tests. Nothing in src/ imports it, and of the tests only the smaller cuts of scenes.py and

@@ -4,6 +4,7 @@ import json
 import threading
 import tracemalloc
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
@@ -58,15 +59,23 @@ class LargePods(BaseHTTPRequestHandler):
         return
 
 
-@pytest.fixture
-def cluster() -> Iterator[Cluster]:
+@contextmanager
+def serving_large_pods() -> Iterator[str]:
+    """The address of their API server."""
     with ThreadingHTTPServer(("127.0.0.1", 0), LargePods) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield Cluster(ApiWriter(f"http://127.0.0.1:{server.server_port}"))
+        yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
 
 
-def test_a_list_of_large_pods_is_read_in_smaller_pages_and_little_is_kept(cluster: Cluster):
+@pytest.fixture
+def url() -> Iterator[str]:
+    with serving_large_pods() as url:
+        yield url
+
+
+def test_a_list_of_large_pods_is_read_in_smaller_pages_and_little_is_kept(url: str):
+    cluster = Cluster(ApiWriter(url))
     tracemalloc.start()
     try:
         pods = cluster.list_pending()

@@ -9,6 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.agent.test_agent_process import running
+from tests.analyzer.serve_process import running_serve
+from tests.fakes import nvml_scenarios as nvml
+from tests.fakes.nvml_library import environment
+
 REQUEST_SECONDS = 60.0
 """Before these attacks were refused some took longer; then the test fails here."""
 FREEZE_CPU_SECONDS = 2.0
@@ -16,6 +21,7 @@ FREEZE_CPU_SECONDS = 2.0
 requests at once take 1.5. The limit of one second on a quiet machine is the bench's (`bench/attacks.py`)."""
 FREEZE_SECONDS = 20.0
 """The same on a machine that is busy with other tests."""
+NOWHERE = "http://127.0.0.1:9"
 TOKENS = {role: f"{role}-0123456789abcdef" for role in ("viewer", "admin")}
 
 
@@ -92,3 +98,26 @@ class Victim:
 def status_of(response: bytes) -> int:
     """0: the connection was closed without a response."""
     return int(response.split(b" ", 2)[1]) if response.startswith(b"HTTP/1.1 ") else 0
+
+
+@contextmanager
+def running_analyzer(folder: Path, *flags: str) -> Iterator[Victim]:
+    """Its engine does not answer: cycles fail at once and cost next to nothing."""
+    with running_serve(folder, *flags, prometheus_url=NOWHERE, env={"PATH": os.environ["PATH"]}) as server:
+        yield Victim(server.url, server.process.pid)
+
+
+@contextmanager
+def running_guarded_analyzer(folder: Path) -> Iterator[Victim]:
+    """An analyzer that asks for one of `TOKENS`."""
+    tokens = folder / "tokens"
+    tokens.write_text("".join(f"{role}: {token}\n" for role, token in TOKENS.items()))
+    with running_analyzer(folder, f"--tokens-file={tokens}", "--set=server.anonymous_reads=never") as victim:
+        yield victim
+
+
+@contextmanager
+def running_agent(folder: Path, *flags: str) -> Iterator[Victim]:
+    nvml.a100x8().write(folder / "scenario")
+    with running(*flags, env=environment(folder / "scenario")) as agent:
+        yield Victim(agent.url, agent.process.pid)
