@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,10 +11,15 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from gpusteward.analyzer.reclaim.cluster import PAGE_BYTES, Cluster
+from gpusteward.analyzer.reclaim.cluster import Cluster
+from gpusteward.analyzer.sources.owners.owner_resolver import PodName
+from gpusteward.analyzer.sources.owners.pod_uids import PodUids
+from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
+from gpusteward.analyzer.sources.scrape.targets import PodTargets
+from gpusteward.kubernetes.api import PAGE_BYTES
 from gpusteward.kubernetes.writes import ApiWriter
 
-PODS = 1500
+PODS = 1000
 
 
 def make_pod(number: int, filler: str) -> dict[str, object]:
@@ -22,7 +28,7 @@ def make_pod(number: int, filler: str) -> dict[str, object]:
             "name": f"pod-{number}",
             "namespace": "team",
             "uid": f"uid-{number}",
-            "annotations": {"gpusteward.io/keep": "true", "a": filler[:60_000]},
+            "annotations": {"gpusteward.io/keep": "true", "a": filler[:100_000]},
             "managedFields": [{"manager": filler[:10_000]}],
         },
         "spec": {
@@ -39,13 +45,13 @@ def make_pod(number: int, filler: str) -> dict[str, object]:
 
 
 class LargePods(BaseHTTPRequestHandler):
-    """Pages of a list of pods of 120 kB."""
+    """Pages of a list of pods of 160 kB: 500 of them are more than a client reads of any response."""
 
     def do_GET(self) -> None:
         query = parse_qs(urlsplit(self.path).query)
         start, size = int(query.get("continue", ["0"])[0]), int(query["limit"][0])
         end = min(start + size, PODS)
-        pods = [make_pod(number, f"{number:08d}" * 8000) for number in range(start, end)]
+        pods = [make_pod(number, f"{number:08d}" * 12_500) for number in range(start, end)]
         body = json.dumps({"metadata": {"continue": str(end) if end < PODS else ""}, "items": pods}).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
@@ -69,20 +75,30 @@ def serving_large_pods() -> Iterator[str]:
 
 
 @pytest.fixture
-def url() -> Iterator[str]:
+def api() -> Iterator[ApiWriter]:
     with serving_large_pods() as url:
-        yield url
+        yield ApiWriter(url)
 
 
-def test_a_list_of_large_pods_is_read_in_smaller_pages_and_little_is_kept(url: str):
-    cluster = Cluster(ApiWriter(url))
+def test_uids_are_found_among_large_pods(api: ApiWriter):
+    uids = PodUids(api, clock=time.monotonic)
+    uids.refresh([PodName("team", f"pod-{number}") for number in (0, PODS - 1)])
+    assert [uids.find("team", f"pod-{number}") for number in (0, PODS - 1)] == ["uid-0", f"uid-{PODS - 1}"]
+
+
+def test_targets_are_found_among_large_pods(api: ApiWriter):
+    settings = ScrapeSettings(selector="app=agent", namespaces=["*"])
+    assert PodTargets(api, settings, own_namespace="gpusteward").read() == ()  # none of them runs
+
+
+def test_a_list_of_large_pods_is_read_in_smaller_pages_and_little_is_kept(api: ApiWriter):
     tracemalloc.start()
     try:
-        pods = cluster.list_pending()
+        pods = Cluster(api).list_pending()
         kept, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert [pod.name for pod in pods] == [f"pod-{number}" for number in range(PODS)]
     assert pods[0].annotations["gpusteward.io/keep"] == "true"
     assert pods[0].spec["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "1"}
-    assert kept < PODS * 6000 + 2 * PAGE_BYTES  # of 180 MB
+    assert kept < PODS * 6000 + 2 * PAGE_BYTES  # of 160 MB

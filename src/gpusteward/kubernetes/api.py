@@ -6,7 +6,7 @@ token is sent only over TLS.
 
 import contextlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self, TypeVar
 from urllib.parse import quote, unquote
@@ -26,6 +26,8 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 RESPONSE_LIMIT_BYTES = 64 << 20  # 250 pods of 20 KB are 5 MB; a response of ten times that is not a list of pods
 LINE_LIMIT_BYTES = 8 << 20  # etcd keeps no object over 1.5 MiB; escaped as JSON it can grow
 _OBJECT_STATUSES = (400, 404, 405, 406)  # other errors are those of the server, and would occur for any path
+PAGE_SIZE = 500  # objects of one list request
+PAGE_BYTES = 16 << 20  # a page that is larger is asked for again with a quarter of the objects
 _RESOURCE = re.compile(
     r"^/(?:api|apis/(?P<group>[^/]+))/[^/]+/(?:namespaces/[^/]+/)?(?P<resource>[^/]+)(?:/(?P<name>[^/]+))?"
 )
@@ -138,6 +140,26 @@ class ApiServer:
             return msgspec.json.decode(body, type=kind)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise ObjectError(messages.NOT_DECODED, url=self.url, path=_without_query(path), reason=error) from error
+
+    def read_pages(
+        self, path: str, kind: type[_T], *, find_next: Callable[[_T], str | None], accept: str = "application/json"
+    ) -> Iterator[_T]:
+        """The pages of a list, smaller ones where one would be too large: the objects of one tenant must not fail a
+        list of all. `find_next`: a page -> its `metadata.continue`. Raises SourceError."""
+        token, size, start = "", PAGE_SIZE, f"{path}{'&' if '?' in path else '?'}limit="
+        while True:
+            position = f"&continue={quote(token, safe='')}" if token else ""
+            try:
+                page = self.read_json(f"{start}{size}{position}", kind, limit_bytes=PAGE_BYTES, accept=accept)
+            except TooLargeError:
+                if size == 1:
+                    raise
+                size = max(1, size // 4)
+                continue
+            token = find_next(page) or ""
+            yield page
+            if not token:
+                return
 
     def read_config_map(self, namespace: str, name: str) -> Mapping[str, str]:
         """The text entries of a ConfigMap. Raises SourceError."""

@@ -22,12 +22,10 @@ from gpusteward.analyzer.reclaim.kinds.resource_claims import (
 )
 from gpusteward.analyzer.sources.owners.owner_kinds import is_readable
 from gpusteward.core.errors import SourceError
-from gpusteward.kubernetes.api import NotFoundError, ObjectError, TooLargeError
+from gpusteward.kubernetes.api import NotFoundError, ObjectError
 from gpusteward.kubernetes.writes import FIELD_MANAGER, ApiWriter, ConflictError, RejectedError
 from gpusteward.messages import reclaim as messages
 
-PAGE = 500  # objects of one list request
-PAGE_BYTES = 16 << 20  # a page that is larger is asked for again with a quarter of the objects
 LONGEST_ANNOTATION = 1000  # of a listed pod; a longer one of ours is unreadable anyway (256 characters)
 _UNUSED_OF_CONTAINERS = (
     "args",
@@ -242,22 +240,10 @@ class Cluster:
         return _make_object(self._api.create(make_path("coordination.k8s.io/v1", "Lease", namespace), body))
 
     def _pages(self, path: str, version: str, kind: str, query: str) -> Iterator[KubeObject]:
-        token, size = "", PAGE
-        while True:
-            parts = [f"limit={size}", query, f"continue={quote(token, safe='')}" if token else ""]
-            address = f"{path}?{'&'.join(part for part in parts if part)}"
-            try:
-                page = self._api.read_json(address, dict[str, Any], limit_bytes=PAGE_BYTES)
-            except TooLargeError:
-                if size == 1:
-                    raise
-                size = max(1, size // 4)
-                continue
+        address = f"{path}?{query}" if query else path
+        for page in self._api.read_pages(address, dict[str, Any], find_next=_find_next):
             for item in page.get("items") or ():
                 yield KubeObject(version, kind, _drop_unused(item) if kind == "Pod" else item)
-            token = (page.get("metadata") or {}).get("continue") or ""
-            if not token:
-                return
 
 
 class Reading:
@@ -430,6 +416,11 @@ class Reading:
 
 def _list_owner_uids(one: KubeObject) -> list[str]:
     return [str(each.get("uid", "")) for each in one.owners]
+
+
+def _find_next(page: Json) -> str | None:
+    found: str | None = (page.get("metadata") or {}).get("continue")
+    return found
 
 
 def _drop_unused(pod: Json) -> Json:

@@ -12,12 +12,11 @@ from urllib.parse import quote
 import msgspec
 
 from gpusteward.analyzer.sources.owners.owner_resolver import Budget, PodName
-from gpusteward.kubernetes.api import ApiServer, GoneError, ObjectError
+from gpusteward.kubernetes.api import ApiServer, GoneError, ObjectError, TooLargeError
 from gpusteward.logs import Log
 
 log = Log(__name__)
 
-PAGE = 500  # pods of one request
 REQUESTS, SECONDS = 300, 10.0
 """Of one cycle: in a large cluster the namespaces that were listed longest ago come first."""
 ACCEPT = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
@@ -66,7 +65,7 @@ class PodUids:
                 return
             try:
                 found = self._list(namespace, budget)
-            except (ObjectError, GoneError) as error:
+            except (ObjectError, GoneError, TooLargeError) as error:
                 self._log_unreadable(namespace, error)
                 continue
             self._unreadable.discard(namespace)
@@ -74,19 +73,16 @@ class PodUids:
             self._uids |= {name: uid for name, uid in found.items() if name in wanted}
 
     def _list(self, namespace: str, budget: Budget) -> dict[tuple[str, str], str]:
-        path, token = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods?limit={PAGE}", ""
+        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods"
         found: dict[tuple[str, str], str] = {}
-        while True:
-            began = self._clock()
-            page = self._api.read_json(
-                f"{path}&continue={quote(token, safe='')}" if token else path, _Page, accept=ACCEPT
-            )
-            budget.requests -= 1
+        began = self._clock()
+        try:
+            for page in self._api.read_pages(path, _Page, find_next=lambda page: page.metadata.token, accept=ACCEPT):
+                budget.requests -= 1
+                found |= {(namespace, one.metadata.name): one.metadata.uid for one in page.items if one.metadata.uid}
+        finally:
             budget.seconds -= self._clock() - began
-            found |= {(namespace, one.metadata.name): one.metadata.uid for one in page.items if one.metadata.uid}
-            token = page.metadata.token
-            if not token:
-                return found
+        return found
 
     def _log_unreadable(self, namespace: str, error: Exception) -> None:
         if namespace not in self._unreadable:

@@ -219,8 +219,7 @@ def _decode_groups(text: str, path: Path) -> list[_Group]:
         raise ConfigurationError(messages.TARGETS_FILE_INVALID, path=path, reason=reason) from None
 
 
-_PAGE_SIZE = 500
-_MAX_PAGES = 100
+_MOST_PODS = 50_000
 _PORT_NAME = "metrics"
 _MAX_PORT = 65535
 
@@ -301,15 +300,12 @@ class PodTargets:
 
     def _list_pods(self, name: str) -> Iterator[_Pod]:
         namespace = "" if name == ALL_NAMESPACES else f"/namespaces/{quote(name, safe='')}"
-        path = f"/api/v1{namespace}/pods?labelSelector={quote(self._settings.selector)}&limit={_PAGE_SIZE}"
-        position = ""
-        for _ in range(_MAX_PAGES):
-            page = self._api.read_json(path + position, _PodList)
+        path, left = f"/api/v1{namespace}/pods?labelSelector={quote(self._settings.selector)}", _MOST_PODS
+        for page in self._api.read_pages(path, _PodList, find_next=lambda page: page.metadata.next_page):
+            left -= len(page.items)
+            if left < 0:
+                raise SourceError(messages.TOO_MANY_PODS, limit=_MOST_PODS)
             yield from page.items
-            if not page.metadata.next_page:
-                return
-            position = f"&continue={quote(page.metadata.next_page)}"
-        raise SourceError(messages.TOO_MANY_PODS, limit=_MAX_PAGES * _PAGE_SIZE)
 
     def _make_target(self, pod: _Pod) -> Iterator[Target]:
         if pod.status.phase != "Running" or not pod.status.pod_ip:
