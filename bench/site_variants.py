@@ -47,6 +47,8 @@ HOURS = 3600.0
 
 FREE = Cluster("f", ((None,) * 8, (None,) * 8))
 CPU = Cluster("x", ((), ()), ("cpu-1", "cpu-2"))
+PODS = Cluster("p", ((), ()), ("training-0", "notebook-ada"))
+"""Scraped pods instead of nodes."""
 
 
 def _ended(age: float) -> Callable[[Gpu, float], Iterable[Point]]:
@@ -113,6 +115,11 @@ def _pod_name_target(node: str) -> Labels:
     return {**plain_target(node), "pod_name": f"exporter-{node}", "pod_namespace": "gpu-operator"}
 
 
+def _own_target(pod: str) -> Labels:
+    """Of a pod with metrics of its own."""
+    return {"pod": pod, "namespace": EAST.namespace, "container": "main", "instance": f"{pod}:8000"}
+
+
 def _named(pod: str, namespace: str, container: str) -> object:
     return rename(pod=pod, namespace=namespace, container=container)
 
@@ -170,6 +177,18 @@ LABELS = (
     ),
     one("all free", "nobody holds a GPU since 30 min", page=_ended(1800.0), cluster=FREE),
     one("never held", "nobody ever held one", cluster=FREE),
+    Variant(
+        "holders are scraped too",
+        "one job with `honor_labels` for all pods, those of holders too",
+        (
+            (
+                Job(name="kubernetes-pods", honor=True),
+                Job(PODS, page=lambda *_: (), name="kubernetes-pods", target=_own_target),
+            ),
+        ),
+    ),
+    one("no job, honor_labels", "`job` dropped; a free GPU names the exporter's pod", drop("job"), honor=True),
+    one("no job, no pods", "`job` dropped, no kubelet socket", drop("job"), page=unmapped, cause="nobody known"),
     one("no namespace", "`exported_namespace` dropped, its pod kept", drop("exported_namespace"), cause="namespace"),
     one("no namespace, static job", "`namespace` dropped", drop("namespace"), cause="namespace", **PLAIN),
     one("no pod-resources", "no kubelet socket: no pod labels", page=unmapped, cause="nobody known"),

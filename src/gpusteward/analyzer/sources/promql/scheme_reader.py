@@ -38,6 +38,7 @@ from gpusteward.analyzer.sources.promql.unlisted_holders import (
 )
 from gpusteward.analyzer.sources.usage.coverage import ExpectedSamples
 from gpusteward.analyzer.sources.usage.ended_holders import build_ended_holders, list_rows_to_ask
+from gpusteward.analyzer.sources.usage.label_mapping import LabelMapping
 from gpusteward.analyzer.sources.usage.partial_tables import AllocationCache, PartialTable, build_partial_table
 from gpusteward.analyzer.sources.usage.presence import count_devices, list_stale_rows, list_unlisted_rows
 from gpusteward.analyzer.sources.usage.quantities import Aggregation, Level, Quantity, QueryKey
@@ -263,21 +264,40 @@ class SchemeReader:
     def _find_exporters(self, detected: DetectedScheme, results: QueryResults, at: float) -> set[int]:
         """Where the labels of the holder may be those of the target, a GPU without a holder names the exporter."""
         mapping = detected.holder.mapping
-        if not mapping.pod or not mapping.job:
-            return set()
         jobs = sorted({details.job for details in results.present.values()} - {""})
-        targets = write_selector("up", (match_any(mapping.job, jobs), Matcher(mapping.pod, "!=", "")))
-        labels = ", ".join(filter(None, (mapping.namespace, mapping.pod)))
+        if not mapping.pod or (mapping.job and not jobs):
+            return set()
+        of_jobs = (match_any(mapping.job, jobs),) if mapping.job else ()
         try:
-            vector = decode_vector(self._engine.query(f"group by ({labels}) ({targets})", at)) if jobs else None
+            scraped = self._list_scraped(mapping, of_jobs, at)
+            rows = _select_pods(results, scraped)
+            names = sorted({results.holders.keys[row].pod for row in rows})
+            if not names or not (metric := detected.holder.main_metric):
+                return rows
+            # A holder may be scraped itself, by the same job: only an exporter has the address of series that name it.
+            is_few = len(names) <= UUIDS_PER_QUERY
+            named = match_any(mapping.pod, names) if is_few else Matcher(mapping.pod, "!=", "")
+            series = write_selector(metric.name, (*of_jobs, named))
+            own = self._list_scraped(mapping, of_jobs, at, only=f" and on (instance, {mapping.pod}) {series}")
+            if (
+                not own and mapping.job
+            ):  # are there no exporters, or do the series have other addresses than the targets?
+                addressed = self._engine.query(f"count({series} and on (instance) {write_selector('up', of_jobs)})", at)
+                return set() if len(decode_vector(addressed)) else rows
         except SourceError as error:
             log.warning("exporters_not_found", reason=error)
             return set()
-        found = [decode_labels(text) for text in vector.labels] if vector else []
-        pods = {(one.get(mapping.namespace, ""), one.get(mapping.pod, "")) for one in found}
-        keys = results.holders.keys
-        # A target may have no label of this name for its namespace.
-        return {row for row, key in enumerate(keys) if not pods.isdisjoint({(key.namespace, key.pod), ("", key.pod)})}
+        return _select_pods(results, own)
+
+    def _list_scraped(
+        self, mapping: LabelMapping, matchers: Matchers, at: float, *, only: str = ""
+    ) -> set[tuple[str, str]]:
+        """Namespace and name of pods that are scraped. A target may have no such label for its namespace."""
+        labels = ", ".join(filter(None, (mapping.namespace, mapping.pod)))
+        targets = write_selector("up", (*matchers, Matcher(mapping.pod, "!=", "")))
+        vector = decode_vector(self._engine.query(f"group by ({labels}) ({targets}{only})", at))
+        found = map(decode_labels, vector.labels)
+        return {(one.get(mapping.namespace, ""), one.get(mapping.pod, "")) for one in found}
 
     def _find_unlisted(
         self, detected: DetectedScheme, plan: QueryPlan, collector: ResultCollector, cycle: ReadCycle
@@ -339,3 +359,9 @@ class SchemeReader:
         make_tasks = plan_exports if cycle.use_export else plan_queries
         for shard in shards:
             yield from make_tasks(self._engine, plan.queries, window=cycle.window, shard=shard, at=cycle.at)
+
+
+def _select_pods(results: QueryResults, pods: set[tuple[str, str]]) -> set[int]:
+    """The rows whose holder is one of these pods, which may have no namespace."""
+    keys = results.holders.keys
+    return {row for row, key in enumerate(keys) if not pods.isdisjoint({(key.namespace, key.pod), ("", key.pod)})}
