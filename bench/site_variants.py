@@ -315,6 +315,12 @@ CLUSTERS = (
         ((Job(),), (Job(external=(("cluster", "prod"),)),)),
         cause="two clusters",
     ),
+    Variant(
+        "two names of nodes",
+        "two engines have the same GPUs, one has dropped `Hostname`",
+        ((Job(),), (Job(rules=(drop("Hostname"),)),)),
+        cause="different names",
+    ),
     Variant("two engines", "a cluster in each, no label", ((Job(EAST),), (Job(WEST),))),
     Variant("two replicas, two urls", "the same Prometheus twice in `urls`", ((Job(),), (Job(),))),
     Variant(

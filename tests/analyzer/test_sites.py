@@ -22,6 +22,7 @@ CUT = {
     "no namespace": NAMED,
     "cluster of one job": NAMED,
     "cluster of one engine": NAMED,
+    "two names of nodes": NAMED,
     "agent, pod_name": RIGHT,
     "HAMi, pod_name": RIGHT,
     "cluster_name": RIGHT,

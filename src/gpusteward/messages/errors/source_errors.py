@@ -55,6 +55,11 @@ GPU_IN_TWO_CLUSTERS = Message(
     "{count} 张 GPU 出现在两个集群中（{clusters}），可能被重复计数：某个抓取任务或引擎的集群名不同或缺失；"
     "请统一集群名，最好写在 external_labels 中",
 )
+GPU_ON_TWO_NODES = Message(
+    "{count} {count:|GPU is|GPUs are} on nodes of different names in two engines ({nodes}) and may count twice; keep"
+    " the label of the node alike in both",
+    "{count} 张 GPU 在两个引擎中的节点名不同（{nodes}），可能被重复计数；请让两者的节点标签一致",
+)
 SAME_POD_IN_TWO_ENGINES = Message(
     "{first} and {second} both have the pod {pod}: they are read as two clusters, named by their addresses, because "
     "no label of their series names a cluster; if they are one cluster, name it in external_labels of both",

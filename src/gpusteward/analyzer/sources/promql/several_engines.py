@@ -14,7 +14,7 @@ from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.analyzer.sources.gpu_readings import ReportedGpu
 from gpusteward.analyzer.sources.memory_limits import DEFAULT_LIMITS, MemoryLimits
 from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
-from gpusteward.analyzer.sources.promql.site_checks import describe_two_clusters, find_gpus_in_two_engines
+from gpusteward.analyzer.sources.promql.site_checks import describe_gpus_in_two_engines
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.analyzer.sources.site_findings import NO_GPU_SERIES, find_failures
 from gpusteward.analyzer.sources.usage.partial_tables import PartialTable, merge_partial_tables
@@ -192,8 +192,8 @@ class SeveralEngines:
         named = [shard.name_cluster(table) for shard, table in zip(self._shards, tables, strict=True)]
         joined = join_tables(named)
         failures = {shard.url: shard.error for shard in self._shards if shard.error}
-        if in_two := find_gpus_in_two_engines(named):
-            failures["cluster labels"] = describe_two_clusters(in_two)
+        if in_two := describe_gpus_in_two_engines(named):
+            failures["names"] = in_two
         failed = find_failures(failures)
         found = self._join_findings(tables, has_gpus=bool(joined.fleet or len(joined)))
         self._twins = _find_twins(self._shards, named)

@@ -139,12 +139,20 @@ def find_gpus_in_two_clusters(
     return _choose_several(gpus)
 
 
-def find_gpus_in_two_engines(tables: Iterable[UsageTable]) -> Mapping[str, Collection[str]]:
-    """The same of the tables of several engines."""
-    tables = list(tables)
-    if len({key.cluster for table in tables for key in table.fleet}) < 2:
-        return {}
-    return _choose_several(_list_clusters(one for table in tables for one in table.allocations))
+def describe_gpus_in_two_engines(tables: Sequence[UsageTable]) -> Message | None:
+    """GPUs that two engines have in different clusters, or on nodes of different names; None: there are none."""
+    allocations = [one for table in tables for one in table.allocations]
+    if len({key.cluster for table in tables for key in table.fleet}) > 1 and (
+        gpus := _choose_several(_list_clusters(allocations))
+    ):
+        return describe_two_clusters(gpus)
+    nodes: dict[str, set[str]] = {}
+    for one in allocations:
+        nodes.setdefault(one.gpu_uuid, set()).add(one.node)
+    if not (gpus := _choose_several(nodes)):
+        return None
+    names = list_names(node for found in gpus.values() for node in found)
+    return source_errors.GPU_ON_TWO_NODES.fill(count=len(gpus), nodes=names)
 
 
 def _list_clusters(allocations: Iterable[AllocationKey]) -> dict[str, set[str]]:
