@@ -1,6 +1,7 @@
 """The same data through Prometheus and VictoriaMetrics, by query, by export and by recording rule: the same table."""
 
 import json
+import math
 import re
 import subprocess
 import sys
@@ -32,8 +33,9 @@ from gpusteward.simulate.fleets import default_node, fleet
 from gpusteward.simulate.models import MIB
 from gpusteward.simulate.readings import CONTEXT_MIB, EMPTY_MIB
 from tests.analyzer.engines import RunningEngine, Sample, import_samples, running_prometheus, running_victoria
-from tests.analyzer.scraped_history import AT, STEP, WINDOW, collecting_once, scrape_history, scrape_times
+from tests.analyzer.scraped_history import AT, STEP, WINDOW, collecting_once, scrape_history, scrape_times, steady
 from tests.analyzer.sources.faulty_engine import faulty
+from tests.analyzer.sources.test_ended_holders import STALE
 from tests.analyzer.tables import assert_alike, index_rows, verdicts_of
 
 pytestmark = pytest.mark.slow
@@ -257,6 +259,23 @@ def test_pods_that_ended_in_the_window_are_left_out_and_stale_nodes_are_unknown(
         assert set(table.unknown) == set(range(len(table)))
         assert set(table.unknown.values()) == {unknown_reasons.NO_CURRENT_SAMPLE}
         assert table.coverage.max() < 0.5
+
+
+@pytest.mark.parametrize("first", [STALE, math.inf, -math.inf], ids=["stale", "infinite", "negative"])
+def test_a_series_that_begins_with_no_number_in_the_window_costs_the_others_nothing(tmp_path: Path, first: float):
+    """Of a pod that ended when the window began only the end is left, and VictoriaMetrics writes NaN: no JSON."""
+    times, held = scrape_times(), {"namespace": "ml", "container": "main"}
+    samples: list[Sample] = []
+    for name in ("DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED"):
+        for pod, value, at in (("works", 80.0, times), ("ended", first, [AT - WINDOW + 5])):
+            labels = {"UUID": f"GPU-{pod}", "Hostname": "n1", "gpu": "0", "pod": pod, "job": "dcgm", "instance": "n1:1"}
+            samples += steady(name, value, at, **labels, **held)
+    samples += steady("up", 1.0, times, job="dcgm", instance="n1:1")
+    with running_victoria(tmp_path, samples) as engine:
+        table = read(engine)
+    rows = [row for row, one in enumerate(table.allocations) if one.container.pod == "works"]
+    assert [(table.unknown.get(row), table.column(Measure.CORE, Stat.MEAN)[row]) for row in rows] == [(None, 0.8)]
+    assert not table.findings
 
 
 def test_a_chart_has_a_bounded_number_of_points_in_base_units(engines: dict[str, RunningEngine]):

@@ -1,5 +1,6 @@
 """VictoriaMetrics' raw export: the samples of a metric are read once, and all windows over it are computed here."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -25,6 +26,9 @@ class ExportLine(msgspec.Struct, gc=False):
 
 
 _LINES = msgspec.json.Decoder(ExportLine)
+_VALUES = re.compile(rb'"values":\[[^\]]*')
+_NO_NUMBER = re.compile(rb'NaN|"?[+-]?Inf(?:inity)?"?')
+"""VictoriaMetrics writes NaN where a line begins with the end of a series, and infinite values by name: no JSON."""
 _BATCH_BYTES = 1 << 20
 _LINE_LIMIT_BYTES = 2 << 20
 """Seven days of samples every 15 s have 1 MB. A number of two bytes becomes one of 32, in each of three threads."""
@@ -71,7 +75,10 @@ def _batches(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 def _decode(batch: bytes) -> list[ExportLine]:
     try:
-        return _LINES.decode_lines(batch)
+        try:
+            return _LINES.decode_lines(batch)
+        except msgspec.MsgspecError:
+            return _LINES.decode_lines(_VALUES.sub(lambda values: _NO_NUMBER.sub(b"null", values[0]), batch))
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise SourceError(engine_errors.UNREADABLE_EXPORT, reason=error) from error
 
