@@ -182,7 +182,7 @@ RELEASES = {
     "gpu": "gpu-gpusteward",
 }
 """By the name of a release, the last but one as `--generate-name` makes it: the start of the names of its objects."""
-MONITORED: Json = {"serviceMonitor": {"enabled": True}}
+MONITORED: Json = {"serviceMonitor": {"enabled": True}, "analyzer": {"tokens": {"existingSecret": "gpusteward-tokens"}}}
 
 
 @pytest.mark.parametrize("release", RELEASES)
