@@ -69,9 +69,7 @@ class Explainer:
     @property
     def may_request(self) -> bool:
         """Whether the settings allow requests at all."""
-        settings = self._settings
-        has_requests = settings.is_configured and settings.budget > 0 and settings.retry_times > 0
-        return has_requests and not self._interrupted.is_set()
+        return self._settings.allows_requests and not self._interrupted.is_set()
 
     def recall(self, cases: Sequence[Case], *, now: float) -> Mapping[str, Opinion]:
         """Cached opinions only, at once."""

@@ -84,6 +84,11 @@ class AiSettings(BaseModel):
         address of a provider that the operator has not chosen."""
         return bool(self.api_url or self.api_key_file or self.api_key.get_secret_value())
 
+    @property
+    def allows_requests(self) -> bool:
+        """Whether the model can be asked about anything."""
+        return self.is_configured and self.budget > 0 and self.retry_times > 0
+
     def read_key(self) -> str:
         """The key itself, empty when there is none. Raises OSError when its file cannot be read."""
         if self.api_key_file is None:

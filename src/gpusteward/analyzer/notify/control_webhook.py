@@ -4,6 +4,9 @@ The rows are those of `/results/low`. Allocations without a score are not among 
 A call is a state: one that was not delivered before the next cycle is replaced by that cycle's, or dropped if the GPU
 is no longer low. As in gpu-oour, no call says that a GPU is in use again.
 
+Where a model is asked for its opinion, a GPU is not called for before the model was asked about it, as in gpu-oour: the
+budget of a cycle may be too small for all of them. `control.opinion_wait_minutes` limits how long that lasts.
+
 Every call is signed if there is a secret:
 
     Idempotency-Key: 5f0c...                     the same for every attempt to deliver one event
@@ -52,19 +55,46 @@ from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.notify import ControlSettings
 from gpusteward.analyzer.tables import STATES
 from gpusteward.core.containers import WorkloadKey
+from gpusteward.logs import Log
+
+log = Log(__name__)
 
 SIGNATURE_HEADER = "X-Gpusteward-Signature"
 KEY_HEADER = "Idempotency-Key"
 
 
-def control_events(result: Result, *, snoozed: Collection[WorkloadKey] = ()) -> Iterator[OutboxEvent]:
-    """Events of one cycle, none about `snoozed` workloads: a receiver may take their GPUs. The same cycle always gives
-    the same keys."""
+class AwaitedOpinions:
+    """GPUs of low utilization on which the model has no opinion, and since when. Carried over from cycle to cycle."""
+
+    def __init__(self) -> None:
+        self._since: dict[int, float] = {}  # by the id of their allocation; unix seconds
+
+    def update(self, result: Result) -> frozenset[int]:
+        """The rows that are not called for in this cycle."""
+        ai, allocations = result.settings.ai, result.verdicts.usage.allocations
+        if not (ai.enabled and ai.allows_requests):
+            self._since = {}
+            return frozenset()
+        rows = [row for row in np.flatnonzero(result.is_low).tolist() if row not in result.opinions]
+        ids = {row: make_allocation_id(allocations[row]) for row in rows}
+        self._since = {each: self._since.get(each, result.at) for each in ids.values()}
+        longest = result.settings.control.opinion_wait_minutes * 60
+        waiting = frozenset(row for row, each in ids.items() if result.at - self._since[each] < longest)
+        if waiting:
+            log.info("control_calls_wait", gpus=len(waiting), reason="the model has no opinion on them yet")
+        return waiting
+
+
+def control_events(
+    result: Result, *, snoozed: Collection[WorkloadKey] = (), waiting: Collection[int] = ()
+) -> Iterator[OutboxEvent]:
+    """Events of one cycle, none about `snoozed` workloads: a receiver may take their GPUs; none about the rows
+    `waiting`. The same cycle always gives the same keys."""
     verdicts, keys = result.verdicts, result.workloads.keys
     timestamp = datetime.fromtimestamp(result.at, UTC).replace(tzinfo=None).isoformat(timespec="seconds")
     allocations = verdicts.usage.allocations
     for row in np.flatnonzero(result.is_low).tolist():
-        if snoozed and clean_workload(keys[result.workloads.codes[row]]) in snoozed:
+        if row in waiting or (snoozed and clean_workload(keys[result.workloads.codes[row]]) in snoozed):
             continue
         body = _make_body(result, row, timestamp=timestamp)
         yield OutboxEvent(

@@ -17,7 +17,7 @@ from gpusteward.analyzer.ledger.db_engine import describe_error
 from gpusteward.analyzer.ledger.snoozes import active_snoozes
 from gpusteward.analyzer.notify.alertmanager.pusher import AlertPublisher
 from gpusteward.analyzer.notify.channels import build_senders
-from gpusteward.analyzer.notify.control_webhook import control_events
+from gpusteward.analyzer.notify.control_webhook import AwaitedOpinions, control_events
 from gpusteward.analyzer.notify.links import LinkSigner
 from gpusteward.analyzer.notify.notices.notice_history import NoticeHistory
 from gpusteward.analyzer.notify.notices.planner import NoticePlanner, ReadNotifyAnnotation
@@ -78,6 +78,7 @@ class Notifier:
         self._history = NoticeHistory()
         self._planner = self._make_planner(settings)
         self._alerts = AlertPublisher(settings, self.counters)
+        self._awaited_opinions = AwaitedOpinions()
         self._outbox: Outbox | None = None  # opened when there is a target
         self._dispatcher: Dispatcher | None = None
         self._is_running = self._has_history = False
@@ -261,7 +262,8 @@ class Notifier:
         if self._may_send_notices():
             batch = self._planner.plan(result, now=self._clock(), snoozed=snoozed)
         if self._settings.control.enabled:
-            batch.events += control_events(result, snoozed=snoozed)
+            waiting = self._awaited_opinions.update(result)
+            batch.events += control_events(result, snoozed=snoozed, waiting=waiting)
         return batch
 
     def _read_snoozed(self) -> Collection[WorkloadKey]:

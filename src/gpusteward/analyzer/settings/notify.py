@@ -235,6 +235,13 @@ class ControlSettings(BaseModel):
         default=SecretStr(""), description="Signs every call (HMAC-SHA256 in X-Gpusteward-Signature); empty: unsigned."
     )
     secret_file: Path | None = Field(default=None, description="File with the secret; read for every call.")
+    opinion_wait_minutes: float = Field(
+        default=60,
+        ge=0,
+        le=100_000,
+        description="Where a model is asked (ai.enabled): how long a GPU of low utilization is not called for because "
+        "the model has no opinion on it yet. Then it is called for without one. 0: calls do not wait for the model.",
+    )
 
     @model_validator(mode="after")
     def _check_secret(self) -> Self:
