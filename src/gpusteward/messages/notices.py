@@ -5,6 +5,9 @@ from gpusteward.core.messages import Message
 IDLE_TITLE = Message("Idle GPUs: {where}", "GPU 空闲通知：{where}")
 NAMESPACES = Message("{number} {number:|namespace|namespaces}", "{number} 个命名空间")
 
+AS_OF = Message("As of {time}", "截至 {time}")
+"""The second line of every notice: it may have waited for its receiver."""
+
 IDLE_WORKLOAD = Message(
     "{workload} holds {gpus} {gpus:|GPU and has not used it|GPUs and has not used any of them} since {since} "
     "({duration}).",
@@ -78,9 +81,9 @@ DIGEST_LINE = Message(
 )
 DIGEST_LINE_COST = Message(", cost {cost}", "，费用 {cost}")
 DIGEST_NOW = Message(
-    "Now: {workloads} {workloads:|workload|workloads} with {gpus} {gpus:|GPU|GPUs} {workloads:|is|are} completely "
-    "idle; {partly} more {partly:|has|have} some unused GPUs.",
-    "目前：{workloads} 个工作负载（共 {gpus} 张 GPU）完全空闲；另有 {partly} 个工作负载有部分 GPU 未使用。",
+    "At that time {workloads} {workloads:|workload|workloads} with {gpus} {gpus:|GPU|GPUs} {workloads:|was|were} "
+    "completely idle; {partly} more had some unused GPUs.",
+    "当时：{workloads} 个工作负载（共 {gpus} 张 GPU）完全空闲；另有 {partly} 个工作负载有部分 GPU 未使用。",
 )
 DIGEST_EMPTY = Message(
     "No usage was recorded this week: the ledger is disabled or was unavailable.",

@@ -115,7 +115,9 @@ def test_other_services_are_called_through_apprise():
             receiver.wait_for(lambda it: len(it.accepted) == 1)
     message = receiver.accepted[0].json
     assert message["title"] == "Idle GPUs: ml"
-    assert message["message"].startswith("ml/Deployment/?all holds 1 GPU and has not used it since")
+    assert message["message"].startswith(
+        "As of 2026-09-21 14:13 UTC\nml/Deployment/?all holds 1 GPU and has not used it since"
+    )
 
 
 def test_apprise_follows_no_redirect_even_if_its_url_requests_it():

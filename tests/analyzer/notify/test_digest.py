@@ -42,11 +42,12 @@ def test_the_digest_reports_the_recorded_week_and_is_sent_once(tmp_path: Path):
     assert len(receiver.accepted) == 1
     assert receiver.texts[0].splitlines() == [
         "GPU digest for the week ending 2026-09-21",
+        "As of 2026-09-21 14:13 UTC",
         "3.0 GPU-hours allocated: 2.0 used, 1.0 idle, 0.0 unknown.",
         "The idle GPU-hours cost 3.00 USD.",
         "Workloads with the most idle time:",
         "- ml/Deployment/web: 1.0 of 1.0 GPU-hours idle, cost 3.00 USD",
-        "Now: 1 workload with 1 GPU is completely idle; 0 more have some unused GPUs.",
+        "At that time 1 workload with 1 GPU was completely idle; 0 more had some unused GPUs.",
     ]
 
 
@@ -56,7 +57,7 @@ def test_a_digest_without_records_states_that_and_lists_what_is_idle_now(tmp_pat
     options = MessageOptions("en", "UTC", "USD", repeat_hours=24, window_seconds=600)
     digest = write_digest(None, result, day=date(2026, 9, 21), namespaces=("ml",), options=options)
     assert "the ledger is disabled" in digest
-    assert "Now: 1 workload with 1 GPU is completely idle" in digest
+    assert "At that time 1 workload with 1 GPU was completely idle" in digest
     ledger = Ledger(LedgerSettings(directory=tmp_path))
     empty = read_week(ledger.engine, result, namespaces=(), now=AT)
     assert "No usage was recorded" in write_digest(empty, result, day=date(2026, 9, 21), namespaces=(), options=options)

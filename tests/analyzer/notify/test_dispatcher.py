@@ -38,7 +38,7 @@ def control(url: str, timeout: float = 0.3) -> dict:
 
 
 def channel(receiver: Receiver) -> dict:
-    return {"channels": {"ops": receiver.url + HOOK}, "idle_minutes": 0, "digest": ""}
+    return {"channels": {"ops": receiver.url + HOOK}, "idle_minutes": 0, "digest": "", "language": "en"}
 
 
 def deliver_other_notices(notifier: Notifier, receiver: Receiver, settings, *, count: int) -> None:
@@ -101,7 +101,8 @@ def test_after_an_outage_of_the_receiver_only_what_is_still_true_arrives(tmp_pat
 
 @pytest.mark.parametrize("is_restarted", [True, False])
 def test_control_calls_wait_while_it_is_not_known_what_is_true(tmp_path: Path, is_restarted: bool):
-    """After a start and after a failed cycle, notices are sent and control calls wait for the next successful cycle."""
+    """After a start and after a failed cycle, notices about idle workloads and control calls wait for the next
+    successful cycle; the notice of an outage does not."""
     engine = open_ledger(tmp_path)
     held = [gpu_of("ml", "web"), gpu_of("ml", "other")]
     with Receiver() as receiver, Receiver() as working, ExitStack() as running:
@@ -115,11 +116,14 @@ def test_control_calls_wait_while_it_is_not_known_what_is_true(tmp_path: Path, i
             receiver.fault = ""
             notifier = running.enter_context(running_notifier(settings, engine))
         else:
-            notifier.announce_outage("the engine is down", at=AT + 300)
+            receiver.fault = ""
+        for minutes in (0, 15):
+            notifier.announce_outage("the engine is down", at=AT + 300 + 60 * minutes)
+        working.wait_for(lambda it: sum(b"cannot read" in call.body for call in it.calls) > 1)  # no older call is left
         working.fault = ""
         working.wait_for(lambda it: len(it.accepted) > 0)
+        assert [text.splitlines()[0] for text in working.texts] == ["gpusteward cannot read GPU usage"]
         assert receiver.accepted == []
-        receiver.fault = ""
         notifier.notify(result_of(held, [BUSY, IDLE], settings=settings, at=AT + 600))
         wait_until(lambda: not pending(notifier))
     engine.dispose()
@@ -139,9 +143,11 @@ def test_pending_notices_survive_a_restart(tmp_path: Path):
         wait_until(lambda: notifier.counters.failed["notice"] > 0)
     engine.dispose()
     engine = open_ledger(tmp_path)
-    with receiver, running_notifier(settings, engine):
+    with receiver, running_notifier(settings, engine) as notifier:
+        notifier.notify(result_of([gpu_of("ml", "web")], settings=settings, at=AT + 300))
         receiver.wait_for(lambda it: len(it.accepted) == 1)
     engine.dispose()
+    assert receiver.texts[0].splitlines()[1] == "As of 2026-09-21 14:18 UTC"
 
 
 def test_a_host_that_hangs_does_not_delay_another():

@@ -72,7 +72,7 @@ def test_a_hostile_name_adds_no_line_and_no_markup_to_a_message(name: str, langu
             settings=settings,
         )
         expected, written = (
-            write_idle(list(IdleWorkloadBuilder(each).build([0])), options) for each in (ordinary, hostile)
+            write_idle(list(IdleWorkloadBuilder(each).build([0])), options, at=AT) for each in (ordinary, hostile)
         )
         assert written.count("\n") == expected.count("\n")
         own = re.sub(r"[()（）]", "", written.replace("[.]", "").replace("\n", ""))
@@ -86,5 +86,5 @@ def test_a_notice_says_that_samples_miss_short_work(count: int):
     result = result_of([gpu_of("ml", f"web-{number}", gpu=number) for number in range(count)], settings=settings_of())
     idle = list(IdleWorkloadBuilder(result).build(range(count)))
     for is_sampled in (True, False):
-        text = write_idle([replace(each, is_sampled=is_sampled) for each in idle], options)
+        text = write_idle([replace(each, is_sampled=is_sampled) for each in idle], options, at=AT)
         assert ("short work between two samples is not seen" in text) is is_sampled

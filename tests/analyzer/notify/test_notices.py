@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from gpusteward.analyzer.notify.notices.messages import MessageOptions, write_outage
-from gpusteward.analyzer.notify.notices.notice_history import NoticeHistory, NoticeKind
+from gpusteward.analyzer.notify.notices.notice_history import NoticeHistory
 from gpusteward.analyzer.notify.notices.planner import NoticePlanner
-from gpusteward.analyzer.notify.outbox.records import NoticeRecord, OutboxEvent
+from gpusteward.analyzer.notify.outbox.records import NoticeKind, NoticeRecord, OutboxEvent
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.core.errors import SourceError
@@ -75,6 +75,7 @@ def test_a_notice_names_gpus_time_peak_memory_cost_and_what_happens_next():
     (event,) = runner.cycle([gpu_of("ml", "web"), gpu_of("ml", "web", gpu=1)])
     assert event.body.splitlines() == [
         "Idle GPUs: ml",
+        "As of 2026-09-21 14:13 UTC",
         "ml/Deployment/web holds 2 GPUs and has not used any of them since 2026-09-21 12:03 UTC (2 h).",
         "GPUs: node-1 0 (NVIDIA H100 80GB HBM3, GPU-ml-web-0), node-1 1 (NVIDIA H100 80GB HBM3, GPU-ml-web-1)",
         "Peak GPU core utilization in the last 10 min: 0 %",
@@ -88,7 +89,8 @@ def test_a_notice_names_gpus_time_peak_memory_cost_and_what_happens_next():
 def test_a_notice_about_several_workloads_has_one_line_with_evidence_for_each():
     (event,) = runner_of().cycle([*(gpu_of("ml", "web", gpu=gpu) for gpu in range(4)), gpu_of("ml", "ocr", gpu=5)])
     since = "idle for 2 h since 2026-09-21 12:03 UTC, peak utilization 0 %, 16.0 GiB of GPU memory in use"
-    assert event.body.splitlines()[1:5] == [
+    assert event.body.splitlines()[1:6] == [
+        "As of 2026-09-21 14:13 UTC",
         "2 workloads hold 5 GPUs without using any of them.",
         "ml:",
         f"- Deployment/web: 4 GPUs, {since}; on node-1 0, node-1 1, and 2 more",
@@ -140,7 +142,9 @@ def test_a_channel_of_many_namespaces_gets_one_message_for_all():
     assert len(few) == 5
     many = runner_of(merge_above=5).cycle([gpu_of(f"team-{number % 200}", f"web-{number}") for number in range(1000)])
     assert len(many) == 1
-    assert many[0].body.startswith("Idle GPUs: 200 namespaces\n1000 workloads hold 1000 GPUs")
+    title, _, first, *_ = many[0].body.splitlines()
+    assert title == "Idle GPUs: 200 namespaces"
+    assert first.startswith("1000 workloads hold 1000 GPUs")
     assert len(many[0].body) < 4000
 
 

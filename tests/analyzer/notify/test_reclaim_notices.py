@@ -7,12 +7,12 @@ import pytest
 
 from gpusteward.analyzer.notify.links import LinkSigner
 from gpusteward.analyzer.notify.notices.messages import MessageOptions
-from gpusteward.analyzer.notify.notices.notice_history import NoticeKind
 from gpusteward.analyzer.notify.notices.reclaim_notices import ReclaimNotice, write_reclaim
+from gpusteward.analyzer.notify.outbox.records import NoticeKind
 from gpusteward.analyzer.settings.notify import is_slack
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.messages import LANGUAGES, Language, Message
-from tests.analyzer.notify.notifier_setup import running_notifier, settings_of
+from tests.analyzer.notify.notifier_setup import empty_result, running_notifier, settings_of
 from tests.analyzer.usage_tables import AT
 from tests.fakes.receivers import Receiver
 
@@ -42,11 +42,12 @@ def options(language: Language) -> MessageOptions:
 def test_a_warning_says_what_will_change_when_and_how_to_prevent_it():
     lines = write_reclaim(WARNING, options("en")).splitlines()
     assert lines[0] == "Idle GPUs will be given back: nlp/Deployment/chat"
-    assert "holds 2 GPUs and has not used any of them since" in lines[1]
-    assert lines[2].startswith("Not before ")
-    assert "policy interactive: spec[.]replicas: 3 -" in lines[2]
-    assert "gpusteward.io/keep" in lines[3]
-    assert "restored with one command" in lines[4]
+    assert lines[1] == "As of 2026-09-21 14:13 UTC"
+    assert "holds 2 GPUs and has not used any of them since" in lines[2]
+    assert lines[3].startswith("Not before ")
+    assert "policy interactive: spec[.]replicas: 3 -" in lines[3]
+    assert "gpusteward.io/keep" in lines[4]
+    assert "restored with one command" in lines[5]
 
 
 def test_what_was_done_says_how_to_undo_it():
@@ -73,7 +74,7 @@ def test_names_of_tenants_cannot_forge_a_message():
     forged = replace(WARNING, workload=WorkloadKey("Deployment", "nlp", "@all\nhttp://evil"))
     title, *rest = write_reclaim(forged, options("en")).splitlines()
     assert "@" not in title
-    assert len(rest) == 4
+    assert len(rest) == 5
 
 
 def send(receiver: Receiver, path: str, notice: ReclaimNotice, *, public_url: str = PUBLIC) -> dict:
@@ -82,6 +83,7 @@ def send(receiver: Receiver, path: str, notice: ReclaimNotice, *, public_url: st
         server={"public_url": public_url},
     )
     with running_notifier(settings, links=LinkSigner(b"key")) as notifier:
+        notifier.notify(empty_result(AT, settings))
         assert notifier.send_reclaim_notice(notice)
         receiver.wait_for(lambda it: len(it.accepted) == 1)
     return receiver.accepted[0].json
@@ -128,6 +130,7 @@ def send_apprise(url: str, receiver: Receiver) -> dict:
         notify={"channels": {"ops": url}, "digest": "", "language": "en"}, server={"public_url": PUBLIC}
     )
     with running_notifier(settings) as notifier:
+        notifier.notify(empty_result(AT, settings))
         notifier.send_reclaim_notice(WARNING)
         receiver.wait_for(lambda it: len(it.accepted) == 1)
     return receiver.accepted[0].json

@@ -120,6 +120,7 @@ class FakeSender:
     has_channel: bool = True
     notices: dict[str, ReclaimNotice] = field(default_factory=dict)
     delivered: dict[str, float] = field(default_factory=dict)
+    renewed: list[ReclaimNotice] = field(default_factory=list)
 
     def send_reclaim_notice(self, notice: ReclaimNotice) -> tuple[str, ...]:
         if not self.has_channel:
@@ -130,6 +131,9 @@ class FakeSender:
             if self.delivers:
                 self.delivered[key] = self.clock()
         return (key,)
+
+    def renew_reclaim_notice(self, notice: ReclaimNotice) -> None:
+        self.renewed.append(notice)
 
     def read_delivered(self, keys: Collection[str]) -> Mapping[str, float]:
         return {key: self.delivered[key] for key in keys if key in self.delivered}

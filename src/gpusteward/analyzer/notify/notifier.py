@@ -5,9 +5,11 @@ Both only decide what is sent and write it to the outbox; other threads deliver.
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Engine
@@ -30,7 +32,7 @@ from gpusteward.analyzer.notify.notices.reclaim_notices import (
 from gpusteward.analyzer.notify.notices.routing import ChannelRouter
 from gpusteward.analyzer.notify.outbox.delivery_counters import DeliveryCounters
 from gpusteward.analyzer.notify.outbox.dispatcher import POLL_SECONDS, Dispatcher
-from gpusteward.analyzer.notify.outbox.records import Delivery, OutboxBatch
+from gpusteward.analyzer.notify.outbox.records import Delivery, NoticeKind, OutboxBatch, PendingDelivery, Review
 from gpusteward.analyzer.notify.outbox.store import Outbox
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
@@ -82,6 +84,7 @@ class Notifier:
         self._outbox: Outbox | None = None  # opened when there is a target
         self._dispatcher: Dispatcher | None = None
         self._is_running = self._has_history = False
+        self._withdrawn: deque[tuple[str, WorkloadKey]] = deque()  # channel and workload of notices that nobody got
         self._outage_since: float | None = None
         self._last_fault = ""
         self._snoozed: Collection[WorkloadKey] = frozenset()
@@ -131,7 +134,18 @@ class Notifier:
             self._outage_since = None
             snoozed = self._read_snoozed()
             self._alerts.publish(result, snoozed=snoozed)
-            self._store(self._plan(result, snoozed), replaces_states=True)
+            self._forget_withdrawn()
+            batch = self._plan(result, snoozed)
+            if self._outbox is not None and self._dispatcher is not None:
+                self._outbox.add(
+                    batch.events,
+                    batch.notices,
+                    at_ms=self._now_ms(),
+                    replaces_states=True,
+                    withdraws=(NoticeKind.OUTAGE,),
+                    review=partial(self._review, self._planner, result, snoozed),
+                )
+                self._dispatcher.wake()
 
     def notify_now(self, result: Result, number: int) -> list[str]:
         """Write a notice about one idle workload of a result to the outbox, because somebody asks for it. Returns the
@@ -152,15 +166,27 @@ class Notifier:
             if at - since >= self._settings.notify.lost_minutes * 60:
                 self._alerts.publish_outage(reason, since=since, now=at)
             if self._may_send_notices():
-                self._store(self._planner.plan_outage(reason, since=since, now=at))
+                batch = self._planner.plan_outage(reason, since=since, now=at)
+                self._store(batch, withdraws=(NoticeKind.OUTAGE, NoticeKind.RECOVERY) if batch.events else ())
 
     def send_reclaim_notice(self, notice: ReclaimNotice) -> tuple[str, ...]:
         """Write a notice of reclaim to the outbox; the keys of its rows, none without a channel. The same notice a
         second time changes nothing. For any thread."""
-        settings = self._settings
-        if self._outbox is None or self._dispatcher is None or not settings.notify.channels:
-            return ()
-        router, batch = ChannelRouter(settings.notify), OutboxBatch()
+        batch = self._write_reclaim(notice)
+        self._store(batch)
+        return tuple(event.key for event in batch.events)
+
+    def renew_reclaim_notice(self, notice: ReclaimNotice) -> None:
+        """A warning that waits for its receiver is still true: give it its present text. For any thread."""
+        if self._outbox is not None and self._dispatcher is not None:
+            self._outbox.renew(self._write_reclaim(notice).events, at_ms=self._now_ms())
+            self._dispatcher.wake()
+
+    def _write_reclaim(self, notice: ReclaimNotice) -> OutboxBatch:
+        settings, batch = self._settings, OutboxBatch()
+        if self._outbox is None or not settings.notify.channels:
+            return batch
+        router = ChannelRouter(settings.notify)
         key = notice.workload
         annotation = ""
         if settings.notify.annotation and notice.pod:
@@ -172,9 +198,7 @@ class Notifier:
             targets = router.targets(channel)
             add_reclaim_notice(batch, notice, channel, targets=targets, options=options, buttons=buttons)
         self._report_missing_links()
-        self._outbox.add(batch.events, batch.notices, at_ms=self._now_ms())
-        self._dispatcher.wake()
-        return tuple(event.key for event in batch.events)
+        return batch
 
     def _report_missing_links(self) -> None:
         """Once."""
@@ -291,11 +315,28 @@ class Notifier:
                 self._outbox.report_failure(error)
         return self._has_history
 
-    def _store(self, batch: OutboxBatch, *, replaces_states: bool = False) -> None:
+    def _store(self, batch: OutboxBatch, *, withdraws: Sequence[NoticeKind] = ()) -> None:
         if self._outbox is None or self._dispatcher is None:
             return
-        self._outbox.add(batch.events, batch.notices, at_ms=self._now_ms(), replaces_states=replaces_states)
+        self._outbox.add(batch.events, batch.notices, at_ms=self._now_ms(), withdraws=withdraws)
         self._dispatcher.wake()
+
+    def _review(
+        self,
+        planner: NoticePlanner,
+        result: Result,
+        snoozed: Collection[WorkloadKey],
+        waiting: Sequence[PendingDelivery],
+    ) -> Review:
+        """Called by the outbox, in any thread: the history, which belongs to cycles, is changed by the next one."""
+        review = planner.review_idle(waiting, result, snoozed=snoozed)
+        self._withdrawn.extend(review.forgotten)
+        return review
+
+    def _forget_withdrawn(self) -> None:
+        """Who has not received a notice is notified when the workload is idle again."""
+        while self._withdrawn:
+            self._history.forget(NoticeKind.IDLE, *self._withdrawn.popleft())
 
     def _now_ms(self) -> int:
         return round(self._clock() * 1000)

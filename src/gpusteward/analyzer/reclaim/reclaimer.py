@@ -25,7 +25,7 @@ from gpusteward.analyzer.reclaim.changes import make_undo_command
 from gpusteward.analyzer.reclaim.components import ReclaimComponents
 from gpusteward.analyzer.reclaim.decisions.assessment import Assessor, Considered, Situation, Stop, decide_all
 from gpusteward.analyzer.reclaim.decisions.candidates import CandidateFinder, list_evidence
-from gpusteward.analyzer.reclaim.decisions.decide import list_objections
+from gpusteward.analyzer.reclaim.decisions.decide import is_warning_true, list_objections
 from gpusteward.analyzer.reclaim.decisions.guards import ask_all, name_pods
 from gpusteward.analyzer.reclaim.execution.counters import ReclaimCounters
 from gpusteward.analyzer.reclaim.execution.executor import SELF, Executor
@@ -289,6 +289,8 @@ class Reclaimer:
         self._last_plan = _make_plan(now, self.mode, decisions, objection, others=others)
         if objection is not None:
             return
+        for each, decision in zip(considered, decisions, strict=True):
+            self._renew_warning(each, decision)
         self._warn_all(
             [each for each, decision in zip(considered, decisions, strict=True) if decision.outcome is Outcome.WARN],
             situation,
@@ -340,6 +342,13 @@ class Reclaimer:
                     self._unsent |= failed
                     raise
         self._unsent = failed
+
+    def _renew_warning(self, one: Considered, decision: Decision) -> None:
+        """One that waits for its receiver since an earlier cycle is sent only while it is true, as it is now."""
+        is_waiting = decision.outcome is Outcome.WAIT and one.action is not None and bool(one.planned)
+        if one.action is not None and is_waiting and self.mode is Mode.ENFORCE and is_warning_true(one.facts):
+            text = describe_planned(one, decision)
+            self._notices.renew(one.action, text=text, at=self._now(), due_at=decision.due_at)
 
     def _warn(self, one: Considered, decision: Decision) -> None:
         """The row is written first: the keys of the warning are made of its id, so a second one changes nothing."""

@@ -88,6 +88,9 @@ class Outbox:
             database.execute("INSERT OR IGNORE INTO notices (key, sent_at) VALUES (?, ?)", (key, self.now))
         return (key,)
 
+    def renew_reclaim_notice(self, notice: ReclaimNotice) -> None:
+        """Its text is not kept."""
+
     def read_delivered(self, keys: Collection[str]) -> Mapping[str, float]:
         with self._open() as database:
             rows = database.execute("SELECT key, delivered_at FROM notices WHERE delivered_at IS NOT NULL").fetchall()

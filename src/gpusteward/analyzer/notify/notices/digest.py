@@ -7,7 +7,7 @@ import numpy as np
 from sqlalchemy import Engine
 
 from gpusteward.analyzer.notify.notices.formatting import format_gpu_hours, format_money
-from gpusteward.analyzer.notify.notices.messages import MessageOptions, name_workload
+from gpusteward.analyzer.notify.notices.messages import MessageOptions, name_workload, write_as_of
 from gpusteward.analyzer.reports.report import Report, Waster
 from gpusteward.analyzer.reports.report_query import ReportQuery
 from gpusteward.analyzer.results import Result
@@ -38,12 +38,12 @@ def write_digest(
 ) -> str:
     """`report` is None without a ledger; empty `namespaces` means all of them."""
     language = options.language
-    lines = [messages.DIGEST_TITLE.text(language, day=day.isoformat())]
+    lines = [messages.DIGEST_TITLE.text(language, day=day.isoformat()), write_as_of(result.at, options)]
     if report is None or not report.total.allocated_gpu_ms:
         lines.append(messages.DIGEST_EMPTY.text(language))
     else:
         lines += _write_report(report, options)
-    return "\n".join([*lines, _write_idle_now(result, namespaces, language)])
+    return "\n".join([*lines, _write_idle_workloads(result, namespaces, language)])
 
 
 def _write_report(report: Report, options: MessageOptions) -> Iterator[str]:
@@ -76,7 +76,7 @@ def _write_waster(waster: Waster, currency: str, options: MessageOptions) -> str
     )
 
 
-def _write_idle_now(result: Result, namespaces: Sequence[str], language: Language) -> str:
+def _write_idle_workloads(result: Result, namespaces: Sequence[str], language: Language) -> str:
     table, selected = result.workloads, frozenset(namespaces)
     is_selected = np.array([not selected or key.namespace in selected for key in table.keys], dtype=bool)
     is_idle = is_selected & (table.activity == ACTIVITIES.index(Activity.IDLE))

@@ -38,7 +38,12 @@ class MessageOptions:
     with_cluster: bool = False  # where there are several
 
 
-def write_idle(workloads: Sequence[IdleWorkload], options: MessageOptions) -> str:
+def write_as_of(at: float, options: MessageOptions) -> str:
+    """When a message was true: it may wait for its receiver."""
+    return messages.AS_OF.text(options.language, time=format_time(at, options.time_zone))
+
+
+def write_idle(workloads: Sequence[IdleWorkload], options: MessageOptions, *, at: float) -> str:
     """One message about one or several idle workloads."""
     language = options.language
     body = describe_idle(workloads[0], options) if len(workloads) == 1 else _list_workloads(workloads, options)
@@ -46,6 +51,7 @@ def write_idle(workloads: Sequence[IdleWorkload], options: MessageOptions) -> st
     return "\n".join(
         (
             messages.IDLE_TITLE.text(language, where=_name_namespaces(workloads, options)),
+            write_as_of(at, options),
             *body,
             messages.NEXT_NOTICE.text(language, repeat=repeat),
             messages.WHAT_TO_DO.text(language),
@@ -60,6 +66,7 @@ def write_outage(reason: str | SourceError, options: MessageOptions, *, since: f
     return "\n".join(
         (
             messages.OUTAGE_TITLE.text(language),
+            write_as_of(now, options),
             messages.OUTAGE.text(
                 language, since=since_text, duration=duration, reason=describe_outage(reason, language)
             ),
@@ -76,7 +83,8 @@ def write_recovery(options: MessageOptions, *, since: float, now: float) -> str:
     """Usage can be read again."""
     language = options.language
     duration = format_duration(now - since, language)
-    return "\n".join((messages.RECOVERY_TITLE.text(language), messages.RECOVERY.text(language, duration=duration)))
+    title, text = messages.RECOVERY_TITLE.text(language), messages.RECOVERY.text(language, duration=duration)
+    return "\n".join((title, write_as_of(now, options), text))
 
 
 def describe_idle(workload: IdleWorkload, options: MessageOptions) -> Iterator[str]:

@@ -4,33 +4,20 @@ Kept in memory; at a start it is filled from the ledger's table `notices`.
 """
 
 from collections.abc import Iterable, Mapping
-from enum import StrEnum
 from typing import Any
 
 from gpusteward.analyzer.ledger.identities import clean_text
+from gpusteward.analyzer.notify.outbox.records import NoticeKind
 from gpusteward.core.containers import WorkloadKey
 
 RateKey = tuple[str, str, str, str]  # kind of notice, channel, cluster, namespace
-
-
-class NoticeKind(StrEnum):
-    """What a notice is about. The last four are those of reclaim."""
-
-    IDLE = "idle-found"
-    OUTAGE = "source-lost"
-    RECOVERY = "source-found"
-    DIGEST = "digest"
-    WARNING = "warning"
-    ACTION = "action"
-    RESTORED = "restored"
-    REFUSED = "refused"
 
 
 class NoticeHistory:
     """Times are milliseconds. Not thread-safe: `notifier.Notifier` has the lock."""
 
     def __init__(self) -> None:
-        self._workloads: dict[tuple[str, WorkloadKey], int] = {}
+        self._workloads: dict[tuple[str, WorkloadKey], dict[str, int]] = {}  # by channel
         self._rates: dict[RateKey, int] = {}
         self._digest_keys: set[str] = set()
         self.outage_ms: int | None = None  # when an outage was announced; None: there is none, or not announced
@@ -47,15 +34,19 @@ class NoticeHistory:
 
     def add(self, kind: str, channel: str, workload: WorkloadKey, *, at_ms: int, key: str = "") -> None:
         """A notice was written to the outbox."""
-        self._workloads[kind, workload] = at_ms
+        self._workloads.setdefault((kind, workload), {})[channel] = at_ms
         self._rates[kind, channel, workload.cluster, workload.namespace] = at_ms
         if kind == NoticeKind.DIGEST:
             self._digest_keys.add(key)
         if kind in (NoticeKind.OUTAGE, NoticeKind.RECOVERY):
             self.outage_ms = at_ms if kind == NoticeKind.OUTAGE else None
 
+    def forget(self, kind: str, channel: str, workload: WorkloadKey) -> None:
+        """A notice was withdrawn before its receiver got it."""
+        self._workloads.get((kind, workload), {}).pop(channel, None)
+
     def is_due(self, kind: str, workload: WorkloadKey, *, now_ms: int, repeat_hours: float) -> bool:
-        sent_ms = self._workloads.get((kind, workload))
+        sent_ms = max(self._workloads.get((kind, workload), {}).values(), default=None)
         return sent_ms is None or now_ms - sent_ms >= repeat_hours * 3_600_000
 
     def is_within_rate(self, key: RateKey, *, now_ms: int, minutes: float) -> bool:
@@ -67,7 +58,10 @@ class NoticeHistory:
 
     def prune(self, before_ms: int) -> None:
         """Forget what no interval needs any more."""
-        self._workloads = {key: ms for key, ms in self._workloads.items() if ms >= before_ms}
+        recent = (
+            (key, {name: ms for name, ms in sent.items() if ms >= before_ms}) for key, sent in self._workloads.items()
+        )
+        self._workloads = {key: sent for key, sent in recent if sent}
         self._rates = {key: ms for key, ms in self._rates.items() if ms >= before_ms}
 
 

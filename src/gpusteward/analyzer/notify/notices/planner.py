@@ -1,11 +1,13 @@
 """Decides which notices a cycle sends: no repetition within the repeat interval, no idle notices in quiet hours, one
 message for many workloads.
 
-An idle notice that must wait is not stored: if the workload is still idle, a later cycle sends the notice.
+An idle notice that must wait is not stored: if the workload is still idle, a later cycle sends the notice. One that is
+stored and waits for its receiver is reviewed in every cycle: `review_idle`.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import date
 
 from sqlalchemy import Engine
@@ -13,20 +15,31 @@ from sqlalchemy import Engine
 from gpusteward.analyzer.notify.notices.digest import read_week, write_digest
 from gpusteward.analyzer.notify.notices.idle_workloads import IdleWorkload, IdleWorkloadBuilder, find_idle_workloads
 from gpusteward.analyzer.notify.notices.messages import MessageOptions, write_idle, write_outage, write_recovery
-from gpusteward.analyzer.notify.notices.notice_history import NoticeHistory, NoticeKind, clean_key
+from gpusteward.analyzer.notify.notices.notice_history import NoticeHistory, clean_key
 from gpusteward.analyzer.notify.notices.quiet_hours import find_due_digest, is_quiet
 from gpusteward.analyzer.notify.notices.routing import ChannelRouter
 from gpusteward.analyzer.notify.outbox.records import (
+    ASKED,
     NOTICE,
+    NoticeKind,
     NoticeRecord,
     OutboxBatch,
     OutboxEvent,
+    PendingDelivery,
+    Review,
+    Subject,
     make_event_key,
+    make_stream,
+    read_channel,
+    read_subject,
+    write_subject,
 )
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
+from gpusteward.analyzer.tables import ACTIVITIES
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import SourceError
+from gpusteward.core.verdicts import Activity
 from gpusteward.logs import Log
 
 log = Log(__name__)
@@ -36,6 +49,7 @@ ReadNotifyAnnotation = Callable[[str, str, str], str]
 
 _Tenant = tuple[str, str]  # cluster, namespace
 NO_WORKLOAD = WorkloadKey("", "", "")
+NO_HEADERS: Mapping[str, str] = {}
 DIGESTS_PER_CYCLE = 5
 """Each digest reads its own report; the other channels get theirs in the next cycles."""
 
@@ -64,7 +78,7 @@ class NoticePlanner:
 
     def plan(self, result: Result, *, now: float, snoozed: Collection[WorkloadKey] = ()) -> OutboxBatch:
         """All notices of a successful cycle; none about idle GPUs of `snoozed` workloads."""
-        self._with_cluster = len(result.verdicts.usage.clusters) > 1
+        self._follow_result(result)
         batch = self.plan_recovery(now=now)
         batch.extend(self.plan_idle(result, now=now, snoozed=snoozed))
         batch.extend(self._plan_digests(result, now=now))
@@ -75,9 +89,8 @@ class NoticePlanner:
         batch = OutboxBatch()
         if not self._notify.channels or self._is_quiet(now):
             return batch
-        self._window_seconds = result.verdicts.usage.window_seconds
+        self._follow_result(result)
         self._history.prune(_ms(now) - self._longest_interval_ms)
-        self._with_cluster = len(result.verdicts.usage.clusters) > 1
         for channel, by_namespace in self._route(self._find_due(result, snoozed, now=now)).items():
             groups = [
                 idle_workloads
@@ -92,15 +105,44 @@ class NoticePlanner:
         """About one idle workload because somebody asks for it: also in quiet hours, and whatever was sent before. The
         same again within a minute is the same message."""
         batch = OutboxBatch()
-        self._window_seconds = result.verdicts.usage.window_seconds
-        self._with_cluster = len(result.verdicts.usage.clusters) > 1
+        self._follow_result(result)
         for channel, by_namespace in self._route(IdleWorkloadBuilder(result).build([number])).items():
             idle_workloads = [each for group in by_namespace.values() for each in group]
             workload = clean_key(result.workloads.keys[number])
             key = make_event_key(NoticeKind.IDLE, "now", channel, *workload, str(_ms(now) // 60_000))
-            body = write_idle(idle_workloads, self._message_options(channel))
-            self._add(batch, NoticeKind.IDLE, channel, [workload], body=body, key=key, now=now)
+            body = write_idle(idle_workloads, self._message_options(channel), at=result.at)
+            headers = write_subject(Subject(key, 0.0, (workload,)))
+            self._add(batch, NoticeKind.IDLE, channel, [workload], body=body, key=key, now=now, headers=headers)
+        batch.events = [replace(each, stream=make_stream(each.target, ASKED)) for each in batch.events]
         return batch
+
+    def review_idle(
+        self, waiting: Sequence[PendingDelivery], result: Result, *, snoozed: Collection[WorkloadKey] = ()
+    ) -> Review:
+        """What is true now of notices about idle workloads that wait for their receiver. A workload that is in use
+        again, gone or snoozed is not mentioned any more; one whose use is unknown is, when it is idle again."""
+        if not waiting:
+            return Review()
+        self._follow_result(result)
+        numbers = {clean_key(key): number for number, key in enumerate(result.workloads.keys)}
+        builder, renewed, withdrawn = IdleWorkloadBuilder(result), list[OutboxEvent](), list[str]()
+        ended: dict[str, tuple[str, WorkloadKey]] = {}  # by the key of their record
+        for row in waiting:
+            subject, channel = read_subject(row.headers), read_channel(row.target)
+            found = {key: numbers[key] for key in subject.workloads if key in numbers and key not in snoozed}
+            long = frozenset(find_idle_workloads(result, minutes=subject.idle_minutes))
+            idle = [number for number in found.values() if number in long]
+            kept = tuple(key for key, number in found.items() if number in long or _is_unknown(result, number))
+            ended |= {
+                _make_record_key(subject.message, key): (channel, key) for key in subject.workloads if key not in kept
+            }
+            if idle:
+                body = write_idle(list(builder.build(idle)), self._message_options(channel), at=result.at)
+                headers = write_subject(Subject(subject.message, subject.idle_minutes, kept))
+                renewed.append(OutboxEvent(row.stream, row.key, row.kind, row.target, body, headers))
+            elif not kept:
+                withdrawn.append(row.key)
+        return Review(renewed, withdrawn, list(ended), list(ended.values()))
 
     def plan_outage(self, reason: str | SourceError, *, since: float, now: float) -> OutboxBatch:
         """Usage cannot be read. Sent after `lost_minutes`, then every `repeat_hours`, also in quiet hours."""
@@ -121,6 +163,11 @@ class NoticePlanner:
         return self._plan_for_default_channels(
             NoticeKind.RECOVERY, now, lambda options: write_recovery(options, since=outage_ms / 1000, now=now)
         )
+
+    def _follow_result(self, result: Result) -> None:
+        """For the texts."""
+        self._window_seconds = result.verdicts.usage.window_seconds
+        self._with_cluster = len(result.verdicts.usage.clusters) > 1
 
     def _plan_digests(self, result: Result, *, now: float) -> OutboxBatch:
         """One per channel and week, about the namespaces of that channel."""
@@ -193,9 +240,10 @@ class NoticePlanner:
         tenants = sorted({(each.key.cluster, each.key.namespace) for each in idle_workloads})
         namespaces = [f"{cluster}/{namespace}" if cluster else namespace for cluster, namespace in tenants]
         key = make_event_key(NoticeKind.IDLE, channel, *namespaces, str(_ms(at)))
-        body = write_idle(idle_workloads, self._message_options(channel))
+        body = write_idle(idle_workloads, self._message_options(channel), at=at)
         keys = [clean_key(idle_workload.key) for idle_workload in idle_workloads]
-        self._add(batch, NoticeKind.IDLE, channel, keys, body=body, key=key, now=now)
+        headers = write_subject(Subject(key, self._notify.idle_minutes, tuple(keys)))
+        self._add(batch, NoticeKind.IDLE, channel, keys, body=body, key=key, now=now, headers=headers)
 
     def _plan_for_default_channels(
         self, kind: NoticeKind, now: float, write: Callable[[MessageOptions], str]
@@ -216,12 +264,14 @@ class NoticePlanner:
         body: str,
         key: str,
         now: float,
+        headers: Mapping[str, str] = NO_HEADERS,
     ) -> None:
         """One message: an event per address of the channel, a record per workload (only the first keeps the text)."""
         for target in self._router.targets(channel):
-            batch.events.append(OutboxEvent(target, make_event_key(key, target), NOTICE, target, body))
+            stream = make_stream(target, kind)
+            batch.events.append(OutboxEvent(stream, make_event_key(key, target), NOTICE, target, body, headers))
         for number, workload in enumerate(workloads):
-            record_key = key if workload == NO_WORKLOAD else f"{key}/{make_event_key(*workload)}"
+            record_key = key if workload == NO_WORKLOAD else _make_record_key(key, workload)
             batch.notices.append(
                 NoticeRecord(
                     key=record_key,
@@ -245,6 +295,14 @@ class NoticePlanner:
             window_seconds=self._window_seconds,
             with_cluster=self._with_cluster,
         )
+
+
+def _make_record_key(message: str, workload: WorkloadKey) -> str:
+    return f"{message}/{make_event_key(*workload)}"
+
+
+def _is_unknown(result: Result, number: int) -> bool:
+    return ACTIVITIES[result.workloads.activity[number]] is Activity.UNKNOWN
 
 
 def _ms(seconds: float) -> int:

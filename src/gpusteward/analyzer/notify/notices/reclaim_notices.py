@@ -5,15 +5,17 @@ from dataclasses import dataclass
 
 from gpusteward.analyzer.notify.links import LinkSigner, make_details_button, make_snooze_buttons
 from gpusteward.analyzer.notify.notices.formatting import format_duration, format_time, safe_line, safe_name
-from gpusteward.analyzer.notify.notices.messages import MessageOptions, name_workload
-from gpusteward.analyzer.notify.notices.notice_history import NoticeKind, clean_key
+from gpusteward.analyzer.notify.notices.messages import MessageOptions, name_workload, write_as_of
+from gpusteward.analyzer.notify.notices.notice_history import clean_key
 from gpusteward.analyzer.notify.outbox.records import (
     NOTICE,
     Button,
+    NoticeKind,
     NoticeRecord,
     OutboxBatch,
     OutboxEvent,
     make_event_key,
+    make_stream,
     write_buttons,
 )
 from gpusteward.analyzer.settings.settings import Settings
@@ -75,8 +77,8 @@ def write_reclaim(notice: ReclaimNotice, options: MessageOptions) -> str:
         "policy": safe_name(notice.policy),
         "by": safe_name(notice.by),
     }
-    lines = [TITLES[notice.kind], *(line for line in _LINES[notice.kind] if _applies(line, notice))]
-    return "\n".join(line.text(language, **fields) for line in lines)
+    lines = [line.text(language, **fields) for line in _LINES[notice.kind] if _applies(line, notice)]
+    return "\n".join((TITLES[notice.kind].text(language, **fields), write_as_of(notice.at, options), *lines))
 
 
 def _applies(line: Message, notice: ReclaimNotice) -> bool:
@@ -113,7 +115,8 @@ def add_reclaim_notice(
     key = make_event_key(notice.kind, notice.action_id, str(notice.number), channel)
     headers = write_buttons(buttons)
     for target in targets:
-        batch.events.append(OutboxEvent(target, make_event_key(key, target), NOTICE, target, body, headers))
+        stream = make_stream(target, notice.kind)
+        batch.events.append(OutboxEvent(stream, make_event_key(key, target), NOTICE, target, body, headers))
     workload = clean_key(notice.workload)
     batch.notices.append(
         NoticeRecord(

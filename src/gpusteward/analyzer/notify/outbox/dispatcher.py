@@ -1,6 +1,7 @@
 """Delivers pending rows of the outbox: in order per stream, at least once.
 
-Control calls are states, not events: only those of the last cycle are sent, and none while they may be untrue.
+Control calls are states, not events: only those of the last cycle are sent, and none while they may be untrue. Nor are
+notices about idle workloads and warnings that wait for their receiver.
 One thread reads and updates rows; worker threads make the calls. A row stays pending until its outcome is stored, so a
 call that was interrupted by the end of the process is repeated after the restart, with the same key.
 """
@@ -75,7 +76,7 @@ class Dispatcher:
         self._senders: Mapping[str, Sender] = {}
         self._breakers = CircuitBreakers(failures=settings.breaker_failures, seconds=settings.breaker_seconds)
         self._ready: deque[PendingDelivery] = deque()
-        self._state_changes = 0  # of the outbox, when the control calls in `_ready` were read
+        self._state_changes = 0  # of the outbox, when the states in `_ready` were read
         self._in_flight: dict[int, str] = {}  # row id -> host; until the outcome is stored
         self._unsaved: list[Outcome] = []
         self._jobs: queue.SimpleQueue[tuple[PendingDelivery, Sender] | None] = queue.SimpleQueue()
@@ -170,7 +171,8 @@ class Dispatcher:
             return
         limit = ROWS_PER_READ + len(self._in_flight)
         rows = self._outbox.read_due(targets, now_ms=self._now_ms(), limit=limit)
-        self._ready.extend(row for row in rows if row.id not in self._in_flight)
+        may_check = self._outbox.has_current_states
+        self._ready.extend(row for row in rows if row.id not in self._in_flight and (may_check or not row.is_checked))
 
     def _start_deliveries(self) -> None:
         """One per free worker, and never all workers for one host: it may hang."""
@@ -195,7 +197,7 @@ class Dispatcher:
         changes = self._outbox.state_changes
         if changes != self._state_changes:
             self._state_changes = changes
-            self._ready = deque(row for row in self._ready if row.kind != CONTROL)
+            self._ready = deque(row for row in self._ready if not row.is_checked)
 
     def _work(self) -> None:
         """A worker thread."""

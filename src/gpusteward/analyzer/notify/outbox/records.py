@@ -1,19 +1,71 @@
 """Rows that are written to the outbox and read from it, and the names of their targets."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 import msgspec
+
+from gpusteward.core.containers import WorkloadKey
 
 CONTROL = "control"
 """Target and kind of calls to the control webhook."""
 SUPERSEDED = "superseded by a later cycle"
-"""Error text of a control call that was not sent because it was no longer true."""
+"""Error text of what was not sent because it was no longer true."""
 NOTICE = "notice"
 """Kind of messages to channels."""
 BUTTONS = "buttons"
 """Among the headers of a notice: its buttons, as JSON. Channels without buttons get them as lines of text."""
+
+
+SUBJECT = "subject"
+"""Among the headers of a notice about idle workloads: which ones, as JSON."""
+
+
+class NoticeKind(StrEnum):
+    """What a notice is about. The last four are those of reclaim."""
+
+    IDLE = "idle-found"
+    OUTAGE = "source-lost"
+    RECOVERY = "source-found"
+    DIGEST = "digest"
+    WARNING = "warning"
+    ACTION = "action"
+    RESTORED = "restored"
+    REFUSED = "refused"
+
+
+_STATES = frozenset({NoticeKind.IDLE, NoticeKind.WARNING, NoticeKind.OUTAGE, NoticeKind.RECOVERY})
+"""Notices that say how things are. The others say what has happened, and stay true."""
+_CHECKED = (NoticeKind.IDLE, NoticeKind.WARNING)
+"""Those that are sent only while a cycle has said that they are true."""
+
+
+ASKED = "asked"
+"""In place of `NoticeKind.IDLE` in the stream of a notice that somebody has asked for: it does not wait for a cycle."""
+
+
+def make_stream(target: str, kind: str) -> str:
+    """Of a notice. Those that may wait or be withdrawn have a stream of their own, so that no other waits for them."""
+    return f"{target}/{kind}" if kind in (*_STATES, ASKED) else target
+
+
+class Subject(msgspec.Struct, frozen=True):
+    """What a notice about idle workloads is about."""
+
+    message: str  # with which the keys of its records begin
+    idle_minutes: float  # the idle time that it needs
+    workloads: tuple[WorkloadKey, ...]
+
+
+def write_subject(subject: Subject) -> dict[str, str]:
+    """As headers of an event."""
+    return {SUBJECT: msgspec.json.encode(subject).decode()}
+
+
+def read_subject(headers: Mapping[str, str]) -> Subject:
+    return msgspec.json.decode(headers[SUBJECT], type=Subject)
 
 
 class Button(msgspec.Struct, array_like=True, frozen=True):
@@ -36,6 +88,11 @@ def read_buttons(headers: Mapping[str, str]) -> list[Button]:
 def channel_target(channel: str, number: int) -> str:
     """Each address of a channel is its own target: when one fails, the message is not sent to the others again."""
     return f"channel/{channel}/{number}"
+
+
+def read_channel(target: str) -> str:
+    """The name of the channel of a target."""
+    return target.split("/")[1]
 
 
 MAX_ADDRESSES = 16
@@ -62,7 +119,7 @@ class OutboxEvent:
     kind: str  # CONTROL or NOTICE
     target: str
     body: str
-    headers: Mapping[str, str] = field(default_factory=dict)  # of a control call; of a notice its buttons
+    headers: Mapping[str, str] = field(default_factory=dict)  # of a control call; of a notice its buttons or subject
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +161,24 @@ class PendingDelivery:
     body: str
     created_ms: int
     attempts: int
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether it is sent only while a cycle has said that it is true."""
+        return self.kind == CONTROL or any(self.stream == make_stream(self.target, kind) for kind in _CHECKED)
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """What a cycle says about notices that wait for their receiver."""
+
+    renewed: Sequence[OutboxEvent] = ()  # with their present text
+    withdrawn: Sequence[str] = ()  # keys of those that are not true any more
+    records: Sequence[str] = ()  # keys of records about workloads that are not idle any more
+    forgotten: Sequence[tuple[str, WorkloadKey]] = ()  # the same as channel and workload
+
+
+ReviewNotices = Callable[[Sequence[PendingDelivery]], Review]
 
 
 @dataclass(frozen=True, slots=True)

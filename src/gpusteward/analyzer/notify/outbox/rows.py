@@ -3,19 +3,36 @@
 Every function takes the connection of the caller and raises SQLAlchemyError.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from importlib import import_module
 from itertools import islice
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Engine, Row, Table, Text, bindparam, create_engine, delete, func, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    Row,
+    Table,
+    Text,
+    bindparam,
+    case,
+    create_engine,
+    delete,
+    false,
+    func,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.pool import StaticPool
 
 from gpusteward.analyzer.ledger.schema import METADATA, notices, outbox
 from gpusteward.analyzer.notify.outbox.records import (
     CONTROL,
+    NOTICE,
     SUPERSEDED,
     Delivery,
     NoticeRecord,
@@ -34,6 +51,14 @@ _UPDATE_OUTCOME = (
     update(outbox)
     .where(outbox.c.id == bindparam("row_id"), _MAY_CHANGE)
     .values({name: bindparam(f"row_{name}") for name in ("state", "attempts", "next_ms", "error")})
+)
+
+
+_RENEW = (
+    update(outbox)
+    .where(outbox.c.key == bindparam("row_key"), (outbox.c.state == "pending") | (outbox.c.error == SUPERSEDED))
+    .values({name: bindparam(f"row_{name}") for name in ("headers_json", "body", "state")})
+    .values(error=case((outbox.c.error == SUPERSEDED, ""), else_=outbox.c.error))
 )
 
 
@@ -66,15 +91,40 @@ def _insert(connection: Connection, table: Table, rows: Iterator[Mapping[str, An
         connection.execute(statement, part)
 
 
-def supersede(connection: Connection, now_ms: int) -> int:
+def supersede_calls(connection: Connection, now_ms: int) -> int:
     """End the control calls of earlier cycles; their number."""
-    is_state = (outbox.c.state == "pending") & (outbox.c.kind == CONTROL)
-    ended = update(outbox).where(is_state).values(state="done", next_ms=now_ms, error=SUPERSEDED)
-    return connection.execute(ended).rowcount
+    return _supersede(connection, outbox.c.kind == CONTROL, now_ms)
 
 
-def _make_row(event: OutboxEvent, at_ms: int) -> dict[str, Any]:
-    return {
+def supersede_notices(connection: Connection, kinds: Iterable[str], keys: Iterable[str] = (), *, now_ms: int) -> int:
+    """End waiting notices of these kinds, which have streams of their own, and those with these keys; their number."""
+    return _supersede(connection, _has_kind(kinds) | outbox.c.key.in_(sorted(keys)), now_ms)
+
+
+def _supersede(connection: Connection, is_meant: ColumnElement[bool], now_ms: int) -> int:
+    ended = update(outbox).where(outbox.c.state == "pending", is_meant)
+    return connection.execute(ended.values(state="done", next_ms=now_ms, error=SUPERSEDED)).rowcount
+
+
+def _has_kind(kinds: Iterable[str]) -> ColumnElement[bool]:
+    is_one = (outbox.c.stream == outbox.c.target + f"/{kind}" for kind in kinds)
+    return (outbox.c.kind == NOTICE) & or_(false(), *is_one)
+
+
+def read_waiting(connection: Connection, kinds: Iterable[str]) -> list[PendingDelivery]:
+    """Pending notices of kinds that have streams of their own."""
+    query = select(outbox).where(outbox.c.state == "pending", _has_kind(kinds)).order_by(outbox.c.id)
+    return [_make_delivery(row) for row in connection.execute(query)]
+
+
+def renew_events(connection: Connection, events: Sequence[OutboxEvent]) -> None:
+    """Give rows with these keys their present text, if they wait or are superseded; then they wait again."""
+    if events:
+        connection.execute(_RENEW, [_make_row(each, 0, prefix="row_") for each in events])
+
+
+def _make_row(event: OutboxEvent, at_ms: int, *, prefix: str = "") -> dict[str, Any]:
+    row = {
         "stream": event.stream,
         "key": event.key,
         "kind": event.kind,
@@ -87,6 +137,7 @@ def _make_row(event: OutboxEvent, at_ms: int) -> dict[str, Any]:
         "state": "pending",
         "error": "",
     }
+    return {f"{prefix}{name}": value for name, value in row.items()} if prefix else row
 
 
 def _make_delivery(row: Row[Any]) -> PendingDelivery:
@@ -147,6 +198,11 @@ def give_up(connection: Connection, oldest_ms: int, now_ms: int) -> dict[str, in
 
 def delete_finished(connection: Connection, state: str, *, before_ms: int) -> None:
     connection.execute(delete(outbox).where(outbox.c.state == state, outbox.c.next_ms < before_ms))
+
+
+def delete_records(connection: Connection, keys: Iterable[str]) -> None:
+    """Of notices that nobody has received."""
+    connection.execute(delete(notices).where(notices.c.key.in_(sorted(keys))))
 
 
 def delete_notices(connection: Connection, *, before_ms: int) -> None:

@@ -8,9 +8,11 @@
 - Without a ledger the same tables are kept in memory, with a lower limit, and pending rows are lost at a restart. When
   the database fails at run time, new events are buffered in memory up to `MAX_BUFFERED` and stored when it is back.
   Nothing is sent meanwhile: older events of the same stream may still be in the database.
-- A notice is an event: it is delivered, however late. A control call is a state: each cycle replaces those of all
-  earlier cycles. What was not sent by then is done with the error `SUPERSEDED`. After a start and after a failed cycle
-  it is not known what is still true: the dispatcher sends none until the next successful cycle.
+- A notice that something has happened is an event: it is delivered, however late. A control call is a state: each cycle
+  replaces those of all earlier cycles. A notice that says how things are is a state too: each cycle reviews those that
+  wait, gives those about idle workloads their present text, and withdraws what is not true any more. What was not sent
+  by then is done with the error `SUPERSEDED`. After a start and after a failed cycle it is not known what is still
+  true: the dispatcher sends no call, no notice about idle workloads and no warning until the next successful cycle.
 """
 
 import threading
@@ -26,12 +28,17 @@ from gpusteward.analyzer.ledger.db_engine import describe_error, is_data_error, 
 from gpusteward.analyzer.notify.outbox import rows
 from gpusteward.analyzer.notify.outbox.delivery_counters import DeliveryCounters
 from gpusteward.analyzer.notify.outbox.records import (
+    ASKED,
     CONTROL,
+    NOTICE,
     Delivery,
+    NoticeKind,
     NoticeRecord,
     OutboxEvent,
     Outcome,
     PendingDelivery,
+    Review,
+    ReviewNotices,
 )
 from gpusteward.analyzer.settings.notify import OutboxSettings
 from gpusteward.logs import Log
@@ -58,6 +65,9 @@ class _BufferedBatch:
     notices: tuple[NoticeRecord, ...]
     at_ms: int
     refusals: int = 0  # how often the database has refused exactly this batch
+    renewed: tuple[OutboxEvent, ...] = ()
+    withdraws: tuple[NoticeKind, ...] = ()  # waiting notices of these kinds
+    review: ReviewNotices | None = None  # of waiting notices about idle workloads
     replaces_states: bool = False  # and control calls of earlier cycles
     state_change: int = 0  # of the outbox, when it was made: later ones make its control calls untrue
 
@@ -87,7 +97,7 @@ class Outbox:
         self.has_current_states = False
         self._states_since_ms = _NEVER_MS
         self.state_changes = 0
-        """How often control calls were replaced or held: rows read before are not sent."""
+        """How often states were replaced or held: rows read before are not sent."""
         self.in_memory = engine is None
         self._engine = engine if engine is not None else rows.open_in_memory()
         self._writing = with_write_lock(self._engine)
@@ -104,19 +114,33 @@ class Outbox:
         *,
         at_ms: int,
         replaces_states: bool = False,
+        withdraws: Sequence[NoticeKind] = (),
+        review: ReviewNotices | None = None,
     ) -> None:
         """Store them, or buffer them while the database is unavailable. Never raises for a failing database.
 
-        With `replaces_states` the control calls among them are all that are still true.
+        With `replaces_states` the control calls among them are all that are still true, and waiting warnings are not
+        sent before they are renewed; `review` says the same about waiting notices on idle workloads. `withdraws`:
+        waiting notices of these kinds are not true any more.
         """
         with self._lock:
             if replaces_states:
                 self.hold_states()
                 self._drop_buffered_states()
-                replacing = _BufferedBatch((), (), at_ms, replaces_states=True, state_change=self.state_changes)
-                self._buffered.append(replacing)
+            if replaces_states or withdraws:
+                replacing = _BufferedBatch((), (), at_ms, withdraws=tuple(withdraws), review=review)
+                self._buffered.append(
+                    replace(replacing, replaces_states=replaces_states, state_change=self.state_changes)
+                )
             if events or records:
                 self._buffer(_BufferedBatch(tuple(events), tuple(records), at_ms))
+            self.flush()
+
+    def renew(self, events: Sequence[OutboxEvent], *, at_ms: int) -> None:
+        """Give those of them that wait, or were withdrawn, their present text. Others, as delivered ones, do not
+        change. Never raises for a failing database."""
+        with self._lock:
+            self._buffered.append(_BufferedBatch((), (), at_ms, renewed=tuple(events)))
             self.flush()
 
     def flush(self) -> bool:
@@ -138,7 +162,7 @@ class Outbox:
             return True
 
     def hold_states(self) -> None:
-        """Send no control calls until a cycle says what is true now."""
+        """Send nothing that may be untrue until a cycle says what is true now."""
         self.has_current_states = False
         self._states_since_ms = _NEVER_MS
         self.state_changes += 1
@@ -256,8 +280,8 @@ class Outbox:
 
     def _write(self, batch: _BufferedBatch) -> None:
         with self._writing.begin() as connection:
-            if batch.replaces_states:
-                self._counters.add("superseded", CONTROL, rows.supersede(connection, batch.at_ms))
+            self._replace_states(connection, batch)
+            rows.renew_events(connection, batch.renewed)
             events = self._select_fitting(connection, batch.events)
             rows.insert_events(connection, events, batch.at_ms)
             rows.insert_notices(connection, batch.notices, batch.at_ms)
@@ -266,11 +290,26 @@ class Outbox:
             self.has_current_states, self._states_since_ms = True, batch.at_ms
         self._report_recovery()
 
+    def _replace_states(self, connection: Connection, batch: _BufferedBatch) -> None:
+        if batch.replaces_states:
+            self._counters.add("superseded", CONTROL, rows.supersede_calls(connection, batch.at_ms))
+            rows.supersede_notices(
+                connection, [NoticeKind.WARNING], now_ms=batch.at_ms
+            )  # not counted: most are renewed
+        review = Review()
+        if batch.review is not None:
+            review = batch.review(rows.read_waiting(connection, (NoticeKind.IDLE, ASKED)))
+            rows.renew_events(connection, review.renewed)
+            rows.delete_records(connection, review.records)
+        if batch.withdraws or review.withdrawn:
+            ended = rows.supersede_notices(connection, batch.withdraws, review.withdrawn, now_ms=batch.at_ms)
+            self._counters.add("superseded", NOTICE, ended)
+
     def _drop_buffered_states(self) -> None:
         before = self._count_buffered()
         for number, batch in enumerate(self._buffered):
             kept = tuple(each for each in batch.events if each.kind != CONTROL)
-            self._buffered[number] = replace(batch, events=kept)
+            self._buffered[number] = replace(batch, events=kept, renewed=(), review=None)
         self._counters.add("superseded", CONTROL, before - self._count_buffered())
 
     def _select_fitting(self, connection: Connection, events: tuple[OutboxEvent, ...]) -> list[OutboxEvent]:

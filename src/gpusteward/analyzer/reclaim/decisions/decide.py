@@ -65,6 +65,11 @@ def may_be_acted_on(facts: Facts) -> bool:
     return not _says_no(facts, GUARDS)
 
 
+def is_warning_true(facts: Facts) -> bool:
+    """Whether what a warning says is still to happen."""
+    return facts.policy is not None and not _says_no(facts, (*_LASTING, *_BEFORE_WARNING))
+
+
 def _says_no(facts: Facts, guards: Iterable[Guard]) -> bool:
     return any(guard.ask(facts).passed is False for guard in guards)
 

@@ -1,14 +1,15 @@
 """Warnings and other notices of reclaim, through the outbox of `notify`.
 
-A warning counts when a row of it in the outbox is done: then somebody has received it. In observe mode nobody is
+A warning counts when a row of it in the outbox is done: then somebody has received it. One that waits for its receiver
+is sent only if the cycle renews it. In observe mode nobody is
 warned; the plan goes on as if a warning were delivered at once.
 """
 
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
-from gpusteward.analyzer.notify.notices.notice_history import NoticeKind
 from gpusteward.analyzer.notify.notices.reclaim_notices import ReclaimNotice
+from gpusteward.analyzer.notify.outbox.records import NoticeKind
 from gpusteward.analyzer.reclaim.actions import Action, Warned
 from gpusteward.analyzer.reclaim.plan import Mode
 from gpusteward.core.messages import Message
@@ -27,6 +28,10 @@ class NoticeSender(Protocol):
 
     def send_reclaim_notice(self, notice: ReclaimNotice) -> tuple[str, ...]:
         """The keys of its rows in the outbox; none without a channel."""
+
+    def renew_reclaim_notice(self, notice: ReclaimNotice) -> None:
+        """Give a warning that waits for its receiver its present text. Without this, none of an earlier cycle is
+        sent."""
 
     def read_delivered(self, keys: Collection[str]) -> Mapping[str, float]:
         """When these rows were delivered; those that were not are missing. Raises SourceError."""
@@ -50,6 +55,13 @@ class Notices:
         keys = self._send(NoticeKind.WARNING, action, text=text, at=at, due_at=due_at, number=number)
         return Warned(keys, at)
 
+    def renew(self, action: Action, *, text: Message, at: float, due_at: float | None) -> None:
+        """The last warning of an action is still true, if with another time; those before it are not sent any more."""
+        if self._sender is not None and action.warnings and action.warnings[-1].keys:
+            number = len(action.warnings) - 1
+            notice = _make_notice(NoticeKind.WARNING, action, text=text, at=at, due_at=due_at, number=number)
+            self._sender.renew_reclaim_notice(notice)
+
     def update(self, warnings: tuple[Warned, ...]) -> tuple[Warned, ...]:
         """The same warnings with the time of their delivery, as far as it is known. Raises SourceError."""
         waiting = [key for each in warnings if each.delivered_at is None for key in each.keys]
@@ -70,23 +82,29 @@ class Notices:
     ) -> tuple[str, ...]:
         if self._sender is None:
             return ()
-        pods = action.evidence.get("allocations") or ()
-        notice = ReclaimNotice(
-            kind=kind,
-            workload=action.workload,
-            pod=str(pods[0]["pod"]) if pods else "",
-            gpus=action.gpus,
-            idle_since=action.idle_since,
-            action_id=action.id,
-            action=action.action.value,
-            policy=action.policy,
-            text=text,
-            at=at,
-            due_at=due_at,
-            by=action.by,
-            number=number,
-        )
+        notice = _make_notice(kind, action, text=text, at=at, due_at=due_at, number=number)
         return self._sender.send_reclaim_notice(notice)
+
+
+def _make_notice(
+    kind: NoticeKind, action: Action, *, text: Message, at: float, due_at: float | None, number: int
+) -> ReclaimNotice:
+    pods = action.evidence.get("allocations") or ()
+    return ReclaimNotice(
+        kind=kind,
+        workload=action.workload,
+        pod=str(pods[0]["pod"]) if pods else "",
+        gpus=action.gpus,
+        idle_since=action.idle_since,
+        action_id=action.id,
+        action=action.action.value,
+        policy=action.policy,
+        text=text,
+        at=at,
+        due_at=due_at,
+        by=action.by,
+        number=number,
+    )
 
 
 def _mark(warned: Warned, delivered: Mapping[str, float]) -> Warned:
