@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gpusteward.analyzer.api.http.client_shares import ClientShares
@@ -48,6 +48,8 @@ class RequestMiddleware:
             await self._app(scope, exchange.receive, exchange.send)
         except ProblemError as error:  # of this middleware; those of endpoints have a handler
             await exchange.refuse(error)
+        except ClientDisconnect:
+            log.debug("client_gone", path=scope["path"])
         except Exception as error:  # noqa: BLE001 - an internal error costs this request only
             await self._fail(exchange, error)
         finally:
