@@ -120,6 +120,11 @@ TARGET_REDIRECTED_AWAY = Message(
     "the target redirects to another address, {address!r}, which is not followed",
     "目标重定向到另一个地址 {address!r}，不会跟随",
 )
+TARGET_REDIRECTED_WITHOUT = Message(
+    "the target redirects to {path!r}, which responds with HTTP {status}: credentials are not sent after a redirect; "
+    "use that path in the target",
+    "目标重定向到 {path!r}，该路径返回 HTTP {status}：重定向之后不会发送凭据，请在目标中直接使用该路径",
+)
 TARGET_INVALID = Message(
     "target {target!r}: write HOST, HOST:PORT or http://HOST:PORT/PATH",
     "目标 {target!r}：请写成 HOST、HOST:PORT 或 http://HOST:PORT/PATH",

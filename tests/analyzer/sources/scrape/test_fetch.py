@@ -218,6 +218,21 @@ def test_a_redirect_within_the_target_is_followed():
     assert requests[1].startswith(b"GET /other/metrics HTTP/1.1\r\n")
 
 
+def test_a_redirect_does_not_carry_the_credentials_of_the_target():
+    pages, requests = exchange(redirect("/other/metrics"), send(ok(PAGE), then_close=False), send(ok(PAGE)), times=2)
+    assert pages == [PAGE, PAGE]
+    assert [b"X-Secret: 1" in head for head in requests] == [True, False, True]
+
+
+@pytest.mark.parametrize("status", [b"401 Unauthorized", b"403 Forbidden"])
+def test_where_the_new_path_needs_credentials_the_error_says_to_use_it(status: bytes):
+    refusal = send(b"HTTP/1.1 %s\r\nContent-Length: 0\r\n\r\n" % status)
+    (error,), requests = exchange(redirect("/other/metrics"), refusal)
+    assert "redirects to '/other/metrics'" in str(error)
+    assert "use that path" in str(error)
+    assert len(requests) == 2
+
+
 def test_a_redirect_is_followed_whatever_the_case_of_the_host():
     pages, requests = exchange(redirect("/other/metrics?x=1"), send(ok(PAGE)), host="LocalHost")
     assert pages == [PAGE]

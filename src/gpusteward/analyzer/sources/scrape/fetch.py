@@ -1,4 +1,5 @@
-"""Fetches the metrics page of one target: limited in size and time, redirects only within the target.
+"""Fetches the metrics page of one target: limited in size and time, redirects only within the target and without its
+credentials: behind one address may be pages of others, as behind a proxy.
 
 One connection per target stays open between scrapes, unless it is encrypted: an idle TLS connection of asyncio has
 380 KB of buffers, a closed one 1 MB until it is released, and a handshake costs 1.5 ms. For a thousand targets memory
@@ -44,11 +45,11 @@ class Fetcher:
         self._server_name = server_name
         self._connection: AsyncConnection | None = None
 
-    async def fetch(self, headers: Mapping[str, str]) -> bytes:
-        """The page as it is now. Raises SourceError."""
+    async def fetch(self, credentials: Mapping[str, str]) -> bytes:
+        """The page as it is now. `credentials`: headers. Raises SourceError."""
         try:
             async with asyncio.timeout(self._timeout_seconds):
-                return await self._follow_redirects(headers)
+                return await self._follow_redirects(credentials)
         except TimeoutError as error:
             self.close()
             reason = ResponseTimeoutError(http_errors.RESPONSE_TIMEOUT, seconds=self._timeout_seconds)
@@ -64,13 +65,15 @@ class Fetcher:
             self._connection.close()
             self._connection = None
 
-    async def _follow_redirects(self, headers: Mapping[str, str]) -> bytes:
-        path = self._url.path
+    async def _follow_redirects(self, credentials: Mapping[str, str]) -> bytes:
+        path, sent = self._url.path, credentials
         for _ in range(REDIRECT_LIMIT + 1):
-            response = await self._get(path, headers)
+            response = await self._get(path, sent)
+            if response.status in (401, 403) and sent != credentials:
+                raise SourceError(messages.TARGET_REDIRECTED_WITHOUT, status=response.status, path=path[:100])
             if response.status not in _REDIRECTS:
                 return _read_page(response, self._limit_bytes)
-            path = self._resolve_redirect(response.headers.get(b"location", b""), path)
+            path, sent = self._resolve_redirect(response.headers.get(b"location", b""), path), {}
         raise SourceError(messages.TARGET_REDIRECTS, limit=REDIRECT_LIMIT)
 
     async def _get(self, path: str, headers: Mapping[str, str]) -> AsyncResponse:
