@@ -9,6 +9,7 @@ from pathlib import Path
 from docs.analyzer_page import write_analyzer_page
 from docs.policies_page import write_policies_page
 from docs.tables import code, make_page, make_table
+from gpusteward.agent.dialects.native import REPEATED, UNREAD
 from gpusteward.agent.settings.flags import Group, Setting, build_parser
 from gpusteward.agent.settings.table import SETTINGS
 from gpusteward.cli.commands import (
@@ -37,7 +38,7 @@ from gpusteward.cli.main import COMMANDS
 from gpusteward.core import dcgm, metrics
 from gpusteward.core.dcgm import DcgmField
 from gpusteward.core.dcgm_names import DCGM_1, DCGM_46
-from gpusteward.core.metrics import METRICS, Metric
+from gpusteward.core.metrics import DEVICE_SIGNALS, GPU_MEMORY_USED, METRICS, PROCESS_UTILIZATION, USE_ENERGY, Metric
 from gpusteward.core.signals import PROFILING, PROFILING_TOTALS, SIGNALS
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -68,6 +69,10 @@ def write_metrics_page() -> str:
         make_table(("set", "labels"), ((f"**{name}**", code(labels)) for name, labels in LABEL_SETS.items())),
         "`gpu` is the NVML index. `gpu_instance_id` and `mig_profile` exist on MIG instances only. `by` is "
         "`container`, `host` or `unattributed`; container labels exist only with `container`.",
+        "`host` and `unattributed` have no series where they are 0; an XID or a reason that limits the clocks has one "
+        "from its first time on, beside a total per GPU that begins at 0.",
+        f"Only with `--all-series`: {code(_only_with_all_series())}. Of a GPU without MIG that the dialect `dcgm` "
+        f"exports under its own names, these too: {code(_repeated_by_dcgm())}.",
         f"If the last snapshot is older than three intervals, only these remain: {code(_always_exported())}.",
         _metric_table("native"),
         "## vgpu-monitor: k8s-vgpu-monitor's names",
@@ -86,6 +91,15 @@ def _metric_table(dialect: str) -> str:
 
 def _metric_row(metric: Metric) -> Sequence[str]:
     return f"`{metric.name}`", metric.kind, _labels(metric.labels), metric.help
+
+
+def _only_with_all_series() -> list[str]:
+    unread = [DEVICE_SIGNALS[signal].name for signal in sorted(UNREAD)]
+    return [*unread, USE_ENERGY.name, PROCESS_UTILIZATION.name]
+
+
+def _repeated_by_dcgm() -> list[str]:
+    return [GPU_MEMORY_USED.name, *(DEVICE_SIGNALS[signal].name for signal in sorted(REPEATED & DEVICE_SIGNALS.keys()))]
 
 
 def _always_exported() -> list[str]:

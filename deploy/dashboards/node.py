@@ -295,10 +295,10 @@ def _links() -> Panels:
         unit="ops",
         width=6,
     )
-    xids = f"sum by (node, gpu, xid) (increase(gpusteward_gpu_xid_errors_total{{{NODE_GPU}}}[$__rate_interval]))"
+    xids = f"sum by (node, gpu) (increase(gpusteward_gpu_all_xid_errors_total{{{NODE_GPU}}}[$__rate_interval]))"
     yield _lines(
         "XID errors (gpusteward agent)",
-        "Errors that the driver reported, by code.",
-        {xids: "{{node}} GPU {{gpu}} XID {{xid}}"},
+        "Errors that the driver reported. The table of all GPUs has the last code of each.",
+        {xids: "{{node}} GPU {{gpu}}"},
         width=6,
     )

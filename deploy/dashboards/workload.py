@@ -131,21 +131,16 @@ def _tables() -> Panels:
     )
     yield rows(
         "Processes",
-        "Processes of the pods on their GPUs. An empty cell is unknown.",
-        [
-            f"max by (namespace, pod, node, gpu, pid, process) (gpusteward_process_memory_bytes{{{HOLDER}}})",
-            "max by (namespace, pod, node, gpu, pid, process) "
-            f'(gpusteward_process_utilization_ratio{{{HOLDER}, engine="sm"}})',
-        ],
+        "Processes of the pods on their GPUs.",
+        [f"max by (namespace, pod, node, gpu, pid, process) (gpusteward_process_memory_bytes{{{HOLDER}}})"],
         [
             Column("pod", "Pod"),
             Column("node", "Node"),
             Column("gpu", "GPU"),
             Column("pid", "Process id"),
             Column("process", "Program"),
-            Column("Value #A", "Memory", "bytes", 1),
-            Column("Value #B", "Utilization", "percentunit", 0),
+            Column("Value", "Memory", "bytes", 1),
         ],
-        sort="Value #A",
+        sort="Value",
         height=8,
     )

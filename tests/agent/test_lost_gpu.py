@@ -9,7 +9,7 @@ from tests.fakes.machines import Machine
 from tests.fakes.nvml_library import FakeNvml
 
 FAMILIES = ("DCGM_FI_DEV_XID_ERRORS", "DCGM_EXP_XID_ERRORS_COUNT", "DCGM_EXP_XID_ERRORS_TOTAL")
-NATIVE = "gpusteward_gpu_xid_errors_total"
+NATIVE, TOTAL = "gpusteward_gpu_xid_errors_total", "gpusteward_gpu_all_xid_errors_total"
 
 
 def write_fields(folder: Path) -> str:
@@ -27,7 +27,7 @@ def lose_gpu(machine: Machine, fake_nvml: FakeNvml, folder: Path, index: int) ->
         def lines(at: float) -> list[str]:
             cycles.run_cycle(now=at, monotonic=0.0)
             page = pages.render(openmetrics=False, gzip=False).decode()
-            return [line for line in page.splitlines() if uuid in line and ("DCGM" in line or NATIVE in line)]
+            return [line for line in page.splitlines() if uuid in line and ("DCGM" in line or "xid_errors" in line)]
 
         before = lines(START)
         machine.scenario.xid(1, index, xid=79)
@@ -52,8 +52,11 @@ def test_the_xid_of_a_lost_gpu_is_exported_under_the_labels_it_had(fake_nvml: Fa
     assert list(gauge.values()) == ["79"]
     assert gauge.keys() == samples(before, FAMILIES[0]).keys()
     assert 'pod="bert-worker-0"' in "".join(gauge)
-    assert counter.keys() == samples(before, NATIVE).keys(), "the counter of XID 79 continues from its 0"
     assert [value for labels, value in counter.items() if 'xid="79"' in labels] == ["1"]
+    assert not samples(before, NATIVE), "a code has no series before it occurs"
+    assert list(samples(before, TOTAL).values()) == ["0"]
+    assert list(samples(after, TOTAL).values()) == ["1"], "the total begins at 0, so that increase() sees the first one"
+    assert samples(after, TOTAL).keys() == samples(before, TOTAL).keys()
     for family in FAMILIES[1:]:
         assert [value for labels, value in samples(after, family).items() if 'xid="79"' in labels] == ["1"]
     assert samples(before, "DCGM_FI_DEV_POWER_USAGE")

@@ -93,10 +93,10 @@ def test_the_target_is_up_and_its_samples_are_not_duplicates(query: Callable[[st
 
 
 def test_the_parts_sum_to_the_device_in_promql_too(query: Callable[[str], list]):
-    difference = "abs(sum by (uuid) (gpusteward_use_memory_bytes) - on (uuid) gpusteward_gpu_memory_used_bytes)"
+    difference = "abs(sum by (uuid) (gpusteward_use_utilization_ratio) - on (uuid) gpusteward_gpu_utilization_ratio)"
     rows = query(difference)
     assert rows
-    assert all(float(row["value"][1]) < 1 for row in rows)
+    assert all(float(row["value"][1]) < 1e-5 for row in rows)
 
 
 def test_pods_keep_their_own_labels(query: Callable[[str], list]):

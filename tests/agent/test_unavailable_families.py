@@ -44,7 +44,7 @@ def test_a_model_is_named_once_with_the_families_of_all_dialects(named) -> None:
 def test_a_gpu_with_unified_memory_names_its_memory(named) -> None:
     ((model, _, families),) = named(unified_memory())
     assert model == "NVIDIA GB10"
-    assert {"DCGM_FI_DEV_FB_USED", "gpusteward_gpu_memory_total_bytes", "gpusteward_gpu_memory_used_bytes"} <= families
+    assert {"DCGM_FI_DEV_FB_USED", "gpusteward_gpu_memory_total_bytes"} <= families
     assert "pod_total_gpu_memory" in families
     assert "DCGM_FI_DEV_GPU_UTIL" not in families
 

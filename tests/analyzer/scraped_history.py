@@ -100,12 +100,16 @@ def rename_labels(**names: str) -> Change:
 
 
 def _make_dialects(dialects: str, node: str, options: DcgmOptions | None) -> Iterator[DcgmDialect | NativeDialect]:
-    if "native" in dialects:
-        yield NativeDialect(LabelCache())
+    """As the agent with its default settings; with `all-series` among the dialects as with `--all-series`."""
+    dcgm = None
     if "dcgm" in dialects:
         chosen = options or DcgmOptions()
         named = DcgmOptions(**{**{name: getattr(chosen, name) for name in chosen.__slots__}, "hostname": node})
-        yield DcgmDialect(named, default_fields(chosen.names), labels=LabelCache())
+        dcgm = DcgmDialect(named, default_fields(chosen.names), labels=LabelCache())
+    if "native" in dialects:
+        yield NativeDialect(LabelCache(), all_series="all-series" in dialects, beside=dcgm)
+    if dcgm:
+        yield dcgm
 
 
 def steady(name: str, value: float, times: Iterable[float], **labels: str) -> Iterator[Sample]:

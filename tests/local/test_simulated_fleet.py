@@ -90,6 +90,6 @@ def test_counters_grow_from_page_to_page():
 
     def energy(at: float) -> float:
         families = parse(simulated.render_metrics(name, at).decode())
-        return sum(s.value for f in families if f.name == "gpusteward_gpu_energy_joules" for s in f.samples)
+        return sum(s.value for f in families if f.name == "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION" for s in f.samples)
 
     assert 0 < energy(now) < energy(now + 30)

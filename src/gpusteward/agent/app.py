@@ -145,7 +145,12 @@ def build_dialects(settings: AgentSettings, api: ApiServer | None, labels: Label
     fields = _find_fields(settings, api)
     chosen = fields.fields if fields else settings.fields or default_fields(settings.dcgm_names)
     dcgm = DcgmDialect(_dcgm_options(settings), chosen, labels=labels)
-    native = NativeDialect(labels, pod_labels=settings.kubernetes_enable_pod_labels)
+    native = NativeDialect(
+        labels,
+        pod_labels=settings.kubernetes_enable_pod_labels,
+        all_series=settings.all_series,
+        beside=dcgm if dcgm.name in settings.dialects else None,
+    )
     known: Sequence[Dialect] = (dcgm, VgpuMonitorDialect(labels), Pid2PodDialect(labels), native)
     dialects = [dialect for dialect in known if dialect.name in settings.dialects]
     if fields is None:

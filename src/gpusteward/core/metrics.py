@@ -32,7 +32,8 @@ GPU = ("node", "gpu", "uuid", "gpu_instance_id", "mig_profile")
 """`gpu` is NVML's index; the last two are empty on a whole GPU."""
 CONTAINER = ("namespace", "pod", "container", "pod_uid")
 USE = (*GPU, "by", *CONTAINER, "workload_kind", "workload")
-"""`by` is `container`, `host` or `unattributed`; the sum over all series of a GPU is the device total."""
+"""`by` is `container`, `host` or `unattributed`; the sum over all series of a GPU is the device total. Host and
+unattributed have no series where they are 0."""
 ALLOCATION = (*GPU, *CONTAINER, "workload_kind", "workload")
 PROCESS = (*GPU, "pid", "process", "by", *CONTAINER)
 
@@ -54,11 +55,17 @@ GPU_INFO = _gauge(
     stays_valid=True,
 )
 GPU_UP = _gauge("gpu_up", GPU, "1 if the GPU responds, 0 if it is lost (fallen off the bus).")
-GPU_XID_ERRORS = _counter("gpu_xid_errors_total", (*GPU, "xid"), "XID errors seen since the agent started, by code.")
+GPU_ALL_XID_ERRORS = _counter("gpu_all_xid_errors_total", GPU, "XID errors of all codes since the agent started.")
+GPU_XID_ERRORS = _counter(
+    "gpu_xid_errors_total", (*GPU, "xid"), "XID errors since the agent started, by code, from the first one on."
+)
+GPU_ALL_CLOCK_EVENTS = _counter(
+    "gpu_all_clock_events_total", GPU, "Times any reason began to limit the clocks since the agent started."
+)
 GPU_CLOCK_EVENTS = _counter(
     "gpu_clock_events_total",
     (*GPU, "reason"),
-    "Times a reason began to limit the clocks since the agent started.",
+    "Times a reason began to limit the clocks since the agent started, from the first one on.",
 )
 GPU_UTILIZATION = _gauge(
     "gpu_utilization_ratio",

@@ -41,10 +41,8 @@ class NodeServer:
         self._meters = UsageCounters(longest_gap_seconds=LONGEST_GAP_SECONDS)
         self._labels = LabelCache()
         options = DcgmOptions(hostname=node.name)
-        self._dialects = (
-            DcgmDialect(options, default_fields(), labels=self._labels),
-            NativeDialect(self._labels),
-        )
+        dcgm = DcgmDialect(options, default_fields(), labels=self._labels)
+        self._dialects = (dcgm, NativeDialect(self._labels, beside=dcgm))
         self._lock = threading.Lock()
 
     @property

@@ -47,7 +47,8 @@ def run_up(flags: Flags, environ: Mapping[str, str], *, language: Language) -> i
     file = SettingsFile(_add_settings(flags, f"{agent_url}/metrics"), environ, directory=Path.cwd())
     configure_logs(level=file.settings.logging.level, as_json=file.settings.logging.as_json)
     holders = "claims" if is_accessible(KUBELET_SOCKET) else "processes"
-    with _run_agent(f"--address=127.0.0.1:{port}", f"--holders={holders}", "--log-level=warning") as agent:
+    flags_of_agent = (f"--address=127.0.0.1:{port}", f"--holders={holders}", "--all-series", "--log-level=warning")
+    with _run_agent(*flags_of_agent) as agent:
         _wait_until_listening(port, agent)
         _serve(file, agent, announce=partial(_announce, agent_url=agent_url, language=language))
         return 0 if agent.poll() is None else 1

@@ -75,6 +75,7 @@ def test_an_engine_gives_the_same(tmp_path: Path, change):
         for node in NODES:
             found = source.read_gpus(node.name, "", AT)
             assert by_uuid(found) == pytest.approx(list_truly(node))
+            assert all("memory_used_bytes" in one.values for one in found if one.uuid not in GPUS_WITH_MIG)
             assert {one.model for one in found} == {each.gpu.model for each in node.snapshot(LAST).readings}
 
 

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,7 @@ NODES = [default_node(1, name="showcase"), *fleet(10)]
 LAST = scrape_times()[-1]
 TIMES = scrape_times(seconds=60)
 RENAMED = rename_labels(namespace="exported_namespace", pod="exported_pod", container="exported_container")
+ALL = "dcgm,native,all-series"
 POD = Pod("team", "trainer-0")
 Known = dict[Pod, set[RunningProcess]]
 
@@ -90,7 +92,7 @@ def test_the_pages_of_the_agents_give_the_processes_of_every_pod():
     truth = run_truly(NODES)
     assert sum(map(len, truth.values())) > 20
     assert any(not running for running in truth.values()), "a pod without a process is needed"
-    with scraping(tuple(scrape_history(NODES, [LAST]))) as (_, source):
+    with scraping(tuple(scrape_history(NODES, [LAST], dialects=ALL))) as (_, source):
         running = source.read_processes(set(truth), time.time())
     assert by_pod(running) == truth
     assert running.reported == truth.keys()
@@ -101,7 +103,7 @@ def test_an_engine_gives_the_same_processes_also_with_renamed_labels(tmp_path: P
     truth = run_truly(NODES)
     for name, change in (("plain", str), ("renamed", RENAMED)):
         (folder := tmp_path / name).mkdir()
-        samples = tuple(scrape_history(NODES, TIMES, change=change))
+        samples = tuple(scrape_history(NODES, TIMES, change=change, dialects=ALL))
         with (
             engine(folder, samples) as running,
             closing(PrometheusSource(PrometheusSettings(url=running.url, time_window_min=1))) as source,
@@ -109,14 +111,20 @@ def test_an_engine_gives_the_same_processes_also_with_renamed_labels(tmp_path: P
             assert by_pod(source.read_processes(set(truth), AT)) == truth
 
 
+def test_by_default_an_agent_gives_every_process_with_its_memory_and_without_its_utilization():
+    truth = {pod: {replace(each, sm_ratio=None) for each in own} for pod, own in run_truly(NODES).items()}
+    with scraping(tuple(scrape_history(NODES, [LAST]))) as (_, source):
+        assert by_pod(source.read_processes(set(truth), time.time())) == truth
+
+
 def test_only_the_requested_pods_are_returned(tmp_path: Path):
     truth = run_truly(NODES)
     pod = next(pod for pod, running in truth.items() if running)
     namesake = Pod("another-namespace", pod.name)
     with (
-        running_prometheus(tmp_path, tuple(scrape_history(NODES, TIMES))) as engine,
+        running_prometheus(tmp_path, tuple(scrape_history(NODES, TIMES, dialects=ALL))) as engine,
         closing(PrometheusSource(PrometheusSettings(url=engine.url))) as queried,
-        scraping(tuple(scrape_history(NODES, [LAST]))) as (server, scraped),
+        scraping(tuple(scrape_history(NODES, [LAST], dialects=ALL))) as (server, scraped),
     ):
         for source, at in ((queried, AT), (scraped, time.time())):
             assert by_pod(source.read_processes({pod, namesake}, at)) == {pod: truth[pod]}
@@ -141,7 +149,7 @@ def test_without_an_agent_processes_are_unknown(tmp_path: Path):
 def test_an_unreachable_agent_affects_only_its_pods_and_if_all_are_it_is_an_error():
     here, there = NODES[0], NODES[1]
     truth = run_truly([here, there])
-    with scraping(tuple(scrape_history([here, there], [LAST]))) as (server, source):
+    with scraping(tuple(scrape_history([here, there], [LAST], dialects=ALL))) as (server, source):
         server.pages[f"/{there.name}:9400"] = None  # hangs
         assert by_pod(source.read_processes(set(truth), time.time())) == run_truly([here])
         del server.pages[f"/{here.name}:9400"]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from gpusteward.agent.dialects.dcgm_events import DcgmEvents
 from gpusteward.agent.dialects.dcgm_labels import XID_ERROR, LabelBuilder
-from gpusteward.agent.dialects.dcgm_options import DcgmOptions
+from gpusteward.agent.dialects.dcgm_options import DcgmOptions, DeviceSelection
 from gpusteward.agent.dialects.dcgm_rows import Row, Rows, find_missing, list_rows
 from gpusteward.agent.fields.field_list import FieldList, MetricRow
 from gpusteward.agent.usage_counters import SnapshotView
@@ -88,6 +88,13 @@ class DcgmDialect:
     def wanted(self) -> frozenset[str]:
         """Names of the signals it needs."""
         return self._wanted
+
+    @property
+    def exported(self) -> frozenset[str]:
+        """Signals that every device has here as they are; none where only some devices, or the use of pods, are exported."""
+        if self._options.device_per_pod or self._options.devices != DeviceSelection() or self._fields is None:
+            return frozenset()
+        return frozenset(row.field.signal for row in self._fields.metrics if isinstance(row.field, DcgmField))
 
     def families(self, view: SnapshotView) -> list[Family]:
         """The metric families of this view."""

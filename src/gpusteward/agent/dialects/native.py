@@ -4,12 +4,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from gpusteward.agent.dialects.dcgm import DcgmDialect
 from gpusteward.agent.usage_counters import NO_COUNTERS, SnapshotView
 from gpusteward.core import metrics
 from gpusteward.core.allocations import Allocation
 from gpusteward.core.containers import Container
 from gpusteward.core.exposition import Family, FamilyBuilder, LabelCache, Labels, Samples
-from gpusteward.core.gpus import Gpu, GpuProcess, GpuReading
+from gpusteward.core.gpus import Gpu, GpuProcess, GpuReading, Place
 from gpusteward.core.signals import SIGNALS, Scope
 from gpusteward.core.snapshots import Snapshot
 from gpusteward.core.usage_split import UTILIZATION_SIGNALS, Part
@@ -22,12 +23,34 @@ class NativeDialect:
     """Renders a view under gpusteward's own names."""
 
     name = "native"
-    wanted = frozenset(metrics.DEVICE_SIGNALS) | {"clock_event_reasons", "last_xid"}
 
-    def __init__(self, labels: LabelCache, *, pod_labels: bool = False) -> None:
-        """`pod_labels`: whether allocations have the labels of their pods."""
+    def __init__(
+        self,
+        labels: LabelCache,
+        *,
+        pod_labels: bool = False,
+        all_series: bool = False,
+        beside: DcgmDialect | None = None,
+    ) -> None:
+        """`pod_labels`: whether allocations have the labels of their pods. `all_series`: also those that nothing here
+        reads, and those that the dialect `beside` this one repeats."""
         self._labels = labels
         self._has_pod_labels = pod_labels
+        self._all_series = all_series
+        self._unread = frozenset[str]() if all_series else UNREAD
+        self._beside = beside
+
+    @property
+    def wanted(self) -> frozenset[str]:
+        """Names of the signals it needs."""
+        return frozenset(metrics.DEVICE_SIGNALS).difference(self._unread) | {"clock_event_reasons", "last_xid"}
+
+    @property
+    def _hidden(self) -> frozenset[str]:
+        """Signals of a GPU without MIG that are not exported; the list of DCGM fields can change."""
+        if self._all_series or self._beside is None:
+            return self._unread
+        return self._unread | (REPEATED & self._beside.exported)
 
     def families(self, view: SnapshotView) -> list[Family]:
         builder = FamilyBuilder()
@@ -45,13 +68,19 @@ class NativeDialect:
 
     def list_unavailable(self, unsupported: frozenset[str]) -> list[str]:
         """Names of the families that a GPU without these signals cannot have."""
-        return [metric.name for metric, any_of in _NEEDS if unsupported.issuperset(any_of)]
+        hidden = self._hidden
+        return [
+            metric.name for metric, any_of in _NEEDS if hidden.isdisjoint(any_of) and unsupported.issuperset(any_of)
+        ]
 
     def _write_readings(self, builder: FamilyBuilder, readings: Sequence[GpuReading]) -> None:
         info, up = builder.rows(metrics.GPU_INFO), builder.rows(metrics.GPU_UP)
+        totals, hidden = builder.rows(metrics.GPU_ALL_XID_ERRORS, metrics.GPU_ALL_CLOCK_EVENTS), self._hidden
         by_level = {
             level: (names, builder.rows(*(metrics.DEVICE_SIGNALS[name] for name in names)))
-            for level, names in _SIGNALS_BY_LEVEL.items()
+            for level, every in _SIGNALS_BY_LEVEL.items()
+            # Of a MIG device DCGM has most values by instance only.
+            for names in ([name for name in every if name not in (hidden if level == "whole" else self._unread)],)
         }
         for reading in readings:
             gpu, version = reading.gpu, reading.gpu.facts.get("driver_version")
@@ -61,49 +90,58 @@ class NativeDialect:
             up.write(own, int(not reading.lost))
             names, rows = by_level[_level(reading)]
             rows.write(own, *map(reading.signals.get, names))
+            totals.write(own, _count_xids(reading), _count_clock_events(reading))
         self._write_events(builder.column(metrics.GPU_XID_ERRORS), readings, "xid", _xid_counts)
         self._write_events(builder.column(metrics.GPU_CLOCK_EVENTS), readings, "reason", _clock_event_counts)
 
     def _write_events(
-        self, samples: Samples, readings: Sequence[GpuReading], label: str, count: Callable[[GpuReading], Counts]
+        self, samples: Samples, readings: Sequence[GpuReading], label: str, read: Callable[[GpuReading], Counts]
     ) -> None:
-        """One sample per event and GPU, with the event in its own label."""
+        """One sample per event that occurred and GPU, with the event in its own label."""
         for reading in readings:
-            counts = count(reading)
+            counts = {event: count for event, count in read(reading).items() if count}
             key = (label, reading.gpu.uuid, reading.gpu.index, *counts)
             texts = self._labels.get_or_render_all(key, partial(_labels_of_events, reading.gpu, label, counts))
             samples += zip(texts, counts.values(), strict=True)
 
     def _write_splits(self, builder: FamilyBuilder, view: SnapshotView) -> None:
         rows = builder.rows(*_SPLIT_METRICS)
+        hides_memory = "memory_used_bytes" in self._hidden
         for each in view.splits:
             gpu = each.gpu
             rows.write(
                 self._labels.get_or_render(("split", gpu.uuid, gpu.index), partial(gpu_labels, gpu)),
                 _round(each.utilization_ratio),
-                each.memory_used_bytes,
+                None if hides_memory and not gpu.mig else each.memory_used_bytes,
                 _round(view.gpu_busy_seconds.get(gpu.uuid)),
                 _round(view.gpu_outside_seconds.get(gpu.uuid)),
             )
 
     def _write_parts(self, builder: FamilyBuilder, view: SnapshotView) -> None:
-        rows = builder.rows(*_PART_METRICS)
+        rows, energy = builder.rows(*_PART_METRICS), builder.rows(metrics.USE_ENERGY)
+        video = builder.rows(metrics.USE_VIDEO_SECONDS)
         for split in view.splits:
             gpu = split.gpu
             for part in split.parts:
                 key = (gpu.uuid, part.by, part.container)
                 counters = view.parts.get(key, NO_COUNTERS)
                 workload = part.container.workload if part.container else None
-                rows.write(
-                    self._labels.get_or_render(("use", key, gpu.index, workload), partial(_labels_of_part, gpu, part)),
+                labels = self._labels.get_or_render(
+                    ("use", key, gpu.index, workload), partial(_labels_of_part, gpu, part)
+                )
+                values = (
                     _round(part.utilization_ratio),
                     part.memory_bytes,
                     part.processes,
                     _round(part.power_watts),
-                    _round(counters.energy_joules),
                     _round(counters.busy_seconds),
-                    _round(counters.video_seconds),
                 )
+                # Nobody holds these parts: without use they have no series.
+                rows.write(labels, *(values if part.container else [value or None for value in values]))
+                if self._all_series:
+                    energy.write(labels, _round(counters.energy_joules))
+                if part.by is not Place.HOST or counters.video_seconds:  # verdicts need its increase, from 0 on
+                    video.write(labels, _round(counters.video_seconds))
 
     def _write_allocations(
         self, builder: FamilyBuilder, allocations: Sequence[Allocation], gpus: Mapping[str, Gpu]
@@ -129,21 +167,32 @@ class NativeDialect:
         self, builder: FamilyBuilder, processes: Sequence[GpuProcess], gpus: Mapping[str, Gpu]
     ) -> None:
         rows = builder.rows(metrics.PROCESS_MEMORY, metrics.PROCESS_OUTSIDE, metrics.PROCESS_MEMORY_UNKNOWN)
-        utilization = builder.column(metrics.PROCESS_UTILIZATION)
+        utilization, engines = builder.column(metrics.PROCESS_UTILIZATION), _ENGINES if self._all_series else ()
         for each in processes:
             gpu = gpus[each.gpu_uuid]
             key = ("process", gpu.uuid, gpu.index, each.pid, each.name, each.place, each.container)
-            own, *by_engine = self._labels.get_or_render_all(key, partial(_labels_of_process, each, gpu))
+            own, *by_engine = self._labels.get_or_render_all(key, partial(_labels_of_process, each, gpu, engines))
             is_outside, is_hidden = each.outside_allocation, each.memory_bytes is None
             rows.write(own, each.memory_bytes, 1 if is_outside else None, 1 if is_hidden else None)
-            ratios = (each.sm_ratio, each.memory_ratio, each.encoder_ratio, each.decoder_ratio)
-            utilization += [(text, ratio) for text, ratio in zip(by_engine, ratios, strict=True) if ratio is not None]
+            if engines:
+                ratios = (each.sm_ratio, each.memory_ratio, each.encoder_ratio, each.decoder_ratio)
+                utilization += [
+                    (text, value) for text, value in zip(by_engine, ratios, strict=True) if value is not None
+                ]
 
+
+UNREAD = frozenset({"memory_free_bytes", "memory_reserved_bytes", "energy_joules_total", "sm_active_ratio"})
+"""Signals that no dashboard, rule, verdict or documented query reads under their native name."""
+REPEATED = frozenset(
+    {"memory_used_bytes", "memory_temperature_celsius", "memory_clock_hertz", "encoder_ratio", "decoder_ratio"}
+)
+"""Signals that whoever reads them also reads under their DCGM name. Verdicts and rules need the others under the native
+name; of video engines verdicts read `use_video_seconds_total`."""
 
 _NEEDS = (
     *((metric, (signal,)) for signal, metric in metrics.DEVICE_SIGNALS.items()),
-    (metrics.GPU_XID_ERRORS, ("last_xid",)),
-    (metrics.GPU_CLOCK_EVENTS, ("clock_event_reasons",)),
+    *((metric, ("last_xid",)) for metric in (metrics.GPU_ALL_XID_ERRORS, metrics.GPU_XID_ERRORS)),
+    *((metric, ("clock_event_reasons",)) for metric in (metrics.GPU_ALL_CLOCK_EVENTS, metrics.GPU_CLOCK_EVENTS)),
     (metrics.GPU_MEMORY_USED, ("memory_used_bytes",)),
     (metrics.GPU_UTILIZATION, UTILIZATION_SIGNALS),
     (metrics.GPU_BUSY_SECONDS, UTILIZATION_SIGNALS),
@@ -157,7 +206,7 @@ _SPLIT_METRICS = (
 )
 _PART_METRICS = (
     *(metrics.USE_UTILIZATION, metrics.USE_MEMORY, metrics.USE_PROCESSES),
-    *(metrics.USE_POWER, metrics.USE_ENERGY, metrics.USE_BUSY_SECONDS, metrics.USE_VIDEO_SECONDS),
+    *(metrics.USE_POWER, metrics.USE_BUSY_SECONDS),
 )
 _ALLOCATION_METRICS = (metrics.ALLOCATION_MEMORY_LIMIT, metrics.ALLOCATION_CORE_LIMIT, metrics.ALLOCATION_START)
 _NOT_IN_A_NAME = re.compile("[^a-zA-Z0-9_]")
@@ -198,11 +247,11 @@ def _name_pod_labels(labels: Labels) -> Labels:
     return tuple({f"label_{_NOT_IN_A_NAME.sub('_', key)}": value for key, value in sorted(labels) if value}.items())
 
 
-def _labels_of_process(process: GpuProcess, gpu: Gpu) -> list[Labels]:
+def _labels_of_process(process: GpuProcess, gpu: Gpu, engines: Sequence[str]) -> list[Labels]:
     """Labels of the process, and the same per engine."""
     who = (("pid", str(process.pid)), ("process", process.name), ("by", process.place))
     own = (*gpu_labels(gpu), *who, *_container_labels(process.container or _NO_CONTAINER))
-    return [own, *((*own, ("engine", engine)) for engine in _ENGINES)]
+    return [own, *((*own, ("engine", engine)) for engine in engines)]
 
 
 def _identity(gpu: Gpu) -> Labels:
@@ -249,19 +298,18 @@ _SIGNALS_BY_LEVEL = {
 """On a MIG device each signal is exported either by the device or by its instances, so that no sum counts it twice."""
 
 
-WATCHED_XIDS = (48, 62, 63, 64, 74, 79, 92, 94, 95, 119, 120, 140)
-"""Hardware and firmware faults in NVIDIA's XID catalogue. Alerts use them, so their counters start at 0: `increase()`
-misses the first event of a counter that first appears at 1."""
+def _count_xids(reading: GpuReading) -> int | None:
+    """All XIDs, from 0 on; None where the driver reports none."""
+    is_known = reading.xid_counts or "last_xid" in reading.signals
+    return sum(reading.xid_counts.values()) if is_known else None
+
+
+def _count_clock_events(reading: GpuReading) -> int | None:
+    return sum(reading.clock_event_counts.values()) if reading.clock_event_counts else None
 
 
 def _xid_counts(reading: GpuReading) -> Mapping[int, int]:
-    """Counts by XID, with zeros for the watched ones; empty where the driver reports no XIDs."""
-    if "last_xid" not in reading.signals or reading.gpu.mig:
-        return reading.xid_counts
-    return {**_NO_XIDS, **reading.xid_counts}
-
-
-_NO_XIDS = dict.fromkeys(WATCHED_XIDS, 0)
+    return reading.xid_counts
 
 
 def _clock_event_counts(reading: GpuReading) -> Mapping[str, int]:

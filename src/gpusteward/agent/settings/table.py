@@ -107,6 +107,12 @@ class AgentSettings:
         parse=parse_switch,
         about="err_code and err_msg on DCGM_FI_DEV_XID_ERRORS, as in dcgm-exporter; every XID starts a new series.",
     )
+    all_series: bool = setting(
+        False,
+        "--all-series",
+        parse=parse_switch,
+        about="Native series that nothing here reads or DCGM_FI_* repeat, and the utilization of each process.",
+    )
     holders: Literal["claims", "processes"] = setting(
         "claims",
         "--holders",

@@ -50,6 +50,12 @@ _DCGM: Mapping[str, _Field] = {
     "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": _Field("uncorrectable_remapped_rows"),
     "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL": _Field("ecc_single_bit_errors"),
     "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": _Field("ecc_double_bit_errors"),
+    # The names of 4.9, for what the agent exports under DCGM's names only.
+    "DCGM_FI_DEV_GPU_TEMP_CELSIUS": _Field("temperature_celsius"),
+    "DCGM_FI_DEV_MEMORY_TEMP_CELSIUS": _Field("memory_temperature_celsius"),
+    "DCGM_FI_DEV_MEMORY_CLOCK_HERTZ": _Field("memory_clock_hertz"),
+    "DCGM_FI_DEV_FB_USED_BYTES": _Field("memory_used_bytes"),
+    "DCGM_FI_DEV_ROW_REMAP_FAILED": _Field("row_remap_failure"),
 }
 _COUNTERS = (metrics.GPU_XID_ERRORS.name, metrics.GPU_CLOCK_EVENTS.name)
 METRIC_NAMES = frozenset({*_NATIVE, *_DCGM, *_COUNTERS, metrics.GPU_INFO.name})

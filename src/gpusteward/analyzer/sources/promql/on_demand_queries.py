@@ -8,14 +8,15 @@ from dataclasses import replace
 
 from gpusteward.analyzer.sources.engine.client import Engine
 from gpusteward.analyzer.sources.engine.decode import Vector, decode_labels, decode_matrix, decode_vector
-from gpusteward.analyzer.sources.gpu_readings import METRIC_NAMES as METRIC_NAMES_OF_GPUS
 from gpusteward.analyzer.sources.gpu_readings import (
+    DCGM_LABELS,
     GpuLabels,
     GpuSample,
     ReportedGpu,
     collect_readings,
     find_labels,
 )
+from gpusteward.analyzer.sources.gpu_readings import METRIC_NAMES as METRIC_NAMES_OF_GPUS
 from gpusteward.analyzer.sources.pod_processes import (
     METRIC_NAMES,
     HolderLabels,
@@ -313,7 +314,15 @@ def read_node_gpus(
 ) -> list[ReportedGpu]:
     """The GPUs of a node as reported by gpusteward's agents and dcgm-exporter. Raises SourceError."""
     samples: list[tuple[GpuSample, GpuLabels]] = []
-    for mapping in dict.fromkeys(group.mapping for detected in schemes for group in detected.groups):
+    groups = [(detected.scheme, group.mapping) for detected in schemes for group in detected.groups]
+    # The agent exports some values under DCGM's names only, with the labels of dcgm-exporter.
+    of_dcgm = [
+        replace(mapping, uuid=DCGM_LABELS.uuid, model=DCGM_LABELS.model, instance=DCGM_LABELS.instance, node=node_label)
+        for scheme, mapping in groups
+        for node_label in ("Hostname", "hostname")
+        if scheme is MetricScheme.NATIVE
+    ]
+    for mapping in dict.fromkeys((*(mapping for _, mapping in groups), *of_dcgm)):
         if not mapping.node or not mapping.uuid:
             continue
         matchers = [match_any("__name__", sorted(METRIC_NAMES_OF_GPUS)), Matcher(mapping.node, "=", node)]
