@@ -25,10 +25,17 @@ class Bar:
 
 def judge(results: Results) -> list[Bar]:
     """The limits of the agent on the first node: 8 GPUs, 64 processes, 64 pods."""
-    agent, endurance = results.comparisons[0].agent, results.endurance
+    agent, nvitop, endurance = results.comparisons[0].agent, results.comparisons[0].nvitop, results.endurance
     highest = max(agent.peak_rss, endurance.peak_rss)
     return [
-        Bar("RSS", 36, highest * KIB / MB, "MB", "VmHWM: the most it ever had, start-up and endurance included"),
+        Bar("RSS", 38, highest * KIB / MB, "MB", "VmHWM: the most it ever had, start-up and endurance included"),
+        Bar(
+            "RSS compared with nvitop-exporter",
+            1.1,
+            agent.peak_rss / nvitop.peak_rss,
+            "times",
+            "VmHWM of both while they ran side by side",
+        ),
         Bar("CPU at the 5 s interval", 0.25, agent.cpu_share(5) * 100, "% of a core", "median of the idle windows"),
         Bar("CPU of a scrape", 2, agent.highest_scrape_cpu, "ms", "the highest of the ways to scrape below"),
         Bar(

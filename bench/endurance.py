@@ -1,4 +1,4 @@
-"""Thousands of scrapes while pods, their claims and processes are replaced: memory must not grow."""
+"""Thousands of cycles and scrapes while pods, their claims and processes are replaced: memory must not grow."""
 
 import itertools
 import shutil
@@ -89,9 +89,11 @@ def endure(side: Side, churn: PodChurn) -> Endurance:
             for _change in churn.change_pods():
                 scrapes += _scrape(scraper, SCRAPES_A_ROUND // CHANGES_A_ROUND)
             scrapes += _scrape_until(scraper, churn.newest)
-            moments.append(Moment(scrapes, churn.changes, read_memory(side.pid)))
+            cycles = _read_cycles(scraper.scrape("identity"))
+            moments.append(Moment(cycles, scrapes + 1, churn.changes, read_memory(side.pid)))
+            scrapes += 1
             if number % 10 == 9:
-                print_progress(f"  {scrapes} scrapes, {churn.changes} pod changes")
+                print_progress(f"  {cycles} cycles, {scrapes} scrapes, {churn.changes} pod changes")
     return Endurance(before, moments)
 
 
@@ -108,6 +110,12 @@ def _scrape_until(scraper: Scraper, pod: str) -> int:
             return scrapes
         time.sleep(PAUSE_SECONDS)
     raise RuntimeError(f"the agent did not export the pod {pod} within {SEEN_SECONDS:g} s")
+
+
+def _read_cycles(page: bytes) -> int:
+    """How many cycles the agent has finished."""
+    line = next(line for line in page.splitlines() if line.startswith(b"gpusteward_cycles_total{"))
+    return int(line.rpartition(b" ")[2])
 
 
 def _claim(pod: NodePod) -> messages.PodResources:

@@ -1,11 +1,14 @@
 """The node both exporters watch: live processes, and a fake driver, kubelet and API server with consistent data."""
 
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+import trustme
 
 from tests.fakes.machines import NODE, Machine, NodePod, RunningMachine
 from tests.fakes.nvml_library import environment
@@ -40,7 +43,8 @@ class Node:
     def environment(self) -> dict[str, str]:
         """Only the paths of programs from this shell: no settings, no Python switches."""
         kept = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "FAKE_NVML_SCENARIO")
-        return {name: value for name, value in environment(self.scenario).items() if name in kept}
+        own = {name: value for name, value in environment(self.scenario).items() if name in kept}
+        return own | {"SSL_CERT_FILE": str(self.scenario.with_name("ca.crt"))}
 
     @property
     def agent_flags(self) -> list[str]:
@@ -61,7 +65,7 @@ def start_node(folder: Path, gpus: int, *, processes: int) -> Iterator[Node]:
     with _live_processes(processes) as pids:
         scenario = crowd(gpus, processes, pids=pids)
         scenario.write(folder / "scenario")
-        with Machine(scenario, create_pods(scenario, pids)).start(folder) as running:
+        with Machine(scenario, create_pods(scenario, pids)).start(folder, tls=_make_tls(folder / "ca.crt")) as running:
             _use_live_stats(running.proc, pids)
             yield Node(gpus, pids, folder / "scenario", running)
 
@@ -84,6 +88,14 @@ def create_pod(scenario: Scenario, slot: int, *, name: str, pids: list[int]) -> 
         owner=("ReplicaSet", name.rpartition("-")[0]),
         labels={"app": name.partition("-7d")[0], "pod-template-hash": "7d9f8b6c5d"},
     )
+
+
+def _make_tls(ca_file: Path) -> ssl.SSLContext:
+    """Of the API server; the agent trusts the authority, as that of a cluster, by this file."""
+    authority, context = trustme.CA(), ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    authority.cert_pem.write_to_path(str(ca_file))
+    return context
 
 
 @contextmanager

@@ -17,7 +17,7 @@ class Memory:
     peak: int
 
 
-def read_memory(pid: int) -> Memory:
+def read_memory(pid: int | str) -> Memory:
     return parse_status(Path(f"/proc/{pid}/status").read_text())
 
 

@@ -77,8 +77,9 @@ class Floor:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Memory after so many scrapes and changes."""
+    """Memory after so many cycles, scrapes and changes."""
 
+    cycles: int
     scrapes: int
     pod_changes: int
     memory: Memory
@@ -101,6 +102,11 @@ class Endurance:
         """From the first five moments after the warm-up to the last five, median to median."""
         after = [moment.memory.rss for moment in self.moments[self.warm_up :]]
         return median(after[-5:]) - median(after[:5])
+
+    @property
+    def cycles(self) -> int:
+        """After the warm-up."""
+        return self.moments[-1].cycles - self.moments[self.warm_up].cycles
 
     @property
     def peak_rss(self) -> int:

@@ -11,6 +11,7 @@ request.
 import contextlib
 import json
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -64,7 +65,8 @@ def pod(
 class FakeApiServer:
     """Pods of any node, their history as versions, and the faults below."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
         self.forbidden = False  # 403 to everything, as without RBAC
         self.redirects = False  # 302 to everything
         self.not_found: bytes | None = None  # sent with 404 to everything
@@ -84,7 +86,7 @@ class FakeApiServer:
         self._is_down = False
         self.port = 0
         self._listen()
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"http{'s' if tls else ''}://127.0.0.1:{self.port}"
 
     def __enter__(self) -> "FakeApiServer":
         return self
@@ -103,6 +105,10 @@ class FakeApiServer:
         self._is_down = False
         self._http = ThreadingHTTPServer(("127.0.0.1", self.port), self._handler())
         self._http.daemon_threads = True
+        if self._tls is not None:
+            self._http.socket = self._tls.wrap_socket(
+                self._http.socket, server_side=True, do_handshake_on_connect=False
+            )
         self.port = self._http.server_address[1]
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True)
         self._thread.start()

@@ -6,6 +6,7 @@ with machine.start(tmp_path) as running: ...
 
 import contextlib
 import hashlib
+import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,10 +67,10 @@ class Machine:
     host_pids: list[int] = field(default_factory=list)
 
     @contextlib.contextmanager
-    def start(self, folder: Path) -> Iterator["RunningMachine"]:
-        """Start it; everything stops when the `with` block ends."""
+    def start(self, folder: Path, *, tls: ssl.SSLContext | None = None) -> Iterator["RunningMachine"]:
+        """Start it, the API server with TLS if that is given; everything stops when the `with` block ends."""
         self._write_proc(folder / "proc")
-        with FakeKubelet(folder / "kubelet.sock", self.claims()) as kubelet, FakeApiServer() as api:
+        with FakeKubelet(folder / "kubelet.sock", self.claims()) as kubelet, FakeApiServer(tls) as api:
             for each in self.pods:
                 api.add_pod(each.as_json())
             yield RunningMachine(folder / "proc", kubelet, api)

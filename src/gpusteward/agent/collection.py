@@ -1,5 +1,6 @@
 """The collection loop: one snapshot and one rendered page per interval. A scrape never waits for it."""
 
+import gc
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -82,6 +83,8 @@ class Collection:
         )
         self._page.publish(families, taken_at=monotonic)
         self._unavailable.update(snapshot.readings, self._dialect_set.dialects)
+        if self._cycles % process_memory.COLLECT_CYCLES == 0:
+            gc.collect()
         self.last_snapshot = snapshot
         self.has_seen_gpus |= bool(snapshot.readings)
 

@@ -91,7 +91,7 @@ class DcgmDialect:
 
     @property
     def exported(self) -> frozenset[str]:
-        """Signals that every device has here as they are; none where only some devices, or the use of pods, are exported."""
+        """Signals that every device has here; none if only some devices, or the use of pods, are exported."""
         if self._options.device_per_pod or self._options.devices != DeviceSelection() or self._fields is None:
             return frozenset()
         return frozenset(row.field.signal for row in self._fields.metrics if isinstance(row.field, DcgmField))
