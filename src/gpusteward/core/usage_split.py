@@ -217,8 +217,11 @@ def _is_used_outside(groups: _ProcessesByPart, parts: Sequence[Part], holders: i
 
     What is left after all processes is use of somebody unknown only where no holder can have it: the utilization of a
     device and that of its processes are not measured at the same moments, and a process may hold more memory than the
-    driver says.
+    driver says. The other pod of a pair counts too: what it does is the holder's work, but while it does nothing, only
+    the server in it knows whether it is needed.
     """
+    if any(process.works_for for own in groups.values() for process in own):
+        return True
     named = [
         part
         for part, own in list(zip(parts, groups.values(), strict=True))[holders:-1]

@@ -46,8 +46,9 @@ USED_BY_HOST = Message(
     "somebody who does not hold this GPU uses it: a process of the host", "该 GPU 正被未占用它的宿主机进程使用"
 )
 USED_BY_UNKNOWN = Message(
-    "somebody who does not hold this GPU uses it: no container was found for its processes",
-    "该 GPU 正被归属不明的进程使用：找不到它们所属的容器",
+    "somebody who does not hold this GPU uses it: the other pod of an llm-d pair, or processes whose container was not "
+    "found",
+    "该 GPU 正被未占用它的进程使用：llm-d 成对 Pod 中的另一个，或找不到所属容器的进程",
 )
 POD_ON_TWO_NODES = Message(
     "two nodes report a pod of this name: two clusters seem to be read as one (name them by a label: "

@@ -53,7 +53,7 @@ pytestmark = pytest.mark.slow
 
 TIMES = scrape_times()
 DCGM = DcgmDialect(DcgmOptions(), default_fields("classic"), labels=LabelCache())
-WANTED = SPLIT_SIGNALS | NativeDialect.wanted | DCGM.wanted
+WANTED = SPLIT_SIGNALS | NativeDialect(LabelCache()).wanted | DCGM.wanted
 RECLAIMED = ("idle", "parked", "reclaim")
 UNKNOWN = ("unknown", "unknown", "notice")
 VERDICTS: Mapping[str, tuple[str, str, str]] = {
@@ -68,7 +68,7 @@ VERDICTS: Mapping[str, tuple[str, str, str]] = {
     "beside-a-busy-host": UNKNOWN,  # its own process only holds memory
     "beside-a-hidden-busy-host": UNKNOWN,  # the driver does not tell how much each process works
     "held-for-another-pod": ("active", "steady", "notice"),  # of llm-d: the other one works for it
-    "held-for-an-idle-pod": RECLAIMED,
+    "held-for-an-idle-pod": UNKNOWN,
 }
 """The holder of each GPU: activity, signature and highest step."""
 
@@ -185,6 +185,7 @@ def test_never_idle_nor_empty_where_somebody_else_uses_the_gpu_of_a_holder(sampl
             "memory-of-nobody": unknown_reasons.USED_BY_HOST,
             "beside-a-busy-host": unknown_reasons.USED_BY_HOST,
             "beside-a-hidden-busy-host": unknown_reasons.NO_CORE,
+            "held-for-an-idle-pod": unknown_reasons.USED_BY_UNKNOWN,
         }
 
 

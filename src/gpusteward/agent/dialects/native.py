@@ -1,7 +1,7 @@
 """The native dialect: gpusteward's own names in base units; the parts of each GPU sum to the device total."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from gpusteward.agent.dialects.dcgm import DcgmDialect
@@ -227,8 +227,8 @@ def _labels_of_reading(gpu: Gpu) -> tuple[Labels, Labels]:
     return gpu_labels(gpu), _identity(gpu)
 
 
-def _labels_of_events(gpu: Gpu, label: str, counts: Counts) -> list[Labels]:
-    return [(*gpu_labels(gpu), (label, str(event))) for event in counts]
+def _labels_of_events(gpu: Gpu, label: str, events: Iterable[int | str]) -> list[Labels]:
+    return [(*gpu_labels(gpu), (label, str(event))) for event in events]
 
 
 def _labels_of_part(gpu: Gpu, part: Part) -> Labels:

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from math import inf
 
 import pytest
+from gpusteward.analyzer.settings.yaml_lines import CLIENT_LIMITS
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,7 +23,6 @@ from gpusteward.analyzer.reclaim.policies.file import WatchedPolicies, parse_pol
 from gpusteward.analyzer.reclaim.policies.policy import NO_POLICIES, PolicyFile, read_hours
 from gpusteward.analyzer.reclaim.policies.resolve import WorkloadFacts, resolve_policy
 from gpusteward.analyzer.reclaim.subjects import make_subject
-from gpusteward.analyzer.settings.yaml_lines import CLIENT_LIMITS
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import ConfigurationError
 
