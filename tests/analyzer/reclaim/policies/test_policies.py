@@ -25,6 +25,7 @@ from gpusteward.analyzer.reclaim.policies.resolve import WorkloadFacts, resolve_
 from gpusteward.analyzer.reclaim.subjects import make_subject
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import ConfigurationError
+from gpusteward.yaml_lines import CLIENT_LIMITS
 
 NOTEBOOK = WorkloadFacts(WorkloadKey("Notebook", "team-a", "nb", "east"), models=("NVIDIA H100 80GB HBM3",))
 SERVER = WorkloadFacts(WorkloadKey("Deployment", "team-a", "llm"))
