@@ -27,8 +27,10 @@ FAMILIES_OF_MIG = Message(
     "{model} divided by MIG does not provide: {families}", "启用 MIG 的 {model} 不提供：{families}"
 )
 USE_HOSTENGINE = Message(
-    "before Hopper, DCGM_FI_PROF_* need a DCGM hostengine: --dcgm-hostengine of the agent",
-    "Hopper 之前的 GPU 上，DCGM_FI_PROF_* 需要 DCGM hostengine：设置 agent 的 --dcgm-hostengine",
+    "before Hopper, DCGM_FI_PROF_* need a DCGM hostengine: --dcgm-hostengine of the agent, or"
+    " agent.profiling.hostengine of the chart",
+    "Hopper 之前的 GPU 上，DCGM_FI_PROF_* 需要 DCGM hostengine：设置 agent 的 --dcgm-hostengine，或 chart 的 "
+    "agent.profiling.hostengine",
 )
 DRIVER_HANGS = Message("the driver did not respond within {seconds:.0f} s", "驱动在 {seconds:.0f} 秒内没有响应")
 REBOOT = Message(
@@ -51,9 +53,10 @@ JOIN_GROUP = Message(
 NO_HOSTENGINE = Message("no DCGM hostengine is configured", "未配置 DCGM hostengine")
 SET_HOSTENGINE = Message(
     "no action needed on Hopper and newer; on older GPUs, profiling fields such as Tensor Core activity and the"
-    " utilization of MIG instances need one: set --dcgm-hostengine of the agent",
+    " utilization of MIG instances need one: set --dcgm-hostengine of the agent, or agent.profiling.hostengine of the"
+    " chart",
     "Hopper 及更新的 GPU 无需处理；更早的 GPU 需要它才能提供性能分析字段（例如 Tensor Core 活动）和 MIG 实例的"
-    "利用率：请设置 agent 的 --dcgm-hostengine",
+    "利用率：请设置 agent 的 --dcgm-hostengine，或 chart 的 agent.profiling.hostengine",
 )
 HOSTENGINE_HANGS = Message(
     "the hostengine {hostengine} did not respond within {seconds:.0f} s",
