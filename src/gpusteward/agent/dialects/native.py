@@ -16,7 +16,7 @@ from gpusteward.core.snapshots import Snapshot
 from gpusteward.core.usage_split import UTILIZATION_SIGNALS, Part
 
 _NO_CONTAINER = Container()
-Counts = Mapping[int, int] | Mapping[str, int]
+Counts = Mapping[int, int] | Mapping[str, int] | Mapping[int | str, int]
 
 
 class NativeDialect:

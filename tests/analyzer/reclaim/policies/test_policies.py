@@ -4,7 +4,6 @@ from datetime import UTC, datetime
 from math import inf
 
 import pytest
-from gpusteward.analyzer.settings.yaml_lines import CLIENT_LIMITS
 from hypothesis import given
 from hypothesis import strategies as st
 
