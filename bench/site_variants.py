@@ -437,7 +437,7 @@ TIME = (
         "GPU lost",
         "one GPU has fallen off the bus 7 min ago",
         value=lambda _, gpu, age, value: None if age < 420 and (gpu.node, gpu.index) == ("gpu-node-1", 5) else value,
-        cycles=(600.0,),
+        cycles=(660.0,),
         cause="current sample",
     ),
     one("pods replaced", "other pods on the same GPUs since 15 min", page=_replaced),
