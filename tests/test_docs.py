@@ -53,9 +53,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def demo(home: Path) -> Iterator[Program]:
-    """A small one: its output has the same form. Ten nodes have a workload in the namespace that is acted on."""
+    """A small one: its output has the same form. Twenty nodes have a workload in the namespace that is acted on at any hour."""
     env = {**os.environ, "TMPDIR": str(home), "HOME": str(home)}
-    with running_program("demo", "--nodes", "10", "--address", "127.0.0.1:0", env=env) as one:
+    with running_program("demo", "--nodes", "20", "--address", "127.0.0.1:0", env=env) as one:
         one.wait_for_address(90)
         one.wait_for("/api/v1/workloads", 120)
         yield one
