@@ -155,9 +155,10 @@ def test_a_notice_that_waited_is_dropped_when_nothing_in_it_is_true_any_more(
     rows = [BUSY, BUSY] if change == "in use" else [IDLE, IDLE]
     notifier.notify(empty_result(LATER, settings) if change == "gone" else judge(settings, rows, at=LATER))
     assert notifier.counters.pending.get("notice", 0) == 0
+    notifier.notify(judge(settings, [IDLE], at=LATER + 300, held=[gpu_of("other", "x")]))
     if not is_restarted:
-        receiver.start()
-    send_other(notifier, receiver, settings)
+        receive_all(notifier, receiver)
+    receiver.wait_for(lambda it: any("other/Deployment/x" in text for text in it.texts))
     notifier.stop(5)
     assert len(receiver.texts) == 1
     assert "other/Deployment/x" in receiver.texts[0]
@@ -169,12 +170,6 @@ def snooze(ledger: Engine, *names: str) -> None:
         for name in names:
             key = WorkloadKey("Deployment", "ml", name)
             add_snooze(connection, key, until=AT + 86_400, reason="a talk", who="an owner", at=AT)
-
-
-def send_other(notifier: Notifier, receiver: Receiver, settings: Settings) -> None:
-    """What is delivered afterwards: the dispatcher has looked at all that was there before."""
-    notifier.notify(judge(settings, [IDLE], at=LATER + 300, held=[gpu_of("other", "x")]))
-    receiver.wait_for(lambda it: any("other/Deployment/x" in text for text in it.texts))
 
 
 def test_a_notice_about_unknown_use_stays_as_it_was_with_its_time(ledger: Engine, receiver: Receiver):
@@ -272,7 +267,8 @@ def test_a_warning_that_waited_is_sent_with_its_present_text_if_the_cycle_renews
         (text,) = receive_all(notifier, receiver)
         assert list(notifier.read_delivered([key])) == [key]
         notifier.renew_reclaim_notice(replace(WARNING, at=LATER + 300, due_at=LATER + 2100))
-        send_other_warning(notifier, receiver)
+        send_other_warning(notifier)
+        receiver.wait_for(lambda it: len(it.texts) > 1)
     assert text.splitlines()[1] == LATER_TIME
     assert "Not before 2026-09-21 16:43 UTC" in text
     assert len(receiver.texts) == 2, "a delivered warning is not sent again"
@@ -285,16 +281,16 @@ def test_a_warning_that_waited_is_dropped_if_no_cycle_renews_it(ledger: Engine, 
         (key,) = notifier.send_reclaim_notice(WARNING)
         wait_in_vain(notifier)
         notifier.notify(judge(settings, [BUSY, IDLE], at=LATER))
-        receiver.start()
-        send_other_warning(notifier, receiver)
+        send_other_warning(notifier)
+        receive_all(notifier, receiver)
         assert notifier.read_delivered([key]) == {}
     assert len(receiver.texts) == 1
 
 
-def send_other_warning(notifier: Notifier, receiver: Receiver) -> None:
+def send_other_warning(notifier: Notifier) -> None:
+    """What is delivered after it: the dispatcher has looked at all that was there before."""
     other = WorkloadKey("Deployment", "other", "x")
     notifier.send_reclaim_notice(replace(WARNING, workload=other, action_id="a2"))
-    receiver.wait_for(lambda it: any("other/Deployment/x" in text for text in it.texts))
 
 
 def test_what_was_done_is_told_however_late_with_its_time(ledger: Engine, receiver: Receiver):
