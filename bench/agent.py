@@ -13,6 +13,7 @@ from pathlib import Path
 
 from bench.bars import judge
 from bench.compare import ComparisonRun, Plan
+from bench.cycles import FAST_CYCLES
 from bench.endurance import PodChurn, endure
 from bench.installs import ROOT, Install, install_agent, install_nvitop
 from bench.machines import describe_run
@@ -75,7 +76,13 @@ class Bench:
             run_agent(self._agent, node, interval=ENDURANCE_INTERVAL) as side,
         ):
             pods = create_pods(crowd(gpus, processes, pids=node.pids), node.pids)
-            return endure(side, PodChurn(node, pods))
+            return endure(side, PodChurn(node, pods), fast_rss=self._run_cycles(node))
+
+    def _run_cycles(self, node: Node) -> list[int]:
+        python = self._agent.program("python")
+        command = [python, "-m", "bench.cycles", str(FAST_CYCLES), *node.agent_flags, "--log-level=error"]
+        done = subprocess.run(command, cwd=ROOT, env=node.environment, check=True, stdout=subprocess.PIPE)
+        return list(json.loads(done.stdout))
 
 
 def write_results(results: Results) -> None:

@@ -38,6 +38,7 @@ def judge(results: Results) -> list[Bar]:
         ),
         Bar("CPU at the 5 s interval", 0.25, agent.cpu_share(5) * 100, "% of a core", "median of the idle windows"),
         Bar("CPU of a scrape", 2, agent.highest_scrape_cpu, "ms", "the highest of the ways to scrape below"),
+        Bar("RSS over 5,000 cycles", 50, endurance.bytes_a_cycle, "bytes a cycle", "after the first 1,000"),
         Bar(
             "RSS stays flat under scrapes and pod changes",
             1,

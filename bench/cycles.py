@@ -15,7 +15,7 @@ from gpusteward.core.exposition import LabelCache
 from gpusteward.kubernetes.api import ApiServer
 from gpusteward.process_memory import freeze_gc, limit_malloc_arenas
 
-EVERY = 200
+EVERY, FAST_CYCLES = 200, 6000
 
 
 def run_cycles(settings: AgentSettings, count: int) -> Iterator[Memory]:

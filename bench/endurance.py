@@ -81,7 +81,7 @@ class PodChurn:
             yield
 
 
-def endure(side: Side, churn: PodChurn) -> Endurance:
+def endure(side: Side, churn: PodChurn, *, fast_rss: list[int]) -> Endurance:
     """Scrape and change pods in each round; record memory after each."""
     before, moments, scrapes = read_memory(side.pid), [], 0
     with Scraper(side) as scraper:
@@ -94,7 +94,7 @@ def endure(side: Side, churn: PodChurn) -> Endurance:
             scrapes += 1
             if number % 10 == 9:
                 print_progress(f"  {cycles} cycles, {scrapes} scrapes, {churn.changes} pod changes")
-    return Endurance(before, moments)
+    return Endurance(before, moments, fast_rss)
 
 
 def _scrape(scraper: Scraper, count: int) -> int:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from statistics import median
 
+from bench.cycles import EVERY, FAST_CYCLES
 from bench.machines import About
 from bench.readings import Memory
 from bench.scrapes import Cost
@@ -91,6 +92,7 @@ class Endurance:
 
     before: Memory
     moments: list[Moment]
+    fast_rss: list[int]  # KiB after each `bench.cycles.EVERY` of 6,000 cycles without a pause, in a process of its own
 
     @property
     def warm_up(self) -> int:
@@ -107,6 +109,12 @@ class Endurance:
     def cycles(self) -> int:
         """After the warm-up."""
         return self.moments[-1].cycles - self.moments[self.warm_up].cycles
+
+    @property
+    def bytes_a_cycle(self) -> float:
+        """Growth over 5,000 fast cycles after the first 1,000."""
+        first, last = 1000 // EVERY - 1, FAST_CYCLES // EVERY - 1
+        return (self.fast_rss[last] - self.fast_rss[first]) * 1024 / (FAST_CYCLES - 1000)
 
     @property
     def peak_rss(self) -> int:

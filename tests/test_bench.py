@@ -30,9 +30,9 @@ def measured(*, rss: int = 34_000, share: float = 0.002, scrape: float = 0.5, lo
     )
 
 
-def endurance(*rss: int) -> Endurance:
+def endurance(*rss: int, step: int = 0) -> Endurance:
     moments = [Moment(100 * n, 250 * n, 50 * n, Memory(kib, kib // 2, max(rss))) for n, kib in enumerate(rss, 1)]
-    return Endurance(Memory(rss[0], rss[0] // 2, rss[0]), moments)
+    return Endurance(Memory(rss[0], rss[0] // 2, rss[0]), moments, [rss[0] + step * n for n in range(30)])
 
 
 def results(agent: Measured, enduring: Endurance) -> Results:
@@ -72,7 +72,7 @@ def test_a_bar_holds_up_to_its_limit_and_is_missed_above_it():
 
 
 def test_all_bars_hold_where_everything_is_within_its_limit():
-    assert verdicts(measured(), endurance(*[34_000] * 40)) == ["PASS"] * 5
+    assert verdicts(measured(), endurance(*[34_000] * 40)) == ["PASS"] * 6
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,8 @@ def test_all_bars_hold_where_everything_is_within_its_limit():
         (measured(share=0.004), endurance(*[34_000] * 40), 2),
         (measured(scrape=2.1), endurance(*[34_000] * 40), 3),
         (measured(lone=2.1), endurance(*[34_000] * 40), 3),
-        (measured(), endurance(*range(30_000, 34_000, 100)), 4),
+        (measured(), endurance(*[34_000] * 40, step=10), 4),
+        (measured(), endurance(*range(30_000, 34_000, 100)), 5),
     ],
 )
 def test_each_bar_is_missed_by_itself(agent: Measured, enduring: Endurance, missed: int):
