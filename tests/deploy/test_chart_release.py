@@ -427,7 +427,9 @@ def test_the_notes_warn_of_a_runtime_class_that_does_not_exist(release: Release)
 
 def test_the_notes_warn_of_a_dcgm_exporter_that_profiles_too(release: Release):
     labels = {"app.kubernetes.io/name": "dcgm-exporter"}
-    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "exporter", "image": "exporter"}]}}
+    nowhere = {"tests/namespace": "of-no-node"}  # the nodes are those of other tests too
+    spec = {"containers": [{"name": "exporter", "image": "exporter"}], "nodeSelector": nowhere}
+    template = {"metadata": {"labels": labels}, "spec": spec}
     release.cluster.apply(
         {
             "apiVersion": "apps/v1",
