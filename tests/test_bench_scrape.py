@@ -66,5 +66,5 @@ def test_the_report_names_its_command_and_its_bars():
 
 def test_the_parts_are_measured_on_a_few_nodes_too():
     parts = measure_parts(2, interval=60)
-    assert parts.series == 2 * 176
+    assert parts.series == 2 * 145
     assert 0 < parts.steady_microseconds < parts.first_milliseconds * 1000
