@@ -53,7 +53,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def demo(home: Path) -> Iterator[Program]:
-    """A small one: its output has the same form. Twenty nodes have a workload in the namespace that is acted on at any hour."""
+    """A small one: its output has the same form. Of twenty nodes one has a workload that is idle at any hour, in the
+    namespace that is acted on."""
     env = {**os.environ, "TMPDIR": str(home), "HOME": str(home)}
     with running_program("demo", "--nodes", "20", "--address", "127.0.0.1:0", env=env) as one:
         one.wait_for_address(90)
