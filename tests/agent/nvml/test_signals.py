@@ -101,7 +101,8 @@ def test_every_signal_of_the_table_can_be_read_somewhere(open_nvml: Opener) -> N
     scenario = h100_gpm()
     scenario.gpus[0].numbers |= {"fan_percent": 30, "fabric_state": 3, "fabric_health": 0x1AA}
     scenario.gpus[0].gpm |= dict.fromkeys(range(248, 261), 1.0)
-    scenario.gpus[0].fields |= dict.fromkeys(((id_, ALL_LINKS) for id_ in (161, 162, 163, 213, 214, 215)), ("ull", 0))
+    scenario.gpus[0].fields |= dict.fromkeys(((id_, 0) for id_ in (161, 162, 163)), ("ull", 0))
+    scenario.gpus[0].fields |= dict.fromkeys(((id_, ALL_LINKS) for id_ in (213, 214, 215)), ("ull", 0))
     nvml = open_nvml(scenario)
     nvml.read(EVERYTHING)
     assert set(nvml.read(EVERYTHING).readings[0].signals) == EVERYTHING
@@ -228,7 +229,7 @@ def test_nvlink_throughput_is_a_rate_between_two_reads(open_nvml: Opener, fake_n
 def test_newer_generations_count_nvlink_errors_in_other_fields(open_nvml: Opener) -> None:
     gpu = a100(0)
     del gpu.fields[52, 0], gpu.fields[59, 0]
-    gpu.fields |= {(161, ALL_LINKS): ("ull", 4), (215, ALL_LINKS): ("ull", 6)}
+    gpu.fields |= {(161, 0): ("ull", 4), (215, ALL_LINKS): ("ull", 6)}
     signals = open_nvml(Scenario([gpu])).read(EVERYTHING).readings[0].signals
     assert signals["nvlink_replay_errors_total"] == 4
     assert signals["nvlink_recovery_errors_total"] == 6
@@ -313,10 +314,21 @@ def test_an_older_driver_has_the_health_of_the_fabric_without_its_summary(open_n
 
 def test_nvlink_errors_of_hopper_and_blackwell_have_their_own_signals(open_nvml: Opener) -> None:
     scenario = Scenario([a100(0)])
-    scenario.gpus[0].fields |= {(id_, ALL_LINKS): ("ull", id_) for id_ in (161, 162, 163, 213, 214, 215)}
+    scenario.gpus[0].fields |= {(id_, 0): ("ull", id_) for id_ in (161, 162, 163)}
+    scenario.gpus[0].fields |= {(id_, ALL_LINKS): ("ull", id_) for id_ in (213, 214, 215)}
     signals = open_nvml(scenario).read(EVERYTHING).readings[0].signals
     assert signals["nvlink_dl_crc_errors_total"] == 163
     assert signals["nvlink_link_recoveries_failed_total"] == 214
+
+
+def test_a_driver_that_counts_nvlink_errors_of_hopper_only_without_a_scope_is_not_read_as_0(open_nvml: Opener) -> None:
+    """With a scope this driver answers about a link that does not exist."""
+    scenario = Scenario([a100(0)])
+    for id_ in (161, 162, 163):
+        scenario.gpus[0].fields |= {(id_, 0): ("ull", id_), (id_, ALL_LINKS): ("ull", 0)}
+    signals = open_nvml(scenario).read(EVERYTHING).readings[0].signals
+    names = ("nvlink_dl_replay_errors_total", "nvlink_dl_recovery_errors_total", "nvlink_dl_crc_errors_total")
+    assert [signals[name] for name in names] == [161, 162, 163]
 
 
 def test_a_changed_power_limit_is_followed(open_nvml: Opener, fake_nvml: FakeNvml) -> None:

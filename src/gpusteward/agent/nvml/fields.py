@@ -37,9 +37,9 @@ class FieldSignal:
     is_rate: bool = False  # the field is a counter, the signal its rate
 
 
-def _count(name: str, field_id: int, *newer: int, divisor: int = 1) -> FieldSignal:
-    """A field of the device; on later GPU generations replaced by `newer` fields, summed over the links."""
-    return FieldSignal(name, (((field_id, 0),), *(((other, ALL_LINKS),) for other in newer)), divisor=divisor)
+def _count(name: str, field_id: int, *newer: Key, divisor: int = 1) -> FieldSignal:
+    """A field of the device; on later GPU generations replaced by `newer` ones."""
+    return FieldSignal(name, (((field_id, 0),), *((other,) for other in newer)), divisor=divisor)
 
 
 def _links(name: str, field_id: int) -> FieldSignal:
@@ -77,13 +77,15 @@ FIELDS: tuple[FieldSignal, ...] = (
     _violation("reliability", 79),
     _nvlink_rate("nvlink_bytes_per_second", ALL_LINKS),
     _nvlink_rate("nvlink_l0_bytes_per_second", 0),
-    _count("nvlink_crc_flit_errors_total", 38, 163),  # 161 to 163: Hopper
+    # 161 to 163: Hopper. NVML documents no scope of them, and DCGM 4.6 asks without one.
+    _count("nvlink_crc_flit_errors_total", 38, (163, 0)),
     _count("nvlink_crc_data_errors_total", 45),
-    _count("nvlink_replay_errors_total", 52, 161),
-    _count("nvlink_recovery_errors_total", 59, 162, 215),  # 215: Blackwell
-    _links("nvlink_dl_replay_errors_total", 161),
-    _links("nvlink_dl_recovery_errors_total", 162),
-    _links("nvlink_dl_crc_errors_total", 163),
+    _count("nvlink_replay_errors_total", 52, (161, 0)),
+    _count("nvlink_recovery_errors_total", 59, (162, 0), (215, ALL_LINKS)),
+    _count("nvlink_dl_replay_errors_total", 161),
+    _count("nvlink_dl_recovery_errors_total", 162),
+    _count("nvlink_dl_crc_errors_total", 163),
+    # Blackwell: summed over the links, as DCGM 4.6 asks.
     _links("nvlink_link_recoveries_successful_total", 213),
     _links("nvlink_link_recoveries_failed_total", 214),
     _links("nvlink_link_recoveries_total", 215),
