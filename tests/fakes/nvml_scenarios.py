@@ -6,13 +6,14 @@ path.write_text(scenario.text())
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 MIB = 2**20
 GIB = 2**30
 ALL_LINKS = 0xFFFFFFFF
+VIOLATIONS = range(74, 80)
 
 NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND, DRIVER_NOT_LOADED, LOST, UNKNOWN = 3, 4, 6, 9, 15, 999
 
@@ -140,6 +141,81 @@ def h100(index: int) -> FakeGpu:
     gpu.gpm |= {1: 61.5, 2: 58.0, 3: 30.25, 5: 44.0, 10: 25.0, 11: 0.0, 12: 12.5, 13: 3.0}
     gpu.gpm |= {4: 9.0, 6: 1.0, 7: 42.0, 9: 2.0}
     gpu.gpm |= {20: 100.0, 21: 200.0, 60: 3000.0, 61: 1500.0}
+    return gpu
+
+
+def worn(gpu: FakeGpu) -> FakeGpu:
+    """The GPU after a long life: none of its counters is 0, and no two of them are equal."""
+    gpu.fields = {
+        key: (kind, value if key[0] in (138, 139) else 100_000 + key[0]) for key, (kind, value) in gpu.fields.items()
+    }
+    gpu.fields |= {(id_, 0): ("ull", (1000 + id_) * 10**9) for id_ in VIOLATIONS}
+    gpu.fields |= {(id_, 0): ("uint", 1) for id_ in (31, 144, 145) if (id_, 0) in gpu.fields}
+    gpu.fields |= {(82, 0): ("uint", 61)} if (82, 0) in gpu.fields else {}
+    gpu.numbers |= {"pcie_replays": 202, "clock_reasons": 0x24, "encoder_percent": 12, "decoder_percent": 34}
+    gpu.numbers |= {"pstate": 2, "pcie_tx_kb": 1200, "pcie_rx_kb": 3400}
+    if gpu.gpm:
+        gpu.gpm |= {id_: float(20 + id_) for id_ in range(1, 14)} | {id_: float(1000 + id_) for id_ in (20, 21, 60, 61)}
+        gpu.gpm |= {id_: float(10**9 + id_) for id_ in range(248, 261)}
+    return gpu
+
+
+def worn_t4(index: int) -> FakeGpu:
+    """A T4: no NVLink, no profiling, no MIG, no memory temperature; it retires pages instead of remapping rows."""
+    gpu = a100(index)
+    gpu.texts["model"] = "Tesla T4"
+    for name in ("mig_capable", "mig_mode", "p2p"):
+        del gpu.numbers[name]
+    gpu.numbers |= _memory(16 * GIB, used=3 * GIB, reserved=300 * MIB)
+    gpu.numbers |= {"power_mw": 68_500, "power_limit_mw": 70_000, "enforced_power_limit_mw": 70_000}
+    gpu.numbers |= {"sm_mhz": 1380, "max_sm_mhz": 1590, "memory_mhz": 5000, "max_memory_mhz": 5001, "video_mhz": 1470}
+    gpu.numbers |= {"pcie_generation": 3, "pcie_width": 8}
+    gpu.fields = {(id_, 0): ("ull", 0) for id_ in (3, 4, 5, 6, 29, 30, 83)} | {(31, 0): ("uint", 0)}
+    return worn(gpu)
+
+
+def worn_a100(index: int) -> FakeGpu:
+    """An A100 40GB: it remaps rows."""
+    gpu = a100(index)
+    gpu.texts["model"] = "NVIDIA A100-SXM4-40GB"
+    gpu.numbers |= _memory(40 * GIB, used=30 * GIB, reserved=583 * MIB)
+    gpu.numbers |= {"memory_mhz": 1215, "max_memory_mhz": 1216, "sm_mhz": 1275, "video_mhz": 1290}
+    for id_ in (29, 30, 31):
+        del gpu.fields[id_, 0]
+    return worn(gpu)
+
+
+def worn_h100(index: int) -> FakeGpu:
+    """An H100: profiling, a fabric, and NVLink errors in the fields of Hopper."""
+    return worn(_on_fabric(h100(index), [(id_, 0) for id_ in (161, 162, 163)]))
+
+
+def worn_b200(index: int) -> FakeGpu:
+    """A B200: as an H100, and NVLink recoveries, summed over the links, in the fields of Blackwell."""
+    gpu = h100(index)
+    gpu.texts["model"] = "NVIDIA B200"
+    gpu.numbers |= _memory(192 * GIB, used=150 * GIB, reserved=1024 * MIB)
+    gpu.numbers |= {"power_mw": 912_000, "power_limit_mw": 1_000_000, "enforced_power_limit_mw": 990_000}
+    gpu.numbers |= {"sm_mhz": 1965, "max_sm_mhz": 2100, "memory_mhz": 2490, "max_memory_mhz": 2500, "video_mhz": 1200}
+    gpu.numbers |= {"pcie_generation": 6}
+    return worn(_on_fabric(gpu, [(id_, ALL_LINKS) for id_ in (213, 214, 215)]))
+
+
+PROFILES: Mapping[str, Callable[[int], FakeGpu]] = {
+    "a100": worn_a100,
+    "h100": worn_h100,
+    "b200": worn_b200,
+    "t4": worn_t4,
+}
+"""GPU models after a long life."""
+
+
+def _on_fabric(gpu: FakeGpu, link_errors: Iterable[tuple[int, int]]) -> FakeGpu:
+    """On an NVLink fabric, with these fields of NVLink errors instead of those before Hopper."""
+    for id_ in (29, 30, 31, 38, 45, 52, 59):
+        del gpu.fields[id_, 0]
+    gpu.fields |= dict.fromkeys(link_errors, ("ull", 0))
+    gpu.numbers |= {"fabric_state": 3, "fabric_clique": 5, "fabric_health": 0x1A5, "fabric_summary": 3}
     return gpu
 
 
@@ -320,6 +396,6 @@ def _fields(index: int) -> dict[tuple[int, int], tuple[str, float]]:
     counters = dict.fromkeys((3, 4, 5, 6, 29, 30, 38, 45, 52, 59, 142, 143), 0)
     fields: dict[tuple[int, int], tuple[str, float]] = {(id_, 0): ("ull", value) for id_, value in counters.items()}
     fields |= {(id_, 0): ("uint", 0) for id_ in (31, 144, 145)}
-    fields |= {(id_, 0): ("ull", (id_ - 73) * 10**9) for id_ in range(74, 80)}
+    fields |= {(id_, 0): ("ull", (id_ - 73) * 10**9) for id_ in VIOLATIONS}
     fields |= {(82, 0): ("uint", 50 + index), (83, 0): ("ull", 5_000_000_000 + index)}
     return fields | {(id_, scope): ("ull", 1024) for id_ in (138, 139) for scope in (ALL_LINKS, 0)}
