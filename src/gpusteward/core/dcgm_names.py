@@ -109,8 +109,8 @@ def is_unserved(name: str) -> bool:
     """
     if _WELL_FORMED.fullmatch(name) is None or name in SERVED:
         return False
-    # Fields of vGPU guests (`VGPU_UUID`) have one letter more than those of GPUs.
-    return "_VGPU_" in name or not any(_is_one_edit(name, served) for served in SERVED)
+    # Fields of vGPU guests (`VGPU_UUID`) and of Grace (`CPU_TEMP_CELSIUS`) are one letter away from those of GPUs.
+    return "_VGPU_" in name or "_CPU_" in name or not any(_is_one_edit(name, served) for served in SERVED)
 
 
 def suggest_name(name: str) -> str:

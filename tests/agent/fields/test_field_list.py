@@ -128,6 +128,7 @@ def test_a_field_only_dcgm_has_is_accepted_and_remembered() -> None:
 
 def test_a_field_of_a_newer_dcgm_is_accepted_and_remembered() -> None:
     names = ("DCGM_FI_SYSTEM_NEW_THING_TOTAL", "DCGM_FI_DEV_NVLINK_BANDWIDTH_L1", "DCGM_FI_DEV_VGPU_UUID")
+    names += ("DCGM_FI_DEV_CPU_TEMP_CELSIUS",)  # of Grace: one letter away from that of GPUs
     fields = parse("".join(f"{name}, gauge, x\n" for name in names))
     assert fields.unserved == names
 
