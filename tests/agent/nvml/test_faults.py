@@ -15,6 +15,7 @@ from tests.fakes.nvml_scenarios import (
     LOST,
     NO_PERMISSION,
     NOT_FOUND,
+    NOT_SUPPORTED,
     UNKNOWN,
     Scenario,
     a100,
@@ -85,10 +86,20 @@ def test_a_gpu_lost_before_nvml_was_opened_again_keeps_its_identity(open_nvml: O
     assert not nvml.read(EVERYTHING).readings[2].lost
 
 
-@pytest.mark.parametrize("code", [LOST, UNKNOWN])
-def test_a_gpu_that_cannot_be_opened_at_the_start_is_lost_and_a_failure(open_nvml: Opener, code: int) -> None:
+@pytest.mark.parametrize(
+    ("symbol", "code"),
+    [
+        ("nvmlDeviceGetHandleByIndex_v2", LOST),
+        ("nvmlDeviceGetHandleByIndex_v2", UNKNOWN),
+        ("nvmlDeviceGetUUID", LOST),
+        ("nvmlDeviceGetUUID", UNKNOWN),
+    ],
+)
+def test_a_gpu_that_cannot_be_opened_at_the_start_is_lost_and_a_failure(
+    open_nvml: Opener, symbol: str, code: int
+) -> None:
     scenario = a100x8()
-    scenario.gpus[2].fail("nvmlDeviceGetHandleByIndex_v2", code)
+    scenario.gpus[2].fail(symbol, code)
     found = open_nvml(scenario).read(EVERYTHING)
     assert [reading.lost for reading in found.readings] == [index == 2 for index in range(8)]
     assert (found.readings[2].gpu.index, found.readings[2].gpu.uuid) == (2, "")
@@ -101,6 +112,15 @@ def test_a_gpu_without_permission_is_not_lost(open_nvml: Opener) -> None:
     found = open_nvml(scenario).read(EVERYTHING)
     assert [reading.gpu.index for reading in found.readings] == [0, 1, 3, 4, 5, 6, 7]
     assert [failure.reason[:15] for failure in found.failures] == ["GPU 2 cannot be"]
+
+
+def test_a_gpu_without_a_uuid_is_a_failure_that_says_so(open_nvml: Opener) -> None:
+    scenario = a100x8()
+    scenario.gpus[2].fail("nvmlDeviceGetUUID", NOT_SUPPORTED)
+    found = open_nvml(scenario).read(EVERYTHING)
+    assert [reading.gpu.index for reading in found.readings] == [0, 1, 3, 4, 5, 6, 7]
+    reasons = [failure.reason for failure in found.failures]
+    assert reasons == ["GPU 2 cannot be identified: the driver has no uuid of it"]
 
 
 def test_a_failing_call_on_one_gpu_affects_one_signal(open_nvml: Opener) -> None:

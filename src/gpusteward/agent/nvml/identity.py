@@ -7,7 +7,7 @@ from typing import Any
 
 import pynvml
 
-from gpusteward.agent.nvml.library import Handle, raise_if_fatal
+from gpusteward.agent.nvml.library import GpuLostError, Handle, describe, is_absent, raise_if_fatal
 from gpusteward.agent.nvml.signals import ENFORCED_POWER_LIMIT, MEMORY, read_once
 from gpusteward.core.gpus import Gpu, MigInstance
 
@@ -37,14 +37,14 @@ BRANDS = {
 def read_gpu(node: str, index: int, *, handle: Handle) -> Gpu:
     """The identity of a whole GPU; values it does not report are empty, also the uuid.
 
-    Raises GpuLostError, DriverGoneError.
+    Raises GpuLostError, also if the uuid cannot be read now, and DriverGoneError.
     """
     pci = _call_nvml(pynvml.nvmlDeviceGetPciInfo, handle)
     memory = read_once(MEMORY, handle).get("memory_total_bytes")
     return Gpu(
         node=node,
         index=index,
-        uuid=_call_nvml(pynvml.nvmlDeviceGetUUID, handle) or "",
+        uuid=_read_uuid(handle),
         model=_call_nvml(pynvml.nvmlDeviceGetName, handle) or "",
         pci_bus_id=pci.busId.upper() if pci else "",
         minor=_call_nvml(pynvml.nvmlDeviceGetMinorNumber, handle),
@@ -89,6 +89,19 @@ def name_profile(slices: int, compute_slices: int, *, memory_bytes: int, parent_
     gigabytes = round(eighths / 8 * math.ceil(parent_memory_bytes / GIBIBYTE))
     name = f"{slices}g.{gigabytes}gb"
     return name if compute_slices == slices else f"{compute_slices}c.{name}"
+
+
+def _read_uuid(handle: Handle) -> str:
+    """Empty if the driver has none."""
+    try:
+        return str(pynvml.nvmlDeviceGetUUID(handle))
+    except UnicodeDecodeError:
+        return ""
+    except pynvml.NVMLError as error:
+        raise_if_fatal(error.value)
+        if not is_absent(error.value):
+            raise GpuLostError(describe(error.value)) from error
+        return ""
 
 
 def _read_placement(parent: Handle, gpu_instance_id: int | None) -> int | None:

@@ -126,7 +126,8 @@ class Session:
     def _find_device(self, index: int, result: ReadResult) -> None:
         """Identify a GPU; one that does not respond is tried again in each cycle.
 
-        Raises GpuLostError, also if it cannot be opened for another reason than a missing permission.
+        Raises GpuLostError, also if it cannot be opened for another reason than a missing permission, or does not
+        tell its uuid.
         """
         handle = pynvml.c_nvmlDevice_t()
         code = find_function("nvmlDeviceGetHandleByIndex_v2")(index, ctypes.byref(handle))
@@ -135,7 +136,8 @@ class Session:
             raise GpuLostError(describe(code))
         gpu = None if code else read_gpu(self._node, index, handle=handle)
         if gpu is None or not gpu.uuid:
-            result.fail("nvml", [f"GPU {index} cannot be identified: {describe(code)}"], uuid="")
+            reason = describe(code) if code else "the driver has no uuid of it"
+            result.fail("nvml", [f"GPU {index} cannot be identified: {reason}"], uuid="")
             return
         if self._is_ambiguous(gpu.uuid):
             result.fail("nvml", [f"GPU {index} is ignored: another GPU has the same uuid"], uuid=gpu.uuid)
