@@ -176,6 +176,34 @@ def test_temperatures_below_0_are_absent(open_nvml: Opener, kind: str) -> None:
     assert {name for name in reading.signals if "temperature" in name} == set()
 
 
+@pytest.mark.parametrize("no_memory_v2", [0, 1])
+def test_parts_of_the_memory_above_all_of_it_are_absent(open_nvml: Opener, no_memory_v2: int) -> None:
+    gpu = a100(0)
+    gpu.numbers |= {"memory_used": 200 * GIB, "memory_free": 2**62, "no_memory_v2": no_memory_v2}
+    signals = open_nvml(Scenario([gpu])).read(EVERYTHING).readings[0].signals
+    assert signals["memory_total_bytes"] == 80 * GIB
+    assert {"memory_used_bytes", "memory_free_bytes"}.isdisjoint(signals)
+
+
+def test_a_power_limit_of_0_is_none_and_clocks_of_terahertz_are_absent(open_nvml: Opener) -> None:
+    gpu = a100(0)
+    gpu.numbers |= {"power_limit_mw": 0, "enforced_power_limit_mw": 0, "sm_mhz": 2**32 - 2, "video_mhz": 10**6}
+    (reading,) = open_nvml(Scenario([gpu])).read(EVERYTHING).readings
+    absent = {"power_limit_watts", "enforced_power_limit_watts", "sm_clock_hertz", "video_clock_hertz"}
+    assert absent.isdisjoint(reading.signals)
+    assert reading.gpu.power_limit_watts is None
+    assert reading.signals["memory_clock_hertz"] == 1.593e9
+
+
+@pytest.mark.parametrize("field_id", [29, 30, 31, 142, 143, 144, 145])
+def test_a_negative_number_of_rows_or_pages_is_absent(open_nvml: Opener, field_id: int) -> None:
+    gpu = a100(0)
+    before = open_nvml(Scenario([a100(0)])).read(EVERYTHING).readings[0].signals
+    gpu.fields[field_id, 0] = ("uint", 2**32 - 5)
+    signals = open_nvml(Scenario([gpu])).read(EVERYTHING).readings[0].signals
+    assert len(before.keys() - signals.keys()) == 1
+
+
 def test_gpus_of_one_uuid_are_ignored_and_named_in_every_cycle(open_nvml: Opener) -> None:
     scenario = a100x8()
     scenario.gpus[5].texts["uuid"] = scenario.gpus[2].uuid

@@ -20,6 +20,7 @@ Key = tuple[int, int]  # field id, scope
 ALL_LINKS = 0xFFFFFFFF
 KIBIBYTE = 1024
 NANOSECONDS = 1_000_000_000
+HIGHEST_ROWS = 2**31 - 1  # above it, a negative number in an unsigned field
 
 ENTRY = struct.Struct("<IIqqIi8s")
 """nvmlFieldValue_t: field, scope, timestamp, latency, type of the value, return code, value."""
@@ -42,6 +43,11 @@ def _count(name: str, field_id: int, *newer: Key, divisor: int = 1) -> FieldSign
     return FieldSignal(name, (((field_id, 0),), *((other,) for other in newer)), divisor=divisor)
 
 
+def _rows(name: str, field_id: int) -> FieldSignal:
+    """A number of rows or pages of the memory, or a flag about them."""
+    return FieldSignal(name, (((field_id, 0),),), max_value=HIGHEST_ROWS)
+
+
 def _links(name: str, field_id: int) -> FieldSignal:
     """A field of the NVLinks, summed over them."""
     return FieldSignal(name, (((field_id, ALL_LINKS),),))
@@ -62,13 +68,13 @@ FIELDS: tuple[FieldSignal, ...] = (
     _count("ecc_double_bit_volatile_total", 4),
     _count("ecc_single_bit_aggregate_total", 5),
     _count("ecc_double_bit_aggregate_total", 6),
-    _count("retired_pages_single_bit_total", 29),
-    _count("retired_pages_double_bit_total", 30),
-    _count("retired_pages_pending", 31),
-    _count("remapped_rows_correctable_total", 142),
-    _count("remapped_rows_uncorrectable_total", 143),
-    _count("row_remap_pending", 144),
-    _count("row_remap_failure", 145),
+    _rows("retired_pages_single_bit_total", 29),
+    _rows("retired_pages_double_bit_total", 30),
+    _rows("retired_pages_pending", 31),
+    _rows("remapped_rows_correctable_total", 142),
+    _rows("remapped_rows_uncorrectable_total", 143),
+    _rows("row_remap_pending", 144),
+    _rows("row_remap_failure", 145),
     _violation("power", 74),
     _violation("thermal", 75),
     _violation("sync_boost", 76),

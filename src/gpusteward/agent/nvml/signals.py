@@ -7,7 +7,7 @@ handle, buffer), which makes a cycle over many GPUs several times cheaper.
 import ctypes
 import struct
 from collections.abc import Collection, Iterable, Iterator, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pynvml
 
@@ -27,6 +27,7 @@ PERCENT = 100
 MEGA = 1_000_000
 HIGHEST_TEMPERATURE = 200  # as in DCGM: a higher value means a broken sensor
 HIGHEST_MILLIWATTS = 100_000_000  # more than a rack: a driver that has no value, or a broken sensor
+HIGHEST_MEGAHERTZ = 100_000  # the fastest memory has a quarter of it at most
 LEAST_MEMORY_BYTES = 2**20  # less than any GPU has
 HIGHEST_PERFORMANCE_STATE = 15  # 32 is NVML's "unknown"
 NO_VALUE_32, NO_VALUE_64 = 2**32 - 1, 2**64 - 1
@@ -55,6 +56,7 @@ class Call:
     preset: bytes = b""  # initial content of the buffer
     gate: int | None = None  # position of a value that is below `least` only if the driver has none of the values
     least: int = 1
+    whole: int | None = None  # position of a value that no other one exceeds
     is_constant: bool = False  # read once, valid until the driver is loaded again
     fallback: "Call | None" = None  # used if the driver does not have the symbol or its version
 
@@ -64,15 +66,20 @@ def _percent(symbol: str, *signals: str, pointers: tuple[int, ...] = (0,)) -> Ca
 
 
 def _clock(kind: int, signal: str) -> Call:
-    return Call("nvmlDeviceGetClockInfo", (signal,), (kind,), multiplier=MEGA)
+    return Call("nvmlDeviceGetClockInfo", (signal,), (kind,), multiplier=MEGA, max_value=HIGHEST_MEGAHERTZ)
 
 
 def _max_clock(kind: int, signal: str) -> Call:
-    return Call("nvmlDeviceGetMaxClockInfo", (signal,), (kind,), multiplier=MEGA, is_constant=True)
+    symbol = "nvmlDeviceGetMaxClockInfo"
+    return Call(symbol, (signal,), (kind,), multiplier=MEGA, max_value=HIGHEST_MEGAHERTZ, is_constant=True)
 
 
 def _watts(symbol: str, signal: str) -> Call:
     return Call(symbol, (signal,), divisor=1000, max_value=HIGHEST_MILLIWATTS)
+
+
+def _power_limit(symbol: str, signal: str) -> Call:
+    return replace(_watts(symbol, signal), gate=0)  # a limit of 0 W is none
 
 
 def _pcie(counter: int, signal: str) -> Call:
@@ -94,6 +101,7 @@ MEMORY = Call(
     preset=MEMORY_V2,
     gate=1,
     least=LEAST_MEMORY_BYTES,
+    whole=1,
     # Drivers before 510 do not report reserved memory; `used` includes it there.
     fallback=Call(
         "nvmlDeviceGetMemoryInfo",
@@ -102,9 +110,10 @@ MEMORY = Call(
         max_value=NO_VALUE_64 - 1,
         gate=0,
         least=LEAST_MEMORY_BYTES,
+        whole=0,
     ),
 )
-ENFORCED_POWER_LIMIT = _watts("nvmlDeviceGetEnforcedPowerLimit", "enforced_power_limit_watts")
+ENFORCED_POWER_LIMIT = _power_limit("nvmlDeviceGetEnforcedPowerLimit", "enforced_power_limit_watts")
 
 CALLS: tuple[Call, ...] = (
     UTILIZATION,
@@ -113,7 +122,7 @@ CALLS: tuple[Call, ...] = (
     MEMORY,
     Call("nvmlDeviceGetTemperature", ("temperature_celsius",), (0,), max_value=HIGHEST_TEMPERATURE),
     _watts("nvmlDeviceGetPowerUsage", "power_watts"),
-    _watts("nvmlDeviceGetPowerManagementLimit", "power_limit_watts"),
+    _power_limit("nvmlDeviceGetPowerManagementLimit", "power_limit_watts"),
     ENFORCED_POWER_LIMIT,
     _clock(1, "sm_clock_hertz"),
     _clock(2, "memory_clock_hertz"),
@@ -162,8 +171,9 @@ class BoundCall:
         call, reported = self.call, self.layout.unpack(self.buffer)
         if call.gate is not None and reported[call.gate] < call.least:
             return
+        highest = call.max_value if call.whole is None else min(call.max_value, reported[call.whole])
         for name, value in zip(self.names, reported, strict=True):
-            if name and value <= call.max_value:
+            if name and value <= highest:
                 yield name, value * call.multiplier / call.divisor
 
 
