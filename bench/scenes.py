@@ -137,7 +137,12 @@ class Counts:
 
 
 def judge_scenes(
-    signals: Signals, *, seeds: Sequence[int], hours: int = HOURS, scenes: Sequence[Scene] = SCENES
+    signals: Signals,
+    *,
+    seeds: Sequence[int],
+    hours: int = HOURS,
+    scenes: Sequence[Scene] = SCENES,
+    cycle: int = CYCLE,
 ) -> list[Counts]:
     rows = {
         row.name: row
@@ -151,14 +156,15 @@ def judge_scenes(
     due = sorted((scrape, name) for name, each in scrapes.items() for scrape in each)
     found = {scene.name: Counts(scene.name, signals.name, Counter(), Counter()) for scene in scenes}
     history, done = History(), 0
-    cycles = range(WINDOW + CYCLE, hours * 3600, CYCLE)
+    rules = Rules(cycle_seconds=cycle)
+    cycles = range(WINDOW + cycle, hours * 3600, cycle)
     for at in cycles:
         while done < len(due) and due[done][0].at <= at:
             scrape, name = due[done]
             source.ingest(name, rows[name].render(signals, scrape), BEGIN + scrape.at)
             done += 1
         table = _add_owners(source.read(BEGIN + at), rows)
-        verdicts, history = judge(table, Rules(), history, now=BEGIN + at)
+        verdicts, history = judge(table, rules, history, now=BEGIN + at)
         for number, one in enumerate(table.allocations):
             if (row := rows.get(one.container.pod)) is None:
                 continue  # a neighbour

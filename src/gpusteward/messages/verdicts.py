@@ -127,6 +127,13 @@ COLLECTION_UNKNOWN = Message(
     "engine activity, and the highest step is a notice.",
     "未能读取功率和能耗多久更新一次，因此不知道 DCGM 对多长时间求平均，最多只发通知。",
 )
+WINDOWS_APART = Message(
+    "Its busy time is counted within windows of {minutes:g} {minutes:|minute|minutes}, and a new one begins every "
+    "{cycle:g}: work between two of them may be in neither, so the highest step is a notice. scheduler.interval must "
+    "be shorter than prometheus.time_window_min by a scrape interval or more.",
+    "繁忙时间按 {minutes:g} 分钟的窗口累计，而每 {cycle:g} 分钟才开始新窗口：落在两个窗口之间的活动可能都统计不到，"
+    "因此最多只发通知。scheduler.interval 必须比 prometheus.time_window_min 至少短一个抓取间隔。",
+)
 NO_VIDEO_SIGNAL = Message(
     "The use of video engines is not exported (DCGM_FI_DEV_ENC_UTIL and DCGM_FI_DEV_DEC_UTIL; on a MIG instance "
     "DCGM_FI_PROF_NVDEC*_ACTIVE): they may have worked unseen, so the highest step is a notice.",

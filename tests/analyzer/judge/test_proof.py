@@ -74,6 +74,17 @@ def test_where_a_video_engine_is_only_sampled_the_time_of_the_core_proves_no_idl
     assert judge_cycles(counted, resting(), resting(), resting()).proof is Proof.INTEGRATED
 
 
+@pytest.mark.parametrize(("cycle", "proof"), [(WINDOW, Proof.SAMPLED), (WINDOW / 2, Proof.INTEGRATED)])
+def test_busy_time_proves_nothing_where_windows_do_not_overlap(cycle: float, proof: Proof):
+    """Work between the last sample of one window and the first sample of the next is in neither."""
+    rules, row = Rules(cycle_seconds=cycle), resting() | {(Measure.CORE, Stat.COUNT): 20.0}
+    verdicts, _ = judge(table_of(row), rules, History(), now=AT)
+    verdict = make_verdict(verdicts, 0, rules=rules)
+    assert (verdict.activity, verdict.proof) == (Activity.IDLE, proof)
+    reason = texts.WINDOWS_APART.text("en", minutes=WINDOW / 60, cycle=cycle / 60)
+    assert (reason in verdict.reasons) is (proof is Proof.SAMPLED)
+
+
 def test_work_has_a_proof_too():
     assert judge_cycles(working()).proof is Proof.INTEGRATED
     assert judge_cycles(GAUGES | signal(Measure.CORE, 0.5)).proof is Proof.SAMPLED

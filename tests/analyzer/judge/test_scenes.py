@@ -3,10 +3,11 @@ measured."""
 
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
-from bench.scene_rows import COLLECTED, Row, Signals
-from bench.scenes import MOST_IDLE, SCENES, SIGNALS, judge_scenes, sum_up
+from bench.scene_rows import COLLECTED, Row, Scene, Signals
+from bench.scenes import MOST_IDLE, SCENES, SIGNALS, WINDOW, judge_scenes, sum_up
 
 BY_NAME = {signals.name: signals for signals in SIGNALS}
 RARE = next(scene for scene in SCENES if scene.name == "request of 3 s every 10 min")
@@ -29,6 +30,19 @@ def test_never_reclaimable_in_a_window_with_work(name: str):
 def test_never_reclaimable_where_a_scrape_has_skipped_the_collection_with_the_work():
     found = sum_up(judge_scenes(BY_NAME["profiling, 30 s"], seeds=SKIPPED, scenes=[RARE]))
     assert (found["idle"], found["reclaimable"]) == (2, 0)
+
+
+@pytest.mark.parametrize(("cycle", "is_missed"), [(WINDOW, True), (WINDOW - 30, False)])
+def test_never_reclaimable_where_windows_leave_out_the_time_between_them(cycle: int, *, is_missed: bool):
+    """A request in every window: for some always between the last sample of one and the first sample of the next."""
+
+    def ask(after: int) -> Scene:
+        return Scene(f"{after} s", "Deployment", lambda _, seconds: 1.0 * ((np.arange(seconds) - after) % WINDOW < 3))
+
+    scenes = [ask(after) for after in range(-30, 30, 6)]
+    found = sum_up(judge_scenes(BY_NAME["agent, 30 s"], seeds=[3], scenes=scenes, cycle=cycle))
+    assert (found["idle"] > 10) is is_missed
+    assert found["reclaimable"] == 0
 
 
 @pytest.mark.parametrize(("step", "skips"), [(30, True), (15, False)])

@@ -34,7 +34,9 @@ def judge(table: UsageTable, rules: Rules, history: History, *, now: float) -> t
     score = np.where(is_unknown, np.nan, score_usage(table, capacities, scoring=rules.scoring))
     state = name_states(score, activities.codes, thresholds=rules.thresholds)
     video_at = find_video_at(table, past)
-    proof = judge_proof(table, is_idle=is_idle, past=past, video_at=video_at, rule=rules.proof)
+    proof = judge_proof(
+        table, is_idle=is_idle, past=past, video_at=video_at, rule=rules.proof, cycle_seconds=rules.cycle_seconds
+    )
     evidence = Evidence(table, columns, capacities, activities, past, proof)
     evidence = replace(
         evidence,

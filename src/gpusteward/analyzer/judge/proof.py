@@ -59,17 +59,27 @@ def find_video_at(table: UsageTable, past: Past) -> Column:
     return np.where(worked & ~is_counted, table.at, past.video_at)
 
 
-def judge_proof(table: UsageTable, *, is_idle: Mask, past: Past, video_at: Column, rule: ProofRule) -> Codes:
+def judge_proof(
+    table: UsageTable, *, is_idle: Mask, past: Past, video_at: Column, rule: ProofRule, cycle_seconds: float
+) -> Codes:
     """The last kernel can only prove that there was no work. Where no video signal is exported, or a pod used a video
     engine that is only sampled, the time of the core proves nothing: a video engine may work between two samples. The
     agent counts that; of DCGM and HAMi the gauges must have been watched for a while."""
     is_busy = ~np.isnan(valid_ratio(table, Measure.BUSY, Stat.MEAN))
     is_agent = is_busy & np.isnan(table.column(Measure.ENGINE, Stat.STEP))
+    is_busy &= ~(is_agent & leaves_out_time(table, cycle_seconds))
     is_watched = is_agent | (table.at - np.fmin(past.first_seen_at, table.at) >= rule.video_seconds)
     is_counted = (is_busy & ~has_gaps(table, rule)) | (is_idle & lacks_kernels(table))
     is_proven = is_counted & is_watched & np.isnan(video_at) & ~lacks_video(table)
     codes = np.where(is_proven, PROOFS.index(Proof.INTEGRATED), PROOFS.index(Proof.SAMPLED))
     return codes.astype(np.int8)
+
+
+def leaves_out_time(table: UsageTable, cycle_seconds: float) -> Mask:
+    """Rows whose windows do not overlap by a scrape interval. The increase of a counter begins with the first sample of
+    its window: work between that and the sample before is in neither window."""
+    expected = table.column(Measure.CORE, Stat.COUNT) / table.coverage
+    return cycle_seconds + table.window_seconds / expected > table.window_seconds
 
 
 def has_gaps(table: UsageTable, rule: ProofRule) -> Mask:

@@ -142,10 +142,18 @@ def _explain_sampled(usage: Usage, *, is_by_kernel: bool, rules: Rules) -> Itera
         yield Reason(texts.COLLECTION_UNKNOWN)
     elif renewed * EARLY < collected:
         yield Reason(texts.COLLECTED_TOO_OFTEN, {"renewed": renewed, "collected": collected})
+    elif (Measure.ENGINE, Stat.STEP) not in stats and _leaves_out_time(usage, rules):
+        yield Reason(texts.WINDOWS_APART, {"minutes": usage.window_seconds / 60, "cycle": rules.cycle_seconds / 60})
     elif has_video:
         yield Reason(texts.VIDEO_IS_SAMPLED, {"minutes": rules.proof.video_seconds / 60})
     if not has_video:
         yield Reason(texts.NO_VIDEO_SIGNAL)
+
+
+def _leaves_out_time(usage: Usage, rules: Rules) -> bool:
+    """As `proof.leaves_out_time`."""
+    expected = usage.stats.get((Measure.CORE, Stat.COUNT), 0.0) / usage.coverage
+    return expected > 0 and rules.cycle_seconds + usage.window_seconds / expected > usage.window_seconds
 
 
 def _explain_work(usage: Usage) -> Reason:

@@ -24,6 +24,7 @@ class Rules(BaseModel):
     proof: ProofRule = Field(default_factory=ProofRule, description="What proves idleness.")
     signatures: SignatureRules = Field(default_factory=SignatureRules, description="Kinds of use and idleness.")
     history: HistoryRule = Field(default_factory=HistoryRule, description="What is kept between cycles.")
+    cycle_seconds: float = Field(default=0, ge=0, description="From one window to the next; 0: windows overlap.")
 
 
 class JudgeSettings(BaseModel):

@@ -54,7 +54,12 @@ class SchedulerSettings(BaseModel):
 
     model_config = SECTION
 
-    interval: int = Field(default=300, ge=1, description="Seconds between the starts of two cycles.")
+    interval: int = Field(
+        default=300,
+        ge=1,
+        description="Seconds between the starts of two cycles. Shorter than `prometheus.time_window_min` by a scrape "
+        "interval or more: else the busy time of gpusteward's agent has gaps between two windows, and proves nothing.",
+    )
     max_workers: int = Field(
         default=8, ge=1, description="Concurrent queries; also limited by prometheus.max_concurrent_queries."
     )
@@ -178,6 +183,7 @@ class Settings(BaseModel):
             proof=self.judge.proof,
             signatures=self.judge.signatures,
             history=self.judge.memory,
+            cycle_seconds=self.scheduler.interval,
         )
 
     @property
