@@ -1,6 +1,7 @@
 """The begin of idle time, and that a pod has worked, survive a restart of the analyzer; other history does not."""
 
 import math
+from collections.abc import Collection
 
 import pytest
 
@@ -69,15 +70,14 @@ LOADED = RESTING | {(Measure.MEMORY_USED, Stat.PEAK): 40 * GIB, (Measure.MEMORY_
 """Its memory grows in this window, as that of a pod that loads."""
 
 
-@pytest.mark.parametrize(
-    ("started_at", "signature"), [(OLD, Signature.PARKED), (START + 4000, Signature.STARTING)], ids=["same", "new"]
-)
+@pytest.mark.parametrize("working", [(3,), (0, 1, 2), ()], ids=["between two spells", "before the first one", "never"])
+@pytest.mark.parametrize("started_at", [OLD, START + 4000], ids=["same", "new"])
 def test_never_starting_after_a_restart_if_the_pod_has_worked_since_its_start(
-    database_url: str, started_at: float, signature: Signature
+    database_url: str, started_at: float, working: Collection[int]
 ):
-    """A notebook with an idle spell that work ended; and another pod of the same name."""
+    """A notebook that worked in some of its cycles; and another pod of the same name."""
     held = allocation(0, started_at=OLD, owner=Workload("Notebook", "team", "lab"))
-    days = [cycle([(held, WORKING if number == 3 else RESTING)], START + 300 * number) for number in range(14)]
+    days = [cycle([(held, WORKING if number in working else RESTING)], START + 300 * number) for number in range(14)]
     record_all(database_url, days)
     again = allocation(0, started_at=started_at, owner=Workload("Notebook", "team", "lab"))
     engine, at = open_engine(database_url), START + 300 * 14
@@ -86,7 +86,8 @@ def test_never_starting_after_a_restart_if_the_pod_has_worked_since_its_start(
         verdicts, _ = judge(table, SETTINGS.rules, restore_history(engine, table), now=at)
     finally:
         engine.dispose()
-    assert SIGNATURES[verdicts.signature[0]] is signature
+    has_worked = bool(working) and started_at == OLD
+    assert SIGNATURES[verdicts.signature[0]] is (Signature.PARKED if has_worked else Signature.STARTING)
 
 
 @pytest.mark.parametrize("are_made", [True, False])

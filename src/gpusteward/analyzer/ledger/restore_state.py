@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from sqlalchemy import Connection, Engine, and_, func, select
+from sqlalchemy import Connection, Engine, and_, func, or_, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from gpusteward.analyzer.judge.allocation_columns import read_allocation_columns
@@ -19,8 +19,8 @@ from gpusteward.analyzer.judge.history import History, Past
 from gpusteward.analyzer.ledger.db_engine import describe_error
 from gpusteward.analyzer.ledger.identities import make_allocation_id, name_owner
 from gpusteward.analyzer.ledger.migrations.upgrade import read_version
-from gpusteward.analyzer.ledger.periods import RECORDED, read_progress
-from gpusteward.analyzer.ledger.schema import allocations, idle_spells, verdict_changes
+from gpusteward.analyzer.ledger.periods import HOUR_MS, RECORDED, read_progress
+from gpusteward.analyzer.ledger.schema import allocations, idle_spells, usage_hourly, verdict_changes
 from gpusteward.analyzer.tables import Column, UsageTable
 from gpusteward.core.containers import Container, WorkloadKey
 from gpusteward.core.idle_spells import SpellEnd
@@ -84,16 +84,23 @@ def _read_idle(engine: Engine, table: UsageTable) -> _Recorded:
 
 
 def _read_worked(engine: Engine) -> Mapping[int, float]:
-    """When the allocations that are held last began to work after an idle spell; unix seconds."""
-    spells, held = idle_spells.c, allocations.c
-    query = (
-        select(spells.allocation_id, func.max(spells.ended_ms))
-        .join(allocations, held.id == spells.allocation_id)
-        .where(and_(held.ended_ms.is_(None), spells.ended_by == SpellEnd.WORK.value))
-        .group_by(spells.allocation_id)
-    )
+    """When the allocations that are held last began to work after an idle spell, or worked before one that work has not
+    ended; unix seconds."""
+    spells, held, usage = idle_spells.c, allocations.c, usage_hourly.c
+    of_held = select(spells.allocation_id).join(allocations, held.id == spells.allocation_id)
+    of_held = of_held.where(held.ended_ms.is_(None)).group_by(spells.allocation_id)
+    ended = of_held.add_columns(func.max(spells.ended_ms)).where(spells.ended_by == SpellEnd.WORK.value)
+    # A pod that has never worked has spells, too: the hour before one tells.
+    before = spells.started_ms - 1
+    is_before = and_(usage.allocation_id == spells.allocation_id, usage.hour_ms == before - before % HOUR_MS)
+    began = of_held.add_columns(func.max(spells.started_ms)).join(usage_hourly, is_before)
+    began = began.where(usage.active_ms > 0, or_(spells.ended_ms.is_(None), spells.ended_by == SpellEnd.LOST.value))
+    worked: dict[int, float] = {}
     with engine.connect() as connection:
-        return {int(row[0]): float(row[1]) / 1000 for row in connection.execute(query)}
+        for query in (ended, began):
+            for number, at_ms in connection.execute(query):
+                worked[number] = max(worked.get(number, 0.0), at_ms / 1000)
+    return worked
 
 
 def _make_history(table: UsageTable, recorded: _Recorded, worked: Mapping[int, float]) -> History:
