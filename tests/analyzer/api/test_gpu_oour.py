@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,12 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from gpusteward.analyzer.settings.settings import Settings
+from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.usages import Measure
 from gpusteward.messages.errors import api_errors
 from tests.analyzer.api.sample_results import small_result
 from tests.analyzer.api.server import Api, FakeSettings, make_result, running_api
-from tests.analyzer.usage_tables import GIB, resting, signal, table_of
+from tests.analyzer.usage_tables import GIB, resting, signal, table_of, working
 from tests.conftest import give_up
 
 ENDPOINTS = {
@@ -41,9 +43,10 @@ METRICS = {
 """Of its document."""
 UNDOCUMENTED = {
     *("gpu_monitor_service_info", "gpu_analysis_created", "gpu_analysis_errors_created"),
-    "gpu_analysis_duration_seconds_created",
+    *("gpu_analysis_duration_seconds_created", "gpu_memory_total_mb", "gpu_memory_usage_percent"),
 }
 """On its page, but not in its document."""
+GUIDE = Path(__file__).parents[3] / "docs/how-to/from-gpu-oour.md"
 DOCUMENTS = Path(__file__).parents[4] / "shared" / "seeds"
 """Beside the project where it is developed, and in CI."""
 
@@ -122,7 +125,8 @@ def test_a_created_series_has_the_time_since_which_is_counted_in_both_formats(ap
     for parse, page in ((parse_text, text), (parse_openmetrics, openmetrics)):
         samples = [sample for family in parse(page) for sample in family.samples]
         created = {sample.name: sample.value for sample in samples if sample.name.endswith("_created")}
-        assert created == dict.fromkeys(sorted(UNDOCUMENTED - {"gpu_monitor_service_info"}), created_at)
+        expected = sorted(name for name in UNDOCUMENTED if name.endswith("_created"))
+        assert created == dict.fromkeys(expected, created_at)
     assert "# TYPE gpu_analysis_created gauge\n" in text
     assert "# TYPE gpu_analysis_created" not in openmetrics, "there it is a sample of the counter"
 
@@ -175,6 +179,27 @@ def test_an_analysis_with_a_model_that_is_not_configured_is_triggered_without_it
     assert api.cycles.requested == [True]
 
 
+def test_what_is_added_where_clusters_are_known_is_in_the_guide():
+    """A row and a series differ from those of gpu-oour in nothing else."""
+    table = table_of(resting(), working())
+    clusters = [
+        replace(one, container=replace(one.container, cluster=f"c{number}"))
+        for number, one in enumerate(table.allocations)
+    ]
+
+    def read(table: UsageTable) -> tuple[set[str], list[set[str]]]:
+        with running_api(make_result(table)) as api:
+            rows, page = api.get("/results").json, api.get("/metrics").body.decode()
+        samples = [sample for family in parse_text(page) for sample in family.samples]
+        counts = [set(sample.labels) for sample in samples if sample.name == "gpu_total_count"]
+        return set(rows[0]), counts
+
+    (row, (labels,)), (named_row, named_labels) = read(table), read(replace(table, allocations=clusters))
+    assert named_row - row == {"cluster"}
+    assert (labels, named_labels) == (set(), [{"cluster"}] * 2)
+    assert "counts and means are one series per cluster" in GUIDE.read_text()
+
+
 def test_the_three_rows_of_the_guide_have_these_scores_and_states():
     """docs/how-to/from-gpu-oour.md, "Three rows side by side"."""
 
@@ -197,6 +222,6 @@ def test_the_three_rows_of_the_guide_have_these_scores_and_states():
     assert rows == [(11.6, "idle"), (23.9, "normal")]
     assert results.headers["X-Unknown-Count"] == "1"
     assert [row["score"] for row in low] == [11.6]
-    guide = (Path(__file__).parents[3] / "docs/how-to/from-gpu-oour.md").read_text()
+    guide = GUIDE.read_text()
     assert "15 + 2 + 3.9 + 3 = 23.9, `normal`" in guide
     assert "0 + 0 + 10 + 1.6 = 11.6, which is in the band of `low`, but `idle`" in guide
