@@ -85,7 +85,7 @@ def _list_reasons(presence: PresenceTable, stats: Stats, coverage: Column) -> It
     yield is_unmeasured, unknown_reasons.NO_CORE
     is_counted = np.isfinite(presence.column(Level.HOLDER, Quantity.CORE, Aggregation.COUNT))
     # How many to expect is not known yet: of idleness that says nothing, but one sample with work is work.
-    is_uncovered = ~np.isfinite(coverage) & ~(core_peak > 0) & ~_has_own_work(stats, len(presence))
+    is_uncovered = ~np.isfinite(coverage) & ~_shows_work(presence, stats)
     yield is_counted & is_uncovered, unknown_reasons.NEW_EXPORTER
     yield is_uncovered, unknown_reasons.UNCOUNTED_SAMPLES
     yield core_peak > HIGHEST_CORE, unknown_reasons.IMPOSSIBLE_CORE
@@ -195,6 +195,15 @@ def _has_own_work(stats: Stats, size: int) -> Flags:
         if quantity in MEASURES and (peak := stats.get((MEASURES[quantity], Stat.PEAK))) is not None:
             found |= np.isfinite(peak)
     return found
+
+
+def _shows_work(presence: PresenceTable, stats: Stats) -> Flags:
+    """Rows with a signal above zero that is theirs: of a device with one holder all of them are."""
+    works = (stats[Measure.CORE, Stat.PEAK] > 0) | _has_own_work(stats, len(presence))
+    is_alone = group_rows(presence, presence.device_numbers).is_alone
+    for quantity in (Quantity.ENGINE, Quantity.TENSOR, Quantity.MEMORY_COPY):
+        works |= is_alone & (presence.device_column(quantity, Aggregation.PEAK) > 0)
+    return works
 
 
 def _contradicted_zeros(presence: PresenceTable, stats: Stats) -> Flags:
