@@ -103,6 +103,16 @@ def test_only_the_pod_is_renamed_and_the_namespace_is_the_targets(tmp_path: Path
     assert find(table) == [("degraded", "used-by-nobody-known")]
 
 
+def test_a_namespace_alone_is_no_holder_while_other_nodes_name_pods(tmp_path: Path):
+    """One node has lost the label of the pod, or calls it by another name, and kept its namespace."""
+    lost = {"namespace": "ml", "container": "main", "my_pod": "b"}
+    table = read(tmp_path, gpu(0, 80, **held("a")), gpu(1, 60, **lost), gpu(2, 70, **lost), gpu(3, 0), up())
+    assert [one.container.pod for one in table.allocations] == ["a"]
+    assert find(table) == [("degraded", "used-by-nobody-known")]
+    assert "2 GPUs without a holder" in table.findings[0].message.en
+    assert "my_pod" in table.findings[0].message.en
+
+
 def test_an_exporter_that_became_the_holder_is_none_and_is_named(tmp_path: Path):
     """`exported_pod` was moved to `pod` with the regex `.+`, or the job has honor_labels."""
     table = read(tmp_path, gpu(0, 80, **held("a")), gpu(1, 0, **EXPORTER), up(**EXPORTER))

@@ -42,9 +42,9 @@ def find_unheld_work(scheme: MetricScheme, results: QueryResults, window_seconds
         return UnheldWork(_find_native(results, window_seconds))
     keys, exporters = results.holders.keys, results.exporter_rows
     working = np.flatnonzero(_works(results.column(Level.HOLDER, Quantity.UNHELD, Aggregation.MEAN))).tolist()
-    if exporters:
-        works = _works(results.column(Level.HOLDER, Quantity.CORE, Aggregation.MEAN))
-        working += [row for row in exporters if works[row]]
+    # Some series may name a namespace and no pod: the label of their pods was dropped or renamed.
+    works = np.flatnonzero(_works(results.column(Level.HOLDER, Quantity.CORE, Aggregation.MEAN))).tolist()
+    working += [row for row in works if not keys[row].pod or row in exporters]
     held = _list_held(results) if working else DeviceSet()
     return UnheldWork(
         [keys[row].device for row in working if keys[row].device not in held],
