@@ -284,3 +284,36 @@ def test_the_same_pod_on_two_nodes_is_unknown_and_said_in_both_sources(tmp_path:
         assert len(table.unknown) == len(table)
         assert unknown_reasons.POD_ON_TWO_NODES in table.unknown.values()
         assert "(elsewhere, " in queried.describe()["failures"]["clusters"]
+
+
+@pytest.mark.parametrize("are_names_equal", [True, False])
+def test_two_clusters_of_one_name_in_two_engines_are_said(tmp_path: Path, are_names_equal: bool):
+    """A label was copied from one cluster to the other. Their pods have the same names, or only their nodes."""
+
+    def change(labels: str) -> str:
+        changed = name_cluster(change_gpus(labels))
+        return changed if are_names_equal else re.sub('(,|{)pod="', r'\1pod="other-', changed)
+
+    folders = [tmp_path / "one", tmp_path / "other"]
+    for folder in folders:
+        folder.mkdir()
+    one = scrape_history(NODES[:1], scrape_times(), dialects="native", change=name_cluster)
+    other = scrape_history(NODES[:1], scrape_times(), dialects="native", change=change)
+    with (
+        running_prometheus(folders[0], one) as first,
+        running_prometheus(folders[1], other) as second,
+        closing(open_both([first, second])) as source,
+        closing(PrometheusSource(PrometheusSettings(url=second.url))) as alone,
+    ):
+        expected, table = alone.read(AT), source.read(AT)
+        assert len(table) == 2 * len(expected)
+        found = {one.code: one.message.en for one in table.findings}
+        if are_names_equal:
+            assert len(table.unknown) == len(table)
+            assert unknown_reasons.POD_ON_TWO_NODES in table.unknown.values()
+            assert "two clusters seem to be read as one" in found["source-incomplete"]
+            assert "two clusters seem to be read as one" in source.describe()["failures"]["clusters"]
+        else:
+            assert len(table.unknown) == 2 * len(expected.unknown)
+            assert NODES[0].name in found["two-gpus-one-index"]
+            assert source.describe()["failures"] == {}

@@ -16,8 +16,9 @@ from gpusteward.analyzer.sources.memory_limits import DEFAULT_LIMITS, MemoryLimi
 from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
 from gpusteward.analyzer.sources.promql.site_checks import describe_gpus_in_two_engines
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
-from gpusteward.analyzer.sources.site_findings import NO_GPU_SERIES, find_failures
+from gpusteward.analyzer.sources.site_findings import NO_GPU_SERIES, find_failures, list_names
 from gpusteward.analyzer.sources.usage.partial_tables import PartialTable, merge_partial_tables
+from gpusteward.analyzer.sources.usage.pods_on_two_nodes import PodsOnTwoNodes, list_shared_nodes
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.tables import Finding, UsageTable
 from gpusteward.core.errors import SourceError
@@ -140,6 +141,8 @@ class SeveralEngines:
 
         self._shards = [EngineShard(mask_password(url), open_source(url)) for url in settings.addresses]
         self._twins: Message | None = None
+        self._pods = PodsOnTwoNodes()
+        self._failures: dict[str, Message] = {}  # what only all tables together show, of the last cycle
         self._groups: list[frozenset[int]] = [frozenset({number}) for number in range(len(self._shards))]
         """Engines with the same unnamed cluster, by number. Once joined they stay so: while a replica is down, its last
         table has other holders than that of the others."""
@@ -174,7 +177,7 @@ class SeveralEngines:
             "lag_seconds": max((one["lag_seconds"] for one in engines if one["lag_seconds"] is not None), default=None),
             "engines": engines,
             "warnings": [self._twins.en] if self._twins else [],
-            "failures": failures | errors,
+            "failures": failures | errors | {name: reason.en for name, reason in self._failures.items()},
         }
 
     def read(self, at: float) -> UsageTable:
@@ -191,13 +194,22 @@ class SeveralEngines:
         self._name_clusters(tables, at)
         named = [shard.name_cluster(table) for shard, table in zip(self._shards, tables, strict=True)]
         joined = join_tables(named)
-        failures = {shard.url: shard.error for shard in self._shards if shard.error}
+        self._failures = {}
         if in_two := describe_gpus_in_two_engines(named):
-            failures["names"] = in_two
-        failed = find_failures(failures)
+            self._failures["names"] = in_two
+        twins = list[Finding]()
+        if _have_one_name(named):
+            joined = self._pods.mark(joined)
+            if pods := self._pods.describe():
+                self._failures["clusters"] = pods
+            if nodes := list_shared_nodes(joined):
+                text = messages.SHARED_NAMES.fill(count=len(nodes), names=list_names(nodes))
+                twins.append(Finding("warning", "two-gpus-one-index", text))
+        failed = find_failures({shard.url: shard.error for shard in self._shards if shard.error} | self._failures)
         found = self._join_findings(tables, has_gpus=bool(joined.fleet or len(joined)))
         self._twins = _find_twins(self._shards, named)
-        twins = [Finding("warning", "same-pod-in-two-engines", self._twins)] if self._twins else []
+        if self._twins:
+            twins.append(Finding("warning", "same-pod-in-two-engines", self._twins))
         return replace(joined, findings=(*failed, *found, *twins))
 
     def _join_findings(self, tables: Sequence[UsageTable], *, has_gpus: bool) -> Iterable[Finding]:
@@ -327,6 +339,15 @@ class SeveralEngines:
         for shard in self._shards:
             shard.source.close()
         self._threads.shutdown(wait=False)
+
+
+def _have_one_name(tables: Sequence[UsageTable]) -> bool:
+    """Whether two engines have a cluster of one name and no GPU in common: parts of one cluster, or two clusters. Those
+    with the same GPUs are replicas, which for a moment may differ in where a pod is."""
+    clusters = [{one.cluster for one in table.allocations} for table in tables]
+    gpus = [{one.gpu_uuid for one in table.allocations} for table in tables]
+    pairs = combinations(range(len(tables)), 2)
+    return any(clusters[one] & clusters[other] and gpus[one].isdisjoint(gpus[other]) for one, other in pairs)
 
 
 def _find_twins(shards: Sequence[EngineShard], tables: Sequence[UsageTable]) -> Message | None:

@@ -2,7 +2,7 @@
 pod runs on one node, so these are two pods of the same name. Most often two clusters share an engine and no label of
 their series names them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from gpusteward.analyzer.tables import UsageTable
@@ -63,6 +63,18 @@ def _find(table: UsageTable) -> Mapping[PodKey, Sequence[str]]:
         if first != one.node or uuid != one.gpu_uuid:
             twins.setdefault(_key(one), {first}).add(one.node)
     return {key: sorted(found) for key, found in twins.items()}
+
+
+def list_shared_nodes(table: UsageTable) -> Collection[str]:
+    """Nodes of which two held GPUs have one index: two machines share a name."""
+    gpus: dict[tuple[str, str, str], str] = {}
+    found = set[str]()
+    for row, one in enumerate(table.allocations):
+        if one.node and one.gpu_index and not one.gpu_instance and row not in table.unknown:
+            place = one.cluster, one.node, one.gpu_index
+            if gpus.setdefault(place, one.gpu_uuid) != one.gpu_uuid:
+                found.add(one.node)
+    return found
 
 
 def _key(one: AllocationKey) -> PodKey:
