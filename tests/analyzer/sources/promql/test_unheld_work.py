@@ -126,3 +126,27 @@ def test_every_gpu_of_a_node_held_by_the_exporter_is_degraded_where_they_work(tm
     table = read(tmp_path, gpu(0, 80, **EXPORTER), gpu(1, 70, **EXPORTER), gpu(2, 0, **EXPORTER), up(**EXPORTER))
     assert len(table) == 0
     assert find(table) == [("info", "exporter-is-holder"), ("degraded", "used-by-nobody-known")]
+
+
+def test_an_exporter_whose_target_has_no_up_is_known_by_its_usual_name(tmp_path: Path):
+    """Federation or remote write of GPU metrics only. A pod of another name may be a holder."""
+    exporter = {**EXPORTER, "pod": "nvidia-dcgm-exporter-x7q2z"}
+    table = read(tmp_path, gpu(0, 80, **held("a")), gpu(1, 0, **exporter), gpu(2, 0, **held("dcgm-exporter-x")))
+    assert [one.container.pod for one in table.allocations] == ["a", "dcgm-exporter-x"]
+    assert find(table) == [("info", "exporter-is-holder")]
+    assert "gpu-operator/nvidia-dcgm-exporter-x7q2z" in table.findings[0].message.en
+
+
+def test_a_holder_with_the_name_of_an_exporter_is_one_where_up_shows_that_it_is_not_scraped(tmp_path: Path):
+    own = {**held("a"), "pod": "dcgm-exporter-x7q2z"}
+    table = read(tmp_path, gpu(0, 0, **own), up(**EXPORTER))
+    assert [one.container.pod for one in table.allocations] == ["dcgm-exporter-x7q2z"]
+    assert find(table) == []
+
+
+def test_only_exporters_without_up_hold_gpus_that_rest(tmp_path: Path):
+    """No pod-resources socket: the only pods that series name are exporters."""
+    exporter = {**EXPORTER, "pod": "nvidia-dcgm-exporter-x7q2z"}
+    table = read(tmp_path, gpu(0, 0, **exporter), gpu(1, 0, **exporter))
+    assert len(table) == 0
+    assert find(table) == [("info", "exporter-is-holder"), ("warning", "no-holder-named")]

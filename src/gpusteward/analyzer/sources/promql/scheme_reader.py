@@ -38,7 +38,8 @@ from gpusteward.analyzer.sources.promql.unlisted_holders import (
 )
 from gpusteward.analyzer.sources.usage.coverage import ExpectedSamples
 from gpusteward.analyzer.sources.usage.ended_holders import build_ended_holders, list_rows_to_ask
-from gpusteward.analyzer.sources.usage.label_mapping import LabelMapping
+from gpusteward.analyzer.sources.usage.label_mapping import LabelMapping, is_exporter_name
+from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
 from gpusteward.analyzer.sources.usage.partial_tables import AllocationCache, PartialTable, build_partial_table
 from gpusteward.analyzer.sources.usage.presence import count_devices, list_stale_rows, list_unlisted_rows
 from gpusteward.analyzer.sources.usage.quantities import Aggregation, Level, Quantity, QueryKey
@@ -271,7 +272,9 @@ class SchemeReader:
         try:
             scraped = self._list_scraped(mapping, of_jobs, at)
             rows = _select_pods(results, scraped)
-            names = sorted({results.holders.keys[row].pod for row in rows})
+            # Without `up` of their targets, the usual name of an exporter's pod has to do.
+            by_name = _select_by_name(results) if not rows and detected.scheme is MetricScheme.DCGM else set[int]()
+            names = sorted({results.holders.keys[row].pod for row in rows or by_name})
             if not names or not (metric := detected.holder.main_metric):
                 return rows
             # A holder may be scraped itself, by the same job: only an exporter has the address of series that name it.
@@ -279,11 +282,10 @@ class SchemeReader:
             named = match_any(mapping.pod, names) if is_few else Matcher(mapping.pod, "!=", "")
             series = write_selector(metric.name, (*of_jobs, named))
             own = self._list_scraped(mapping, of_jobs, at, only=f" and on (instance, {mapping.pod}) {series}")
-            if (
-                not own and mapping.job
-            ):  # are there no exporters, or do the series have other addresses than the targets?
+            # Are there no exporters, or do the series have other addresses than the targets?
+            if not own and (mapping.job or by_name):
                 addressed = self._engine.query(f"count({series} and on (instance) {write_selector('up', of_jobs)})", at)
-                return set() if len(decode_vector(addressed)) else rows
+                return set() if len(decode_vector(addressed)) else rows or by_name
         except SourceError as error:
             log.warning("exporters_not_found", reason=error)
             return set()
@@ -359,6 +361,10 @@ class SchemeReader:
         make_tasks = plan_exports if cycle.use_export else plan_queries
         for shard in shards:
             yield from make_tasks(self._engine, plan.queries, window=cycle.window, shard=shard, at=cycle.at)
+
+
+def _select_by_name(results: QueryResults) -> set[int]:
+    return {row for row, key in enumerate(results.holders.keys) if is_exporter_name(key.pod)}
 
 
 def _select_pods(results: QueryResults, pods: set[tuple[str, str]]) -> set[int]:

@@ -8,6 +8,7 @@ from gpusteward.analyzer.sources.engine.decode import decode_labels, decode_name
 from gpusteward.analyzer.sources.engine.label_text_index import find_label
 from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme, SeriesGroup, device_matchers
 from gpusteward.analyzer.sources.site_findings import list_names
+from gpusteward.analyzer.sources.usage.label_mapping import is_exporter_name
 from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
 from gpusteward.analyzer.sources.usage.quantities import SHOWS_GPUS, Quantity
 from gpusteward.analyzer.sources.usage.row_index import ScrapeTarget
@@ -62,6 +63,7 @@ def names_holders(engine: Engine, schemes: Iterable[DetectedScheme], at: float) 
         label, metric = detected.holder.mapping.pod, detected.holder.main_metric
         if label and metric:
             pods = _list_values(engine, label, write_selector(metric.name, detected.matchers), at)
+            pods = {pod for pod in pods if not is_exporter_name(pod)}
             if pods - _list_values(engine, label, write_selector("up", (Matcher(label, "!=", ""),)), at):
                 return True
     return bool(_list_values(engine, "node", metrics.ALLOCATIONS_KNOWN.name, at))

@@ -1,5 +1,6 @@
 """Which label holds what: sites, exporters and their versions use several names for the same thing."""
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -81,7 +82,13 @@ HOLDER_NAMESPACES: Mapping[str, tuple[str, ...]] = {
 }
 """The label of the namespace that belongs to a label of the pod: both exist or none. Another one may be that of the
 target."""
+_EXPORTER_NAME = re.compile(r"(^|-)dcgm-exporter-[a-z0-9]{5}$")
 MAPPED_LABELS = frozenset(name for names in CANDIDATES.values() for name in names)
+
+
+def is_exporter_name(pod: str) -> bool:
+    """Whether a pod is called as NVIDIA's chart and its GPU operator call those of dcgm-exporter."""
+    return "dcgm-exporter-" in pod and _EXPORTER_NAME.search(pod) is not None
 
 
 def map_labels(labels: Iterable[str], *, cluster_label: str = "", pod_labels: Collection[str] = ()) -> LabelMapping:
