@@ -98,6 +98,11 @@ EXPORTERS_DOWN = Message(
     "{count} GPU {count:|exporter|exporters} cannot be scraped ({names}): their GPUs are missing or unknown.",
     "有 {count} 个 GPU exporter 无法抓取（{names}）：其 GPU 缺失或状态未知。",
 )
+EXPORTERS_SILENT = Message(
+    "{count} GPU {count:|exporter is|exporters are} scraped and {count:|reports|report} no GPU any more ({names}):"
+    " their GPUs are missing or unknown.",
+    "有 {count} 个 GPU exporter 可以抓取，但不再上报任何 GPU（{names}）：其 GPU 缺失或状态未知。",
+)
 NO_HOLDER_NAMED = Message(
     "No series of the last day names a pod that holds a GPU: nobody held one, or the exporters do not know pods."
     " Labels of the series: {labels}.",
@@ -231,6 +236,7 @@ SUMMARIES: Mapping[str, Message] = {
     "gpu-on-two-nodes": Message("A GPU is reported by two nodes.", "有 GPU 由两个节点同时上报。"),
     "no-video-fields": Message("No exporter reports video engines.", "没有 exporter 上报视频引擎。"),
     "exporters-down": Message("GPU exporters cannot be scraped.", "有 GPU exporter 无法抓取。"),
+    "exporters-silent": Message("GPU exporters report no GPU any more.", "有 GPU exporter 不再上报任何 GPU。"),
     "no-holder-named": Message("No series names a pod that holds a GPU.", "没有序列标明占用 GPU 的 Pod。"),
     "two-gpus-one-index": Message("Several machines or clusters share a name.", "多台机器或多个集群使用了同一个名称。"),
 }

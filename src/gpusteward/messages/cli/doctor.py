@@ -306,6 +306,10 @@ FIX_FINDINGS: Mapping[str, Message] = {
         "check that these exporters run and that the engine may reach them",
         "请确认这些 exporter 正在运行，且引擎可以访问它们",
     ),
+    "exporters-silent": Message(
+        "read the log of these exporters: the driver, NVML or DCGM's hostengine of their nodes fails",
+        "请查看这些 exporter 的日志：其节点上的驱动、NVML 或 DCGM hostengine 出错",
+    ),
     "no-holder-named": Message(
         "where pods hold GPUs: mount the kubelet's pod-resources socket into the exporter, set"
         " DCGM_EXPORTER_KUBERNETES=true, and keep its labels pod and namespace when relabeling",

@@ -69,6 +69,28 @@ def test_other_targets_of_the_same_job_may_be_down(tmp_path: Path):
     assert find(table) == []
 
 
+def test_an_exporter_that_is_up_and_reports_no_gpu_any_more_is_named(tmp_path: Path):
+    """Its driver or hostengine fails, and its page is empty."""
+    empty = gpu("n2", times=EARLIER, **held("b"))
+    table = read(tmp_path, gpu("n1", core=80, **held("a")), up("n1"), empty, up("n2"))
+    assert find(table) == [("warning", "exporters-silent")]
+    assert "(n2:9400)" in table.findings[0].message.en
+
+
+def test_never_of_an_agent_whose_gpus_are_free(tmp_path: Path):
+    """Its GPUs had holders before, and only its series about GPUs are left."""
+
+    def agent(node: str, times: Iterable[float], **labels: str) -> Iterator[Sample]:
+        device = {"node": node, "gpu": "0", "uuid": f"GPU-{node}", "job": "agent", "instance": f"{node}:9500"}
+        yield from steady("gpusteward_gpu_info", 1, TIMES, model="A100", **device)
+        yield from steady("gpusteward_allocation_info", 1, list(times), **device, **labels)
+        yield from steady("gpusteward_use_utilization_ratio", 0, list(times), by="container", **device, **labels)
+
+    targets = [*up("n1", job="agent", instance="n1:9500"), *up("n2", job="agent", instance="n2:9500")]
+    table = read(tmp_path, agent("n1", TIMES, **held("a")), agent("n2", EARLIER, **held("b")), targets)
+    assert find(table) == []
+
+
 def test_where_nobody_works_a_site_without_any_holder_is_a_warning_with_its_labels(tmp_path: Path):
     table = read(tmp_path, gpu("n1", my_pod="a"), gpu("n2"), up("n1"), up("n2"))
     assert find(table) == [("warning", "no-holder-named")]

@@ -50,6 +50,28 @@ def list_down_targets(engine: Engine, schemes: Iterable[DetectedScheme], jobs: C
     return [one.instance or one.job for one in down if one in found]
 
 
+def list_silent_targets(
+    engine: Engine, schemes: Iterable[DetectedScheme], jobs: Collection[str], at: float
+) -> list[str]:
+    """The addresses of targets among these jobs that are up and report no GPU, though they did within a day: an
+    exporter whose driver or hostengine fails. Only of jobs of which another target reports. Raises SourceError."""
+    groups = (one.holder if one.scheme is MetricScheme.DCGM else one.device for one in schemes)
+    names = sorted({name for group in groups if group for name in group.list_metrics(Quantity.IDENTITY, *SHOWS_GPUS)})
+    if not jobs or not names:
+        return []
+    of_jobs, of_gpus = match_any("job", sorted(jobs)), match_any("__name__", names)
+    up = f"{write_selector('up', (of_jobs,))} == 1"
+    has_gpus = f"group by (job, instance) ({write_selector('', (of_gpus, of_jobs))})"
+    silent = f"({up} unless on (instance, job) {has_gpus}) and on (job) ({up} and on (instance, job) {has_gpus})"
+    found = _list_targets(engine, silent, at)[:MAX_TARGETS]
+    if not found:
+        return []
+    of_targets = (match_any("job", {one.job for one in found}), match_any("instance", {one.instance for one in found}))
+    had_gpus = f"last_over_time({write_selector('', (of_gpus, *of_targets))}[1d])"
+    before = set(_list_targets(engine, f"group by (job, instance) ({had_gpus})", at))
+    return [one.instance or one.job for one in found if one in before]
+
+
 def _list_targets(engine: Engine, expression: str, at: float) -> list[ScrapeTarget]:
     vector = decode_vector(engine.query(expression, at))
     found = (decode_labels(text) for text in vector.labels)

@@ -39,6 +39,7 @@ from gpusteward.analyzer.sources.promql.site_checks import (
     find_gpus_in_two_clusters,
     find_shared_names,
     list_down_targets,
+    list_silent_targets,
     list_without_uuid,
     names_holders,
 )
@@ -96,6 +97,7 @@ class PrometheusSource:
         self._on_two_nodes: Mapping[DeviceKey, Sequence[NodeModel]] = {}  # GPUs that two nodes report
         self._shared_names: Mapping[str, Sequence[str]] = {}  # nodes with two GPUs of one index
         self._without_uuid: Collection[str] = ()  # nodes whose series lack the label that others have
+        self._silent: Sequence[str] = ()  # exporters that are up and report no GPU any more
         self._gpu_jobs: set[str] = set()  # scrape jobs that have had GPU metrics
         self._fleet_error: Message | None = None  # why the GPUs could not be counted last
         self._failures: dict[str, Message] = {}
@@ -175,6 +177,8 @@ class PrometheusSource:
             self._failures["clusters"] = twins
         if is_counted:
             self._in_two_clusters = self._find_two_clusters(table, discovered.schemes)
+        if is_counted or self._silent:
+            self._silent = self._find_silent(discovered.schemes, at)
         if self._in_two_clusters:
             self._failures["cluster labels"] = describe_two_clusters(self._in_two_clusters)
         if len(table) and (unnamed := _find_unnamed_namespaces(discovered.schemes)):
@@ -219,6 +223,9 @@ class PrometheusSource:
         if down:
             text = messages.EXPORTERS_DOWN.fill(count=len(down), names=list_names(down))
             yield Finding("warning", "exporters-down", text)
+        if self._silent:
+            text = messages.EXPORTERS_SILENT.fill(count=len(self._silent), names=list_names(self._silent))
+            yield Finding("warning", "exporters-silent", text)
 
     def _find_unnamed(self, at: float, schemes: Sequence[DetectedScheme]) -> Iterator[Finding]:
         """Where nobody works, a site without any holder may be one whose exporters do not know pods."""
@@ -325,6 +332,13 @@ class PrometheusSource:
         except SourceError as error:
             log.warning("clusters_not_compared", reason=error)
             return self._in_two_clusters
+
+    def _find_silent(self, schemes: Sequence[DetectedScheme], at: float) -> Sequence[str]:
+        try:
+            return list_silent_targets(self._engine, schemes, self._gpu_jobs, at)
+        except SourceError as error:
+            log.warning("silent_targets_not_read", reason=error)
+            return self._silent
 
     def _finish_cycle(self, table_rows: int) -> None:
         self._reader.finish_cycle(table_rows)
