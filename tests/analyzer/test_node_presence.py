@@ -207,6 +207,37 @@ def test_the_findings_are_those_of_the_table():
 # GPUs that fell off the bus
 
 
+def test_gpus_that_a_node_has_and_never_reported_are_a_warning():
+    """Relabeling drops series without a pod."""
+    nodes = [offer(name, addresses=[f"10.0.0.{name[-1]}"])._replace(counted=8) for name in ("gpu-0", "gpu-1")]
+    ((level, code, text),) = Site(nodes).look(
+        UsageTable(AT, WINDOW, fleet={NodeModel("gpu-0", "H100", ""): 5, NodeModel("10.0.0.1:9400", "H100", ""): 8})
+    )
+    assert (level, code) == ("warning", "gpus-unreported")
+    assert "3 GPUs of 1 node are not" in text
+    assert "gpu-0 (5/8)" in text
+
+
+@pytest.mark.parametrize(
+    ("one", "gpus"),
+    [
+        (offer("gpu-0"), 5),
+        (offer("gpu-0", ready=AT - 60)._replace(counted=8), 5),
+        (offer("gpu-0", ready=None)._replace(counted=8), 5),
+        (offer("gpu-0")._replace(counted=8), 9),
+    ],
+    ids=["not counted", "just ready", "not ready", "more than counted"],
+)
+def test_never_is_a_gpu_unreported_that_is_not_known_to_be_there(one: OfferedNode, gpus: int):
+    assert Site([one]).look(report("gpu-0", gpus=gpus)) == []
+
+
+def test_a_gpu_that_was_lost_is_not_said_twice():
+    site = Site([offer("gpu-0")._replace(counted=8)])
+    assert site.look(report("gpu-0", at=AT - 2 * WINDOW)) == []
+    assert [code for _, code, _ in site.look(report("gpu-0", gpus=7))] == ["gpus-lost"]
+
+
 def test_a_gpu_that_is_missing_on_a_node_that_reports_others_is_a_warning_for_a_day():
     site = Site([])
     assert site.look(report("a", "b")) == []
@@ -326,6 +357,22 @@ NODES = [
     node("passthrough", labels={"nvidia.com/gpu.workload.config": "vm-passthrough"}),
     node("unmonitored", labels={"nvidia.com/gpu.deploy.dcgm-exporter": "false"}),
 ]
+
+
+@pytest.mark.parametrize(
+    ("labels", "status", "counted"),
+    [
+        ({"nvidia.com/gpu.count": "8"}, {}, 8),
+        ({"nvidia.com/gpu.count": "8"}, {"capacity": {"nvidia.com/gpu": "32"}}, 8),
+        ({}, {}, 0),
+        ({"nvidia.com/gpu.count": "8"}, {"capacity": {"nvidia.com/mig-1g.5gb": "7"}}, 0),
+        ({"nvidia.com/gpu.count": "56", "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb"}, {}, 0),
+    ],
+    ids=["label", "shared", "no label", "MIG, mixed", "MIG, single"],
+)
+def test_gpu_discovery_counts_boards_only_without_mig(labels: dict[str, str], status: dict[str, Any], counted: int):
+    with serving(lambda _: list_of([node("n", labels=labels, status=status)])) as (api, _):
+        assert [one.counted for one in OfferedGpus(api).list_nodes()] == [counted]
 
 
 def test_nodes_are_listed_page_by_page_and_at_most_every_five_minutes():

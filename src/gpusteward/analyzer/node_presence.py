@@ -63,6 +63,7 @@ class NodePresence:
                 if cluster is not None:
                     self._forget_replaced(offered, cluster)
                     yield from self._compare_nodes(offered, now, cluster, table)
+                    yield from self._compare_counts(offered, now, cluster, table)
         yield from self._find_lost_gpus(now, table)
 
     def _remember(self, now: Mapping[ClusterNode, int], at: float) -> None:
@@ -129,6 +130,28 @@ class NodePresence:
             examples = {"example": min(reporting), "node": missing[0].name}
             text = messages.NODES_MISSING_BY_NUMBER.fill(**fields, **examples)
             yield _grade(min(1 - reported / gpus, 1 - len(reporting) / len(missing)), text)
+
+    def _compare_counts(
+        self, offered: Sequence[OfferedNode], now: Mapping[ClusterNode, int], cluster: str, table: UsageTable
+    ) -> Iterator[Finding]:
+        """GPUs of nodes that report others, and that never reported: relabeling drops series without a pod, or an
+        exporter is told to leave GPUs out. What was reported within a day is lost."""
+        since = table.at - table.window_seconds - STARTING_SECONDS
+        reported: dict[str, list[ClusterNode]] = {}
+        for node in now:
+            for name in _list_names(node.node) if node.cluster == cluster else ():
+                reported.setdefault(name, []).append(node)
+        missing: dict[str, tuple[int, int]] = {}
+        for one in offered:
+            own = {node for each in one.names for name in _list_names(each) for node in reported.get(name, ())}
+            known = sum(max(now[node], self._known.get(node, NodeGpus(0, 0.0)).gpus) for node in own)
+            if own and known < one.counted and one.ready_at is not None and one.ready_at <= since:
+                missing[one.name] = known, one.counted
+        if missing:
+            names = list_names(f"{name} ({gpus}/{counted})" for name, (gpus, counted) in missing.items())
+            count = sum(counted - gpus for gpus, counted in missing.values())
+            text = messages.GPUS_UNREPORTED.fill(count=count, nodes=len(missing), names=names)
+            yield Finding("warning", "gpus-unreported", text)
 
     def _find_lost_gpus(self, now: Mapping[ClusterNode, int], table: UsageTable) -> Iterator[Finding]:
         latest = table.at - table.window_seconds

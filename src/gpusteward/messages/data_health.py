@@ -63,6 +63,12 @@ GPUS_LOST = Message(
     " more, while others of the same node do: {names}. A GPU may have fallen off the bus.",
     "{nodes} 个节点上一天之内还有的 {count} 张 GPU 不再上报，而同一节点的其他 GPU 仍在上报：{names}。可能是 GPU 掉卡。",
 )
+GPUS_UNREPORTED = Message(
+    "{count} {count:|GPU|GPUs} of {nodes} {nodes:|node|nodes} {count:|is|are} not in the metrics, by the label"
+    " nvidia.com/gpu.count of the {nodes:|node|nodes}: {names}. Relabeling may drop the series of free GPUs.",
+    "按节点标签 nvidia.com/gpu.count，{nodes} 个节点上有 {count} 张 GPU 不在指标中：{names}。"
+    "可能是 relabel 丢弃了未分配 GPU 的序列。",
+)
 ENGINE_WITHOUT_GPUS = Message("{url} has no GPU. {why}", "{url} 中没有 GPU。{why}")
 NO_METRICS = Message(
     "The source has no GPU metrics: check the exporters and their scrape jobs.",
@@ -236,6 +242,7 @@ SUMMARIES: Mapping[str, Message] = {
     "gpu-on-two-nodes": Message("A GPU is reported by two nodes.", "有 GPU 由两个节点同时上报。"),
     "no-video-fields": Message("No exporter reports video engines.", "没有 exporter 上报视频引擎。"),
     "exporters-down": Message("GPU exporters cannot be scraped.", "有 GPU exporter 无法抓取。"),
+    "gpus-unreported": Message("Nodes have GPUs that are not in the metrics.", "有节点的部分 GPU 不在指标中。"),
     "exporters-silent": Message("GPU exporters report no GPU any more.", "有 GPU exporter 不再上报任何 GPU。"),
     "no-holder-named": Message("No series names a pod that holds a GPU.", "没有序列标明占用 GPU 的 Pod。"),
     "two-gpus-one-index": Message("Several machines or clusters share a name.", "多台机器或多个集群使用了同一个名称。"),

@@ -36,6 +36,7 @@ _WORDS = ("gpu", "cuda", "nvidia.com/mig-")
 _NVIDIA = ("nvidia.com/gpu", "nvidia.com/mig-", "volcano.sh/vgpu", "aliyun.com/gpu", "tencent.com/vcuda")
 """How names of resources begin that are GPUs of NVIDIA; exporters of other GPUs are not read."""
 _GPU_COUNT, _GPU_REPLICAS = "nvidia.com/gpu.count", "nvidia.com/gpu.replicas"
+_GPU_PRODUCT = "nvidia.com/gpu.product"
 _UNMONITORED: Mapping[str, tuple[str, ...]] = {
     "nvidia.com/gpu.workload.config": ("vm-passthrough", "vm-vgpu"),  # the GPUs belong to virtual machines
     "nvidia.com/gpu.deploy.dcgm-exporter": ("false",),  # the GPU operator runs no exporter there, as its admin wants
@@ -107,6 +108,7 @@ class OfferedNode(NamedTuple):
     gpus: int  # an estimate where they are shared and no label counts them
     created_at: float  # unix seconds; 0: not known
     ready_at: float | None  # since when it is ready, unix seconds; None: it is not, or is being deleted
+    counted: int = 0  # its GPUs by the label of GPU discovery; 0: not known, or the label counts MIG instances
 
 
 class OfferedGpus:
@@ -209,7 +211,14 @@ def _describe(node: _Node) -> OfferedNode | None:
         gpus,
         metadata.creation_timestamp.timestamp() if metadata.creation_timestamp else 0.0,
         (ready[0].timestamp() if ready[0] else 0.0) if is_ready else None,
+        gpus if _counts_boards(status, labels) else 0,
     )
+
+
+def _counts_boards(status: _NodeStatus, labels: Mapping[str, str]) -> bool:
+    """Whether GPU discovery counts the GPUs of a node: with MIG its label may count instances."""
+    has_mig = any(name.startswith("nvidia.com/mig-") for name in status.capacity or {})
+    return labels.get(_GPU_COUNT, "").isdecimal() and not has_mig and "MIG" not in labels.get(_GPU_PRODUCT, "")
 
 
 def count_gpus(resources: Sequence[Mapping[str, str]], labels: Mapping[str, str]) -> int:

@@ -306,6 +306,10 @@ FIX_FINDINGS: Mapping[str, Message] = {
         "check that these exporters run and that the engine may reach them",
         "请确认这些 exporter 正在运行，且引擎可以访问它们",
     ),
+    "gpus-unreported": Message(
+        "keep series without a pod when relabeling, and let the exporter report all GPUs of its node",
+        "relabel 时请保留没有 Pod 的序列，并让 exporter 上报其节点的所有 GPU",
+    ),
     "exporters-silent": Message(
         "read the log of these exporters: the driver, NVML or DCGM's hostengine of their nodes fails",
         "请查看这些 exporter 的日志：其节点上的驱动、NVML 或 DCGM hostengine 出错",
