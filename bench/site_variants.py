@@ -124,6 +124,26 @@ def _named(pod: str, namespace: str, container: str) -> object:
     return rename(pod=pod, namespace=namespace, container=container)
 
 
+FEW = {"honor": True, "has_up": False}
+
+
+def _map_exported(metric: str, labels: dict[str, str]) -> tuple[str, dict[str, str]]:
+    return metric, labels | {name[9:]: value for name, value in labels.items() if name.startswith("exported_")}
+
+
+def _on_node_1(name: str) -> object:
+    """The holder is in this label there; `pod`: nowhere, that is the label of the target."""
+
+    def change(metric: str, labels: dict[str, str]) -> tuple[str, dict[str, str]]:
+        found = labels.get("exported_pod", "") if labels["Hostname"] == "gpu-node-1" else ""
+        if not found:
+            return metric, labels
+        others = {each: value for each, value in labels.items() if each != "exported_pod"}
+        return metric, others if name == "pod" else {**others, name: found}
+
+    return change
+
+
 LABELS = (
     one("kube-prometheus", "dcgm-exporter with a ServiceMonitor: `exported_pod`"),
     one("honor_labels", "`honor_labels: true`: a free GPU names the exporter's pod", honor=True),
@@ -209,6 +229,46 @@ LABELS = (
         cause="samples are missing",
     ),
     one("query_condition", 'gpu-oour\'s `pod!=""` and a namespace', settings={"query_condition": '{namespace=~".+"}'}),
+    one("otel holder", "`k8s_pod_name` is the holder", _named("k8s_pod_name", "k8s_ns", "c"), cause="nobody", **PLAIN),
+    one("labelmap", "`labelmap: exported_(.+)`, both kept", _map_exported),
+    one("holder only", "the target's `pod`, `namespace`, `container` dropped", drop("pod", "namespace", "container")),
+    one("no container", "`exported_container` dropped", drop("exported_container")),
+    one("no up, honor_labels", "remote write of GPU metrics only; a free GPU names the exporter", **FEW),
+    one("no up, no job, honor_labels", "the same without `job`", drop("job"), **FEW),
+    one("no up, moved with .+", "the same", *(move(*each) for each in HOLDER.items()), has_up=False),
+    one(
+        "no up, exporter holds all",
+        "the same, no socket, nobody works",
+        page=unmapped,
+        cluster=QUIET,
+        cause="names a pod",
+        **FEW,
+    ),
+    one(
+        "no pod on one node",
+        "`exported_pod` dropped there, its namespace kept",
+        _on_node_1("pod"),
+        cause="nobody known",
+    ),
+    one(
+        "PodName on one node",
+        "`PodName` there, `exported_pod` on the other",
+        _on_node_1("PodName"),
+        cause="nobody known",
+    ),
+    one(
+        "no socket on one node",
+        "one of two has no kubelet socket",
+        page=lambda gpu, at: unmapped(gpu, at) if gpu.node == "gpu-node-1" else dcgm(gpu, at),
+        cause="nobody known",
+    ),
+    one(
+        "only held GPUs",
+        'series with `pod=""` are dropped; the API server counts GPUs',
+        lambda metric, labels: (metric, labels) if labels.get("exported_pod") else None,
+        offered=tuple((name, {"nvidia.com/gpu": "8"}) for name in EAST.names),
+        cause="gpu.count",
+    ),
     one(
         "odd names",
         "names with quotes, spaces, letters of other scripts",
@@ -278,6 +338,10 @@ def _same_uuids(metric: str, labels: dict[str, str]) -> tuple[str, dict[str, str
     return metric, {**labels, "UUID": labels["UUID"].replace("GPU-a2", "GPU-a1")}
 
 
+AGENT = Job(page=native, name="gpusteward-agent", target=plain_target)
+PROD = (("cluster", "p"),)
+
+
 def _address_twice(labels: Labels) -> tuple[tuple[str, str], ...]:
     return tuple(labels.items())
 
@@ -322,6 +386,42 @@ CLUSTERS = (
         cause="different names",
     ),
     Variant("two engines", "a cluster in each, no label", ((Job(EAST),), (Job(WEST),))),
+    Variant(
+        "two engines of one name",
+        "two clusters, both are called `p`",
+        ((Job(EAST, external=PROD),), (Job(WEST, external=PROD),)),
+        cause="two clusters",
+    ),
+    Variant(
+        "two engines of one name, other nodes",
+        "the same, nodes have other names",
+        ((Job(EAST, external=PROD),), (Job(replace(WEST, names=("gpu-node-3", "gpu-node-4")), external=PROD),)),
+        cause="two clusters",
+    ),
+    Variant(
+        "replicas of one name, two urls", "the same Prometheus twice", ((Job(external=PROD),), (Job(external=PROD),))
+    ),
+    Variant(
+        "a replica stopped",
+        "two replicas without deduplication, one ended 6 min ago",
+        (
+            (
+                Job(external=(("replica", "a"),)),
+                Job(external=(("replica", "b"),), up=lambda _, age: 1.0 if age > 360 else None),
+            ),
+        ),
+    ),
+    Variant(
+        "replicas of agents",
+        "the agent's series twice",
+        (tuple(replace(AGENT, external=(("replica", x),)) for x in "ab"),),
+    ),
+    Variant(
+        "same name, other location",
+        "GKE: `cluster` alike, `location` differs",
+        _two({"cluster": "p", "location": "us"}, {"cluster": "p", "location": "eu"}),
+        cause="two nodes",
+    ),
     Variant("two replicas, two urls", "the same Prometheus twice in `urls`", ((Job(),), (Job(),))),
     Variant(
         "one of two engines down",
@@ -421,6 +521,13 @@ TIME = (
         up=_gone(1200, "gpu-node-2"),
         cause="10.0.2.7|gpu-node-2",
     ),
+    one(
+        "empty pages",
+        "one of two exporters is up and reports nothing since 20 min",
+        value=lambda _, gpu, age, value: None if age < 1200 and gpu.node == "gpu-node-2" else value,
+        cause="10.0.2.7",
+    ),
+    one("flapping", "every third scrape fails", up=lambda _, age: float(age % 90 >= 30), cause="judged"),
     one("never worked", "one of two exporters fails since ever", up=_gone(9 * HOURS, "gpu-node-2"), cause="10.0.2.7"),
     Variant(
         "annotations job",
@@ -495,6 +602,8 @@ TIME = (
         is_late=True,
         cycles=(600.0, 300.0),
     ),
+    one("half hour", "no samples from 50 to 20 min ago", up=lambda _, age: None if 1200 < age < 3000 else 1.0),
+    one("every 300 s", "scrape interval 300 s", step=lambda _: 300.0, cause="judged"),
     *(one(f"every {step} s", f"scrape interval {step} s", step=lambda _, step=step: step) for step in (15, 60, 120)),
     one("mixed intervals", "15 s and 60 s in one job", step=lambda node: 15.0 if node == "gpu-node-1" else 60.0),
 )
@@ -561,7 +670,12 @@ _OLD = {
     "DCGM_FI_DEV_POWER_USAGE": "dcgm_power_usage",
     "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": "dcgm_total_energy_consumption",
 }
-AGENT = Job(page=native, name="gpusteward-agent", target=plain_target)
+
+
+def _less_on_node_2(metric: str, labels: dict[str, str]) -> tuple[str, dict[str, str]] | None:
+    is_left_out = labels["Hostname"] == "gpu-node-2" and ("GPU_UTIL" in metric or "PROF" in metric)
+    return None if is_left_out else (metric, labels)
+
 
 METRICS = (
     one("4.9 names", "DCGM 4.7 names of profiling fields, power, temperature", rename_metrics(_v49)),
@@ -574,6 +688,13 @@ METRICS = (
     one("profiling only", "no `DCGM_FI_DEV_*` but memory", keep("PROF", "FB_")),
     one("profiling alone", "no `DCGM_FI_DEV_*` at all", keep("PROF")),
     one("no ENC, DEC", "no video fields", without("ENC_UTIL", "DEC_UTIL")),
+    one("one field on one node", "`GPU_UTIL` and profiling fields dropped there", _less_on_node_2, cause="judged"),
+    one(
+        "recorded without device",
+        "rules sum by pod under the names of the metrics",
+        drop("UUID", "gpu", "device", "pci_bus_id", "Hostname", "instance", "modelName"),
+        cause="identity",
+    ),
     one("no power", "neither power nor energy", without("POWER", "ENERGY")),
     one("energy only", "no utilization, no profiling", keep("ENERGY", "FB_"), cause="judged"),
     one("power only", "no other field", keep("POWER"), cause="judged"),

@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +36,8 @@ from gpusteward.cli.main import main as run_command
 from tests.analyzer.api.server import Client
 from tests.analyzer.engines import RunningEngine, running_prometheus
 from tests.analyzer.sources.faulty_engine import FaultyEngine, faulty
-from tests.analyzer.test_gpu_presence import list_of, node, serving
+from tests.analyzer.test_gpu_presence import list_of, serving
+from tests.analyzer.test_node_presence import node
 from tests.waiting import wait_until
 
 COMMAND = "python -m bench.sites"
@@ -99,7 +100,7 @@ def drive(variant: Variant, folder: Path) -> Found:
         config = _write_settings(folder, variant, [proxy.url for _, proxy in engines])
         offered = None
         if variant.offered is not None:
-            nodes = [node(name, **capacity) for name, capacity in variant.offered]
+            nodes = [_describe_node(name, capacity) for name, capacity in variant.offered]
             offered = OfferedGpus(stack.enter_context(serving(lambda _: list_of(nodes)))[0])
         for _, proxy in engines:
             proxy.clock_ahead_seconds = variant.skew
@@ -119,6 +120,12 @@ def drive(variant: Variant, folder: Path) -> Found:
             done = len(variant.cycles)
             wait_until(lambda: _count_cycles(client) > done, 60, lambda: f"no cycle at site {variant.name}")
             return _ask(client, config)
+
+
+def _describe_node(name: str, capacity: Mapping[str, str]) -> Mapping[str, Any]:
+    """As GPU discovery labels it."""
+    labels = {"nvidia.com/gpu.count": capacity["nvidia.com/gpu"]} if "nvidia.com/gpu" in capacity else {}
+    return node(name, labels=labels, status={"capacity": {"cpu": "8", **capacity}})
 
 
 def _count_cycles(client: Client) -> int:
