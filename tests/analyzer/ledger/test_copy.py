@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, text
 
 from gpusteward.analyzer.ledger import copy
 from gpusteward.analyzer.ledger.copy import copy_ledger
@@ -70,6 +70,63 @@ def test_an_interrupted_copy_continues_where_it_stopped(
     copy_ledger(source, target, lambda done, _: again.append(done))
     assert again[-1] < seen[-1][1], "not everything is read again"
     assert read_ledger(target) == read_ledger(source)
+
+
+def stop_in_the_last_step(source: Engine, target: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(copy, "_set_sequences", stop)
+        with pytest.raises(KeyboardInterrupt):
+            copy_ledger(source, target, lambda _done, _total: None)
+
+
+def test_a_copy_that_stops_in_its_last_step_is_not_taken_for_a_whole_one(
+    source: Engine, target: Engine, postgres: RunningPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    stop_in_the_last_step(source, target, monkeypatch)
+    assert read_ledger(target)["progress"] == []
+    copy_ledger(source, target, lambda _done, _total: None)
+    for url in (postgres.url, sqlite_url(tmp_path)):
+        record_all(url, CYCLES[50:])
+    assert read_ledger(target) == read_ledger(source)
+
+
+def test_a_copy_that_differs_is_never_taken_for_a_ledger(
+    source: Engine, target: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The analyzer went on with the SQLite file after an interruption, and changed rows that had been copied."""
+
+    def stop(done: int, total: int) -> None:
+        if done > total * 0.9:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(copy, "BATCH_ROWS", 7)
+    with pytest.raises(KeyboardInterrupt):
+        copy_ledger(source, target, stop)
+    record_all(sqlite_url(tmp_path), CYCLES[50:])
+    for _ in range(2):
+        with pytest.raises(copy.SourceError, match="the sums of the copy differ"):
+            copy_ledger(source, target, lambda _done, _total: None)
+        assert read_ledger(target)["progress"] == []
+
+
+CHANGES = (
+    "UPDATE allocations SET last_ms = last_ms + 1000 WHERE id = (SELECT min(id) FROM allocations)",
+    "UPDATE idle_spells SET ended_ms = started_ms + 1000 WHERE ended_ms IS NULL",
+)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_rows_without_amounts_that_changed_before_a_copy_was_continued_are_noticed(
+    change: str, source: Engine, target: Engine, monkeypatch: pytest.MonkeyPatch
+):
+    stop_in_the_last_step(source, target, monkeypatch)
+    with source.begin() as writing:
+        assert writing.execute(text(change)).rowcount > 0
+    with pytest.raises(copy.SourceError, match="the sums of the copy differ"):
+        copy_ledger(source, target, lambda _done, _total: None)
 
 
 def test_a_database_with_another_ledger_is_not_mixed_with_this_one(

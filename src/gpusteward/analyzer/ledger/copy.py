@@ -1,8 +1,9 @@
 """Copies a ledger from SQLite to PostgreSQL, in batches by primary key, so that an interrupted copy is continued.
 
 Each table is read in the order of its primary key and written with ON CONFLICT DO NOTHING, one transaction per batch;
-a second run goes on after the largest key that the target has. `progress` comes last: a target that has it is another
-ledger, which is not mixed with this one. Leases are not copied: they belong to processes.
+a second run goes on after the largest key that the target has. `progress` comes last, in one transaction with the
+comparison of the sums: a target that has it is whole, or is another ledger, which is not mixed with this one. Leases
+are not copied: they belong to processes.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +23,10 @@ AMOUNTS = (
     *("allocated_ms", "active_ms", "idle_ms", "unknown_ms", "active_cost", "idle_cost", "unknown_cost"),
     *("energy_mj", "energy_ms", "score_ms_sum", "scored_ms", "gpu_ms", "known_ms", "held_ms"),
 )
-TABLES: Sequence[Table] = (*(each for each in METADATA.sorted_tables if each not in (leases, progress)), progress)
+CHANGING = ("at_ms", "last_ms", "updated_ms", "ended_ms", "idle_until_ms", "until_ms", "next_ms", "attempts", "is_off")
+"""Columns that differ where a row was copied and then changed: an analyzer ran before the copy was continued."""
+MODULUS = 1_000_003  # sums of times would not fit into 64 bits
+TABLES: Sequence[Table] = [each for each in METADATA.sorted_tables if each is not leases]
 
 
 def copy_ledger(source: Engine, target: Engine, advance: Callable[[int, int], None]) -> dict[str, int]:
@@ -39,16 +43,20 @@ def copy_ledger(source: Engine, target: Engine, advance: Callable[[int, int], No
                     return _count(reading)  # a second run after the end
                 raise SourceError(ledger_errors.COPY_TARGET_IN_USE)
         total, done = sum(_count(reading).values()), 0
-        for table in TABLES:
+        for table in (each for each in TABLES if each is not progress):
             for rows in _batches(reading, target, table):
                 with with_write_lock(target).begin() as writing:
                     writing.execute(insert(table).on_conflict_do_nothing(), [row._asdict() for row in rows])
                 done += len(rows)
                 advance(done, total)
-        with target.begin() as writing:
+        with with_write_lock(target).begin() as writing:
             _set_sequences(writing)
+            rows = reading.execute(select(progress)).all()
+            if rows:
+                writing.execute(insert(progress), [row._asdict() for row in rows])
             if _sum_up(writing) != _sum_up(reading):
                 raise SourceError(ledger_errors.COPY_DIFFERS)
+        advance(done + len(rows), total)
         return _count(reading)
 
 
@@ -76,11 +84,13 @@ def _count(connection: Connection) -> dict[str, int]:
 
 
 def _sum_up(connection: Connection) -> dict[str, list[int]]:
-    """The number of rows of every table, and the sums of all amounts: whole numbers, exact in both databases."""
+    """The number of rows of every table, the sums of all amounts, and sums that change with times and states: whole
+    numbers, exact in both databases."""
     sums = {}
     for table in TABLES:
         amounts = [func.coalesce(func.sum(table.c[name]), 0) for name in AMOUNTS if name in table.c]
-        row = connection.execute(select(func.count(), *amounts).select_from(table)).one()
+        changing = [func.coalesce(func.sum(table.c[name] % MODULUS), 0) for name in CHANGING if name in table.c]
+        row = connection.execute(select(func.count(), *amounts, *changing).select_from(table)).one()
         sums[table.name] = [int(value) for value in row]
     return sums
 
