@@ -8,7 +8,8 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -24,6 +25,8 @@ from gpusteward.analyzer.settings.flags import add_settings_flags, flags_from
 from gpusteward.analyzer.settings.layers import variable_of
 from gpusteward.analyzer.sources.owners.owner_kinds import OWNER_KINDS
 from gpusteward.analyzer.sources.owners.owner_resolver import plural_of
+from gpusteward.cli.api.client import Client
+from gpusteward.cli.kubectl.analyzer_access import find_analyzer
 from tests.deploy.conftest import VALUE_SETS
 from tests.deploy.helm import CHART, ROOT, Helm, HelmError
 from tests.deploy.test_chart_release import HASH
@@ -295,6 +298,27 @@ def test_roles_of_people_are_bound_to_no_program(rendered: dict[str, list[Json]]
         assert all(each["automountServiceAccountToken"] is False for each in people)
         pods = [each["spec"]["template"]["spec"] for each in objects if each["kind"] in ("DaemonSet", "Deployment")]
         assert not {pod["serviceAccountName"] for pod in pods} & set(ROLES_OF_PEOPLE)
+
+
+@pytest.mark.parametrize("name", ["default", "https"])
+def test_roles_of_people_name_the_service_as_the_plugin_reaches_it(name: str, rendered: dict[str, list[Json]]):
+    (service,) = [
+        each
+        for each in rendered[name]
+        if each["kind"] == "Service" and each["metadata"]["name"] == "gpusteward-analyzer"
+    ]
+    found = find_analyzer(
+        cast("Client", SimpleNamespace(read=lambda _: service)),
+        chosen="gpusteward/gpusteward-analyzer",
+        context="",
+        namespace="",
+    )
+    roles = [each for each in rendered[name] if each["kind"] == "Role" and each["metadata"]["name"] in ROLES_OF_PEOPLE]
+    assert {each["metadata"]["name"] for each in roles} == set(ROLES_OF_PEOPLE)
+    for role in roles:
+        (rule,) = [each for each in role["rules"] if each["resources"] == ["services/proxy"]]
+        (proxied,) = rule["resourceNames"]
+        assert found.proxy_path == f"/api/v1/namespaces/gpusteward/services/{proxied}/proxy"
 
 
 def test_observe_is_the_default_and_may_only_read(rendered: dict[str, list[Json]]):
