@@ -10,6 +10,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -131,8 +132,14 @@ def add_trainer(cluster: Cluster, namespace: str, node: str) -> Json:
 
 
 def find_workload(installation: Installation) -> Json:
-    """The Deployment in the analyzer's list; empty before it is known."""
-    items = installation.get("/api/v1/workloads", installation.viewer)["items"]
+    """The Deployment in the analyzer's list; empty before it is known: a cycle without any agent has no result."""
+    try:
+        items = installation.get("/api/v1/workloads", installation.viewer)["items"]
+    except urllib.error.HTTPError as error:
+        error.close()
+        if error.code != HTTPStatus.SERVICE_UNAVAILABLE:
+            raise
+        return {}
     return next((each for each in items if each["namespace"] == installation.tenant), {})
 
 
