@@ -302,6 +302,20 @@ def test_from_one_analyzer_to_two_and_back_with_upgrades_that_fail_in_between(re
     wait_for(lambda: read_analyzers(release) == (1, 1))
 
 
+def test_a_ledger_that_begins_in_postgresql_has_no_claim_that_an_installation_would_wait_for(release: Release):
+    """Most classes make a volume for the first pod of a claim; here no volume is made at all."""
+    nowhere = {"analyzer": {"persistence": {"storageClass": f"{release.namespace}-of-no-volume"}}}
+    release.run("install", CHART, "--atomic", "--timeout=60s", values=merge(shared(release), nowhere))
+    assert read_analyzers(release) == (2, 2)
+    assert "persistentvolumeclaims" not in {plural for plural, _ in release.list_objects()}
+    assert "an earlier release" not in release.run("upgrade", CHART, values=merge(shared(release), nowhere))
+    release.run("upgrade", CHART, "--wait", "--timeout=120s", values=release.values)
+    claim = release.read_claim()
+    copied = "What an earlier release recorded is still in the claim"
+    assert copied in release.run("upgrade", CHART, "--wait", "--timeout=120s", values=shared(release))
+    assert release.read_claim()["metadata"]["uid"] == claim["metadata"]["uid"]
+
+
 def test_server_side_apply_goes_from_one_analyzer_to_two_and_back(release: Release):
     """As Argo CD and helm 4 apply, without taking fields from others by force."""
     release.run("install", CHART, "--wait", "--timeout=120s", values=release.values)

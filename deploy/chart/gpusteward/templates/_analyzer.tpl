@@ -88,6 +88,14 @@ the exporters of analyzer.config.scrape
 {{- if and .Values.analyzer.persistence.enabled (not (include "gpusteward.analyzer.hasPostgresql" .)) }}true{{ end -}}
 {{- end }}
 
+{{/* "true" where the claim belongs to the release. With PostgreSQL no pod mounts it: one that is there stays, as a rollback needs
+     it and a ledger can be copied from it; a new one would stay Pending where volumes are made for pods, and `helm --wait`
+     would wait for it. Without a cluster nobody knows whether it is there. */}}
+{{- define "gpusteward.analyzer.ownsClaim" -}}
+{{- $claim := lookup "v1" "PersistentVolumeClaim" (include "gpusteward.namespace" .) (include "gpusteward.componentName" (list . "analyzer")) -}}
+{{- if or (include "gpusteward.analyzer.hasClaim" .) $claim (not (include "gpusteward.hasCluster" .)) }}true{{ end -}}
+{{- end }}
+
 {{- define "gpusteward.analyzer.tokensSecret" -}}
 {{- default (include "gpusteward.componentName" (list . "analyzer")) .Values.analyzer.tokens.existingSecret -}}
 {{- end }}
