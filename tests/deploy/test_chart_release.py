@@ -475,6 +475,23 @@ def test_users_that_are_removed_from_the_values_leave_the_cluster(release: Relea
     assert read_users({}) is None
 
 
+def test_tokens_that_are_removed_from_the_values_are_valid_no_more_and_created_ones_are_kept(release: Release):
+    def read_tokens(**tokens: str | bool) -> dict[str, str]:
+        release.run("upgrade", "--install", CHART, values=merge(release.values, {"analyzer": {"tokens": tokens}}))
+        return {role: base64.b64decode(text).decode() for role, text in release.read_tokens().items()}
+
+    leaked = "leaked-0123456789abcdef"
+    first = read_tokens(admin=leaked)
+    assert first["admin"] == leaked
+    second = read_tokens()
+    assert leaked not in "".join(second.values())
+    assert len(second["admin"]) == 48
+    assert {**second, "admin": "", "tokens.yaml": ""} == {**first, "admin": "", "tokens.yaml": ""}
+    assert read_tokens() == second
+    assert read_tokens(admin=leaked, generate=False) == first
+    assert {role for role in read_tokens(generate=False) if role != "tokens.yaml"} == {"viewer", "operator"}
+
+
 def test_the_notes_warn_of_a_prometheus_that_selects_other_labels(release: Release):
     about = {"name": "stack", "namespace": release.namespace}
     spec = {"serviceMonitorSelector": {"matchLabels": {"release": release.name}}}

@@ -110,9 +110,13 @@ the exporters of analyzer.config.scrape
 {{- if lookup "v1" "Secret" .Release.Namespace "" }}true{{ end -}}
 {{- end }}
 
-{{/* The tokens that are given or kept, by role. A new one would be another one at every rendering without a cluster. */}}
+{{/* The tokens that are given or kept, by role. A new one would be another one at every rendering without a cluster. One that was
+     given and is given no more is not kept. */}}
 {{- define "gpusteward.analyzer.tokens" -}}
-{{- $kept := default dict (lookup "v1" "Secret" (include "gpusteward.namespace" .) (include "gpusteward.componentName" (list . "analyzer"))).data -}}
+{{- $secret := default dict (lookup "v1" "Secret" (include "gpusteward.namespace" .) (include "gpusteward.componentName" (list . "analyzer"))) -}}
+{{- $given := dig "metadata" "annotations" "gpusteward.io/given-tokens" "" $secret | splitList "," -}}
+{{- $kept := deepCopy (default dict $secret.data) -}}
+{{- range $given }}{{ $_ := unset $kept . }}{{ end -}}
 {{- range $role := list "viewer" "operator" "admin" }}
 {{- with default (get $kept $role | b64dec) (get $.Values.analyzer.tokens $role) }}
 {{ $role }}: {{ . | quote }}
