@@ -54,7 +54,8 @@ metadata:
 """
 HELM_ONLY = re.compile(
     r"^ *(app\.kubernetes\.io/(instance|managed-by)|helm\.sh/[a-z-]+):.*\n"
-    r"|^# Source: .*\n|^ +# Written by .*\n|(?<=,)app\.kubernetes\.io/instance=gpusteward,",
+    r"|^# Source: .*\n|^ +# Written by .*\n|(?<=,)app\.kubernetes\.io/instance=gpusteward,"
+    r'|, namespace=~"\(gpusteward\)\?"',  # the manifests may be put into another namespace
     re.MULTILINE,
 )
 EMPTY_ANNOTATIONS = re.compile(r"^  annotations:\n(?! {4})", re.MULTILINE)
