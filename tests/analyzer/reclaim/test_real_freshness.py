@@ -19,7 +19,7 @@ import trustme
 
 from gpusteward.analyzer.reclaim.execution import executor, usage_check
 from gpusteward.analyzer.reclaim.plan import ActionState, Outcome
-from gpusteward.analyzer.reclaim.policies.effective import ReclaimAction
+from gpusteward.analyzer.reclaim.policies.effective import Limits, ReclaimAction
 from tests.analyzer.reclaim.test_real_prohibitions import read_replicas, start
 from tests.analyzer.reclaim.world import World, suspend_policy
 from tests.analyzer.sources.owners.test_real_owners import make_job
@@ -28,13 +28,13 @@ from tests.kubernetes.cluster import Cluster, Json, path_of, pod, wait_for
 pytestmark = pytest.mark.slow
 
 
-def wait_until_due(world: World) -> None:
+def wait_until_due(world: World, *, warnings: int = 1) -> None:
     """The next cycle acts."""
     world.work()  # a job that was never seen at work is never acted on
     world.rest(minutes=75)
     for _ in range(2):
         world.cycle()
-    assert world.sender.kinds() == ["warning"], world.explain()
+    assert world.sender.kinds() == ["warning"] * warnings, world.explain()
     world.rest(minutes=35)
 
 
@@ -75,6 +75,28 @@ def test_never_on_a_sample_that_is_not_fresh(world: World, node: str, interval: 
     world.source.age_seconds = 12.0
     world.cycle()
     assert read_replicas(world, item) == 0
+
+
+@pytest.mark.parametrize("limits", [Limits(per_cycle=1), Limits(per_namespace=1), Limits(per_cycle=2)])
+def test_never_keeps_others_from_their_turn_while_it_is_held_back(world: World, node: str, limits: Limits) -> None:
+    """Held back in every cycle, the workloads that are idle for the longest time do not use up the limits for ever."""
+    held = [start(world, name) for name in ("a", "b")]
+    other = start(world, "c")
+    names = [each["metadata"]["name"] for each in world.kubernetes.list_pods(world.namespace)]
+    world.source.working |= {name for name in names if not name.startswith("c-")}
+    world.policies.policy = suspend_policy(limits=limits)
+    world.put_to_work([name for name in names if name.startswith("c-")])  # idle later than the others
+    wait_until_due(world, warnings=2)
+    world.rows.clear()
+    world.rest(minutes=75)
+    for _ in range(12):
+        world.cycle()
+    assert read_replicas(world, other) == 0, world.explain()
+    assert [read_replicas(world, item) for item in held] == [1, 1]
+    world.source.working.clear()
+    for _ in range(2):
+        world.cycle()
+    assert [read_replicas(world, item) for item in held] == [0, 0], world.explain()
 
 
 def test_a_person_is_told_why_it_cannot_be_suspended_now(world: World, node: str) -> None:

@@ -78,6 +78,7 @@ class Reclaimer:
         self._last_error = ""
         self._suspended: Suspended | None = None
         self._unsent: set[WorkloadKey] = set()  # whose warnings failed in the last cycle
+        self._tried_at: dict[WorkloadKey, float] = {}  # when an action was tried last that was held back or refused
         self._unwarned: set[str] = set()  # namespaces without a channel; each is logged once
 
     @property
@@ -284,7 +285,9 @@ class Reclaimer:
         if problem is None:  # else which replicas of a pool are surplus is not known
             self._open_actions.end_spells(considered, situation.past)
         self._assessor.add_pressure(considered)
-        decisions = decide_all(considered, situation.past)
+        keys = {each.found.key for each in considered}
+        self._tried_at = {key: at for key, at in self._tried_at.items() if key in keys}
+        decisions = decide_all(considered, situation.past, self._tried_at)
         others = len(result.workloads) - len(considered)
         self._last_plan = _make_plan(now, self.mode, decisions, objection, others=others)
         if objection is not None:
@@ -376,9 +379,11 @@ class Reclaimer:
 
     def _act(self, one: Considered, situation: Situation) -> Decision:
         """Everything is read again first; the decision as it is then."""
+        self._tried_at[one.found.key] = situation.now
         if self.mode is Mode.OBSERVE:
             decision = self._assessor.read_again(one, situation)
             if decision.outcome is Outcome.ACT and (decision := self._look_again(one)).outcome is Outcome.ACT:
+                self._tried_at.pop(one.found.key)
                 self._try_out(one)
             return decision
         decision = one.decide()

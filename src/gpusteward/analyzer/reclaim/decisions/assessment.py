@@ -315,16 +315,28 @@ def _bound(replica: CandidatePod, pods: Mapping[str, KubeObject], sighting: Sigh
     return replace(replica, idle_since=max(replica.idle_since, start or 0.0, sampled or 0.0))
 
 
-def decide_all(considered: Sequence[Considered], past: PastActions) -> list[Decision]:
-    """In this order: each counts those before it that will be acted on."""
+def decide_all(
+    considered: Sequence[Considered], past: PastActions, tried_at: Mapping[WorkloadKey, float] | None = None
+) -> list[Decision]:
+    """The longest idle first, and each counts those before it that will be acted on. `tried_at`: when an action was
+    tried last that was held back or refused; such a workload counts as idle since then, so that it does not use up the
+    limits in every cycle."""
+    order = list(range(len(considered)))
+    if tried := tried_at or {}:
+        order.sort(key=lambda number: _find_turn(considered[number], tried))
     done: Counter[str] = Counter()  # by namespace
-    decisions = []
-    for one in considered:
+    decisions: dict[int, Decision] = {}
+    for number in order:
+        one = considered[number]
         add_counts(one, done, past)
-        decisions.append(one.decide())
-        if decisions[-1].outcome is Outcome.ACT:
+        decisions[number] = decision = one.decide()
+        if decision.outcome is Outcome.ACT:
             done[one.found.key.namespace] += 1
-    return decisions
+    return [decisions[number] for number in range(len(considered))]
+
+
+def _find_turn(one: Considered, tried_at: Mapping[WorkloadKey, float]) -> float:
+    return max(one.facts.idle_since or 0.0, tried_at.get(one.found.key, 0.0))
 
 
 def add_counts(one: Considered, done: Counter[str], past: PastActions) -> None:
