@@ -6,10 +6,12 @@ from collections.abc import Iterator
 import pytest
 import time_machine
 
+from gpusteward.analyzer.reclaim.actions import Action
 from gpusteward.analyzer.reclaim.plan import ActionState
 from gpusteward.cli.api.client import make_client
 from gpusteward.cli.api.errors import Peer
 from gpusteward.cli.api.workloads import WorkloadName
+from gpusteward.cli.commands import restore
 from gpusteward.cli.main import main
 from gpusteward.cli.top.cluster_source import ClusterSource
 from gpusteward.core.containers import Workload
@@ -75,6 +77,29 @@ def test_restore_takes_a_workload_an_action_or_all(
     assert "vision/Job/trainer: restored" in capsys.readouterr().err
     assert main(["restore", "--all", "--server", analyzer.url]) == 0
     assert [words[1] for words in reclaim.asked[3:]] == ["a1", "a2"]
+
+
+class ForgetfulReclaim(FakeReclaim):
+    """What was restored is not open any more."""
+
+    @property
+    def actions(self) -> list[Action]:
+        restored = {words[1] for words in self.asked if words[0] == "restore"}
+        return [each for each in super().actions if each.id not in restored]
+
+    def read_action(self, action_id: str) -> Action | None:
+        return FakeReclaim(self.workloads).read_action(action_id)
+
+
+def test_restore_all_takes_more_than_one_answer_has(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(restore, "RESTORABLE", [*restore.RESTORABLE[:-1], ("limit", "1")])
+    reclaim = ForgetfulReclaim([Workload("Job", "vision", f"job-{number}") for number in range(3)])
+    with running_api(small_result(), reclaim=reclaim) as api:
+        assert main(["restore", "--all", "--server", api.url]) == 0
+    assert [words[1] for words in reclaim.asked] == ["a1", "a2", "a3"]
+    assert "vision/Job/job-2: restored" in capsys.readouterr().err
 
 
 def test_restore_also_takes_what_was_interrupted(

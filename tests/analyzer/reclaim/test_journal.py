@@ -8,7 +8,7 @@ from sqlalchemy import Engine
 
 from gpusteward.analyzer.ledger.db_engine import open_engine
 from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
-from gpusteward.analyzer.reclaim.actions import Action, JournalStep, SwitchState, TargetObject, Warned
+from gpusteward.analyzer.reclaim.actions import OPEN_STATES, Action, JournalStep, SwitchState, TargetObject, Warned
 from gpusteward.analyzer.reclaim.journal import Journal
 from gpusteward.analyzer.reclaim.plan import ActionState
 from gpusteward.analyzer.reclaim.switch import Switch
@@ -92,6 +92,16 @@ def test_lists_are_limited_to_workload_and_state(engine: Engine):
     own = [each.id for each in journal.list_newest(workload=rows[3].workload)]
     assert own == ["restored", "of-west", "of-east", "planned"], "the name of the cluster has changed: its uid decides"
     assert [each.id for each in journal.list_open()] == ["planned", "acted", "of-east", "of-west"]
+
+
+def test_never_hides_what_can_be_restored_behind_later_evictions(engine: Engine):
+    """An evicted pod is verified for ever, and nothing brings it back."""
+    journal = Journal(engine, east)
+    journal.add(make("suspended", ActionState.VERIFIED, created_at=NOW - 10))
+    for number in range(3):
+        journal.add(make(f"evicted-{number}", ActionState.VERIFIED, created_at=NOW - number, ended_at=NOW))
+    assert [each.id for each in journal.list_newest(states=tuple(OPEN_STATES), limit=2)] == ["suspended", "evicted-0"]
+    assert [each.id for each in journal.list_newest(limit=2)] == ["evicted-0", "evicted-1"]
 
 
 def test_never_reads_or_changes_an_action_of_another_cluster(engine: Engine):

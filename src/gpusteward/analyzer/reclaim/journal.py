@@ -104,7 +104,12 @@ class Journal:
     def list_newest(
         self, *, workload: WorkloadKey | None = None, states: Sequence[ActionState] = (), limit: int = 100
     ) -> list[Action]:
-        query = select(actions).where(self._is_own()).order_by(actions.c.created_ms.desc(), actions.c.id).limit(limit)
+        """The newest first; where only states of a changed object are asked for, before all others those that are still
+        open: evicted pods keep such a state, and any number of them must not hide what can be restored."""
+        query = select(actions).where(self._is_own()).limit(limit)
+        if states and OPEN_STATES.issuperset(states):
+            query = query.order_by(actions.c.ended_ms.is_not(None))
+        query = query.order_by(actions.c.created_ms.desc(), actions.c.id)
         if workload is not None:
             query = query.where(
                 actions.c.owner_kind == workload.kind,

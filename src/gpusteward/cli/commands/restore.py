@@ -46,12 +46,19 @@ def run(arguments: Sequence[str]) -> int:
         raise ConfigurationError(messages.RESTORE_NOT_BOTH)
     if not options.all and not options.workload:
         raise ConfigurationError(messages.RESTORE_WHAT)
-    found = [each for each in get_objects(as_object(client.read(PATH, RESTORABLE)), "items") if _can_be(each)]
-    chosen = found if options.all else _choose(found, options.workload)
-    if not chosen:
+    results: list[Row | None] = []
+    tried: set[str] = set()
+    while True:  # one answer may not have all of them
+        items = get_objects(as_object(client.read(PATH, RESTORABLE)), "items")
+        found = [each for each in items if _can_be(each) and get_text(each, "id") not in tried]
+        chosen = found if options.all else _choose(found, options.workload)
+        results += _restore(client, chosen, language, is_only=len(chosen) == 1 and not results)
+        tried |= {get_text(each, "id") for each in chosen}
+        if not options.all or not chosen:
+            break
+    if not results:
         print(messages.NOTHING_TO_RESTORE.text(language), file=sys.stderr)
         return EXIT_OK if options.all else EXIT_FAILURE
-    results = list(_restore(client, chosen, language))
     if options.output == "json":
         write_json([each for each in results if each is not None])
     return EXIT_OK if all(each is not None for each in results) else EXIT_FAILURE
@@ -80,14 +87,14 @@ def _matches(name: WorkloadName, text: str) -> bool:
     return text in (*short, f"{name.namespace}/{name.kind}/{name.name}")
 
 
-def _restore(client: Client, chosen: Sequence[Row], language: Language) -> Iterator[Row | None]:
-    """One after another; one that is refused does not keep the others back."""
+def _restore(client: Client, chosen: Sequence[Row], language: Language, *, is_only: bool) -> Iterator[Row | None]:
+    """One after another; one that is refused does not keep the others back. `is_only`: there are no others."""
     for each in chosen:
         name = str(name_of(each))
         try:
             done = as_object(client.write(f"{PATH}/{quote(get_text(each, 'id'), safe='')}/restore"))
         except StatusError as error:
-            if len(chosen) == 1:
+            if is_only:
                 raise
             print(messages.NOT_RESTORED.text(language, workload=name, reason=error), file=sys.stderr)
             yield None
