@@ -285,7 +285,7 @@ def test_a_bad_policy_is_refused_with_its_line_and_what_to_write(text, parts):
     assert raised.value.text("zh")
 
 
-@pytest.mark.parametrize("value", ['""', "[]", "", '[""]', "{}"])
+@pytest.mark.parametrize("value", ['""', "[]", "", '[""]', '[" "]', "{}"])
 @pytest.mark.parametrize("name", ["clusters", "namespaces", "labels", "kinds", "models", "classes", "priority_classes"])
 def test_never_matches_everything_by_an_empty_match_field(name, value):
     with pytest.raises(ConfigurationError) as raised:

@@ -68,7 +68,7 @@ def _read_classes(value: object) -> object:
 
 def _check_match(value: _Matched) -> _Matched:
     """An empty one is most often a template without its value, and would match every workload."""
-    if not value or (isinstance(value, list) and "" in value):
+    if not value or (isinstance(value, list) and not all(each.strip() for each in value)):
         raise InvalidSettingError(messages.EMPTY_MATCH)
     return value
 
