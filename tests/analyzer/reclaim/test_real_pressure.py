@@ -47,6 +47,32 @@ def test_idle_gpus_are_taken_only_for_a_pod_that_can_start_with_them(world: Worl
     world.kubernetes.wait_for_pods(other, 1)
 
 
+def test_a_pending_pod_never_waits_for_a_workload_that_is_held_back(world: World) -> None:
+    """The longest idle one begins to work in every cycle, right before the action: another one makes room."""
+    node = world.kubernetes.add_node()
+    place = {"kubernetes.io/hostname": node}
+    about = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}}
+    room = {RESOURCE: "2"}
+    world.kubernetes.set_status(about, {"capacity": room, "allocatable": room})
+    held, other = (start(world, name, selector=place, resource=RESOURCE) for name in ("a", "b"))
+    names = {
+        each["metadata"]["name"][0]: each["metadata"]["name"] for each in world.kubernetes.list_pods(world.namespace)
+    }
+    world.source.working.add(names["a"])
+    world.policies.policy = suspend_policy(on_pressure=True)
+    world.put_to_work([names["b"]])
+    world.rest(minutes=10)
+    world.rows.clear()
+    world.rest(minutes=75)
+    waiting = pod("small", world.kubernetes.add_namespace("waiting"), gpus=1)
+    waiting["spec"]["nodeSelector"] = place
+    waiting["spec"]["containers"][0]["resources"] = {"limits": {RESOURCE: "1"}}
+    world.kubernetes.apply(waiting)
+    for _ in range(14):
+        world.cycle()
+    assert [read_replicas(world, item) for item in (held, other)] == [1, 0], world.explain()
+
+
 def test_an_autoscaler_leaves_a_suspended_deployment_alone_and_goes_on_after_a_restore(world: World, node: str) -> None:
     item = start(world)
     scaler = {

@@ -284,10 +284,11 @@ class Reclaimer:
         considered = self._assessor.assess_all(situation)
         if problem is None:  # else which replicas of a pool are surplus is not known
             self._open_actions.end_spells(considered, situation.past)
+        for each in considered:
+            each.tried_at = self._tried_at.get(each.found.key, 0.0)
+        self._tried_at = {each.found.key: each.tried_at for each in considered if each.tried_at}
         self._assessor.add_pressure(considered)
-        keys = {each.found.key for each in considered}
-        self._tried_at = {key: at for key, at in self._tried_at.items() if key in keys}
-        decisions = decide_all(considered, situation.past, self._tried_at)
+        decisions = decide_all(considered, situation.past)
         others = len(result.workloads) - len(considered)
         self._last_plan = _make_plan(now, self.mode, decisions, objection, others=others)
         if objection is not None:

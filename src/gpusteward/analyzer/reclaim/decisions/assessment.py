@@ -42,6 +42,13 @@ class Considered:
     action: Action | None = None  # that was warned about, or is planned
     lacks_only_time: bool = False  # as far as is known without its objects
     read_at: float = 0.0  # when reading all this began, by the monotonic clock
+    tried_at: float = 0.0  # when an action was tried last that was held back or refused
+
+    @property
+    def turn(self) -> float:
+        """The lowest is the first to be acted on: the longest idle. One that was held back or refused counts as idle
+        since then, so that it does not keep the others from their turn in every cycle."""
+        return max(self.facts.idle_since or 0.0, self.tried_at)
 
     @property
     def is_unread_pool(self) -> bool:
@@ -290,7 +297,9 @@ class Assessor:
             return
         pending = list_pending_pods(self._components.cluster.list_pending())
         victims = [
-            make_victim(one.found, one.inspected.objects) for one in waiting if one.inspected and one.inspected.objects
+            make_victim(one.found, one.inspected.objects)._replace(idle_since=one.turn)
+            for one in waiting
+            if one.inspected and one.inspected.objects
         ]
         chosen = choose_victims(pending, victims)
         for one in waiting:
@@ -315,15 +324,11 @@ def _bound(replica: CandidatePod, pods: Mapping[str, KubeObject], sighting: Sigh
     return replace(replica, idle_since=max(replica.idle_since, start or 0.0, sampled or 0.0))
 
 
-def decide_all(
-    considered: Sequence[Considered], past: PastActions, tried_at: Mapping[WorkloadKey, float] | None = None
-) -> list[Decision]:
-    """The longest idle first, and each counts those before it that will be acted on. `tried_at`: when an action was
-    tried last that was held back or refused; such a workload counts as idle since then, so that it does not use up the
-    limits in every cycle."""
+def decide_all(considered: Sequence[Considered], past: PastActions) -> list[Decision]:
+    """In the order of their turns: each counts those before it that will be acted on."""
     order = list(range(len(considered)))
-    if tried := tried_at or {}:
-        order.sort(key=lambda number: _find_turn(considered[number], tried))
+    if any(one.tried_at for one in considered):
+        order.sort(key=lambda number: considered[number].turn)
     done: Counter[str] = Counter()  # by namespace
     decisions: dict[int, Decision] = {}
     for number in order:
@@ -333,10 +338,6 @@ def decide_all(
         if decision.outcome is Outcome.ACT:
             done[one.found.key.namespace] += 1
     return [decisions[number] for number in range(len(considered))]
-
-
-def _find_turn(one: Considered, tried_at: Mapping[WorkloadKey, float]) -> float:
-    return max(one.facts.idle_since or 0.0, tried_at.get(one.found.key, 0.0))
 
 
 def add_counts(one: Considered, done: Counter[str], past: PastActions) -> None:
