@@ -52,6 +52,29 @@ def test_a_growing_surplus_of_a_pool_never_postpones_what_was_warned_about(world
     assert [pod["pod"] for pod in action.evidence["allocations"]] == names[:1], "it was warned about"
 
 
+def test_a_pool_is_never_postponed_by_other_idle_workloads(
+    world: World, node: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More than can be read in a cycle, and all of them idle for longer: how many replicas were active at once is known
+    only of a pool that is looked at again and again."""
+    monkeypatch.setattr(InspectionCache, "SECONDS", 1.0)  # read anew in every cycle
+    monkeypatch.setattr(assessment, "MOST_INSPECTIONS", 2)
+    others = [start(world, f"other-{number}") for number in range(8)]
+    item = start(world, "pool", replicas=3)
+    names = [each["metadata"]["name"] for each in world.kubernetes.wait_for_pods(world.namespace, 11)]
+    keep = KeepRule(window_seconds=1800.0, headroom=1.0)
+    world.policies.policy = suspend_policy(
+        action=ReclaimAction.SCALE_TO_KEEP, keep=keep, window_seconds=600.0, grace_seconds=600.0
+    )
+    world.put_to_work([name for name in names if name.startswith("pool-")])
+    world.rest(minutes=30)
+    world.rows.clear()
+    for _ in range(30):
+        world.cycle()
+    assert read_replicas(world, item) == 1, world.explain()
+    assert {read_replicas(world, each) for each in others} == {1}, "a single replica is no pool"
+
+
 def test_a_pool_whose_objects_are_not_read_keeps_its_warning(
     world: World, node: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

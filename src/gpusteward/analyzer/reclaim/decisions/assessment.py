@@ -159,12 +159,16 @@ class Assessor:
 
     def _choose_inspected(self, everyone: Sequence[Considered], *, now: float) -> list[Considered]:
         """Those whose objects are read in this cycle: what costs no request, and of the others those that have waited
-        for the longest time."""
+        for the longest time. Up to half of them are pools: how many replicas are needed is known only of a pool that is
+        looked at in every cycle."""
         for one in everyone:
             one.lacks_only_time = may_be_inspected(one.facts)
         wanted = [one for one in everyone if one.lacks_only_time or self._may_be_pool(one)]
         unread = [one for one in wanted if not self._cache.has(one.found)]
         unread.sort(key=lambda one: self._inspected_at.get(one.found.key, 0.0))  # of equal ones the longest idle first
+        pools = [one for one in unread if one.found.can_be_pool][: MOST_INSPECTIONS // 2]
+        first = {one.found.key for one in pools}
+        unread = pools + [one for one in unread if one.found.key not in first]
         left = {one.found.key for one in unread[MOST_INSPECTIONS:]}
         chosen = [one for one in wanted if one.found.key not in left]
         before = self._inspected_at
