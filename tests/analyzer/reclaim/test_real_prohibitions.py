@@ -323,6 +323,7 @@ def test_never_a_second_time_after_a_revert(world: World, node: str) -> None:
         world.run_until_acted()
         world.kubernetes.apply(make_set("Deployment", "web", world.namespace))  # takes the field with force
         wait_for(lambda: _count_running(world, "web") == 1)
+        wait_for(lambda: _is_settled(world, item))
         world.cycle()
         reverted = world.list_actions(ActionState.REVERTED)
         assert len(reverted) == count, world.explain()
