@@ -87,6 +87,12 @@ class Victim:
         assert after.cpu_seconds - before.cpu_seconds < cpu_seconds
         assert after.peak_bytes < peak_bytes
 
+    def read_unsent(self) -> int:
+        """Bytes of responses in the kernel that no client has taken: memory of the container beside the RSS."""
+        local = f":{urllib.parse.urlsplit(self.url).port:04X}"
+        rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+        return sum(int(row[4].partition(":")[0], 16) for row in rows if row[1].endswith(local))
+
     def read_cost(self) -> Cost:
         process = Path("/proc") / str(self.pid)
         fields = (process / "stat").read_text().rpartition(")")[2].split()

@@ -21,6 +21,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from gpusteward.analyzer.api.http.web_access import CERTIFICATE_STATE
+from gpusteward.http_server.send_buffers import limit_send_buffer
 from gpusteward.http_server.tls import is_allowed_client
 from gpusteward.http_server.web_config import WebConfig
 from gpusteward.logs import Log
@@ -220,6 +221,7 @@ class LimitedServer(uvicorn.Server):
         if not self._ensure_capacity(client):
             self._refuse(accepted)
             return
+        limit_send_buffer(accepted)
         protocol = LimitedProtocol(self.config, self.server_state, self.lifespan.state, server=self)
         connection = self._connections[protocol] = Connection(client, accepted, protocol)
         self._of_clients[client] += 1

@@ -6,5 +6,6 @@ tls.py           its `tls_server_config` -> an ssl context
 access.py        basic authentication and rate limit
 negotiation.py   `Accept` and `Accept-Encoding` -> format and encoding of the response
 header_limits.py how long a header may be
+send_buffers.py  how much of a response the kernel takes before the client has read it
 local_clients.py whether a request comes from this machine
 """

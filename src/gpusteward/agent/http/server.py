@@ -25,6 +25,7 @@ from gpusteward.agent.http.responses import TOO_MANY_CLIENTS, render_head
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.messages import Message
 from gpusteward.core.settings import ListenAddress
+from gpusteward.http_server.send_buffers import limit_send_buffer
 from gpusteward.http_server.web_config import WebConfig
 from gpusteward.logs import Log
 from gpusteward.messages.errors import settings_errors as messages
@@ -112,6 +113,7 @@ class Server:
         if not self._ensure_capacity(connection.client):
             self._refuse(connection)
             return
+        limit_send_buffer(connection.socket)
         with self._lock:
             self._connections.add(connection)
         try:
