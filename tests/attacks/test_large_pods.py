@@ -9,9 +9,11 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
+import msgspec
 import pytest
 
 from gpusteward.analyzer.reclaim.cluster import Cluster
+from gpusteward.analyzer.reclaim.listed_pods import LONGEST_LABELS, ListedPod, keep_used
 from gpusteward.analyzer.sources.owners.owner_resolver import PodName
 from gpusteward.analyzer.sources.owners.pod_uids import PodUids
 from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
@@ -22,26 +24,35 @@ from gpusteward.kubernetes.writes import ApiWriter
 PODS = 1000
 
 
-def make_pod(number: int, filler: str) -> dict[str, object]:
+def make_pod(number: str) -> dict[str, object]:
+    filler, names = f"{number:08}" * 12_500, [f"{number}-{each}" for each in range(200)]
     return {
         "metadata": {
             "name": f"pod-{number}",
             "namespace": "team",
             "uid": f"uid-{number}",
-            "annotations": {"gpusteward.io/keep": "true", "a": filler[:100_000]},
+            "labels": {"app": "a", **{f"a/{each}": "x" * 50 for each in names}},
+            "annotations": {"gpusteward.io/keep": "true", "a": filler[:50_000], **{f"a/{each}": "x" for each in names}},
             "managedFields": [{"manager": filler[:10_000]}],
         },
         "spec": {
+            "nodeSelector": {"kubernetes.io/hostname": "node-a", **dict.fromkeys(names, "x")},
+            "tolerations": [{"key": each, "operator": "Exists"} for each in names],
+            "volumes": [{"name": each, "emptyDir": {}} for each in names],
             "containers": [
+                *({"name": each, "image": "x", "resources": {"limits": {each: "1"}}} for each in names),
                 {
                     "name": "main",
                     "env": [{"name": "A", "value": filler[:50_000]}],
                     "resources": {"limits": {"nvidia.com/gpu": "1"}},
-                }
-            ]
+                },
+            ],
         },
-        "status": {"phase": "Pending"},
+        "status": {"phase": "Pending", "conditions": [{"type": each, "status": "True"} for each in names]},
     }
+
+
+LARGE_POD = json.dumps(make_pod("NUMBER"))
 
 
 class LargePods(BaseHTTPRequestHandler):
@@ -51,8 +62,8 @@ class LargePods(BaseHTTPRequestHandler):
         query = parse_qs(urlsplit(self.path).query)
         start, size = int(query.get("continue", ["0"])[0]), int(query["limit"][0])
         end = min(start + size, PODS)
-        pods = [make_pod(number, f"{number:08d}" * 12_500) for number in range(start, end)]
-        body = json.dumps({"metadata": {"continue": str(end) if end < PODS else ""}, "items": pods}).encode()
+        pods = ",".join(LARGE_POD.replace("NUMBER", str(number)) for number in range(start, end))
+        body = f'{{"metadata": {{"continue": "{end if end < PODS else ""}"}}, "items": [{pods}]}}'.encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -100,5 +111,60 @@ def test_a_list_of_large_pods_is_read_in_smaller_pages_and_little_is_kept(api: A
         tracemalloc.stop()
     assert [pod.name for pod in pods] == [f"pod-{number}" for number in range(PODS)]
     assert pods[0].annotations["gpusteward.io/keep"] == "true"
-    assert pods[0].spec["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "1"}
-    assert kept < PODS * 6000 + 2 * PAGE_BYTES  # of 160 MB
+    assert pods[0].labels["app"] == "a"
+    assert pods[0].spec["containers"] == [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]
+    assert kept < PODS * (LONGEST_LABELS + 20_000) + PAGE_BYTES  # of 160 MB
+
+
+def test_what_reclaim_reads_of_a_listed_pod_is_kept():
+    """In the form of the API server, as of an object that is read by itself."""
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "1", "controller": True}
+    claims = [{"name": "gpu", "resourceClaimName": "gpu-1"}]
+    required = {"nodeSelectorTerms": [{"matchExpressions": []}]}
+    pod = {
+        "metadata": {
+            "name": "p",
+            "namespace": "n",
+            "uid": "2",
+            "resourceVersion": "7",
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "deletionTimestamp": "2026-01-02T00:00:00Z",
+            "labels": {"kueue.x-k8s.io/queue-name": "q"},
+            "annotations": {
+                "controller.kubernetes.io/pod-deletion-cost": "5",
+                "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+                "gpusteward.io/idle-window": "3h",
+            },
+            "ownerReferences": [owner],
+        },
+        "spec": {
+            "nodeName": "node-a",
+            "nodeSelector": {"kubernetes.io/hostname": "node-a"},
+            "priorityClassName": "high",
+            "resourceClaims": claims,
+            "containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": "2"}}}],
+            "initContainers": [
+                {"name": "side", "restartPolicy": "Always", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+            ],
+        },
+        "status": {
+            "phase": "Running",
+            "startTime": "2026-01-01T00:00:01Z",
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "resourceClaimStatuses": claims,
+        },
+    }
+    assert keep_used(msgspec.convert(pod, ListedPod)) == pod
+    terms = {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}}
+    for spec, is_asked in ((terms, True), ({}, False)):
+        kept = keep_used(msgspec.json.decode(json.dumps({**pod, "spec": spec}), type=ListedPod))
+        affinity = kept["spec"].get("affinity", {}).get("nodeAffinity", {})
+        assert bool(affinity.get("requiredDuringSchedulingIgnoredDuringExecution")) == is_asked
+
+
+def test_the_controller_of_a_listed_pod_is_kept_however_many_owners_it_has():
+    owners = [{"kind": "Job", "name": f"j-{number}", "uid": str(number)} for number in range(2000)]
+    owners[-1]["controller"] = True
+    pod = keep_used(msgspec.convert({"metadata": {"ownerReferences": owners}}, ListedPod))
+    assert pod["metadata"]["ownerReferences"][0]["name"] == "j-1999"
+    assert len(pod["metadata"]["ownerReferences"]) < 100

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 from sqlalchemy import Engine, update
 
 from gpusteward.analyzer.judge.activity import ActivityRule
@@ -45,7 +46,8 @@ class RefusingServer(ApiWriter):
     def read_json(self, path: str, kind: Any, *, limit_bytes: int | None = None, accept: str = "") -> Any:
         if "?limit=" in path:
             below = f"{path.partition('?')[0]}/"
-            return {"items": [item for each, item in self.objects.items() if each.startswith(below)]}
+            found = {"items": [item for each, item in self.objects.items() if each.startswith(below)]}
+            return msgspec.json.decode(msgspec.json.encode(found), type=kind)
         if path not in self.objects:
             raise NotFoundError("not found", http_status=404)
         return self.objects[path]

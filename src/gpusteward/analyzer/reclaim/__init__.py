@@ -10,7 +10,7 @@
     execution/       warnings, and one action on one object
     kinds/           what suspending means for each kind of object
     changes.py       what an action writes to an object
-    cluster.py       reads and writes objects of Kubernetes
+    cluster.py       reads and writes objects of Kubernetes; listed_pods.py: what it keeps of a listed pod
     journal.py       the table `actions`; savings.py: the GPU time that they gave back
     lease.py         which analyzer may act; switch.py: whether any may
     replay/          what a policy would have done in the past

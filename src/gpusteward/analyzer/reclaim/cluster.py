@@ -20,23 +20,13 @@ from gpusteward.analyzer.reclaim.kinds.resource_claims import (
     UnknownClaimError,
     list_claimed_gpus,
 )
+from gpusteward.analyzer.reclaim.listed_pods import PodPage, is_gpu_resource, keep_used
 from gpusteward.analyzer.sources.owners.owner_kinds import is_readable
 from gpusteward.core.errors import SourceError
 from gpusteward.kubernetes.api import NotFoundError, ObjectError
 from gpusteward.kubernetes.writes import FIELD_MANAGER, ApiWriter, ConflictError, RejectedError
 from gpusteward.messages import reclaim as messages
 
-LONGEST_ANNOTATION = 1000  # of a listed pod; a longer one of ours is unreadable anyway (256 characters)
-_UNUSED_OF_CONTAINERS = (
-    "args",
-    "command",
-    "env",
-    "envFrom",
-    "livenessProbe",
-    "readinessProbe",
-    "startupProbe",
-    "lifecycle",
-)
 MAX_DEPTH = 8
 GIVE_UP_ATTEMPTS = 10  # controllers write the status of an object that was just changed
 _ENDED = ("Succeeded", "Failed")
@@ -241,9 +231,12 @@ class Cluster:
 
     def _pages(self, path: str, version: str, kind: str, query: str) -> Iterator[KubeObject]:
         address = f"{path}?{query}" if query else path
+        if (version, kind) == ("v1", "Pod"):
+            for pods in self._api.read_pages(address, PodPage, find_next=lambda page: page.metadata.token):
+                yield from (KubeObject(version, kind, keep_used(pod)) for pod in pods.items or ())
+            return
         for page in self._api.read_pages(address, dict[str, Any], find_next=_find_next):
-            for item in page.get("items") or ():
-                yield KubeObject(version, kind, _drop_unused(item) if kind == "Pod" else item)
+            yield from (KubeObject(version, kind, item) for item in page.get("items") or ())
 
 
 class Reading:
@@ -423,18 +416,6 @@ def _find_next(page: Json) -> str | None:
     return found
 
 
-def _drop_unused(pod: Json) -> Json:
-    """A pod may have 1 MB that nothing here reads: a tenant with thousands of them fills no memory."""
-    metadata, spec = pod.get("metadata") or {}, pod.get("spec") or {}
-    metadata.pop("managedFields", None)
-    for name, value in (metadata.get("annotations") or {}).items():
-        metadata["annotations"][name] = str(value)[:LONGEST_ANNOTATION]
-    for container in [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]:
-        for name in _UNUSED_OF_CONTAINERS:
-            container.pop(name, None)
-    return pod
-
-
 def _keep_metadata(pod: KubeObject) -> KubeObject:
     """A namespace may have thousands of pods without GPUs: only their names, labels and owners are kept."""
     kept = ("name", "namespace", "uid", "labels", "ownerReferences")
@@ -457,13 +438,6 @@ def count_gpus(pod: KubeObject) -> dict[str, int]:
             if is_gpu_resource(resource) and str(quantity).isdecimal():
                 counts[resource] = counts.get(resource, 0) + int(quantity)
     return {resource: count for resource, count in counts.items() if count}
-
-
-def is_gpu_resource(resource: str) -> bool:
-    """`nvidia.com/gpu`, `nvidia.com/mig-1g.10gb`, `nvidia.com/gpu.shared`, `amd.com/gpu`; no amounts such as HAMi's."""
-    domain, _, name = resource.partition("/")
-    is_amount = any(part in name for part in ("mem", "core", "priority"))
-    return bool(name) and not is_amount and ("gpu" in name or domain == "nvidia.com")
 
 
 def _make_object(json: Json, like: KubeObject | None = None) -> KubeObject:
