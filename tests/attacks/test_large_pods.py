@@ -7,14 +7,16 @@ import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 import pytest
 
-from gpusteward.analyzer.reclaim.cluster import Cluster
+from gpusteward.analyzer.reclaim.cluster import Cluster, PodName, Reading
+from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
 from gpusteward.analyzer.reclaim.listed_pods import LONGEST_LABELS, ListedPod, keep_used
-from gpusteward.analyzer.sources.owners.owner_resolver import PodName
+from gpusteward.analyzer.sources.owners.owner_resolver import PodName as NamespacedPod
 from gpusteward.analyzer.sources.owners.pod_uids import PodUids
 from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
 from gpusteward.analyzer.sources.scrape.targets import PodTargets
@@ -93,7 +95,7 @@ def api() -> Iterator[ApiWriter]:
 
 def test_uids_are_found_among_large_pods(api: ApiWriter):
     uids = PodUids(api, clock=time.monotonic)
-    uids.refresh([PodName("team", f"pod-{number}") for number in (0, PODS - 1)])
+    uids.refresh([NamespacedPod("team", f"pod-{number}") for number in (0, PODS - 1)])
     assert [uids.find("team", f"pod-{number}") for number in (0, PODS - 1)] == ["uid-0", f"uid-{PODS - 1}"]
 
 
@@ -168,3 +170,45 @@ def test_the_controller_of_a_listed_pod_is_kept_however_many_owners_it_has():
     pod = keep_used(msgspec.convert({"metadata": {"ownerReferences": owners}}, ListedPod))
     assert pod["metadata"]["ownerReferences"][0]["name"] == "j-1999"
     assert len(pod["metadata"]["ownerReferences"]) < 100
+
+
+class LargeOwners(ApiWriter):
+    """Pods without GPUs, each with a Job of 100 kB that belongs to one RayCluster."""
+
+    PODS = 300
+
+    def __init__(self) -> None:
+        super().__init__("http://127.0.0.1:1")
+
+    def read_json(self, path: str, kind: Any, *, limit_bytes: int | None = None, accept: str = "") -> Any:
+        kept = {"namespace": "team"}
+        if "/jobs/" in path:
+            name = path.rpartition("/")[2]
+            above = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "name": "ray", "uid": "ray"}
+            metadata = {**kept, "name": name, "uid": name, "ownerReferences": [{**above, "controller": True}]}
+            found: object = {"metadata": metadata, "spec": {"template": name * 20_000}}
+        elif "/pods?" in path:
+            owner = {"apiVersion": "batch/v1", "kind": "Job", "controller": True}
+            names = [f"job-{number}" for number in range(self.PODS)]
+            pods = [
+                {**kept, "name": each, "uid": f"pod-{each}", "ownerReferences": [{**owner, "name": each, "uid": each}]}
+                for each in names
+            ]
+            found = {"items": [{"metadata": each, "status": {"phase": "Running"}} for each in pods]}
+        else:
+            found = {"metadata": {**kept, "name": "ray", "uid": "ray"}}
+        return msgspec.json.decode(msgspec.json.encode(found), type=kind)
+
+
+def test_of_the_owners_of_pods_without_gpus_little_is_kept():
+    owner = KubeObject("ray.io/v1", "RayCluster", {"metadata": {"namespace": "team", "name": "ray", "uid": "ray"}})
+    reading = Reading(Cluster(LargeOwners()))
+    tracemalloc.start()
+    try:
+        found = reading.list_others_below([owner])
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(found) == LargeOwners.PODS
+    assert PodName("job-0", "pod-job-0") in found
+    assert kept < LargeOwners.PODS * 10_000  # of 100 kB each

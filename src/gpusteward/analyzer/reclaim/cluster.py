@@ -247,6 +247,7 @@ class Reading:
         these pods need not be read to know that they belong to another workload."""
         self._cluster, self._roots = cluster, roots or {}
         self._owners: dict[str, KubeObject | None] = {}  # by path
+        self._owners_of_others: dict[str, KubeObject | None] = {}  # of pods without GPUs, by path: metadata only
         self._pods: dict[str, list[KubeObject]] = {}  # with GPUs, by namespace
         self._asking: dict[str, list[KubeObject]] = {}  # also those that wait for a node
         self._others: dict[str, list[KubeObject]] = {}  # without GPUs, by namespace: metadata only
@@ -306,7 +307,7 @@ class Reading:
         for owner in owners:
             self.list_holders(owner.namespace)
             for pod in self._others[owner.namespace]:
-                if _may_own(owner, pod) and owner.uid in self._list_known_uids_above(pod):
+                if _may_own(owner, pod) and owner.uid in self._list_known_uids_above(pod, has_gpus=False):
                     found[pod.uid] = PodName(pod.name, pod.uid)
         return sorted(found.values())
 
@@ -356,9 +357,9 @@ class Reading:
                 return {one.name: one for one in found}
         return {}
 
-    def _list_known_uids_above(self, pod: KubeObject) -> set[str]:
+    def _list_known_uids_above(self, pod: KubeObject, *, has_gpus: bool = True) -> set[str]:
         if pod.uid not in self._above:
-            self._above[pod.uid] = self._list_uids_above(pod)
+            self._above[pod.uid] = self._list_uids_above(pod, has_gpus=has_gpus)
         return self._above[pod.uid]
 
     def _list_by_name(self, namespace: str) -> Mapping[str, KubeObject]:
@@ -366,14 +367,14 @@ class Reading:
             self._by_name[namespace] = {pod.name: pod for pod in self.list_holders(namespace)}
         return self._by_name[namespace]
 
-    def _list_uids_above(self, pod: KubeObject) -> set[str]:
+    def _list_uids_above(self, pod: KubeObject, *, has_gpus: bool = True) -> set[str]:
         """Of a pod and its owners. Owner references name uids: those of an owner that is gone by now count as well."""
         uids = {pod.uid, *_list_owner_uids(pod)}
         if (root := self._roots.get(pod.uid)) is not None:
             return uids | {root}
         one, depth = pod, 0
         while (reference := one.controller) is not None and depth < MAX_DEPTH:
-            above = self._read_owner(one.namespace, reference)
+            above = self._read_owner(one.namespace, reference, has_gpus=has_gpus)
             if above is None:
                 break
             uids |= {above.uid, *_list_owner_uids(above)}
@@ -392,18 +393,20 @@ class Reading:
             one = above
         return chain
 
-    def _read_owner(self, namespace: str, reference: Mapping[str, Any]) -> KubeObject | None:
-        """None if it is gone, another one by now, or may not be read."""
+    def _read_owner(self, namespace: str, reference: Mapping[str, Any], *, has_gpus: bool = True) -> KubeObject | None:
+        """None if it is gone, another one by now, or may not be read. Without GPUs below it its metadata is enough."""
         version, kind = str(reference.get("apiVersion", "")), str(reference.get("kind", ""))
         if not is_readable(version.rpartition("/")[0], kind):
             return None
         path = make_path(version, kind, namespace, str(reference.get("name", "")))
-        if path not in self._owners:
+        known = self._owners if has_gpus or path in self._owners else self._owners_of_others
+        if path not in known:
             try:
-                self._owners[path] = self._cluster.read(path)
+                read = self._cluster.read(path)
             except ObjectError:
-                self._owners[path] = None
-        found = self._owners[path]
+                read = None
+            known[path] = read if has_gpus or read is None else _keep_metadata(read)
+        found = known[path]
         return found if found is not None and found.uid == reference.get("uid") else None
 
 
@@ -416,10 +419,11 @@ def _find_next(page: Json) -> str | None:
     return found
 
 
-def _keep_metadata(pod: KubeObject) -> KubeObject:
-    """A namespace may have thousands of pods without GPUs: only their names, labels and owners are kept."""
+def _keep_metadata(one: KubeObject) -> KubeObject:
+    """A namespace may have thousands of pods without GPUs: only their names, labels and owners are kept. The same of
+    what owns them, which may have 1 MB each."""
     kept = ("name", "namespace", "uid", "labels", "ownerReferences")
-    return KubeObject(pod.version, pod.kind, {"metadata": {key: pod.metadata.get(key) for key in kept}})
+    return KubeObject(one.version, one.kind, {"metadata": {key: one.metadata.get(key) for key in kept}})
 
 
 def _may_own(owner: KubeObject, pod: KubeObject) -> bool:
