@@ -62,6 +62,8 @@ def test_the_file_of_the_home_folder_is_the_default(tmp_path: Path) -> None:
     ("text", "reason"),
     [
         ("users: [", "not YAML, line 1"),
+        ("users: 2027-13-45", "not YAML"),
+        ("users: !!bool secret", "not YAML"),
         ("- a", "not what a kubeconfig has"),
         ("users: {}\nclusters: 7", "clusters is not"),
         ("users: [{name: ann, user: secret-token}]", r"users\[0\] is not"),

@@ -90,7 +90,8 @@ def _read_file(path: Path) -> Entry:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise _invalid(path, explain_os_error(error)) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:  # its text may repeat a token
+    # PyYAML raises others for the date 2027-13-45, or `!!bool x`. The text of an error may repeat a token.
+    except (yaml.YAMLError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         raise _invalid(path, messages.NOT_YAML.fill(line=mark.line + 1 if mark else "?")) from None
     if not isinstance(document or {}, dict):
