@@ -49,7 +49,6 @@ def test_a_thousand_slow_readers_of_the_analyzer(analyzer: Victim, path: str):
 @pytest.mark.parametrize("path", ["/metrics", "/"])
 def test_slow_readers_of_the_agent(agent: Victim, path: str):
     with agent.attacked(cpu_seconds=10, peak_bytes=96 << 20), slow_readers(agent, path, 64, requests=400):
-        for wanted in ("/livez", "/metrics"):
-            time.sleep(5)  # a slow reader is one that reads nothing for so long
-            assert status_of(agent.get(wanted)) == 200
+        for wanted in ("/livez", "/metrics", "/livez", "/metrics"):
+            assert status_of(agent.get(wanted)) == 200, "an address without connections has a reserve"
         assert agent.read_unsent() < 64 * UNSENT_BYTES

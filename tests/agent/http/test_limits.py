@@ -93,6 +93,23 @@ def test_an_address_whose_clients_do_not_read_keeps_no_other_out(path: str, star
         client.close()
 
 
+def test_addresses_whose_clients_do_not_read_keep_no_other_out_even_at_first(start: Starter) -> None:
+    """They have all connections and all scrapes, and none of them is slow yet."""
+    server = start(FakeContent(size=4_000_000), expose_snapshot=True)
+    sources = [("127.0.0.2", 0), ("127.0.0.3", 0)]
+    busy = [
+        socket.create_connection(server.address, source_address=sources[number % 2])
+        for number in range(server.max_connections)
+    ]
+    for number, client in enumerate(busy):
+        client.sendall(b"GET /metrics HTTP/1.1\r\n\r\n" if number < 16 else b"GET /snapshot HTTP/1.1\r\n\r\n")
+    wait_until(lambda: len(server.connections) == server.max_connections and count_waiting(server) == 0)
+    for wanted in ("/metrics", "/livez", "/metrics"):
+        assert fetch(server, wanted)[0].status == 200
+    for client in busy:
+        client.close()
+
+
 def test_clients_that_read_too_slowly_yield_to_new_ones(start: Starter, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handler, "SLOW_SECONDS", 0.2)
     server = start(FakeContent(size=4_000_000), expose_snapshot=True)

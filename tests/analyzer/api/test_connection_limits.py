@@ -138,3 +138,18 @@ def test_headers_after_the_body_are_ignored():
     )
     with running_api(small_result()) as api, connected(api, request) as client:
         assert read_to_end(client).startswith(b"HTTP/1.1 200 ")  # with that header it would not be local
+
+
+def test_an_address_without_connections_has_a_reserve_of_its_own():
+    limits = ConnectionLimits(connections=3, reserved_connections=1)
+    events = b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with running_api(small_result(), limits=limits) as api, ExitStack() as stack:
+        for _ in range(3):
+            client = stack.enter_context(connected(api, events))
+            assert client.recv(65536).startswith(b"HTTP/1.1 200")
+        with connected(api) as client:
+            assert read_to_end(client).startswith(b"HTTP/1.1 503 ")
+        where = ("127.0.0.1", int(api.url.rpartition(":")[2]))
+        probe = stack.enter_context(socket.create_connection(where, timeout=10, source_address=("127.0.0.2", 0)))
+        probe.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert probe.recv(65536).startswith(b"HTTP/1.1 200")
