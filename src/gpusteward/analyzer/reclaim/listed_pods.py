@@ -15,7 +15,7 @@ from gpusteward.analyzer.reclaim.kinds.objects import ACTION, DELETION_COST, Jso
 from gpusteward.analyzer.reclaim.policies.annotations import ANNOTATIONS
 
 LONGEST_ANNOTATION = 1000  # a longer one of ours is unreadable anyway (256 characters)
-LONGEST_LABELS = 16 * 1024  # characters of all labels together
+LONGEST_LABELS = 8 * 1024  # characters of all labels together
 MOST_CONTAINERS = 64  # with GPUs
 MOST_RESOURCES = 16  # with GPUs, of a container
 MOST_OWNERS = 64
