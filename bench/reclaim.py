@@ -24,7 +24,7 @@ from bench.progress import print_progress
 from bench.readings import read_memory
 from bench.report import render_table
 from gpusteward.analyzer.ledger.db_engine import open_engine
-from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
+from gpusteward.analyzer.ledger.schema_version import create_tables
 from gpusteward.analyzer.reclaim.plan import Outcome
 from gpusteward.analyzer.reclaim.reclaimer import Reclaimer
 from gpusteward.analyzer.results import Result
@@ -69,7 +69,7 @@ class Found:
 @contextmanager
 def opened(folder: Path, name: str) -> Iterator[Any]:
     engine = open_engine(f"sqlite:///{folder / name}.db")
-    upgrade(engine)
+    create_tables(engine)
     yield engine
     engine.dispose()
 

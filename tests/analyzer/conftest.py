@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import Engine, text
 
 from gpusteward.analyzer.ledger.db_engine import open_engine
-from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
 from gpusteward.analyzer.ledger.schema import METADATA
+from gpusteward.analyzer.ledger.schema_version import create_tables
 from tests.analyzer.ledger.postgres_server import RunningPostgres, running_postgres
 
 _numbers = itertools.count()
@@ -44,7 +44,7 @@ def sqlite_ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A ledger without rows, to copy."""
     path = tmp_path_factory.mktemp("new") / "ledger.db"
     engine = open_engine(f"sqlite:///{path}")
-    upgrade(engine)
+    create_tables(engine)
     engine.dispose()
     return path
 
@@ -54,7 +54,7 @@ def postgres_ledger(postgres_server: RunningPostgres) -> Iterator[Engine]:
     """A ledger with the rows of the last test."""
     with postgres_server.another_database("ledger") as url:
         engine = open_engine(url)
-        upgrade(engine)
+        create_tables(engine)
         yield engine
         engine.dispose()
 

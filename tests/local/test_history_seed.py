@@ -9,9 +9,9 @@ from sqlalchemy import Engine, func, select
 
 from gpusteward.analyzer.judge.signatures.evidence import RUN_THROUGH_KINDS
 from gpusteward.analyzer.ledger.db_engine import open_engine
-from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
 from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS, RECORDED, floor_day, floor_hour, read_progress
 from gpusteward.analyzer.ledger.schema import allocations, fleet_hourly, idle_spells, usage_daily, usage_hourly
+from gpusteward.analyzer.ledger.schema_version import create_tables
 from gpusteward.analyzer.ledger.spell_reader import read_spells
 from gpusteward.analyzer.prices import PriceList, PriceSettings
 from gpusteward.analyzer.spell_table import STILL_IDLE
@@ -29,7 +29,7 @@ NODES = 10
 @pytest.fixture(scope="module")
 def ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     engine = open_engine(f"sqlite:///{tmp_path_factory.mktemp('past') / 'ledger.db'}")
-    upgrade(engine)
+    create_tables(engine)
     prices = PriceList(PriceSettings(default=2.0))
     SeededHistory(fleet(NODES, 3), prices).write(engine, days=DAYS, until=UNTIL)
     yield engine
@@ -84,7 +84,7 @@ def test_an_idle_allocation_is_recorded_as_idle_and_a_working_one_as_active(tmp_
     nodes = fleet(NODES, 3)
     truths = {key: truth for node in nodes for key, truth in node.truths(UNTIL).items()}
     engine = open_engine(f"sqlite:///{tmp_path / 'ledger.db'}")
-    upgrade(engine)
+    create_tables(engine)
     SeededHistory(nodes, PriceList(PriceSettings())).write(engine, days=1, until=UNTIL)
     hour = floor_hour(int(UNTIL * 1000)) - HOUR_MS
     query = (
@@ -106,7 +106,7 @@ def test_an_idle_allocation_is_recorded_as_idle_and_a_working_one_as_active(tmp_
 
 def test_three_weeks_of_forty_nodes_take_seconds(tmp_path: Path):
     engine = open_engine(f"sqlite:///{tmp_path / 'ledger.db'}")
-    upgrade(engine)
+    create_tables(engine)
     began = time.process_time()
     SeededHistory(fleet(40, 7), PriceList(PriceSettings())).write(engine, days=3, until=UNTIL)
     engine.dispose()

@@ -21,7 +21,7 @@ from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.ledger.db_engine import describe_error, make_folder, open_engine
 from gpusteward.analyzer.ledger.identities import PodLabels
-from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
+from gpusteward.analyzer.ledger.schema_version import create_tables
 from gpusteward.analyzer.ledger.spell_backfill import SpellBackfill, UnfilledTime, count_spells, find_unfilled
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
@@ -116,7 +116,7 @@ class Backfill:
     def _find_spans(self) -> list[UnfilledTime]:
         try:
             make_folder(self._engine)
-            upgrade(self._engine)
+            create_tables(self._engine)
             return find_unfilled(self._engine, since_ms=self._since_ms, now_ms=self._now_ms, window_ms=self._window_ms)
         except (SQLAlchemyError, OSError) as error:
             raise SourceError(ledger_errors.NOT_WRITABLE, reason=describe_error(error)) from error

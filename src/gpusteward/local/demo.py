@@ -10,7 +10,7 @@ import yaml
 
 from gpusteward.analyzer.app import Analyzer
 from gpusteward.analyzer.ledger.db_engine import open_engine
-from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
+from gpusteward.analyzer.ledger.schema_version import create_tables
 from gpusteward.analyzer.prices import PriceList
 from gpusteward.analyzer.serve import run_analyzer
 from gpusteward.analyzer.settings.settings import Settings
@@ -79,7 +79,7 @@ def _write_targets(path: Path, targets: Sequence[str]) -> None:
 def _write_history(nodes: Sequence[SimulatedNode], settings: Settings, *, until: float, advance: Advance) -> None:
     engine = open_engine(settings.ledger.locate())
     try:
-        upgrade(engine)
+        create_tables(engine)
         SeededHistory(nodes, PriceList(settings.prices)).write(engine, days=HISTORY_DAYS, until=until, advance=advance)
     finally:
         engine.dispose()

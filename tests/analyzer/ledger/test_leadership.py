@@ -11,7 +11,7 @@ from sqlalchemy import Engine, text
 
 from gpusteward.analyzer.ledger.db_engine import open_engine, with_write_lock
 from gpusteward.analyzer.ledger.leadership import Leadership
-from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
+from gpusteward.analyzer.ledger.schema_version import create_tables
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.core.errors import SourceError
 from tests.analyzer.ledger.cycles import START, WORKING, allocation, cycle, hourly, minutes_of, open_ledger
@@ -26,7 +26,7 @@ LEASE_SECONDS = 0.4
 @pytest.fixture
 def engine(postgres: RunningPostgres) -> Iterator[Engine]:
     engine = open_engine(LedgerSettings(url=postgres.url).locate())
-    upgrade(engine)
+    create_tables(engine)
     yield engine
     engine.dispose()
 

@@ -8,8 +8,8 @@ import pytest
 from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.ledger.db_engine import open_engine
-from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
 from gpusteward.analyzer.ledger.restore_state import restore_history
+from gpusteward.analyzer.ledger.schema_version import create_tables
 from gpusteward.analyzer.tables import SIGNATURES
 from gpusteward.core.containers import Workload
 from gpusteward.core.usages import Measure, Stat
@@ -94,7 +94,7 @@ def test_never_starting_after_a_restart_if_the_pod_has_worked_since_its_start(
 def test_an_empty_or_missing_ledger_gives_no_history(database_url: str, are_made: bool):
     engine = open_engine(database_url)
     if are_made:
-        upgrade(engine)
+        create_tables(engine)
     table = cycle([(allocation(0), RESTING)], START).verdicts.usage
     assert len(restore_history(engine, table)) == 0
     engine.dispose()

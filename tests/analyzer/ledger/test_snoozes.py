@@ -6,8 +6,8 @@ import pytest
 from sqlalchemy import Engine
 
 from gpusteward.analyzer.ledger.db_engine import open_engine, with_write_lock
-from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
 from gpusteward.analyzer.ledger.retention import prune
+from gpusteward.analyzer.ledger.schema_version import create_tables
 from gpusteward.analyzer.ledger.snoozes import Snooze, active_snoozes, add_snooze, end_snooze, list_snoozes
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.core.containers import WorkloadKey
@@ -21,7 +21,7 @@ SERVER = WorkloadKey("Deployment", "chat", "server", "prod")
 @pytest.fixture
 def engine(database_url: str) -> Iterator[Engine]:
     engine = open_engine(LedgerSettings(url=database_url).locate())
-    upgrade(engine)
+    create_tables(engine)
     yield engine
     engine.dispose()
 

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import Engine
 
 from gpusteward.analyzer.ledger.db_engine import open_engine
-from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
+from gpusteward.analyzer.ledger.schema_version import create_tables
 from tests.analyzer.reclaim.world import World
 from tests.kubernetes.cluster import Cluster
 
@@ -15,7 +15,7 @@ from tests.kubernetes.cluster import Cluster
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
     engine = open_engine(f"sqlite:///{tmp_path / 'ledger.db'}")
-    upgrade(engine)
+    create_tables(engine)
     yield engine
     engine.dispose()
 

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import Engine
 
 from gpusteward.analyzer.ledger.db_engine import open_engine
-from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
+from gpusteward.analyzer.ledger.schema_version import create_tables
 from gpusteward.analyzer.reclaim.actions import OPEN_STATES, Action, JournalStep, SwitchState, TargetObject, Warned
 from gpusteward.analyzer.reclaim.journal import Journal
 from gpusteward.analyzer.reclaim.plan import ActionState
@@ -37,7 +37,7 @@ def east() -> str:
 @pytest.fixture
 def engine(database_url: str) -> Iterator[Engine]:
     engine = open_engine(database_url)
-    upgrade(engine)
+    create_tables(engine)
     yield engine
     engine.dispose()
 

@@ -10,7 +10,7 @@ from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.ledger.db_engine import open_engine
-from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
+from gpusteward.analyzer.ledger.schema_version import create_tables
 from gpusteward.analyzer.reclaim.components import ReclaimComponents
 from gpusteward.analyzer.reclaim.journal import Journal
 from gpusteward.analyzer.reclaim.lease import ActorLease
@@ -41,7 +41,7 @@ def test_a_plan_over_ten_thousand_idle_workloads_takes_about_a_second(tmp_path: 
     verdicts, _ = judge(table, settings.rules, History(), now=AT)
     result = Result(1, AT, 0.1, settings, verdicts, judge_workloads(verdicts, settings.rules))
     engine = open_engine(f"sqlite:///{tmp_path / 'ledger.db'}")
-    upgrade(engine)
+    create_tables(engine)
     cluster = MemoryCluster(0)
     components = ReclaimComponents(
         cluster=cluster,

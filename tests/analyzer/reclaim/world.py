@@ -22,7 +22,7 @@ from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.ledger.db_engine import open_engine
-from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
+from gpusteward.analyzer.ledger.schema_version import create_tables
 from gpusteward.analyzer.notify.notices.reclaim_notices import ReclaimNotice
 from gpusteward.analyzer.reclaim.actions import Action
 from gpusteward.analyzer.reclaim.cluster import Cluster as ReclaimCluster
@@ -181,7 +181,7 @@ class World:
         self.namespace = kubernetes.add_namespace("team")
         self.account = account or kubernetes.add_account(self.own, enforce_rules())
         self.engine = open_engine(f"sqlite:///{folder / 'ledger.db'}")
-        upgrade(self.engine)
+        create_tables(self.engine)
         self.policies, self.sender = FixedPolicies(), FakeSender(lambda: self.now)
         self.source = FakeSource()
         self.settings = self.make_settings(mode)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from pydantic import SecretStr
-from sqlalchemy import Engine, delete, insert
+from sqlalchemy import Engine, delete, func, insert, select, update
 
 from gpusteward.analyzer.ledger.db_engine import open_engine, with_write_lock
 from gpusteward.analyzer.ledger.periods import HOUR_MS, RECORDED
@@ -93,13 +93,20 @@ class LedgerRows:
         self._insert(verdict_changes, [row])
 
     def add_fleet(self, *hours: int, gpu_ms: int, node: str = "node-1", model: str = A100) -> None:
-        """The time of all GPUs of a node in each of these hours."""
-        rows = [{"hour_ms": at(hour), "node": node, "model": model, "gpu_ms": gpu_ms} for hour in hours]
-        self._insert(fleet_hourly, rows)
+        """The time of all GPUs of a node, of one model, in each of these hours. `record_until` adds what was held."""
+        row = {"node": node, "model": model, "gpu_ms": gpu_ms, "known_ms": HOUR_MS, "held_ms": 0}
+        self._insert(fleet_hourly, [{"hour_ms": at(hour), **row} for hour in hours])
 
     def record_until(self, hours: float) -> None:
         """The last cycle ended then; finished hours are rolled up as the ledger does it."""
+        fleet, usage = fleet_hourly.c, usage_hourly.c
+        held = (
+            select(func.coalesce(func.sum(usage.allocated_ms), 0))
+            .join(allocations, allocations.c.id == usage.allocation_id)
+            .where(usage.hour_ms == fleet.hour_ms, allocations.c.node == fleet.node)
+        )
         with with_write_lock(self.engine).begin() as connection:
+            connection.execute(update(fleet_hourly).values(held_ms=held.scalar_subquery()))
             connection.execute(delete(progress).where(progress.c.name == RECORDED))
         self._insert(progress, [{"name": RECORDED, "at_ms": at(hours)}])
         while roll_up(self.engine):

@@ -12,14 +12,14 @@ From a verdict to its rows, in reading order:
     idle_spells.py      idle spells of allocations, from cycle to cycle
     accrual.py          the rows of `usage_hourly` and `fleet_hourly` (pure)
     upsert.py           column dictionaries -> INSERT ... ON CONFLICT
-    schema.py           the tables
+    schema.py           the tables; schema_version.py creates them and refuses those of another version
 
 Beside that path: retention.py (rollup and deletion), clock_skew.py (a clock that was ahead), restore_state.py (idle
 times after a restart), last_gpus.py (when there were GPUs last),
 periods.py (hours, days and progress), db_engine.py (opening databases), leadership.py (which of
 several analyzers writes to PostgreSQL), file_owner.py (which one owns a SQLite file), copy.py (SQLite to PostgreSQL),
 snoozes.py (workloads about which nobody wants to hear), spell_reader.py, spell_memory.py and spell_backfill.py (idle
-spells: read, kept in memory, written for the past), migrations/.
+spells: read, kept in memory, written for the past).
 
 Rules of the contents, for readers of the tables:
 

@@ -13,8 +13,8 @@ from sqlalchemy import Column, Connection, Engine, Row, Table, func, select, tex
 from sqlalchemy.dialects.postgresql import insert
 
 from gpusteward.analyzer.ledger.db_engine import with_write_lock
-from gpusteward.analyzer.ledger.migrations.upgrade import HEAD, read_version, upgrade
 from gpusteward.analyzer.ledger.schema import METADATA, leases, progress
+from gpusteward.analyzer.ledger.schema_version import create_tables, has_tables
 from gpusteward.core.errors import SourceError
 from gpusteward.messages.errors import ledger_errors
 
@@ -32,11 +32,10 @@ TABLES: Sequence[Table] = [each for each in METADATA.sorted_tables if each is no
 def copy_ledger(source: Engine, target: Engine, advance: Callable[[int, int], None]) -> dict[str, int]:
     """The rows of each table in the target. `advance` is called with the rows so far and in all. Raises SourceError
     for a ledger of another version, a target with another ledger, or sums that differ; SQLAlchemyError."""
-    upgrade(target)
+    create_tables(target)
     with source.connect() as reading:
-        version = read_version(reading)
-        if version != HEAD:
-            raise SourceError(ledger_errors.COPY_VERSION, version=version or "-", supported=HEAD)
+        if not has_tables(reading):
+            raise SourceError(ledger_errors.COPY_EMPTY)
         with target.connect() as connection:
             if connection.execute(select(func.count()).select_from(progress)).scalar():
                 if _sum_up(connection) == _sum_up(reading):

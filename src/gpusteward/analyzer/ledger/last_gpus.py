@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, func, select
 
-from gpusteward.analyzer.ledger.migrations.upgrade import read_version
 from gpusteward.analyzer.ledger.schema import allocations, fleet_daily, fleet_hourly, time_column, usage_hourly
+from gpusteward.analyzer.ledger.schema_version import has_tables
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 
@@ -36,7 +36,7 @@ class NodeGpus(NamedTuple):
 
 def read_node_gpus(connection: Connection, since_ms: int, now_ms: int) -> Mapping[ClusterNode, NodeGpus]:
     """Of each node since then."""
-    if read_version(connection) is None:
+    if not has_tables(connection):
         return {}  # a new file
     table = fleet_hourly.c
     gpus = func.sum(table.gpu_ms * 1.0 / table.known_ms)
@@ -56,7 +56,7 @@ def read_node_gpus(connection: Connection, since_ms: int, now_ms: int) -> Mappin
 
 def read_last_gpus(connection: Connection, now_ms: int) -> LastGpus | None:
     """Of the last recorded hour or day with GPUs, counted or held; None: there never were any."""
-    if read_version(connection) is None:
+    if not has_tables(connection):
         return None  # a new file
     for table, length in ((fleet_hourly, HOUR_MS), (fleet_daily, DAY_MS)):
         time = time_column(table)
@@ -65,7 +65,7 @@ def read_last_gpus(connection: Connection, now_ms: int) -> LastGpus | None:
             rows = connection.execute(
                 select(table.c.cluster, table.c.gpu_ms, table.c.known_ms).where(time == latest, table.c.gpu_ms > 0)
             ).all()
-            gpus = sum(row.gpu_ms / (row.known_ms or length) for row in rows)
+            gpus = sum(row.gpu_ms / row.known_ms for row in rows)
             return _make(latest + length, now_ms, gpus, {row.cluster for row in rows})
     latest = connection.execute(select(func.max(usage_hourly.c.hour_ms))).scalar()
     if latest is None:

@@ -27,9 +27,9 @@ from gpusteward.analyzer.ledger.db_engine import (
 from gpusteward.analyzer.ledger.ended_record import PriceOf
 from gpusteward.analyzer.ledger.identities import PodLabels
 from gpusteward.analyzer.ledger.ledger_writer import LedgerWriter
-from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
 from gpusteward.analyzer.ledger.periods import HOUR_MS, floor_hour
 from gpusteward.analyzer.ledger.retention import BATCH_SIZE, prune, roll_up
+from gpusteward.analyzer.ledger.schema_version import create_tables
 from gpusteward.analyzer.ledger.verdict_changes import LastVerdicts
 from gpusteward.analyzer.prices import PriceList, PriceSettings
 from gpusteward.analyzer.results import Result
@@ -139,7 +139,7 @@ class Ledger:
         if self._is_ready:
             self.engine.dispose()
         make_folder(self.engine)
-        upgrade(self.engine)
+        create_tables(self.engine)
         self._is_ready = True
         if not self._pending:
             self._read_state()

@@ -18,9 +18,9 @@ from gpusteward.analyzer.judge.allocation_columns import read_allocation_columns
 from gpusteward.analyzer.judge.history import History, Past
 from gpusteward.analyzer.ledger.db_engine import describe_error
 from gpusteward.analyzer.ledger.identities import make_allocation_id, name_owner
-from gpusteward.analyzer.ledger.migrations.upgrade import read_version
 from gpusteward.analyzer.ledger.periods import HOUR_MS, RECORDED, read_progress
 from gpusteward.analyzer.ledger.schema import allocations, idle_spells, usage_hourly, verdict_changes
+from gpusteward.analyzer.ledger.schema_version import has_tables
 from gpusteward.analyzer.tables import Column, UsageTable
 from gpusteward.core.containers import Container, WorkloadKey
 from gpusteward.core.idle_spells import SpellEnd
@@ -128,7 +128,7 @@ def _make_history(table: UsageTable, recorded: _Recorded, worked: Mapping[int, f
 def read_clusters(connection: Connection, present: Collection[str]) -> list[tuple[str, str]]:
     """The name of every recorded cluster with the UUIDs of its GPUs; without these where there is one name only,
     together with those that are `present` now. Raises SQLAlchemyError."""
-    if read_version(connection) is None:
+    if not has_tables(connection):
         return []  # a new file
     names: list[str] = []
     name = connection.execute(select(func.min(verdict_changes.c.cluster))).scalar()

@@ -95,8 +95,8 @@ def _fleet(name: str, time: str) -> Table:
         Column("node", Text, nullable=False),
         Column("model", Text, nullable=False),
         Column("gpu_ms", Number, nullable=False),
-        Column("known_ms", Number),  # for how long the number of GPUs was known
-        Column("held_ms", Number),  # the time allocated while it was known
+        Column("known_ms", Number, nullable=False),  # for how long the number of GPUs was known
+        Column("held_ms", Number, nullable=False),  # the time allocated while it was known
         _cluster(),
         PrimaryKeyConstraint(time, "cluster", "node", "model"),
         sqlite_with_rowid=False,
@@ -107,8 +107,7 @@ usage_hourly = _usage("usage_hourly", "hour_ms")
 usage_daily = _usage("usage_daily", "day_ms")
 fleet_hourly = _fleet("fleet_hourly", "hour_ms")
 fleet_daily = _fleet("fleet_daily", "day_ms")
-"""The time of all existing GPUs, allocated or not; no row where their number is unknown. `known_ms` and `held_ms` are
-NULL in rows of schema version 0001."""
+"""The time of all existing GPUs, allocated or not; no row where their number is unknown."""
 
 
 def time_column(table: Table) -> Column[int]:

@@ -33,10 +33,10 @@ class ChartSeries:
 
 @dataclass(slots=True)
 class _FleetStep:
-    """The time of all GPUs in one step, and what was allocated of it; None where a row lacks it."""
+    """The time of all GPUs in one step, and what was allocated of it."""
 
     gpu_ms: int = 0
-    held_ms: int | None = 0
+    held_ms: int = 0
 
 
 def read_chart(
@@ -68,15 +68,12 @@ def _complete(point: Point, step_ms: int, covered: Range, *, has_costs: bool) ->
 
 def _make_point(at_ms: int, row: RowMapping | None, fleet: _FleetStep | None) -> Point:
     sums = {name: int(row[name] or 0) if row else 0 for name in _SUMMED}
-    unallocated = None
-    if fleet is not None:
-        unallocated = max(0, fleet.gpu_ms - (sums["allocated_ms"] if fleet.held_ms is None else fleet.held_ms))
     return Point(
         at_ms=at_ms,
         active_gpu_ms=sums["active_ms"],
         idle_gpu_ms=sums["idle_ms"],
         unknown_gpu_ms=sums["unknown_ms"],
-        unallocated_gpu_ms=unallocated,
+        unallocated_gpu_ms=None if fleet is None else max(0, fleet.gpu_ms - fleet.held_ms),
         idle_cost_micros=sums["idle_cost"],
     )
 
@@ -108,15 +105,11 @@ def _read_fleet(connection: Connection, selections: Sequence[RowSelection], step
     steps: dict[int, _FleetStep] = {}
     for selection in selections:
         table, time = selection.table, time_column(selection.table)
-        sums = (
-            func.sum(table.c.gpu_ms).label("gpu_ms"),
-            func.sum(table.c.held_ms).label("held_ms"),
-            (func.count() == func.count(table.c.held_ms)).label("is_complete"),
-        )
+        sums = (func.sum(table.c.gpu_ms).label("gpu_ms"), func.sum(table.c.held_ms).label("held_ms"))
         rows = connection.execute(select(time.label("time_ms"), *sums).where(selection.condition).group_by(time))
         for row in rows:
             at_ms = int(row.time_ms)
             step = steps.setdefault(at_ms - at_ms % step_ms, _FleetStep())
             step.gpu_ms += int(row.gpu_ms)
-            step.held_ms = step.held_ms + int(row.held_ms) if row.is_complete and step.held_ms is not None else None
+            step.held_ms += int(row.held_ms)
     return steps

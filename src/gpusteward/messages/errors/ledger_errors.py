@@ -6,23 +6,13 @@ INVALID_URL = Message(
     "ledger.url cannot be used ({reason}); use sqlite:///PATH or postgresql://USER:PASSWORD@HOST:PORT/DATABASE",
     "ledger.url 无效（{reason}）；格式为 sqlite:///PATH 或 postgresql://USER:PASSWORD@HOST:PORT/DATABASE",
 )
-NEWER_SCHEMA = Message(
-    "the ledger has schema version {version}, but this gpusteward supports versions up to {supported}; use the newer "
-    "gpusteward that wrote it, or another database (ledger.url)",
-    "账本的 schema 版本为 {version}，当前 gpusteward 最高支持 {supported}；请使用写入该账本的新版 gpusteward，"
+OTHER_SCHEMA = Message(
+    "the ledger has schema version {version}, but this gpusteward uses version {supported}; use the gpusteward that "
+    "wrote it, or another database (ledger.url)",
+    "账本的 schema 版本为 {version}，当前 gpusteward 使用版本 {supported}；请使用写入该账本的 gpusteward，"
     "或更换数据库（ledger.url）",
 )
-OTHER_SCHEMA = Message(
-    "the ledger cannot be read: it has schema version {version}, but this gpusteward reads version {supported}; "
-    "`gpusteward serve` of the newer version upgrades it",
-    "无法读取账本：schema 版本为 {version}，当前 gpusteward 支持的版本为 {supported}；"
-    "运行新版的 `gpusteward serve` 可升级账本",
-)
-COPY_VERSION = Message(
-    "the SQLite file has schema version {version}, but this gpusteward copies version {supported}; `gpusteward serve` "
-    "upgrades it",
-    "SQLite 文件的 schema 版本为 {version}，当前 gpusteward 只能复制版本 {supported}；运行 `gpusteward serve` 可升级",
-)
+COPY_EMPTY = Message("the SQLite file has no ledger", "该 SQLite 文件中没有账本")
 COPY_NO_FILE = Message(
     "there is no SQLite ledger at {path}; name it with --from", "{path} 处没有 SQLite 账本；请用 --from 指定"
 )

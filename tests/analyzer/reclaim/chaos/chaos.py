@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from gpusteward.analyzer.ledger.db_engine import open_engine
-from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
+from gpusteward.analyzer.ledger.schema_version import create_tables
 from gpusteward.analyzer.reclaim.actions import Action
 from gpusteward.analyzer.reclaim.journal import Journal
 from gpusteward.analyzer.reclaim.kinds.objects import make_patch, read_pointer
@@ -204,7 +204,7 @@ class Chaos:
             outbox.execute("PRAGMA journal_mode=WAL")
             outbox.execute("CREATE TABLE notices (key TEXT PRIMARY KEY, sent_at REAL, delivered_at REAL)")
         self._engine = open_engine(f"sqlite:///{self._folder / 'ledger.db'}")
-        upgrade(self._engine)
+        create_tables(self._engine)
         uid = str(self._cluster.request("GET", "/api/v1/namespaces/kube-system")["metadata"]["uid"])
         self._journal = Journal(self._engine, lambda: uid)
 

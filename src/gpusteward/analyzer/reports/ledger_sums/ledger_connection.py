@@ -7,8 +7,8 @@ from sqlalchemy import Connection, Engine, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from gpusteward.analyzer.ledger.db_engine import describe_error
-from gpusteward.analyzer.ledger.migrations.upgrade import HEAD, read_version
 from gpusteward.analyzer.ledger.schema import allocations
+from gpusteward.analyzer.ledger.schema_version import has_tables
 from gpusteward.core.errors import SourceError
 from gpusteward.messages.errors import ledger_errors
 
@@ -19,7 +19,7 @@ def read_ledger(engine: Engine) -> Iterator[Connection]:
     isolated = {"isolation_level": "REPEATABLE READ"} if engine.dialect.name == "postgresql" else {}
     try:
         with engine.connect().execution_options(**isolated) as connection:
-            _check_version(connection)
+            has_tables(connection)  # refuses another version
             yield connection
             connection.rollback()
     except SQLAlchemyError as error:
@@ -31,10 +31,3 @@ def read_namespaces(engine: Engine) -> list[tuple[str, str]]:
     with read_ledger(engine) as connection:
         found = connection.execute(select(allocations.c.cluster, allocations.c.namespace).distinct())
         return [(row.cluster, row.namespace) for row in found]
-
-
-def _check_version(connection: Connection) -> None:
-    """Raises SourceError for another schema version: only an analyzer upgrades a ledger."""
-    version = read_version(connection)
-    if version not in (None, HEAD):
-        raise SourceError(ledger_errors.OTHER_SCHEMA, version=version, supported=HEAD)

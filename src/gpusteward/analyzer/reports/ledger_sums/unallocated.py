@@ -1,22 +1,17 @@
-"""GPUs that were not allocated: all existing GPUs minus what was allocated while their number was known.
-
-Rows of the fleet tables contain for how long the number was known, and what was allocated in that time. Rows of schema
-version 0001 do not: they are taken to cover the whole hour or day, and what was allocated in it is added up here.
-"""
+"""GPUs that were not allocated: all existing GPUs minus what was allocated while their number was known. Rows of the
+fleet tables contain for how long it was known, and what was allocated in that time."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Table, exists, func, select, true
+from sqlalchemy import ColumnElement, Connection, Table, func, select, true
 
-from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS, Period, floor_hour
+from gpusteward.analyzer.ledger.periods import HOUR_MS, Period, floor_hour
 from gpusteward.analyzer.ledger.schema import (
     allocations,
     fleet_daily,
     fleet_hourly,
     time_column,
-    usage_daily,
     usage_hourly,
 )
 from gpusteward.analyzer.prices import PriceList, cost_of
@@ -59,56 +54,14 @@ def _in_clusters(fleet: Table, scope: ReportScope) -> ColumnElement[bool]:
 
 def read_unallocated(connection: Connection, period: Period, scope: ReportScope) -> dict[NodeModel, int]:
     """GPU-milliseconds; only nodes and models whose number of GPUs was known."""
-    fleet, held, missing = Counter[NodeModel](), Counter[NodeModel](), Counter[NodeModel]()
+    unallocated = Counter[NodeModel]()
     for selection in select_fleet_rows(period, scope):
         table = selection.table
         keys = (table.c.node, table.c.model, table.c.cluster)
-        sums = (
-            func.sum(table.c.gpu_ms).label("gpu_ms"),
-            func.sum(table.c.held_ms).label("held_ms"),
-            (func.count() - func.count(table.c.held_ms)).label("without_held"),
-        )
-        rows = connection.execute(select(*keys, *sums).where(selection.condition).group_by(*keys)).all()
-        for row in rows:
-            key = NodeModel(row.node, row.model, row.cluster)
-            fleet[key] += int(row.gpu_ms)
-            held[key] += int(row.held_ms or 0)
-        if any(row.without_held for row in rows):
-            missing.update(_sum_allocated(connection, table, selection.condition))
-    return _subtract(fleet, held, missing)
-
-
-def _sum_allocated(connection: Connection, fleet: Table, condition: ColumnElement[bool]) -> Mapping[NodeModel, int]:
-    """What was allocated on a node in the hours or days whose fleet rows lack it."""
-    usage = usage_hourly if fleet is fleet_hourly else usage_daily
-    usage_time, fleet_time = time_column(usage), time_column(fleet)
-    incomplete = select(fleet_time).where(condition, fleet.c.held_ms.is_(None)).distinct()  # uses the index
-    is_same_node = (fleet.c.node == allocations.c.node) & (fleet.c.cluster == allocations.c.cluster)
-    has_fleet_row = exists().where(fleet_time == usage_time, is_same_node, fleet.c.held_ms.is_(None), condition)
-    joined = usage.join(allocations, allocations.c.id == usage.c.allocation_id)
-    keys = (allocations.c.node, allocations.c.model, allocations.c.cluster)
-    sums = (
-        select(*keys, func.sum(usage.c.allocated_ms).label("allocated_ms"))
-        .select_from(joined)
-        .where(usage_time.in_(incomplete), has_fleet_row)
-        .group_by(*keys)
-    )
-    return {NodeModel(row.node, row.model, row.cluster): int(row.allocated_ms) for row in connection.execute(sums)}
-
-
-def _subtract(
-    fleet: Mapping[NodeModel, int], held: Mapping[NodeModel, int], missing: Mapping[NodeModel, int]
-) -> dict[NodeModel, int]:
-    """On a node with a single model, all allocations of the node count, as when they were recorded."""
-    models = Counter((key.cluster, key.node) for key in fleet)
-    missing_on = Counter[tuple[str, str]]()
-    for key, gpu_ms in missing.items():
-        missing_on[key.cluster, key.node] += gpu_ms
-    unallocated: dict[NodeModel, int] = {}
-    for key, gpu_ms in fleet.items():
-        node = key.cluster, key.node
-        unallocated[key] = max(0, gpu_ms - held[key] - (missing_on[node] if models[node] == 1 else missing.get(key, 0)))
-    return unallocated
+        sums = (func.sum(table.c.gpu_ms).label("gpu_ms"), func.sum(table.c.held_ms).label("held_ms"))
+        for row in connection.execute(select(*keys, *sums).where(selection.condition).group_by(*keys)):
+            unallocated[NodeModel(row.node, row.model, row.cluster)] += int(row.gpu_ms) - int(row.held_ms)
+    return {key: max(0, gpu_ms) for key, gpu_ms in unallocated.items()}
 
 
 def read_coverage(connection: Connection, period: Period, scope: ReportScope, covered: Range) -> float | None:
@@ -122,8 +75,7 @@ def read_coverage(connection: Connection, period: Period, scope: ReportScope, co
     known_ms = 0
     for selection in select_fleet_rows(period, scope):
         table = selection.table
-        whole_ms = HOUR_MS if table is fleet_hourly else DAY_MS
-        longest = select(func.max(func.coalesce(table.c.known_ms, whole_ms))).where(selection.condition)
+        longest = select(func.max(table.c.known_ms)).where(selection.condition)
         known_ms += sum(int(each) for each in connection.scalars(longest.group_by(time_column(table))))
     return min(1.0, known_ms / (covered.last_ms - first_ms))
 
@@ -141,10 +93,14 @@ def read_unused(connection: Connection, scope: ReportScope, *, extent: LedgerExt
     if hour_ms <= extent.begin_ms:
         return None
     held, idle = _read_hour(connection, hour_ms, scope)
-    fleet = _read_fleet_hour(connection, hour_ms, scope, held=int(held or 0)) if scope.has_fleet else None
-    if held is None and fleet is None:
+    unallocated = _read_unallocated_hour(connection, hour_ms, scope) if scope.has_fleet else None
+    if held is None and unallocated is None:
         return None
-    return _count_gpus(hour_ms, held=int(held or 0), idle=int(idle or 0), fleet=fleet)
+    # The nodes of some allocations may not be in the fleet: all GPUs are those that are held and those that are not.
+    gpus = round((int(held or 0) + (unallocated or 0.0)) / HOUR_MS)
+    idle_gpus = min(gpus, round(int(idle or 0) / HOUR_MS))
+    unallocated_gpus = None if unallocated is None else min(gpus - idle_gpus, round(unallocated / HOUR_MS))
+    return Unused(hour_ms, gpus, idle_gpus, unallocated_gpus)
 
 
 def _read_hour(connection: Connection, hour_ms: int, scope: ReportScope) -> tuple[int | None, int | None]:
@@ -156,29 +112,11 @@ def _read_hour(connection: Connection, hour_ms: int, scope: ReportScope) -> tupl
     return held, idle
 
 
-class FleetHour(NamedTuple):
-    """GPU-milliseconds of all GPUs in one hour, and of those that were not allocated."""
-
-    total: float
-    unallocated: float
-
-
-def _read_fleet_hour(connection: Connection, hour_ms: int, scope: ReportScope, *, held: int) -> FleetHour | None:
-    """What was known for a part of the hour is extrapolated to the whole hour."""
+def _read_unallocated_hour(connection: Connection, hour_ms: int, scope: ReportScope) -> float | None:
+    """GPU-milliseconds. What was known for a part of the hour is extrapolated to the whole hour."""
     fleet = fleet_hourly.c
     query = select(fleet.gpu_ms, fleet.held_ms, fleet.known_ms)
     rows = connection.execute(query.where(fleet.hour_ms == hour_ms, _in_clusters(fleet_hourly, scope))).all()
     if not rows:
         return None
-    total = sum(row.gpu_ms * HOUR_MS / (row.known_ms or HOUR_MS) for row in rows)
-    if any(row.held_ms is None for row in rows):
-        return FleetHour(total, total - held)
-    return FleetHour(total, sum((row.gpu_ms - row.held_ms) * HOUR_MS / (row.known_ms or HOUR_MS) for row in rows))
-
-
-def _count_gpus(hour_ms: int, *, held: int, idle: int, fleet: FleetHour | None) -> Unused:
-    gpus = round(max(held, fleet.total if fleet else 0.0) / HOUR_MS)
-    idle_gpus = min(gpus, round(idle / HOUR_MS))
-    if fleet is None:
-        return Unused(hour_ms, gpus, idle_gpus, None)
-    return Unused(hour_ms, gpus, idle_gpus, min(gpus - idle_gpus, round(max(0.0, fleet.unallocated) / HOUR_MS)))
+    return max(0.0, sum((row.gpu_ms - row.held_ms) * HOUR_MS / row.known_ms for row in rows))
