@@ -140,7 +140,7 @@ def test_a_cycle_between_two_pages_restarts_the_list() -> None:
 def report_of(*groups: Group) -> Report:
     span = Range(0, 1, 0, 1, 0, 1, is_widened=False)
     total = amounts(0)
-    return Report(0, "CNY", "owner", (), span, total, groups, None, (), (), None, 1, (), None)
+    return Report(0, "CNY", "workload", (), span, total, groups, None, (), (), None, 1, (), None)
 
 
 def amounts(idle_cost_micros: int | None) -> Amounts:

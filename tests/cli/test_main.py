@@ -70,7 +70,7 @@ def test_a_missing_library_is_reported_with_the_extra_that_installs_it(tmp_path:
     assert done.returncode == 2
     warning, message = done.stderr.splitlines()
     assert 'WARNING setting_ignored name=--cpu-devices reason="CPUs are not read."' in warning
-    assert message == "gpusteward: 'pynvml' is not installed: pip install 'gpusteward[agent]'"
+    assert message == "gpusteward: 'pynvml' is not installed: pip install gpusteward"
 
 
 def test_an_invalid_flag_is_reported_without_loading_the_agents_libraries() -> None:

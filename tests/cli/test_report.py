@@ -68,7 +68,6 @@ def run(capsys: pytest.CaptureFixture[str], *flags: str, code: int = 0) -> str:
     [
         ("report.txt", ()),
         ("report_workload.txt", ("--by", "workload", "--rows", "2", "--top", "2")),
-        ("report_workload.txt", ("--by", "owner", "--rows", "2", "--top", "2")),  # its earlier name
         ("report_day.txt", ("--by", "day", "--top", "1")),
         ("report_zh.txt", ("--by", "model", "--language", "zh")),
     ],
@@ -112,7 +111,7 @@ def test_unused_gpus_are_of_the_last_requested_hour(ledger: Path, capsys: pytest
 
 
 def test_names_are_never_interpreted_as_escapes_or_markup(ledger: Path, capsys: pytest.CaptureFixture[str]):
-    text = run(capsys, "--ledger", str(ledger), *TIME, "--by", "owner")
+    text = run(capsys, "--ledger", str(ledger), *TIME, "--by", "workload")
     assert "\x1b" not in text
     assert "[bold]=embed" in text.replace("\n", "")
 
@@ -154,7 +153,7 @@ def test_an_analyzer_and_its_ledger_give_the_same_report(ledger: Path, capsys: p
             return make_report(engine, query, prices=PriceSettings())
 
     with running_api(ledger=OpenLedger()) as api:
-        flags = (*TIME, "--by", "owner", "--namespace", "vision", "--namespace", "notebooks")
+        flags = (*TIME, "--by", "workload", "--namespace", "vision", "--namespace", "notebooks")
         served = run(capsys, "--server", api.url, *flags)
         served_csv = run(capsys, "--server", api.url, *flags, "--format", "csv")
     engine.dispose()

@@ -182,7 +182,7 @@ def test_a_missing_textual_is_reported_with_the_extra() -> None:
         "except ConfigurationError as error:\n    sys.exit(str(error))\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
-    assert done.stderr == "'textual' is not installed: pip install 'gpusteward[cli]'\n"
+    assert done.stderr == "'textual' is not installed: pip install gpusteward\n"
 
 
 def test_it_runs_on_a_real_terminal_and_quits_with_q(analyzer: Api) -> None:

@@ -79,7 +79,7 @@ def test_the_documented_full_stop_takes_every_right_to_write_away(helm: Helm, fo
     (command,) = re.findall(r"(?m)^helm upgrade gpusteward deploy/chart/gpusteward (?:.*\\\n)*.*$", guide)
     words = shlex.split(command)
     flags = [f"--set={value}" for word, value in pairwise(words) if word == "--set"]
-    values = {**read_yaml(VALUE_SETS["enforce"].read_text()), "rbac": {"mode": "enforce"}}
+    values = read_yaml(VALUE_SETS["enforce"].read_text())
     values["reclaim"]["namespaces"] = namespaces
     assert {"patch", "create"} <= list_verbs(helm.template(CHART, values))
     assert list_verbs(helm.template(CHART, values, *flags)) == {"get", "list", "watch"}

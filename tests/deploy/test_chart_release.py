@@ -127,7 +127,7 @@ def test_a_release_of_any_name_is_installed_upgraded_rolled_back_and_uninstalled
     named.run("install", CHART, "--wait", "--timeout=120s", values=named.values)
     claim, tokens, objects = named.read_claim(), named.read_tokens(), named.list_objects()
     check_kept(named, claim, tokens)
-    changed = merge(named.values, {"agent": {"interval": 7}, "rbac": {"mode": "enforce"}})
+    changed = merge(named.values, {"agent": {"interval": 7}, "reclaim": {"rights": True}})
     named.run("upgrade", CHART, "--wait", "--timeout=120s", values=changed)
     check_kept(named, claim, tokens)
     agent = named.read("daemonsets", f"{named.prefix}-agent", group="apis/apps/v1")
@@ -187,7 +187,7 @@ def test_an_upgrade_that_leaves_out_new_values_says_what_to_do_and_changes_nothi
 
 EVERYTHING: Json = {
     "networkPolicy": {"enabled": True},
-    "rbac": {"mode": "enforce"},
+    "reclaim": {"rights": True},
     "agent": {"ratioFile": "0.5\n", "basicAuth": {"users": {"prometheus": HASH}}},
     "prometheus": {"url": "http://prometheus.monitoring:9090"},
     "analyzer": {"secrets": {"control.secret": "x"}, "ingress": {"enabled": True, "hosts": ["gpus.example.com"]}},

@@ -626,8 +626,8 @@ REFUSED = {
         "Additional property ai.key is not allowed",
     ),
     "a wrong choice": (
-        {"rbac": {"mode": "write"}},
-        'rbac.mode must be one of the following: "observe", "enforce"',
+        {"reclaim": {"mode": "write"}},
+        'reclaim.mode must be one of the following: "off", "observe", "enforce"',
     ),
     "a wrong type": (
         {"agent": {"enabled": "yes"}},

@@ -7,7 +7,7 @@
     language.py     choice of the output language
     exit_codes.py   exit codes
     help_format.py  `--help` in Chinese, as wide as the terminal
-    extras.py       libraries that only an extra installs
+    libraries.py    libraries that an image or a machine may lack
     json_access.py  typed access to JSON documents of a server
 
     commands/       one module per command: `build_parser()`, `run(arguments) -> exit code`

@@ -13,8 +13,8 @@ class MissingLibraryError(ConfigurationError):
 
 
 @contextmanager
-def require_extra(extra: str) -> Iterator[None]:
-    """Wraps imports: if a library is missing, raises MissingLibraryError, which names the extra that installs it."""
+def require_libraries() -> Iterator[None]:
+    """Wraps imports: if a library is missing, raises MissingLibraryError, which says how to install it."""
     try:
         with paused_gc():
             yield
@@ -22,4 +22,4 @@ def require_extra(extra: str) -> Iterator[None]:
         library = (error.name or "").partition(".")[0]
         if library == "gpusteward":
             raise
-        raise MissingLibraryError(messages.MISSING_LIBRARY, library=library, extra=extra) from error
+        raise MissingLibraryError(messages.MISSING_LIBRARY, library=library) from error

@@ -118,7 +118,7 @@ def _read_users(section: Section) -> BasicAuthentication | None:
     if not section.values:
         return None
     if find_spec("bcrypt") is None:
-        raise section.refuse("", "needs bcrypt, which is not installed: pip install 'gpusteward[agent]'")
+        raise section.refuse("", "needs bcrypt, which is not installed: pip install gpusteward")
     return BasicAuthentication({user: section.text(user) for user in section.values})
 
 

@@ -75,7 +75,7 @@ def load_document(path: Path, *, known: Sequence[str]) -> Section:
         import yaml
     except ImportError as error:
         raise ConfigurationError(
-            "a web config file needs PyYAML, which is not installed: pip install 'gpusteward[agent]'"
+            "a web config file needs PyYAML, which is not installed: pip install gpusteward"
         ) from error
     try:
         return Section(path, yaml.safe_load(path.read_bytes()), known=known)

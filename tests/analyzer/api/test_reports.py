@@ -79,7 +79,7 @@ def test_the_format_is_chosen_by_the_query_or_by_what_the_client_accepts(api: Ap
 
 
 def test_the_content_policy_of_a_page_allows_only_its_own_style(api: Api):
-    policy = api.get(f"{WEEK}&format=html&lang=zh").headers["content-security-policy"]
+    policy = api.get(f"{WEEK}&format=html&language=zh").headers["content-security-policy"]
     assert policy.startswith("default-src 'none'; style-src 'sha256-")
     assert "frame-ancestors 'none'" in policy
     assert "unsafe" not in policy
@@ -106,7 +106,7 @@ def test_rows_can_be_filtered_and_limited(api: Api):
     assert [group["name"] for group in api.get(f"{WEEK}&namespace=vision").json["groups"]] == ["vision"]
     cut = api.get(f"{WEEK}&rows=1&top=0").json
     assert (len(cut["groups"]), cut["others"]["name"], cut["wasters"]) == (1, "1", [])
-    assert api.get(f"{WEEK}&by=owner").json["groups"][0]["kind"] == "Job"
+    assert api.get(f"{WEEK}&by=workload").json["groups"][0]["kind"] == "Job"
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_a_report_by_label_needs_a_recorded_label(tmp_path: Path):
     settings = LedgerSettings(url=SecretStr(url), labels=("team", "cost-center"))
     with running_api(ledger=LedgerAccess(settings, PriceSettings)) as api:
         assert [group["name"] for group in api.get(f"{WEEK}&by=label:team").json["groups"]] == ["vision"]
-        page = api.get(f"{WEEK}&by=label:cost-center&format=html&lang=zh").body.decode()
+        page = api.get(f"{WEEK}&by=label:cost-center&format=html&language=zh").body.decode()
         assert "按标签 cost-center" in page
         assert "（无此标签）" in page
         wrong = api.get(f"{WEEK}&by=label:project")

@@ -189,7 +189,7 @@ def test_a_failing_model_costs_only_its_opinion(model: FakeModel):
 
 
 def show(api: Api, owner: Workload, language: str) -> dict[str, Any]:
-    path = f"/api/v1/workloads/{owner.kind}/{owner.namespace}/{owner.name}?lang={language}"
+    path = f"/api/v1/workloads/{owner.kind}/{owner.namespace}/{owner.name}?language={language}"
     answer = api.get(path)
     assert answer.status == 200
     return dict(answer.json)

@@ -94,7 +94,6 @@ def test_a_reader_who_sees_one_namespace_gets_its_report(ledger: LedgerRows, by:
     [
         ("namespace", ["lab", "vision"]),
         ("workload", ["notebook", "train"]),
-        ("owner", ["notebook", "train"]),  # its earlier name
         ("model", [T4, A100]),
         ("node", ["b", "a"]),
         ("user", ["wu", "li"]),

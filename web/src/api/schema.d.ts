@@ -5918,8 +5918,6 @@ export interface operations {
                 readonly format?: ("json" | "csv" | "html" | "focus") | null;
                 /** @description The language of the HTML page. */
                 readonly language?: "en" | "zh";
-                /** @description Earlier name of `language`. */
-                readonly lang?: ("en" | "zh") | null;
             };
             readonly header?: never;
             readonly path?: never;
@@ -6439,8 +6437,6 @@ export interface operations {
                 readonly cluster?: string | null;
                 /** @description The language of the reasons. */
                 readonly language?: "en" | "zh";
-                /** @description Earlier name of `language`. */
-                readonly lang?: ("en" | "zh") | null;
             };
             readonly header?: never;
             readonly path: {

@@ -38,7 +38,7 @@
 
 {{/* "true" where the analyzer may change workloads. */}}
 {{- define "gpusteward.analyzer.hasRights" -}}
-{{- if or .Values.reclaim.rights (eq .Values.rbac.mode "enforce") }}true{{ end -}}
+{{- if .Values.reclaim.rights }}true{{ end -}}
 {{- end }}
 
 {{/* "true" where the analyzer gets a policy file: where it has a use for one, or values name policies. */}}

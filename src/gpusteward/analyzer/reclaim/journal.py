@@ -165,10 +165,9 @@ class Journal:
             return [_make_action(row) for row in connection.execute(query)]
 
 
-def read_message(stored: str | Sequence[str]) -> Message:
-    """A text of the JSON columns: English and Chinese. Rows of earlier versions have English only."""
-    english, chinese = (stored, stored) if isinstance(stored, str) else stored
-    return Message(english, chinese)
+def read_message(stored: Sequence[str]) -> Message:
+    """A text of the JSON columns: English and Chinese."""
+    return Message(*stored)
 
 
 def make_action_id() -> str:

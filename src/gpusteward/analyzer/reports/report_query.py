@@ -14,15 +14,13 @@ _UNITS_MS = {"h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
 
 GROUPINGS = ("cluster", "namespace", "workload", "model", "node", "user", "team", "day")
 """What rows can be grouped by."""
-_ALIASES = {"owner": "workload"}
-"""Earlier names, still accepted."""
 
 LABEL_PREFIX = "label:"
 
 
 def find_grouping(by: str) -> str:
     """One of `GROUPINGS`, or `label`."""
-    return "label" if by.startswith(LABEL_PREFIX) else _ALIASES.get(by, by)
+    return "label" if by.startswith(LABEL_PREFIX) else by
 
 
 def find_label(by: str) -> str:
@@ -75,7 +73,7 @@ class ReportQuery:
 
     since_ms: int
     until_ms: int
-    by: str = "namespace"  # one of `GROUPINGS`, an alias, or `label:KEY`
+    by: str = "namespace"  # one of `GROUPINGS`, or `label:KEY`
     namespaces: tuple[str, ...] = ()  # only these; empty: all
     top: int = 10  # number of wasters and findings
     rows: int = 1000  # number of groups; the others are summed in one row

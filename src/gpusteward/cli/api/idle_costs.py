@@ -12,7 +12,7 @@ from gpusteward.core.errors import SourceError
 
 REPORT_PATH = "/api/v1/reports"
 REFRESH_SECONDS = 300.0
-QUERY = (("by", "owner"), ("since", "7d"), ("rows", "10000"), ("top", "0"))
+QUERY = (("by", "workload"), ("since", "7d"), ("rows", "10000"), ("top", "0"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 
 from gpusteward.agent.settings.table import read_settings
-from gpusteward.cli.extras import require_extra
+from gpusteward.cli.libraries import require_libraries
 from gpusteward.logs import Log, configure_logs
 from gpusteward.process_exit import exit_without_threads
 
@@ -20,7 +20,7 @@ def run(arguments: Sequence[str]) -> int:
     configure_logs(level="debug" if settings.debug else settings.log_level, as_json=settings.log_format == "json")
     for name, reason in settings.ignored:
         log.warning("setting_ignored", name=name, reason=reason)
-    with require_extra("agent"):
+    with require_libraries():
         from gpusteward.agent.app import run_agent
     code = run_agent(settings)
     exit_without_threads(code)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from gpusteward.cli.commands.serve import build_settings_parser
 from gpusteward.cli.exit_codes import EXIT_OK
-from gpusteward.cli.extras import require_extra
 from gpusteward.cli.flags import FlagParser, language_of, read_duration
+from gpusteward.cli.libraries import require_libraries
 from gpusteward.cli.output import quantities
 from gpusteward.cli.output.console import show_progress
 from gpusteward.core.errors import ConfigurationError
@@ -49,7 +49,7 @@ def build_parser() -> FlagParser:
 
 def run(arguments: Sequence[str]) -> int:
     """Raises ConfigurationError, SourceError."""
-    with require_extra("analyzer"):
+    with require_libraries():
         options = build_parser().parse(arguments)
 
         from gpusteward.analyzer.backfill import Backfill

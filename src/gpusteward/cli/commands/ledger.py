@@ -7,8 +7,8 @@ from pathlib import Path
 
 from gpusteward.cli.commands.serve import build_settings_parser
 from gpusteward.cli.exit_codes import EXIT_OK
-from gpusteward.cli.extras import require_extra
 from gpusteward.cli.flags import FlagParser, language_of
+from gpusteward.cli.libraries import require_libraries
 from gpusteward.cli.output.console import show_progress
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.logs import configure_logs
@@ -37,7 +37,7 @@ def build_parser() -> FlagParser:
 
 def run(arguments: Sequence[str]) -> int:
     """Raises ConfigurationError, SourceError."""
-    with require_extra("analyzer"):
+    with require_libraries():
         options = build_parser().parse(arguments)
 
         from pydantic import SecretStr

@@ -24,7 +24,6 @@ from gpusteward.analyzer.reports.report_query import (
 )
 from gpusteward.cli.entry_point import is_plugin
 from gpusteward.cli.exit_codes import EXIT_OK
-from gpusteward.cli.extras import require_extra
 from gpusteward.cli.flags import (
     FlagParser,
     add_cluster_flag,
@@ -36,6 +35,7 @@ from gpusteward.cli.flags import (
     make_analyzer_client,
     make_parser,
 )
+from gpusteward.cli.libraries import require_libraries
 from gpusteward.cli.output.report_table import print_report
 from gpusteward.cli.output.terminal_text import escape_controls
 from gpusteward.core.errors import ConfigurationError, SourceError
@@ -71,7 +71,7 @@ def build_parser() -> FlagParser:
     parser.add_argument("--until", metavar="TIME", help="end: a duration before now, or a date (default now)")
     parser.add_argument(
         "--by",
-        choices=_Groupings((*GROUPINGS, "owner")),
+        choices=_Groupings(GROUPINGS),
         default="namespace",
         metavar="GROUPING",
         help=f"group by {', '.join(GROUPINGS)} or label:KEY (default namespace)",
@@ -167,7 +167,7 @@ def _read_charges(options: argparse.Namespace) -> Iterator[str]:
 @contextmanager
 def _open_ledger(options: argparse.Namespace) -> "Iterator[tuple[Engine, Settings]]":
     """Loads the analyzer's libraries."""
-    with require_extra("analyzer"):
+    with require_libraries():
         from gpusteward.analyzer.ledger.db_engine import open_engine
     settings = _read_settings(options)
     engine = open_engine(_locate(options.ledger, settings))

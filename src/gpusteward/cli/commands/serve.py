@@ -5,8 +5,8 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from gpusteward.cli.exit_codes import describe_exits
-from gpusteward.cli.extras import require_extra
 from gpusteward.cli.flags import FlagParser, add_language_flag
+from gpusteward.cli.libraries import require_libraries
 from gpusteward.logs import configure_logs
 from gpusteward.process_exit import exit_without_threads
 
@@ -30,7 +30,7 @@ def build_parser() -> FlagParser:
 
 def run(arguments: Sequence[str]) -> int:
     """Run the analyzer until a signal stops it. Raises ConfigurationError."""
-    with require_extra("analyzer"):
+    with require_libraries():
         from gpusteward.analyzer.listen_socket import open_socket
         from gpusteward.analyzer.settings.file import SettingsFile
         from gpusteward.analyzer.settings.flags import flags_from
@@ -40,7 +40,7 @@ def run(arguments: Sequence[str]) -> int:
     file = SettingsFile(flags, os.environ, directory=Path.cwd())
     configure_logs(level=file.settings.logging.level, as_json=file.settings.logging.as_json)
     listening = open_socket(file.settings.server)
-    with require_extra("analyzer"):
+    with require_libraries():
         from gpusteward.analyzer.serve import run_analyzer
     code = run_analyzer(file, listening=listening)
     exit_without_threads(code)

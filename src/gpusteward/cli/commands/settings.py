@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from gpusteward.cli.commands.serve import build_settings_parser
 from gpusteward.cli.exit_codes import EXIT_OK
-from gpusteward.cli.extras import require_extra
 from gpusteward.cli.flags import FlagParser, add_output_flags, language_of
+from gpusteward.cli.libraries import require_libraries
 from gpusteward.cli.output.formats import Cells, Column, write_rows
 from gpusteward.core.messages import Message
 from gpusteward.logs import configure_logs
@@ -30,7 +30,7 @@ def build_parser() -> FlagParser:
 
 def run(arguments: Sequence[str]) -> int:
     """Read the settings as `serve` does. Raises ConfigurationError."""
-    with require_extra("analyzer"):
+    with require_libraries():
         from gpusteward.analyzer.settings import flags, masked
         from gpusteward.analyzer.settings.file import SettingsFile
     options = build_parser().parse(arguments)

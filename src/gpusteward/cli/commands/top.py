@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from gpusteward.cli.api.namespaces import check_namespaces
 from gpusteward.cli.entry_point import is_plugin
 from gpusteward.cli.exit_codes import EXIT_OK, describe_exits
-from gpusteward.cli.extras import require_extra
 from gpusteward.cli.flags import (
     AGENT,
     OUTPUTS,
@@ -23,6 +22,7 @@ from gpusteward.cli.flags import (
     make_analyzer_client,
     read_seconds,
 )
+from gpusteward.cli.libraries import require_libraries
 from gpusteward.cli.output.formats import Column, write_rows
 from gpusteward.cli.output.verdict_texts import describe_result_time, describe_time, warn_stale
 from gpusteward.cli.top.cluster_source import ClusterSource
@@ -97,7 +97,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def make_app(options: argparse.Namespace) -> "TopApp":
     """Raises MissingLibraryError if Textual is not installed, ConfigurationError for invalid flags."""
-    with require_extra("cli"):
+    with require_libraries():
         from gpusteward.cli.top.app import TopApp
     language = language_of(options)
     choice = _choose_source(options, language)

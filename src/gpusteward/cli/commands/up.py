@@ -4,8 +4,8 @@ import os
 from collections.abc import Sequence
 
 from gpusteward.cli.commands.serve import build_settings_parser
-from gpusteward.cli.extras import require_extra
 from gpusteward.cli.flags import FlagParser, language_of
+from gpusteward.cli.libraries import require_libraries
 from gpusteward.process_exit import exit_without_threads
 
 
@@ -16,10 +16,10 @@ def build_parser() -> FlagParser:
 
 def run(arguments: Sequence[str]) -> int:
     """Serve until Ctrl-C. Raises SourceError without a GPU, ConfigurationError for invalid settings."""
-    with require_extra("agent,analyzer"):
+    with require_libraries():
         from gpusteward.analyzer.settings.flags import flags_from
     options = build_parser().parse(arguments)
-    with require_extra("agent,analyzer"):
+    with require_libraries():
         from gpusteward.local.up import run_up
     code = run_up(flags_from(options), os.environ, language=language_of(options))
     exit_without_threads(code)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gpusteward.cli.api.client import Client, make_client
 from gpusteward.cli.api.errors import Peer
 from gpusteward.cli.doctor.check_results import CheckResult, Status
-from gpusteward.cli.extras import MissingLibraryError, require_extra
+from gpusteward.cli.libraries import MissingLibraryError, require_libraries
 from gpusteward.cli.output.terminal_text import clean
 from gpusteward.core.errors import ConfigurationError, GpustewardError, SourceError
 from gpusteward.core.messages import Message
@@ -98,7 +98,7 @@ def _name_origin(origin: Origin) -> str:
 def _read_settings(
     url: str | None, config: Path | None, environ: Mapping[str, str], *, directory: Path
 ) -> "EffectiveSettings":
-    with require_extra("cli"):
+    with require_libraries():
         from gpusteward.analyzer.settings.file import SettingsFile
         from gpusteward.analyzer.settings.flags import Flags
     configure_logs(level="warning", as_json=False)

@@ -21,7 +21,7 @@ from gpusteward.analyzer.reports.render.descriptions import (
     title_groups,
 )
 from gpusteward.analyzer.reports.report import Amounts, Finding, Group, Report, Waster
-from gpusteward.cli.extras import require_extra
+from gpusteward.cli.libraries import require_libraries
 from gpusteward.cli.output.console import open_console
 from gpusteward.cli.output.terminal_text import clean, measure
 from gpusteward.core.messages import Language, Message
@@ -53,7 +53,7 @@ class _Column:
 def print_report(report: Report, language: Language, out: TextIO) -> None:
     """Raises MissingLibraryError if rich is not installed."""
     has_width = out.isatty() or "COLUMNS" in os.environ
-    with require_extra("cli"):
+    with require_libraries():
         console = open_console(out, width=None if has_width else PIPE_WIDTH)
     _print(console, messages.TITLE.text(language, by=name_grouping(report)), style="bold")
     _print(console, describe_period(report, language))

@@ -17,7 +17,7 @@ ONLY_FOR_AGENTS = Message(
     "no action needed unless an agent will run on this machine", "无需处理，除非要在此机器上运行 agent"
 )
 NO_LIBRARY = Message("the Python package {name} is not installed", "未安装 Python 包 {name}")
-INSTALL_AGENT = Message("pip install 'gpusteward[agent]'", "pip install 'gpusteward[agent]'")
+INSTALL_AGENT = Message("pip install gpusteward", "pip install gpusteward")
 RUN_NVIDIA_SMI = Message(
     "run nvidia-smi as the same user and fix what it reports", "请以同一用户运行 nvidia-smi，并按其提示修复"
 )
@@ -127,8 +127,8 @@ CLAIMS = Message(
     "it responds; {claims} GPU {claims:|claim|claims} on this node", "响应正常，本节点有 {claims} 个 GPU 设备声明"
 )
 SOCKET_LISTENS = Message(
-    "it is listening; to query it, run pip install 'gpusteward[agent]'",
-    "正在监听；如需查询，请运行 pip install 'gpusteward[agent]'",
+    "it is listening; to query it, run pip install gpusteward",
+    "正在监听；如需查询，请运行 pip install gpusteward",
 )
 
 # Permissions at the API server

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from gpusteward.core.messages import Message
 
 MISSING_LIBRARY = Message(
-    "{library!r} is not installed: pip install 'gpusteward[{extra}]'",
-    "未安装 {library!r}：pip install 'gpusteward[{extra}]'",
+    "{library!r} is not installed: pip install gpusteward",
+    "未安装 {library!r}：pip install gpusteward",
 )
 UNKNOWN_COMMAND = Message("unknown command {word!r}{suggestion}", "未知命令 {word!r}{suggestion}")
 UNKNOWN_FLAG = Message("unknown flag {word!r}{suggestion}", "未知参数 {word!r}{suggestion}")

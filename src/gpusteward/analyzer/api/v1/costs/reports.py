@@ -94,7 +94,6 @@ class ReportParameters(PeriodParameters):
     rows: int = Field(default=1000, ge=1, le=10000, description="Number of groups; all others become one row.")
     format: Format | None = Field(default=None, description="Format; default: by `Accept`.")
     language: Language = Field(default="en", description="The language of the HTML page.")
-    lang: Language | None = Field(default=None, description="Earlier name of `language`.")
 
 
 class GroupParameters(PeriodParameters):
@@ -130,7 +129,7 @@ async def make_report(
     chosen = parameters.format or _choose_format(request.headers.get("accept", ""))
     if chosen == "focus":
         return await _export_charges(dependencies, query)
-    language = parameters.lang or parameters.language
+    language = parameters.language
     body = await _query(lambda: _render(dependencies.ledger, query, chosen, language), dependencies)
     headers = {"Cache-Control": "private, no-store", "Vary": "Accept"}
     if chosen == "html":

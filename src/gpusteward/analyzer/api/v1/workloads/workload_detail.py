@@ -82,7 +82,6 @@ async def show_workload(
     name: Part,
     cluster: Cluster = None,
     language: Annotated[Language, Query(description="The language of the reasons.")] = "en",
-    lang: Annotated[Language | None, Query(description="Earlier name of `language`.")] = None,
 ) -> Response:
     """The verdict of one workload with its reasons, evidence and allocations."""
     number = find_workload(published.result.workloads, kind=kind, namespace=namespace, name=name, cluster=cluster)
@@ -90,9 +89,7 @@ async def show_workload(
     etag = make_etag(request, published.result, version=snoozes.version)
     if has_current(request, etag):
         return send_not_modified(etag)
-    detail = await run_in_threadpool(
-        lambda: _detail(published, number, dependencies, snoozes, language=lang or language)
-    )
+    detail = await run_in_threadpool(lambda: _detail(published, number, dependencies, snoozes, language=language))
     return send_json(detail, etag=etag)
 
 
