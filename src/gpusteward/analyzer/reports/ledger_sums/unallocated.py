@@ -119,4 +119,4 @@ def _read_unallocated_hour(connection: Connection, hour_ms: int, scope: ReportSc
     rows = connection.execute(query.where(fleet.hour_ms == hour_ms, _in_clusters(fleet_hourly, scope))).all()
     if not rows:
         return None
-    return max(0.0, sum((row.gpu_ms - row.held_ms) * HOUR_MS / row.known_ms for row in rows))
+    return max(0.0, float(sum((row.gpu_ms - row.held_ms) * HOUR_MS / row.known_ms for row in rows)))
