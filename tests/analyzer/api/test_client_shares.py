@@ -36,6 +36,16 @@ def test_one_viewer_does_not_take_the_event_streams_of_others():
         assert api.get("/metrics", token=VIEWER).status == 200
 
 
+def test_one_token_does_not_take_the_event_streams_of_others_from_many_addresses():
+    settings = Settings(server=ServerSettings(tokens=TOKENS))
+    half = SHARES[EVENTS_PATH].of_all // 2
+    with running_api(small_result(), settings=settings, host="127.0.0.1") as api, ExitStack() as stack:
+        sources = [f"127.0.0.{2 + number // SHARE}" for number in range(half + 4)]
+        assert [listen(api, VIEWER, stack, source=one) for one in sources] == [200] * half + [503] * 4
+        assert listen(api, OTHER, stack) == 200
+        assert listen(api, ADMIN, stack) == 200
+
+
 def test_a_share_is_free_again_when_the_response_has_ended():
     with running_api(small_result()) as api:
         for _ in range(SHARES["others"].of_one_client + 5):
