@@ -63,6 +63,12 @@ def test_without_a_terminal_one_line_is_printed() -> None:
     assert (done.stdout, done.stderr) == ("result\n", "counting ...\n")
 
 
+def test_without_a_terminal_long_work_prints_a_line_now_and_then() -> None:
+    slow = "import gpusteward.cli.output.console as console; console.LINE_SECONDS = 0\n"
+    done = subprocess.run([sys.executable, "-c", slow + WORK], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stderr.splitlines() == ["counting ...", *(f"counting ... {number}/7" for number in range(1, 8))]
+
+
 def test_without_rich_one_line_is_printed() -> None:
     hide = "import importlib.util as util; util.find_spec = lambda name: None\n"
     printed, shown = run_on_terminal([sys.executable, "-c", hide + WORK])

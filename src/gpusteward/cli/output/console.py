@@ -1,6 +1,7 @@
 """rich, loaded only where it is needed: a console for tables, and a progress bar."""
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
 
 Advance = Callable[[int, int], None]
 """Called with the number of steps done, and of all steps."""
+LINE_SECONDS = 10
+"""How often a log, for example that of a Job, gets a line about work that takes long."""
 
 
 def open_console(out: TextIO, *, width: int | None = None) -> "Console":
@@ -29,12 +32,10 @@ def open_console(out: TextIO, *, width: int | None = None) -> "Console":
 def show_progress(title: str, *, without_terminal: str = "") -> Iterator[Advance]:
     """A bar on standard error if that is a terminal, removed at the end.
 
-    `without_terminal`: a line to print instead.
+    `without_terminal`: a line to print instead, and again with the steps done while the work goes on.
     """
     if not (sys.stderr.isatty() and find_spec("rich")):
-        if without_terminal:
-            print(without_terminal, file=sys.stderr, flush=True)
-        yield lambda _done, _total: None
+        yield _print_lines(without_terminal) if without_terminal else lambda _done, _total: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -43,3 +44,16 @@ def show_progress(title: str, *, without_terminal: str = "") -> Iterator[Advance
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(title, total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+def _print_lines(text: str) -> Advance:
+    print(text, file=sys.stderr, flush=True)
+    printed_at = time.monotonic()
+
+    def advance(done: int, total: int) -> None:
+        nonlocal printed_at
+        if time.monotonic() - printed_at >= LINE_SECONDS:
+            print(f"{text} {done}/{total}", file=sys.stderr, flush=True)
+            printed_at = time.monotonic()
+
+    return advance
