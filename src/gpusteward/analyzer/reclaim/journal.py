@@ -167,7 +167,8 @@ class Journal:
 
 def read_message(stored: Sequence[str]) -> Message:
     """A text of the JSON columns: English and Chinese."""
-    return Message(*stored)
+    english, chinese = stored
+    return Message(english, chinese)
 
 
 def make_action_id() -> str:
