@@ -284,6 +284,16 @@ def _host(change: Callable[[str], str]) -> object:
     return apply
 
 
+def _clone(*nodes: str) -> object:
+    """The GPUs of these nodes have the UUID of their first one; without names, those of every node."""
+
+    def change(metric: str, labels: dict[str, str]) -> tuple[str, dict[str, str]]:
+        node = labels["Hostname"]
+        return metric, {**labels, "UUID": f"GPU-{node}"} if not nodes or node in nodes else labels
+
+    return change
+
+
 NODES = (
     one("hostname", "4.8.3: `hostname`", rename(Hostname="hostname")),
     one("node", "`node` instead of `Hostname`", rename(Hostname="node")),
@@ -316,6 +326,10 @@ NODES = (
         ),
         cause="UUID",
     ),
+    one("one UUID per node", "cloned virtual GPUs: all GPUs of a node have one UUID", _clone(), cause="one UUID"),
+    one("one UUID on one node", "only those of one node", _clone("gpu-node-1"), cause="one UUID"),
+    one("constant UUID", "relabeling writes the same `UUID` everywhere", add(UUID="GPU-0"), cause="one UUID"),
+    one("one UUID, no index", "cloned virtual GPUs, `gpu` dropped", _clone(), drop("gpu"), cause="one UUID"),
     one("no model", "`modelName` dropped", drop("modelName")),
     one("no job", "`job` dropped", drop("job")),
     one("instance is the node", "`instance` relabelled to the node", target=lambda node: {"instance": node}),
@@ -724,6 +738,12 @@ METRICS = (
         ((Job(page=hami, name="hami", target=plain_target), Job(page=unmapped)),),
     ),
     Variant("agent", "gpusteward's agent alone", ((AGENT,),)),
+    Variant(
+        "agent, one UUID per node",
+        "cloned virtual GPUs",
+        ((replace(AGENT, rules=(add(uuid="GPU-0"),)),),),
+        cause="one UUID",
+    ),
     Variant("agent, honor_labels off", "scraped as a pod", ((replace(AGENT, target=kubernetes_target),),)),
     Variant("agent, pod_name", "`pod_name` is the agent's own pod", ((replace(AGENT, target=_pod_name_target),),)),
     Variant(

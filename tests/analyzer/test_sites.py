@@ -21,6 +21,7 @@ CUT = {
     "two engines of one name": NAMED,
     "empty pages": NAMED,
     "no UUID": RIGHT,
+    "one UUID per node": RIGHT,
     "holders are scraped too": RIGHT,
     "no job, honor_labels": RIGHT,
     "no job, no pods": NAMED,

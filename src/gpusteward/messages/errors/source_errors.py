@@ -44,6 +44,13 @@ NO_IDENTITY = Message(
     "no label tells the GPUs of a node apart, so several count as one; keep the label UUID when relabeling",
     "没有标签能区分同一节点上的 GPU，因此多张 GPU 会被算作一张；relabel 时请保留 UUID 标签",
 )
+SHARED_UUID = Message(
+    "one UUID stands for several GPUs of a node ({nodes}), so the GPUs of such nodes are identified by node and index"
+    " ({labels}); give each GPU a UUID of its own (cloned virtual GPUs), and keep the label UUID as the exporter writes"
+    " it: an index can change when a node restarts",
+    "同一节点上有多张 GPU 使用同一个 UUID（{nodes}），因此这些节点的 GPU 按节点和序号（{labels}）识别；"
+    "请让每张 GPU 有自己的 UUID（克隆的 vGPU），relabel 时请保留 exporter 写出的 UUID 标签：节点重启后序号可能改变",
+)
 NO_NAMESPACE_LABEL = Message(
     "the series name pods ({pod}) but not their namespaces, so those of the exporters or none stand for them; keep the"
     " label of the namespace when relabeling",

@@ -12,5 +12,5 @@
 Details of the above: expressions.py (PromQL texts), scheme_detection.py (metric names and labels), scrape_intervals.py,
 recording_rules.py, sample_lag.py (late samples). Several engines as one: several_engines.py. An engine whose
 address is found by the labels of its Service: found_engine.py. Why there is no GPU: absent_gpus.py. What is wrong with
-the whole site: site_checks.py. Outside the cycle: on_demand_queries.py (charts and processes).
+the whole site: site_checks.py, shared_uuids.py. Outside the cycle: on_demand_queries.py (charts and processes).
 """

@@ -70,12 +70,19 @@ class DetectedScheme:
     holder: SeriesGroup
     device: SeriesGroup | None = None
     jobs: Matchers = ()  # the scrape jobs it is restricted to, where jobs label the holder differently
+    identity: str = ""  # the labels that identify its GPUs, where one UUID stands for several of a node
 
     @property
-    def key(self) -> tuple[MetricScheme, str, str]:
+    def key(self) -> tuple[MetricScheme, str, str, str]:
         """Identifies what is kept from cycle to cycle; unchanged when another job with the same labels appears."""
+        return *self.detected_key, self.identity
+
+    @property
+    def detected_key(self) -> tuple[MetricScheme, str, str]:
+        """The same for all its parts."""
         mapping = self.holder.mapping
-        return self.scheme, mapping.pod if self.jobs else "", mapping.cluster if self.holder.matchers else ""
+        names_cluster = any(matcher.label == mapping.cluster for matcher in self.holder.matchers)
+        return self.scheme, mapping.pod if self.jobs else "", mapping.cluster if names_cluster else ""
 
     @property
     def matchers(self) -> Matchers:

@@ -104,7 +104,7 @@ def list_without_uuid(engine: Engine, schemes: Iterable[DetectedScheme], conditi
         group, mapping = detected.holder, detected.holder.mapping
         if detected.scheme is not MetricScheme.DCGM or not mapping.uuid or mapping.lacks_uuid or not mapping.node:
             continue
-        for metric in _choose_metric(group, detected.scheme):
+        for metric in choose_metric(group, detected.scheme):
             matchers = (*device_matchers((*condition, *group.matchers)), Matcher(mapping.uuid, "=", ""))
             nodes = [mapping.node, *(names.node for names in group.fallbacks)]
             by = ", ".join(filter(None, nodes))
@@ -124,7 +124,7 @@ def find_shared_names(
         mapping = group.mapping if group else None
         if group is None or mapping is None or mapping.lacks_uuid or not all((mapping.uuid, mapping.node, mapping.gpu)):
             continue
-        for metric in _choose_metric(group, detected.scheme):
+        for metric in choose_metric(group, detected.scheme):
             # The agent reports a MIG instance under a uuid of its own and the index of its GPU.
             whole = (Matcher(mapping.instance, "=", ""),) if mapping.instance else ()
             selector = write_selector(metric, (*device_matchers((*condition, *group.matchers)), *whole))
@@ -154,7 +154,7 @@ def find_gpus_in_two_clusters(
         mapping = group.mapping if group else None
         if group is None or mapping is None or mapping.lacks_uuid or not mapping.uuid or not mapping.node:
             continue
-        for metric in _choose_metric(group, detected.scheme):
+        for metric in choose_metric(group, detected.scheme):
             on_nodes = (*device_matchers((*condition, *group.matchers)), match_any(mapping.node, nodes))
             labels = ", ".join(filter(None, (mapping.uuid, mapping.cluster)))
             vector = decode_vector(engine.query(f"group by ({labels}) ({write_selector(metric, on_nodes)})", table.at))
@@ -197,6 +197,7 @@ def describe_two_clusters(gpus: Mapping[str, Collection[str]]) -> Message:
     return source_errors.GPU_IN_TWO_CLUSTERS.fill(count=len(gpus), clusters=list_names(names))
 
 
-def _choose_metric(group: SeriesGroup, scheme: MetricScheme) -> list[str]:
+def choose_metric(group: SeriesGroup, scheme: MetricScheme) -> list[str]:
+    """One that nearly every GPU has; none where the site has no such metric."""
     quantities = (Quantity.IDENTITY,) if scheme is MetricScheme.NATIVE else SHOWS_GPUS
     return group.list_metrics(*quantities)[:1]

@@ -34,6 +34,7 @@ from gpusteward.analyzer.sources.promql.recording_rules import RuleFreshness
 from gpusteward.analyzer.sources.promql.sample_lag import SampleLag
 from gpusteward.analyzer.sources.promql.scheme_detection import read_labels
 from gpusteward.analyzer.sources.promql.scheme_reader import MAX_ENDED_ROWS, PARTIAL_RESPONSES, ReadCycle, SchemeReader
+from gpusteward.analyzer.sources.promql.shared_uuids import SharedUuids
 from gpusteward.analyzer.sources.promql.site_checks import (
     describe_two_clusters,
     find_gpus_in_two_clusters,
@@ -96,6 +97,7 @@ class PrometheusSource:
         self._devices: list[int] | None = None  # that reported when the fleet was counted, by scheme
         self._on_two_nodes: Mapping[DeviceKey, Sequence[NodeModel]] = {}  # GPUs that two nodes report
         self._shared_names: Mapping[str, Sequence[str]] = {}  # nodes with two GPUs of one index
+        self._shared_uuids = SharedUuids(self._engine, self._condition)
         self._without_uuid: Collection[str] = ()  # nodes whose series lack the label that others have
         self._silent: Sequence[str] = ()  # exporters that are up and report no GPU any more
         self._gpu_jobs: set[str] = set()  # scrape jobs that have had GPU metrics
@@ -163,10 +165,12 @@ class PrometheusSource:
             self._devices = None if self._fleet_error else devices
         if identity := self._find_identity(discovered.schemes):
             self._failures["identity"] = identity
+        if shared := self._shared_uuids.describe(discovered.schemes):
+            self._failures["UUID"] = shared
         if self._fleet_error and PARTIAL_RESPONSES not in self._failures and not self._is_partial:
             self._failures["number of GPUs"] = self._fleet_error
         without_samples = [self._reader.list_without_samples(detected) for detected in discovered.schemes]
-        chosen = choose_rows(tables, without_samples)
+        chosen = self._shared_uuids.leave_out(discovered.schemes, tables, choose_rows(tables, without_samples))
         table = merge_partial_tables(tables, chosen, at=at, window_seconds=self._settings.window_seconds)
         self._schemes_in_table = {
             detected.key for detected, rows in zip(discovered.schemes, chosen, strict=True) if rows
@@ -193,7 +197,13 @@ class PrometheusSource:
             return source_errors.NO_UUID_ON_NODES.fill(nodes=list_names(self._without_uuid))
         if not all(mapping.uuid for mapping in mappings):
             return source_errors.NO_IDENTITY
-        labels = sorted({mapping.uuid.replace(",", ", ") for mapping in mappings if mapping.lacks_uuid})
+        labels = sorted(
+            {
+                one.holder.mapping.uuid.replace(",", ", ")
+                for one in schemes
+                if one.holder.mapping.lacks_uuid and not one.identity
+            }
+        )
         return source_errors.NO_UUID_LABEL.fill(labels=" / ".join(labels)) if labels else None
 
     def _find_findings(self, table: UsageTable, schemes: Sequence[DetectedScheme]) -> Iterator[Finding]:
@@ -275,6 +285,7 @@ class PrometheusSource:
         if last is None or self._cycles_until_discovery <= 0 or has_new_nodes(self._engine, last, at):
             window_seconds = self._settings.window_seconds
             found = discover(self._engine, self._condition, self._clusters, at=at, window_seconds=window_seconds)
+            found = replace(found, schemes=self._shared_uuids.divide(found.schemes, at))
             last = self._keep_stale_schemes(found)
             if not last.has_series and not last.schemes:
                 raise SourceError(source_errors.ENGINE_WITHOUT_DATA)
@@ -291,11 +302,11 @@ class PrometheusSource:
 
     def _keep_stale_schemes(self, found: DiscoveryResult) -> DiscoveryResult:
         """A scheme that reports nothing now is not found; it is kept while it has rows in the table."""
-        keys = {detected.key for detected in found.schemes}
+        keys = {detected.detected_key for detected in found.schemes}
         stale = [
             detected
             for detected in (self._discovered.schemes if self._discovered else ())
-            if detected.key not in keys and detected.key in self._schemes_in_table
+            if detected.detected_key not in keys and detected.key in self._schemes_in_table
         ]
         schemes = tuple(sorted((*found.schemes, *stale), key=_trust_order)) if stale else found.schemes
         return replace(found, schemes=schemes)

@@ -70,7 +70,7 @@ CANDIDATES: Mapping[str, tuple[str, ...]] = {
     "cluster": ("cluster", "k8s_cluster", "cluster_id", "k8s_cluster_name", "cluster_name", "ClusterName"),
 }
 """The possible label names of each field of `LabelMapping`, preferred ones first."""
-_IDS_ON_NODE = ("pci_bus_id", "pciBusId", "PCI_BUS_ID", "device")
+IDS_ON_NODE = ("pci_bus_id", "pciBusId", "PCI_BUS_ID", "device")
 """What identifies a GPU on its node where not even the index is left."""
 HOLDER_NAMESPACES: Mapping[str, tuple[str, ...]] = {
     "exported_pod": ("exported_namespace",),
@@ -98,7 +98,7 @@ def map_labels(labels: Iterable[str], *, cluster_label: str = "", pod_labels: Co
     candidates = {**CANDIDATES, "cluster": (cluster_label,)} if cluster_label else CANDIDATES
     found = {field: next((name for name in names if name in existing), "") for field, names in candidates.items()}
     if not found["uuid"] and found["node"]:
-        on_node = found["gpu"] or next((name for name in _IDS_ON_NODE if name in existing), "")
+        on_node = found["gpu"] or next((name for name in IDS_ON_NODE if name in existing), "")
         found["uuid"] = f"{found['node']},{on_node}" if on_node else ""
     return LabelMapping(**found, pod_labels=PodLabelNames(",".join(_find_pod_labels(existing, pod_labels))))
 
