@@ -294,10 +294,20 @@ def _clone(*nodes: str) -> object:
     return change
 
 
+def _anonymous(node: str) -> object:
+    def change(metric: str, labels: dict[str, str]) -> tuple[str, dict[str, str]]:
+        return drop("Hostname", "instance")(metric, labels) if labels["Hostname"] == node else (metric, labels)
+
+    return change
+
+
 NODES = (
     one("hostname", "4.8.3: `hostname`", rename(Hostname="hostname")),
     one("node", "`node` instead of `Hostname`", rename(Hostname="node")),
     one("instance only", "no label of the node but `instance`", drop("Hostname")),
+    one("no node", "`Hostname` and `instance` dropped", drop("Hostname", "instance"), cause="node"),
+    one("no node, static job", "the same, without labels of pods", drop("Hostname", "instance"), cause="node", **PLAIN),
+    one("no node on one node", "both dropped there", _anonymous("gpu-node-1"), cause="node"),
     one("Hostname is a pod", "#78: `Hostname` is the exporter's pod", _host(lambda node: f"dcgm-{node[-1]}x2z")),
     one("Hostname localhost", "#572: `localhost` on every node", _host(lambda _: "localhost"), cause="localhost|node"),
     one("no UUID", "`UUID` dropped: node and `gpu`", drop("UUID"), cause="UUID"),

@@ -22,6 +22,7 @@ CUT = {
     "empty pages": NAMED,
     "no UUID": RIGHT,
     "one UUID per node": RIGHT,
+    "no node": NAMED,
     "holders are scraped too": RIGHT,
     "no job, honor_labels": RIGHT,
     "no job, no pods": NAMED,

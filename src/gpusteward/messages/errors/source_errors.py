@@ -51,6 +51,13 @@ SHARED_UUID = Message(
     "同一节点上有多张 GPU 使用同一个 UUID（{nodes}），因此这些节点的 GPU 按节点和序号（{labels}）识别；"
     "请让每张 GPU 有自己的 UUID（克隆的 vGPU），relabel 时请保留 exporter 写出的 UUID 标签：节点重启后序号可能改变",
 )
+NO_NODE_LABEL = Message(
+    "the series of {count} {count:|GPU|GPUs} do not name the node, so it is not shown, and neither a node that does not"
+    " report nor a pod on two nodes can be noticed; keep the label Hostname (or hostname, node, instance) when"
+    " relabeling",
+    "{count} 张 GPU 的序列没有节点名称，因此不显示节点，也无法发现没有上报的节点或同时出现在两个节点上的 Pod；"
+    "relabel 时请保留 Hostname（或 hostname、node、instance）标签",
+)
 NO_NAMESPACE_LABEL = Message(
     "the series name pods ({pod}) but not their namespaces, so those of the exporters or none stand for them; keep the"
     " label of the namespace when relabeling",

@@ -145,6 +145,37 @@ def test_nodes_whose_series_lack_the_uuid_are_named(tmp_path: Path):
     assert "no UUID (n2)" in table.findings[0].message.en
 
 
+NOWHERE = {"Hostname": "", "instance": ""}
+
+
+def test_gpus_whose_series_do_not_name_the_node_are_said_with_the_label_to_keep(tmp_path: Path):
+    table = read(tmp_path, gpu("n1", core=80, **NOWHERE, **held("a")), gpu("n2", **NOWHERE), up("n1"), up("n2"))
+    assert find(table) == [("warning", "source-incomplete")]
+    assert "nodes (the series of 2 GPUs do not name the node" in table.findings[0].message.en
+    assert "Hostname" in table.findings[0].message.en
+
+
+def test_those_of_one_machine_too(tmp_path: Path):
+    parts = gpu("n1", core=80, **held("a")), gpu("n2", core=80, **NOWHERE, **held("b"))
+    table = read(tmp_path, *parts, up("n1"), up("n2"))
+    assert find(table) == [("warning", "source-incomplete")]
+    assert "the series of 1 GPU do not name the node" in table.findings[0].message.en
+
+
+def test_never_where_the_address_of_the_exporter_stands_for_the_node(tmp_path: Path):
+    table = read(tmp_path, gpu("n1", core=80, Hostname="", **held("a")), up("n1"))
+    assert find(table) == []
+
+
+def test_holders_of_a_source_without_free_gpus_too(tmp_path: Path):
+    own = {"device_uuid": "GPU-1", "vdevice_index": "0", "podname": "a", "podnamespace": "ml", "job": "hami"}
+    values = (("container_device_utilization_ratio", 80.0), ("vgpu_memory_used_bytes", 1e9))
+    parts = [steady(f"hami_{name}", value, TIMES, **own) for name, value in values]
+    table = read(tmp_path, *parts, up("n1", job="hami"))
+    assert len(table) == 1
+    assert "the series of 1 GPU do not name the node" in table.findings[0].message.en
+
+
 @pytest.mark.parametrize(
     ("target", "holder"),
     [

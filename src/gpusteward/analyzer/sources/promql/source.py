@@ -99,6 +99,7 @@ class PrometheusSource:
         self._shared_names: Mapping[str, Sequence[str]] = {}  # nodes with two GPUs of one index
         self._shared_uuids = SharedUuids(self._engine, self._condition)
         self._without_uuid: Collection[str] = ()  # nodes whose series lack the label that others have
+        self._without_node = 0  # GPUs whose series do not name their node
         self._silent: Sequence[str] = ()  # exporters that are up and report no GPU any more
         self._gpu_jobs: set[str] = set()  # scrape jobs that have had GPU metrics
         self._fleet_error: Message | None = None  # why the GPUs could not be counted last
@@ -181,10 +182,13 @@ class PrometheusSource:
             self._failures["clusters"] = twins
         if is_counted:
             self._in_two_clusters = self._find_two_clusters(table, discovered.schemes)
+            self._without_node = _count_without_node(table)
         if is_counted or self._silent:
             self._silent = self._find_silent(discovered.schemes, at)
         if self._in_two_clusters:
             self._failures["cluster labels"] = describe_two_clusters(self._in_two_clusters)
+        if self._without_node:
+            self._failures["nodes"] = source_errors.NO_NODE_LABEL.fill(count=self._without_node)
         if len(table) and (unnamed := _find_unnamed_namespaces(discovered.schemes)):
             self._failures["namespaces"] = source_errors.NO_NAMESPACE_LABEL.fill(pod=unnamed)
         table = self._mark_two_nodes(table)
@@ -378,6 +382,13 @@ class PrometheusSource:
             return table
         reason = unknown_reasons.CLOCK_SKEW.fill(seconds=abs(skew))
         return replace(table, unknown=dict.fromkeys(range(len(table)), reason))
+
+
+def _count_without_node(table: UsageTable) -> int:
+    """By the fleet, or by holders where free GPUs are not counted."""
+    counted = sum(gpus for key, gpus in table.fleet.items() if not key.node)
+    held = {one.gpu_uuid for row, one in enumerate(table.allocations) if not one.node and row not in table.unknown}
+    return max(counted, len(held))
 
 
 def _find_unnamed_namespaces(schemes: Iterable[DetectedScheme]) -> str:
