@@ -194,6 +194,26 @@ def test_replicas_of_one_prometheus_stay_one_cluster_without_a_name(tmp_path: Pa
         assert source.describe()["warnings"] == []
 
 
+def drop_uuid(labels: str) -> str:
+    return re.sub('(?i)[a-z_]*uuid="[^"]*",?', "", labels)
+
+
+def test_engines_whose_gpus_have_no_uuid_are_never_taken_for_replicas(tmp_path: Path):
+    """Nodes of two clusters may have the same names: their GPUs are then named alike."""
+    folders = [tmp_path / "one", tmp_path / "other"]
+    for folder in folders:
+        folder.mkdir()
+    samples = list(scrape_history(NODES[:2], scrape_times(), dialects="dcgm", change=drop_uuid))
+    with (
+        running_prometheus(folders[0], samples) as first,
+        running_prometheus(folders[1], samples) as second,
+        closing(open_both([first, second])) as source,
+        closing(PrometheusSource(PrometheusSettings(url=first.url))) as alone,
+    ):
+        assert len(source.read(AT)) == 2 * len(alone.read(AT))
+        assert "they are read as two clusters" in source.describe()["warnings"][0]
+
+
 def move_pod(at: float) -> list[Sample]:
     """One node with two GPUs; its only pod is on the first one, and from then on on the second one."""
     times = scrape_times(3000, at=AT + 1200)

@@ -76,7 +76,7 @@ class EngineShard:
         moved to another cluster with its machine."""
         stale = {row for row, reason in table.unknown.items() if reason == unknown_reasons.NO_CURRENT_SAMPLE}
         held = {one.gpu_uuid for row, one in enumerate(table.allocations) if not one.cluster and row not in stale}
-        self.unnamed_gpus = frozenset(held)
+        self.unnamed_gpus = _only_uuids(held)
         self.unnamed_nodes = frozenset(key.node for key in table.fleet if not key.cluster)
         self.has_unnamed = self.has_unnamed or any(not one.cluster for one in table.allocations)
 
@@ -118,6 +118,11 @@ class EngineShard:
             table.at, table.window_seconds, table.allocations, coverage=np.zeros(len(table)), fleet=table.fleet
         )
         return table
+
+
+def _only_uuids(names: Iterable[str]) -> frozenset[str]:
+    """Without empty names and those made of a node and an index, which two clusters may have in common."""
+    return frozenset(name for name in names if name and "/" not in name)
 
 
 class SeveralEngines:
@@ -248,12 +253,12 @@ class SeveralEngines:
         if not node or (one, other, node) in self._compared:
             return False
         try:
-            found = [{gpu.uuid for gpu in shard.source.read_gpus(node, "", at)} for shard in (first, second)]
+            gpus = [shard.source.read_gpus(node, "", at) for shard in (first, second)]
         except SourceError as error:
             log.warning("gpus_not_compared", node=node, reason=error)
             return False
         self._compared.add((one, other, node))
-        return bool(found[0] & found[1])
+        return bool(_only_uuids(gpu.uuid for gpu in gpus[0]) & _only_uuids(gpu.uuid for gpu in gpus[1]))
 
     def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
         """The chart of one allocation, from the first engine that has it. Raises SourceError if none has it and one of
