@@ -6,7 +6,6 @@
     entry_point.py  which program was started: `gpusteward` or `kubectl gpusteward`
     language.py     choice of the output language
     exit_codes.py   exit codes
-    help_format.py  `--help` in Chinese, as wide as the terminal
     libraries.py    libraries that an image or a machine may lack
     json_access.py  typed access to JSON documents of a server
 

@@ -12,7 +12,7 @@ from gpusteward.cli.api.errors import Peer
 from gpusteward.cli.entry_point import NAME, is_plugin, name_program
 from gpusteward.cli.exit_codes import describe_exits
 from gpusteward.cli.language import FLAG as LANGUAGE_FLAG
-from gpusteward.cli.language import find_error_language, find_language
+from gpusteward.cli.language import find_language
 from gpusteward.core.did_you_mean import make_suggestion
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.messages import LANGUAGES, Language, Message
@@ -53,15 +53,6 @@ class FlagParser(argparse.ArgumentParser):
             exit_on_error=False,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        self._language: Language = "en"
-
-    def format_help(self) -> str:
-        """In the language of the arguments and the environment."""
-        if self._language == "zh":
-            from gpusteward.cli.help_format import translate_parser
-
-            translate_parser(self)
-        return super().format_help()
 
     def error(self, message: str) -> NoReturn:
         """Called by argparse for what is not about a single flag."""
@@ -69,7 +60,6 @@ class FlagParser(argparse.ArgumentParser):
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
         """Raises ConfigurationError, with the nearest flag to an unknown one; exits after `--help`."""
-        self._language = find_error_language(arguments, os.environ)
         try:
             namespace, unknown = self.parse_known_args(list(arguments))
         except argparse.ArgumentError as error:

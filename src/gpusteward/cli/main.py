@@ -14,7 +14,6 @@ from gpusteward.cli.exit_codes import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, E
 from gpusteward.cli.language import find_error_language
 from gpusteward.core.did_you_mean import make_suggestion
 from gpusteward.core.errors import ConfigurationError, SourceError
-from gpusteward.core.messages import Language
 from gpusteward.messages.cli import flags as messages
 
 
@@ -87,10 +86,10 @@ def _dispatch(arguments: list[str]) -> int:
         print(f"{name_program()} {__version__}")
         return EXIT_OK
     if word in ("--help", "-h"):
-        print(describe_commands(find_error_language(arguments, os.environ)))
+        print(describe_commands())
         return EXIT_OK
     if not word:
-        print(describe_commands(find_error_language(arguments, os.environ)), file=sys.stderr)
+        print(describe_commands(), file=sys.stderr)
         return EXIT_USAGE
     unknown = messages.UNKNOWN_FLAG if word.startswith("-") else messages.UNKNOWN_COMMAND
     suggestion = make_suggestion(word, [*commands, "--help", "--version"])
@@ -108,14 +107,21 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
     return int(import_module(COMMANDS[name].module).run(arguments))
 
 
-def describe_commands(language: Language) -> str:
+def describe_commands() -> str:
     """What `gpusteward --help` prints."""
-    from gpusteward.messages.cli.help_texts import HEAD, translate_help  # not in the memory of the agent
-
     program = name_program()
-    usage, about, commands, more = (message.text(language, program=program) for message in HEAD)
-    lines = [f"  {name:<10} {translate_help(command.about, language)}" for name, command in list_commands().items()]
-    return "\n".join([usage, "", about, "", commands, *lines, "", more])
+    return "\n".join(
+        [
+            f"usage: {program} COMMAND [flags]",
+            "",
+            "Shows who holds each GPU of a Kubernetes cluster, how well it is used, and what idle GPUs cost.",
+            "",
+            "commands:",
+            *(f"  {name:<10} {command.about}" for name, command in list_commands().items()),
+            "",
+            f"{program} help COMMAND describes a command; {program} --version prints the version.",
+        ]
+    )
 
 
 if __name__ == "__main__":

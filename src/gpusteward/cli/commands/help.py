@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from gpusteward.cli.exit_codes import EXIT_OK
-from gpusteward.cli.flags import FlagParser, add_language_flag, language_of, make_parser
+from gpusteward.cli.flags import FlagParser, add_language_flag, make_parser
 
 
 def build_parser() -> FlagParser:
@@ -25,7 +25,6 @@ def run(arguments: Sequence[str]) -> int:
 
     options = build_parser().parse(arguments)
     if not options.command:
-        print(describe_commands(language_of(options)))
+        print(describe_commands())
         return EXIT_OK
-    chosen = ["--language", options.language] if options.language and options.command != "agent" else []
-    return run_command(options.command, [*chosen, "--help"])
+    return run_command(options.command, ["--help"])
