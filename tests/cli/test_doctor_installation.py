@@ -17,7 +17,6 @@ from gpusteward.cli.doctor.permissions import OF_ANALYZER, check_reclaim
 from gpusteward.cli.exit_codes import EXIT_FAILURE, EXIT_OK
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.usages import Measure
-from gpusteward.messages.cli import doctor as messages
 from tests.analyzer.api.fake_reclaim import FakeReclaim
 from tests.analyzer.api.server import FakeSource, make_result, running_api
 from tests.analyzer.usage_tables import resting, table_of, working
@@ -44,16 +43,15 @@ def test_an_engine_with_verdicts_passes():
     results = check(working(), resting(), described=ENGINE | {"service": "monitoring/prometheus"})
     found = statuses(results)
     assert {name for name, status in found.items() if status is not Status.OK} == {"holders", "notices"}
-    texts = {result.check: result.describe("en")["finding"] for result in results}
+    texts = {result.check: result.describe()["finding"] for result in results}
     assert texts["targets"] == "Prometheus monitoring/prometheus http://engine has GPU metrics of native"
     assert texts["verdicts"] == "2 allocations judged; GPUs: 1 active, 1 idle, 0 unknown"
-    assert results[-1].describe("zh")["finding"] == "已判定 2 个分配；GPU：活跃 1，空闲 1，未知 0"
 
 
 def test_holders_proof_by_model_and_notices_are_in_the_table():
     sampled = {key: value for key, value in resting().items() if key[0] is not Measure.BUSY}
     results = check(working(), resting(), sampled, described=ENGINE)
-    texts = {result.check: result.describe("en") for result in results}
+    texts = {result.check: result.describe() for result in results}
     assert texts["holders"]["finding"].endswith("owners of 0 of 1 workload read from the API server")
     assert "kubernetes.cluster" in texts["holders"]["mend"]
     assert texts["proof"]["finding"] == "NVIDIA H100 80GB HBM3: 2 of 3 holders measured without gaps"
@@ -90,7 +88,7 @@ def test_rights_of_reclaim_are_asked_where_it_may_act(kubernetes: Cluster):
         reclaim = FakeReclaim([], mode, namespaces=namespaces)
         with running_api(make_result(table_of(resting())), reclaim=reclaim) as api:
             found = check_reclaim(server, make_client(Peer.ANALYZER, api.url))
-            return [(each.status, each.describe("en")["finding"]) for each in found]
+            return [(each.status, each.describe()["finding"]) for each in found]
 
     def name(namespace: str) -> str:
         rights = ("patch pods", "patch deployments.apps", "create pods/eviction")
@@ -106,7 +104,7 @@ def test_no_target_that_can_be_scraped_fails_with_the_reason():
     failing = SCRAPED | {"failures": {"http://10.0.0.1:9400": "connection refused"}, "dialects": []}
     results = check(working(), described=failing, target_counts={"up": 0, "down": 3})
     assert statuses(results)["targets"] is Status.FAIL
-    found = next(result for result in results if result.check == "targets").describe("en")
+    found = next(result for result in results if result.check == "targets").describe()
     assert found["finding"] == "none of 3 targets can be scraped: connection refused"
     assert "NetworkPolicy" in found["mend"]
 
@@ -131,13 +129,12 @@ def test_a_window_that_is_not_full_yet_is_a_warning_with_the_reasons():
     results = check(resting(), coverage=[0.2], described=SCRAPED, target_counts={"up": 1, "down": 0})
     found = results[-1]
     assert found.status is Status.WARN
-    assert found.describe("en")["finding"] == "1 allocation, not judged yet (coverage: 1)"
-    assert "尚未判定" in found.describe("zh")["finding"]
+    assert found.describe()["finding"] == "1 allocation, not judged yet (coverage: 1)"
 
 
 def test_it_waits_until_nothing_fails_or_the_time_is_over():
     def result(status: Status) -> list[CheckResult]:
-        return [CheckResult("agents", status, messages.NO_VERDICT)]
+        return [CheckResult("agents", status, "there is no verdict yet")]
 
     def attempt(number: int) -> tuple[Status, float]:
         """The last status and the time it took, when the check succeeds at this attempt."""

@@ -84,8 +84,8 @@ def test_a_denied_verb_is_reported_with_the_role_that_grants_it() -> None:
     with serving(ReviewServer(allowed=("get", "list"))) as server:
         (found,) = permissions.check_permissions(client_of(server))
     assert found.status is Status.FAIL
-    assert found.describe("en")["finding"] == "may not watch pods"
-    assert "ClusterRole" in found.describe("en")["mend"]
+    assert found.describe()["finding"] == "may not watch pods"
+    assert "ClusterRole" in found.describe()["mend"]
 
 
 @pytest.mark.parametrize("status", [401, 403, 500])
@@ -93,7 +93,7 @@ def test_an_api_server_that_refuses_the_review_is_a_failure(status: int) -> None
     with serving(ReviewServer(status=status)) as server:
         (found,) = permissions.check_permissions(client_of(server))
     assert found.status is Status.FAIL
-    assert str(status) in found.describe("en")["finding"]
+    assert str(status) in found.describe()["finding"]
 
 
 def test_outside_of_a_cluster_permissions_are_skipped() -> None:
@@ -106,7 +106,7 @@ def test_a_pod_without_a_token_is_a_failure(tmp_path: Path) -> None:
     found = permissions.find_api_server({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, None, account=tmp_path)
     assert isinstance(found, CheckResult)
     assert found.status is Status.FAIL
-    assert "automountServiceAccountToken" in found.describe("en")["mend"]
+    assert "automountServiceAccountToken" in found.describe()["mend"]
 
 
 def test_in_a_pod_the_service_account_is_used(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_a_clock_that_differs_is_reported_with_its_skew(ahead: float, status: st
         (found,) = servers.check_clocks({"Prometheus": client_of(server)})
     assert found.status == status
     if status != "ok":
-        text = found.describe("en")["finding"]
+        text = found.describe()["finding"]
         assert text.startswith("the clock of Prometheus differs from this machine by ")
         assert abs(float(text.split()[-2]) - ahead) <= 2
 

@@ -18,7 +18,7 @@ from gpusteward.cli.doctor import (
     permissions,
     servers,
 )
-from gpusteward.cli.doctor.check_results import STATUS_LABELS, CheckResult, Status
+from gpusteward.cli.doctor.check_results import CheckResult, Status
 from gpusteward.cli.exit_codes import EXIT_FAILURE, EXIT_OK
 from gpusteward.cli.flags import (
     AGENT_VARIABLE,
@@ -35,8 +35,6 @@ from gpusteward.cli.output.console import show_progress
 from gpusteward.cli.output.formats import write_rows
 from gpusteward.cli.output.paragraphs import Line, write_paragraphs
 from gpusteward.cli.output.terminal_text import fit
-from gpusteward.core.messages import Language
-from gpusteward.messages.cli import doctor as messages
 
 KEYS = ("check", "status", "finding", "mend")  # of JSON and CSV: scripts read them
 
@@ -91,18 +89,18 @@ def run(arguments: Sequence[str]) -> int:
     """Raises ConfigurationError."""
     options = build_parser().parse(arguments)
     language = language_of(options)
-    results = _check_installation(options) if options.cluster else _check_all(list(_plan(options)), language)
+    results = _check_installation(options) if options.cluster else _check_all(list(_plan(options)))
     if options.output == "table":
-        write_paragraphs(_describe(results, language), sys.stdout)
+        write_paragraphs(_describe(results), sys.stdout)
     else:
-        rows = [result.describe(language) for result in results]
+        rows = [result.describe() for result in results]
         write_rows(rows, (), keys=KEYS, output=options.output, language=language)
     return EXIT_FAILURE if any(result.status is Status.FAIL for result in results) else EXIT_OK
 
 
-def _check_all(checks: Sequence[Check], language: Language) -> Sequence[CheckResult]:
+def _check_all(checks: Sequence[Check]) -> Sequence[CheckResult]:
     results: list[CheckResult] = []
-    with show_progress(messages.CHECKING.text(language)) as advance:
+    with show_progress("checks") as advance:
         for number, check in enumerate(checks, start=1):
             results += check()
             advance(number, len(checks))
@@ -125,14 +123,14 @@ def _check_installation(options: argparse.Namespace) -> Sequence[CheckResult]:
     return installation.wait_until_installed(check, options.wait)
 
 
-def _describe(results: Iterable[CheckResult], language: Language) -> Iterator[Line]:
+def _describe(results: Iterable[CheckResult]) -> Iterator[Line]:
     for result in results:
-        row = result.describe(language)
-        status = fit(STATUS_LABELS[result.status].text(language), 5)
+        row = result.describe()
+        status = fit(result.status, 5)
         yield Line(row["finding"], f"{status} {row['check']}", row["status"])
         if row["mend"]:
             is_problem = result.status in (Status.WARN, Status.FAIL)
-            yield Line(messages.FIX.text(language, how=row["mend"]) if is_problem else row["mend"], " ")
+            yield Line(f"fix: {row['mend']}" if is_problem else row["mend"], " ")
 
 
 def _plan(options: argparse.Namespace) -> Iterator[Check]:

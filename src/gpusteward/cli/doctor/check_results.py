@@ -4,9 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from gpusteward.core.messages import Language, Message
-
-NO_FIX = Message("", "")
+from gpusteward.core.messages import format_text
 
 
 class Status(StrEnum):
@@ -18,28 +16,20 @@ class Status(StrEnum):
     SKIP = "skip"  # does not apply to this machine, or was not requested
 
 
-STATUS_LABELS: Mapping[str, Message] = {
-    Status.OK: Message("ok", "正常"),
-    Status.WARN: Message("warn", "警告"),
-    Status.FAIL: Message("fail", "失败"),
-    Status.SKIP: Message("skip", "跳过"),
-}
-
-
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One result of a check."""
+    """One result of a check; `text` and `fix` may name `fields`."""
 
     check: str
     status: Status
-    text: Message
-    fix: Message = NO_FIX
+    text: str
+    fix: str = ""
     fields: Mapping[str, object] = field(default_factory=dict)
 
-    def describe(self, language: Language) -> dict[str, str]:
+    def describe(self) -> dict[str, str]:
         return {
             "check": self.check,
             "status": self.status.value,
-            "finding": self.text.text(language, **self.fields),
-            "mend": self.fix.text(language, **self.fields),
+            "finding": format_text(self.text, self.fields),
+            "mend": format_text(self.fix, self.fields),
         }

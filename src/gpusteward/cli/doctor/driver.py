@@ -8,11 +8,10 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from gpusteward.cli.doctor.check_results import NO_FIX, CheckResult, Status
+from gpusteward.cli.doctor.check_results import CheckResult, Status
 from gpusteward.core.errors import SourceError
 from gpusteward.core.exposition import LabelCache
 from gpusteward.core.usage_split import SPLIT_SIGNALS
-from gpusteward.messages.cli import doctor as messages
 
 if TYPE_CHECKING:
     from gpusteward.agent.dialects.dcgm import DcgmDialect
@@ -34,13 +33,25 @@ def check_nvml(
         from gpusteward.agent.nvml import Nvml
     except ModuleNotFoundError as error:
         status = Status.FAIL if has_gpu(pci) else Status.SKIP
-        yield CheckResult("driver", status, messages.NO_LIBRARY, messages.INSTALL_AGENT, {"name": error.name})
+        yield CheckResult(
+            "driver",
+            status,
+            "the Python package {name} is not installed",
+            "pip install gpusteward",
+            {"name": error.name},
+        )
         return
     nvml = Nvml("", event_wait_milliseconds=10)
     try:
         reading = wait_for(lambda: _read_once(nvml), timeout_seconds)
     except TimeoutError:
-        yield CheckResult("driver", Status.FAIL, messages.DRIVER_HANGS, messages.REBOOT, {"seconds": timeout_seconds})
+        yield CheckResult(
+            "driver",
+            Status.FAIL,
+            "the driver did not respond within {seconds:.0f} s",
+            "look for Xid errors in dmesg; drain and reboot the node",
+            {"seconds": timeout_seconds},
+        )
     except SourceError as error:
         yield _explain(error, has_gpu(pci))
     else:
@@ -83,10 +94,19 @@ def _describe(reading: "NvmlReading") -> Iterator[CheckResult]:
     whole = [one.gpu for one in reading.readings if one.gpu.mig is None and not one.lost]
     versions = sorted({gpu.facts.get("driver_version", "?") for gpu in whole})
     yield CheckResult(
-        "driver", Status.OK, messages.DRIVER_READ, fields={"gpus": len(whole), "version": ", ".join(versions) or "?"}
+        "driver",
+        Status.OK,
+        "{gpus} {gpus:|GPU|GPUs}, driver {version}",
+        fields={"gpus": len(whole), "version": ", ".join(versions) or "?"},
     )
     for reason in dict.fromkeys(failure.reason for failure in reading.failures):
-        yield CheckResult("driver", Status.FAIL, messages.REASON, messages.RESET_GPU, {"reason": reason})
+        yield CheckResult(
+            "driver",
+            Status.FAIL,
+            "{reason}",
+            "look for its Xid in dmesg; drain the node, then reset the GPU or reboot",
+            {"reason": reason},
+        )
     yield from _describe_unavailable(reading)
 
 
@@ -95,16 +115,32 @@ def _describe_unavailable(reading: "NvmlReading") -> Iterator[CheckResult]:
     from gpusteward.agent.unavailable_families import find_unavailable
 
     for model, is_mig, families in find_unavailable(reading.readings, _make_dialects()):
-        text = messages.FAMILIES_OF_MIG if is_mig else messages.FAMILIES_OF_GPU
+        text = (
+            "{model} divided by MIG does not provide: {families}" if is_mig else "{model} does not provide: {families}"
+        )
         has_profiling = any(name.startswith("DCGM_FI_PROF_") for name in families)
-        advice = messages.USE_HOSTENGINE if has_profiling else NO_FIX
+        advice = (
+            (
+                "before Hopper, DCGM_FI_PROF_* need a DCGM hostengine: --dcgm-hostengine of the agent, or "
+                "agent.profiling.hostengine of the chart"
+            )
+            if has_profiling
+            else ""
+        )
         yield CheckResult("families", Status.OK, text, advice, {"model": model, "families": ", ".join(families)})
 
 
 def _explain(reason: SourceError, is_needed: bool) -> CheckResult:
     if not is_needed:
-        return CheckResult("driver", Status.SKIP, messages.NO_GPU, messages.ONLY_FOR_AGENTS)
-    return CheckResult("driver", Status.FAIL, messages.REASON, messages.RUN_NVIDIA_SMI, {"reason": reason})
+        return CheckResult(
+            "driver",
+            Status.SKIP,
+            "this machine has no NVIDIA GPU",
+            "no action needed unless an agent will run on this machine",
+        )
+    return CheckResult(
+        "driver", Status.FAIL, "{reason}", "run nvidia-smi as the same user and fix what it reports", {"reason": reason}
+    )
 
 
 def has_gpu(pci: Path) -> bool:
@@ -134,15 +170,29 @@ def check_devices(dev: Path = Path("/dev")) -> Iterator[CheckResult]:
         path for path in sorted(dev.glob("nvidia*")) if path.name.removeprefix("nvidia")[:1] in (*"0123456789", "c")
     ]
     if not devices:
-        yield CheckResult("devices", Status.SKIP, messages.NO_DEVICES, messages.ONLY_FOR_AGENTS)
+        yield CheckResult(
+            "devices",
+            Status.SKIP,
+            "there is no /dev/nvidia*",
+            "no action needed unless an agent will run on this machine",
+        )
         return
     closed = [path for path in devices if not os.access(path, os.R_OK | os.W_OK)]
     for path in closed:
         yield CheckResult(
-            "devices", Status.FAIL, messages.DEVICE_CLOSED, messages.JOIN_GROUP, {"path": path, "group": _group(path)}
+            "devices",
+            Status.FAIL,
+            "this user may not open {path}",
+            (
+                "it belongs to group {group}: join the group, run as root, or give the container the "
+                "nvidia runtime class"
+            ),
+            {"path": path, "group": _group(path)},
         )
     if not closed:
-        yield CheckResult("devices", Status.OK, messages.DEVICES_OPEN, fields={"count": len(devices)})
+        yield CheckResult(
+            "devices", Status.OK, "{count} {count:|device|devices} can be opened", fields={"count": len(devices)}
+        )
 
 
 def _group(path: Path) -> str:

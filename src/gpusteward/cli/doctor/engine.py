@@ -8,7 +8,6 @@ from gpusteward.cli.json_access import Row, as_object, get_object, get_objects
 from gpusteward.core import metrics
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message
-from gpusteward.messages.cli import doctor as messages
 
 MAX_INTERVAL_SECONDS = 60.0
 """A window of ten minutes then has ten samples; with fewer, short bursts of work are easily missed."""
@@ -35,16 +34,25 @@ def check_engine(client: Client, *, origin: str | Message) -> Iterator[CheckResu
         names = _read_names(client)
     except SourceError as error:
         fields = {"reason": getattr(error, "problem", error), "origin": origin}
-        yield CheckResult("prometheus", Status.FAIL, messages.REASON, messages.REACH_PROMETHEUS, fields)
+        yield CheckResult(
+            "prometheus",
+            Status.FAIL,
+            "{reason}",
+            "check the address, which comes from {origin}, and the network policies",
+            fields,
+        )
         return
     yield CheckResult(
-        "prometheus", Status.OK, messages.PROMETHEUS_RESPONDS, fields={"url": client.url, "origin": origin}
+        "prometheus",
+        Status.OK,
+        "{url} responds; the address comes from {origin}",
+        fields={"url": client.url, "origin": origin},
     )
     found = {dialect: name for dialect, wanted in DIALECTS.items() for name in wanted if name in names}
     if not found:
         yield _explain_no_metrics(client)
         return
-    yield CheckResult("metrics", Status.OK, messages.METRICS_FOUND, fields={"dialects": ", ".join(found)})
+    yield CheckResult("metrics", Status.OK, "found GPU metrics of {dialects}", fields={"dialects": ", ".join(found)})
     if "DCGM" in found and "gpusteward" not in found:
         yield from _check_video(names)
     for name in found.values():
@@ -56,7 +64,16 @@ def _check_video(names: set[str]) -> Iterator[CheckResult]:
     missing = [wanted[0] for wanted in VIDEO if names.isdisjoint(wanted)]
     if missing:
         fields = {"fields": ", ".join(missing)}
-        yield CheckResult("video engines", Status.WARN, messages.NO_VIDEO, messages.EXPORT_VIDEO, fields)
+        yield CheckResult(
+            "video engines",
+            Status.WARN,
+            "{fields} are not exported",
+            (
+                "add them to the CSV of dcgm-exporter: without them work of video engines is not seen, and "
+                "idleness leads to a notice at most"
+            ),
+            fields,
+        )
 
 
 def _explain_no_metrics(client: Client) -> CheckResult:
@@ -66,8 +83,21 @@ def _explain_no_metrics(client: Client) -> CheckResult:
     except SourceError:
         is_empty = False
     if is_empty:
-        return CheckResult("metrics", Status.FAIL, messages.NO_SERIES, messages.CHECK_TENANT)
-    return CheckResult("metrics", Status.FAIL, messages.NO_METRICS, messages.SCRAPE_AGENTS)
+        return CheckResult(
+            "metrics",
+            Status.FAIL,
+            "it has no series at all",
+            (
+                "check the address and, where the engine has tenants, prometheus.headers (X-Scope-OrgID): "
+                "this tenant is empty"
+            ),
+        )
+    return CheckResult(
+        "metrics",
+        Status.FAIL,
+        "no GPU metrics in the last hour",
+        ("have it scrape the agents (or dcgm-exporter) with a ServiceMonitor or the annotation prometheus.io/scrape"),
+    )
 
 
 def _read_names(client: Client) -> set[str]:
@@ -84,13 +114,24 @@ def _check_interval(client: Client, name: str, origin: str | Message) -> Iterato
         sample = _query(client, f"topk(1, {name})")
         labels = {key: str(value) for key, value in get_object(sample, "metric").items() if key in ("job", "instance")}
         if not sample:
-            yield CheckResult("metrics", Status.WARN, messages.NO_RECENT_SAMPLES, messages.RESTORE_EXPORTERS)
+            yield CheckResult(
+                "metrics",
+                Status.WARN,
+                "it has GPU metric names, but no samples from the last minutes",
+                "restore the exporters that are down; see its /targets page",
+            )
             return
         selector = ", ".join(f"{key}={_literal(value)}" for key, value in labels.items())
         seen = _value(_query(client, f"count_over_time(up{{{selector}}}[{LOOKBACK_SECONDS}s])"))
     except SourceError as error:
         fields = {"reason": error, "origin": origin}
-        yield CheckResult("scrape interval", Status.WARN, messages.REASON, messages.REACH_PROMETHEUS, fields)
+        yield CheckResult(
+            "scrape interval",
+            Status.WARN,
+            "{reason}",
+            "check the address, which comes from {origin}, and the network policies",
+            fields,
+        )
         return
     if seen is not None and seen > 1:
         yield _describe_interval(labels.get("job", "?"), LOOKBACK_SECONDS / seen, is_profiling=name in PROFILING)
@@ -99,12 +140,38 @@ def _check_interval(client: Client, name: str, origin: str | Message) -> Iterato
 def _describe_interval(job: str, seconds: float, *, is_profiling: bool) -> CheckResult:
     fields = {"job": job, "seconds": seconds, "collected": DCGM_INTERVAL_SECONDS}
     if is_profiling and seconds > PROFILING_SECONDS:
-        return CheckResult("scrape interval", Status.WARN, messages.SCRAPE_INTERVAL, messages.SCRAPE_PROFILING, fields)
+        return CheckResult(
+            "scrape interval",
+            Status.WARN,
+            "job {job} is scraped every {seconds:.0f} s",
+            (
+                "DCGM averages profiling fields over {collected:.0f} s, and a scrape that is not clearly "
+                "sooner can skip one: set scrape_interval of that job to 15s, as dcgm-exporter's own "
+                "ServiceMonitor does, or dcgm-exporter's -c and judge.proof.dcgm_interval_seconds to twice "
+                "the scrape interval; until then idleness leads to a notice at most"
+            ),
+            fields,
+        )
     if is_profiling:
-        return CheckResult("scrape interval", Status.OK, messages.PROFILING_INTERVAL, fields=fields)
+        return CheckResult(
+            "scrape interval",
+            Status.OK,
+            (
+                "job {job} is scraped every {seconds:.0f} s; engine activity proves idleness if DCGM is read "
+                "every {collected:.0f} s or less often (judge.proof.dcgm_interval_seconds, dcgm-exporter's "
+                "-c)"
+            ),
+            fields=fields,
+        )
     if seconds > MAX_INTERVAL_SECONDS:
-        return CheckResult("scrape interval", Status.WARN, messages.SCRAPE_INTERVAL, messages.SHORTEN_INTERVAL, fields)
-    return CheckResult("scrape interval", Status.OK, messages.SCRAPE_INTERVAL, fields=fields)
+        return CheckResult(
+            "scrape interval",
+            Status.WARN,
+            "job {job} is scraped every {seconds:.0f} s",
+            "set scrape_interval of that job to 30s or less",
+            fields,
+        )
+    return CheckResult("scrape interval", Status.OK, "job {job} is scraped every {seconds:.0f} s", fields=fields)
 
 
 def _literal(value: str) -> str:
@@ -129,5 +196,5 @@ def _value(sample: Row) -> float | None:
 def _read(client: Client, path: str, query: Query) -> Row:
     document = as_object(client.read(path, query))
     if document.get("status") != "success":
-        raise SourceError(messages.NOT_PROMETHEUS, url=client.url)
+        raise SourceError(f"{client.url} does not respond like Prometheus")
     return document

@@ -16,7 +16,6 @@ from gpusteward.core.errors import ConfigurationError, GpustewardError, SourceEr
 from gpusteward.core.messages import Message
 from gpusteward.core.settings import Origin
 from gpusteward.logs import configure_logs
-from gpusteward.messages.cli import doctor as messages
 from gpusteward.messages.errors import service_discovery
 
 if TYPE_CHECKING:
@@ -42,7 +41,15 @@ def find_engines(
     named = config or environ.get(CONFIG_VARIABLE, "").strip()
     variable = next((name for name in VARIABLES if environ.get(name, "").strip()), "")
     if not named and not variable and not (directory / DEFAULT_FILE).exists():
-        return CheckResult("prometheus", Status.SKIP, messages.NO_PROMETHEUS, messages.SET_PROMETHEUS), ""
+        return CheckResult(
+            "prometheus",
+            Status.SKIP,
+            "no Prometheus is configured",
+            (
+                "no action needed if the analyzer scrapes agents itself; otherwise set --prometheus-url URL, "
+                "PROM_URL, or prometheus.url in the settings file of the analyzer (--config FILE)"
+            ),
+        ), ""
     try:
         return _find_in_settings(url, config, environ, directory=directory, timeout_seconds=timeout_seconds)
     except MissingLibraryError as error:
@@ -56,7 +63,13 @@ def find_engines(
 def _explain_invalid(error: GpustewardError, *, is_chosen: bool) -> CheckResult:
     """A `config.yaml` that is not chosen by flag or variable may belong to another program."""
     status = Status.FAIL if is_chosen else Status.WARN
-    return CheckResult("prometheus", status, messages.SETTINGS_INVALID, messages.FIX_SETTINGS, {"reason": error})
+    return CheckResult(
+        "prometheus",
+        status,
+        "the settings of the analyzer are invalid: {reason}",
+        "correct them; gpusteward settings shows the effective settings, and --prometheus-url URL bypasses them",
+        {"reason": error},
+    )
 
 
 def _find_in_settings(
@@ -68,7 +81,15 @@ def _find_in_settings(
     if settings.finds_service:
         return _find_service(effective, environ, timeout_seconds=timeout_seconds)
     if not settings.addresses:
-        return CheckResult("prometheus", Status.SKIP, messages.NO_PROMETHEUS, messages.SET_PROMETHEUS), ""
+        return CheckResult(
+            "prometheus",
+            Status.SKIP,
+            "no Prometheus is configured",
+            (
+                "no action needed if the analyzer scrapes agents itself; otherwise set --prometheus-url URL, "
+                "PROM_URL, or prometheus.url in the settings file of the analyzer (--config FILE)"
+            ),
+        ), ""
     clients = [_make_client(settings.with_url(url), timeout_seconds) for url in settings.addresses]
     origin = effective.origin("prometheus.url" if settings.url else "prometheus.urls")
     return clients, clean(_name_origin(origin))
@@ -86,7 +107,16 @@ def _find_service(
         service = find_engine_service(open_api(settings.kubernetes, environ), settings.prometheus)
     except SourceError as error:
         fields = {"reason": error.as_message()}
-        return CheckResult("prometheus", Status.FAIL, messages.REASON, messages.SET_PROMETHEUS, fields), ""
+        return CheckResult(
+            "prometheus",
+            Status.FAIL,
+            "{reason}",
+            (
+                "no action needed if the analyzer scrapes agents itself; otherwise set --prometheus-url URL, "
+                "PROM_URL, or prometheus.url in the settings file of the analyzer (--config FILE)"
+            ),
+            fields,
+        ), ""
     client = _make_client(settings.prometheus.with_url(service.url), timeout_seconds)
     return [client], service_discovery.FOUND_BY_LABEL.fill(service=service)
 

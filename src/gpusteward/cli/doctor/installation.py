@@ -25,7 +25,6 @@ from gpusteward.cli.output.terminal_text import clean
 from gpusteward.core.containers import OwnerEvidence
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.core.verdicts import Proof
-from gpusteward.messages.cli import doctor as messages
 
 POLL_SECONDS = 2.0
 
@@ -34,7 +33,7 @@ def parse_agents(text: str) -> tuple[str, str]:
     """Namespace and name of a DaemonSet. Raises ConfigurationError."""
     namespace, _, name = text.partition("/")
     if not namespace or not name or "/" in name:
-        raise ConfigurationError(messages.INVALID_AGENTS, value=text)
+        raise ConfigurationError(f"--agents: {text} is not NAMESPACE/NAME of the agents' DaemonSet")
     return namespace, name
 
 
@@ -64,16 +63,43 @@ def check_agents(api_server: Client | CheckResult, agents: tuple[str, str]) -> I
     try:
         state = get_object(as_object(api_server.read(path)), "status")
     except SourceError as error:
-        yield CheckResult("agents", Status.FAIL, messages.REASON, messages.READ_DAEMONSET, {"reason": error})
+        yield CheckResult(
+            "agents",
+            Status.FAIL,
+            "{reason}",
+            (
+                'check the name, and that the service account has a role with apiGroups ["apps"], resources '
+                '["daemonsets"], verbs ["get"]'
+            ),
+            {"reason": error},
+        )
         return
     wanted, ready = get_count(state, "desiredNumberScheduled"), get_count(state, "numberReady")
     fields = {"ready": ready, "wanted": wanted, "namespace": namespace, "name": name}
     if not wanted:
-        yield CheckResult("agents", Status.FAIL, messages.NO_AGENT_NODES, messages.LABEL_NODES, fields)
+        yield CheckResult(
+            "agents",
+            Status.FAIL,
+            "no node is selected by DaemonSet {namespace}/{name}, so no agent runs",
+            (
+                "label the GPU nodes (gpu-feature-discovery sets nvidia.com/gpu.present=true), or change "
+                "agent.nodeSelector and agent.tolerations of the chart"
+            ),
+            fields,
+        )
     elif ready < wanted:
-        yield CheckResult("agents", Status.FAIL, messages.AGENTS_READY, messages.SEE_AGENT_PODS, fields)
+        yield CheckResult(
+            "agents",
+            Status.FAIL,
+            "{ready} of {wanted} {wanted:|agent|agents} ready",
+            (
+                "kubectl -n {namespace} get pods -o wide names the others; kubectl -n {namespace} logs POD "
+                "says why an agent is not ready"
+            ),
+            fields,
+        )
     else:
-        yield CheckResult("agents", Status.OK, messages.AGENTS_READY, fields=fields)
+        yield CheckResult("agents", Status.OK, "{ready} of {wanted} {wanted:|agent|agents} ready", fields=fields)
 
 
 def check_verdicts(analyzer: Client) -> Iterator[CheckResult]:
@@ -82,7 +108,9 @@ def check_verdicts(analyzer: Client) -> Iterator[CheckResult]:
         health = as_object(analyzer.read("/api/v1/health"))
         sources = as_object(analyzer.read("/api/v1/sources"))
     except SourceError as error:
-        yield CheckResult("analyzer", Status.FAIL, messages.REASON, messages.CHECK_LOG, {"reason": error})
+        yield CheckResult(
+            "analyzer", Status.FAIL, "{reason}", "check its log and its listen address", {"reason": error}
+        )
         return
     yield describe_health(health)
     yield from check_data(health)
@@ -92,7 +120,9 @@ def check_verdicts(analyzer: Client) -> Iterator[CheckResult]:
             workloads = read_all(analyzer, "/api/v1/workloads", (), advance=_advance).rows
             gpus = read_all(analyzer, "/api/v1/gpus", (), advance=_advance).rows
         except SourceError as error:
-            yield CheckResult("holders", Status.FAIL, messages.REASON, messages.CHECK_LOG, {"reason": error})
+            yield CheckResult(
+                "holders", Status.FAIL, "{reason}", "check its log and its listen address", {"reason": error}
+            )
         else:
             yield _describe_holders(health, workloads)
             yield from _describe_proof(gpus)
@@ -111,8 +141,28 @@ def _describe_holders(health: Row, workloads: Sequence[Row]) -> CheckResult:
     gpus = {"gpus": show_gpus(found), "held": show_gpus(found - free)}
     fields = {**gpus, "known": known, "workloads": len(workloads)}
     if known < len(workloads):
-        return CheckResult("holders", Status.WARN, messages.HOLDERS, messages.READ_OWNERS, fields)
-    return CheckResult("holders", Status.OK, messages.HOLDERS, fields=fields)
+        return CheckResult(
+            "holders",
+            Status.WARN,
+            (
+                "GPUs: {gpus} found, {held} held; owners of {known} of {workloads} "
+                "{workloads:|workload|workloads} read from the API server"
+            ),
+            (
+                "nothing is ever done to the others; see `rights`, and set kubernetes.cluster where several "
+                "clusters are read"
+            ),
+            fields,
+        )
+    return CheckResult(
+        "holders",
+        Status.OK,
+        (
+            "GPUs: {gpus} found, {held} held; owners of {known} of {workloads} "
+            "{workloads:|workload|workloads} read from the API server"
+        ),
+        fields=fields,
+    )
 
 
 def _describe_proof(gpus: Sequence[Row]) -> Iterator[CheckResult]:
@@ -126,9 +176,24 @@ def _describe_proof(gpus: Sequence[Row]) -> Iterator[CheckResult]:
     for model, count in sorted(held.items()):
         fields = {"model": model, "measured": measured[model], "held": count}
         if measured[model] < count:
-            yield CheckResult("proof", Status.WARN, messages.PROOF_OF_MODEL, messages.MEASURE_WITHOUT_GAPS, fields)
+            yield CheckResult(
+                "proof",
+                Status.WARN,
+                "{model}: {measured} of {held} {held:|holder|holders} measured without gaps",
+                (
+                    "the others get notices at most: run the agent on their nodes, or have dcgm-exporter "
+                    "export DCGM_FI_PROF_GR_ENGINE_ACTIVE and scrape it every 15 s; `gpusteward explain "
+                    "WORKLOAD` has the reason of each"
+                ),
+                fields,
+            )
         else:
-            yield CheckResult("proof", Status.OK, messages.PROOF_OF_MODEL, fields=fields)
+            yield CheckResult(
+                "proof",
+                Status.OK,
+                "{model}: {measured} of {held} {held:|holder|holders} measured without gaps",
+                fields=fields,
+            )
 
 
 def _describe_notices(deliveries: Row) -> CheckResult:
@@ -138,10 +203,26 @@ def _describe_notices(deliveries: Row) -> CheckResult:
     targets = get_texts(deliveries, "targets")
     fields = {"sent": int(sent), "dead": int(dead), "targets": len(targets), "reason": clean(reason)}
     if not targets:
-        return CheckResult("notices", Status.SKIP, messages.NO_CHANNELS, messages.SET_CHANNELS)
+        return CheckResult(
+            "notices",
+            Status.SKIP,
+            "no channel is set, so owners are not told",
+            "set notify.channels if owners are to be told (docs/how-to/notifications.md)",
+        )
     if reason:
-        return CheckResult("notices", Status.WARN, messages.NOTICES_FAIL, messages.CHECK_CHANNELS, fields)
-    return CheckResult("notices", Status.OK, messages.NOTICES, fields=fields)
+        return CheckResult(
+            "notices",
+            Status.WARN,
+            "{sent} {sent:|delivery|deliveries} since the start, {dead} given up: {reason}",
+            "`/api/v1/deliveries` has each with its reason; check the address and credentials of the channel",
+            fields,
+        )
+    return CheckResult(
+        "notices",
+        Status.OK,
+        "{targets} {targets:|channel|channels}, {sent} {sent:|delivery|deliveries} since the start",
+        fields=fields,
+    )
 
 
 def _describe_source(health: Row, sources: Row) -> CheckResult:
@@ -152,13 +233,36 @@ def _describe_source(health: Row, sources: Row) -> CheckResult:
     name = " ".join(filter(None, (get_text(sources, "engine"), get_text(sources, "service"), get_text(sources, "url"))))
     fields = {"engine": name, "dialects": dialects, "targets": int(targets or 0), "up": up, "reason": reason}
     if targets is not None and not up:
-        return CheckResult("targets", Status.FAIL, messages.NO_TARGETS, messages.FIND_TARGETS, fields)
+        return CheckResult(
+            "targets",
+            Status.FAIL,
+            "none of {targets} {targets:|target|targets} can be scraped: {reason}",
+            (
+                "check that agents run and that a NetworkPolicy allows the analyzer to reach their port; "
+                "/api/v1/sources shows every target"
+            ),
+            fields,
+        )
     if not dialects:
-        return CheckResult("targets", Status.FAIL, messages.NO_METRICS_YET, messages.SCRAPE_AGENTS, fields)
+        return CheckResult(
+            "targets",
+            Status.FAIL,
+            "{engine} has no GPU metrics: {reason}",
+            (
+                "have it scrape the agents (or dcgm-exporter) with a ServiceMonitor or the annotation "
+                "prometheus.io/scrape"
+            ),
+            fields,
+        )
     if targets is None:
-        return CheckResult("targets", Status.OK, messages.ENGINE_READ, fields=fields)
+        return CheckResult("targets", Status.OK, "{engine} has GPU metrics of {dialects}", fields=fields)
     status = Status.OK if up == targets else Status.WARN
-    return CheckResult("targets", status, messages.TARGETS_READ, fields=fields)
+    return CheckResult(
+        "targets",
+        status,
+        "{up} of {targets} {targets:|target|targets} scraped; GPU metrics of {dialects}",
+        fields=fields,
+    )
 
 
 def _describe_verdicts(health: Row) -> CheckResult:
@@ -172,9 +276,38 @@ def _describe_verdicts(health: Row) -> CheckResult:
         "reasons": ", ".join(f"{clean(name)}: {get_count(unknown, name)}" for name in unknown),
     }
     if health.get("ready") is not True:
-        return CheckResult("verdicts", Status.FAIL, messages.NO_VERDICT, messages.WAIT_FOR_VERDICT, fields)
+        return CheckResult(
+            "verdicts",
+            Status.FAIL,
+            "there is no verdict yet",
+            "the lines above say what is missing; the log of the analyzer has every failed cycle",
+            fields,
+        )
     if not allocations:
-        return CheckResult("verdicts", Status.WARN, messages.NOTHING_HELD, messages.RUN_A_LOAD, fields)
+        return CheckResult(
+            "verdicts",
+            Status.WARN,
+            "no container holds a GPU ({gpus} in all)",
+            "no action needed if that is so; otherwise start a pod with a GPU and run this again",
+            fields,
+        )
     if sum(get_count(unknown, name) for name in unknown) == allocations:
-        return CheckResult("verdicts", Status.WARN, messages.ALL_UNKNOWN, messages.WAIT_FOR_WINDOW, fields)
-    return CheckResult("verdicts", Status.OK, messages.VERDICTS, fields=fields)
+        return CheckResult(
+            "verdicts",
+            Status.WARN,
+            "{allocations} {allocations:|allocation|allocations}, not judged yet ({reasons})",
+            (
+                "no action needed: the window fills by itself; an allocation is not judged idle until its "
+                "sample coverage is 90%"
+            ),
+            fields,
+        )
+    return CheckResult(
+        "verdicts",
+        Status.OK,
+        (
+            "{allocations} {allocations:|allocation|allocations} judged; GPUs: {active} active, {idle} idle, "
+            "{unknown} unknown"
+        ),
+        fields=fields,
+    )

@@ -9,8 +9,6 @@ from gpusteward.cli.api.errors import Peer
 from gpusteward.cli.doctor.check_results import CheckResult, Status
 from gpusteward.cli.json_access import as_object, get_object, get_text, get_texts
 from gpusteward.core.errors import ConfigurationError, SourceError
-from gpusteward.core.messages import Message
-from gpusteward.messages.cli import doctor as messages
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -27,12 +25,24 @@ def find_api_server(environ: Mapping[str, str], url: str | None, *, account: Pat
         return make_client(Peer.API_SERVER, url, timeout_seconds=5.0)
     host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT", "443")
     if not host:
-        return CheckResult("rights", Status.SKIP, messages.NOT_IN_POD, messages.USE_KUBECTL_PROXY)
+        return CheckResult(
+            "rights",
+            Status.SKIP,
+            "not running in a pod",
+            (
+                "no action needed; to check a cluster from here, run kubectl proxy and set --kubernetes-api "
+                "http://127.0.0.1:8001"
+            ),
+        )
     try:
         token = (account / "token").read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):
         return CheckResult(
-            "rights", Status.FAIL, messages.NO_SERVICE_ACCOUNT, messages.MOUNT_TOKEN, {"path": account / "token"}
+            "rights",
+            Status.FAIL,
+            "{path} is missing",
+            "set automountServiceAccountToken: true",
+            {"path": account / "token"},
         )
     server = f"https://{f'[{host}]' if ':' in host else host}:{port}"
     return make_client(Peer.API_SERVER, server, token=token, timeout_seconds=5.0, ca_file=str(account / "ca.crt"))
@@ -40,7 +50,11 @@ def find_api_server(environ: Mapping[str, str], url: str | None, *, account: Pat
 
 def check_permissions(client: Client, rights: Sequence[tuple[str, str]] = OF_AGENT) -> Iterator[CheckResult]:
     """Verbs and resources, in all namespaces; one review for each."""
-    yield from _check(client, [(verb, resource, "") for verb, resource in rights], messages.GRANT)
+    yield from _check(
+        client,
+        [(verb, resource, "") for verb, resource in rights],
+        "bind the service account to a ClusterRole that may {rights}, as the chart's and the manifests' do",
+    )
 
 
 def check_reclaim(client: Client, analyzer: Client) -> Iterator[CheckResult]:
@@ -52,10 +66,17 @@ def check_reclaim(client: Client, analyzer: Client) -> Iterator[CheckResult]:
     if get_text(status, "mode") == "enforce":
         namespaces = get_texts(get_object(status, "details"), "namespaces") or [""]
         rights = [(verb, resource, namespace) for namespace in namespaces for verb, resource in OF_RECLAIM]
-        yield from _check(client, rights, messages.GRANT_RECLAIM)
+        yield from _check(
+            client,
+            rights,
+            (
+                "set reclaim.rights of the chart, and reclaim.namespaces there if only these may be changed; "
+                "without the chart bind the service account to roles that may {rights}"
+            ),
+        )
 
 
-def _check(client: Client, rights: Sequence[tuple[str, str, str]], mend: Message) -> Iterator[CheckResult]:
+def _check(client: Client, rights: Sequence[tuple[str, str, str]], mend: str) -> Iterator[CheckResult]:
     """Verb, resource and namespace; empty: all."""
     try:
         allowed = {
@@ -65,13 +86,15 @@ def _check(client: Client, rights: Sequence[tuple[str, str, str]], mend: Message
             for verb, resource, namespace in rights
         }
     except (SourceError, ConfigurationError) as error:
-        yield CheckResult("rights", Status.FAIL, messages.REASON, messages.REACH_API_SERVER, {"reason": error})
+        yield CheckResult(
+            "rights", Status.FAIL, "{reason}", "allow this pod to reach the API server", {"reason": error}
+        )
         return
     denied = [right for right, is_allowed in allowed.items() if not is_allowed]
     if denied:
-        yield CheckResult("rights", Status.FAIL, messages.NOT_ALLOWED, mend, {"rights": ", ".join(denied)})
+        yield CheckResult("rights", Status.FAIL, "may not {rights}", mend, {"rights": ", ".join(denied)})
     else:
-        yield CheckResult("rights", Status.OK, messages.ALLOWED, fields={"rights": ", ".join(allowed)})
+        yield CheckResult("rights", Status.OK, "may {rights}", fields={"rights": ", ".join(allowed)})
 
 
 def _is_allowed(client: Client, verb: str, resource: str, *, namespace: str) -> bool:
@@ -87,9 +110,9 @@ def _is_allowed(client: Client, verb: str, resource: str, *, namespace: str) -> 
     body = json.dumps(review).encode()
     response = client.request(REVIEWS, method="POST", body=body, headers={"Content-Type": "application/json"})
     if response.status not in (200, 201):
-        raise SourceError(messages.REVIEW_REFUSED, url=client.url, status=response.status)
+        raise SourceError(f"{client.url} responded {response.status} to an access review")
     try:
         document = as_object(json.loads(response.body))
     except ValueError as error:
-        raise SourceError(messages.NOT_AN_API_SERVER, url=client.url) from error
+        raise SourceError(f"{client.url} does not respond like an API server") from error
     return get_object(document, "status").get("allowed") is True

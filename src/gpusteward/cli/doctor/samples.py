@@ -8,7 +8,6 @@ from gpusteward.cli.doctor.check_results import CheckResult, Status
 from gpusteward.cli.json_access import Row, as_object, get_count, get_number, get_object, get_objects, get_text
 from gpusteward.cli.output.quantities import percent
 from gpusteward.core.errors import SourceError
-from gpusteward.messages.cli import doctor as messages
 
 MIN_COVERAGE = 0.9
 
@@ -30,11 +29,35 @@ def check_samples(client: Client, health: Row) -> Iterator[CheckResult]:
     if coverage is not None and coverage < MIN_COVERAGE:
         yield _explain(_read_sources(client), fields, window_seconds=window)
     elif coverage is not None and measured < allocations:
-        yield CheckResult("samples", Status.OK, messages.COVERED_WHERE_MEASURABLE, messages.SEE_REASONS, fields)
+        yield CheckResult(
+            "samples",
+            Status.OK,
+            (
+                "sample coverage {coverage} of {measured} {measured:|allocation|allocations}; the "
+                "utilization of {unmeasured} {unmeasured:|other|others} cannot be measured, such as MIG "
+                "instances before Hopper without a DCGM hostengine"
+            ),
+            "no action needed; /api/v1/allocations?activity=unknown gives the reason for each",
+            fields,
+        )
     elif coverage is not None:
-        yield CheckResult("samples", Status.OK, messages.COVERED, fields=fields)
+        yield CheckResult(
+            "samples",
+            Status.OK,
+            "sample coverage {coverage} of {measured} {measured:|allocation|allocations}",
+            fields=fields,
+        )
     elif allocations and "measured" in health:
-        yield CheckResult("samples", Status.WARN, messages.NO_UTILIZATION, messages.EXPORT_UTILIZATION, fields)
+        yield CheckResult(
+            "samples",
+            Status.WARN,
+            "{allocations} {allocations:|allocation|allocations}, but no utilization samples",
+            (
+                "have the exporter export utilization: gpusteward agent, or DCGM_FI_DEV_GPU_UTIL, and "
+                "DCGM_FI_PROF_GR_ENGINE_ACTIVE for MIG"
+            ),
+            fields,
+        )
 
 
 def _explain(sources: Row, fields: Mapping[str, object], *, window_seconds: float) -> CheckResult:
@@ -42,7 +65,16 @@ def _explain(sources: Row, fields: Mapping[str, object], *, window_seconds: floa
     failures, scrapes = get_object(sources, "failures"), get_object(sources, "scrapes")
     if failing := next(iter(failures), ""):
         failure = {**fields, "failing": get_text({"name": failing}, "name"), "reason": get_text(failures, failing)}
-        return CheckResult("samples", Status.WARN, messages.LOW_COVERAGE, messages.RESTORE_FAILING, failure)
+        return CheckResult(
+            "samples",
+            Status.WARN,
+            (
+                "sample coverage only {coverage} of {measured} {measured:|allocation|allocations}; an "
+                "allocation below 90% is not judged idle"
+            ),
+            "restore {failing}: {reason}; /api/v1/sources lists all failures",
+            failure,
+        )
     if failed := get_count(scrapes, "failed"):
         scraped = {
             "failed": failed,
@@ -50,11 +82,43 @@ def _explain(sources: Row, fields: Mapping[str, object], *, window_seconds: floa
             "targets": get_count(sources, "targets"),
         }
         return CheckResult(
-            "samples", Status.WARN, messages.LOW_COVERAGE, messages.FIND_FAILING_TARGETS, {**fields, **scraped}
+            "samples",
+            Status.WARN,
+            (
+                "sample coverage only {coverage} of {measured} {measured:|allocation|allocations}; an "
+                "allocation below 90% is not judged idle"
+            ),
+            (
+                "find the targets that sometimes fail ({failed} of {scrapes} {scrapes:|scrape|scrapes} "
+                "of {targets} {targets:|target|targets} failed): the log of the analyzer names them; "
+                "raise scrape.timeout for slow ones"
+            ),
+            {**fields, **scraped},
         )
     if _is_filling(sources, window_seconds):
-        return CheckResult("samples", Status.OK, messages.WINDOW_FILLING, messages.WAIT_FOR_WINDOW, fields)
-    return CheckResult("samples", Status.WARN, messages.LOW_COVERAGE, messages.FIND_GAPS, fields)
+        return CheckResult(
+            "samples",
+            Status.OK,
+            "the window is not full yet: sample coverage {coverage} of {minutes:.0f} {minutes:|minute|minutes}",
+            (
+                "no action needed: the window fills by itself; an allocation is not judged idle until its "
+                "sample coverage is 90%"
+            ),
+            fields,
+        )
+    return CheckResult(
+        "samples",
+        Status.WARN,
+        (
+            "sample coverage only {coverage} of {measured} {measured:|allocation|allocations}; an allocation "
+            "below 90% is not judged idle"
+        ),
+        (
+            "look for gaps in the metric `up` of the exporters; if there are none, set "
+            "prometheus.scrape_interval_seconds to their actual interval"
+        ),
+        fields,
+    )
 
 
 def _is_filling(sources: Row, window_seconds: float) -> bool:

@@ -5,14 +5,12 @@ from collections.abc import Iterator, Mapping
 
 from gpusteward.cli.api.client import Client
 from gpusteward.cli.api.errors import UnreachableError
-from gpusteward.cli.doctor.check_results import NO_FIX, CheckResult, Status
+from gpusteward.cli.doctor.check_results import CheckResult, Status
 from gpusteward.cli.doctor.samples import check_samples
 from gpusteward.cli.json_access import Row, as_object, get_count, get_number, get_object, get_objects, get_text
 from gpusteward.cli.output.terminal_text import clean
 from gpusteward.cli.output.verdict_labels import HEALTH
 from gpusteward.core.errors import SourceError
-from gpusteward.core.messages import Message
-from gpusteward.messages.cli import doctor as messages
 
 MAX_SKEW_SECONDS = 5.0
 BROKEN_SECONDS = 60.0
@@ -20,16 +18,77 @@ BROKEN_SECONDS = 60.0
 _LEVELS = {"degraded": Status.FAIL, "warning": Status.WARN, "info": Status.OK}
 _IN_ANALYZER = ("source-failed", "no-result")  # `describe_health` says it
 
+FIXES: Mapping[str, str] = {
+    "source-incomplete": "restore what it names; /api/v1/sources lists all failures",
+    "result-old": (
+        "check in its log how long a cycle takes; if it takes longer than scheduler.interval, raise that setting"
+    ),
+    "policies-refused": (
+        "correct the file of reclaim.policy_file, which is read again when it changes; nothing new is "
+        "warned of or done meanwhile"
+    ),
+    "targets-lost": "check that these exporters run and can be reached; /api/v1/sources names them",
+    "unknown-gpus": "gpusteward explain WORKLOAD shows the reason of each; /api/v1/health counts them by reason",
+    "gpus-vanished": (
+        "check that the exporters run and that the engine scrapes them; after scaling to zero on "
+        "purpose, let the analyzer list nodes"
+    ),
+    "gpus-never-found": (
+        "have the engine scrape the agents or dcgm-exporter; on a cluster without GPU nodes, let the "
+        "analyzer list nodes"
+    ),
+    "nodes-missing": (
+        "check that an exporter runs on these nodes and is scraped; where none shall run, label the node "
+        "nvidia.com/gpu.deploy.dcgm-exporter=false"
+    ),
+    "nodes-unreadable": "let the analyzer list nodes",
+    "gpus-lost": "look for XID errors and run nvidia-smi on the node; a GPU that was removed is forgotten after a day",
+    "used-by-nobody-known": (
+        "mount the kubelet's pod-resources socket into the exporter and keep its labels pod, namespace "
+        "and container when relabeling; processes outside of Kubernetes are expected here"
+    ),
+    "exporter-is-holder": (
+        "copy exported_pod to pod also where it is empty (regex .* instead of .+), or drop the pod label of the target"
+    ),
+    "no-video-fields": (
+        "add them to the CSV of dcgm-exporter: without them work of video engines is not seen, and "
+        "idleness leads to a notice at most"
+    ),
+    "exporters-down": "check that these exporters run and that the engine may reach them",
+    "gpus-unreported": "keep series without a pod when relabeling, and let the exporter report all GPUs of its node",
+    "exporters-silent": "read the log of these exporters: the driver, NVML or DCGM's hostengine of their nodes fails",
+    "no-holder-named": (
+        "where pods hold GPUs: mount the kubelet's pod-resources socket into the exporter, set "
+        "DCGM_EXPORTER_KUBERNETES=true, and keep its labels pod and namespace when relabeling"
+    ),
+    "two-gpus-one-index": (
+        "name clusters by a label (external_labels of each Prometheus, prometheus.cluster_label), and "
+        "give dcgm-exporter the name of its node (NODE_NAME)"
+    ),
+    "gpu-on-two-nodes": (
+        "scrape each exporter once and label clusters (prometheus.cluster_label) where machines are cloned"
+    ),
+}
+"""How to mend what the health of the data names, by its code."""
+
 
 def check_analyzer(client: Client, *, is_required: bool) -> Iterator[CheckResult]:
     """`is_required`: its address was given, so it has to run."""
     try:
         health = as_object(client.read("/api/v1/health"))
     except UnreachableError as error:
-        yield _explain_unreachable("analyzer", client, error, is_required=is_required, fix=messages.START_ANALYZER)
+        yield _explain_unreachable(
+            "analyzer",
+            client,
+            error,
+            is_required=is_required,
+            fix="no action needed unless you expect one: start gpusteward serve, or set --server URL",
+        )
         return
     except SourceError as error:
-        yield CheckResult("analyzer", Status.FAIL, messages.REASON, messages.CHECK_LOG, {"reason": error})
+        yield CheckResult(
+            "analyzer", Status.FAIL, "{reason}", "check its log and its listen address", {"reason": error}
+        )
         return
     yield describe_health(health)
     yield from check_data(health)
@@ -46,13 +105,32 @@ def describe_health(health: Row) -> CheckResult:
         "error": get_text(cycles, "last_error") or "-",
     }
     if get_text(cycles, "last_error"):
-        return CheckResult("analyzer", Status.FAIL, messages.UNHEALTHY, messages.REACH_SOURCE, fields)
+        return CheckResult(
+            "analyzer",
+            Status.FAIL,
+            "status {status}: {error}",
+            "make its source reachable: /api/v1/sources shows the addresses and the results",
+            fields,
+        )
     if health.get("ready") is not True:
-        return CheckResult("analyzer", Status.WARN, messages.NO_CYCLE, messages.WAIT_FOR_CYCLE, fields)
+        return CheckResult(
+            "analyzer",
+            Status.WARN,
+            "no cycle has finished yet",
+            "wait for one interval ({interval:.0f} s); if there is still no result, check its log",
+            fields,
+        )
     if status != "healthy":
         level = Status.FAIL if status == "degraded" else Status.WARN
-        return CheckResult("analyzer", level, messages.NOT_HEALTHY, fields=fields)
-    return CheckResult("analyzer", Status.OK, messages.HEALTHY, fields=fields)
+        return CheckResult(
+            "analyzer",
+            level,
+            "version {version}, {allocations} {allocations:|allocation|allocations}, status {status}",
+            fields=fields,
+        )
+    return CheckResult(
+        "analyzer", Status.OK, "version {version}, {allocations} {allocations:|allocation|allocations}", fields=fields
+    )
 
 
 def check_data(health: Row) -> Iterator[CheckResult]:
@@ -62,28 +140,42 @@ def check_data(health: Row) -> Iterator[CheckResult]:
         if code not in _IN_ANALYZER:
             level = _LEVELS.get(get_text(finding, "level"), Status.WARN)
             fields = {"reason": clean(get_text(finding, "text"))}
-            yield CheckResult("data", level, messages.REASON, messages.FIX_FINDINGS.get(code, NO_FIX), fields)
+            yield CheckResult("data", level, "{reason}", FIXES.get(code, ""), fields)
 
 
 def check_agent(client: Client, *, is_required: bool) -> Iterator[CheckResult]:
     try:
         response = client.request("/readyz")
     except UnreachableError as error:
-        yield _explain_unreachable("agent", client, error, is_required=is_required, fix=messages.START_AGENT)
+        yield _explain_unreachable(
+            "agent",
+            client,
+            error,
+            is_required=is_required,
+            fix="no action needed unless you expect one: start gpusteward agent, or set --agent URL",
+        )
         return
     if response.status == 200:
-        yield CheckResult("agent", Status.OK, messages.AGENT_READY)
+        yield CheckResult("agent", Status.OK, "it is ready")
     else:
         reason = clean(response.body[:300].decode("utf-8", "replace").strip()) or str(response.status)
-        yield CheckResult("agent", Status.FAIL, messages.AGENT_NOT_READY, messages.RUN_DOCTOR_THERE, {"reason": reason})
+        yield CheckResult(
+            "agent",
+            Status.FAIL,
+            "it is not ready: {reason}",
+            "run gpusteward doctor on that node and fix what it finds",
+            {"reason": reason},
+        )
 
 
 def _explain_unreachable(
-    check: str, client: Client, error: UnreachableError, *, is_required: bool, fix: Message
+    check: str, client: Client, error: UnreachableError, *, is_required: bool, fix: str
 ) -> CheckResult:
     if is_required:
-        return CheckResult(check, Status.FAIL, messages.REASON, messages.CHECK_LOG, {"reason": error.problem})
-    return CheckResult(check, Status.SKIP, messages.NOT_RUNNING, fix, {"url": client.url})
+        return CheckResult(
+            check, Status.FAIL, "{reason}", "check its log and its listen address", {"reason": error.problem}
+        )
+    return CheckResult(check, Status.SKIP, "not running at {url}", fix, {"url": client.url})
 
 
 def check_clocks(servers: Mapping[str, Client]) -> Iterator[CheckResult]:
@@ -91,15 +183,21 @@ def check_clocks(servers: Mapping[str, Client]) -> Iterator[CheckResult]:
     skews = {name: skew for name, client in servers.items() if (skew := measure_skew(client)) is not None}
     agreeing = {name: skew for name, skew in skews.items() if abs(skew) <= MAX_SKEW_SECONDS}
     if not skews:
-        yield CheckResult("clock", Status.SKIP, messages.NO_CLOCK)
+        yield CheckResult("clock", Status.SKIP, "no server responded, so there is no clock to compare with")
     if agreeing:
         worst = max(map(abs, agreeing.values()))
         fields = {"servers": ", ".join(agreeing), "skew": max(1.0, worst)}
-        yield CheckResult("clock", Status.OK, messages.CLOCKS_AGREE, fields=fields)
+        yield CheckResult("clock", Status.OK, "within {skew:.0f} s of this machine: {servers}", fields=fields)
     for name in skews.keys() - agreeing.keys():
         status = Status.FAIL if abs(skews[name]) > BROKEN_SECONDS else Status.WARN
         fields = {"server": name, "skew": skews[name]}
-        yield CheckResult("clock", status, messages.CLOCK_DIFFERS, messages.SYNCHRONISE, fields)
+        yield CheckResult(
+            "clock",
+            status,
+            "the clock of {server} differs from this machine by {skew:+.0f} s",
+            "run chrony or systemd-timesyncd on both machines",
+            fields,
+        )
 
 
 def measure_skew(client: Client) -> float | None:

@@ -130,11 +130,11 @@ def test_doctor_names_the_service_that_the_analyzer_would_find(
     missing, _ = find_engines(None, config, {}, directory=tmp_path, timeout_seconds=5)
     assert isinstance(missing, CheckResult)
     assert missing.status is Status.FAIL
-    assert f"{namespace}中没有标签为" in missing.describe("zh")["finding"]
+    assert f"no Service in {namespace} has the labels" in missing.describe()["finding"]
     ports = [{"port": int(engine.url.rpartition(":")[2])}]
     kubernetes.apply(service("prometheus", namespace, label, ports=ports, host="localhost"))
     clients, origin = find_engines(None, config, {}, directory=tmp_path, timeout_seconds=5)
     assert not isinstance(clients, CheckResult)
     first = next(iter(check_engine(clients[0], origin=origin)))
     assert first.status is Status.OK
-    assert f"Service {namespace}/prometheus, found by prometheus.service_selector" in first.describe("en")["finding"]
+    assert f"Service {namespace}/prometheus, found by prometheus.service_selector" in first.describe()["finding"]
