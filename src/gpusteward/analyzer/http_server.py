@@ -4,7 +4,7 @@ Connections are accepted here instead of by uvicorn, so that they are counted be
 each handshake uses the certificate of that moment. When a limit is reached, the connection that has waited longest for
 a complete request (idle or slow) of the client with the most connections is closed in favour of the new one, or else
 one whose client has not read its response for some seconds; if all are being served, the new client gets 503, unless
-it is the first connection of its address: those have a reserve.
+it is the first or second connection of its address: those have a reserve.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ class ConnectionLimits:
 
     connections: int = 1024
     connections_per_client: int = 256  # many clients may be behind one proxy
-    reserved_connections: int = 64  # in addition, one for each address that has no other
+    reserved_connections: int = 64  # in addition, two for each address: one may be about to end
     read_seconds: float = 10.0  # TLS handshake, headers and body of a request
     write_seconds: float = 30.0  # within which `write_bytes` of a response must be accepted
     write_bytes: int = 64 * 1024
@@ -246,7 +246,7 @@ class LimitedServer(uvicorn.Server):
         """Below the limits, or after closing a connection that waits for a request."""
         if self._of_clients[client] >= self.limits.connections_per_client:
             return self._close_longest_waiting(client)
-        reserve = 0 if self._of_clients[client] else self.limits.reserved_connections
+        reserve = self.limits.reserved_connections if self._of_clients[client] < 2 else 0
         if len(self._connections) < self.limits.connections + reserve:
             return True
         return any(self._close_longest_waiting(each) for each, _ in self._of_clients.most_common())

@@ -97,13 +97,12 @@ def test_the_journal_follows_the_language_of_the_request(api: Api, path: str):
         assert ("GPUs" in action["evidence"]["reasons"][0]) is (language == "en")
 
 
-def test_a_failure_follows_the_language_and_one_of_an_earlier_version_stays_english():
+def test_a_failure_and_its_evidence_follow_the_language():
     failed = make_action("x", FakeReclaim([CHAT]).actions[0].workload, ActionState.FAILED)
     assert make_action_row(failed, "zh").error == messages.NO_EFFECT.text("zh", minutes=10)
     assert make_action_row(failed, "en").error == failed.error
-    old = replace(failed, error="too late", evidence={"reasons": ["no work"], "guards": [{"reason": "idle"}]})
-    row = make_action_row(old, "zh")
-    assert (row.error, row.evidence) == ("too late", old.evidence)
+    known = replace(failed, evidence={"reasons": [["no work", "没有工作"]], "guards": [{"reason": ["idle", "空闲"]}]})
+    assert make_action_row(known, "zh").evidence == {"reasons": ["没有工作"], "guards": [{"reason": "空闲"}]}
 
 
 def test_an_action_of_observe_mode_is_a_dry_run_and_cannot_be_restored():

@@ -6,10 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
-from sqlalchemy import Engine, update
+from sqlalchemy import Engine
 
 from gpusteward.analyzer.judge.activity import ActivityRule
-from gpusteward.analyzer.ledger.schema import actions
 from gpusteward.analyzer.reclaim.actions import Action
 from gpusteward.analyzer.reclaim.changes import Planned
 from gpusteward.analyzer.reclaim.cluster import Cluster
@@ -146,21 +145,6 @@ def test_the_journal_keeps_what_happened_in_both_languages(engine: Engine) -> No
     assert stored is not None
     assert stored.steps[-1].note == stored.failure == refusal.as_message()
     assert stored.error == refusal.text("en") != refusal.text("zh")
-
-
-def test_notes_of_earlier_versions_are_read_as_they_are(engine: Engine) -> None:
-    """They were English only."""
-    journal = Journal(engine, lambda: "east")
-    journal.add(WARNED)
-    with engine.begin() as connection:
-        old = {"steps_json": '[["warned", 1.5, "gpusteward", "delivered"]]', "error": "too late"}
-        connection.execute(update(actions).values(old))
-    [read] = journal.list_newest()
-    assert (read.steps[-1].note, read.failure) == (Message("delivered", "delivered"), Message("too late", "too late"))
-    moved = journal.move(read, ActionState.WARNED, at=NOW, note=messages.WARNING_DELIVERED, error="")
-    assert [step.note.zh for step in moved.steps] == ["delivered", "警告已送达"]
-    assert moved.failure.en == ""
-    assert journal.read(read.id) == moved
 
 
 def test_a_pool_that_is_not_lowered_keeps_the_deletion_costs_of_its_owner(engine: Engine) -> None:

@@ -72,8 +72,8 @@ RESERVED_SCRAPES = 4
 
 
 class ScrapeSlots:
-    """How many clients may read /metrics at the same moment; one address at most half of them. An address that has none
-    gets one of a few more: a Prometheus beside clients that read slowly."""
+    """How many clients may read /metrics at the same moment; one address at most half of them. An address that has
+    none, or one that is about to end, gets one of a few more: a Prometheus beside clients that read slowly."""
 
     def __init__(self, most: int) -> None:
         self._most, self._most_of_client = most, max(1, most // 2)
@@ -83,7 +83,9 @@ class ScrapeSlots:
     def acquire(self, connection: Connection) -> bool:
         with self._lock:
             own = [each for each in self._taken if each.client == connection.client]
-            if len(own) < self._most_of_client and len(self._taken) < self._most + (0 if own else RESERVED_SCRAPES):
+            if len(own) < self._most_of_client and len(self._taken) < self._most + (
+                RESERVED_SCRAPES if len(own) < 2 else 0
+            ):
                 self._taken.add(connection)
                 return True
             slow = find_yielding(own if len(own) >= self._most_of_client else self._taken)

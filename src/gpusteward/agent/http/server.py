@@ -4,8 +4,8 @@ One thread per connection. Pages are rendered in advance, so a request is cheap;
 so pages are still served meanwhile. When the limit is reached, the connection that has waited longest for a complete
 request (idle or slow) is closed in favour of the new client, or else one that has not read its response for some
 seconds; if all connections are processing requests, the new client gets 503 without a thread. One address has at most
-half of the connections, and an address that has none gets one from a reserve: whatever some do, scrapers and probes at
-other addresses are served.
+half of the connections, and an address that has at most one gets another one from a reserve: whatever some do,
+scrapers and probes at other addresses are served.
 """
 
 import socket
@@ -36,7 +36,9 @@ log = Log(__name__)
 
 IDLE_SECONDS = 75.0  # longer than usual scrape intervals, so that scrapers can keep their connection
 IDLE_CONNECTIONS = 48  # in addition to concurrent scrapes: scrapers, probes and browsers between two requests
-RESERVED_CONNECTIONS = 16  # in addition, one for each address that has no other
+RESERVED_CONNECTIONS = (
+    16  # in addition, two for each address: the next connection may come before the last one has ended
+)
 REPORT_SECONDS = 60.0  # refused connections are logged at most this often
 
 
@@ -140,7 +142,7 @@ class Server:
         with self._lock:
             own = [each for each in self._connections if each.client == client]
             is_share_taken = len(own) >= max(1, self.max_connections // 2)
-            most = self.max_connections + (0 if own else RESERVED_CONNECTIONS)
+            most = self.max_connections + (RESERVED_CONNECTIONS if len(own) < 2 else 0)
             if not is_share_taken and len(self._connections) < most:
                 return True
             yielding = find_yielding(own if is_share_taken else self._connections)

@@ -297,5 +297,5 @@ def _show_evidence(evidence: Mapping[str, Any], language: Language) -> dict[str,
     return shown
 
 
-def _show_text(stored: str | Sequence[str], language: Language) -> str:
+def _show_text(stored: Sequence[str], language: Language) -> str:
     return read_message(stored).text(language)
