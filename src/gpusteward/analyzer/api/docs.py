@@ -4,12 +4,13 @@ FastAPI's own pages load Swagger UI or ReDoc from a CDN. Their files would have 
 JavaScript, and inline scripts that the Content-Security-Policy forbids.
 """
 
+import asyncio
 import json
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from html import escape
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 from fastapi import APIRouter, FastAPI, Request, Response
 
@@ -23,13 +24,13 @@ _METHODS = ("get", "post", "put", "patch", "delete")
 
 @router.get("/openapi.json")
 async def show_document(request: Request) -> Response:
-    return Response(_render_document(request.app), media_type="application/json")
+    return Response((await _find_rendered(request.app)).document, media_type="application/json")
 
 
 @router.get("/docs")
 @router.get("/redoc")  # FastAPI has both; they show the same document
 async def show_docs(request: Request) -> Response:
-    return Response(_render_once(request.app), headers=_HEADERS, media_type="text/html")
+    return Response((await _find_rendered(request.app)).page, headers=_HEADERS, media_type="text/html")
 
 
 @router.get("/docs/docs.js")
@@ -47,16 +48,26 @@ def _read(name: str) -> bytes:
     return files("gpusteward.analyzer.api").joinpath("assets", name).read_bytes()
 
 
-# Both are rendered on the event loop, once, in a few tenths of a second: in threads the first requests would all render
-# them, and the loop would wait for the interpreter's lock at each step meanwhile.
-@lru_cache(maxsize=4)
-def _render_document(app: FastAPI) -> bytes:
-    return json.dumps(app.openapi(), ensure_ascii=False, separators=(",", ":")).encode()
+class Rendered(NamedTuple):
+    """The OpenAPI document, and its page."""
+
+    document: bytes
+    page: bytes
+
+
+async def _find_rendered(app: FastAPI) -> Rendered:
+    """Rendered by one thread for the first requests together, which takes some tenths of a second."""
+    return await asyncio.shield(_start_rendering(app))
 
 
 @lru_cache(maxsize=4)
-def _render_once(app: FastAPI) -> bytes:
-    return render_docs(app.openapi()).encode()
+def _start_rendering(app: FastAPI) -> asyncio.Future[Rendered]:
+    return asyncio.get_running_loop().run_in_executor(None, _render, app)
+
+
+def _render(app: FastAPI) -> Rendered:
+    found = app.openapi()
+    return Rendered(json.dumps(found, ensure_ascii=False, separators=(",", ":")).encode(), render_docs(found).encode())
 
 
 def render_docs(document: Json) -> str:
