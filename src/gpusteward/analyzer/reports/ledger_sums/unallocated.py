@@ -115,7 +115,7 @@ def _read_hour(connection: Connection, hour_ms: int, scope: ReportScope) -> tupl
 def _read_unallocated_hour(connection: Connection, hour_ms: int, scope: ReportScope) -> float | None:
     """GPU-milliseconds. What was known for a part of the hour is extrapolated to the whole hour."""
     fleet = fleet_hourly.c
-    query = select(fleet.gpu_ms, fleet.held_ms, fleet.known_ms)
+    query = select(fleet.gpu_ms, fleet.held_ms, fleet.known_ms).where(fleet.known_ms > 0)
     rows = connection.execute(query.where(fleet.hour_ms == hour_ms, _in_clusters(fleet_hourly, scope))).all()
     if not rows:
         return None
