@@ -27,6 +27,13 @@ VARIABLES = ("GPUSTEWARD_PROMETHEUS__URL", "PROM_URL")
 CONFIG_VARIABLE, DEFAULT_FILE = "GPUSTEWARD_CONFIG", "config.yaml"  # as in `analyzer.settings.file`
 EnginesOrReason = tuple[Sequence[Client] | CheckResult, str | Message]
 """A client per engine, or why there is none; where the addresses come from."""
+NO_ENGINE = CheckResult(
+    "prometheus",
+    Status.SKIP,
+    "no Prometheus is configured",
+    "no action needed if the analyzer scrapes agents itself; otherwise set --prometheus-url URL, PROM_URL, or "
+    "prometheus.url in the settings file of the analyzer (--config FILE)",
+)
 
 
 def find_engines(
@@ -41,15 +48,7 @@ def find_engines(
     named = config or environ.get(CONFIG_VARIABLE, "").strip()
     variable = next((name for name in VARIABLES if environ.get(name, "").strip()), "")
     if not named and not variable and not (directory / DEFAULT_FILE).exists():
-        return CheckResult(
-            "prometheus",
-            Status.SKIP,
-            "no Prometheus is configured",
-            (
-                "no action needed if the analyzer scrapes agents itself; otherwise set --prometheus-url URL, "
-                "PROM_URL, or prometheus.url in the settings file of the analyzer (--config FILE)"
-            ),
-        ), ""
+        return NO_ENGINE, ""
     try:
         return _find_in_settings(url, config, environ, directory=directory, timeout_seconds=timeout_seconds)
     except MissingLibraryError as error:
@@ -81,15 +80,7 @@ def _find_in_settings(
     if settings.finds_service:
         return _find_service(effective, environ, timeout_seconds=timeout_seconds)
     if not settings.addresses:
-        return CheckResult(
-            "prometheus",
-            Status.SKIP,
-            "no Prometheus is configured",
-            (
-                "no action needed if the analyzer scrapes agents itself; otherwise set --prometheus-url URL, "
-                "PROM_URL, or prometheus.url in the settings file of the analyzer (--config FILE)"
-            ),
-        ), ""
+        return NO_ENGINE, ""
     clients = [_make_client(settings.with_url(url), timeout_seconds) for url in settings.addresses]
     origin = effective.origin("prometheus.url" if settings.url else "prometheus.urls")
     return clients, clean(_name_origin(origin))
