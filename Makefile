@@ -32,11 +32,12 @@ test-all: .venv/ready $(WEB) ## all tests, also in a browser, on a control plane
 test-fast: .venv/ready $(WEB) ## tests without the slow files, for the edit loop
 	$(PYTEST) -m 'not slow'
 
-check: .venv/ready $(NODE_MODULES) ## format, lint, types, import contracts
+check: .venv/ready $(NODE_MODULES) ## format, lint, types, import contracts, size of the packages
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python .ci/budgets.py
 	$(if $(WEB),npm --prefix web run --silent check)
 
 bench: .venv/ready web ## measure; results with their commands go to bench/results/
