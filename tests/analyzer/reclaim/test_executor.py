@@ -1,7 +1,7 @@
 """Single steps of an action, with a cluster that refuses some of them."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -41,6 +41,7 @@ class RefusingServer(ApiWriter):
         self.objects = {one.path: {"apiVersion": one.version, "kind": one.kind, **one.json} for one in objects}
         self.refused = dict(refused or {})
         self.writes: list[tuple[str, bool]] = []
+        self.before_create: Callable[[], object] = lambda: None  # what happens while the request is on its way
 
     def read_json(self, path: str, kind: Any, *, limit_bytes: int | None = None, accept: str = "") -> Any:
         if "?limit=" in path:
@@ -63,6 +64,7 @@ class RefusingServer(ApiWriter):
 
     def create(self, path: str, body: Json, *, dry_run: bool = False, send_before: float | None = None) -> Json:
         self._refuse_write(path, dry_run)
+        self.before_create()
         created = f"{path}/{body['metadata'].get('name', '')}"
         if created in self.objects:
             raise ConflictError("already exists")

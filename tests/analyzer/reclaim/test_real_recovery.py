@@ -140,6 +140,7 @@ def test_a_job_of_volcano_is_aborted_once_whether_its_process_ends_before_or_aft
     assert action.state is (ActionState.ACTING if step == "patched" else ActionState.ACTED), world.explain()
     assert has_annotation(world, job)
     if step == "patched":
+        world.cycle()
         world.rest(minutes=COMMAND_SECONDS / 60)
         world.cycle()
     world.cycle()

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import pytest
@@ -59,7 +60,7 @@ class Site:
     def journal(self) -> Journal:
         return Journal(self.engine, lambda: "east")
 
-    @property
+    @cached_property
     def executor(self) -> Executor:
         return Executor(
             Cluster(self.server),
@@ -68,8 +69,13 @@ class Site:
             teller=Nobody(),
             counters=ReclaimCounters(),
             clock=lambda: self.now,
+            monotonic=lambda: self.now,
             on_step=self._end,
         )
+
+    def restart(self) -> None:
+        """Another process goes on."""
+        del self.executor
 
     def _end(self, step: str, _action: Action) -> None:
         if step == self.ends_at:
@@ -87,6 +93,7 @@ class Site:
         with pytest.raises((SourceError, Killed)):
             self.executor.act(added, planned, evidence={}, check=check, facts_at=time.monotonic())
         self.ends_at = ""
+        self.restart()
         self.server.refused.clear()
         assert self.action.state is ActionState.ACTING
 
@@ -201,10 +208,44 @@ def test_never_loses_the_record_of_a_job_that_volcano_is_about_to_abort(site: Si
 def test_never_sends_the_command_again_since_work_may_have_come_back(site: Site) -> None:
     """It is begun anew later, with another look at usage."""
     abort(site, "patched")
-    assert site.recover(seconds=COMMAND_SECONDS - 1) is ActionState.ACTING
-    assert site.recover(seconds=COMMAND_SECONDS) is ActionState.WARNED
+    assert site.recover(seconds=LATE_SECONDS) is ActionState.ACTING
+    assert site.recover(seconds=LATE_SECONDS + COMMAND_SECONDS - 1) is ActionState.ACTING
+    assert site.recover(seconds=LATE_SECONDS + COMMAND_SECONDS) is ActionState.WARNED
     assert site.list_annotations(JOB) == {}
     assert site.list_commands() == []
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_never_gives_an_action_up_by_its_age_when_volcano_has_just_taken_the_command(site: Site, is_late: bool) -> None:
+    """Volcano was away, and so was the analyzer: how long ago the action began says nothing."""
+    abort(site, "commanded")
+    if is_late:  # right after the cycle has read the phase
+        site.server.before_create = site.take_commands
+    else:
+        site.take_commands()
+    assert site.recover(seconds=86_400) is ActionState.ACTING
+    assert site.recover(seconds=86_400 + COMMAND_SECONDS - 1) is ActionState.ACTING
+    site.restart()
+    assert site.recover(seconds=86_400 + COMMAND_SECONDS) is ActionState.ACTING
+    assert ACTION in site.list_annotations(JOB)
+    site.change(JOB, status={"state": {"phase": "Aborting"}})
+    assert site.recover(seconds=86_400 + COMMAND_SECONDS + 1) is ActionState.ACTED
+
+
+def test_never_counts_a_command_as_gone_before_it_can_have_arrived(site: Site) -> None:
+    abort(site, "patched")
+    assert site.recover(seconds=1) is ActionState.ACTING
+    assert site.recover(seconds=COMMAND_SECONDS + 1) is ActionState.ACTING
+
+
+def test_never_counts_the_command_of_an_earlier_begin(site: Site) -> None:
+    """Another analyzer has given it up meanwhile, and begun it again."""
+    abort(site, "patched")
+    assert site.recover(seconds=LATE_SECONDS) is ActionState.ACTING
+    for state in (ActionState.WARNED, ActionState.ACTING):
+        site.journal.move(site.action, state, at=NOW + 86_400)
+    assert site.recover(seconds=86_400 + COMMAND_SECONDS) is ActionState.ACTING
+    assert site.recover(seconds=86_400 + 2 * COMMAND_SECONDS) is ActionState.WARNED
 
 
 def test_never_loses_the_record_of_a_job_whose_command_waits_for_volcano(site: Site) -> None:
@@ -223,11 +264,13 @@ def acted(site: Site) -> None:
     with pytest.raises(Killed):
         site.executor.act(site.journal.add(WARNED), ABORT, evidence={}, check=check, facts_at=time.monotonic())
     site.ends_at = ""
+    site.restart()
     assert (site.action.state, site.list_commands()) == (ActionState.ACTED, ["AbortJob"])
 
 
 @pytest.mark.parametrize(
-    ("is_taken", "seconds"), [(True, 1), (True, COMMAND_SECONDS - 1), (False, COMMAND_SECONDS + 1)]
+    ("is_taken", "seconds"),
+    [(True, 1), (True, COMMAND_SECONDS - 1), (True, COMMAND_SECONDS + 1), (False, COMMAND_SECONDS + 1)],
 )
 def test_never_resumes_a_job_before_volcano_has_aborted_it(site: Site, is_taken: bool, seconds: float) -> None:
     """Or it would be aborted afterwards, and nobody would know. The command waits while Volcano is away."""
@@ -252,8 +295,11 @@ def test_never_resumes_a_job_before_volcano_has_aborted_it(site: Site, is_taken:
 def test_a_person_who_withdraws_the_command_gets_the_job_back_without_a_stop(site: Site) -> None:
     acted(site)
     site.take_commands()  # kubectl delete
-    site.now += COMMAND_SECONDS
-    assert site.executor.restore(site.action, by="alice").state is ActionState.RESTORED
+    for seconds in (0, COMMAND_SECONDS - 1):
+        site.now = NOW + COMMAND_SECONDS + seconds
+        with pytest.raises(ReclaimError, match="not carried out"):  # Volcano may have taken it right before
+            site.executor.restore(site.action, by="alice")
+    assert site.recover(seconds=2 * COMMAND_SECONDS) is ActionState.RESTORED
     assert site.list_annotations(JOB) == {}
 
 

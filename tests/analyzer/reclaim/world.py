@@ -229,6 +229,7 @@ class World:
                 read_snoozes=lambda _now: self.snoozes,
                 own_namespace=self.own_namespace,
                 clock=lambda: self.now,
+                monotonic=lambda: self.now,
                 on_step=self.on_step,
             ),
         )

@@ -40,4 +40,5 @@ class ReclaimComponents:
     read_snoozes: Callable[[float], Mapping[WorkloadKey, float]] = _no_snoozes  # may raise SourceError
     own_namespace: str = ""  # always protected
     clock: Callable[[], float] = time.time
+    monotonic: Callable[[], float] = time.monotonic
     on_step: OnStep = lambda _step, _action: None  # called between any two steps of an action; for tests

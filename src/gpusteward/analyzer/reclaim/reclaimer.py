@@ -68,6 +68,7 @@ class Reclaimer:
             teller=self._notices,
             counters=self._counters,
             clock=components.clock,
+            monotonic=components.monotonic,
             on_step=components.on_step,
         )
         self._lock = threading.RLock()

@@ -157,6 +157,7 @@ class AnalyzerProcess:
                 source=self._source,
                 own_namespace=own,
                 clock=lambda: self.now,
+                monotonic=lambda: self.now,
                 on_step=self._on_step,
             ),
         )

@@ -11,8 +11,9 @@ out of `metadata.managedFields`: an owner's server-side apply wins at any time, 
 
 A process that ends between two steps leaves a row in ACTING or RESTORING: `recover` compares it with the object, where
 the annotation with the id of the action shows whether the patch has happened, and goes on from there. A change that is
-not there may still arrive: only after `LATE_SECONDS` it counts as not done. Events and notices have names made of that
-id, so that a second one changes nothing.
+not there may still arrive: only after `LATE_SECONDS` it counts as not done. A command of Volcano that is gone may be
+carried out yet, however long ago the action began: only when this process has seen it gone for `COMMAND_SECONDS` it
+counts as not sent. Events and notices have names made of that id, so that a second one changes nothing.
 
 A write that the server refuses has changed nothing: the action goes back to WARNED (a conflict, a disruption budget)
 or ends as REFUSED (a missing right, admission). After any other failure of a request it is open whether it has
@@ -81,8 +82,10 @@ LATE_SECONDS = 120.0
 """After so long a change that is not there does not come any more: between the entry in the journal and the end of the
 write there are at most a slow database, the time of the Lease, and the server's own time limit."""
 COMMAND_SECONDS = 600.0
-"""After so long a command of Volcano that is gone is not carried out any more. Longer than its controller needs under
-load: an action that waits costs nothing, and one that is given up too early leaves a job that nobody restores."""
+"""A command of Volcano that has been gone for so long is not carried out any more. Longer than its controller needs
+under load: an action that waits costs nothing, and one that is given up too early leaves a job that nobody restores.
+How long ago the action began says nothing: while the controller is away the command waits, and it may be taken right
+before it is looked for."""
 FACTS_SECONDS = 15.0
 """How old pods, snoozes, annotations and policies may be at the write: two reads of usage and what is between them take
 a second or two. After a stall the next cycle reads them again: the owner may have answered meanwhile."""
@@ -127,11 +130,13 @@ class Executor:
         teller: Teller,
         counters: ReclaimCounters,
         clock: Callable[[], float],
+        monotonic: Callable[[], float] = time.monotonic,
         on_step: OnStep = lambda _step, _action: None,
     ) -> None:
         """`on_step` is called after each step, by its name in `STEPS`: tests end the process there."""
         self._cluster, self._journal, self._permission, self._teller = cluster, journal, permission, teller
-        self._counters, self._clock, self._on_step = counters, clock, on_step
+        self._counters, self._clock, self._monotonic, self._on_step = counters, clock, monotonic, on_step
+        self._gone_since: dict[tuple[str, float], float] = {}  # when the command of an action was seen to be gone first
 
     def try_out(self, planned: Planned) -> SourceError | None:
         """A server-side dry run; why it fails. Nothing changes."""
@@ -193,7 +198,7 @@ class Executor:
             is_done = is_patched and (is_stopped(one) or self._is_waiting(action, kind, one))
         if is_done:
             return self._finish_acting(action, one)
-        if self._clock() - action.begun_at < (COMMAND_SECONDS if is_patched else LATE_SECONDS):
+        if not self._is_late(action) or (kind.stop and is_patched and not self._is_command_over(action)):
             return action
         self._take_off_costs(action)
         self._give_up_fields(self._remove_annotations(action, one) or one)
@@ -204,11 +209,23 @@ class Executor:
         name = name_command(action, "stop")
         return not self._cluster.send_command(kind, one, name=name, resume=False, dry_run=True)
 
+    def _is_late(self, action: Action) -> bool:
+        """Whether a write that has not arrived does not come any more."""
+        return self._clock() - action.begun_at >= LATE_SECONDS
+
+    def _is_command_over(self, action: Action) -> bool:
+        """Whether a command that is not there now, and is not sent any more, cannot be carried out either. By the clock
+        of this process: another one, also after a restart, looks for as long again."""
+        now = self._monotonic()
+        return now - self._gone_since.setdefault((action.id, action.begun_at), now) >= COMMAND_SECONDS
+
     def _check_stopped(self, action: Action, kind: Kind, one: KubeObject) -> None:
         """Raises ReclaimError as long as a command may still stop the object: resumed before that, it would be stopped
         afterwards, and nobody would know."""
-        is_late = self._clock() - action.begun_at >= COMMAND_SECONDS
-        if not is_stopped(one) and (not is_late or self._is_waiting(action, kind, one)):
+        if is_stopped(one):
+            return
+        is_over = self._is_late(action) and not self._is_waiting(action, kind, one) and self._is_command_over(action)
+        if not is_over:
             raise ReclaimError(messages.NOT_STOPPED_YET, command=make_withdrawal(action, kind))
 
     def adopt(self, action: Action) -> Action | None:
