@@ -105,7 +105,7 @@ krew: .venv/ready ## write the plugin for krew and its manifest to .build/krew, 
 	$(BIN)/python -m deploy.krew.package .build/krew $(URL)
 
 golden: .venv/ready ## write the golden pages anew; read the diff before you commit it
-	GPUSTEWARD_WRITE_GOLDEN=1 $(BIN)/python -m pytest tests/agent/test_golden_pages.py tests/cli tests/deploy/test_chart.py
+	GPUSTEWARD_WRITE_GOLDEN=1 $(BIN)/python -m pytest tests/agent/test_golden_pages.py tests/cli tests/deploy/test_chart.py tests/analyzer/api
 
 LOCK := pip compile -q --upgrade --generate-hashes --no-emit-index-url --universal --python-version 3.11 --no-header
 
