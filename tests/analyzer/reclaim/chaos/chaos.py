@@ -596,6 +596,8 @@ class Chaos:
             if found is None or describe_original(found) != describe_original(original):
                 text = describe_original(found) if found else "gone"
                 self._observer.blame(INVARIANTS[8], f"{subject.name}: {text} instead of {describe_original(original)}")
+            elif uid == subject.target_uid and subject.is_suspended(found):
+                self._observer.blame(INVARIANTS[8], f"{subject.name} is still stopped")
 
     def _print_day(self, cycles: int, seconds: float) -> None:
         suspended = len(self._observer.suspensions)

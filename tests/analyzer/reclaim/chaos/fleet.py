@@ -101,8 +101,12 @@ class Subject:
     def is_pool(self) -> bool:
         return self.kind == "Pool"
 
+    @property
+    def is_stopped_by_command(self) -> bool:
+        return self.kind == "VolcanoJob"
+
     def is_suspended(self, target: Json) -> bool:
-        if self.kind == "VolcanoJob":
+        if self.is_stopped_by_command:
             return (target.get("status") or {}).get("state", {}).get("phase") == "Aborted"
         if self.kind == "Notebook":
             return read_pointer(target, STOPPED) is not None

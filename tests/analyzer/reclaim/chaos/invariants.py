@@ -75,7 +75,10 @@ class Observer:
         self.violations[invariant] += 1
         self.details.append(f"{invariant}: {text}")
 
-    def see(self, _change: str, item: Json) -> None:
+    def see(self, change: str, item: Json) -> None:
+        if item["kind"] == "Command":
+            self._see_command(change, item)
+            return
         subject = self._by_target.get(item["metadata"]["uid"])
         if subject is None:
             return
@@ -89,8 +92,16 @@ class Observer:
                 self.blame(INVARIANTS[3], f"{subject.name}: {before.action} and {action} at once")
             elif describe_original(item) != describe_original(subject.objects[uid]):
                 self.blame(INVARIANTS[8], f"{subject.name}: {describe_original(item)}")
-        if action and (before is None or before.action != action):
+        # Where a command stops the object, the annotation stops nothing: a process may end, or be held back, after it.
+        if action and not subject.is_stopped_by_command and (before is None or before.action != action):
             self._open[uid] = self.suspend(subject, action)
+
+    def _see_command(self, change: str, command: Json) -> None:
+        """One that stops an object is its suspension, whatever the object shows."""
+        subject = self._by_target.get(command["target"]["uid"])
+        if subject is not None and change == "ADDED" and command["action"] == "AbortJob":
+            action = command["metadata"]["name"].removeprefix("gpusteward-").removesuffix("-stop")
+            self._open[subject.target_uid] = self.suspend(subject, action)
 
     def suspend(self, subject: Subject, action: str) -> Suspension:
         """A workload was suspended just now."""
@@ -126,10 +137,10 @@ def check_journal(observer: Observer, actions: Sequence[Action], moves: Path, de
     by_id = {action.id: action for action in actions}
     for suspension in observer.suspensions:
         action = by_id.get(suspension.action)
-        states = [step.state for step in action.steps] if action else []
-        if action is None or ActionState.ACTING not in states or ActionState.ACTED not in states:
-            name = suspension.subject.name
-            observer.blame(INVARIANTS[10], f"{name}: {suspension.action} {states} acted at {suspension.at}")
+        steps = action.steps if action else ()
+        if not {step.state for step in steps} >= {ActionState.ACTING, ActionState.ACTED}:
+            name, told = suspension.subject.name, [f"{step.state.value} {step.note.en}".rstrip() for step in steps]
+            observer.blame(INVARIANTS[10], f"{name}: {suspension.action} {told} acted at {suspension.at}")
     seen = {suspension.action: suspension for suspension in observer.suspensions}
     for action in actions:
         has_acted = any(step.state is ActionState.ACTED for step in action.steps)
