@@ -10,7 +10,7 @@ from docs.analyzer_page import write_analyzer_page
 from docs.policies_page import write_policies_page
 from docs.tables import code, make_page, make_table
 from gpusteward.agent.dialects.native import REPEATED, UNREAD
-from gpusteward.agent.settings.flags import Group, Setting, build_parser
+from gpusteward.agent.settings.flags import FlagGroup, Setting, build_parser
 from gpusteward.agent.settings.table import SETTINGS
 from gpusteward.cli.commands import (
     actions,
@@ -175,19 +175,19 @@ def write_settings_page() -> str:
         "counts as not set. Switches take `true` or `false`, and the bare flag is `true`. "
         "Go's flag syntax is accepted: `-collectors=x`, `-k=true`.",
         "## gpusteward's own",
-        _setting_table(Group.OURS),
+        _setting_table(FlagGroup.OURS),
         "## As in dcgm-exporter",
-        _setting_table(Group.COMPATIBLE),
+        _setting_table(FlagGroup.COMPATIBLE),
         "## Accepted and ignored",
         "Flags and variables of dcgm-exporter without effect here. The agent starts and logs each one with its reason.",
         make_table(
             ("flag", "environment", "reason"),
-            ((code(row.flags), code(row.environment), row.about) for row in SETTINGS if row.group is Group.IGNORED),
+            ((code(row.flags), code(row.environment), row.about) for row in SETTINGS if row.group is FlagGroup.IGNORED),
         ),
     )
 
 
-def _setting_table(group: Group) -> str:
+def _setting_table(group: FlagGroup) -> str:
     rows = [row for row in SETTINGS if row.group is group]
     return make_table(("flag", "environment", "default", "description"), map(_setting_row, rows))
 
@@ -213,7 +213,7 @@ def write_cli_page() -> str:
         "## gpusteward agent",
         str(build_parser(SETTINGS).description),
         "Environment variables and defaults of each flag: [settings](settings.md). `--version`, `-v`: the version.",
-        *(f"### Flags: {group.value}\n\n{_flag_list(group)}" for group in Group),
+        *(f"### Flags: {group.value}\n\n{_flag_list(group)}" for group in FlagGroup),
         "### Signals",
         make_table(
             ("signal", "what the agent does"),
@@ -255,7 +255,7 @@ def _plugin_section() -> Iterable[str]:
     yield "\n".join(f"- {code(each.option_strings)}: {each.help}" for each in flags)
 
 
-def _flag_list(group: Group) -> str:
+def _flag_list(group: FlagGroup) -> str:
     return "\n".join(f"- {code(row.flags)}: {row.about}" for row in SETTINGS if row.group is group)
 
 

@@ -15,7 +15,7 @@ def script() -> dict[str, Any]:
 
 
 def test_packages_of_the_analyzer_are_counted_each_for_itself(script: dict[str, Any], tmp_path: Path) -> None:
-    for name in ("logs.py", "agent/nvml/client.py", "agent/app.py", "analyzer/app.py", "analyzer/judge/deep/score.py"):
+    for name in ("logs.py", "agent/nvml/session.py", "agent/app.py", "analyzer/app.py", "analyzer/judge/deep/score.py"):
         path = tmp_path / "src/gpusteward" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("first\nsecond\n")

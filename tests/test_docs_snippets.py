@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from gpusteward.agent.fields.field_list import parse_fields
+from gpusteward.agent.field_list import parse_fields
 from gpusteward.agent.http.server import serve
 from gpusteward.agent.settings.table import read_settings
 from gpusteward.analyzer.api.http.roles import parse_tokens

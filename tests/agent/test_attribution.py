@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 
 from gpusteward.agent.attribution import AttributionInput, attribute_processes
-from gpusteward.agent.kubernetes.pod_records import PAIR_LABEL, Pod
-from gpusteward.agent.proc.cgroups import parse_cgroup
-from gpusteward.agent.proc.process_table import ProcessIdentity
+from gpusteward.agent.kubernetes.pods import PAIR_LABEL, Pod
+from gpusteward.agent.processes import ProcessIdentity, parse_cgroup
 from gpusteward.core.allocations import Allocation, Share
 from gpusteward.core.containers import Container, Workload
 from gpusteward.core.gpus import GpuProcess, Place

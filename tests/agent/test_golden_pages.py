@@ -20,7 +20,7 @@ from gpusteward.agent.kubernetes.pod_watch import PodWatch
 from gpusteward.agent.metrics_page import MetricsPage
 from gpusteward.agent.node_source import NodeProviders, NodeSource
 from gpusteward.agent.nvml import Nvml
-from gpusteward.agent.proc.process_table import ProcessTable
+from gpusteward.agent.processes import ProcessTable
 from gpusteward.agent.settings.table import read_settings
 from gpusteward.core.exposition import LabelCache
 from gpusteward.kubernetes.api import ApiServer

@@ -1,10 +1,9 @@
 """Holders that only the kubelet knows: their uid is that of the cgroups on their GPUs, unless these contradict."""
 
 from gpusteward.agent.attribution import AttributionInput, attribute_processes
-from gpusteward.agent.holder_uids import MEMORY_SECONDS, HolderUids
-from gpusteward.agent.kubernetes.pod_records import Pod
-from gpusteward.agent.proc.cgroups import CgroupIdentity
-from gpusteward.agent.proc.process_table import ProcessIdentity
+from gpusteward.agent.holders import MEMORY_SECONDS, HolderUids
+from gpusteward.agent.kubernetes.pods import Pod
+from gpusteward.agent.processes import CgroupIdentity, ProcessIdentity
 from gpusteward.core.allocations import Allocation, Share
 from gpusteward.core.containers import Container
 from gpusteward.core.gpus import GpuProcess, Place

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpusteward.agent.kubernetes.init_devices import ContainerSpec, find_init_devices
+from gpusteward.agent.kubernetes.pods import ContainerSpec, find_init_devices
 from gpusteward.core.allocations import Share
 from gpusteward.core.snapshots import Snapshot
 from tests.agent.test_node_source import Node, running_node

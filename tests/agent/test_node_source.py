@@ -12,7 +12,7 @@ from gpusteward.agent.kubernetes.kubelet import TIMEOUT_SECONDS, KubeletClient
 from gpusteward.agent.kubernetes.pod_watch import PodWatch
 from gpusteward.agent.node_source import CLAIMS_REFRESH_SECONDS, CLAIMS_VALID_SECONDS, NodeProviders, NodeSource
 from gpusteward.agent.nvml import Nvml
-from gpusteward.agent.proc.process_table import ProcessTable
+from gpusteward.agent.processes import ProcessTable
 from gpusteward.core.containers import Container
 from gpusteward.core.snapshots import Snapshot
 from gpusteward.core.usage_split import SPLIT_SIGNALS, split_usage

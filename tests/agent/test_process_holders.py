@@ -8,7 +8,7 @@ from gpusteward.agent.attribution import assign_process_holders
 from gpusteward.agent.collector_runner import CollectorRunner
 from gpusteward.agent.node_source import NodeProviders, NodeSource
 from gpusteward.agent.nvml import Nvml
-from gpusteward.agent.proc.process_table import ProcessIdentity, ProcessTable
+from gpusteward.agent.processes import ProcessIdentity, ProcessTable
 from gpusteward.core.allocations import Share
 from gpusteward.core.containers import Workload
 from gpusteward.core.gpus import GpuProcess, Place

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpusteward.agent.kubernetes.claim_cache import UNLISTED_SECONDS
+from gpusteward.agent.kubernetes.kubelet import UNLISTED_SECONDS
 from gpusteward.core.snapshots import Snapshot
 from tests.agent.test_node_source import Node, running_node
 from tests.fakes import podresources_pb2 as messages

@@ -9,7 +9,7 @@ from bench.nodes import create_pods
 from gpusteward.agent.dialects.dcgm import DcgmDialect
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions, DeviceSelection
 from gpusteward.agent.dialects.native import NativeDialect
-from gpusteward.agent.fields.field_list import FieldList, default_fields
+from gpusteward.agent.field_list import FieldList, default_fields
 from gpusteward.core.exposition import LabelCache
 from gpusteward.core.gpus import GpuProcess, Place
 from tests.agent.dialects.snapshot_views import Page, claim, reading, view

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpusteward import __version__
-from gpusteward.agent.settings.flags import Group
+from gpusteward.agent.settings.flags import FlagGroup
 from gpusteward.agent.settings.table import SETTINGS, AgentSettings, read_settings
 from gpusteward.agent.settings.values import ConfigMapName
 from gpusteward.core.errors import ConfigurationError
@@ -254,7 +254,7 @@ def test_no_flag_and_no_variable_is_in_the_table_twice() -> None:
 def test_every_field_is_a_row_and_every_row_that_sets_something_has_its_field() -> None:
     names = {field.name for field in dataclasses.fields(AgentSettings)} - {"ignored", "fields"}
     assert names == {row.name for row in SETTINGS if row.name}
-    assert all(row.environment[0].startswith("GPUSTEWARD_") for row in SETTINGS if row.group is Group.OURS)
+    assert all(row.environment[0].startswith("GPUSTEWARD_") for row in SETTINGS if row.group is FlagGroup.OURS)
 
 
 def test_help_shows_flag_variable_and_default(capsys: pytest.CaptureFixture[str]) -> None:

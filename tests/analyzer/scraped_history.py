@@ -7,7 +7,7 @@ from functools import cache
 from gpusteward.agent.dialects.dcgm import DcgmDialect
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions
 from gpusteward.agent.dialects.native import NativeDialect
-from gpusteward.agent.fields.field_list import default_fields
+from gpusteward.agent.field_list import default_fields
 from gpusteward.agent.usage_counters import SnapshotView, UsageCounters
 from gpusteward.core.exposition import LabelCache, render_labels
 from gpusteward.simulate.nodes import SimulatedNode

@@ -18,17 +18,16 @@ import pytest
 from pydantic import ValidationError
 from starlette.datastructures import Headers
 
-from gpusteward.agent.fields.field_list import parse_fields
+from gpusteward.agent.field_list import parse_fields
 from gpusteward.agent.hpc_jobs import parse_jobs
 from gpusteward.agent.http.requests import BadRequestError, parse_request
 from gpusteward.agent.kubernetes import podresources
-from gpusteward.agent.kubernetes.claims import accept_names, decode_listing
-from gpusteward.agent.kubernetes.pod_records import LONGEST_TEXT, Pod, PodDecoder
-from gpusteward.agent.proc.cgroups import parse_cgroup
-from gpusteward.agent.proc.process_table import ProcessTable
+from gpusteward.agent.kubernetes.kubelet import accept_names, decode_listing
+from gpusteward.agent.kubernetes.pods import LONGEST_TEXT, Pod, PodDecoder
+from gpusteward.agent.processes import ProcessTable, parse_cgroup
 from gpusteward.agent.shares.annotations import GRANT_ANNOTATIONS, MIG_ANNOTATION, read_fraction, read_grants
-from gpusteward.agent.shares.device_ids import DeviceTable
 from gpusteward.agent.shares.ratio_file import read_ratio
+from gpusteward.agent.shares.resolver import DeviceTable
 from gpusteward.analyzer.api.http.identities import InvalidIdentityError, read_proxy_headers
 from gpusteward.analyzer.api.http.jwt_tokens import InvalidTokenError, read_issuer
 from gpusteward.analyzer.api.http.problems import find_language

@@ -302,7 +302,7 @@ def run_uv(uv: str, folder: Path, *words: str) -> None:
 def test_the_agent_needs_only_its_locked_dependencies_and_the_wheel(installed: Path, tmp_path: Path):
     done = run_installed(installed, tmp_path, "gpusteward", "agent", "--help")
     assert done.startswith("usage: gpusteward agent")
-    modules = "gpusteward.agent.app, gpusteward.agent.simulated_source, bcrypt, yaml, sys"
+    modules = "gpusteward.agent.app, gpusteward.agent.node_source, bcrypt, yaml, sys"
     parts = f"import {modules}; print(gpusteward.__file__)"
     assert str(installed.parent) in run_installed(installed, tmp_path, "python", "-c", parts)
 

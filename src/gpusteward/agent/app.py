@@ -15,8 +15,7 @@ from gpusteward.agent.dialects.native import NativeDialect
 from gpusteward.agent.dialects.pid2pod import Pid2PodDialect
 from gpusteward.agent.dialects.vgpu_monitor import VgpuMonitorDialect
 from gpusteward.agent.endpoints import AgentEndpoints
-from gpusteward.agent.fields.field_list import default_fields
-from gpusteward.agent.fields.reloading import FieldConfigMap, FieldFile, warn_of_unserved
+from gpusteward.agent.field_list import FieldConfigMap, FieldFile, default_fields, warn_of_unserved
 from gpusteward.agent.hpc_jobs import HpcJobs
 from gpusteward.agent.http.server import Server, serve
 from gpusteward.agent.kubernetes.kubelet import KubeletClient
@@ -24,7 +23,7 @@ from gpusteward.agent.kubernetes.pod_watch import PodWatch
 from gpusteward.agent.metrics_page import MetricsPage
 from gpusteward.agent.node_source import NodeProviders, NodeSource, SnapshotSource
 from gpusteward.agent.nvml import Nvml
-from gpusteward.agent.proc.process_table import ProcessTable
+from gpusteward.agent.processes import ProcessTable
 from gpusteward.agent.settings.table import AgentSettings
 from gpusteward.agent.shares.ratio_file import RatioFile
 from gpusteward.core.errors import ConfigurationError
@@ -118,7 +117,7 @@ def _wait_for_stop_signal(thread: CollectionThread) -> None:
 def build_source(settings: AgentSettings, api: ApiServer | None) -> SnapshotSource:
     """The source of snapshots: this node, or a simulated one."""
     if settings.source == "simulated":
-        from gpusteward.agent.simulated_source import SimulatedSource  # saves half a megabyte on a real node
+        from gpusteward.agent.node_source import SimulatedSource  # saves half a megabyte on a real node
 
         return SimulatedSource(settings.node_name, seed=settings.simulate_seed, loads=settings.simulate_loads)
     jobs = HpcJobs(settings.hpc_job_mapping_dir) if settings.hpc_job_mapping_dir else None
@@ -193,8 +192,7 @@ def _find_dcgm(settings: AgentSettings) -> "Dcgm | None":
     hostengine, interval = settings.dcgm_hostengine, settings.interval_seconds
     if hostengine is None:
         return None
-    from gpusteward.agent.dcgm.client import Dcgm
-    from gpusteward.agent.dcgm.reader import DcgmReader
+    from gpusteward.agent.dcgm.client import Dcgm, DcgmReader
 
     return Dcgm(DcgmReader(hostengine, interval_seconds=interval), interval_seconds=interval)
 

@@ -15,9 +15,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from gpusteward.agent.kubernetes.pod_records import PAIR_LABEL, Pod
-from gpusteward.agent.proc.cgroups import CgroupIdentity
-from gpusteward.agent.proc.process_table import ProcessIdentity
+from gpusteward.agent.kubernetes.pods import PAIR_LABEL, Pod
+from gpusteward.agent.processes import CgroupIdentity, ProcessIdentity
 from gpusteward.core.allocations import Allocation, Share
 from gpusteward.core.containers import Container, Workload
 from gpusteward.core.gpus import GpuProcess, Place, is_mps_server

@@ -1,10 +1,16 @@
-"""Runs collectors: times each one, contains and counts its failures, and logs each failure once."""
+"""Runs collectors: times each one, contains and counts its failures, logs each failure once, and renders the metrics
+about all that.
+"""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+from gpusteward import __version__
+from gpusteward.core import metrics
 from gpusteward.core.errors import OutdatedError, SourceError
+from gpusteward.core.exposition import Family, FamilyBuilder, LabelCache
+from gpusteward.core.metrics import Metric
 from gpusteward.core.snapshots import Failure
 from gpusteward.logs import Log
 
@@ -74,3 +80,25 @@ class CollectorRunner:
                 gpu=failure.gpu_uuid or "-",
                 reason=failure.reason,
             )
+
+
+def render_self_metrics(
+    runner: CollectorRunner, *, node: str, cycles: int, reloads: Mapping[str, int], labels: LabelCache
+) -> list[Family]:
+    """Version, number of cycles, and errors, success and duration of every collector."""
+    builder = FamilyBuilder()
+
+    def write(metric: Metric, value: float, **more: str) -> None:
+        builder.column(metric).append((labels.render((("node", node), *more.items())), value))
+
+    builder.column(metrics.BUILD_INFO).append((labels.render((("version", __version__),)), 1))
+    write(metrics.CYCLES, cycles)
+    for name, count in sorted(runner.error_counts.items()):
+        write(metrics.COLLECTOR_ERRORS, count, collector=name)
+    failed = {failure.collector for failure in runner.failures}
+    for name, seconds in sorted(runner.durations_seconds.items()):
+        write(metrics.COLLECTOR_SUCCESS, int(name not in failed), collector=name)
+        write(metrics.COLLECTOR_SECONDS, round(seconds, 6), collector=name)
+    for result, count in sorted(reloads.items()):
+        write(metrics.CONFIG_RELOADS, count, result=result)
+    return builder.families()

@@ -1,27 +1,32 @@
 """Snapshots of a real node: reads NVML, /proc, the kubelet and the pods, and joins the results."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from gpusteward.agent.attribution import AttributionInput, assign_process_holders, attribute_processes
 from gpusteward.agent.collector_runner import CollectorRunner
-from gpusteward.agent.holder_uids import HolderUids
+from gpusteward.agent.holders import HolderUids, InitContainerGpus
 from gpusteward.agent.hpc_jobs import HpcJobs, JobsByGpu
-from gpusteward.agent.init_containers import InitContainerGpus
-from gpusteward.agent.kubernetes.claim_cache import CLAIMS_REFRESH_SECONDS, CLAIMS_VALID_SECONDS, ClaimCache
-from gpusteward.agent.kubernetes.claims import accept_names
-from gpusteward.agent.kubernetes.kubelet import KubeletClient
-from gpusteward.agent.kubernetes.pod_records import Pod
+from gpusteward.agent.kubernetes.kubelet import (
+    CLAIMS_REFRESH_SECONDS,
+    CLAIMS_VALID_SECONDS,
+    ClaimCache,
+    KubeletClient,
+    accept_names,
+)
 from gpusteward.agent.kubernetes.pod_watch import PodWatch
-from gpusteward.agent.lost_gpus import identify_lost_gpus
+from gpusteward.agent.kubernetes.pods import Pod
 from gpusteward.agent.nvml import HOST_PID_ADVICE, Nvml, NvmlReading
-from gpusteward.agent.proc.process_table import ProcessIdentity, ProcessTable
+from gpusteward.agent.nvml.identity import identify_lost_gpus
+from gpusteward.agent.processes import ProcessIdentity, ProcessTable
 from gpusteward.agent.shares.ratio_file import RatioFile
 from gpusteward.agent.shares.resolver import Resolution, Resolver
 from gpusteward.core.errors import SourceError
 from gpusteward.core.snapshots import Failure, Snapshot
+from gpusteward.simulate.fleets import default_node
+from gpusteward.simulate.loads import parse_load
 
 if TYPE_CHECKING:
     from gpusteward.agent.dcgm.client import Dcgm  # imported only where a hostengine is configured
@@ -254,3 +259,24 @@ class NodeSource:
 
     def _read_ratio(self) -> float | None:
         return self._providers.ratio.poll() if self._providers.ratio else None
+
+
+class SimulatedSource:
+    """Eight simulated GPUs with every sharing mode and kind of workload, plus the loads given with --simulate-load."""
+
+    def __init__(self, node: str, *, seed: int, loads: Sequence[str]) -> None:
+        """Raises ConfigurationError for an invalid load."""
+        self._node = default_node(seed, name=node)
+        for load in loads:
+            self._node = self._node.with_load(parse_load(load, now=time.time()))
+
+    def read(self, wanted: frozenset[str], *, now: float, runner: CollectorRunner) -> Snapshot:
+        """All signals of the simulated GPU model; `wanted` is ignored."""
+        del wanted
+        return runner.run("simulate", lambda: self._node.snapshot(now), Snapshot(self._node.name, now))
+
+    def release(self, *, seconds: float) -> None:
+        """Nothing to release: there is no driver."""
+
+    def close(self) -> None:
+        """Nothing to close."""

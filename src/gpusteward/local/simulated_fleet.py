@@ -13,7 +13,7 @@ import msgspec
 from gpusteward.agent.dialects.dcgm import DcgmDialect
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions
 from gpusteward.agent.dialects.native import NativeDialect
-from gpusteward.agent.fields.field_list import default_fields
+from gpusteward.agent.field_list import default_fields
 from gpusteward.agent.usage_counters import UsageCounters
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.exposition import TEXT_TYPE, Family, LabelCache, render_page

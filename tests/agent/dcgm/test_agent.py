@@ -11,13 +11,12 @@ import pytest
 
 from gpusteward.agent.app import build_dialects
 from gpusteward.agent.collection import Collection
-from gpusteward.agent.dcgm.client import Dcgm
-from gpusteward.agent.dcgm.reader import DcgmReader
+from gpusteward.agent.dcgm.client import Dcgm, DcgmReader
 from gpusteward.agent.kubernetes.kubelet import KubeletClient
 from gpusteward.agent.metrics_page import MetricsPage
 from gpusteward.agent.node_source import NodeProviders, NodeSource
 from gpusteward.agent.nvml import Nvml
-from gpusteward.agent.proc.process_table import ProcessTable
+from gpusteward.agent.processes import ProcessTable
 from gpusteward.agent.settings.table import read_settings
 from gpusteward.agent.settings.values import Hostengine
 from gpusteward.core.exposition import LabelCache

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from gpusteward.agent.dcgm.client import Dcgm, DcgmReading, list_targets
-from gpusteward.agent.dcgm.reader import DcgmReader
+from gpusteward.agent.dcgm.client import Dcgm, DcgmReader, DcgmReading, list_targets
 from gpusteward.agent.dcgm.session import SHARED_SECONDS
 from gpusteward.agent.settings.values import parse_hostengine
 from gpusteward.core.gpus import Gpu, GpuReading, MigInstance

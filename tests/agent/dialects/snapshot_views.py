@@ -7,7 +7,7 @@ from typing import Any
 
 from gpusteward.agent.dialects.dcgm import DcgmDialect
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions
-from gpusteward.agent.fields.field_list import FieldList, default_fields, parse_fields
+from gpusteward.agent.field_list import FieldList, default_fields, parse_fields
 from gpusteward.agent.usage_counters import PartCounters, PartKey, SnapshotView
 from gpusteward.core.allocations import Allocation, Share
 from gpusteward.core.containers import Container

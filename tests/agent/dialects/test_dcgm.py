@@ -4,7 +4,7 @@ import pytest
 
 from gpusteward.agent.dialects.dcgm import DcgmDialect
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions
-from gpusteward.agent.fields.field_list import default_fields
+from gpusteward.agent.field_list import default_fields
 from gpusteward.core.exposition import LabelCache, render_page
 from tests.agent.dialects.snapshot_views import (
     GIB,

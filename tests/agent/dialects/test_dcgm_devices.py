@@ -6,7 +6,7 @@ import pytest
 
 from gpusteward.agent.dialects.dcgm import DcgmDialect
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions, DeviceSelection, parse_devices
-from gpusteward.agent.fields.field_list import default_fields
+from gpusteward.agent.field_list import default_fields
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.exposition import LabelCache
 from tests.agent.dialects.snapshot_views import instance, reading, render, view

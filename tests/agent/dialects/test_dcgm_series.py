@@ -6,7 +6,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gpusteward.agent.dialects.dcgm import DcgmDialect
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions, parse_devices
-from gpusteward.agent.fields.field_list import FieldList, LabelRow, MetricRow
+from gpusteward.agent.field_list import FieldList, LabelRow, MetricRow
 from gpusteward.core import dcgm
 from gpusteward.core.allocations import Allocation, Share
 from gpusteward.core.containers import Container

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusteward.agent.fields.field_list import FieldList, default_fields, parse_fields
+from gpusteward.agent.field_list import FieldList, default_fields, parse_fields
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.metrics import MetricType
 

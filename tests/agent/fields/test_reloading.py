@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpusteward.agent.fields.reloading import FieldConfigMap, FieldFile
+from gpusteward.agent.field_list import FieldConfigMap, FieldFile
 from gpusteward.core.errors import ConfigurationError, SourceError
 
 TEMP = "DCGM_FI_DEV_GPU_TEMP, gauge, x\n"
@@ -31,7 +31,7 @@ class Message(logging.Handler):
 
 @pytest.fixture
 def logged() -> Iterator[list[str]]:
-    handler, logger = Message(), logging.getLogger("gpusteward.agent.fields.reloading")
+    handler, logger = Message(), logging.getLogger("gpusteward.agent.field_list")
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     yield handler.events

@@ -26,14 +26,14 @@ from hypothesis import strategies as st
 from gpusteward.agent.kubernetes.grpc_client import (
     ClosedError,
     GrpcConnection,
+    GrpcProtocolError,
+    GrpcStatusError,
     MessageTooLargeError,
-    ProtocolError,
-    StatusError,
 )
 
 METHOD = "/v1.PodResourcesLister/List"
 LIMIT_BYTES = 2**20
-DOCUMENTED = (OSError, ProtocolError, MessageTooLargeError, StatusError)
+DOCUMENTED = (OSError, GrpcProtocolError, MessageTooLargeError, GrpcStatusError)
 
 
 def call(connection: GrpcConnection, message: bytes = b"", *, seconds: float = 10) -> bytes:
@@ -79,7 +79,7 @@ def test_messages_and_errors_of_grpcio_arrive(tmp_path):
     with grpcio_server(path, echo), connected_to(path) as connection:
         assert [call(connection, word) for word in (b"", b"one", b"two")] == [b"", b"one", b"two"]
         for status in (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNIMPLEMENTED):
-            with pytest.raises(StatusError, match=f"{status.name} 没有 100 % of it") as error:
+            with pytest.raises(GrpcStatusError, match=f"{status.name} 没有 100 % of it") as error:
                 call(connection, status.name.encode())
             assert error.value.status == status.value[0]
         assert call(connection, b"again") == b"again"
@@ -217,13 +217,13 @@ def test_a_response_during_the_shutdown_of_the_server_is_the_last(peer):
     [
         ([GoAwayFrame(0, last_stream_id=0, error_code=2)], ClosedError, "shuts down with code 2"),
         ([RstStreamFrame(1, error_code=7)], ClosedError, "reset with code 7"),
-        ([PushPromiseFrame(1, promised_stream_id=2)], ProtocolError, "unexpected frame"),
-        ([ContinuationFrame(1, b"")], ProtocolError, "unexpected frame"),
-        ([HeadersFrame(1, b"\xff" * 9, flags=["END_HEADERS"])], ProtocolError, "invalid headers"),
-        ([HeadersFrame(1, b""), PingFrame(0, bytes(8))], ProtocolError, "does not end"),
-        ([HeadersFrame(1, b""), *[ContinuationFrame(1, bytes(2**14))] * 5], ProtocolError, "does not end"),
-        ([b"\0\0\2\0\x08\0\0\0\1\5x"], ProtocolError, "padding only"),
-        ([b"HTTP/1.1 400 Bad Request\r\n\r\n"], ProtocolError, "HTTP/1.1"),
+        ([PushPromiseFrame(1, promised_stream_id=2)], GrpcProtocolError, "unexpected frame"),
+        ([ContinuationFrame(1, b"")], GrpcProtocolError, "unexpected frame"),
+        ([HeadersFrame(1, b"\xff" * 9, flags=["END_HEADERS"])], GrpcProtocolError, "invalid headers"),
+        ([HeadersFrame(1, b""), PingFrame(0, bytes(8))], GrpcProtocolError, "does not end"),
+        ([HeadersFrame(1, b""), *[ContinuationFrame(1, bytes(2**14))] * 5], GrpcProtocolError, "does not end"),
+        ([b"\0\0\2\0\x08\0\0\0\1\5x"], GrpcProtocolError, "padding only"),
+        ([b"HTTP/1.1 400 Bad Request\r\n\r\n"], GrpcProtocolError, "HTTP/1.1"),
     ],
 )
 def test_a_broken_exchange_fails(peer, frames, error, text):
@@ -235,14 +235,14 @@ def test_a_broken_exchange_fails(peer, frames, error, text):
 @pytest.mark.parametrize(
     ("after_headers", "error", "text"),
     [
-        (lambda peer: [data(b"x"), data(b"y")], ProtocolError, "more than one message"),
-        (lambda peer: [data(b"x", compressed=True), peer.trailers()], ProtocolError, "compressed"),
-        (lambda peer: [DataFrame(1, b"\0\0\0\0\7x"), peer.trailers()], ProtocolError, "incomplete"),
-        (lambda peer: [peer.trailers()], ProtocolError, "incomplete"),
+        (lambda peer: [data(b"x"), data(b"y")], GrpcProtocolError, "more than one message"),
+        (lambda peer: [data(b"x", compressed=True), peer.trailers()], GrpcProtocolError, "compressed"),
+        (lambda peer: [DataFrame(1, b"\0\0\0\0\7x"), peer.trailers()], GrpcProtocolError, "incomplete"),
+        (lambda peer: [peer.trailers()], GrpcProtocolError, "incomplete"),
         (lambda peer: [data(b"x", flags=["END_STREAM"])], ClosedError, "without a status"),
         (lambda peer: [peer.trailers("nothing")], ClosedError, "without a status"),
-        (lambda peer: [peer.trailers("5", ("grpc-message", "%41%zz"))], StatusError, "NOT_FOUND A%zz"),
-        (lambda peer: [peer.trailers("99")], StatusError, "status 99"),
+        (lambda peer: [peer.trailers("5", ("grpc-message", "%41%zz"))], GrpcStatusError, "NOT_FOUND A%zz"),
+        (lambda peer: [peer.trailers("99")], GrpcStatusError, "status 99"),
         (lambda peer: [DataFrame(1, b"\0\xff\xff\xff\xff")], MessageTooLargeError, "4294967295 bytes"),
     ],
 )
@@ -254,7 +254,7 @@ def test_an_invalid_response_fails(peer, after_headers, error, text):
 
 def test_an_http_error_of_another_server_fails(peer):
     peer.send(peer.headers((":status", "404"), flags=("END_HEADERS", "END_STREAM")))
-    with pytest.raises(ProtocolError, match="HTTP status b'404'"):
+    with pytest.raises(GrpcProtocolError, match="HTTP status b'404'"):
         call(peer.connection)
 
 

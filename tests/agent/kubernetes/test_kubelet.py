@@ -4,8 +4,7 @@ import threading
 
 import pytest
 
-from gpusteward.agent.kubernetes.claims import accept_names, decode_claims
-from gpusteward.agent.kubernetes.kubelet import MESSAGE_LIMIT_BYTES, Claim, KubeletClient
+from gpusteward.agent.kubernetes.kubelet import MESSAGE_LIMIT_BYTES, Claim, KubeletClient, accept_names, decode_claims
 from gpusteward.core.errors import SourceError
 from tests.fakes import podresources_pb2 as wire
 from tests.fakes.kubelet import FakeKubelet, Fault, device_claim, dra_claim, response

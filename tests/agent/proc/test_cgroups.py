@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gpusteward.agent.proc.cgroups import CgroupIdentity, parse_cgroup
+from gpusteward.agent.processes import CgroupIdentity, parse_cgroup
 
 EXCERPT = Path(__file__).parent / "data" / "cgroup_cases.json"
 COLLECTION = Path(__file__).parents[4] / "shared" / "data" / "cgroup" / "cases.json"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpusteward.agent.proc.process_table import ProcessIdentity, ProcessTable
+from gpusteward.agent.processes import ProcessIdentity, ProcessTable
 from gpusteward.core.gpus import Place
 from tests.fakes.unprivileged_user import as_unprivileged_user
 

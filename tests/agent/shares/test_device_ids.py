@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusteward.agent.shares.device_ids import DeviceTable
+from gpusteward.agent.shares.resolver import DeviceTable
 from gpusteward.core.allocations import Share
 from gpusteward.core.gpus import Gpu, GpuReading, MigInstance
 

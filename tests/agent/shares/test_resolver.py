@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusteward.agent.kubernetes.kubelet import Claim
-from gpusteward.agent.kubernetes.pod_records import Pod
+from gpusteward.agent.kubernetes.pods import Pod
 from gpusteward.agent.shares.resolver import Resolution, Resolver, resolve_allocations
 from gpusteward.core.allocations import Allocation, Share
 from gpusteward.core.containers import Container, Workload

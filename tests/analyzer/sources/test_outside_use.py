@@ -11,13 +11,13 @@ from gpusteward.agent.collector_runner import CollectorRunner
 from gpusteward.agent.dialects.dcgm import DcgmDialect
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions
 from gpusteward.agent.dialects.native import NativeDialect
-from gpusteward.agent.fields.field_list import default_fields
+from gpusteward.agent.field_list import default_fields
 from gpusteward.agent.kubernetes.kubelet import KubeletClient
-from gpusteward.agent.kubernetes.pod_records import PAIR_LABEL
 from gpusteward.agent.kubernetes.pod_watch import PodWatch
+from gpusteward.agent.kubernetes.pods import PAIR_LABEL
 from gpusteward.agent.node_source import NodeProviders, NodeSource
 from gpusteward.agent.nvml import Nvml
-from gpusteward.agent.proc.process_table import ProcessTable
+from gpusteward.agent.processes import ProcessTable
 from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.reasons import explain_row

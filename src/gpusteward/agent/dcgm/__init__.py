@@ -2,7 +2,6 @@
 imported unless a hostengine is configured.
 
 client.py   `Dcgm`: adds the signals to the readings of a cycle; its thread keeps a hanging hostengine out of the cycle
-reader.py   opens sessions, again after the hostengine was lost, and reads the values of all GPUs
 session.py  an open connection: finds the GPUs, watches their fields, reads the latest values
 library.py  the functions and structs of libdcgm, and its error codes
 """

@@ -1,12 +1,24 @@
-"""`Dcgm`: adds profiling signals to the readings of GPUs that NVML cannot profile."""
+"""`Dcgm`: adds profiling signals to the readings of GPUs that NVML cannot profile. Its session with the hostengine is
+opened when needed, and again after the hostengine was lost.
+"""
 
 import threading
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from gpusteward.agent.dcgm.reader import DcgmReader, DcgmResult
-from gpusteward.agent.dcgm.session import SIGNALS, ProfiledDevice, Sample, choose_watch_seconds
+from gpusteward.agent.dcgm.library import CONNECTION_NOT_VALID, SONAMES, DcgmError, Library
+from gpusteward.agent.dcgm.session import (
+    SIGNALS,
+    DcgmSession,
+    ProfiledDevice,
+    ProfilingSample,
+    Samples,
+    choose_watch_seconds,
+)
+from gpusteward.agent.settings.values import Hostengine
+from gpusteward.core.dcgm import FIELDS
+from gpusteward.core.errors import SourceError
 from gpusteward.core.gpus import GpuReading
 from gpusteward.core.signals import SIGNALS as ALL_SIGNALS
 from gpusteward.core.signals import Scope
@@ -15,6 +27,110 @@ from gpusteward.logs import Log
 from gpusteward.messages.errors import dcgm_errors as messages
 
 log = Log(__name__)
+
+LOCAL = Hostengine("tcp", "localhost:5555")
+EMBEDDED = Hostengine("embedded")
+FIRST_BACKOFF_SECONDS = 1.0
+MAX_BACKOFF_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class DcgmResult:
+    """The samples of one read, and the reasons why some are missing."""
+
+    samples: Samples = field(default_factory=dict)
+    failures: Sequence[Failure] = ()
+
+
+class DcgmReader:
+    """Reads a hostengine. While it cannot be reached, it is tried again after growing delays."""
+
+    def __init__(self, hostengine: Hostengine, *, interval_seconds: float, sonames: Sequence[str] = SONAMES) -> None:
+        self.hostengine = hostengine  # never `auto` once a session was open
+        self._interval = interval_seconds
+        self._sonames = sonames
+        self._session: DcgmSession | None = None
+        self._backoff = 0.0
+        self._failed_at = 0.0
+        self._failure: Failure | None = None
+
+    def read(self, targets: tuple[ProfiledDevice, ...], fields: frozenset[int], *, now: float) -> DcgmResult:
+        """The latest samples. A failure closes the session; one of the next reads opens a new one."""
+        if self._failure is not None and 0 <= now - self._failed_at < self._backoff:
+            return DcgmResult(failures=(self._failure,))
+        try:
+            samples, failures = self._open().read(targets, fields, now=now)
+        except SourceError as error:
+            self.close()
+            self._failed_at = now
+            self._backoff = min(max(2 * self._backoff, FIRST_BACKOFF_SECONDS), MAX_BACKOFF_SECONDS)
+            reason = messages.UNREACHABLE.text("en", hostengine=self.hostengine, reason=error)
+            self._failure = Failure("dcgm", reason)
+            return DcgmResult(failures=(self._failure,))
+        self._failure, self._backoff = None, 0.0
+        return DcgmResult(samples, failures)
+
+    def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+    def _open(self) -> DcgmSession:
+        """Raises SourceError."""
+        if self._session is None:
+            self.hostengine, self._session = open_session(
+                self.hostengine, interval_seconds=self._interval, sonames=self._sonames
+            )
+        return self._session
+
+
+def open_session(
+    hostengine: Hostengine, *, interval_seconds: float, sonames: Sequence[str] = SONAMES
+) -> tuple[Hostengine, DcgmSession]:
+    """A session, and the hostengine it is with. Raises SourceError.
+
+    `auto` prefers a hostengine that runs here: two of them on one machine would compete for the profiling hardware.
+    """
+    library = Library(sonames)
+    if hostengine.kind == "auto":
+        try:
+            session = DcgmSession(library, LOCAL, interval_seconds=interval_seconds)
+            hostengine = LOCAL
+        except DcgmError as error:
+            if error.code != CONNECTION_NOT_VALID:
+                raise
+            session = DcgmSession(library, EMBEDDED, interval_seconds=interval_seconds)
+            hostengine = EMBEDDED
+    else:
+        session = DcgmSession(library, hostengine, interval_seconds=interval_seconds)
+    log.info(
+        "dcgm_opened", hostengine=hostengine, version=session.version, library=library.name, gpus=len(session.gpu_ids)
+    )
+    return hostengine, session
+
+
+@dataclass(frozen=True, slots=True)
+class HostengineReport:
+    """A hostengine that responds, and the fields it can give for each GPU."""
+
+    hostengine: Hostengine
+    version: str
+    fields_by_gpu: dict[str, tuple[str, ...]]  # uuid -> names of fields
+
+
+def describe_hostengine(hostengine: Hostengine, *, sonames: Sequence[str] = SONAMES) -> HostengineReport:
+    """Connect, ask what each GPU supports, disconnect. Watches nothing. Raises SourceError."""
+    found, session = open_session(hostengine, interval_seconds=1.0, sonames=sonames)
+    try:
+        fields = {uuid: _name(session.list_supported(gpu_id)) for uuid, gpu_id in session.gpu_ids.items()}
+        return HostengineReport(found, session.version, fields)
+    finally:
+        session.close()
+
+
+def _name(ids: frozenset[int]) -> tuple[str, ...]:
+    return tuple(each.name for each in FIELDS if each.id in ids & SIGNALS.keys())
+
 
 VALID_INTERVALS = 2
 """How old a value may be; an older one is unknown."""
@@ -34,7 +150,7 @@ class DcgmReading:
 
 
 @dataclass(frozen=True, slots=True)
-class _Request:
+class _ReadRequest:
     targets: tuple[ProfiledDevice, ...] = ()
     fields: frozenset[int] = frozenset()
     now: float = 0.0
@@ -47,7 +163,7 @@ class Dcgm:
         self._reader = reader
         self._interval = interval_seconds
         self._changed = threading.Condition()
-        self._request: _Request | None = None  # what the thread works on
+        self._request: _ReadRequest | None = None  # what the thread works on
         self._is_closing = False  # the thread closes the session after that
         self._result = DcgmResult()
         self._thread: threading.Thread | None = None
@@ -58,7 +174,7 @@ class Dcgm:
         fields = frozenset(number for number, signal in SIGNALS.items() if signal in wanted)
         if not targets or not fields:
             return DcgmReading(readings)
-        result = self._ask(_Request(targets, fields, now))
+        result = self._ask(_ReadRequest(targets, fields, now))
         return DcgmReading(tuple(self._add(each, result, now) for each in readings), result.failures)
 
     def close(self) -> None:
@@ -75,7 +191,7 @@ class Dcgm:
             if not self._changed.wait_for(lambda: not self._is_closing, CLOSE_SECONDS):
                 log.warning("dcgm_close_delayed", hostengine=self._reader.hostengine)
 
-    def _ask(self, request: _Request) -> DcgmResult:
+    def _ask(self, request: _ReadRequest) -> DcgmResult:
         """The result of this request, or the last one if the thread does not respond in time."""
         with self._changed:
             if self._request is None:
@@ -105,7 +221,7 @@ class Dcgm:
             elif self._close_session():
                 return
 
-    def _serve(self, request: _Request) -> None:
+    def _serve(self, request: _ReadRequest) -> None:
         result = DcgmResult(failures=(Failure("dcgm", messages.READ_FAILED.text("en")),))
         try:
             result = self._reader.read(request.targets, request.fields, now=request.now)
@@ -131,7 +247,7 @@ class Dcgm:
         added = {name: each.value for name, each in samples.items() if self._is_valid(name, each, reading, now)}
         return replace(reading, signals={**added, **reading.signals}) if added else reading
 
-    def _is_valid(self, name: str, sample: Sample, reading: GpuReading, now: float) -> bool:
+    def _is_valid(self, name: str, sample: ProfilingSample, reading: GpuReading, now: float) -> bool:
         is_own = reading.gpu.mig is None or ALL_SIGNALS[name].scope is Scope.INSTANCE
         seconds = choose_watch_seconds(self._reader.hostengine, self._interval)
         return is_own and abs(now - sample.taken_at) <= VALID_INTERVALS * seconds

@@ -42,7 +42,7 @@ _ADVICE = {
 }
 
 
-class Entity(ctypes.Structure):
+class EntityPair(ctypes.Structure):
     """dcgmGroupEntityPair_t"""
 
     _fields_ = (("group", c_int), ("id", c_uint))
@@ -61,8 +61,8 @@ class MigEntity(ctypes.Structure):
     """dcgmMigHierarchyInfo_v2"""
 
     _fields_ = (
-        ("entity", Entity),
-        ("parent", Entity),
+        ("entity", EntityPair),
+        ("parent", EntityPair),
         ("gpu_uuid", c_char * 128),
         ("nvml_index", c_uint),
         ("nvml_instance_id", c_uint),
@@ -70,7 +70,7 @@ class MigEntity(ctypes.Structure):
         ("nvml_profile_id", c_uint),
         ("nvml_profile_slices", c_uint),
     )
-    entity: Entity
+    entity: EntityPair
     gpu_uuid: bytes
     nvml_instance_id: int
 
@@ -127,7 +127,7 @@ class FieldValue(ctypes.Structure):
 
     _fields_ = (
         ("version", c_uint),
-        ("entity", Entity),
+        ("entity", EntityPair),
         ("field", c_ushort),
         ("type", c_ushort),
         ("status", c_int),
@@ -135,7 +135,7 @@ class FieldValue(ctypes.Structure):
         ("microseconds", c_int64),
         ("value", _Value),
     )
-    entity: Entity
+    entity: EntityPair
     field: int
     type: int
     status: int
@@ -163,7 +163,7 @@ _FUNCTIONS: Mapping[str, tuple[Any, ...]] = {
     "dcgmWatchFields": (_HANDLE, _HANDLE, _HANDLE, ctypes.c_longlong, c_double, c_int),
     "dcgmUnwatchFields": (_HANDLE, _HANDLE, _HANDLE),
     "dcgmEntitiesGetLatestValues": (
-        *(_HANDLE, POINTER(Entity), c_uint, POINTER(c_ushort), c_uint, c_uint),
+        *(_HANDLE, POINTER(EntityPair), c_uint, POINTER(c_ushort), c_uint, c_uint),
         POINTER(FieldValue),
     ),
 }

@@ -22,7 +22,7 @@ from gpusteward.agent.dcgm.library import (
     UNSUPPORTED,
     ConnectParameters,
     DcgmError,
-    Entity,
+    EntityPair,
     FieldValue,
     Library,
     MetricGroups,
@@ -72,14 +72,14 @@ class ProfiledDevice(NamedTuple):
     gpu_instance_id: int | None = None
 
 
-class Sample(NamedTuple):
+class ProfilingSample(NamedTuple):
     """A value, and when the hostengine measured it."""
 
     value: float
     taken_at: float  # unix seconds
 
 
-Samples = dict[str, dict[str, Sample]]  # uuid of the target -> signal -> sample
+Samples = dict[str, dict[str, ProfilingSample]]  # uuid of the target -> signal -> sample
 _EntityKey = tuple[int, int]  # kind, DCGM's id
 
 
@@ -89,7 +89,7 @@ class _Watch:
 
     group: ctypes.c_size_t
     field_group: ctypes.c_size_t
-    entities: "ctypes.Array[Entity]"
+    entities: "ctypes.Array[EntityPair]"
     fields: "ctypes.Array[ctypes.c_ushort]"
     wanted: frozenset[int]  # not all of them can be watched
     uuids: Mapping[_EntityKey, str]
@@ -111,7 +111,7 @@ class _GpuPlan:
         return any(target.gpu_instance_id is not None for target in self.targets)
 
 
-class Session:
+class DcgmSession:
     """An open connection to a hostengine."""
 
     def __init__(self, library: Library, hostengine: Hostengine, *, interval_seconds: float) -> None:
@@ -199,7 +199,7 @@ class Session:
         found = {}
         for gpu_id in ids[: count.value]:
             value = FieldValue()
-            entity, number = Entity(ENTITY_GPU, gpu_id), ctypes.c_ushort(FIELD_UUID)
+            entity, number = EntityPair(ENTITY_GPU, gpu_id), ctypes.c_ushort(FIELD_UUID)
             with _unless_lost():
                 self._call("dcgmEntitiesGetLatestValues", entity, 1, number, 1, LIVE_DATA, ctypes.byref(value))
                 if value.status == 0:  # a lost GPU has none
@@ -293,7 +293,7 @@ class Session:
             self._call("dcgmWatchFields", group, field_group, microseconds, keep_seconds, 0)
             undo.pop_all()
         values = (FieldValue * (len(entities) * len(fields)))()
-        watched = (Entity * len(entities))(*(Entity(*key) for key in entities))
+        watched = (EntityPair * len(entities))(*(EntityPair(*key) for key in entities))
         return _Watch(group, field_group, watched, numbers, wanted, entities, values)
 
     def _unwatch(self, plan: _GpuPlan) -> None:
@@ -316,7 +316,7 @@ class Session:
             uuid, signal = watch.uuids.get((each.entity.group, each.entity.id)), SIGNALS.get(each.field)
             number = _number(each)
             if uuid and signal and number is not None and (number <= 1 or not signal.endswith("_ratio")):
-                samples.setdefault(uuid, {})[signal] = Sample(number, each.microseconds / 1e6)
+                samples.setdefault(uuid, {})[signal] = ProfilingSample(number, each.microseconds / 1e6)
 
 
 @contextmanager

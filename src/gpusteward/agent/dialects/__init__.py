@@ -4,8 +4,7 @@ A dialect takes a `SnapshotView` and returns metric families. It does no I/O, re
 affect other dialects.
 
     native.py        gpusteward's own names, in base units
-    dcgm.py          dcgm-exporter's names; dcgm_rows, dcgm_labels, dcgm_events, dcgm_options and xid_texts belong to it
+    dcgm.py          dcgm-exporter's names; dcgm_rows, dcgm_events, dcgm_options and xid_texts belong to it
     vgpu_monitor.py  k8s-vgpu-monitor's names
     pid2pod.py       nvidia-pid2pod's name
-    self_metrics.py  metrics about the agent itself
 """

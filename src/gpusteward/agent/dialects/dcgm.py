@@ -12,10 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from gpusteward.agent.dialects.dcgm_events import DcgmEvents
-from gpusteward.agent.dialects.dcgm_labels import XID_ERROR, LabelBuilder
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions, DeviceSelection
-from gpusteward.agent.dialects.dcgm_rows import Row, Rows, find_missing, list_rows
-from gpusteward.agent.fields.field_list import FieldList, MetricRow
+from gpusteward.agent.dialects.dcgm_rows import XID_ERROR, LabelBuilder, Row, Rows, find_missing, list_rows
+from gpusteward.agent.field_list import FieldList, MetricRow
 from gpusteward.agent.usage_counters import SnapshotView
 from gpusteward.core.dcgm import (
     CLOCK_EVENTS_COUNT,

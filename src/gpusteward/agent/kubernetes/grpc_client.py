@@ -48,7 +48,7 @@ class ClosedError(ConnectionError):
     """The server closed the connection or the stream before the response was complete."""
 
 
-class ProtocolError(Exception):
+class GrpcProtocolError(Exception):
     """The server sent what is not gRPC over HTTP/2."""
 
 
@@ -56,7 +56,7 @@ class MessageTooLargeError(Exception):
     """The response is above the size limit."""
 
 
-class StatusError(Exception):
+class GrpcStatusError(Exception):
     """The server returned a gRPC status other than OK."""
 
     def __init__(self, status: int, message: str) -> None:
@@ -94,13 +94,13 @@ class GrpcConnection:
     def call(self, method: str, message: bytes, *, deadline: float) -> bytes:
         """The response to one message; `deadline` in the time of `time.monotonic`.
 
-        Raises TimeoutError, ClosedError or another OSError, ProtocolError, MessageTooLargeError, StatusError.
+        Raises TimeoutError, ClosedError or another OSError, GrpcProtocolError, MessageTooLargeError, GrpcStatusError.
         """
         self._deadline = deadline
         stream, self._next_stream = self._next_stream, self._next_stream + 2
         self._send(self._opening + _encode_request(stream, method, message))
         self._opening = b""
-        response = _Response(self._limit_bytes)
+        response = _CallResponse(self._limit_bytes)
         while not response.is_complete:
             self._handle(self._read_frame(), stream, response)
         if self._consumed_bytes:
@@ -110,7 +110,7 @@ class GrpcConnection:
     def close(self) -> None:
         self._socket.close()
 
-    def _handle(self, frame: _Frame, stream: int, response: "_Response") -> None:
+    def _handle(self, frame: _Frame, stream: int, response: "_CallResponse") -> None:
         is_ours, ends = frame.stream == stream, bool(frame.flags & _END_STREAM)
         match frame.kind:
             case _FrameType.DATA:
@@ -129,7 +129,7 @@ class GrpcConnection:
             case _FrameType.GOAWAY:
                 self._stop_using(frame, stream)
             case _FrameType.PUSH_PROMISE | _FrameType.CONTINUATION:
-                raise ProtocolError(f"unexpected frame of type {frame.kind}")
+                raise GrpcProtocolError(f"unexpected frame of type {frame.kind}")
 
     def _stop_using(self, frame: _Frame, stream: int) -> None:
         """The server shuts down; it still responds to streams up to the last one that it names."""
@@ -145,17 +145,17 @@ class GrpcConnection:
             more = self._read_frame()
             block, flags = block + more.payload, more.flags
             if more.kind != _FrameType.CONTINUATION or len(block) > HEADER_LIMIT_BYTES:
-                raise ProtocolError("a header block does not end")
+                raise GrpcProtocolError("a header block does not end")
         try:
             return [(name, value) for name, value in self._decoder.decode(block, raw=True)]
         except hpack.HPACKError as error:
-            raise ProtocolError(f"invalid headers: {error}") from error
+            raise GrpcProtocolError(f"invalid headers: {error}") from error
 
     def _read_frame(self) -> _Frame:
         head = self._read(9)
         size = int.from_bytes(head[:3])
         if size > MAX_FRAME_BYTES:
-            raise ProtocolError(f"it sent {head!r}")
+            raise GrpcProtocolError(f"it sent {head!r}")
         return _Frame(head[3], head[4], int.from_bytes(head[5:]) & MAX_WINDOW_BYTES, self._read(size))
 
     def _read(self, size: int) -> bytes:
@@ -180,7 +180,7 @@ class GrpcConnection:
         return seconds
 
 
-class _Response:
+class _CallResponse:
     """A response while it arrives: headers, one message with its prefix, trailers."""
 
     def __init__(self, limit_bytes: int) -> None:
@@ -193,7 +193,7 @@ class _Response:
         self._headers |= dict(headers)
         self.is_complete = ends
         if (status := self._headers.get(b":status")) != b"200":
-            raise ProtocolError(f"HTTP status {status!r}")
+            raise GrpcProtocolError(f"HTTP status {status!r}")
 
     def add_data(self, content: bytes, *, ends: bool) -> None:
         self._body += content
@@ -203,17 +203,17 @@ class _Response:
         if (size := self._message_bytes) > self._limit_bytes:
             raise MessageTooLargeError(f"{size} bytes")
         if len(self._body) > PREFIX_BYTES + size:
-            raise ProtocolError("more than one message")
+            raise GrpcProtocolError("more than one message")
 
     def read_message(self) -> bytes:
-        """The message of a complete response. Raises StatusError, ProtocolError."""
+        """The message of a complete response. Raises GrpcStatusError, GrpcProtocolError."""
         status = self._headers.get(b"grpc-status", b"")
         if not status.isdigit() or len(status) > 9:
             raise ClosedError("the response ended without a status")
         if int(status):
-            raise StatusError(int(status), _decode_text(self._headers.get(b"grpc-message", b"")))
+            raise GrpcStatusError(int(status), _decode_text(self._headers.get(b"grpc-message", b"")))
         if len(self._body) < PREFIX_BYTES + self._message_bytes or self._body[0]:
-            raise ProtocolError("the message is incomplete or compressed")
+            raise GrpcProtocolError("the message is incomplete or compressed")
         return bytes(memoryview(self._body)[PREFIX_BYTES:])
 
     @property
@@ -231,7 +231,7 @@ def _remove_padding(frame: _Frame) -> bytes:
         return frame.payload
     padding = frame.payload[0] if frame.payload else 0
     if padding >= len(frame.payload):
-        raise ProtocolError("a frame consists of padding only")
+        raise GrpcProtocolError("a frame consists of padding only")
     return frame.payload[1 : len(frame.payload) - padding]
 
 

@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from gpusteward.agent.kubernetes.pod_records import Pod, PodDecoder
+from gpusteward.agent.kubernetes.pods import Pod, PodDecoder
 from gpusteward.core.errors import SourceError
 from gpusteward.kubernetes.api import LINE_LIMIT_BYTES, ApiServer, GoneError, TooLargeError, Watch
 from gpusteward.logs import Log
@@ -41,7 +41,7 @@ class _ListVersion(_Version, rename="camel"):
     next_page: str | None = msgspec.field(default=None, name="continue")
 
 
-class _PodList(msgspec.Struct):
+class _PodPage(msgspec.Struct):
     metadata: _ListVersion
     items: list[msgspec.Raw] | None = None
 
@@ -51,11 +51,11 @@ class _Event(msgspec.Struct):
     object: msgspec.Raw
 
 
-class _Object(msgspec.Struct):
+class _Versioned(msgspec.Struct):
     metadata: _Version
 
 
-class _Status(msgspec.Struct):
+class _WatchError(msgspec.Struct):
     code: int = 0
     message: str = ""
 
@@ -173,7 +173,7 @@ class PodWatch:
         while True:
             limit_bytes = PAGE_LIMIT_BYTES if size > 1 else LINE_LIMIT_BYTES
             try:
-                page = self._api.read_json(self._path(limit=size, **where), _PodList, limit_bytes=limit_bytes)
+                page = self._api.read_json(self._path(limit=size, **where), _PodPage, limit_bytes=limit_bytes)
             except TooLargeError:
                 if size == 1:
                     raise
@@ -216,8 +216,8 @@ class PodWatch:
         try:
             event = msgspec.json.decode(line, type=_Event)
             if event.type == "ERROR":
-                self._raise_error(msgspec.json.decode(event.object, type=_Status))
-            version = msgspec.json.decode(event.object, type=_Object).metadata.resource_version
+                self._raise_error(msgspec.json.decode(event.object, type=_WatchError))
+            version = msgspec.json.decode(event.object, type=_Versioned).metadata.resource_version
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             self.resource_version = ""
             raise SourceError(f"the API server sent an invalid watch event: {error}") from error
@@ -226,7 +226,7 @@ class PodWatch:
         self.resource_version = version or self.resource_version
         self._succeed()
 
-    def _raise_error(self, status: _Status) -> None:
+    def _raise_error(self, status: _WatchError) -> None:
         self.resource_version = ""
         if status.code == 410:
             raise GoneError(status.message)

@@ -1,15 +1,17 @@
-"""A session of NVML: everything that lives from opening the library to closing it."""
+"""`Nvml` reads all GPUs and GPU processes of this node once per cycle. What lives from opening the library to closing
+it is its session."""
 
 import contextlib
 import ctypes
+import threading
+import time
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pynvml
 
-from gpusteward.agent.nvml.devices import Device
 from gpusteward.agent.nvml.events import FELL_OFF_THE_BUS, RECOVERY_ACTION_CHANGED, EventThread, LifetimeCounters
-from gpusteward.agent.nvml.gpu_reader import INSTANCE_SIGNALS, GpuReader, ReadResult
+from gpusteward.agent.nvml.gpu import INSTANCE_SIGNALS, GpuDevice, GpuReader, ReadResult
 from gpusteward.agent.nvml.identity import read_gpu
 from gpusteward.agent.nvml.library import (
     DriverGoneError,
@@ -21,8 +23,11 @@ from gpusteward.agent.nvml.library import (
     raise_if_fatal,
 )
 from gpusteward.agent.nvml.processes import ProcessLists
-from gpusteward.core.gpus import Gpu, GpuReading
+from gpusteward.core.errors import SourceError
+from gpusteward.core.gpus import Gpu, GpuProcess, GpuReading
+from gpusteward.core.snapshots import Failure
 from gpusteward.logs import Log
+from gpusteward.messages.errors import nvml_errors as messages
 
 log = Log(__name__)
 
@@ -30,7 +35,7 @@ RECOVERED_GPU = -1
 """Set as the number of GPUs when a missing GPU reappeared, so that the next cycle opens NVML again."""
 
 
-class Session:
+class NvmlSession:
     """An open NVML library with its devices."""
 
     def __init__(
@@ -43,7 +48,7 @@ class Session:
         self._node = node
         self._counters = counters
         self._clock = clock
-        self._devices: dict[int, Device] = {}
+        self._devices: dict[int, GpuDevice] = {}
         self._ambiguous: set[str] = set()  # uuids of several GPUs
         self._events = EventThread(counters.xids, event_wait_milliseconds)
         self._count = 0
@@ -143,7 +148,7 @@ class Session:
             result.fail("nvml", [f"GPU {index} is ignored: another GPU has the same uuid"], uuid=gpu.uuid)
             return
         self._counters.gpus_by_index[index] = gpu
-        self._devices[index] = Device(handle, gpu, clock=self._clock)
+        self._devices[index] = GpuDevice(handle, gpu, clock=self._clock)
 
     def _is_ambiguous(self, uuid: str) -> bool:
         """Whether several GPUs have this uuid: nothing tells which of them a pod holds, so that none is reported."""
@@ -193,8 +198,83 @@ def count_devices() -> int:
     return count.value
 
 
-def _peer_status(device: Device, other: Device) -> int | None:
+def _peer_status(device: GpuDevice, other: GpuDevice) -> int | None:
     try:
         return int(pynvml.nvmlDeviceGetP2PStatus(device.handle, other.handle, pynvml.NVML_P2P_CAPS_INDEX_NVLINK))
     except pynvml.NVMLError:
         return None
+
+
+EVENT_WAIT_MILLISECONDS = 1000
+"""How long the XID thread waits in the driver; `release` may take as long."""
+
+RELEASE_SECONDS = 10.0
+"""How long `release` waits for a read to end. A read that hangs in the driver cannot be cancelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class NvmlReading:
+    """All GPUs, each followed by its MIG instances; the processes on them; failures."""
+
+    readings: tuple[GpuReading, ...] = ()
+    processes: tuple[GpuProcess, ...] = ()
+    failures: tuple[Failure, ...] = ()
+
+
+class Nvml:
+    """NVML of this node. A read opens it if needed, also again after the driver was unloaded."""
+
+    def __init__(
+        self,
+        node: str,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        event_wait_milliseconds: int = EVENT_WAIT_MILLISECONDS,
+    ) -> None:
+        self._node = node
+        self._clock = clock
+        self._event_wait_milliseconds = event_wait_milliseconds
+        self._counters = LifetimeCounters()
+        self._session: NvmlSession | None = None
+        self._lock = threading.Lock()
+
+    def read(self, wanted: frozenset[str], *, peers: bool = False) -> NvmlReading:
+        """Read the wanted signals (names of `core.signals`) and the processes of every GPU.
+
+        Raises SourceError when NVML cannot be used at all; the next read tries to open it again.
+        """
+        with self._lock:
+            try:
+                result = self._read(wanted, peers)
+            except DriverGoneError as error:
+                self._close()
+                log.warning("nvml_gone", reason=error)
+                raise SourceError(messages.DRIVER_GONE, reason=error) from error
+        return NvmlReading(tuple(result.readings), tuple(result.processes), tuple(result.failures))
+
+    def release(self) -> None:
+        """Free all handles, so that the driver can be unloaded or a GPU reset. The next read opens NVML again."""
+        if not self._lock.acquire(timeout=RELEASE_SECONDS):
+            log.error("nvml_not_released", reason="a call hangs in the driver", seconds=RELEASE_SECONDS)
+            return
+        try:
+            self._close()
+        finally:
+            self._lock.release()
+
+    def _read(self, wanted: frozenset[str], peers: bool) -> ReadResult:
+        if self._session is not None and self._session.has_changed():
+            self._close()
+        if self._session is None:
+            self._session = NvmlSession(
+                self._node,
+                self._counters,
+                clock=self._clock,
+                event_wait_milliseconds=self._event_wait_milliseconds,
+            )
+        return self._session.read(wanted, peers=peers)
+
+    def _close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()

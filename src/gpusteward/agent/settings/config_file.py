@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gpusteward.agent.fields.field_list import Record, choose_fields
+from gpusteward.agent.field_list import Record, choose_fields
 from gpusteward.agent.settings.flags import Ignored
 from gpusteward.agent.settings.foreign_flags import ALWAYS_SEEN, NO_SAMPLES
 from gpusteward.agent.settings.values import parse_switch, whole_between
@@ -57,10 +57,10 @@ def read_config_file(path: Path) -> ConfigFile:
             messages.FILE_UNREADABLE, path=path, reason=explain_os_error(error), setting="--config-file"
         ) from error
     document = parse_yaml(text, where=str(path)) or Written(None, None, 1, children={})
-    return _Reader().read(_Node(document, "", str(path)))
+    return _ConfigReader().read(_FileValue(document, "", str(path)))
 
 
-class _Node:
+class _FileValue:
     """A value of the file: where it is, and what it must be. Each method raises ConfigurationError."""
 
     def __init__(self, written: "Written", path: str, file: str) -> None:
@@ -77,21 +77,21 @@ class _Node:
             messages.INVALID_KEY, path=self.path or "version", origin=self.origin, problem=problem.fill(**fields)
         )
 
-    def keys(self, *known: str) -> "dict[str, _Node]":
+    def keys(self, *known: str) -> "dict[str, _FileValue]":
         """The keys of a mapping that have a value."""
         if self._written.children is None:
             raise self.refuse(messages.NOT_KEYS)
-        nodes = {key: _Node(each, self._join(key), self._file) for key, each in self._written.children.items()}
+        nodes = {key: _FileValue(each, self._join(key), self._file) for key, each in self._written.children.items()}
         for key, node in nodes.items():
             if key not in known:
                 raise node.refuse(messages.UNKNOWN_KEY, suggestion=make_suggestion(key, known) or "")
         return {key: node for key, node in nodes.items() if node._written.value is not None}
 
-    def items(self) -> "list[_Node]":
+    def items(self) -> "list[_FileValue]":
         """The items of a list that is not empty."""
         if not self._written.items:
             raise self.refuse(messages.NOT_ITEMS)
-        return [_Node(each, f"{self.path}[{n}]", self._file) for n, each in enumerate(self._written.items)]
+        return [_FileValue(each, f"{self.path}[{n}]", self._file) for n, each in enumerate(self._written.items)]
 
     def text(self) -> str:
         """A text as written."""
@@ -113,14 +113,14 @@ class _Node:
         return f"{self.path}.{key}" if self.path else key
 
 
-class _Reader:
+class _ConfigReader:
     """Reads one file."""
 
     def __init__(self) -> None:
         self._values: dict[str, Any] = {}
         self._ignored: list[Ignored] = []
 
-    def read(self, document: _Node) -> ConfigFile:
+    def read(self, document: _FileValue) -> ConfigFile:
         top = document.keys("version", "metrics", "collection", "collections", "sources", "server")
         version = top["version"].text() if "version" in top else ""
         if version not in ("1", "2"):
@@ -139,7 +139,7 @@ class _Reader:
             read(top[key])
         return ConfigFile(self._values, tuple(self._ignored))
 
-    def _read_metrics(self, metrics: _Node) -> None:
+    def _read_metrics(self, metrics: _FileValue) -> None:
         keys = metrics.keys("file", "fields", "enableExporterMetrics")
         if "file" in keys and "fields" in keys:
             raise metrics.refuse(messages.FILE_AND_FIELDS)
@@ -151,7 +151,7 @@ class _Reader:
         if "enableExporterMetrics" in keys:
             keys["enableExporterMetrics"].parse(parse_switch)  # metrics about the agent are always served
 
-    def _read_collection(self, collection: _Node) -> None:
+    def _read_collection(self, collection: _FileValue) -> None:
         keys = collection.keys("interval", "retention", "watchGroups")
         if "interval" in keys:
             self._values["interval_seconds"] = keys["interval"].parse(_parse_interval)
@@ -160,7 +160,7 @@ class _Reader:
             own = group.keys("name", "interval", "fields", "retention")
             self._ignore_interval(_need(group, own, "interval"))
 
-    def _read_collections(self, collections: _Node) -> None:
+    def _read_collections(self, collections: _FileValue) -> None:
         for collection in collections.items():
             keys = collection.keys("name", "every", "metrics", "sources")
             every, metrics = (_need(collection, keys, key) for key in ("every", "metrics"))
@@ -171,33 +171,33 @@ class _Reader:
                 self._ignore_interval(every)
             self._ignore(keys, "sources", NO_SAMPLES)
 
-    def _read_sources(self, sources: _Node) -> None:
+    def _read_sources(self, sources: _FileValue) -> None:
         dcgm = sources.keys("dcgm").get("dcgm")
         keys = dcgm.keys("watch", "detectBindUnbind") if dcgm else {}
         self._ignore(keys, "watch", NO_SAMPLES)
         self._ignore(keys, "detectBindUnbind", ALWAYS_SEEN)
 
-    def _read_server(self, server: _Node) -> None:
+    def _read_server(self, server: _FileValue) -> None:
         keys = server.keys("maxConcurrentScrapes")
         if "maxConcurrentScrapes" in keys:
             self._values["max_concurrent_scrapes"] = keys["maxConcurrentScrapes"].parse(whole_between(1, 1000))
 
-    def _ignore_interval(self, interval: _Node) -> None:
+    def _ignore_interval(self, interval: _FileValue) -> None:
         interval.parse(parse_duration)
         self._ignored.append(Ignored(f"{interval.path} ({interval.origin})", ONE_INTERVAL))
 
-    def _ignore(self, keys: Mapping[str, _Node], key: str, reason: str) -> None:
+    def _ignore(self, keys: Mapping[str, _FileValue], key: str, reason: str) -> None:
         if key in keys:
             self._ignored.append(Ignored(f"{keys[key].path} ({keys[key].origin})", reason))
 
 
-def _read_field(node: _Node) -> Record:
+def _read_field(node: _FileValue) -> Record:
     columns = ("name", "prometheusType", "help")
     keys = node.keys(*columns)
     return Record(node.line, tuple(_need(node, keys, column).text() for column in columns))
 
 
-def _need(node: _Node, keys: Mapping[str, _Node], key: str) -> _Node:
+def _need(node: _FileValue, keys: Mapping[str, _FileValue], key: str) -> _FileValue:
     """Raises ConfigurationError."""
     if key not in keys:
         raise node.refuse(messages.MISSING_KEY, key=key)

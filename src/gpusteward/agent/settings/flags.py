@@ -22,7 +22,7 @@ from gpusteward.messages.errors import settings_errors as messages
 _Value = TypeVar("_Value")
 
 
-class Group(Enum):
+class FlagGroup(Enum):
     """Where the name of a setting comes from."""
 
     OURS = "gpusteward"
@@ -39,7 +39,7 @@ class Setting:
     environment: tuple[str, ...]  # the first one that is set counts
     parse: Callable[[str], object]
     about: str
-    group: Group
+    group: FlagGroup
     switch: bool = False  # the bare flag means true
     separator: str = ""  # not empty: the flag may be given several times
     default_text: str = ""  # for people; empty: there is none
@@ -53,7 +53,7 @@ class Ignored(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class GivenValues:
     """The values that were given, parsed, by attribute; and what is ignored."""
 
     values: dict[str, Any]
@@ -66,7 +66,7 @@ def setting(
     *,
     parse: Callable[[str], object],
     about: str,
-    group: Group = Group.OURS,
+    group: FlagGroup = FlagGroup.OURS,
     environment: str = "",
     separator: str = "",
     default_text: str = "",
@@ -110,7 +110,7 @@ def _show(default: object) -> str:
     return "" if default is None else str(default)
 
 
-def read_given(table: Sequence[Setting], arguments: Sequence[str], environ: Mapping[str, str]) -> Given:
+def read_given(table: Sequence[Setting], arguments: Sequence[str], environ: Mapping[str, str]) -> GivenValues:
     """Read flags and environment against the table.
 
     Raises ConfigurationError for an unknown flag and for an invalid value; exits after `--help` and `--version`.
@@ -124,12 +124,12 @@ def read_given(table: Sequence[Setting], arguments: Sequence[str], environ: Mapp
     for row in table:
         if row.flags[0] not in flags:
             _take_environment(row, environ, values, ignored=ignored)
-    return Given(values, tuple(ignored))
+    return GivenValues(values, tuple(ignored))
 
 
 def _take_flag(row: Setting, text: str, values: dict[str, Any], *, ignored: list[Ignored]) -> None:
     value = _parse(row, text, origin=Origin(Source.FLAG, row.flags[0]))
-    if row.group is Group.IGNORED:
+    if row.group is FlagGroup.IGNORED:
         ignored.append(Ignored(row.flags[0], row.about))
     elif row.name in values:
         raise ConfigurationError(messages.SAME_VALUE_TWICE, flag=row.flags[0])
@@ -144,7 +144,7 @@ def _take_environment(
     if variable is None or row.name in values:
         return
     value = _parse(row, environ[variable], origin=Origin(Source.ENVIRONMENT, variable))
-    if row.group is Group.IGNORED:
+    if row.group is FlagGroup.IGNORED:
         ignored.append(Ignored(variable, row.about))
     elif row.name:
         values[row.name] = value
@@ -210,7 +210,7 @@ def build_parser(table: Sequence[Setting]) -> argparse.ArgumentParser:
         argument_default=argparse.SUPPRESS,
     )
     parser.add_argument("--version", "-v", action="version", version=f"gpusteward {__version__}")
-    for group in Group:
+    for group in FlagGroup:
         section = parser.add_argument_group(group.value)
         for row in table:
             if row.group is group:

@@ -1,16 +1,18 @@
 """dcgm-exporter's flags that are no settings here: another spelling, always on, or without meaning."""
 
-from gpusteward.agent.settings.flags import Group, Setting
+from gpusteward.agent.settings.flags import FlagGroup, Setting
 from gpusteward.agent.settings.values import one_of, parse_collect_interval, parse_hostengine, parse_switch
 
 
-def _accept(flags: str, environment: str, about: str, *, switch: bool = False, group: Group = Group.IGNORED) -> Setting:
+def _accept(
+    flags: str, environment: str, about: str, *, switch: bool = False, group: FlagGroup = FlagGroup.IGNORED
+) -> Setting:
     """A row that sets nothing: its effect is always there (compatible), or cannot be had (ignored)."""
     return Setting(
         name="",
         flags=tuple(flags.split()),
         environment=tuple(environment.split()),
-        parse=str if group is Group.IGNORED else parse_switch,
+        parse=str if group is FlagGroup.IGNORED else parse_switch,
         about=about,
         group=group,
         switch=switch,
@@ -30,7 +32,7 @@ FOREIGN_FLAGS: tuple[Setting, ...] = (
         environment=("DCGM_EXPORTER_INTERVAL",),
         parse=parse_collect_interval,
         about="The same as --interval, in milliseconds.",
-        group=Group.COMPATIBLE,
+        group=FlagGroup.COMPATIBLE,
     ),
     Setting(
         name="dcgm_hostengine",
@@ -38,7 +40,7 @@ FOREIGN_FLAGS: tuple[Setting, ...] = (
         environment=("DCGM_REMOTE_HOSTENGINE_INFO",),
         parse=parse_hostengine,
         about="The same as --dcgm-hostengine.",
-        group=Group.COMPATIBLE,
+        group=FlagGroup.COMPATIBLE,
     ),
     Setting(
         name="",
@@ -46,21 +48,21 @@ FOREIGN_FLAGS: tuple[Setting, ...] = (
         environment=("DCGM_EXPORTER_KUBERNETES_GPU_ID_TYPE",),
         parse=one_of("uid", "device-name"),
         about="uid or device-name: both are always understood.",
-        group=Group.COMPATIBLE,
+        group=FlagGroup.COMPATIBLE,
     ),
     _accept(
         "--kubernetes-enable-dra",
         "KUBERNETES_ENABLE_DRA",
         "Dynamic resource claims are always read.",
         switch=True,
-        group=Group.COMPATIBLE,
+        group=FlagGroup.COMPATIBLE,
     ),
     _accept(
         "--enable-exporter-metrics",
         "DCGM_EXPORTER_ENABLE_EXPORTER_METRICS",
         "Metrics about the agent itself are always served.",
         switch=True,
-        group=Group.COMPATIBLE,
+        group=FlagGroup.COMPATIBLE,
     ),
     _accept("--watch-max-keep-age", "DCGM_EXPORTER_WATCH_MAX_KEEP_AGE", NO_SAMPLES),
     _accept("--watch-max-keep-samples", "DCGM_EXPORTER_WATCH_MAX_KEEP_SAMPLES", NO_SAMPLES),

@@ -10,9 +10,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
 
-from gpusteward.agent.fields.field_list import FieldList
+from gpusteward.agent.field_list import FieldList
 from gpusteward.agent.settings.config_file import read_config_file
-from gpusteward.agent.settings.flags import Group, Ignored, Setting, read_given, row_of, setting
+from gpusteward.agent.settings.flags import FlagGroup, Ignored, Setting, read_given, row_of, setting
 from gpusteward.agent.settings.foreign_flags import FOREIGN_FLAGS
 from gpusteward.agent.settings.values import (
     ConfigMapName,
@@ -35,7 +35,7 @@ from gpusteward.logs import LEVELS
 from gpusteward.messages.errors.settings_errors import SECONDS
 
 DIALECTS = ("dcgm", "vgpu-monitor", "pid2pod", "native")
-ALIKE = Group.COMPATIBLE  # works here as it does in dcgm-exporter
+ALIKE = FlagGroup.COMPATIBLE  # works here as it does in dcgm-exporter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

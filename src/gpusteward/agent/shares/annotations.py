@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from gpusteward.agent.kubernetes.pod_records import Pod
+from gpusteward.agent.kubernetes.pods import Pod
 
 HAMI_ANNOTATION = "hami.io/vgpu-devices-allocated"
 GRANT_ANNOTATIONS = (HAMI_ANNOTATION, "volcano.sh/vgpu-ids-new")

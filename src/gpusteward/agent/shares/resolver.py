@@ -5,13 +5,14 @@ k8s-vgpu-monitor adds a limit where no source sets one.
 """
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from gpusteward.agent.kubernetes.kubelet import Claim
-from gpusteward.agent.kubernetes.pod_records import Pod
+from gpusteward.agent.kubernetes.pods import Pod
 from gpusteward.agent.shares.annotations import (
     RESERVED_GPU_ANNOTATION,
     Grant,
@@ -20,10 +21,121 @@ from gpusteward.agent.shares.annotations import (
     read_fraction,
     read_grants,
 )
-from gpusteward.agent.shares.device_ids import Device, DeviceTable
 from gpusteward.core.allocations import Allocation, Share
 from gpusteward.core.containers import Container
 from gpusteward.core.gpus import Gpu, GpuReading
+
+_N = r"([0-9]{1,9})"
+_REPLICA = re.compile(rf"(.+)::{_N}")  # NVIDIA's plugin: GPU-<uuid>::3, MIG-<uuid>::0
+_HAMI_REPLICA = re.compile(rf"(.+)-{_N}")  # HAMi's and Volcano's plugins: GPU-<uuid>-3
+_HAMI_MIG = re.compile(rf"(.+)\[[^\[\]]*-{_N}\]")  # their MIG mode until 2026: GPU-<uuid>[<template>-<position>]
+_OLD_MIG = re.compile(rf"mig-(gpu-.+)/{_N}/{_N}")  # drivers before R470: MIG-GPU-<uuid>/<gi>/<ci>
+_GKE = re.compile(rf"nvidia{_N}(?:/gi{_N})?(?:/vgpu{_N})?")  # N of /dev/nvidiaN
+_DRA = re.compile(rf"gpu-{_N}(?:-mig-(.+)-{_N}-{_N})?")
+"""gpu.nvidia.com: the minor number; of an instance also profile, profile id, start: `gpu-0-mig-1g24gb-me-20-5`.
+Until v25.8 it was profile id, start and size: `gpu-0-mig-20-5-1`."""
+_SLICES = {
+    ("19", "1"): "1g", ("20", "1"): "1g+me", ("15", "2"): "1g", ("14", "2"): "2g",
+    ("9", "4"): "3g", ("5", "4"): "4g", ("0", "8"): "7g",
+    ("14", "1"): "1g", ("21", "1"): "1g+me", ("5", "2"): "2g", ("6", "2"): "2g+me", ("0", "4"): "4g",
+}  # fmt: skip
+"""Profile id and size in memory slices -> the begin of the profile name; the last row is the A30."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharedDevice:
+    """The meaning of a device id: a GPU or MIG instance, and the sharing mode implied by the form of the id."""
+
+    gpu: Gpu
+    share: Share
+    replica: str = ""
+
+
+class DeviceTable:
+    """The GPUs of this node by all their names."""
+
+    def __init__(self, readings: Sequence[GpuReading]) -> None:
+        self._by_uuid: dict[str, Gpu] = {}
+        self._by_minor: dict[int, Gpu] = {}
+        self._instances: dict[str, list[Gpu]] = {}  # by the parent's uuid, in NVML's order
+        for reading in readings:
+            self._add(reading.gpu)
+
+    def find(self, device_id: str) -> SharedDevice | None:
+        """The device of an id; None if it is not on this node, or the form of the id is unknown."""
+        name = device_id.strip().lower()
+        if gpu := self._by_uuid.get(name):
+            return SharedDevice(gpu, Share.MIG if gpu.mig else Share.EXCLUSIVE)
+        if match := _REPLICA.fullmatch(name):
+            return self._slice(match[1], match[2], Share.TIME_SLICED)
+        if match := _GKE.fullmatch(name):
+            return self._find_gke(match)
+        if match := _OLD_MIG.fullmatch(name):
+            return _whole(self._find_instance(match[1], int(match[2]), int(match[3])))
+        if match := _DRA.fullmatch(name):
+            return self._find_dra(match)
+        if match := _HAMI_MIG.fullmatch(name):
+            return self._find_position(match[1], int(match[2]))
+        match = _HAMI_REPLICA.fullmatch(name)
+        return self._slice(match[1], match[2], Share.HAMI) if match else None
+
+    def _add(self, gpu: Gpu) -> None:
+        uuid = gpu.uuid.lower()
+        self._by_uuid[uuid] = gpu
+        self._by_uuid.setdefault(re.sub("^(gpu|mig)-", "", uuid), gpu)
+        if gpu.mig:
+            self._instances.setdefault(gpu.mig.parent_uuid.lower(), []).append(gpu)
+        elif gpu.minor is not None:
+            self._by_minor.setdefault(gpu.minor, gpu)  # lost GPUs that NVML no longer counts come last
+
+    def _slice(self, base: str, replica: str, share: Share) -> SharedDevice | None:
+        gpu = self._by_uuid.get(base)
+        return SharedDevice(gpu, share, replica) if gpu else None
+
+    def _find_gke(self, match: re.Match[str]) -> SharedDevice | None:
+        gpu = self._by_minor.get(int(match[1]))
+        if gpu and match[2]:
+            gpu = self._find_instance(gpu.uuid.lower(), int(match[2]), None)
+        if gpu and match[3]:
+            return SharedDevice(gpu, Share.TIME_SLICED, match[3])
+        return _whole(gpu)
+
+    def _find_instance(self, parent: str, gpu_instance: int, compute_instance: int | None) -> Gpu | None:
+        """The instance by its ids; where only the GPU instance is named, its first compute instance."""
+        for gpu in self._instances.get(parent, ()):
+            ids = gpu.mig and (gpu.mig.gpu_instance_id, gpu.mig.compute_instance_id)
+            if ids and ids[0] == gpu_instance and compute_instance in (None, ids[1]):
+                return gpu
+        return None
+
+    def _find_dra(self, match: re.Match[str]) -> SharedDevice | None:
+        """An instance is named by profile and placement. Where NVML hides the placement, the profile must be unique."""
+        gpu = self._by_minor.get(int(match[1]))
+        if gpu is None or not match[2]:
+            return _whole(gpu)
+        instances = self._instances.get(gpu.uuid.lower(), ())
+        alike = [each for each in instances if each.mig and _is_of_profile(each.mig.profile.lower(), match)]
+        if len(alike) > 1:
+            start = int(match[3] if match[2].isdigit() else match[4])
+            alike = [each for each in alike if each.mig and each.mig.placement_start == start]
+        return _whole(alike[0]) if len(alike) == 1 else None
+
+    def _find_position(self, parent: str, position: int) -> SharedDevice | None:
+        instances = self._instances.get(parent, ())
+        return _whole(instances[position]) if position < len(instances) else None
+
+
+def _whole(gpu: Gpu | None) -> SharedDevice | None:
+    return SharedDevice(gpu, Share.MIG if gpu.mig else Share.EXCLUSIVE) if gpu else None
+
+
+def _is_of_profile(profile: str, match: re.Match[str]) -> bool:
+    """Whether a profile such as `1g.24gb+me` matches a name of the DRA driver."""
+    if match[2].isdigit():
+        slices, _, rest = profile.partition(".")
+        return _SLICES.get((match[2], match[4])) == slices + "+me" * rest.endswith("+me")
+    return re.sub("[^a-z0-9]", "-", profile.replace(".", "")) == match[2]
+
 
 PodName = tuple[str, str]  # namespace, name
 _Limit = TypeVar("_Limit", int, float)
@@ -64,7 +176,7 @@ class Resolver:
 
 
 @dataclass(slots=True)
-class _Node:
+class _NodeIndex:
     """The indexed input of one resolution."""
 
     devices: DeviceTable
@@ -75,7 +187,7 @@ class _Node:
     unresolved: set[str] = field(default_factory=set)
     unplaced: set[PodName] = field(default_factory=set)
 
-    def find(self, device_id: str, holder: PodName) -> Device | None:
+    def find(self, device_id: str, holder: PodName) -> SharedDevice | None:
         device = self.devices.find(device_id)
         if device is None:
             self.unresolved.add(device_id)
@@ -99,16 +211,16 @@ def resolve_allocations(
     return Resolution(allocations, tuple(sorted(node.unresolved)), frozenset(node.unplaced))
 
 
-def _index_node(pods: Mapping[str, Pod], readings: Sequence[GpuReading]) -> _Node:
+def _index_node(pods: Mapping[str, Pod], readings: Sequence[GpuReading]) -> _NodeIndex:
     by_name = {(pod.namespace, pod.name): pod for pod in pods.values()}
     devices = DeviceTable(readings)
-    node = _Node(devices, {each.gpu.uuid: each for each in readings}, by_name, {}, {})
+    node = _NodeIndex(devices, {each.gpu.uuid: each for each in readings}, by_name, {}, {})
     node.grants = {name: grants for name, pod in by_name.items() if (grants := _usable_grants(node, pod))}
     node.groups = _groups(by_name.values())
     return node
 
 
-def _usable_grants(node: _Node, pod: Pod) -> list[Grant]:
+def _usable_grants(node: _NodeIndex, pod: Pod) -> list[Grant]:
     """Grants of a running pod on devices of this node; without any, the kubelet's claims are used."""
     if pod.is_finished:
         return []
@@ -124,7 +236,7 @@ def _groups(pods: Iterable[Pod]) -> dict[str, list[Pod]]:
     return groups
 
 
-def _from_grants(node: _Node, claims: Sequence[Claim]) -> Iterator[Allocation]:
+def _from_grants(node: _NodeIndex, claims: Sequence[Claim]) -> Iterator[Allocation]:
     resources = {(claim.namespace, claim.pod, claim.container): claim.resource for claim in claims}
     for (namespace, name), grants in node.grants.items():
         for grant in grants:
@@ -135,7 +247,7 @@ def _from_grants(node: _Node, claims: Sequence[Claim]) -> Iterator[Allocation]:
                 yield _allocate_grant(node.pods[namespace, name], grant, device.gpu, share=share, resource=resource)
 
 
-def _from_claims(node: _Node, claims: Sequence[Claim]) -> Iterator[Allocation]:
+def _from_claims(node: _NodeIndex, claims: Sequence[Claim]) -> Iterator[Allocation]:
     for claim in claims:
         name = (claim.namespace, claim.pod)
         pod = node.pods.get(name)
@@ -144,19 +256,19 @@ def _from_claims(node: _Node, claims: Sequence[Claim]) -> Iterator[Allocation]:
         device = node.find(claim.device_id, name)
         if device is not None and is_reservation(claim.namespace, pod):
             shared = list(_share_reserved(node, pod, device.gpu, resource=claim.resource))
-            yield from shared or [_allocate_claim(claim, pod, Device(device.gpu, Share.FRACTION))]
+            yield from shared or [_allocate_claim(claim, pod, SharedDevice(device.gpu, Share.FRACTION))]
         elif device is not None:
             yield _allocate_claim(claim, pod, device)
 
 
-def _share_reserved(node: _Node, reservation: Pod | None, gpu: Gpu, *, resource: str) -> Iterator[Allocation]:
+def _share_reserved(node: _NodeIndex, reservation: Pod | None, gpu: Gpu, *, resource: str) -> Iterator[Allocation]:
     """A reserved GPU is held by the pods of its group; by none while they are unknown."""
     for pod in _reservation_users(node, reservation):
         grant = read_fraction(pod, gpu.uuid, memory_bytes=_memory_total(node.readings[gpu.uuid]))
         yield _allocate_grant(pod, grant, gpu, share=Share.FRACTION, resource=resource)
 
 
-def _from_reservations(node: _Node, claims: Sequence[Claim]) -> Iterator[Allocation]:
+def _from_reservations(node: _NodeIndex, claims: Sequence[Claim]) -> Iterator[Allocation]:
     """Reservations that the kubelet does not list, by the uuid in their annotation."""
     listed = {(claim.namespace, claim.pod) for claim in claims}
     for name, pod in node.pods.items():
@@ -166,12 +278,12 @@ def _from_reservations(node: _Node, claims: Sequence[Claim]) -> Iterator[Allocat
             yield from _share_reserved(node, pod, device.gpu, resource="")
 
 
-def _reservation_users(node: _Node, reservation: Pod | None) -> list[Pod]:
+def _reservation_users(node: _NodeIndex, reservation: Pod | None) -> list[Pod]:
     groups = sorted(gpu_groups(reservation)) if reservation else []
     return [pod for group in groups for pod in node.groups.get(group, ())]
 
 
-def _allocate_claim(claim: Claim, pod: Pod | None, device: Device) -> Allocation:
+def _allocate_claim(claim: Claim, pod: Pod | None, device: SharedDevice) -> Allocation:
     known = pod.container(claim.container) if pod else Container(claim.namespace, claim.pod, "", claim.container)
     return Allocation(
         known, device.gpu.uuid, device.share, claim.resource, device.replica, claim=_label_claim(claim, device.gpu)

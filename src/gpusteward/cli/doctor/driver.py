@@ -70,7 +70,7 @@ def _make_dialects() -> "tuple[DcgmDialect, NativeDialect]":
     from gpusteward.agent.dialects.dcgm import DcgmDialect
     from gpusteward.agent.dialects.dcgm_options import DcgmOptions
     from gpusteward.agent.dialects.native import NativeDialect
-    from gpusteward.agent.fields.field_list import default_fields
+    from gpusteward.agent.field_list import default_fields
 
     labels = LabelCache()
     return DcgmDialect(DcgmOptions(), default_fields("classic"), labels=labels), NativeDialect(labels)
@@ -112,7 +112,7 @@ def _describe(reading: "NvmlReading") -> Iterator[CheckResult]:
 
 def _describe_unavailable(reading: "NvmlReading") -> Iterator[CheckResult]:
     """The default families that each GPU model does not provide."""
-    from gpusteward.agent.unavailable_families import find_unavailable
+    from gpusteward.agent.collection import find_unavailable
 
     for model, is_mig, families in find_unavailable(reading.readings, _make_dialects()):
         text = (

@@ -11,7 +11,7 @@ from gpusteward.core.settings import InvalidSettingError, find_variable
 from gpusteward.messages.errors import settings_errors
 
 if TYPE_CHECKING:
-    from gpusteward.agent.dcgm.reader import HostengineReport
+    from gpusteward.agent.dcgm.client import HostengineReport
 
 FLAG = "--dcgm-hostengine"
 VARIABLES = ("GPUSTEWARD_DCGM_HOSTENGINE", "DCGM_REMOTE_HOSTENGINE_INFO")
@@ -48,7 +48,7 @@ def check_hostengine(
             ),
         )
         return
-    from gpusteward.agent.dcgm.reader import describe_hostengine
+    from gpusteward.agent.dcgm.client import describe_hostengine
 
     fields = {"hostengine": hostengine, "seconds": timeout_seconds}
     try:
