@@ -151,8 +151,8 @@ def require_kubernetes(settings: Settings, environ: Mapping[str, str]) -> None:
 
 
 def raise_file_limit() -> None:
-    """Allow as many open files as the system permits: a connection stays open for each of up to `scrape.target_limit`
-    targets, and many systems allow only 1,024 at first."""
+    """Allow as many open files as the system permits: a connection stays open for each target, up to
+    `ScrapeSettings.target_limit`, and many systems allow only 1,024 at first."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

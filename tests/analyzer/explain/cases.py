@@ -5,6 +5,7 @@ from typing import Any
 from gpusteward.analyzer.explain.prompt_cases import Case
 from gpusteward.analyzer.explain.settings import AiSettings
 from gpusteward.core.verdicts import Activity, Signature, State
+from tests.constants import make_settings
 
 NOW = 1_800_000_000.0
 KEY = "sk-a-very-secret-key"
@@ -40,4 +41,4 @@ def ai(url: str, **changes: Any) -> AiSettings:
         "timeout": 20,
         "cycle_timeout": 40,
     }
-    return AiSettings.model_validate(given | changes)
+    return make_settings(AiSettings, **(given | changes))

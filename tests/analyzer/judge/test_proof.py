@@ -33,6 +33,7 @@ from tests.analyzer.scraped_history import AT as SCRAPED_AT
 from tests.analyzer.scraped_history import scrape_times, steady
 from tests.analyzer.sources.scrape.page_server import fed_source
 from tests.analyzer.usage_tables import AT, WINDOW, Stats, allocation, resting, signal, table_of, working
+from tests.constants import make_settings
 
 RULES = Rules()
 CYCLE = 300.0
@@ -244,7 +245,7 @@ def dcgm_page(step: float = 30.0, collected: float = 30.0) -> Iterator[Sample]:
 
 
 def read_proofs(table: UsageTable) -> dict[str, Proof]:
-    verdicts, _ = judge(table, Rules(proof=ProofRule(video_seconds=0)), History(), now=SCRAPED_AT)
+    verdicts, _ = judge(table, Rules(proof=make_settings(ProofRule, video_seconds=0)), History(), now=SCRAPED_AT)
     assert {ACTIVITIES[code] for code in verdicts.activity} == {Activity.IDLE}
     return {one.container.pod: PROOFS[verdicts.proof[row]] for row, one in enumerate(table.allocations)}
 

@@ -17,11 +17,13 @@ from gpusteward.analyzer.ledger.db_engine import open_engine
 from gpusteward.analyzer.ledger.schema import METADATA
 from gpusteward.analyzer.notify.notifier import Notifier
 from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.settings.notify import NotifySettings, OutboxSettings
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.containers import Container, Workload
 from gpusteward.core.usages import AllocationKey, Measure
 from tests.analyzer.usage_tables import AT, DAY, GIB, WINDOW, resting, signal, table_of, working
+from tests.constants import make_settings
 from tests.fakes.receivers import Call, Receiver
 
 H100 = "NVIDIA H100 80GB HBM3"
@@ -46,7 +48,9 @@ def gpu_of(namespace: str, name: str, *, gpu: int = 0, node: str = "node-1", kin
 
 
 def settings_of(**sections: Any) -> Settings:
-    return Settings.model_validate({"outbox": QUICK, **sections})
+    notify = make_settings(NotifySettings, **sections.pop("notify", {}))
+    outbox = make_settings(OutboxSettings, **sections.pop("outbox", QUICK))
+    return Settings.model_validate({"notify": notify, "outbox": outbox, **sections})
 
 
 def result_of(

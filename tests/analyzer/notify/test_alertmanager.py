@@ -25,6 +25,7 @@ from tests.analyzer.notify.notifier_setup import (
     settings_of,
 )
 from tests.analyzer.usage_tables import AT
+from tests.constants import make_settings
 from tests.fakes.receivers import Receiver
 from tests.waiting import wait_until
 
@@ -127,7 +128,7 @@ def test_the_alert_of_a_deleted_workload_is_resolved():
 def test_beyond_max_alerts_only_the_largest_workloads_are_sent_and_the_others_counted():
     settings, alerts = settings_of(), ActiveAlerts()
     allocations = [gpu_of("ml", f"w{number}", gpu=gpu) for number in range(4) for gpu in range(number + 1)]
-    push = AlertmanagerSettings(max_alerts=2)
+    push = make_settings(AlertmanagerSettings, max_alerts=2)
     assert names(update(alerts, result_of(allocations, settings=settings), push)) == ["w3", "w2"]
     assert alerts.left_out == 2
 

@@ -15,6 +15,7 @@ from gpusteward.analyzer.notify.outbox.records import SUPERSEDED, NoticeRecord, 
 from gpusteward.analyzer.notify.outbox.store import MAX_BUFFERED, Outbox
 from gpusteward.analyzer.settings.notify import OutboxSettings
 from tests.analyzer.notify.notifier_setup import gpu_of, open_ledger, result_of, running_notifier, settings_of
+from tests.constants import make_settings
 from tests.fakes.receivers import Receiver
 from tests.waiting import wait_until
 
@@ -40,7 +41,7 @@ def ledger(empty_database_url: str) -> Iterator[Engine]:
 
 def opened(engine: Engine | None, **settings: float) -> tuple[Outbox, DeliveryCounters]:
     counters = DeliveryCounters()
-    return Outbox(engine, OutboxSettings.model_validate(settings), counters), counters
+    return Outbox(engine, make_settings(OutboxSettings, **settings), counters), counters
 
 
 def keys(box: Outbox, *, now_ms: int = NOW) -> list[str]:

@@ -34,7 +34,6 @@ def test_reclaim_is_off_by_default():
         {"lease": ""},
         {"namespace": "a/b"},
         {"cool_down_minutes": -1},
-        {"regret_minutes": 0},
         {"signing_key": "short"},
         {"signing_key": KEY, "signing_key_file": "/key"},
     ],

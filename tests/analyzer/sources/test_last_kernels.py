@@ -24,6 +24,7 @@ from tests.analyzer.engines import Sample, running_prometheus, running_victoria
 from tests.analyzer.scraped_history import AT, scrape_times, steady
 from tests.analyzer.sources.scrape.page_server import fed_source
 from tests.analyzer.tables import of_pod
+from tests.constants import make_settings
 
 pytestmark = pytest.mark.slow
 
@@ -98,7 +99,7 @@ def test_never_reclaims_by_the_last_kernel_where_no_video_signal_is_exported(gen
 
 
 def judge_pods(table: UsageTable) -> dict[str, tuple[Activity, Proof]]:
-    verdicts, _ = judge(table, Rules(proof=ProofRule(video_seconds=0)), History(), now=AT)
+    verdicts, _ = judge(table, Rules(proof=make_settings(ProofRule, video_seconds=0)), History(), now=AT)
     return {
         one.container.pod: (ACTIVITIES[activity], PROOFS[proof])
         for one, activity, proof in zip(table.allocations, verdicts.activity, verdicts.proof, strict=True)

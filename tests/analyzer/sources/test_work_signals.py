@@ -30,6 +30,7 @@ from tests.analyzer.scraped_history import AT, collect_views, scrape_history, sc
 from tests.analyzer.sources.faulty_engine import fails, faulty
 from tests.analyzer.sources.scrape.page_server import fed_source
 from tests.analyzer.tables import of_pod
+from tests.constants import make_settings
 
 pytestmark = pytest.mark.slow
 
@@ -366,7 +367,7 @@ def test_if_a_signal_that_proves_work_cannot_be_read_only_rows_without_other_wor
     with (
         running_prometheus(tmp_path, samples) as engine,
         faulty(engine.url) as proxy,
-        closing(PrometheusSource(PrometheusSettings(url=proxy.url, **settings))) as source,
+        closing(PrometheusSource(make_settings(PrometheusSettings, url=proxy.url, **settings))) as source,
     ):
         assert not source.read(AT).unknown
         proxy.fault = fails("max_over_time(DCGM_FI_DEV_ENC_UTIL")

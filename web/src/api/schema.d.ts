@@ -146,8 +146,8 @@ export interface paths {
         };
         /**
          * Notices and control calls
-         * @description The newest first. Delivered ones are deleted after `outbox.keep_done_hours`, dead ones after
-         *     `outbox.keep_dead_hours`. Alerts are not among them: only their current state is sent.
+         * @description The newest first. Delivered ones are deleted after an hour, dead ones after a week. Alerts are not
+         *     among them: only their current state is sent.
          */
         readonly get: operations["list_deliveries_api_v1_deliveries_get"];
         readonly put?: never;

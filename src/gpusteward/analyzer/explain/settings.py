@@ -1,7 +1,7 @@
 """`ai.*`: gpu-oour's settings under their names, and the limits of the model."""
 
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
@@ -56,17 +56,16 @@ class AiSettings(BaseModel):
     )
     api_version: str = Field(default="2024-10-21", description="api-version of Azure, where the address has none.")
     language: Literal["zh", "en"] = Field(default="zh", description="Language of reasons and recommendations.")
-    output: Literal["auto", "tool", "prompted"] = Field(
-        default="auto",
-        description="Output mode: a tool call, JSON text, or auto: JSON text where tools are refused.",
-    )
+    output: ClassVar[Literal["auto", "tool", "prompted"]] = "auto"
+    """Output mode: a tool call, JSON text, or auto: JSON text where tools are refused."""
     budget: int = Field(default=20, ge=0, le=10_000, description="Requests per cycle, retries included.")
-    concurrency: int = Field(default=4, ge=1, le=64, description="Concurrent requests.")
+    concurrency: ClassVar[int] = 4
+    """Concurrent requests."""
     timeout: float = Field(default=30, gt=0, le=600, description="Timeout of one request in seconds.")
-    cycle_timeout: float = Field(
-        default=60, gt=0, le=3600, description="Timeout of all requests of a cycle together, in seconds."
-    )
-    cache_size: int = Field(default=5000, ge=0, le=1_000_000, description="Opinions kept in the cache.")
+    cycle_timeout: ClassVar[float] = 60
+    """Timeout of all requests of a cycle together, in seconds."""
+    cache_size: ClassVar[int] = 5000
+    """Opinions kept in the cache."""
     price_per_1k_input_tokens: float = Field(default=0, ge=0, description="For the cost metric; 0: not counted.")
     price_per_1k_output_tokens: float = Field(default=0, ge=0, description="For the cost metric; 0: not counted.")
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
@@ -11,7 +12,7 @@ from gpusteward.analyzer.judge.capacities import Capacities
 from gpusteward.analyzer.judge.last_kernels import launched_kernels
 from gpusteward.analyzer.judge.valid_ratios import HIGHEST_RATIO, valid_ratio
 from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, Codes, Column, UsageTable
-from gpusteward.core.usages import LEAST_EXCESS, LEAST_TRAFFIC, Measure, Stat
+from gpusteward.core.usages import LEAST_TRAFFIC, Measure, Stat
 from gpusteward.core.verdicts import Activity, Doubt
 
 WORK_MEASURES = (Measure.CORE, Measure.MEMORY_COPY, Measure.ENGINE, Measure.TENSOR, Measure.DRAM)
@@ -37,46 +38,25 @@ class ActivityRule(BaseModel):
         description="Idle requires this part of the samples of the window. Two of twenty may be missing: a restart of "
         "the exporter, not an outage. gpu-reaper treats a gap of 3 minutes as a fault of the collector.",
     )
-    least_samples: float = Field(
-        default=5,
-        ge=1,
-        description="Idle requires this many samples in the window, where they are counted. A server that works half "
-        "of the time shows no work in two samples in one window of four, in five samples in one of thirty. A guess.",
-    )
-    dram_floor_ratio: float = Field(
-        default=0.005,
-        ge=0,
-        lt=1,
-        description="Memory interface activity up to this counts as none: unused instances report a small constant "
-        "(NVIDIA/DCGM issue 65). Half a per cent would round to 0 in NVML. "
-        "Other signals without a floor must be exactly 0.",
-    )
-    pcie_floor_bytes_per_second: float = Field(
-        default=10e6,
-        ge=LEAST_TRAFFIC,
-        description="PCIe traffic up to this counts as none: an idle GPU that is monitored moves 10 to 500 kB/s. "
-        "Loading a model or a batch moves hundreds of MB/s. A guess between the two. Below 1 MB/s nothing is read.",
-    )
-    nvlink_floor_bytes_per_second: float = Field(
-        default=LEAST_TRAFFIC,
-        ge=LEAST_TRAFFIC,
-        description="NVLink traffic up to this counts as none. Monitoring does not use NVLink, and 1 MB/s is the "
-        "smallest step that DCGM reports.",
-    )
-    power_ratio: float = Field(
-        default=0.4,
-        gt=0,
-        description="A GPU without work is unknown if it draws more than this part of the range from idle power to its "
-        "limit. A loaded model without requests draws 5 to 30 % of it; 40 % is a guess above that.",
-    )
-    energy_watts: float = Field(
-        default=2,
-        ge=LEAST_EXCESS,
-        description="A GPU without work is unknown if by its energy counter a minute of the window exceeds the quiet "
-        "ones of the window, or all of them exceed those of the hour, beyond twice their spread, by more watts than "
-        "this. A request of 3 s at 180 W above idle adds 5 to 9 W to its minute, the temperature of an idle GPU less "
-        "than one. A guess between.",
-    )
+    least_samples: ClassVar[float] = 5
+    """Idle requires this many samples in the window, where they are counted. A server that works half of the time shows
+    no work in two samples in one window of four, in five samples in one of thirty. A guess."""
+    dram_floor_ratio: ClassVar[float] = 0.005
+    """Memory interface activity up to this counts as none: unused instances report a small constant (NVIDIA/DCGM issue
+    65). Half a per cent would round to 0 in NVML. Other signals without a floor must be exactly 0."""
+    pcie_floor_bytes_per_second: ClassVar[float] = 10e6
+    """PCIe traffic up to this counts as none: an idle GPU that is monitored moves 10 to 500 kB/s. Loading a model or a
+    batch moves hundreds of MB/s. A guess between the two. Below 1 MB/s nothing is read."""
+    nvlink_floor_bytes_per_second: ClassVar[float] = LEAST_TRAFFIC
+    """NVLink traffic up to this counts as none. Monitoring does not use NVLink, and 1 MB/s is the smallest step that
+    DCGM reports."""
+    power_ratio: ClassVar[float] = 0.4
+    """A GPU without work is unknown if it draws more than this part of the range from idle power to its limit. A loaded
+    model without requests draws 5 to 30 % of it; 40 % is a guess above that."""
+    energy_watts: ClassVar[float] = 2
+    """A GPU without work is unknown if by its energy counter a minute of the window exceeds the quiet ones of the
+    window, or all of them exceed those of the hour, beyond twice their spread, by more watts than this. A request of 3
+    s at 180 W above idle adds 5 to 9 W to its minute, the temperature of an idle GPU less than one. A guess between."""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from dataclasses import dataclass, field, fields
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
 
 from gpusteward.analyzer.judge.allocation_columns import AllocationHashes, Mask
 from gpusteward.analyzer.tables import Column, repeat_value
@@ -13,18 +12,9 @@ SAME_START_SECONDS = 2.0
 """Two sources round a pod's start differently; a restart takes longer than this."""
 
 
-class HistoryRule(BaseModel):
-    """How long allocations that are no longer read are remembered."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    forget_after_seconds: float = Field(
-        default=3600,
-        ge=0,
-        description="An allocation that was not read for this long is forgotten. An hour outlasts most outages of "
-        "a Prometheus and bounds the memory by the pods of one hour.",
-    )
-
+FORGET_AFTER_SECONDS = 3600.0
+"""An allocation that was not read for this long is forgotten. An hour outlasts most outages of a Prometheus and bounds
+the memory by the pods of one hour."""
 
 Positions = NDArray[np.intp]
 
@@ -96,9 +86,9 @@ class History:
         past = self.past.take(_find_positions(hashes, among=self.hashes))
         return past.without(np.abs(past.started_at - started_at) > SAME_START_SECONDS)
 
-    def update(self, hashes: AllocationHashes, *, past: Past, now: float, rule: HistoryRule) -> "History":
+    def update(self, hashes: AllocationHashes, *, past: Past, now: float) -> "History":
         """A new history: the past of these allocations, and of others that were seen recently."""
-        is_recent = self.past.seen_at >= now - rule.forget_after_seconds
+        is_recent = self.past.seen_at >= now - FORGET_AFTER_SECONDS
         left = np.flatnonzero(is_recent & (_find_positions(self.hashes, among=hashes) < 0))
         return History(np.concatenate((hashes, self.hashes[left])), past.join(self.past.take(left)).compact())
 

@@ -58,7 +58,7 @@ def judge(table: UsageTable, rules: Rules, history: History, *, now: float) -> t
         find_highest_steps(evidence, signature),
         proof,
     )
-    return verdicts, history.update(columns.hashes, past=present, now=now, rule=rules.history)
+    return verdicts, history.update(columns.hashes, past=present, now=now)
 
 
 def _update_past(evidence: Evidence, *, video_at: Column) -> Past:

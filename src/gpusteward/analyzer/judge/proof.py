@@ -1,5 +1,7 @@
 """How each row was proven: by a signal that includes all of the time, or by samples only."""
 
+from typing import ClassVar
+
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -36,13 +38,10 @@ class ProofRule(BaseModel):
         "Other clients of the same hostengine can shorten it; no page shows it, but where power or energy have new "
         "values more often than this, engine activity proves nothing.",
     )
-    video_seconds: float = Field(
-        default=3600,
-        ge=0,
-        description="How long an allocation must have been observed before engine activity of DCGM, or the last kernel "
-        "of HAMi, proves idleness: video engines are not in it, and their gauges miss work. 20 s of encoding every 10 "
-        "minutes are in two of three samples every 30 s; in one hour of a thousand no sample shows any.",
-    )
+    video_seconds: ClassVar[float] = 3600
+    """How long an allocation must have been observed before engine activity of DCGM, or the last kernel of HAMi, proves
+    idleness: video engines are not in it, and their gauges miss work. 20 s of encoding every 10 minutes are in two of
+    three samples every 30 s; in one hour of a thousand no sample shows any."""
 
 
 def find_video_at(table: UsageTable, past: Past) -> Column:

@@ -4,7 +4,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gpusteward.analyzer.judge.activity import ActivityRule
 from gpusteward.analyzer.judge.capacities import GpuDefaults
-from gpusteward.analyzer.judge.history import HistoryRule
 from gpusteward.analyzer.judge.proof import ProofRule
 from gpusteward.analyzer.judge.score import Scoring
 from gpusteward.analyzer.judge.signatures.classify import SignatureRules
@@ -23,7 +22,6 @@ class Rules(BaseModel):
     activity: ActivityRule = Field(default_factory=ActivityRule, description="What idle requires.")
     proof: ProofRule = Field(default_factory=ProofRule, description="What proves idleness.")
     signatures: SignatureRules = Field(default_factory=SignatureRules, description="Kinds of use and idleness.")
-    history: HistoryRule = Field(default_factory=HistoryRule, description="What is kept between cycles.")
     cycle_seconds: float = Field(default=0, ge=0, description="From one window to the next; 0: windows overlap.")
 
 
@@ -35,4 +33,3 @@ class JudgeSettings(BaseModel):
     activity: ActivityRule = Field(default_factory=ActivityRule)
     proof: ProofRule = Field(default_factory=ProofRule)
     signatures: SignatureRules = Field(default_factory=SignatureRules)
-    memory: HistoryRule = Field(default_factory=HistoryRule)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -129,9 +129,8 @@ class OidcSettings(BaseModel):
     algorithms: Annotated[list[Algorithm], BeforeValidator(split_list)] = Field(
         default=["RS256", "ES256"], min_length=1, description="Accepted signatures."
     )
-    leeway_seconds: float = Field(
-        default=30, ge=0, le=300, description="Difference of the clocks for which an expired token is still accepted."
-    )
+    leeway_seconds: ClassVar[float] = 30
+    """Difference of the clocks for which an expired token is still accepted."""
     user_claim: str = Field(
         default="sub",
         min_length=1,

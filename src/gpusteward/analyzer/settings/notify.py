@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SecretStr, model_validator
@@ -113,12 +113,8 @@ class NotifySettings(BaseModel):
         le=100_000,
         description="Minimum time between two notices about a namespace; the next one covers everything found since.",
     )
-    merge_above: int = Field(
-        default=5,
-        ge=1,
-        le=1000,
-        description="A channel that would get notices about more namespaces at once gets one message for all of them.",
-    )
+    merge_above: ClassVar[int] = 5
+    """A channel that would get notices about more namespaces at once gets one message for all of them."""
     lost_minutes: float = Field(
         default=15, ge=0, le=100_000, description="Time without usage data before an outage is announced."
     )
@@ -173,7 +169,8 @@ class AlertmanagerSettings(BaseModel):
     username: str = Field(default="", description="For basic authentication.")
     password: SecretStr = Field(default=SecretStr(""), description="For basic authentication.")
     bearer_token: SecretStr = Field(default=SecretStr(""), description="Instead of username and password.")
-    timeout: float = Field(default=10, gt=0, le=300, description="Timeout of a call in seconds.")
+    timeout: ClassVar[float] = 10
+    """Timeout of a call in seconds."""
     idle_minutes: float = Field(default=30, ge=0, le=100_000, description="Idle time before an alert fires.")
     severity: str = Field(
         default="info", min_length=1, max_length=64, description="Value of the label severity of idle alerts."
@@ -181,9 +178,8 @@ class AlertmanagerSettings(BaseModel):
     labels: dict[str, str] = Field(
         default_factory=dict, description="Additional labels of every alert, such as cluster."
     )
-    max_alerts: int = Field(
-        default=5000, ge=1, le=100_000, description="Maximum number of alerts; the largest workloads take precedence."
-    )
+    max_alerts: ClassVar[int] = 5000
+    """Maximum number of alerts; the largest workloads take precedence."""
 
     @model_validator(mode="after")
     def _check_labels(self) -> Self:
@@ -198,29 +194,24 @@ class OutboxSettings(BaseModel):
 
     model_config = SECTION
 
-    max_pending: int = Field(
-        default=100_000,
-        ge=10,
-        le=10_000_000,
-        description="Maximum pending deliveries per kind; more are refused, counted and logged.",
-    )
+    max_pending: ClassVar[int] = 100_000
+    """Maximum pending deliveries per kind; more are refused, counted and logged."""
     max_attempts: int = Field(default=100, ge=1, le=100_000, description="Attempts before a delivery is given up.")
     max_age_hours: float = Field(default=24, gt=0, le=8760, description="Age at which a delivery is given up.")
-    first_wait_seconds: float = Field(
-        default=1, gt=0, le=3600, description="Backoff after the first failure; doubles with each failure."
-    )
-    longest_wait_seconds: float = Field(default=300, gt=0, le=86_400, description="Longest backoff.")
-    breaker_failures: int = Field(
-        default=5, ge=1, le=1000, description="Failures in a row after which the circuit breaker of a host opens."
-    )
-    breaker_seconds: float = Field(
-        default=30, gt=0, le=86_400, description="How long an open circuit breaker blocks calls."
-    )
-    workers: int = Field(default=4, ge=1, le=32, description="Concurrent deliveries.")
-    keep_done_hours: float = Field(default=1, gt=0, le=8760, description="Retention of completed deliveries.")
-    keep_dead_hours: float = Field(
-        default=168, gt=0, le=8760, description="Retention of deliveries that were given up."
-    )
+    first_wait_seconds: ClassVar[float] = 1
+    """Backoff after the first failure; doubles with each failure."""
+    longest_wait_seconds: ClassVar[float] = 300
+    """Longest backoff."""
+    breaker_failures: ClassVar[int] = 5
+    """Failures in a row after which the circuit breaker of a host opens."""
+    breaker_seconds: ClassVar[float] = 30
+    """How long an open circuit breaker blocks calls."""
+    workers: ClassVar[int] = 4
+    """Concurrent deliveries."""
+    keep_done_hours: ClassVar[float] = 1
+    """Retention of completed deliveries."""
+    keep_dead_hours: ClassVar[float] = 168
+    """Retention of deliveries that were given up."""
 
 
 class ControlSettings(BaseModel):

@@ -4,7 +4,7 @@ import re
 from fnmatch import translate
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SecretStr, model_validator
 
@@ -108,13 +108,8 @@ class ReclaimSettings(BaseModel):
     cool_down_minutes: float = Field(
         default=240, ge=0, le=525_600, description="How long a workload is left alone after it was restored."
     )
-    regret_minutes: float = Field(
-        default=30,
-        gt=0,
-        le=10_080,
-        description="A workload that is needed again within this time after its GPUs were given back counts as "
-        "regretted.",
-    )
+    regret_minutes: ClassVar[float] = 30
+    """A workload that is needed again within this time after its GPUs were given back counts as regretted."""
     signing_key: SecretStr = Field(
         default=SecretStr(""),
         description="Key that signs the links in notices (snooze), at least 16 characters. Empty: a new one at every "

@@ -26,7 +26,7 @@ from gpusteward.messages.errors import settings_errors as messages
 from gpusteward.process_memory import read_memory_limit
 
 NEEDS_RESTART = (
-    *("server.address", "server.web_config_file", "logging.format", "kubernetes", "ledger", "outbox.workers"),
+    *("server.address", "server.web_config_file", "logging.format", "kubernetes", "ledger"),
     *("reclaim.mode", "reclaim.lease", "reclaim.namespace", "reclaim.policy_file"),
     *("reclaim.signing_key", "reclaim.signing_key_file"),
 )
@@ -182,7 +182,6 @@ class Settings(BaseModel):
             activity=self.judge.activity,
             proof=self.judge.proof,
             signatures=self.judge.signatures,
-            history=self.judge.memory,
             cycle_seconds=self.scheduler.interval,
         )
 

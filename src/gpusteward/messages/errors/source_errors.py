@@ -19,8 +19,8 @@ ENGINE_RESPONSE_TOO_LARGE = Message(
     "（或只增大 prometheus.response_limit_bytes）",
 )
 ENGINE_NOT_UNDERSTOOD = Message(
-    "{path}: {reason}; check prometheus.url, and prometheus.accept_encoding, which may be identity or gzip",
-    "{path}：{reason}；请检查 prometheus.url 以及 prometheus.accept_encoding（可设为 identity 或 gzip）",
+    "{path}: {reason}; check prometheus.url",
+    "{path}：{reason}；请检查 prometheus.url",
 )
 ENGINE_LIMIT = Message("a limit of the engine was reached: {reason}", "达到引擎自身的限制：{reason}")
 ENGINE_FAILED = Message("the engine failed: {reason}", "引擎出错：{reason}")

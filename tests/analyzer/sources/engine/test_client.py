@@ -22,6 +22,7 @@ from gpusteward.analyzer.sources.engine.decode import decode_vector
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.core.errors import ConfigurationError, SourceError
 from tests.analyzer.sources.faulty_engine import FaultyEngine, fails, faulty
+from tests.constants import make_settings
 from tests.garbage import collecting_garbage, keeping_garbage
 
 EMPTY = b'{"status":"success","data":{"resultType":"vector","result":[]}}'
@@ -35,7 +36,9 @@ def server() -> Iterator[FaultyEngine]:
 
 
 def query(server: FaultyEngine, prefix: str = "", **settings: object) -> bytes:
-    with closing(Engine(PrometheusSettings(url=server.url + prefix, retry_delay_seconds=0.01, **settings))) as engine:
+    with closing(
+        Engine(make_settings(PrometheusSettings, url=server.url + prefix, retry_delay_seconds=0.01, **settings))
+    ) as engine:
         return engine.query("up", 1.0)
 
 
@@ -200,7 +203,7 @@ def test_a_response_that_cannot_be_decoded_is_an_error(server: FaultyEngine, bod
     with pytest.raises(SourceError):
         query(server, retries=0)
     server.fault = packed(EMPTY, encoding="br")
-    with pytest.raises(SourceError, match="accept_encoding"):
+    with pytest.raises(SourceError, match=r"prometheus\.url"):
         query(server, retries=0)
 
 

@@ -18,6 +18,7 @@ from gpusteward.core.usages import Measure
 from gpusteward.core.verdicts import Activity
 from tests.analyzer.engines import RunningEngine, Sample, running_prometheus, running_victoria
 from tests.analyzer.scraped_history import AT, scrape_times, steady
+from tests.constants import make_settings
 
 pytestmark = pytest.mark.slow
 
@@ -135,7 +136,7 @@ def test_a_site_that_begins_to_name_its_cluster_counts_no_gpu_twice(tmp_path: Pa
     ]
     with (
         running_prometheus(tmp_path, samples) as engine,
-        closing(PrometheusSource(PrometheusSettings(url=engine.url, relearn_cycles=1))) as source,
+        closing(PrometheusSource(make_settings(PrometheusSettings, url=engine.url, relearn_cycles=1))) as source,
     ):
         for at, cluster in ((begin - 15, ""), (begin + 60, "east"), (AT, "east"), (AT + 60, "east")):
             assert [one.cluster for one in source.read(at).allocations] == [cluster]

@@ -23,6 +23,7 @@ from tests.analyzer.engines import Sample, import_samples, running_prometheus, r
 from tests.analyzer.scraped_history import AT, scrape_history, scrape_times, steady
 from tests.analyzer.sources.faulty_engine import FaultyEngine, fails, faulty
 from tests.analyzer.tables import assert_alike, of_pod
+from tests.constants import make_settings
 
 pytestmark = pytest.mark.slow
 
@@ -59,7 +60,9 @@ def site(
     with (
         running_victoria(folder, samples) as engine,
         faulty(engine.url) as proxy,
-        closing(PrometheusSource(PrometheusSettings(url=proxy.url, use_export=False, **settings))) as source,
+        closing(
+            PrometheusSource(make_settings(PrometheusSettings, url=proxy.url, use_export=False, **settings))
+        ) as source,
     ):
         yield source, proxy
 
@@ -171,7 +174,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def test_an_engine_that_refuses_large_queries_gets_smaller_ones_and_later_larger_ones_again(large: str):
     with (
         faulty(large) as proxy,
-        closing(PrometheusSource(PrometheusSettings(url=proxy.url, relearn_cycles=2))) as source,
+        closing(PrometheusSource(make_settings(PrometheusSettings, url=proxy.url, relearn_cycles=2))) as source,
     ):
         table = source.read(AT)
         assert len(table) == 2400
@@ -207,7 +210,7 @@ def test_the_series_limit_is_lowered_stepwise_and_raised_to_the_configured_value
 def test_discovery_of_a_prometheus_has_no_failed_request(tmp_path: Path):
     with (
         running_prometheus(tmp_path, [*gpu(0), *up()]) as engine,
-        closing(PrometheusSource(PrometheusSettings(url=engine.url, relearn_cycles=1))) as source,
+        closing(PrometheusSource(make_settings(PrometheusSettings, url=engine.url, relearn_cycles=1))) as source,
     ):
         source.read(AT)
         source.read(AT)

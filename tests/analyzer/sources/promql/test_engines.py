@@ -37,6 +37,7 @@ from tests.analyzer.scraped_history import AT, STEP, WINDOW, collecting_once, sc
 from tests.analyzer.sources.faulty_engine import faulty
 from tests.analyzer.sources.test_ended_holders import STALE
 from tests.analyzer.tables import assert_alike, index_rows, verdicts_of
+from tests.constants import make_settings
 
 pytestmark = pytest.mark.slow
 
@@ -68,7 +69,7 @@ def engines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Runn
 
 
 def read(engine: RunningEngine, at: float = AT, **settings: object) -> UsageTable:
-    with closing(PrometheusSource(PrometheusSettings(url=engine.url, **settings))) as source:
+    with closing(PrometheusSource(make_settings(PrometheusSettings, url=engine.url, **settings))) as source:
         return source.read(at)
 
 

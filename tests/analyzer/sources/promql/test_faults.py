@@ -32,6 +32,7 @@ from tests.analyzer.sources.faulty_engine import (
     truncated_response,
 )
 from tests.analyzer.tables import assert_alike
+from tests.constants import make_settings
 
 pytestmark = pytest.mark.slow
 
@@ -74,7 +75,7 @@ def proxy(engine: RunningEngine) -> Iterator[FaultyEngine]:
 def reading(url: str, *, limit: int | None = None, **settings: object) -> Iterator[PrometheusSource]:
     """`limit`: series per query, below the smallest valid value, because a larger site takes minutes to fill."""
     quick = {"timeout_seconds": 5, "retries": 1, "retry_delay_seconds": 0.01}
-    chosen = PrometheusSettings(url=url, **quick | settings)
+    chosen = make_settings(PrometheusSettings, url=url, **quick | settings)
     if limit:
         chosen = chosen.model_copy(update={"series_limit": limit})
     with closing(PrometheusSource(chosen)) as source:

@@ -14,6 +14,7 @@ from tests.analyzer.engines import RunningEngine, Sample, running_prometheus
 from tests.analyzer.scraped_history import AT, scrape_times, steady
 from tests.analyzer.sources.faulty_engine import FaultyEngine, fails, faulty, stores_down
 from tests.analyzer.tables import assert_alike
+from tests.constants import make_settings
 
 pytestmark = pytest.mark.slow
 
@@ -44,7 +45,7 @@ def reading(engine: RunningEngine) -> Iterator[tuple[PrometheusSource, FaultyEng
     settings = {"timeout_seconds": 5, "retries": 0, "relearn_cycles": 2}
     with (
         faulty(engine.url) as proxy,
-        closing(PrometheusSource(PrometheusSettings(url=proxy.url, **settings))) as source,
+        closing(PrometheusSource(make_settings(PrometheusSettings, url=proxy.url, **settings))) as source,
     ):
         yield source, proxy
 

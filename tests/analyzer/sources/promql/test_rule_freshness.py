@@ -17,6 +17,7 @@ from gpusteward.core.verdicts import Activity
 from tests.analyzer.engines import RunningEngine, Sample, running_prometheus
 from tests.analyzer.scraped_history import AT, scrape_times, steady
 from tests.analyzer.sources.faulty_engine import fails, faulty
+from tests.constants import make_settings
 
 WHO = {"UUID": "GPU-A", "Hostname": "n0", "pod": "p", "namespace": "ml", "container": "main", "job": "dcgm", "gpu": "0"}
 BEGINS = AT - 200
@@ -67,7 +68,7 @@ def test_one_query_per_cycle_reads_the_age_of_rules_in_use(engine: RunningEngine
     for settings, times in (({}, 1), ({"use_recording_rules": False}, 0)):
         with (
             faulty(engine.url) as proxy,
-            closing(PrometheusSource(PrometheusSettings(url=proxy.url, **settings))) as source,
+            closing(PrometheusSource(make_settings(PrometheusSettings, url=proxy.url, **settings))) as source,
         ):
             source.read(STOPPED + 30)
             proxy.queries.clear()

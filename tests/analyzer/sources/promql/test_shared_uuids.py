@@ -14,6 +14,7 @@ from tests.analyzer.engines import Sample, import_samples, running_prometheus, r
 from tests.analyzer.scraped_history import AT, scrape_times, steady
 from tests.analyzer.sources.faulty_engine import fails, faulty
 from tests.analyzer.sources.promql.test_site_checks import find, gpu, held, read, up
+from tests.constants import make_settings
 
 pytestmark = pytest.mark.slow
 
@@ -91,7 +92,7 @@ def test_a_node_that_appears_later_is_told_apart_after_the_next_discovery(tmp_pa
     samples = [*clones("n1", late), *other(), *up("n1", times=late), *up("n2")]
     with (
         running_prometheus(tmp_path, samples) as engine,
-        closing(PrometheusSource(PrometheusSettings(url=engine.url, relearn_cycles=3))) as source,
+        closing(PrometheusSource(make_settings(PrometheusSettings, url=engine.url, relearn_cycles=3))) as source,
     ):
         tables = [source.read(AT - age) for age in (900, 600, 300, 0)]
     assert [list_gpus(table) for table in (tables[0], tables[3])] == [[OTHER], [OTHER, *CLONES]]
@@ -103,7 +104,7 @@ def test_such_a_node_that_does_not_report_is_unknown_and_not_gone(tmp_path: Path
     samples = [*clones("n1", early), *other(), *up("n1", times=early), *up("n1", 0, TIMES[len(early) :]), *up("n2")]
     with (
         running_prometheus(tmp_path, samples) as engine,
-        closing(PrometheusSource(PrometheusSettings(url=engine.url, relearn_cycles=1))) as source,
+        closing(PrometheusSource(make_settings(PrometheusSettings, url=engine.url, relearn_cycles=1))) as source,
     ):
         tables = [source.read(AT - age) for age in (1260, 900, 300, 0)]
     assert list_gpus(tables[0]) == [OTHER, *CLONES]
@@ -116,7 +117,7 @@ def test_it_ends_when_each_gpu_has_its_uuid(tmp_path: Path):
     samples = [*clones("n1", early), *(each for part in fixed for each in part), *other(), *up("n1"), *up("n2")]
     with (
         running_prometheus(tmp_path, samples) as engine,
-        closing(PrometheusSource(PrometheusSettings(url=engine.url, relearn_cycles=1))) as source,
+        closing(PrometheusSource(make_settings(PrometheusSettings, url=engine.url, relearn_cycles=1))) as source,
     ):
         before, after = (source.read(AT - age) for age in (1560, 0))
     assert list_gpus(before) == [OTHER, *CLONES]
@@ -129,7 +130,9 @@ def test_a_refused_comparison_costs_nothing_else(tmp_path: Path):
     with (
         running_prometheus(tmp_path, samples) as engine,
         faulty(engine.url) as proxy,
-        closing(PrometheusSource(PrometheusSettings(url=proxy.url, relearn_cycles=1, retries=0))) as source,
+        closing(
+            PrometheusSource(make_settings(PrometheusSettings, url=proxy.url, relearn_cycles=1, retries=0))
+        ) as source,
     ):
         first = source.read(AT - 300)
         proxy.fault = fails("timestamp(DCGM", status=422)

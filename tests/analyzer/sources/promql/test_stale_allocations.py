@@ -26,6 +26,7 @@ from tests.analyzer.scraped_history import AT, scrape_history, scrape_times, ste
 from tests.analyzer.sources.faulty_engine import fails, faulty
 from tests.analyzer.sources.scrape.page_server import fed_source
 from tests.analyzer.tables import index_rows, of_pod
+from tests.constants import make_settings
 
 pytestmark = pytest.mark.slow
 
@@ -71,7 +72,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningEngine]:
 def reading(
     url: str, *, limit: int | None = None, max_ended_rows: int = MAX_ENDED_ROWS, **settings: object
 ) -> Iterator[PrometheusSource]:
-    chosen = PrometheusSettings(url=url, **settings)
+    chosen = make_settings(PrometheusSettings, url=url, **settings)
     if limit:
         chosen = chosen.model_copy(update={"series_limit": limit})  # no valid value: a larger site takes minutes
     with closing(PrometheusSource(chosen, max_ended_rows=max_ended_rows)) as source:

@@ -1,6 +1,7 @@
 """Signatures of allocations with work: keep-alive, health-check, starved, bursty."""
 
 from collections.abc import Callable, Mapping
+from typing import ClassVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
@@ -9,7 +10,7 @@ from gpusteward.analyzer.judge.activity import WORK_MEASURES
 from gpusteward.analyzer.judge.allocation_columns import Mask
 from gpusteward.analyzer.judge.signatures.evidence import RUN_THROUGH_KINDS, Evidence, Streak
 from gpusteward.analyzer.judge.valid_ratios import first_known
-from gpusteward.core.usages import LEAST_TRAFFIC, Measure, Stat
+from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Signature
 
 _NOT_OF_HEALTH_CHECKS = (Measure.ENCODER, Measure.DECODER, Measure.VIDEO, Measure.NVLINK)
@@ -25,55 +26,39 @@ class KeepAliveRule(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    lowest_ratio: float = Field(
-        default=0.015,
-        ge=0,
-        lt=1,
-        description="Mean core utilization below which it is never keep-alive: at 1 % the memory traffic of real work "
-        "rounds to the same whole per cent as none.",
-    )
-    highest_ratio: float = Field(default=0.45, gt=0, le=1, description="Mean core utilization up to which it is low.")
-    spread_ratio: float = Field(
-        default=0.01, ge=0, description="Standard deviation up to which it is flat: one step of NVML's whole per cents."
-    )
-    rise_ratio: float = Field(
-        default=0.02,
-        ge=0,
-        description="How far the peak may be above the mean, and the mean from where it was: two such steps.",
-    )
-    copy_to_core_ratio: float = Field(
-        default=0.05,
-        ge=0,
-        description="Memory traffic over core utilization up to which there is no memory traffic. A loop over one "
-        "small matrix stays in caches; a server under a low, even load reads its weights: about half. A guess between "
-        "the two.",
-    )
-    memory_swing_ratio: float = Field(
-        default=0.01, ge=0, description="Part of its memory that may vary. Such a loop allocates once."
-    )
+    lowest_ratio: ClassVar[float] = 0.015
+    """Mean core utilization below which it is never keep-alive: at 1 % the memory traffic of real work rounds to the
+    same whole per cent as none."""
+    highest_ratio: ClassVar[float] = 0.45
+    """Mean core utilization up to which it is low."""
+    spread_ratio: ClassVar[float] = 0.01
+    """Standard deviation up to which it is flat: one step of NVML's whole per cents."""
+    rise_ratio: ClassVar[float] = 0.02
+    """How far the peak may be above the mean, and the mean from where it was: two such steps."""
+    copy_to_core_ratio: ClassVar[float] = 0.05
+    """Memory traffic over core utilization up to which there is no memory traffic. A loop over one small matrix stays
+    in caches; a server under a low, even load reads its weights: about half. A guess between the two."""
+    memory_swing_ratio: ClassVar[float] = 0.01
+    """Part of its memory that may vary. Such a loop allocates once."""
     least_seconds: float = Field(
         default=1800,
         ge=0,
         description="How long all of this must hold without a break. A burst of requests is flat for a minute or two, "
         "an even load for a quarter of an hour; there is no hurry to accuse.",
     )
-    least_samples: float = Field(
-        default=8,
-        ge=2,
-        description="Samples a window needs, where they are counted: few samples may be equal by chance.",
-    )
+    least_samples: ClassVar[float] = 8
+    """Samples a window needs, where they are counted: few samples may be equal by chance."""
 
 
 class StarvedRule(BaseModel):
-    """Low utilization while waiting for input: a data loader, a slow file system, too few CPU cores."""
+    """Low utilization while waiting for input: a data loader, a slow file system, too few CPU cores.
+
+    Only of kinds that are expected to work from start to end. A server with few requests is not starved: mean, peak and
+    spread of the two look alike, only the owner kind tells them apart.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    kinds: tuple[str, ...] = Field(
-        default=tuple(RUN_THROUGH_KINDS),
-        description="Owner kinds that are expected to work from start to end. A server with few requests is not "
-        "starved: mean, peak and spread of the two look alike, only the owner kind tells them apart.",
-    )
     highest_ratio: float = Field(
         default=0.3,
         gt=0,
@@ -81,23 +66,15 @@ class StarvedRule(BaseModel):
         description="Mean core utilization below which it is low. job_defense_shield warns below 25 %, OpenPAI "
         "below 30 %.",
     )
-    memory_held_ratio: float = Field(
-        default=0.05, ge=0, description="Part of the memory it must hold: gpu-reaper's threshold for a loaded GPU."
-    )
+    memory_held_ratio: ClassVar[float] = 0.05
+    """Part of the memory it must hold: gpu-reaper's threshold for a loaded GPU."""
 
 
-class BurstyRule(BaseModel):
-    """Work with pauses: requests, notebook cells."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    spread_to_mean: float = Field(
-        default=0.5,
-        gt=0,
-        description="Standard deviation over mean from which work is bursty. Work that is on for x of the time has "
-        "sqrt(1/x - 1): 0.5 is on for 80 % of the time.",
-    )
-    peak_to_mean: float = Field(default=2.0, gt=1, description="The same, where the spread is not measured.")
+BURSTY_SPREAD_TO_MEAN = 0.5
+"""Standard deviation over mean from which work is bursty. Work that is on for x of the time has sqrt(1/x - 1): 0.5 is
+on for 80 % of the time."""
+BURSTY_PEAK_TO_MEAN = 2.0
+"""The same, where the spread is not measured."""
 
 
 class HealthCheckRule(BaseModel):
@@ -109,32 +86,19 @@ class HealthCheckRule(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    highest_ratio: float = Field(
-        default=0.01,
-        gt=0,
-        lt=1,
-        description="Share of time with work below which there may be health checks only: 0.2 s every 30 s is 0.7 %. "
-        "A request of 3 s every 5 minutes is 1 %.",
-    )
-    highest_peak_ratio: float = Field(
-        default=0.08,
-        gt=0,
-        le=1,
-        description="Peak of engine activity, or of core utilization, up to which a blip is short. gpusteward's agent "
-        "averages over 5 s: 0.2 s is 4 %, rounded up to the driver's samples 7 %; a second of work is 20 %.",
-    )
-    swing_ratio: float = Field(
-        default=0.25,
-        gt=0,
-        description="Part by which a window may differ from the first one: twenty checks or nineteen.",
-    )
-    highest_pcie_bytes_per_second: float = Field(
-        default=100e6,
-        ge=LEAST_TRAFFIC,
-        description="Peak of PCIe traffic, where it is reported, up to which it may be the input and the result of a "
-        "check. Loading a model or a batch moves hundreds of MB/s.",
-    )
-    memory_swing_ratio: float = Field(default=0.01, ge=0, description="Part of its memory that may vary.")
+    highest_ratio: ClassVar[float] = 0.01
+    """Share of time with work below which there may be health checks only: 0.2 s every 30 s is 0.7 %. A request of 3 s
+    every 5 minutes is 1 %."""
+    highest_peak_ratio: ClassVar[float] = 0.08
+    """Peak of engine activity, or of core utilization, up to which a blip is short. gpusteward's agent averages over 5
+    s: 0.2 s is 4 %, rounded up to the driver's samples 7 %; a second of work is 20 %."""
+    swing_ratio: ClassVar[float] = 0.25
+    """Part by which a window may differ from the first one: twenty checks or nineteen."""
+    highest_pcie_bytes_per_second: ClassVar[float] = 100e6
+    """Peak of PCIe traffic, where it is reported, up to which it may be the input and the result of a check. Loading a
+    model or a batch moves hundreds of MB/s."""
+    memory_swing_ratio: ClassVar[float] = 0.01
+    """Part of its memory that may vary."""
     least_seconds: float = Field(
         default=7200,
         ge=0,
@@ -148,7 +112,6 @@ class ActiveRules(BaseModel):
 
     keep_alive: KeepAliveRule = Field(default_factory=KeepAliveRule, description="Artificial load.")
     starved: StarvedRule = Field(default_factory=StarvedRule, description="Waiting for input.")
-    bursty: BurstyRule = Field(default_factory=BurstyRule, description="Work with pauses.")
     health_check: HealthCheckRule = Field(default_factory=HealthCheckRule, description="Health checks only.")
 
 
@@ -190,14 +153,14 @@ def is_starved(evidence: Evidence, rules: ActiveRules) -> Mask:
     is_low = evidence.stat(Measure.CORE, Stat.MEAN) < rule.highest_ratio
     is_loaded = ~(evidence.memory_held_ratio < rule.memory_held_ratio)
     may_starve = is_low & is_loaded & ~evidence.uses_video
-    return evidence.activities.worked & may_starve & evidence.runs_through(rule.kinds)
+    return evidence.activities.worked & may_starve & evidence.runs_through(RUN_THROUGH_KINDS)
 
 
-def is_bursty(evidence: Evidence, rules: ActiveRules) -> Mask:
-    rule = rules.bursty
+def is_bursty(evidence: Evidence, rules: ActiveRules) -> Mask:  # noqa: ARG001 - as its protocol
+    """Work with pauses: requests, notebook cells."""
     mean, spread = evidence.stat(Measure.CORE, Stat.MEAN), evidence.stat(Measure.CORE, Stat.SPREAD)
-    peaks = np.isnan(spread) & (evidence.stat(Measure.CORE, Stat.PEAK) > rule.peak_to_mean * mean)
-    swings = spread > rule.spread_to_mean * mean
+    peaks = np.isnan(spread) & (evidence.stat(Measure.CORE, Stat.PEAK) > BURSTY_PEAK_TO_MEAN * mean)
+    swings = spread > BURSTY_SPREAD_TO_MEAN * mean
     return evidence.activities.paused | (evidence.activities.worked & (peaks | swings))
 
 

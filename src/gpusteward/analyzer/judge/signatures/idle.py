@@ -1,6 +1,7 @@
 """Signatures of allocations without work: starting, hung, empty, parked."""
 
 from collections.abc import Callable, Mapping
+from typing import ClassVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
@@ -23,15 +24,11 @@ class StartingRule(BaseModel):
         "gpu-pruner gives 5, too few for loading a large model. The same time after its memory last grew, as long as "
         "it has not worked.",
     )
-    growth_bytes: float = Field(
-        default=64 << 20,
-        gt=0,
-        description="Memory grows if it is this much above its lowest level, or above its mean in one window. Loading "
-        "2 GB in 40 minutes is 250 MiB in 5 minutes; an allocation that does nothing varies by a few MiB.",
-    )
-    growth_ratio: float = Field(
-        default=0.01, ge=0, description="The same as a part of the memory that it holds; both must be exceeded."
-    )
+    growth_bytes: ClassVar[float] = 64 << 20
+    """Memory grows if it is this much above its lowest level, or above its mean in one window. Loading 2 GB in 40
+    minutes is 250 MiB in 5 minutes; an allocation that does nothing varies by a few MiB."""
+    growth_ratio: ClassVar[float] = 0.01
+    """The same as a part of the memory that it holds; both must be exceeded."""
 
 
 class HoldingRule(BaseModel):
@@ -47,21 +44,9 @@ class HoldingRule(BaseModel):
     )
 
 
-class HungRule(BaseModel):
-    """Worked, then stopped while it holds its memory: a lost peer, a deadlock, a dead storage mount."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    kinds: tuple[str, ...] = Field(
-        default=tuple(RUN_THROUGH_KINDS),
-        description="Owner kinds that are expected to work from start to end; only these can hang.",
-    )
-    first_look_seconds: float = Field(
-        default=1800,
-        ge=0,
-        description="A pod that was first seen later in its life than this may have worked before. Half an hour: "
-        "the grace period, a window and a cycle.",
-    )
+FIRST_LOOK_SECONDS = 1800.0
+"""A pod that was first seen later in its life than this may have worked before. Half an hour: the grace period, a
+window and a cycle."""
 
 
 class IdleRules(BaseModel):
@@ -69,7 +54,6 @@ class IdleRules(BaseModel):
 
     starting: StartingRule = Field(default_factory=StartingRule, description="Pods that are too young to judge.")
     holding: HoldingRule = Field(default_factory=HoldingRule, description="Empty or parked.")
-    hung: HungRule = Field(default_factory=HungRule, description="Stopped in the middle of work.")
 
 
 def find_growth(evidence: Evidence, rule: StartingRule) -> MemoryGrowth:
@@ -109,7 +93,7 @@ def is_hung(evidence: Evidence, rules: IdleRules) -> Mask:
     The second case keeps a hung job from being reclaimed as parked after the history was lost: hung never goes beyond
     a notice.
     """
-    may_hang = evidence.runs_through(rules.hung.kinds) & (evidence.has_worked | may_have_worked(evidence, rules.hung))
+    may_hang = evidence.runs_through(RUN_THROUGH_KINDS) & (evidence.has_worked | may_have_worked(evidence))
     return is_parked(evidence, rules) & may_hang
 
 
@@ -128,11 +112,11 @@ def holds_something(evidence: Evidence, rule: HoldingRule) -> Mask:
     return uncounted | (evidence.processes > 0) | evidence.has_other_processes
 
 
-def may_have_worked(evidence: Evidence, rule: HungRule) -> Mask:
+def may_have_worked(evidence: Evidence) -> Mask:
     """The beginning of the pod was not observed, or its age is unknown."""
     first_seen_at = evidence.past.first_seen_at
-    is_old = evidence.age_seconds > rule.first_look_seconds
-    seen_late = first_seen_at - evidence.table.started_at > rule.first_look_seconds
+    is_old = evidence.age_seconds > FIRST_LOOK_SECONDS
+    seen_late = first_seen_at - evidence.table.started_at > FIRST_LOOK_SECONDS
     is_new_here = ~(first_seen_at > 0)
     is_age_unknown = ~(evidence.table.started_at > 0)
     return is_age_unknown | seen_late | (is_new_here & is_old)

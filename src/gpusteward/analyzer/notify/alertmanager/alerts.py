@@ -48,7 +48,7 @@ class ActiveAlerts:
 
     firing: dict[WorkloadKey, _Firing] = field(default_factory=dict)
     outage_since: float | None = None
-    left_out: int = 0  # idle workloads beyond `alertmanager.max_alerts`
+    left_out: int = 0  # idle workloads beyond `AlertmanagerSettings.max_alerts`
 
     def update(
         self,

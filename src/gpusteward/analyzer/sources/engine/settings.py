@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
 
@@ -115,16 +115,14 @@ class PrometheusSettings(BaseModel):
     headers: dict[str, SecretStr] = Field(
         default_factory=dict, description="More headers for every request, such as X-Scope-OrgID for a Mimir tenant."
     )
-    accept_encoding: str = Field(
-        default="identity",
-        description="Accepted compression; above about 0.2 Gbit/s it costs more time than it saves.",
-    )
+    accept_encoding: ClassVar[str] = "identity"
+    """Accepted compression; above about 0.2 Gbit/s it costs more time than it saves."""
     timeout_seconds: float = Field(default=60, gt=0, le=3600, description="Timeout of one query.")
-    connect_timeout_seconds: float = Field(default=5, gt=0, le=300, description="Timeout for connecting.")
+    connect_timeout_seconds: ClassVar[float] = 5
+    """Timeout for connecting."""
     retries: int = Field(default=2, ge=0, le=10, description="Retries after a failed connection, a 5xx or a 429.")
-    retry_delay_seconds: float = Field(
-        default=0.5, ge=0, le=60, description="Delay before the first retry; doubles each time."
-    )
+    retry_delay_seconds: ClassVar[float] = 0.5
+    """Delay before the first retry; doubles each time."""
     max_concurrent_queries: int = Field(
         default=2,
         ge=1,
@@ -138,15 +136,13 @@ class PrometheusSettings(BaseModel):
     response_limit_bytes: int | None = Field(
         default=None, ge=1024, description="Largest accepted response; default: from memory.budget_bytes."
     )
-    relearn_cycles: int = Field(
-        default=12, ge=1, description="Number of cycles after which metric names and labels are discovered again."
-    )
+    relearn_cycles: ClassVar[int] = 12
+    """Number of cycles after which metric names and labels are discovered again."""
     scrape_interval_seconds: float | None = Field(
         default=None, gt=0, le=3600, description="Scrape interval; by default it is determined from the data."
     )
-    use_recording_rules: bool = Field(
-        default=True, description="Read windows from recording rules where the engine has them."
-    )
+    use_recording_rules: ClassVar[bool] = True
+    """Read windows from recording rules where the engine has them."""
     use_export: bool = Field(
         default=True, description="On VictoriaMetrics, read raw samples through its export API instead of queries."
     )

@@ -1,6 +1,6 @@
 """`kubernetes.*`: the API server that names the owners of pods."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, Field
 
@@ -34,4 +34,5 @@ class KubernetesSettings(BaseModel):
         "had several clusters: only pods of this one are looked up. Also says that pods without uid and with nodes in "
         "an unknown form are those of this cluster.",
     )
-    timeout: float = Field(default=10, gt=0, le=300, description="Seconds one request may take.")
+    timeout: ClassVar[float] = 10
+    """Seconds one request may take."""

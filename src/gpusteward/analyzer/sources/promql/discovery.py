@@ -1,5 +1,5 @@
 """Discovers what a site has: the engine, metric schemes and their labels, recording rules, scrape intervals, and the
-number of GPUs. Repeated every `prometheus.relearn_cycles` cycles."""
+number of GPUs. Repeated every `PrometheusSettings.relearn_cycles` cycles."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 
@@ -90,8 +90,10 @@ class ScrapeSettings(BaseModel):
     keep_minutes: float = Field(
         default=60, gt=0, le=1440, description="Minutes of samples kept for charts; at least the judged window."
     )
-    max_concurrent: int = Field(default=100, ge=1, le=1000, description="Largest number of concurrent scrapes.")
-    target_limit: int = Field(default=5_000, ge=1, description="Largest number of targets; further ones are left out.")
+    max_concurrent: ClassVar[int] = 100
+    """Largest number of concurrent scrapes."""
+    target_limit: ClassVar[int] = 5_000
+    """Largest number of targets; further ones are left out."""
     series_limit: int | None = Field(
         default=None,
         ge=100,

@@ -64,8 +64,8 @@ class Deliveries:
     dependencies=[Depends(may_read_all)],
 )
 async def list_deliveries(dependencies: Dependencies, query: Annotated[DeliveryQuery, Query()]) -> Response:
-    """The newest first. Delivered ones are deleted after `outbox.keep_done_hours`, dead ones after
-    `outbox.keep_dead_hours`. Alerts are not among them: only their current state is sent."""
+    """The newest first. Delivered ones are deleted after an hour, dead ones after a week. Alerts are not
+    among them: only their current state is sent."""
     found = await query_ledger(
         lambda: dependencies.deliveries.read_deliveries(query.state, query.limit), dependencies.limits.deliveries
     )
