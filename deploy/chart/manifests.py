@@ -1,17 +1,21 @@
 """Renders deploy/manifests/ from the chart, for people who do not use helm: `make manifests`.
 
-What only means something to helm (its labels, annotations and the name of a release) is left out. A test fails when a
-file is stale.
+What only means something to helm (its labels, annotations and the name of a release) is left out. The dashboards are
+large and stand in the chart already: a kustomization beside their files, since none may name files above its own
+folder, makes the same ConfigMaps of them. A test fails when a file is stale.
 """
 
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+import yaml
 
 from deploy.chart.value_comments import CHART
 
 MANIFESTS = CHART.parents[1] / "manifests"
+DASHBOARDS = CHART / "files/dashboards/kustomization.yaml"
 VALUES = CHART.parent / "manifests-values.yaml"
 
 HEADERS: Mapping[str, str] = {
@@ -38,7 +42,7 @@ HEADERS: Mapping[str, str] = {
 # Recording rules and alerts for the Prometheus Operator:   kubectl apply -f deploy/manifests/rules.yaml
 """,
     "dashboards": """\
-# Dashboards for the sidecar of Grafana:   kubectl apply --server-side -f deploy/manifests/dashboards.yaml
+# Dashboards for the sidecar of Grafana:   kubectl apply --server-side -k deploy/chart/gpusteward/files/dashboards
 """,
 }
 RENDERED = "# Rendered from deploy/chart/gpusteward by `make manifests`. Change the chart, not this file.\n"
@@ -61,15 +65,36 @@ HELM_ONLY = re.compile(
 EMPTY_ANNOTATIONS = re.compile(r"^  annotations:\n(?! {4})", re.MULTILINE)
 
 
-def render(helm: Path) -> dict[str, str]:
-    """The text of each manifest by its name."""
+def render(helm: Path) -> dict[Path, str]:
+    """The text of each manifest by its file."""
     command = [helm, "template", "gpusteward", CHART, "--namespace", "gpusteward", "--values", VALUES, "--skip-tests"]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout  # noqa: S603
     parts: dict[str, list[str]] = {name: [] for name in HEADERS}
     parts["agent"].append(NAMESPACE)
     for document in re.split(r"^---\n", text, flags=re.MULTILINE)[1:]:
         parts[_find_component(document)].append(_strip(document))
-    return {f"{name}.yaml": HEADERS[name] + RENDERED + "---\n".join(parts[name]) for name in HEADERS if parts[name]}
+    texts = {name: "---\n".join(documents) for name, documents in parts.items() if name != "dashboards"}
+    texts["dashboards"] = _kustomize(parts["dashboards"])
+    files = {name: DASHBOARDS if name == "dashboards" else MANIFESTS / f"{name}.yaml" for name in HEADERS}
+    return {files[name]: HEADERS[name] + RENDERED + texts[name] for name in HEADERS}
+
+
+def _kustomize(documents: Sequence[str]) -> str:
+    """A kustomization that makes these ConfigMaps of the files of which the chart makes them."""
+    found = [yaml.safe_load(document) for document in documents]
+    (about,) = {yaml.safe_dump({**each["metadata"], "name": ""}): each["metadata"] for each in found}.values()
+    kustomization = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "namespace": about["namespace"],
+        "generatorOptions": {
+            "disableNameSuffixHash": True,
+            "labels": about["labels"],
+            "annotations": about["annotations"],
+        },
+        "configMapGenerator": [{"name": each["metadata"]["name"], "files": sorted(each["data"])} for each in found],
+    }
+    return yaml.safe_dump(kustomization, sort_keys=False)
 
 
 def _find_component(document: str) -> str:
@@ -86,8 +111,8 @@ def main() -> None:
     """Write every manifest."""
     root = CHART.parents[2]
     folder = subprocess.run([root / ".ci/helm"], capture_output=True, text=True, check=True).stdout.strip()  # noqa: S603
-    for name, text in render(Path(folder) / "helm").items():
-        (MANIFESTS / name).write_text(text, encoding="utf-8")
+    for path, text in render(Path(folder) / "helm").items():
+        path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

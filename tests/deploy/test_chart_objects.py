@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from deploy.chart.manifests import MANIFESTS
+from deploy.chart.manifests import DASHBOARDS, MANIFESTS
 from tests.deploy.conftest import VALUE_SETS
 from tests.deploy.helm import ROOT
 from tests.kubernetes.cluster import ApiError, Cluster, Json, path_of
@@ -65,6 +65,12 @@ def test_the_api_server_accepts_every_object_with_strict_field_validation(
 @pytest.mark.parametrize("path", sorted(MANIFESTS.glob("*.yaml")), ids=lambda path: path.name)
 def test_the_api_server_accepts_every_object_of_a_plain_manifest(path, extended: Cluster, namespace: str):
     objects = read_all_yaml(path.read_text())
+    assert find_refused(extended, [place(each, namespace) for each in objects]) == []
+
+
+def test_the_api_server_accepts_the_dashboards_that_kustomize_makes(extended: Cluster, namespace: str):
+    objects = read_all_yaml(extended.kubectl("kustomize", str(DASHBOARDS.parent)))
+    assert len(objects) == len(list(DASHBOARDS.parent.glob("*.json")))
     assert find_refused(extended, [place(each, namespace) for each in objects]) == []
 
 

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from pydantic import SecretStr
 
-from deploy.chart.manifests import MANIFESTS, render
+from deploy.chart.manifests import DASHBOARDS, MANIFESTS, render
 from gpusteward.agent.settings.table import read_settings
 from gpusteward.analyzer.api.http.roles import Roles
 from gpusteward.analyzer.judge.signatures.evidence import MAY_HIDE_A_JOB, RUN_THROUGH_KINDS
@@ -26,7 +26,7 @@ from gpusteward.analyzer.sources.owners.owner_resolver import CHILD_KINDS, plura
 from tests.agent.test_agent_process import free_port
 from tests.analyzer.engines import find_program, run_engine
 from tests.analyzer.serve_process import running_serve
-from tests.deploy.helm import Helm
+from tests.deploy.helm import CHART, Helm
 from tests.kubernetes.cluster import Cluster, wait_for
 from tests.yaml_texts import read_all_yaml
 
@@ -36,12 +36,28 @@ OBJECTS = {each["kind"]: each for each in read_all_yaml(MANIFEST.read_text())}
 
 def test_every_manifest_is_rendered_from_the_chart(helm: Helm):
     rendered = render(helm.program)
-    assert sorted(rendered) == sorted(path.name for path in MANIFESTS.glob("*.yaml"))
-    stale = [name for name, text in rendered.items() if (MANIFESTS / name).read_text(encoding="utf-8") != text]
+    assert sorted(rendered) == sorted([*MANIFESTS.glob("*.yaml"), DASHBOARDS])
+    stale = [path.name for path, text in rendered.items() if path.read_text(encoding="utf-8") != text]
     assert not stale, "run `make manifests`"
 
 
-@pytest.mark.parametrize("path", sorted(MANIFESTS.glob("*.yaml")), ids=lambda path: path.name)
+def test_the_kustomization_makes_the_dashboards_of_the_chart(helm: Helm, kubernetes: Cluster):
+    """As kubectl applies them: with the names, the labels for Grafana's sidecar and the files that the chart has."""
+    made = list(yaml.safe_load_all(kubernetes.kubectl("kustomize", str(DASHBOARDS.parent))))
+    objects = helm.template(CHART, {}, "--namespace", "gpusteward", "--show-only", "templates/dashboards.yaml")
+    assert {each["metadata"]["name"] for each in objects} >= {"gpusteward-dashboard-cluster"}
+    assert all(each["metadata"]["labels"]["grafana_dashboard"] == "1" for each in made)
+    for each in objects:
+        for name in ("app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "helm.sh/chart"):
+            del each["metadata"]["labels"][name]
+
+    def name_of(item: dict) -> str:
+        return item["metadata"]["name"]
+
+    assert sorted(made, key=name_of) == sorted(objects, key=name_of)
+
+
+@pytest.mark.parametrize("path", sorted([*MANIFESTS.glob("*.yaml"), DASHBOARDS]), ids=lambda path: path.name)
 def test_a_manifest_has_nothing_that_only_helm_understands(path: Path):
     text = path.read_text(encoding="utf-8")
     assert "helm.sh/" not in text
