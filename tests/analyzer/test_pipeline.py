@@ -2,11 +2,13 @@
 
 import queue
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
+from gpusteward.analyzer import pipeline
 from gpusteward.analyzer.explain.explainer import Explainer
 from gpusteward.analyzer.metrics import analyzer_metrics as metrics
 from gpusteward.analyzer.metrics.health_metrics import ledger_families
@@ -15,6 +17,7 @@ from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.scheduler import CycleScheduler
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners
+from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.errors import SourceError
 from tests.analyzer.api.server import FakeCycles, FakeDeliveries, FakeLedger, make_dependencies
 from tests.analyzer.pipeline_fakes import (
@@ -143,6 +146,23 @@ def test_a_failing_ledger_costs_no_notification_is_shown_and_is_over_with_the_ne
     cycles.ledger.failure = None
     cycles.run()
     assert describe_ledger(cycles) == (True, "", 1)
+
+
+def test_never_records_a_cycle_during_which_the_clock_was_set(monkeypatch: pytest.MonkeyPatch):
+    cycles, now = Cycles(), time.time
+    read = cycles.source.read
+
+    def set_clock(at: float) -> UsageTable:
+        monkeypatch.setattr(pipeline.time, "time", lambda: now() - 365 * 86_400)
+        return read(at)
+
+    monkeypatch.setattr(cycles.source, "read", set_clock)
+    assert cycles.run() is not None
+    assert "recorded" not in [name for name, _ in cycles.events]
+    assert "the clock moved by -31536000 s" in describe_ledger(cycles)[1]
+    monkeypatch.undo()
+    assert cycles.run() is not None
+    assert cycles.events[-3:] == [("recorded", 2), ("notified", 2), ("reclaimed", 2)]
 
 
 def describe_ledger(cycles: Cycles) -> tuple[bool, str, float]:

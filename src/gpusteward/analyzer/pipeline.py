@@ -32,7 +32,7 @@ from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.usage_source import UsageSource
-from gpusteward.analyzer.tables import UsageTable, VerdictTable
+from gpusteward.analyzer.tables import MAX_CLOCK_SKEW_SECONDS, UsageTable, VerdictTable
 from gpusteward.core.errors import SourceError
 from gpusteward.logs import Log
 
@@ -107,6 +107,7 @@ class Cycle:
     at: float  # unix seconds: the end of the window
     use_ai: bool
     started: float = field(default_factory=time.monotonic)
+    started_at: float = field(default_factory=time.time)  # the same moment in unix seconds
     usage: UsageTable = field(init=False)
     rule_verdicts: VerdictTable = field(init=False)  # before any opinion
     cases: Sequence[Case] = ()  # what a model may be asked about
@@ -319,6 +320,10 @@ class Pipeline:
         if ledger is None:
             return
         if self._components.is_leader():
+            # The ledger compares the present clock with others: it must also be the one that dated this cycle.
+            stepped = (time.time() - cycle.started_at) - (time.monotonic() - cycle.started)
+            if abs(stepped) > MAX_CLOCK_SKEW_SECONDS:
+                raise SourceError(f"the clock moved by {stepped:+.0f} s during the cycle, which is not recorded")
             ledger.record(cycle.result)
         ledger.update_spell_history(cycle.result)  # also in a replica that only reads
 

@@ -19,6 +19,9 @@ Rows = NDArray[np.intp]
 """Numbers of rows, ascending."""
 Value = TypeVar("Value")
 
+MAX_CLOCK_SKEW_SECONDS = 300.0
+"""A cycle is recorded only if another clock agrees with ours within this time."""
+
 STATES = tuple(State)
 ACTIVITIES = tuple(Activity)
 SIGNATURES = tuple(Signature)
@@ -103,6 +106,7 @@ class UsageTable:
     """About the whole site; what concerns one row is in `unknown`."""
     lag_seconds: float = 0.0  # how much earlier than asked for the window ends, because all samples arrive late
     ended: Sequence[EndedHolder] = ()
+    clock_skew: float | None = None  # seconds: the clock of the engine or the targets minus ours; None: not known
 
     def __len__(self) -> int:
         return len(self.allocations)

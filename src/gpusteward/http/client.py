@@ -42,6 +42,16 @@ class Request:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
+def parse_date(header: str) -> float | None:
+    """The header `Date` in unix seconds; None where it is missing or no date."""
+    from email.utils import parsedate_to_datetime  # loads much, and few callers need it
+
+    try:
+        return parsedate_to_datetime(header).timestamp()
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
 @dataclass(frozen=True, slots=True)
 class Response:
     """`chunks`: the decoded body as it arrives; to be read inside the `with` block of `HttpClient.send`."""
@@ -54,12 +64,7 @@ class Response:
     @property
     def date(self) -> float | None:
         """The clock of the server, in unix seconds."""
-        from email.utils import parsedate_to_datetime  # loads much, and few callers need it
-
-        try:
-            return parsedate_to_datetime(self.headers.get("date", "")).timestamp()
-        except (TypeError, ValueError):
-            return None
+        return parse_date(self.headers.get("date", ""))
 
     @property
     def retry_after_seconds(self) -> float:

@@ -14,7 +14,7 @@ From a verdict to its rows, in reading order:
     upsert.py           column dictionaries -> INSERT ... ON CONFLICT
     schema.py           the tables; schema_version.py creates them and refuses those of another version
 
-Beside that path: retention.py (rollup and deletion), clock_skew.py (a clock that was ahead), restore_state.py (idle
+Beside that path: retention.py (rollup and deletion), clock.py (a clock that is wrong), restore_state.py (idle
 times after a restart), last_gpus.py (when there were GPUs last),
 periods.py (hours, days and progress), db_engine.py (opening databases), leadership.py (which of
 several analyzers writes to PostgreSQL), file_owner.py (which one owns a SQLite file), copy.py (SQLite to PostgreSQL),
@@ -29,8 +29,9 @@ Rules of the contents, for readers of the tables:
   "rolled", including those of the current day. Hourly rows are kept for `ledger.hourly_days`. Whole days are read from
   `usage_daily`, the edges of a period and the hours after "rolled" from `usage_hourly`, never both for one hour
   (`periods.divide_period`).
-- Rows older than "booked" change in two cases: hours in the future (`clock_skew.py`), and time that was recorded as
-  active before a verdict said since when the allocation is idle (`idle_correction.py`). Allocated time never changes.
+- Rows older than "booked" change in one case: time that was recorded as active before a verdict said since when the
+  allocation is idle (`idle_correction.py`). Allocated time never changes. Rows are deleted by retention, and by a
+  person who runs `gpusteward ledger delete-after` (`clock.py`).
 - `currencies` holds the currency of all amounts of money; amounts in different currencies must not be added.
 - The time since the last recorded cycle gets the activity of the current one, up to three intervals. Time before that
   is unknown for allocations that were held before and still are. A new allocation is recorded from the start of its

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from gpusteward.analyzer.ledger.clock_skew import ClockSkewMonitor
+from gpusteward.analyzer.ledger.clock import find_clock_error
 from gpusteward.analyzer.ledger.cycle_record import (
     COVERED_INTERVALS,
     NO_ALLOCATIONS,
@@ -67,7 +67,7 @@ class Ledger:
         self._last_verdicts = LastVerdicts()
         self._maintained_ms = 0
         self._maintenance_rounds = 1  # per cycle
-        self._clock = ClockSkewMonitor(self.engine)
+        self._clock_error = ""  # of the last cycle
         self._is_ready = False
         self._error = ""
         self._skip_reason = ""  # of the last cycle
@@ -85,9 +85,9 @@ class Ledger:
             if self._pending:
                 self._try(self._write_pending)  # frees buffer space first
             self._maintenance_rounds = 1 + result.settings.scheduler.interval * 1000 // (BATCH_SIZE * HOUR_MS)
-            self._append(result)
+            if self._has_right_time(result):
+                self._append(result)
             self._try(self._write_pending)
-            self._try(lambda: self._undo_clock_jump(int(result.at * 1000)))
 
     def hand_over(self) -> None:
         """Another analyzer writes from now on, or did until now: drop what is buffered, and read the tables before the
@@ -114,7 +114,7 @@ class Ledger:
             "buffered_bytes": self._pending_bytes,
             "lost_cycles": self._lost,
             "refused_cycles": self._skipped,
-            "error": self._error or self._clock.error or self._skip_reason,
+            "error": self._error or self._clock_error or self._skip_reason,
         }
 
     def close(self) -> None:
@@ -151,8 +151,6 @@ class Ledger:
         self._must_reread = False
 
     def _append(self, result: Result) -> None:
-        if self._is_recorded(result):
-            return
         changes = self._last_verdicts.compare(result.workloads)
         record, held = make_cycle_record(
             result,
@@ -161,7 +159,7 @@ class Ledger:
             price_of=self._price_of(result),
             changes=changes,
             last_allocations=self._allocations,
-            before_ms=(self._pending[-1].at_ms if self._pending else self._writer.recorded_ms) or 0,
+            before_ms=self._newest_ms or 0,
         )
         record = record.share_columns(self._pending[-1] if self._pending else None)
         if self._pending and not self._has_space(record):
@@ -171,12 +169,26 @@ class Ledger:
         self._held, self._allocations = held, result.verdicts.usage.allocations
         self._last_verdicts.apply(changes)
 
-    def _is_recorded(self, result: Result) -> bool:
-        """Also for results older than the ledger: another analyzer wrote first, or the clock was ahead."""
-        newest = self._pending[-1].at_ms if self._pending else self._writer.recorded_ms
-        now_ms, tolerated_ms = int(result.at * 1000), COVERED_INTERVALS * result.settings.scheduler.interval * 1000
-        self._clock.check(newest, now_ms=now_ms, tolerated_ms=tolerated_ms)
-        return newest is not None and now_ms <= newest
+    @property
+    def _newest_ms(self) -> int | None:
+        return self._pending[-1].at_ms if self._pending else self._writer.recorded_ms
+
+    def _has_right_time(self, result: Result) -> bool:
+        """Whether the clock is right and the result newer than the ledger: another analyzer may have written first, or
+        the ledger may be ahead, which a small step back of the clock makes it for a while."""
+        newest_ms, at_ms = self._newest_ms, int(result.at * 1000)
+        ahead_ms = 0 if newest_ms is None else newest_ms - at_ms
+        error = find_clock_error(self.engine, result.verdicts.usage.clock_skew)
+        if error:
+            if not self._clock_error:
+                log.warning("ledger_clock_wrong", reason=error)
+        elif ahead_ms > COVERED_INTERVALS * result.settings.scheduler.interval * 1000:
+            error = f"the ledger is {ahead_ms // 1000} s ahead of the clock"
+            if not self._clock_error:
+                remedy = "if the clock is right, stop the analyzer and run: gpusteward ledger delete-after TIME"
+                log.warning("ledger_ahead_of_clock", seconds=ahead_ms // 1000, remedy=remedy)
+        self._clock_error = error
+        return not error and (newest_ms is None or at_ms > newest_ms)
 
     def _has_space(self, record: CycleRecord) -> bool:
         if self._pending_bytes + record.size_bytes <= self.settings.buffer_megabytes * 1_000_000:
@@ -230,14 +242,6 @@ class Ledger:
         if not self._skip_reason:
             log.warning("ledger_cycle_rejected", at_ms=record.at_ms, reason=reason)
         self._skip_reason = f"the database rejected the last cycle: {reason}"
-
-    def _undo_clock_jump(self, now_ms: int) -> None:
-        deadline = time.monotonic() + CATCH_UP_SECONDS
-        if not self._is_ready or self._pending:
-            return
-        if self._clock.roll_back(now_ms, lambda: time.monotonic() < deadline):
-            self._maintained_ms = 0
-            self._read_state()
 
     def _recover(self) -> None:
         log.info("ledger_recovered", buffered=len(self._pending), lost=self._lost)

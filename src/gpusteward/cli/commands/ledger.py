@@ -1,9 +1,12 @@
-"""`gpusteward ledger copy`: moves a ledger from SQLite to PostgreSQL."""
+"""`gpusteward ledger`: moves a ledger from SQLite to PostgreSQL, or deletes what a wrong clock has recorded."""
 
 import os
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gpusteward.cli.commands.serve import build_settings_parser
 from gpusteward.cli.exit_codes import EXIT_OK
@@ -11,20 +14,35 @@ from gpusteward.cli.flags import FlagParser, language_of
 from gpusteward.cli.libraries import require_libraries
 from gpusteward.cli.output.console import show_progress
 from gpusteward.core.errors import ConfigurationError, SourceError
+from gpusteward.core.messages import Language
 from gpusteward.logs import configure_logs
 from gpusteward.messages.cli import ledger as messages
 from gpusteward.messages.errors import ledger_errors
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
 
 
 def build_parser() -> FlagParser:
     """Raises ModuleNotFoundError if the analyzer's libraries are missing."""
     parser = build_settings_parser(
         "ledger",
-        "Copy a ledger from an SQLite file to the empty PostgreSQL of ledger.url (GPUSTEWARD_LEDGER__URL). The "
-        "analyzer must be stopped. A copy that was interrupted continues; at the end all sums are compared.",
+        "copy: from an SQLite file to the empty PostgreSQL of ledger.url (GPUSTEWARD_LEDGER__URL). A copy that was "
+        "interrupted continues; at the end all sums are compared. delete-after: delete what was recorded after a time, "
+        "where the clock was wrong. The analyzer must be stopped.",
         without=("--address", "--tokens-file", "--web-config-file"),
     )
-    parser.add_argument("action", choices=["copy"], help="copy: from SQLite to PostgreSQL")
+    parser.add_argument(
+        "action",
+        choices=["copy", "delete-after"],
+        help="copy: from SQLite to PostgreSQL; delete-after: delete what was recorded after TIME",
+    )
+    parser.add_argument(
+        "time",
+        nargs="?",
+        metavar="TIME",
+        help="delete-after: such as 2026-11-01T08:00Z or 2h (ago); the hour in which it is stays",
+    )
     parser.add_argument(
         "--from",
         dest="source",
@@ -43,34 +61,54 @@ def run(arguments: Sequence[str]) -> int:
         from pydantic import SecretStr
         from sqlalchemy.exc import SQLAlchemyError
 
-        from gpusteward.analyzer.ledger.copy import copy_ledger
+        from gpusteward.analyzer.ledger.clock import IN_USE
         from gpusteward.analyzer.ledger.db_engine import describe_error, open_engine
         from gpusteward.analyzer.ledger.file_owner import FileOwner
         from gpusteward.analyzer.settings.file import SettingsFile
         from gpusteward.analyzer.settings.flags import flags_from
     configure_logs(level="warning", as_json=False)
-    language = language_of(options)
+    is_copy = options.action == "copy"
+    if is_copy != (options.time is None):
+        raise ConfigurationError("delete-after needs a TIME, and copy has none")
     settings = SettingsFile(flags_from(options), os.environ, directory=Path.cwd()).settings.ledger
-    given = f"sqlite:///{options.source}" if options.source else ""
+    given = f"sqlite:///{options.source}" if options.source else "" if is_copy else settings.url.get_secret_value()
     source = settings.model_copy(update={"url": SecretStr(given), "enabled": True})
     with FileOwner(source) as owner, ExitStack() as opened:
         target = open_engine(settings.locate())
         opened.callback(target.dispose)
-        if target.dialect.name != "postgresql":
+        if is_copy and target.dialect.name != "postgresql":
             raise ConfigurationError(ledger_errors.COPY_NOT_POSTGRESQL)
         reading = open_engine(source.locate())
         opened.callback(reading.dispose)
         path = Path(reading.url.database or "")
-        if not path.is_file():
+        if reading.dialect.name == "sqlite" and not path.is_file():
             raise ConfigurationError(ledger_errors.COPY_NO_FILE, path=path)
         if not owner.take():
-            raise SourceError(ledger_errors.COPY_SOURCE_IN_USE)
-        waiting = messages.WITHOUT_TERMINAL.text(language)
-        with show_progress(messages.TITLE.text(language), without_terminal=waiting) as advance:
-            try:
-                rows = copy_ledger(reading, target, advance)
-            except SQLAlchemyError as error:
-                raise SourceError(ledger_errors.NOT_WRITABLE, reason=describe_error(error)) from error
+            raise SourceError(ledger_errors.COPY_SOURCE_IN_USE if is_copy else IN_USE)
+        try:
+            if is_copy:
+                _copy(reading, target, language_of(options))
+            else:
+                _delete(reading, options.time)
+        except SQLAlchemyError as error:
+            raise SourceError(ledger_errors.NOT_WRITABLE, reason=describe_error(error)) from error
+    return EXIT_OK
+
+
+def _copy(source: "Engine", target: "Engine", language: Language) -> None:
+    from gpusteward.analyzer.ledger.copy import copy_ledger
+
+    waiting = messages.WITHOUT_TERMINAL.text(language)
+    with show_progress(messages.TITLE.text(language), without_terminal=waiting) as advance:
+        rows = copy_ledger(source, target, advance)
     usage = rows["usage_hourly"] + rows["usage_daily"]
     print(messages.DONE.text(language, rows=sum(rows.values()), usage=usage))
-    return EXIT_OK
+
+
+def _delete(ledger: "Engine", after: str) -> None:
+    from gpusteward.analyzer.ledger.clock import delete_after
+    from gpusteward.analyzer.reports.report_query import parse_time
+
+    begin_ms, rows = delete_after(ledger, parse_time(after, before_ms=time.time_ns() // 1_000_000))
+    begin = datetime.fromtimestamp(begin_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
+    print(f"deleted {rows} hours and days of allocations and nodes, from {begin} UTC on")

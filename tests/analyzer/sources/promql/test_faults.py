@@ -236,6 +236,8 @@ def test_clock_skew_makes_everything_unknown(proxy: FaultyEngine):
         table = source.read(AT)
     assert len(table.unknown) == GPUS
     assert all("s apart" in reason.en for reason in table.unknown.values())
+    assert table.clock_skew is not None
+    assert -602 < table.clock_skew <= -600  # the ledger records nothing then
 
 
 def test_a_clock_ahead_of_the_data_lowers_coverage(proxy: FaultyEngine):

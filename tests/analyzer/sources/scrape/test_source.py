@@ -4,6 +4,8 @@ import json
 import os
 import time
 from contextlib import closing
+from email.utils import formatdate
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -61,6 +63,27 @@ def test_a_failing_target_affects_no_other_and_its_reason_is_reported():
         assert state(source, "/good")["error"] == ""
         assert [one["target"][-5:] for one in report["states"]][-1] == "/good"
         assert json.dumps(report)
+
+
+def test_the_clock_of_the_targets_is_the_middle_one_of_their_responses():
+    ahead = {"/one": 3600.0, "/two": 7.0, "/three": 0.0, "/four": -1e9, "/silent": None}
+    with serving_pages({}) as server:
+
+        def respond(handler: BaseHTTPRequestHandler) -> bool:
+            seconds, body = ahead[handler.path], page(handler.path.strip("/")).encode()
+            handler.send_response_only(200)
+            if seconds is not None:
+                handler.send_header("Date", formatdate(time.time() + seconds, usegmt=True))
+            handler.send_header("Content-Length", str(len(body)))
+            handler.end_headers()
+            handler.wfile.write(body)
+            return True
+
+        server.respond = respond
+        with closing(source_of(server, *ahead)) as source:
+            skew = source.read(time.time()).clock_skew
+    assert skew is not None
+    assert 5 <= skew <= 7.5
 
 
 def test_malformed_lines_are_counted_by_reason_in_the_status_report():

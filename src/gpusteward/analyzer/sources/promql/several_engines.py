@@ -391,7 +391,8 @@ def join_tables(tables: Sequence[UsageTable]) -> UsageTable:
             fleet[key] = max(gpus, fleet.get(key, 0))
     has_duplicates = not _are_disjoint([{each.gpu_uuid for each in one.allocations} for one in tables])
     joined = _join_duplicates(joined) if has_duplicates else joined
-    return replace(joined, fleet=fleet, lag_seconds=first.lag_seconds)
+    skews = [one.clock_skew for one in tables if one.clock_skew is not None]
+    return replace(joined, fleet=fleet, lag_seconds=first.lag_seconds, clock_skew=min(skews, key=abs, default=None))
 
 
 def _are_disjoint(sets: Sequence[set[str]]) -> bool:

@@ -378,6 +378,7 @@ class PrometheusSource:
 
     def _mark_skew(self, table: UsageTable) -> UsageTable:
         skew = self._engine.skew_seconds
+        table = replace(table, clock_skew=skew)
         if skew is None or abs(skew) <= MAX_SKEW_SECONDS:
             return table
         reason = unknown_reasons.CLOCK_SKEW.fill(seconds=abs(skew))

@@ -8,12 +8,14 @@ is the scarcer resource.
 
 import asyncio
 import ssl
+import time
 from collections.abc import Mapping
 from urllib.parse import urljoin
 
 from gpusteward.analyzer.sources.scrape.settings import parse_target
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.http.async_connection import AsyncConnection, AsyncResponse, ReceivedBytes, open_async_connection
+from gpusteward.http.client import parse_date
 from gpusteward.http.errors import NoResponseError, ResponseTimeoutError, ResponseTooLargeError
 from gpusteward.http.urls import HttpUrl
 from gpusteward.messages.errors import http_errors
@@ -44,6 +46,7 @@ class Fetcher:
         self._tls = tls if url.is_tls else None
         self._server_name = server_name
         self._connection: AsyncConnection | None = None
+        self.clock_skew: float | None = None  # seconds: the clock of the target minus ours, as of its last response
 
     async def fetch(self, credentials: Mapping[str, str]) -> bytes:
         """The page as it is now. `credentials`: headers. Raises SourceError."""
@@ -72,6 +75,8 @@ class Fetcher:
             if response.status in (401, 403) and sent != credentials:
                 raise SourceError(messages.TARGET_REDIRECTED_WITHOUT, status=response.status, path=path[:100])
             if response.status not in _REDIRECTS:
+                date = parse_date(response.headers.get(b"date", b"").decode("latin-1"))
+                self.clock_skew = None if date is None else date - time.time()
                 return _read_page(response, self._limit_bytes)
             path, sent = self._resolve_redirect(response.headers.get(b"location", b""), path), {}
         raise SourceError(messages.TARGET_REDIRECTS, limit=REDIRECT_LIMIT)

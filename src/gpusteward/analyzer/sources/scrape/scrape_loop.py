@@ -52,6 +52,7 @@ class TargetHealth:
     seconds: float = 0.0
     page_bytes: int = 0
     values: int = 0
+    clock_skew: float | None = None  # seconds: its clock minus ours
 
 
 class ScrapeLoop:
@@ -232,6 +233,7 @@ class ScrapeLoop:
             page = await fetcher.fetch(self._make_headers(target))
             health.values = self._store.ingest(target.name, page, at, make_origin=lambda: self._make_origin(target))
             health.page_bytes = len(page)
+            health.clock_skew = fetcher.clock_skew
             self._record_result(target, health, "")
         except SourceError as error:
             self._store.add_failed_scrape(target.name, at)

@@ -150,7 +150,13 @@ class ScrapeSource:
         if twins := self._twins.describe():
             failures["clusters"] = twins
         contradictions = find_contradictions(table, self._unheld_work.values(), ())
-        return replace(table, fleet=count_fleet(window), findings=(*find_failures(failures), *contradictions))
+        findings = (*find_failures(failures), *contradictions)
+        return replace(table, fleet=count_fleet(window), findings=findings, clock_skew=self._find_clock_skew())
+
+    def _find_clock_skew(self) -> float | None:
+        """The middle one of all targets: neither a node with a wrong clock decides, nor a target that lies."""
+        known = sorted(one.clock_skew for one in self._loop.health.copy().values() if one.clock_skew is not None)
+        return known[len(known) // 2] if known else None
 
     def _read_scheme(self, detected: DetectedScheme, window: StoreWindow, at: float) -> PartialTable:
         scheme = detected.scheme
