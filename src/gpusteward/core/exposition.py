@@ -164,8 +164,9 @@ def render_text_header(metric: Metric) -> str:
 
 
 def render_openmetrics_header(metric: Metric) -> str:
-    """OpenMetrics requires counters to end in `_total`; a counter with another name has the type unknown. A time of
-    creation must follow the counter or histogram that it belongs to, without a header of its own."""
+    """OpenMetrics requires counters to end in `_total`; a counter with another name has the type unknown: Prometheus
+    prefers OpenMetrics, and DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION must keep its name for every user. A time of creation
+    must follow the counter or histogram that it belongs to, without a header of its own."""
     if metric.kind is MetricType.CREATED:
         return ""
     name, kind = metric.name, metric.kind.value

@@ -49,6 +49,7 @@ class AgentSettings:
         about="Source of the GPUs: this machine (nvml), or simulated ones.",
     )
     address: ListenAddress = setting(
+        # All interfaces, as in dcgm-exporter: whoever replaces its image need not change flags.
         ListenAddress("", 9400),
         "--address -a",
         environment="DCGM_EXPORTER_LISTEN",
