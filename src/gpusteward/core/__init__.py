@@ -9,6 +9,7 @@
     verdicts.py     what is said about it; idle_spells.py: what ends an idle spell
     messages.py     texts in two languages; gpu_counts.py: numbers of GPUs in them
     settings.py     what both programs share of settings; did_you_mean.py: the nearest word, for errors
+    api_rows.py     the rows of /api/v1, as the analyzer sends and the command line reads them
     namespaces.py   which namespaces a person may see
     errors.py       the error tree
 

@@ -8,8 +8,7 @@ import base64
 import binascii
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol, TypeVar
 
 import msgspec
 from fastapi import Request, Response
@@ -21,6 +20,7 @@ from gpusteward.analyzer.api.http.responses import format_utc, has_current, send
 from gpusteward.analyzer.api.v1.listing import Listing
 from gpusteward.analyzer.pipeline import CycleStats
 from gpusteward.analyzer.results import Result
+from gpusteward.core.api_rows import Page, ResultStamp
 from gpusteward.core.verdicts import Activity, Proof, Signature, State
 from gpusteward.messages.errors import api_errors
 
@@ -29,7 +29,6 @@ STALE_INTERVALS = 2
 Row = TypeVar("Row")
 FilterValue = Annotated[str, Field(max_length=253)]
 FilterValues = Annotated[tuple[FilterValue, ...], Field(max_length=50)]
-ClusterName = Annotated[str, Field(description="Empty where the series of the site name no cluster.")]
 if TYPE_CHECKING:
     StateName = str
     ActivityName = str
@@ -62,32 +61,6 @@ class ListQuery(BaseModel):
         """The filters that were given, by name."""
         given = self.model_dump(exclude={"limit", "cursor", "sort"})
         return {name: tuple(values) for name, values in given.items() if values}
-
-
-@dataclass(frozen=True)
-class ResultStamp:
-    """The result that a response is from."""
-
-    tag: str
-    number: int
-    at: Annotated[str, Field(description="The end of the window, UTC.")]
-    window_seconds: float
-    age_seconds: Annotated[float, Field(description="How long ago that was.")]
-    stale: Annotated[
-        bool,
-        Field(description="Whether newer results are missing: older than two intervals, or the last cycle failed."),
-    ]
-    last_error: Annotated[str, Field(description="Why the last cycle failed; empty when it did not.")]
-
-
-@dataclass(frozen=True)
-class Page(Generic[Row]):
-    """One page of a list."""
-
-    items: list[Row]
-    total: Annotated[int, Field(description="How many rows pass the filters, on all pages together.")]
-    next: Annotated[str | None, Field(description="The cursor of the next page; null on the last one.")]
-    result: ResultStamp
 
 
 class _Cursor(msgspec.Struct, array_like=True, forbid_unknown_fields=True):

@@ -6,8 +6,8 @@ from typing import Annotated
 from pydantic import Field
 
 from gpusteward.analyzer.api.v1.health.data_problems import DataProblem
-from gpusteward.analyzer.api.v1.pagination import ClusterName, ResultStamp, SignatureName
 from gpusteward.analyzer.data_health import Status
+from gpusteward.core.api_rows import ClusterName, ResultStamp, SignatureName
 
 CHART_DAYS = 14
 POTENTIAL_WORKLOADS = 8

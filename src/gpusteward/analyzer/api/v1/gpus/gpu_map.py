@@ -15,12 +15,12 @@ from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.compact import Dictionary, SelectedCluster, natural_key, send_compact
 from gpusteward.analyzer.api.v1.gpus.gpus import view_fleet
-from gpusteward.analyzer.api.v1.pagination import ResultStamp
 from gpusteward.analyzer.api.v1.workloads.workload_facts import WorkloadFacts, WorkloadNames
 from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
 from gpusteward.analyzer.metrics.result_metrics import gpu_id
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES
+from gpusteward.core.api_rows import ResultStamp
 
 router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", dependencies=[Depends(may_read)], tags=["gpus"])
 

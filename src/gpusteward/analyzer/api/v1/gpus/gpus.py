@@ -1,7 +1,6 @@
 """/api/v1/gpus: one row per device or MIG instance with its holders, and one for the free GPUs of a node and model."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import numpy as np
@@ -21,15 +20,7 @@ from gpusteward.analyzer.api.v1.listing import (
     mean_by,
     name_in_cluster,
 )
-from gpusteward.analyzer.api.v1.pagination import (
-    ActivityName,
-    ClusterName,
-    FilterValues,
-    ListQuery,
-    Page,
-    ProofName,
-    send_page,
-)
+from gpusteward.analyzer.api.v1.pagination import FilterValues, ListQuery, send_page
 from gpusteward.analyzer.judge.allocation_columns import encode
 from gpusteward.analyzer.judge.fleet import Fleet, GpuCounts, count_fleet, count_gpus
 from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
@@ -37,6 +28,7 @@ from gpusteward.analyzer.judge.states import name_states
 from gpusteward.analyzer.metrics.result_metrics import gpu_id
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, STATES
+from gpusteward.core.api_rows import GpuRow, Holder, Page
 from gpusteward.core.usages import AllocationKey
 from gpusteward.core.verdicts import Activity
 
@@ -48,45 +40,6 @@ GpuStateName = Literal["idle", "low", "normal", "high", "unknown", "free"]
 GpuActivityName = Literal["active", "idle", "unknown", "free"]
 GPU_STATES: Sequence[GpuStateName] = (*(each.value for each in STATES), "free")
 GPU_ACTIVITIES: Sequence[GpuActivityName] = (*(each.value for each in ACTIVITIES), "free")
-
-
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """A container that holds the GPU."""
-
-    namespace: str
-    pod: str
-    container: str
-    share: str
-    activity: ActivityName
-    proof: ProofName
-    gpu_fraction: Annotated[float, Field(description="The fraction of the GPU that it holds.")]
-
-
-@dataclass(frozen=True, slots=True)
-class GpuRow:
-    """A device or MIG instance that is held; or all free GPUs of one model on one node."""
-
-    id: Annotated[
-        str,
-        Field(description="UUID; of a MIG instance UUID/INSTANCE; of free GPUs NODE/MODEL/free. `CLUSTER:` in front."),
-    ]
-    cluster: ClusterName
-    uuid: Annotated[str, Field(description="Empty for free GPUs: sources count them only.")]
-    instance: str
-    index: str
-    node: str
-    model: str
-    gpus: Annotated[float, Field(description="GPUs: 1, the fraction of a MIG instance, or the number of free GPUs.")]
-    score: Annotated[float | None, Field(description="Mean of the known scores of its holders.")]
-    state: GpuStateName
-    activity: Annotated[GpuActivityName, Field(description="Idle only if every holder is idle; free without holders.")]
-    holders: list[Holder]
-    idle_gpus: Annotated[float, Field(description="The part of `gpus` whose holders are idle.")]
-    unknown_gpus: Annotated[float, Field(description="The part of `gpus` whose holders are unknown.")]
-    hidden_holders: Annotated[
-        int, Field(description="Holders in namespaces that the caller may not see; they count in no other field.")
-    ]
 
 
 class GpuQuery(ListQuery):

@@ -11,10 +11,10 @@ from pydantic import Field
 from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.compact import natural_key
 from gpusteward.analyzer.api.v1.gpus.gpus import view_fleet
-from gpusteward.analyzer.api.v1.pagination import ClusterName
 from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES
+from gpusteward.core.api_rows import ClusterName
 from gpusteward.core.verdicts import Activity
 
 NodeKey = tuple[str, str]  # cluster, node

@@ -2,11 +2,9 @@
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Response
-from pydantic import Field
 
 from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import ApiDependencies, Dependencies, LastResult
@@ -14,10 +12,11 @@ from gpusteward.analyzer.api.http.concurrency_limits import query_source
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.responses import send_json
 from gpusteward.analyzer.api.http.routes import DocumentedRoute
-from gpusteward.analyzer.api.v1.pagination import ClusterName, ResultStamp, stamp
+from gpusteward.analyzer.api.v1.pagination import stamp
 from gpusteward.analyzer.api.v1.workloads.workload_paths import Cluster, Part, find_workload
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.sources.pod_processes import Pod, RunningProcess
+from gpusteward.core.api_rows import Process, Processes
 from gpusteward.core.usages import AllocationKey
 from gpusteward.messages.errors import api_errors
 
@@ -25,35 +24,6 @@ router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", dependencies=[
 
 MOST_PODS = 256
 MOST_PROCESSES = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Process:
-    """A process on one GPU. Unknown is null, never zero."""
-
-    cluster: ClusterName
-    namespace: str
-    pod: str
-    container: str
-    node: str
-    gpu: Annotated[str, Field(description="UUID; of a MIG instance its own.")]
-    index: Annotated[str, Field(description="Of the GPU on its node; of a MIG instance with profile and instance id.")]
-    pid: Annotated[int, Field(description="On the node.")]
-    process: Annotated[str, Field(description="Its name.")]
-    memory_bytes: float | None
-    sm_ratio: float | None
-    outside_allocation: Annotated[bool, Field(description="Whether it is on a GPU that its pod does not hold.")]
-
-
-@dataclass(frozen=True, slots=True)
-class Processes:
-    """The processes of the pods of a workload or a node."""
-
-    processes: list[Process]
-    total: Annotated[int, Field(description="Number of processes; not all may be listed.")]
-    untold: Annotated[list[str], Field(description="Pods that no agent reports: their processes are unknown.")]
-    pods: Annotated[int, Field(description="How many pods of the workload or the node hold GPUs.")]
-    result: ResultStamp
 
 
 @router.get(

@@ -15,7 +15,7 @@ from gpusteward.analyzer.api.http.problems import find_language
 from gpusteward.analyzer.api.http.responses import format_utc, send_json
 from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.api.v1.gpus.gpus import view_fleet, view_gpu_counts
-from gpusteward.analyzer.api.v1.pagination import ResultStamp, stamp
+from gpusteward.analyzer.api.v1.pagination import stamp
 from gpusteward.analyzer.api.v1.workloads.workload_rows import view_workloads
 from gpusteward.analyzer.data_health import DataHealth, Status
 from gpusteward.analyzer.judge.fleet import NO_GPUS, UNKNOWN_FLEET
@@ -23,6 +23,7 @@ from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
 from gpusteward.analyzer.ledger.leadership import Role
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import DOUBTS, Column, Level
+from gpusteward.core.api_rows import ResultStamp
 from gpusteward.core.messages import Language
 
 router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", dependencies=[Depends(may_read)], tags=["health"])

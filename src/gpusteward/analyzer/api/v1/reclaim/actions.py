@@ -13,12 +13,13 @@ from gpusteward.analyzer.api.http.concurrency_limits import query_reclaim
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.responses import format_utc, send_json
 from gpusteward.analyzer.api.http.routes import DocumentedRoute
-from gpusteward.analyzer.api.v1.pagination import MOST_ROWS, ClusterName
+from gpusteward.analyzer.api.v1.pagination import MOST_ROWS
 from gpusteward.analyzer.api.v1.reclaim.plan import DecisionRow, ModeName, make_decision_row
 from gpusteward.analyzer.reclaim.actions import OPEN_STATES, Action, ReclaimControl
 from gpusteward.analyzer.reclaim.journal import read_message
 from gpusteward.analyzer.reclaim.plan import ActionState, Mode
 from gpusteward.analyzer.reclaim.policies.effective import ReclaimAction
+from gpusteward.core.api_rows import ClusterName
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.messages import Language
 from gpusteward.logs import Log

@@ -11,8 +11,9 @@ from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import Dependencies
 from gpusteward.analyzer.api.http.responses import format_utc, send_json
 from gpusteward.analyzer.api.http.routes import DocumentedRoute
-from gpusteward.analyzer.api.v1.pagination import MOST_ROWS, ClusterName, FilterValues
+from gpusteward.analyzer.api.v1.pagination import MOST_ROWS, FilterValues
 from gpusteward.analyzer.reclaim.plan import Change, Decision, Mode, Outcome, Plan
+from gpusteward.core.api_rows import ClusterName
 from gpusteward.core.messages import Language
 
 router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", dependencies=[Depends(may_read)], tags=["reclaim"])

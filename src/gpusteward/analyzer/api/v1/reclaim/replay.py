@@ -16,7 +16,6 @@ from gpusteward.analyzer.api.http.concurrency_limits import query_ledger
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.responses import format_utc, send_json
 from gpusteward.analyzer.api.http.routes import DocumentedRoute
-from gpusteward.analyzer.api.v1.pagination import ClusterName
 from gpusteward.analyzer.prices import PriceList
 from gpusteward.analyzer.reclaim.policies.effective import EffectivePolicy
 from gpusteward.analyzer.reclaim.policies.file import parse_policies
@@ -24,6 +23,7 @@ from gpusteward.analyzer.reclaim.policies.policy import PolicyFile
 from gpusteward.analyzer.reclaim.policies.resolve import WorkloadFacts, resolve_policy
 from gpusteward.analyzer.reclaim.replay.replay import PolicyOf, Release, Replay, ReplayTotals, replay
 from gpusteward.analyzer.reports.report_query import parse_time_range
+from gpusteward.core.api_rows import ClusterName
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.messages import Language, Message

@@ -1,7 +1,6 @@
 """/api/v1/allocations: one row per container and GPU."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -15,10 +14,8 @@ from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.listing import Listing, TextColumn, filter_codes, known_value, name_in_cluster
 from gpusteward.analyzer.api.v1.pagination import (
     ActivityName,
-    ClusterName,
     FilterValues,
     ListQuery,
-    Page,
     ProofName,
     SignatureName,
     StateName,
@@ -28,6 +25,7 @@ from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
 from gpusteward.analyzer.metrics.result_metrics import gpu_id
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, PROOFS, SIGNATURES, STATES, STEPS, Column
+from gpusteward.core.api_rows import Allocation, Page, WorkloadName
 from gpusteward.core.usages import AllocationKey, Measure, Stat
 
 router = APIRouter(
@@ -42,57 +40,6 @@ _SHOWN = (
     (Measure.MEMORY_TOTAL, Stat.LAST),
     (Measure.POWER, Stat.MEAN),
 )
-
-
-HowProven = Annotated[
-    ProofName, Field(description="integrated: all of the time was measured; sampled: work between samples is not seen.")
-]
-HighestStep = Annotated[
-    Literal["nothing", "notice", "reclaim"],
-    Field(description="The highest action that the signature, the proof and the second opinion allow."),
-]
-
-
-@dataclass(frozen=True, slots=True)
-class WorkloadName:
-    """The root owner; a pod without an owner is its own workload."""
-
-    kind: str
-    namespace: str
-    name: str
-    cluster: ClusterName
-
-
-@dataclass(frozen=True, slots=True)
-class Allocation:
-    """One container on one GPU over the window. null: not measured, never zero."""
-
-    id: str
-    cluster: ClusterName
-    gpu: Annotated[str, Field(description="UUID; of a MIG instance UUID/INSTANCE.")]
-    node: str
-    index: str
-    model: str
-    namespace: str
-    pod: str
-    container: str
-    workload: WorkloadName
-    share: str
-    score: Annotated[float | None, Field(description="0 to 100.")]
-    state: StateName
-    activity: ActivityName
-    signature: SignatureName
-    highest_step: HighestStep
-    proof: HowProven
-    doubt: Annotated[str, Field(description="Why the activity is unknown; empty when it is known.")]
-    idle_since: str | None
-    coverage: Annotated[float, Field(description="Samples seen / samples expected, 0 to 1.")]
-    core_mean_ratio: float | None
-    core_peak_ratio: float | None
-    memory_used_bytes: float | None
-    memory_total_bytes: float | None
-    power_watts: float | None
-    gpu_fraction: Annotated[float, Field(description="The fraction of a GPU that it holds; 1 is a whole GPU.")]
 
 
 class AllocationQuery(ListQuery):

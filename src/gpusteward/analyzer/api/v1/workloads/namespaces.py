@@ -1,6 +1,5 @@
 """/api/v1/namespaces: GPUs held and used by each namespace."""
 
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import numpy as np
@@ -12,38 +11,17 @@ from gpusteward.analyzer.api.dependencies import LastResult
 from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.listing import Listing, TextColumn, known_value, mean_by, sum_by
-from gpusteward.analyzer.api.v1.pagination import ClusterName, FilterValues, ListQuery, Page, send_page
+from gpusteward.analyzer.api.v1.pagination import FilterValues, ListQuery, send_page
 from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES
+from gpusteward.core.api_rows import Namespace, Page
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity
 
 router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", dependencies=[Depends(may_read)], tags=["namespaces"])
 
 LISTING = "namespaces"
-
-
-@dataclass(frozen=True, slots=True)
-class Namespace:
-    """A namespace that holds GPUs."""
-
-    cluster: ClusterName
-    namespace: str
-    allocations: Annotated[int, Field(description="Containers on GPUs: one per container and GPU.")]
-    active: Annotated[int, Field(description="Allocations that are active.")]
-    idle: Annotated[int, Field(description="Allocations that are idle.")]
-    unknown: Annotated[int, Field(description="Allocations that could not be judged.")]
-    workloads: int
-    idle_workloads: int
-    average_score: Annotated[float | None, Field(description="Over the allocations that have a score.")]
-    low: Annotated[int, Field(description="Allocations whose score is below the low threshold, or that are idle.")]
-    memory_used_bytes: float | None
-    power_watts: float | None
-    gpus: Annotated[float, Field(description="GPUs that it holds; a share of a GPU is a fraction.")]
-    active_gpus: float
-    idle_gpus: float
-    unknown_gpus: float
 
 
 class NamespaceQuery(ListQuery):

@@ -11,10 +11,11 @@ from gpusteward.analyzer.api.dependencies import Dependencies, LastResult
 from gpusteward.analyzer.api.http.concurrency_limits import query_source
 from gpusteward.analyzer.api.http.responses import send_json
 from gpusteward.analyzer.api.http.routes import DocumentedRoute
-from gpusteward.analyzer.api.v1.pagination import ResultStamp, stamp
+from gpusteward.analyzer.api.v1.pagination import stamp
 from gpusteward.analyzer.api.v1.workloads.allocations import allocation_id
 from gpusteward.analyzer.api.v1.workloads.workload_paths import Cluster, Part, find_workload
 from gpusteward.analyzer.sources.usage_source import Chart
+from gpusteward.core.api_rows import ResultStamp
 
 router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", dependencies=[Depends(may_read)], tags=["workloads"])
 

@@ -13,10 +13,10 @@ from gpusteward.analyzer.api.http.concurrency_limits import query_ledger
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.responses import format_utc, send_json
 from gpusteward.analyzer.api.http.routes import DocumentedRoute
-from gpusteward.analyzer.api.v1.pagination import ClusterName
 from gpusteward.analyzer.api.v1.workloads.snooze_state import forget_snoozes
 from gpusteward.analyzer.api.v1.workloads.workload_paths import NO_NAME, Cluster, Part, find_workload
 from gpusteward.analyzer.ledger.snoozes import Snooze, clean_workload
+from gpusteward.core.api_rows import ClusterName
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.logs import Log
 from gpusteward.messages.errors import api_errors

@@ -14,17 +14,14 @@ from gpusteward.analyzer.api.dependencies import ApiDependencies, Dependencies, 
 from gpusteward.analyzer.api.http.responses import format_utc, has_current, send_json, send_not_modified
 from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.api.result_store import PublishedResult
-from gpusteward.analyzer.api.v1.pagination import (
-    ResultStamp,
-    make_etag,
-    stamp,
-)
-from gpusteward.analyzer.api.v1.workloads.allocations import Allocation, view_allocations
+from gpusteward.analyzer.api.v1.pagination import make_etag, stamp
+from gpusteward.analyzer.api.v1.workloads.allocations import view_allocations
 from gpusteward.analyzer.api.v1.workloads.snooze_state import ActiveSnoozes, find_snoozes
 from gpusteward.analyzer.api.v1.workloads.workload_paths import Cluster, Part, find_workload
-from gpusteward.analyzer.api.v1.workloads.workload_rows import SnoozedView, Workload, view_workloads
+from gpusteward.analyzer.api.v1.workloads.workload_rows import SnoozedView, view_workloads
 from gpusteward.analyzer.explain.opinions import Opinion
 from gpusteward.analyzer.judge.reasons import explain_row
+from gpusteward.core.api_rows import Allocation, ResultStamp, Workload
 from gpusteward.core.messages import Language
 from gpusteward.core.verdicts import WorkloadVerdict
 

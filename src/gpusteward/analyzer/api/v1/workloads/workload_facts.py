@@ -9,10 +9,10 @@ import numpy as np
 from gpusteward.analyzer.ledger.identities import UserLabels
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES, Column
+from gpusteward.core.api_rows import MOST_NAMES
 from gpusteward.core.usages import AllocationKey
 from gpusteward.core.verdicts import Activity
 
-MOST_NAMES = 8
 PodLabels = tuple[tuple[str, str], ...]
 HOUR_SECONDS = 3600
 

@@ -14,7 +14,6 @@ from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.responses import format_utc_ms, send_json
 from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.api.result_store import PublishedResult
-from gpusteward.analyzer.api.v1.pagination import ActivityName, ProofName, SignatureName, StateName
 from gpusteward.analyzer.api.v1.workloads.period_costs import PeriodCosts, count_gpu_hours, find_period_costs
 from gpusteward.analyzer.api.v1.workloads.snoozes import SnoozeRow, show_snooze
 from gpusteward.analyzer.api.v1.workloads.workload_facts import WorkloadFacts
@@ -28,6 +27,7 @@ from gpusteward.analyzer.reports.workload_history import (
     RecordedVerdict,
     WorkloadHistory,
 )
+from gpusteward.core.api_rows import ActivityName, ProofName, SignatureName, StateName
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.messages.errors import api_errors
 

@@ -1,47 +1,27 @@
 """The row of a workload in the API, and the rows of one result as a list."""
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import Field
 
 from gpusteward.analyzer.api.http.responses import format_utc
 from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.listing import Listing, TextColumn, filter_codes, filter_groups, known_value
-from gpusteward.analyzer.api.v1.pagination import ActivityName, ClusterName, SignatureName, StateName
-from gpusteward.analyzer.api.v1.workloads.allocations import HighestStep, HowProven
 from gpusteward.analyzer.api.v1.workloads.snooze_state import ActiveSnoozes
-from gpusteward.analyzer.api.v1.workloads.workload_facts import MOST_NAMES, WorkloadFacts
+from gpusteward.analyzer.api.v1.workloads.workload_facts import WorkloadFacts
 from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
 from gpusteward.analyzer.judge.resumption import Resumption
 from gpusteward.analyzer.judge.workloads import WorkloadTable
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, STATES, STEPS, Column
+from gpusteward.core.api_rows import (
+    ChanceOfWork,
+    ResumptionChances,
+    Workload,
+)
 from gpusteward.core.containers import WorkloadKey
 
 LISTING = "workloads"
-
-
-@dataclass(frozen=True, slots=True)
-class ChanceOfWork:
-    """The chance that work comes back within a time."""
-
-    probability: Annotated[float | None, Field(description="0 to 1; null: too few idle spells are known.")]
-    spells: Annotated[int, Field(description="Idle spells that became as old, and whose following time is known.")]
-    of: Annotated[
-        Literal["workload", "kind", ""],
-        Field(description="Whose spells these are: its own, or those of all workloads of its kind."),
-    ]
-
-
-@dataclass(frozen=True, slots=True)
-class ResumptionChances:
-    """The chance that work comes back to an idle workload, from its idle spells or those of its kind."""
-
-    within_30_minutes: ChanceOfWork
-    within_2_hours: ChanceOfWork
-    until_morning: ChanceOfWork
 
 
 def show_resumption(found: Resumption | None) -> ResumptionChances | None:
@@ -54,49 +34,6 @@ def show_resumption(found: Resumption | None) -> ResumptionChances | None:
             for each in chances
         )
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Workload:
-    """A root owner. Idle only if every one of its GPUs is idle and has complete data."""
-
-    cluster: ClusterName
-    kind: str
-    namespace: str
-    name: str
-    score: float | None
-    state: StateName
-    activity: ActivityName
-    signature: SignatureName
-    highest_step: HighestStep
-    proof: HowProven
-    gpus: Annotated[float, Field(description="GPUs that it holds; a share of a GPU is a fraction.")]
-    idle_gpus: Annotated[float, Field(description="Those that are idle.")]
-    unknown_gpus: Annotated[float, Field(description="Those that could not be judged.")]
-    idle_since: str | None
-    allocations: Annotated[int, Field(description="Containers on GPUs: one per container and GPU.")]
-    idle_allocations: int
-    unknown_allocations: int
-    users: Annotated[list[str], Field(description=f"Users of its pods; lists of names have at most {MOST_NAMES}.")]
-    models: list[str]
-    nodes: list[str]
-    nodes_total: int
-    currency: Annotated[str, Field(description="Of the costs, which are millionths of it; null: no price.")]
-    cost_micros_per_hour: Annotated[int | None, Field(description="Of everything it holds.")]
-    idle_cost_micros_per_hour: Annotated[int | None, Field(description="Of its idle GPUs; null without any.")]
-    idle_cost_micros: Annotated[int | None, Field(description="Of its idle GPUs since they are idle.")]
-    owner_evidence: Annotated[
-        Literal["read", "reference", "derived", "unknown"],
-        Field(
-            description="How it is known that this object owns the pods: read from the API server by uid; named by an "
-            "owner reference; derived from names or labels of the pods; unknown: the pod stands for its owner."
-        ),
-    ]
-    owner_uid: Annotated[str, Field(description="Empty where it was not read, or differs between the pods.")]
-    resumption: Annotated[
-        ResumptionChances | None, Field(description="The chance that work comes back; null: it is not idle.")
-    ]
-    snoozed_until: Annotated[str | None, Field(description="No notices about it are sent until then; null: it is not.")]
 
 
 class WorkloadView:

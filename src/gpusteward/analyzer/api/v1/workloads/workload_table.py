@@ -14,7 +14,6 @@ from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import Dependencies, LastResult
 from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.api.v1.compact import Dictionary, SelectedCluster, send_compact
-from gpusteward.analyzer.api.v1.pagination import ResultStamp
 from gpusteward.analyzer.api.v1.workloads.period_costs import find_period_costs
 from gpusteward.analyzer.api.v1.workloads.snooze_state import ActiveSnoozes, find_snoozes
 from gpusteward.analyzer.api.v1.workloads.workload_facts import WorkloadFacts, WorkloadNames
@@ -23,6 +22,7 @@ from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
 from gpusteward.analyzer.reports.report import Amounts
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, STATES, STEPS, Codes, Column
+from gpusteward.core.api_rows import ResultStamp
 from gpusteward.core.containers import EVIDENCE_ORDER, OwnerEvidence, WorkloadKey
 
 router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", dependencies=[Depends(may_read)], tags=["workloads"])

@@ -13,15 +13,15 @@ from gpusteward.analyzer.api.v1.pagination import (
     ActivityName,
     FilterValues,
     ListQuery,
-    Page,
     ProofName,
     SignatureName,
     StateName,
     send_page,
 )
 from gpusteward.analyzer.api.v1.workloads.snooze_state import find_snoozes
-from gpusteward.analyzer.api.v1.workloads.workload_rows import SnoozedView, Workload, view_workloads
+from gpusteward.analyzer.api.v1.workloads.workload_rows import SnoozedView, view_workloads
 from gpusteward.analyzer.tables import PROOFS, SIGNATURES
+from gpusteward.core.api_rows import Page, Workload
 
 router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", dependencies=[Depends(may_read)], tags=["workloads"])
 
