@@ -490,7 +490,7 @@ def test_the_docstring_of_a_package_names_its_modules():
 
 
 def test_the_ledger_diagram_has_every_table_and_column():
-    (diagram,) = list_blocks("mermaid", ARCHITECTURE)
+    (diagram,) = list_blocks("mermaid", "docs/reference/ledger.md")
     drawn = {
         table: re.findall(r"^    \w+ (\w+)", body, re.MULTILINE)
         for table, body in re.findall(r"^  (\w+) \{\n(.*?)^  \}", diagram.text, re.MULTILINE | re.DOTALL)
