@@ -20,10 +20,9 @@
     scene_rows.py  one of them: its truth, and the pages of its exporters at each scrape
     judge_truth.py the judge against the truth of simulated workloads, and its cost at 50,000 GPUs
     analyzer.py    a cycle of the analyzer compared with curl and gpu-oour's queries, on a real Prometheus
-    fleet_data.py  the simulated fleet, as blocks for Prometheus and import lines for VictoriaMetrics
+    fleet_data.py  the simulated fleet, as blocks for Prometheus
     request_recorder.py  records the requests of a cycle, so that curl can send the same ones
     compared_ways.py     curl, gpu-oour's queries, the analyzer
-    export_path.py       VictoriaMetrics' export API compared with queries
     served.py      `gpusteward serve` as a process: memory and response times
     fleet_results.py, fleet_limits.py, fleet_report.py   their results, the limits, the report
     rehearsal.py   a simulated cluster, a Prometheus that scrapes it and an analyzer on top, for half an hour

@@ -21,7 +21,6 @@ from pathlib import Path
 from urllib.parse import parse_qs
 
 from bench.compared_ways import Analysis, GpuOour, add_unread_signals, make_settings, prepare_curl, record_cycle
-from bench.export_path import measure_export_paths
 from bench.fleet_data import Fleet, plan_fleet, write_blocks
 from bench.fleet_limits import LONG, SHORT, check_limits
 from bench.fleet_report import render_report
@@ -160,10 +159,8 @@ def measure(sizes: Sequence[int], long_sizes: Sequence[int], *, rounds: int, com
                 comparison.run_round(is_curl_first=number % 2 == 0)
         for comparison in comparisons:
             comparison.close()
-        stack.close()  # the export needs the memory of these engines
-        export_paths, export_skipped = measure_export_paths(sizes, rounds=rounds, folder=folder)
     about = describe_run(command, find_versions())
-    return Results(about, [comparison.ways for comparison in comparisons], served, export_paths, export_skipped)
+    return Results(about, [comparison.ways for comparison in comparisons], served)
 
 
 def _measure_serve(url: str, gpus: int, folder: Path) -> Served:

@@ -4,7 +4,6 @@ Each signal has a few different curves: the cost of a query depends on the numbe
 """
 
 import random
-import re
 import shutil
 import subprocess
 import time
@@ -19,8 +18,6 @@ STEP = 30
 BLOCK_SECONDS = 7200
 """promtool cuts blocks at multiples of this, and reads its whole input once per block: each block gets its own file."""
 CURVES = 64
-IMPORTED_GPUS = 1_000
-_LABEL_NAME, _QUOTED_NAME = re.compile(r"(\w+)=(?=\")"), r'"\1":'
 SIGNALS = {
     "DCGM_FI_DEV_GPU_UTIL": (0, 100),
     "DCGM_FI_DEV_MEM_COPY_UTIL": (0, 60),
@@ -96,25 +93,6 @@ def _write_block(fleet: Fleet, moments: Sequence[int], data: Path) -> None:
     source.unlink()
     for block in made.iterdir():
         shutil.move(block, data)
-
-
-def list_import_batches(fleet: Fleet) -> Iterator[bytes]:
-    """The fleet as JSON lines for `/api/v1/import` of VictoriaMetrics, in batches of about 1,000 GPUs."""
-    random_values = random.Random(fleet.start)
-    timestamps = ",".join(str(moment * 1000) for moment in fleet.moments)
-    for signal, (least, most) in SIGNALS.items():
-        curves = [
-            ",".join(str(random_values.randint(least, most)) for _ in fleet.moments)
-            for _ in range(min(CURVES, fleet.gpus))
-        ]
-        for first in range(0, fleet.gpus, IMPORTED_GPUS):
-            gpus = range(first, min(first + IMPORTED_GPUS, fleet.gpus))
-            lines = (
-                f'{{"metric":{{"__name__":"{signal}",{_LABEL_NAME.sub(_QUOTED_NAME, labels_of(gpu))}}},'
-                f'"values":[{curves[gpu % len(curves)]}],"timestamps":[{timestamps}]}}\n'
-                for gpu in gpus
-            )
-            yield "".join(lines).encode()
 
 
 def write_samples(path: Path, gpus: range, *, moments: Sequence[int]) -> None:

@@ -29,8 +29,6 @@ NOTES = """\
 - `gpusteward serve` is the program as installed for development, with its defaults, started anew; it ends after its
   cycles and requests. MB is 1,000,000 bytes; memory is as reported by the kernel. Its client is Python's, in another
   process on the same machine, on a kept connection.
-- VictoriaMetrics: the same signals and labels, one engine per size; two sources read it in turns, one with
-  `prometheus.use_export`, one without. A read ends with the usage table; discovery is not included.
 - Differences below 1.25 x between single rounds are noise here.
 """
 
@@ -48,7 +46,6 @@ def render_report(results: Results) -> str:
             + _render_cycles(results.ways),
             _render_queries(results.ways),
             "## gpusteward serve\n\n" + _render_served(results.served),
-            "## VictoriaMetrics: export against queries\n\n" + _render_export_paths(results),
             f"## How it was measured\n\n{NOTES}",
         ]
     )
@@ -162,19 +159,3 @@ def _list_figures(served: Served) -> dict[str, str]:
 
 def _show(memory: Memory) -> str:
     return f"{memory.rss * KIB / MB:.0f} ({memory.peak * KIB / MB:.0f})"
-
-
-def _render_export_paths(results: Results) -> str:
-    if results.export_skipped:
-        return f"Not measured: {results.export_skipped}.\n"
-    rows = [
-        (
-            f"{path.gpus:,} GPUs, 10 min",
-            f"{median(path.export_seconds):.3f}",
-            f"{median(path.query_seconds):.3f}",
-            f"{path.speedup:.2f}",
-            ", ".join(f"{rows:,}" for rows in path.rows),
-        )
-        for path in results.export_paths
-    ]
-    return render_table(("read", "export, s", "queries, s", "queries / export", "rows: export, queries"), rows)

@@ -85,24 +85,7 @@ class Served:
 
 
 @dataclass(frozen=True, slots=True)
-class ExportPath:
-    """Reads of one fleet from VictoriaMetrics through its export API and by queries, in seconds, by round."""
-
-    gpus: int
-    rows: list[int]  # of the usage table: export, queries
-    export_seconds: list[float] = field(default_factory=list)
-    query_seconds: list[float] = field(default_factory=list)
-
-    @property
-    def speedup(self) -> float:
-        pairs = zip(self.query_seconds, self.export_seconds, strict=True)
-        return median(queries / export for queries, export in pairs)
-
-
-@dataclass(frozen=True, slots=True)
 class Results:
     about: About
     ways: list[Ways]
     served: list[Served]
-    export_paths: list[ExportPath] = field(default_factory=list)
-    export_skipped: str = ""  # why the export was not measured

@@ -1,31 +1,23 @@
 """The pure parts of the analyzer's bench: blocks, import lines, recorded requests, limits, the report."""
 
-import json
 import urllib.request
-from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from urllib.parse import quote_plus, unquote_plus
 
-import pytest
-
 from bench.compared_ways import add_unread_signals
-from bench.export_path import measure_export_paths
 from bench.fleet_data import (
     BLOCK_SECONDS,
-    IMPORTED_GPUS,
     STEP,
-    Fleet,
     cut_blocks,
     labels_of,
-    list_import_batches,
     write_samples,
 )
 from bench.fleet_limits import check_limits
 from bench.fleet_report import render_report
-from bench.fleet_results import CycleTime, ExportPath, Results, Served, Ways
+from bench.fleet_results import CycleTime, Results, Served, Ways
 from bench.machines import About
 from bench.readings import Memory
 from bench.request_recorder import RecordedRequest, record_requests
@@ -136,30 +128,6 @@ def test_every_series_has_a_sample_at_every_moment(tmp_path: Path):
     assert len(lines) == (3 * 6 + 1) * 2 + 1, "three GPUs of one target"
     assert lines[-1] == "# EOF"
     assert sum(line.startswith(f"DCGM_FI_DEV_FB_USED{{{labels_of(2)}}} ") for line in lines) == 2
-
-
-def test_import_lines_have_every_series_once_with_all_its_samples():
-    fleet = Fleet(IMPORTED_GPUS + 1, 0, STEP)
-    lines = [json.loads(line) for batch in list_import_batches(fleet) for line in batch.splitlines()]
-    assert len({json.dumps(line["metric"], sort_keys=True) for line in lines}) == len(lines) == fleet.gpus * 6
-    assert {tuple(line["timestamps"]) for line in lines} == {(0, STEP * 1000)}
-    assert {len(line["values"]) for line in lines} == {2}
-    assert len(lines[0]["metric"]) == 12
-
-
-def test_the_export_is_skipped_with_a_reason_without_victoriametrics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    paths, reason = measure_export_paths([10], rounds=1, folder=tmp_path)
-    assert (paths, reason) == ([], "victoria-metrics is not installed")
-    assert "Not measured: victoria-metrics is not installed." in render_report(
-        replace(results([ways(1_000)], []), export_skipped=reason)
-    )
-
-
-def test_the_export_has_a_row_per_fleet():
-    measured = replace(results([ways(1_000)], []), export_paths=[ExportPath(1_000, [9, 9], [1.0, 2.0], [2.0, 4.0])])
-    row = next(line for line in render_report(measured).splitlines() if "9, 9" in line)
-    assert [cell.strip() for cell in row.split("|")[2:5]] == ["1.500", "3.000", "2.00"]
 
 
 def test_unread_signals_are_queried_like_the_others():

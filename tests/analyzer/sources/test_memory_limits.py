@@ -14,7 +14,6 @@ from gpusteward.analyzer.active_source import warn_about_limits
 from gpusteward.analyzer.settings.settings import MemorySettings, Settings
 from gpusteward.analyzer.sources.engine.decode import decode_pieces, decode_plain
 from gpusteward.analyzer.sources.engine.label_text_index import DeviceIndex, HolderIndex
-from gpusteward.analyzer.sources.engine.victoriametrics import ExportedSamples, ExportLine
 from gpusteward.analyzer.sources.memory_limits import (
     DEFAULT_LIMITS,
     MIB,
@@ -138,12 +137,6 @@ def test_what_cannot_be_divided_into_rows_is_refused_before_it_is_decoded():
         list(decode_pieces(endless))
     with pytest.raises(SourceError, match="a part of the response is larger"):
         decode_plain(b'{"status":"success","data":{"a":[' + b"[]," * (1 << 20))
-
-
-def test_an_export_with_too_many_series_is_refused():
-    samples = ExportedSamples("x", limit_bytes=100_000)
-    with pytest.raises(SourceError, match=r"raise memory\.budget_bytes"):
-        samples.add([ExportLine(b'{"a":"%d"}' % number, [1.0]) for number in range(1_000)])  # type: ignore[arg-type]
 
 
 def test_lines_are_the_same_however_a_page_is_divided():

@@ -2,21 +2,18 @@
 
 import time
 
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from gpusteward.analyzer.sources.engine import victoriametrics as victoria
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.analyzer.sources.engine.sharding import group
 from gpusteward.analyzer.sources.promql.expressions import write_duration, write_range
 from gpusteward.analyzer.sources.promql.scrape_intervals import infer_interval
 from gpusteward.analyzer.sources.usage.coverage import ExpectedSamples, ScrapeIntervals
 from gpusteward.analyzer.sources.usage.label_mapping import map_labels
-from gpusteward.analyzer.sources.usage.quantities import Aggregation
 from gpusteward.analyzer.sources.usage.row_index import ScrapeTarget
 from gpusteward.analyzer.sources.usage.selectors import Matcher, match_any, parse_condition, write_selector
 from gpusteward.analyzer.sources.usage.unknown_rows import find_contradicted_zeros
@@ -159,30 +156,3 @@ def test_a_zero_is_contradicted_only_if_no_holder_of_the_device_explains_its_act
     assert deny([0], [0], power=[120], limit=[700]) == [False]
     assert deny([np.nan], [0], activity=[0.5]) == [False]
     assert deny([], []) == []
-
-
-@given(st.lists(st.lists(st.floats(-1e6, 1e6) | st.none(), max_size=30), min_size=1, max_size=8), st.integers(1, 4))
-def test_aggregating_export_lines_equals_aggregating_their_series(lines: list[list[float | None]], series: int):
-    samples = victoria.ExportedSamples("m")
-    names = [f'{{"__name__":"m","a":"{number % series}"}}'.encode() for number in range(len(lines))]
-    decoded = msgspec.json.Decoder(victoria.ExportLine).decode_lines(
-        b"\n".join(
-            b'{"metric":%s,"values":%s}'
-            % (name, str([None if v is None else float(v) for v in line]).replace("None", "null").encode())
-            for name, line in zip(names, lines, strict=True)
-        )
-    )
-    for line in decoded:
-        samples.add([line])
-    mean, peak, spread, count = samples.aggregate(
-        Aggregation.MEAN, Aggregation.PEAK, Aggregation.SPREAD, Aggregation.COUNT
-    )
-    for row, text in enumerate(mean.labels):
-        own = [v for name, line in zip(names, lines, strict=True) if text[1:] in name for v in line if v is not None]
-        if not own:
-            assert np.isnan([mean.values[row], peak.values[row], spread.values[row], count.values[row]]).all()
-            continue
-        assert count.values[row] == len(own)
-        assert peak.values[row] == max(own)
-        np.testing.assert_allclose(mean.values[row], np.mean(own), rtol=1e-9, atol=1e-6)
-        np.testing.assert_allclose(spread.values[row], np.std(own), rtol=1e-6, atol=1e-4)

@@ -4,7 +4,6 @@ from gpusteward.core.messages import Message
 
 ENGINE_ERROR = Message("the engine reports an error: {reason}", "引擎返回错误：{reason}")
 UNREADABLE_RESPONSE = Message("the response cannot be read: {reason}", "无法解析响应：{reason}")
-UNREADABLE_EXPORT = Message("the export cannot be read: {reason}", "无法解析导出的数据：{reason}")
 UNREADABLE_LABELS = Message("the engine sent labels that cannot be read: {reason}", "引擎返回的标签无法解析：{reason}")
 NOT_A_NUMBER = Message("the engine sent {text} instead of a number", "引擎返回的 {text} 不是数字")
 WRONG_RESULT_TYPE = Message(
@@ -21,10 +20,4 @@ BAD_CONDITION = Message(
 ROW_TOO_LARGE = Message(
     "a part of the response is larger than {limit_bytes} bytes; labels of GPU series are short",
     "响应的一部分超过 {limit_bytes} 字节；GPU 序列的标签都很短",
-)
-EXPORT_TOO_LARGE = Message(
-    "the exported series need more than {limit_bytes} bytes of memory; raise memory.budget_bytes and the memory limit"
-    " of the container, or set prometheus.use_export to false",
-    "导出的序列所需内存超过 {limit_bytes} 字节；请增大 memory.budget_bytes 和容器的内存限制，"
-    "或将 prometheus.use_export 设为 false",
 )

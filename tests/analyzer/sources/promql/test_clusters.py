@@ -103,7 +103,7 @@ def test_a_chart_shows_the_gpu_of_its_cluster(engine: RunningEngine):
 
 
 def test_queries_split_by_node_keep_clusters_apart(engine: RunningEngine):
-    table = read(engine, series_limit=100, use_export=False)
+    table = read(engine, series_limit=100)
     assert len(list_idle(judged(table))) == 18
 
 

@@ -77,7 +77,7 @@ def site() -> Iterator[Sample]:
 
 
 NODES = ("usual", "no-memory", "no-core", "other-job", "renamed", "renamed-no-memory", "mig", "two", "one-blank")
-SOURCES = ("prometheus", "victoria", "victoria-export", "scrape")
+SOURCES = ("prometheus", "victoria", "scrape")
 
 
 @pytest.fixture(scope="module")
@@ -89,8 +89,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Usage
         victoria = stack.enter_context(running_victoria(folder("victoria"), samples))
         sources: dict[str, UsageSource] = {
             "prometheus": PrometheusSource(PrometheusSettings(url=prometheus.url)),
-            "victoria": PrometheusSource(PrometheusSettings(url=victoria.url, use_export=False)),
-            "victoria-export": PrometheusSource(PrometheusSettings(url=victoria.url)),
+            "victoria": PrometheusSource(PrometheusSettings(url=victoria.url)),
             "scrape": fed_source(samples),
         }
         yield {name: stack.enter_context(closing(source)).read(AT) for name, source in sources.items()}
@@ -125,7 +124,6 @@ def test_a_held_gpu_without_utilization_is_unknown_and_the_others_are_known(tabl
 
 def test_every_source_gives_the_same_table(tables: dict[str, UsageTable]):
     assert_alike(tables["scrape"], tables["prometheus"], rtol=1e-5)
-    assert_alike(tables["victoria"], tables["victoria-export"])
     for name in SOURCES[1:]:
         assert tables[name].fleet == tables["prometheus"].fleet
 

@@ -60,9 +60,7 @@ def site(
     with (
         running_victoria(folder, samples) as engine,
         faulty(engine.url) as proxy,
-        closing(
-            PrometheusSource(make_settings(PrometheusSettings, url=proxy.url, use_export=False, **settings))
-        ) as source,
+        closing(PrometheusSource(make_settings(PrometheusSettings, url=proxy.url, **settings))) as source,
     ):
         yield source, proxy
 

@@ -1,4 +1,4 @@
-"""The same data through Prometheus and VictoriaMetrics, by query, by export and by recording rule: the same table."""
+"""The same data through Prometheus and VictoriaMetrics, by query and by recording rule: the same table."""
 
 import json
 import math
@@ -75,7 +75,7 @@ def read(engine: RunningEngine, at: float = AT, **settings: object) -> UsageTabl
 
 @pytest.mark.parametrize("name", ["native", "dcgm"])
 def test_prometheus_and_victoriametrics_give_the_same_table(engines: dict[str, RunningEngine], name: str):
-    one, other = read(engines[f"prometheus-{name}"]), read(engines[f"victoria-{name}"], use_export=False)
+    one, other = read(engines[f"prometheus-{name}"]), read(engines[f"victoria-{name}"])
     assert_alike(one, other, but=COUNTED if name == "native" else ENERGY)
     rows, others = index_rows(one), index_rows(other)
     here, there = list(rows.values()), [others[key] for key in rows]
@@ -91,20 +91,11 @@ def test_prometheus_and_victoriametrics_give_the_same_table(engines: dict[str, R
 
 
 @pytest.mark.parametrize("name", ["native", "dcgm"])
-def test_verdicts_are_the_same_for_every_engine_and_way_of_reading(engines: dict[str, RunningEngine], name: str):
+def test_verdicts_are_the_same_for_every_engine(engines: dict[str, RunningEngine], name: str):
     """For every GPU and workload; a difference of one step of a counter changes no verdict."""
-    victoria = engines[f"victoria-{name}"]
-    tables = read(engines[f"prometheus-{name}"]), read(victoria, use_export=True), read(victoria, use_export=False)
-    one, exported, queried = map(verdicts_of, tables)
-    assert one == exported
-    assert one == queried
+    one, other = verdicts_of(read(engines[f"prometheus-{name}"])), verdicts_of(read(engines[f"victoria-{name}"]))
+    assert one == other
     assert {words[0] for words, *_ in one.values()} >= {"active", "idle"}, "nothing was compared"
-
-
-@pytest.mark.parametrize("name", ["native", "dcgm"])
-def test_the_export_gives_the_same_table_as_the_queries(engines: dict[str, RunningEngine], name: str):
-    engine = engines[f"victoria-{name}"]
-    assert_alike(read(engine, use_export=True), read(engine, use_export=False))
 
 
 @pytest.mark.parametrize("name", ENGINES)
@@ -337,7 +328,7 @@ def test_samples_before_an_action_have_their_own_times_up_to_the_newest(tmp_path
 def test_recorded_windows_are_read_instead_of_computed_and_give_the_same_table(tmp_path: Path):
     samples = [*scrape_history(NODES[:1], scrape_times()), *scrape_history(NODES[4:6], scrape_times(), dialects="dcgm")]
     with running_victoria(tmp_path, samples) as engine:
-        plain = read(engine, use_export=False)
+        plain = read(engine)
         import_samples(engine.url, evaluate_rules(engine, AT))
         with faulty(engine.url) as proxy, closing(PrometheusSource(PrometheusSettings(url=proxy.url))) as source:
             recorded = source.read(AT)

@@ -27,7 +27,7 @@ def test_a_failed_query_keeps_its_reason_and_not_the_results_of_its_cycle(caplog
     collector = ResultCollector(TextRowIndex(HOLDER), TextRowIndex(DeviceKey("UUID", "")))
     gc.disable()
     try:
-        run_tasks([QueryTask((Query(PRESENCE_NOW, "metric", 1.0, HOLDER),), fail)], collector, concurrency=1)
+        run_tasks([QueryTask(Query(PRESENCE_NOW, "metric", 1.0, HOLDER), fail)], collector, concurrency=1)
         reason = collector.results.failures[PRESENCE_NOW]
         results = weakref.ref(collector.results)
         del collector

@@ -84,7 +84,7 @@ def run_cycles(folder: Path, lags: Sequence[float], *, every: int) -> Run:
     results, seen = [], []
     with (
         running_victoria(folder, make_samples(arrived, AT - lags[0])) as engine,
-        closing(PrometheusSource(PrometheusSettings(url=engine.url, use_export=False))) as source,
+        closing(PrometheusSource(PrometheusSettings(url=engine.url))) as source,
     ):
         arrived = AT - lags[0]
         components = Components(
@@ -146,7 +146,7 @@ def test_several_engines_have_one_window_which_ends_with_the_latest_of_them(tmp_
     with (
         running_victoria(folders[0], move(make_samples(AT - 1800, AT + 300), "fresh")) as fresh,
         running_victoria(folders[1], move(make_samples(AT - 1800, AT - 120), "late")) as late,
-        closing(SeveralEngines(PrometheusSettings(urls=[fresh.url, late.url], use_export=False))) as source,
+        closing(SeveralEngines(PrometheusSettings(urls=[fresh.url, late.url]))) as source,
     ):
         source.read(AT)
         import_samples(late.url, move(make_samples(AT - 120, AT + 180), "late"))

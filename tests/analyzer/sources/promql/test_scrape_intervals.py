@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 PAST_SECONDS = 1500
 IDLE = {"GPU_UTIL": 0.0, "MEM_COPY_UTIL": 0.0, "POWER_USAGE": 60.0, "FB_USED": 30_000.0, "FB_FREE": 10_000.0}
-SOURCES = ("prometheus", "victoria", "victoria-export")
+SOURCES = ("prometheus", "victoria")
 
 
 def target(
@@ -65,7 +65,6 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Prom
         victoria = stack.enter_context(running_victoria(tmp_path_factory.mktemp("victoria"), samples))
         settings = (
             PrometheusSettings(url=prometheus.url),
-            PrometheusSettings(url=victoria.url, use_export=False),
             PrometheusSettings(url=victoria.url),
         )
         made = [stack.enter_context(closing(PrometheusSource(one))) for one in settings]

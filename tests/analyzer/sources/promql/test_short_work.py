@@ -30,7 +30,7 @@ COURSES: dict[str, list[float]] = {
     "young-always": [30.0 * number for number in range(4)],  # works from the start
     "nearly-always": [30.0 * number for number in range(19)],
 }
-ENGINES = ("prometheus", "export", "victoria")
+ENGINES = ("prometheus", "victoria")
 
 
 def pod_samples(number: int, pod: str, busy: list[float]) -> Iterator[Sample]:
@@ -61,12 +61,11 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Runn
     with ExitStack() as stack:
         one = stack.enter_context(running_prometheus(tmp_path_factory.mktemp("brief"), history()))
         other = stack.enter_context(running_victoria(tmp_path_factory.mktemp("brief"), history()))
-        yield {"prometheus": one, "export": other, "victoria": other}
+        yield {"prometheus": one, "victoria": other}
 
 
 def read(running: dict[str, RunningEngine], name: str) -> UsageTable:
-    settings = PrometheusSettings(url=running[name].url, use_export=name == "export")
-    with closing(PrometheusSource(settings)) as source:
+    with closing(PrometheusSource(PrometheusSettings(url=running[name].url))) as source:
         return source.read(AT)
 
 

@@ -6,5 +6,4 @@ client.py            HTTP requests: credentials, limits, retries
 decode.py            JSON responses -> vectors of label texts and values
 label_text_index.py  label texts -> row numbers
 sharding.py          splits queries that select too many series into groups of nodes
-victoriametrics.py   the raw export of VictoriaMetrics: samples -> vectors
 """

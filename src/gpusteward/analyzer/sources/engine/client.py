@@ -43,7 +43,6 @@ VictoriaMetrics does not name them, and is asked for an error instead. Other eng
 
 _CHART_BYTES = 1 << 20
 """A chart has 500 points of 30 bytes; several are read at the same time."""
-_STREAM_BYTES = 256 << 20
 
 
 class LimitError(SourceError):
@@ -113,11 +112,6 @@ class Engine:
         """The whole body of a response. Raises SourceError, LimitError."""
         fields = (*fields, *_PARTIAL_RESPONSES)
         return self._attempt(path, fields, collect, self._limit(is_whole=True), use_get=use_get)
-
-    def stream(self, path: str, fields: Fields) -> Iterator[bytes]:
-        """The body in chunks; not retried. Raises SourceError while it is read. The caller limits what it keeps."""
-        with self._translated(path):
-            yield from self._send(path, fields, self._settings.response_limit_bytes or _STREAM_BYTES, use_get=False)
 
     def _limit(self, *, is_whole: bool) -> int:
         """Of the body. Decoded as a whole, it takes many times the memory of its text."""

@@ -143,9 +143,6 @@ class PrometheusSettings(BaseModel):
     )
     use_recording_rules: ClassVar[bool] = True
     """Read windows from recording rules where the engine has them."""
-    use_export: bool = Field(
-        default=True, description="On VictoriaMetrics, read raw samples through its export API instead of queries."
-    )
 
     @model_validator(mode="after")
     def _check_service(self) -> Self:

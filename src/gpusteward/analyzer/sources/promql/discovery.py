@@ -45,7 +45,6 @@ class DiscoveryResult:
     has_series: bool = True  # of any metric; a tenant without data has none
     schemes: tuple[DetectedScheme, ...] = ()
     rules: frozenset[str] = frozenset()
-    can_export: bool = False
     intervals: ScrapeIntervals = field(default_factory=ScrapeIntervals)
     ignored_nodes: Mapping[str, float] = field(default_factory=dict)
     """The schemes that are ignored because the agent covers all their nodes: expression -> number of nodes."""
@@ -57,7 +56,6 @@ class DiscoveryResult:
             "version": self.version,
             "learned_at": self.discovered_at,
             "recording_rules": sorted(self.rules),
-            "export": self.can_export,
             "scrape_intervals_seconds": dict(self.intervals.seconds),
             "slower_targets": [
                 {"job": job, "seconds": seconds, "targets": count}
@@ -88,7 +86,6 @@ def discover(
         has_series=bool(names),
         schemes=tuple(schemes),
         rules=_find_rules(engine, names, schemes, window_seconds=window_seconds, at=at),
-        can_export=product == VICTORIA and _can_export(engine, at),
         intervals=read_scrape_intervals(engine, schemes, at),
         ignored_nodes=ignored_nodes,
     )
@@ -196,16 +193,6 @@ def _is_recorded(engine: Engine, metric: str, rule: str, group: SeriesGroup, at:
     cluster = group.mapping.cluster
     missing = f"count({write_selector(metric, group.matchers)} unless on ({cluster}) {recorded})"
     return not cluster or _count(engine, missing, at) == 0
-
-
-def _can_export(engine: Engine, at: float) -> bool:
-    """Proxies and clusters may not expose the export API."""
-    fields = (("match[]", "up"), ("start", f"{at - 1:.3f}"), ("end", f"{at:.3f}"))
-    try:
-        engine.fetch("/api/v1/export", fields)
-    except SourceError:
-        return False
-    return True
 
 
 def _describe(detected: DetectedScheme) -> dict[str, Any]:

@@ -1,14 +1,10 @@
-"""Runs the queries of a plan: a few at once, each result merged as soon as it is complete.
-
-A task is one HTTP request, usually one query. On VictoriaMetrics one export serves all window queries over a metric.
-"""
+"""Runs the queries of a plan: a few at once, each result merged as soon as it is complete."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
 from typing import cast
 
 import msgspec
@@ -17,12 +13,11 @@ import numpy as np
 from gpusteward.analyzer.sources.engine.client import Engine, LimitError
 from gpusteward.analyzer.sources.engine.decode import Series, Vector, decode_matrix, decode_pieces
 from gpusteward.analyzer.sources.engine.label_text_index import DeviceIndex, HolderIndex
-from gpusteward.analyzer.sources.engine.victoriametrics import EXPORTED_AGGREGATIONS, read_export
 from gpusteward.analyzer.sources.promql.expressions import Query, Window
-from gpusteward.analyzer.sources.usage.quantities import COUNTS, PRESENCE_IN_WINDOW, PRESENCE_TIMES, Level
+from gpusteward.analyzer.sources.usage.quantities import COUNTS, PRESENCE_TIMES, Level
 from gpusteward.analyzer.sources.usage.query_results import QueryResults, ResultChunk
 from gpusteward.analyzer.sources.usage.row_index import DeviceDetails, HolderDetails, ScrapeTarget
-from gpusteward.analyzer.sources.usage.selectors import Matchers, write_selector
+from gpusteward.analyzer.sources.usage.selectors import Matchers
 from gpusteward.core.errors import SourceError
 from gpusteward.logs import Log
 
@@ -31,9 +26,9 @@ log = Log(__name__)
 
 @dataclass(frozen=True, slots=True)
 class QueryTask:
-    """A request that provides the results of one or more queries."""
+    """The request of one query."""
 
-    queries: tuple[Query, ...]
+    query: Query
     fetch: Callable[["ResultCollector"], list[ResultChunk]]
 
 
@@ -85,9 +80,9 @@ class ResultCollector:
             for chunk in chunks:
                 self.results.add(chunk)
 
-    def fail(self, queries: Iterable[Query], error: SourceError) -> None:
+    def fail(self, query: Query, error: SourceError) -> None:
         with self._lock:
-            self.results.fail((query.key for query in queries), error.as_message())
+            self.results.failures[query.key] = error.as_message()
             self.results.hit_limit |= isinstance(error, LimitError)
 
 
@@ -105,9 +100,8 @@ def _run(task: QueryTask, collector: ResultCollector) -> None:
     try:
         collector.merge(task.fetch(collector))
     except SourceError as error:
-        names = ", ".join(sorted({f"{query.quantity} {query.aggregation}" for query in task.queries}))
-        log.warning("query_failed", queries=names, reason=error)
-        collector.fail(task.queries, error)
+        log.warning("query_failed", queries=f"{task.query.quantity} {task.query.aggregation}", reason=error)
+        collector.fail(task.query, error)
 
 
 def plan_queries(
@@ -115,26 +109,7 @@ def plan_queries(
 ) -> Iterator[QueryTask]:
     """One instant query each."""
     for query in queries:
-        yield QueryTask((query,), partial(_fetch_query, engine, query, query.write(window, shard), at))
-
-
-def plan_exports(
-    engine: Engine, queries: Sequence[Query], *, window: Window, shard: Matchers, at: float
-) -> Iterator[QueryTask]:
-    """One export for all windows over a metric; other queries remain instant queries."""
-    remaining = [query for query in queries if not _is_exported(query)]
-    yield from plan_queries(engine, remaining, window=window, shard=shard, at=at)
-    windows = [query for query in queries if _is_exported(query)]
-    for (metric, matchers), same_metric in groupby(windows, key=lambda query: (query.metric, query.matchers)):
-        exported = tuple(same_metric)
-        selector = write_selector(metric, (*matchers, *shard))
-        yield QueryTask(exported, partial(_fetch_export, engine, exported, selector, window=window, at=at))
-
-
-def _is_exported(query: Query) -> bool:
-    """Not where the engine returns only the values above a floor: an export would be all samples of an idle fleet."""
-    is_window = query.aggregation in EXPORTED_AGGREGATIONS and query.key != PRESENCE_IN_WINDOW
-    return is_window and query.floor is None
+        yield QueryTask(query, partial(_fetch_query, engine, query, query.write(window, shard), at))
 
 
 def _fetch_query(
@@ -148,12 +123,3 @@ def _fetch_query(
         return [collector.read_chunk(query, vector) for vector in decode_pieces(pieces)]
 
     return engine.read_query(expression, at, read)
-
-
-def _fetch_export(
-    engine: Engine, queries: Sequence[Query], selector: str, collector: ResultCollector, *, window: Window, at: float
-) -> list[ResultChunk]:
-    """The results of all window queries over one metric. Raises SourceError."""
-    samples = read_export(engine, queries[0].metric, selector, start=at - window.seconds, end=at)
-    vectors = samples.aggregate(*(query.aggregation for query in queries))
-    return [collector.read_chunk(query, vector) for query, vector in zip(queries, vectors, strict=True)]

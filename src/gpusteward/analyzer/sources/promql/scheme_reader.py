@@ -23,7 +23,6 @@ from gpusteward.analyzer.sources.promql.query_plan import (
 from gpusteward.analyzer.sources.promql.query_runner import (
     QueryTask,
     ResultCollector,
-    plan_exports,
     plan_queries,
     run_tasks,
 )
@@ -69,7 +68,6 @@ class ReadCycle:
 
     at: float
     window: Window
-    use_export: bool
     failures: dict[str, Message] = field(default_factory=dict)  # filled by the reader: query -> reason
 
 
@@ -358,9 +356,8 @@ class SchemeReader:
             limit=self._limit.now,
             known_rows=max(len(results.holders), len(results.devices)),
         )
-        make_tasks = plan_exports if cycle.use_export else plan_queries
         for shard in shards:
-            yield from make_tasks(self._engine, plan.queries, window=cycle.window, shard=shard, at=cycle.at)
+            yield from plan_queries(self._engine, plan.queries, window=cycle.window, shard=shard, at=cycle.at)
 
 
 def _select_by_name(results: QueryResults) -> set[int]:

@@ -156,8 +156,7 @@ class PrometheusSource:
         self._failures = {} if discovered.schemes else self._explain_no_schemes()
         # A rule over late samples records a window without the last ones.
         rules = frozenset[str]() if lag else self._choose_rules(discovered, at)
-        use_export = self._settings.use_export and discovered.can_export and not rules
-        cycle = ReadCycle(at, Window(self._settings.window_seconds, rules), use_export, self._failures)
+        cycle = ReadCycle(at, Window(self._settings.window_seconds, rules), self._failures)
         tables = [self._reader.read(detected, cycle) for detected in discovered.schemes]
         devices = [self._reader.count_devices(detected) for detected in discovered.schemes]
         is_counted = devices != self._devices

@@ -145,10 +145,6 @@ class QueryResults:
         """Whether no query returned anything."""
         return not self.present and not self._columns
 
-    def fail(self, keys: Iterable[QueryKey], reason: Message) -> None:
-        for key in keys:
-            self.failures[key] = reason
-
     def list_keys(self) -> list[QueryKey]:
         """The columns that have values."""
         return list(self._columns)
