@@ -24,8 +24,8 @@ from gpusteward.analyzer.metrics.page import render_result
 from gpusteward.analyzer.pipeline import Components, Pipeline
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
+from gpusteward.analyzer.sources.live_readings import Pod, PodProcesses
 from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners
-from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
 from gpusteward.analyzer.sources.usage_source import Chart, CountingSource, UsageSource
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.usages import AllocationKey

@@ -17,7 +17,7 @@ from gpusteward.analyzer.ledger_access import LedgerAccess
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.analyzer.sources.offered_gpus import PAGE_SIZE, OfferedGpus, offers_gpus
-from gpusteward.analyzer.sources.site_findings import NO_GPU_SERIES
+from gpusteward.analyzer.sources.usage.findings import NO_GPU_SERIES
 from gpusteward.analyzer.tables import Finding, NodeModel, UsageTable
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
+from gpusteward.analyzer.sources.live_readings import Pod, PodProcesses
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.tables import NodeModel
 from gpusteward.cli.main import main

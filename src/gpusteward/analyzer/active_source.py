@@ -8,10 +8,9 @@ from math import ceil
 from typing import Any
 
 from gpusteward.analyzer.settings.settings import Settings
-from gpusteward.analyzer.sources.gpu_readings import ReportedGpu
+from gpusteward.analyzer.sources.live_readings import Pod, PodProcesses, ReportedGpu
 from gpusteward.analyzer.sources.memory_limits import SERIES_BYTES, MemoryLimits
 from gpusteward.analyzer.sources.owners.cluster_owners import open_api
-from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
 from gpusteward.analyzer.sources.usage.selectors import parse_condition
 from gpusteward.analyzer.sources.usage_source import Chart, CountingSource
 from gpusteward.analyzer.tables import UsageTable
@@ -112,8 +111,7 @@ class ActiveSource:
         )
 
     def _find_engine(self, settings: Settings, open_engine: Callable[[str], CountingSource]) -> CountingSource:
-        from gpusteward.analyzer.sources.engine.service_discovery import EngineService, find_engine_service
-        from gpusteward.analyzer.sources.promql.found_engine import FoundEngine
+        from gpusteward.analyzer.sources.engine.found_engine import EngineService, FoundEngine, find_engine_service
 
         def find() -> EngineService:
             return find_engine_service(open_api(settings.kubernetes, self._environ), settings.prometheus)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from gpusteward.analyzer.ledger.last_gpus import LastGpus
 from gpusteward.analyzer.node_presence import NodePresence
 from gpusteward.analyzer.sources.offered_gpus import OfferedGpus
-from gpusteward.analyzer.sources.site_findings import NO_GPU_SERIES
+from gpusteward.analyzer.sources.usage.findings import NO_GPU_SERIES
 from gpusteward.analyzer.tables import Finding, UsageTable
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from gpusteward.analyzer.ledger.last_gpus import ClusterNode, NodeGpus
 from gpusteward.analyzer.sources.offered_gpus import OfferedGpus, OfferedNode
-from gpusteward.analyzer.sources.site_findings import list_names
+from gpusteward.analyzer.sources.usage.findings import list_names
 from gpusteward.analyzer.tables import Finding, UsageTable
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message

@@ -45,8 +45,7 @@ from gpusteward.analyzer.serve import configure_server
 from gpusteward.analyzer.settings.effective import EffectiveSettings
 from gpusteward.analyzer.settings.masked import MaskedSetting, mask_settings
 from gpusteward.analyzer.settings.settings import ServerSettings, Settings
-from gpusteward.analyzer.sources.gpu_readings import ReportedGpu
-from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses, RunningProcess
+from gpusteward.analyzer.sources.live_readings import Pod, PodProcesses, ReportedGpu, RunningProcess
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.spell_table import SpellTable
 from gpusteward.analyzer.tables import UsageTable

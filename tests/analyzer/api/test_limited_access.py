@@ -22,7 +22,7 @@ from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.analyzer.settings.settings import Settings
-from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses, RunningProcess
+from gpusteward.analyzer.sources.live_readings import Pod, PodProcesses, RunningProcess
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.tables import NodeModel
 from gpusteward.core.containers import Container, Workload

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from gpusteward.analyzer.api.v1.gpus.processes import MOST_PROCESSES
-from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses, RunningProcess
+from gpusteward.analyzer.sources.live_readings import Pod, PodProcesses, RunningProcess
 from gpusteward.core.containers import Workload
 from tests.analyzer.api.sample_results import hold, small_result
 from tests.analyzer.api.server import FakeSource, make_result, running_api

@@ -13,7 +13,7 @@ from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.workloads import WorkloadTable, judge_workloads
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
-from gpusteward.analyzer.sources.usage.metric_schemes import dcgm_names, native_metrics
+from gpusteward.analyzer.sources.usage.quantities import dcgm_names, native_metrics
 from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, STEPS, VerdictTable
 from gpusteward.core import metrics
 from gpusteward.core.allocations import Share

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
-from gpusteward.analyzer.sources.gpu_readings import (
+from gpusteward.analyzer.sources.live_readings import (
     DCGM_LABELS,
     NATIVE_LABELS,
-    GpuSample,
+    LiveSample,
     ReportedGpu,
     collect_readings,
 )
@@ -83,11 +83,11 @@ def test_values_of_the_agent_win_and_units_are_base_units():
     device = {"gpu": "0", "UUID": "GPU-a", "modelName": "H100"}
     (reading,) = collect_readings(
         [
-            (GpuSample("DCGM_FI_DEV_GPU_TEMP", device, 40.0), DCGM_LABELS),
-            (GpuSample("DCGM_FI_DEV_SM_CLOCK", device, 1410.0), DCGM_LABELS),
-            (GpuSample("DCGM_FI_DEV_FB_USED", device, 2.0), DCGM_LABELS),
-            (GpuSample("DCGM_FI_DEV_POWER_USAGE", device, float("nan")), DCGM_LABELS),
-            (GpuSample("gpusteward_gpu_temperature_celsius", {"gpu": "0", "uuid": "GPU-a"}, 41.0), NATIVE_LABELS),
+            (LiveSample("DCGM_FI_DEV_GPU_TEMP", device, 40.0), DCGM_LABELS),
+            (LiveSample("DCGM_FI_DEV_SM_CLOCK", device, 1410.0), DCGM_LABELS),
+            (LiveSample("DCGM_FI_DEV_FB_USED", device, 2.0), DCGM_LABELS),
+            (LiveSample("DCGM_FI_DEV_POWER_USAGE", device, float("nan")), DCGM_LABELS),
+            (LiveSample("gpusteward_gpu_temperature_celsius", {"gpu": "0", "uuid": "GPU-a"}, 41.0), NATIVE_LABELS),
         ]
     )
     assert reading.values == {
@@ -100,14 +100,14 @@ def test_values_of_the_agent_win_and_units_are_base_units():
 
 @pytest.mark.parametrize("code", ["", "x", "-1", "9999999", "٣x"])
 def test_an_invalid_code_of_an_error_is_left_out(code: str):
-    sample = GpuSample("gpusteward_gpu_xid_errors_total", {"gpu": "0", "uuid": "GPU-a", "xid": code}, 1.0)
+    sample = LiveSample("gpusteward_gpu_xid_errors_total", {"gpu": "0", "uuid": "GPU-a", "xid": code}, 1.0)
     (reading,) = collect_readings([(sample, NATIVE_LABELS)])
     assert reading.xid_errors == {}
 
 
 def test_errors_are_counted_by_code():
     labels = {"gpu": "0", "uuid": "GPU-a"}
-    samples = [GpuSample("gpusteward_gpu_xid_errors_total", {**labels, "xid": "79"}, 2.0)]
-    samples.append(GpuSample("gpusteward_gpu_xid_errors_total", {**labels, "xid": "31"}, 0.0))
+    samples = [LiveSample("gpusteward_gpu_xid_errors_total", {**labels, "xid": "79"}, 2.0)]
+    samples.append(LiveSample("gpusteward_gpu_xid_errors_total", {**labels, "xid": "31"}, 0.0))
     (reading,) = collect_readings((each, NATIVE_LABELS) for each in samples)
     assert reading.xid_errors == {79: 2}

@@ -13,7 +13,6 @@ from bench.scrape_pages import GOLDEN, rename
 from gpusteward.analyzer.active_source import warn_about_limits
 from gpusteward.analyzer.settings.settings import MemorySettings, Settings
 from gpusteward.analyzer.sources.engine.decode import decode_pieces, decode_plain
-from gpusteward.analyzer.sources.engine.label_text_index import DeviceIndex, HolderIndex
 from gpusteward.analyzer.sources.memory_limits import (
     DEFAULT_LIMITS,
     MIB,
@@ -21,10 +20,11 @@ from gpusteward.analyzer.sources.memory_limits import (
     RowMemory,
     measure_text,
 )
+from gpusteward.analyzer.sources.promql.query_runner import DeviceIndex, HolderIndex
 from gpusteward.analyzer.sources.scrape.page_parser import NO_MEMORY, split_lines
 from gpusteward.analyzer.sources.scrape.sample_store import SampleStore, StoreOptions
-from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
-from gpusteward.analyzer.sources.usage.row_index import MAX_LABEL_LENGTH, DeviceKey, HolderDetails, HolderKey
+from gpusteward.analyzer.sources.usage.quantities import MetricScheme
+from gpusteward.analyzer.sources.usage.query_results import MAX_LABEL_LENGTH, DeviceKey, HolderDetails, HolderKey
 from gpusteward.core.errors import SourceError
 from gpusteward.http.async_connection import AsyncConnection, ReceivedBytes
 from gpusteward.http.errors import HttpError

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
-from gpusteward.analyzer.sources.pod_processes import (
+from gpusteward.analyzer.sources.live_readings import (
     HolderLabels,
+    LiveSample,
     Pod,
     PodProcesses,
-    ProcessSample,
     RunningProcess,
     collect_processes,
 )
@@ -167,9 +167,9 @@ def test_a_closed_source_fails_at_once():
         assert time.monotonic() - began < 5
 
 
-def sample(family: str, value: float = 1.0, **labels: str) -> ProcessSample:
+def sample(family: str, value: float = 1.0, **labels: str) -> LiveSample:
     who = {"namespace": POD.namespace, "pod": POD.name, "node": "n1", "gpu": "0", "uuid": "GPU-a"}
-    return ProcessSample(f"gpusteward_{family}", {**who, **labels}, value)
+    return LiveSample(f"gpusteward_{family}", {**who, **labels}, value)
 
 
 @pytest.mark.parametrize("pid", ["", "-1", "x", "٣", "9" * 400, "1.0"])

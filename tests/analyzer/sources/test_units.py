@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
-from gpusteward.analyzer.sources.engine.sharding import group
 from gpusteward.analyzer.sources.promql.expressions import write_duration, write_range
-from gpusteward.analyzer.sources.promql.scrape_intervals import infer_interval
+from gpusteward.analyzer.sources.promql.sample_timing import infer_interval
+from gpusteward.analyzer.sources.promql.scheme_reader import group
 from gpusteward.analyzer.sources.usage.coverage import ExpectedSamples, ScrapeIntervals
 from gpusteward.analyzer.sources.usage.label_mapping import map_labels
-from gpusteward.analyzer.sources.usage.row_index import ScrapeTarget
+from gpusteward.analyzer.sources.usage.query_results import ScrapeTarget
 from gpusteward.analyzer.sources.usage.selectors import Matcher, match_any, parse_condition, write_selector
 from gpusteward.analyzer.sources.usage.unknown_rows import find_contradicted_zeros
 from gpusteward.core.errors import ConfigurationError

@@ -36,8 +36,7 @@ from gpusteward.analyzer.reports.workload_history import WorkloadHistory
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.masked import MaskedSetting
 from gpusteward.analyzer.settings.settings import Settings
-from gpusteward.analyzer.sources.gpu_readings import ReportedGpu
-from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
+from gpusteward.analyzer.sources.live_readings import Pod, PodProcesses, ReportedGpu
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.spell_table import SpellTable
 from gpusteward.analyzer.tables import Finding

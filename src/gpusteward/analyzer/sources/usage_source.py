@@ -4,8 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from gpusteward.analyzer.sources.gpu_readings import ReportedGpu
-from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
+from gpusteward.analyzer.sources.live_readings import Pod, PodProcesses, ReportedGpu
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.usages import AllocationKey, Measure
 

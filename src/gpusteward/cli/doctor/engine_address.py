@@ -90,7 +90,7 @@ def _find_service(
     effective: "EffectiveSettings", environ: Mapping[str, str], *, timeout_seconds: float
 ) -> EnginesOrReason:
     """The engine that the analyzer would find by the labels of its Service. Raises ConfigurationError."""
-    from gpusteward.analyzer.sources.engine.service_discovery import find_engine_service
+    from gpusteward.analyzer.sources.engine.found_engine import find_engine_service
     from gpusteward.analyzer.sources.owners.cluster_owners import open_api
 
     settings = effective.settings

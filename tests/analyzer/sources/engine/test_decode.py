@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpusteward.analyzer.sources.engine import decode
-from gpusteward.analyzer.sources.engine.label_text_index import TextRowIndex
-from gpusteward.analyzer.sources.usage.row_index import DeviceKey
+from gpusteward.analyzer.sources.promql.query_runner import TextRowIndex
+from gpusteward.analyzer.sources.usage.query_results import DeviceKey
 from gpusteward.core.errors import SourceError
 
 pytestmark = pytest.mark.slow

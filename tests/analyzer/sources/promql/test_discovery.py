@@ -12,7 +12,7 @@ from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
-from gpusteward.analyzer.sources.engine.sharding import SMALLEST_SHARD, SeriesLimit
+from gpusteward.analyzer.sources.promql.scheme_reader import SMALLEST_SHARD, SeriesLimit
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.analyzer.tables import ACTIVITIES, NodeModel
 from gpusteward.core.usages import Measure, Stat

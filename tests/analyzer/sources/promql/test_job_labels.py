@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
-from gpusteward.analyzer.sources.pod_processes import Pod
+from gpusteward.analyzer.sources.live_readings import Pod
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.simulate.fleets import fleet

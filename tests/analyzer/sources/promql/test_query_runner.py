@@ -6,11 +6,16 @@ import weakref
 
 import pytest
 
-from gpusteward.analyzer.sources.engine.label_text_index import TextRowIndex
 from gpusteward.analyzer.sources.promql.expressions import Query
-from gpusteward.analyzer.sources.promql.query_runner import QueryTask, ResultChunk, ResultCollector, run_tasks
+from gpusteward.analyzer.sources.promql.query_runner import (
+    QueryTask,
+    ResultChunk,
+    ResultCollector,
+    TextRowIndex,
+    run_tasks,
+)
 from gpusteward.analyzer.sources.usage.quantities import PRESENCE_NOW
-from gpusteward.analyzer.sources.usage.row_index import DeviceKey, HolderKey
+from gpusteward.analyzer.sources.usage.query_results import DeviceKey, HolderKey
 from gpusteward.core.errors import SourceError
 from gpusteward.messages.errors import source_errors
 

@@ -13,7 +13,7 @@ from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
-from gpusteward.analyzer.sources.pod_processes import Pod
+from gpusteward.analyzer.sources.live_readings import Pod
 from gpusteward.analyzer.sources.promql.several_engines import SeveralEngines, join_tables
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.core.errors import SourceError

@@ -14,7 +14,7 @@ from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
-from gpusteward.analyzer.sources.promql.scrape_intervals import HIGHEST_COUNTS
+from gpusteward.analyzer.sources.promql.sample_timing import HIGHEST_COUNTS
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.analyzer.tables import ACTIVITIES, UsageTable
 from gpusteward.core.errors import SourceError

@@ -13,8 +13,8 @@ from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.analyzer.sources.promql.scheme_reader import MAX_ENDED_ROWS
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
+from gpusteward.analyzer.sources.usage.absent_holders import MAX_STALE_SECONDS, keep_latest
 from gpusteward.analyzer.sources.usage.partial_tables import PartialTable, choose_rows
-from gpusteward.analyzer.sources.usage.stale_allocations import MAX_STALE_SECONDS, keep_latest
 from gpusteward.analyzer.tables import ACTIVITIES, UsageTable
 from gpusteward.core.containers import Container
 from gpusteward.core.usages import AllocationKey

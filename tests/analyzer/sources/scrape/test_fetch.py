@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 import trustme
 
-from gpusteward.analyzer.sources.scrape.fetch import Fetcher
+from gpusteward.analyzer.sources.scrape.scrape_loop import Fetcher
 from gpusteward.core.errors import SourceError
 from gpusteward.http.async_connection import HEADERS_LIMIT_BYTES, AsyncConnection
 from gpusteward.http.urls import HttpUrl

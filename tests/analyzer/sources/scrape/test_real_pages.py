@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from gpusteward.analyzer.sources.scrape import page_parser
-from gpusteward.analyzer.sources.scrape.metric_filter import FAMILIES
+from gpusteward.analyzer.sources.scrape.page_parser import FAMILIES
 from gpusteward.analyzer.sources.scrape.source import ScrapeSource
 from gpusteward.core.usages import Measure, Stat
 from tests.analyzer.sources.scrape.test_page_parser import AT, parse_errors, read, scraped

@@ -35,7 +35,7 @@ from gpusteward.analyzer.sources.owners.owner_resolver import (
 from gpusteward.analyzer.sources.owners.pod_nodes import is_address, is_on_node
 from gpusteward.analyzer.sources.owners.pod_uids import PodUids
 from gpusteward.analyzer.sources.owners.settings import KubernetesSettings
-from gpusteward.analyzer.sources.site_findings import list_names
+from gpusteward.analyzer.sources.usage.findings import list_names
 from gpusteward.analyzer.tables import EndedHolder, Finding, UsageTable
 from gpusteward.core.containers import Container, OwnerEvidence
 from gpusteward.core.errors import ConfigurationError, SourceError

@@ -18,7 +18,13 @@ from gpusteward.analyzer.sources.usage.quantities import (
     Quantity,
     QueryKey,
 )
-from gpusteward.analyzer.sources.usage.row_index import DeviceDetails, DeviceKey, HolderDetails, HolderKey, ScrapeTarget
+from gpusteward.analyzer.sources.usage.query_results import (
+    DeviceDetails,
+    DeviceKey,
+    HolderDetails,
+    HolderKey,
+    ScrapeTarget,
+)
 from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers, write_selector
 from gpusteward.core.usages import LEAST_EXCESS
 

@@ -8,29 +8,32 @@ from dataclasses import replace
 
 from gpusteward.analyzer.sources.engine.client import Engine
 from gpusteward.analyzer.sources.engine.decode import Vector, decode_labels, decode_matrix, decode_vector
-from gpusteward.analyzer.sources.gpu_readings import (
+from gpusteward.analyzer.sources.live_readings import (
     DCGM_LABELS,
+    GPU_METRICS,
+    PROCESS_METRICS,
     GpuLabels,
-    GpuSample,
-    ReportedGpu,
-    collect_readings,
-    find_labels,
-)
-from gpusteward.analyzer.sources.gpu_readings import METRIC_NAMES as METRIC_NAMES_OF_GPUS
-from gpusteward.analyzer.sources.pod_processes import (
-    METRIC_NAMES,
     HolderLabels,
+    LiveSample,
     Pod,
     PodProcesses,
-    ProcessSample,
+    ReportedGpu,
     collect_processes,
+    collect_readings,
+    find_labels,
 )
 from gpusteward.analyzer.sources.promql.expressions import write_range
 from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme
 from gpusteward.analyzer.sources.usage.label_mapping import LabelMapping
-from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
-from gpusteward.analyzer.sources.usage.quantities import MEASURES, Aggregation, Level, Quantity, UsageMetric
-from gpusteward.analyzer.sources.usage.row_index import split_label
+from gpusteward.analyzer.sources.usage.quantities import (
+    MEASURES,
+    Aggregation,
+    Level,
+    MetricScheme,
+    Quantity,
+    UsageMetric,
+)
+from gpusteward.analyzer.sources.usage.query_results import split_label
 from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers, match_any, write_selector
 from gpusteward.analyzer.sources.usage.unknown_rows import ACTIVE_RATIO
 from gpusteward.analyzer.sources.usage_source import Chart, Points
@@ -296,24 +299,24 @@ def _read_processes(engine: Engine, mapping: LabelMapping, pods: Collection[Pod]
 
 def _select_processes(pods: Collection[Pod], labels: HolderLabels) -> str:
     matchers = (
-        match_any("__name__", sorted(METRIC_NAMES)),
+        match_any("__name__", sorted(PROCESS_METRICS)),
         match_any(labels.namespace, sorted({pod.namespace for pod in pods})),
         match_any(labels.pod, sorted({pod.name for pod in pods})),
     )
     return write_selector("", matchers)
 
 
-def _list_samples(vector: Vector) -> Iterator[ProcessSample]:
+def _list_samples(vector: Vector) -> Iterator[LiveSample]:
     for text, value in zip(vector.labels, vector.values.tolist(), strict=True):
         labels = decode_labels(text)
-        yield ProcessSample(labels.get("__name__", ""), labels, value)
+        yield LiveSample(labels.get("__name__", ""), labels, value)
 
 
 def read_node_gpus(
     engine: Engine, schemes: Iterable[DetectedScheme], node: str, cluster: str, at: float
 ) -> list[ReportedGpu]:
     """The GPUs of a node as reported by gpusteward's agents and dcgm-exporter. Raises SourceError."""
-    samples: list[tuple[GpuSample, GpuLabels]] = []
+    samples: list[tuple[LiveSample, GpuLabels]] = []
     groups = [(detected.scheme, group.mapping) for detected in schemes for group in detected.groups]
     # The agent exports some values under DCGM's names only, with the labels of dcgm-exporter.
     of_dcgm = [
@@ -325,12 +328,12 @@ def read_node_gpus(
     for mapping in dict.fromkeys((*(mapping for _, mapping in groups), *of_dcgm)):
         if not mapping.node or not mapping.uuid:
             continue
-        matchers = [match_any("__name__", sorted(METRIC_NAMES_OF_GPUS)), Matcher(mapping.node, "=", node)]
+        matchers = [match_any("__name__", sorted(GPU_METRICS)), Matcher(mapping.node, "=", node)]
         if mapping.cluster and cluster:
             matchers.append(Matcher(mapping.cluster, "=", cluster))
         vector = decode_vector(engine.query(write_selector("", matchers), at))
         labels = GpuLabels(mapping.uuid, mapping.gpu, mapping.model, mapping.instance)
-        samples += [(GpuSample(*each), _complete_labels(labels, each.metric)) for each in _list_samples(vector)]
+        samples += [(each, _complete_labels(labels, each.metric)) for each in _list_samples(vector)]
     return collect_readings(samples)
 
 

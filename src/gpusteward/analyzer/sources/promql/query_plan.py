@@ -9,18 +9,19 @@ from itertools import product
 
 from gpusteward.analyzer.sources.promql.expressions import Query
 from gpusteward.analyzer.sources.usage.label_mapping import CANDIDATES, HOLDER_NAMESPACES, LabelMapping
-from gpusteward.analyzer.sources.usage.metric_schemes import CORE_AGGREGATIONS, MetricScheme
 from gpusteward.analyzer.sources.usage.quantities import (
+    CORE_AGGREGATIONS,
     NO_VIDEO,
     PRESENCE_IN_WINDOW,
     PRESENCE_NOW,
     Aggregation,
     Level,
+    MetricScheme,
     Quantity,
     QueryKey,
     UsageMetric,
 )
-from gpusteward.analyzer.sources.usage.row_index import DeviceDetails, HolderDetails, ScrapeTarget
+from gpusteward.analyzer.sources.usage.query_results import DeviceDetails, HolderDetails, ScrapeTarget
 from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers
 from gpusteward.core import metrics as metrics_table
 

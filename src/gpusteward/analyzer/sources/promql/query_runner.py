@@ -1,25 +1,174 @@
-"""Runs the queries of a plan: a few at once, each result merged as soon as it is complete."""
+"""Runs the queries of a plan: a few at once, each result read as it arrives and merged when it is complete.
+
+A row is found by its label text. A text is parsed when it is new; every later result finds its row by the text's hash.
+The texts themselves are not kept: at 50,000 GPUs they would take 20 MB. Python hashes bytes to 64 bits with a random
+seed per process, so collisions cannot be provoked; by chance, two of a hundred thousand texts collide in one of four
+billion clusters. Keys are found in the same way.
+"""
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import cast
+from typing import Generic, TypeVar, cast
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from gpusteward.analyzer.sources.engine.client import Engine, LimitError
-from gpusteward.analyzer.sources.engine.decode import Series, Vector, decode_matrix, decode_pieces
-from gpusteward.analyzer.sources.engine.label_text_index import DeviceIndex, HolderIndex
+from gpusteward.analyzer.sources.engine.decode import Series, Vector, decode_labels, decode_matrix, decode_pieces
+from gpusteward.analyzer.sources.memory_limits import DEFAULT_LIMITS, RowMemory, measure_text
 from gpusteward.analyzer.sources.promql.expressions import Query, Window
 from gpusteward.analyzer.sources.usage.quantities import COUNTS, PRESENCE_TIMES, Level
-from gpusteward.analyzer.sources.usage.query_results import QueryResults, ResultChunk
-from gpusteward.analyzer.sources.usage.row_index import DeviceDetails, HolderDetails, ScrapeTarget
+from gpusteward.analyzer.sources.usage.query_results import (
+    DeviceDetails,
+    DeviceKey,
+    HolderDetails,
+    HolderKey,
+    K,
+    QueryResults,
+    ResultChunk,
+    RowIndex,
+    Rows,
+    ScrapeTarget,
+    find_label,
+)
 from gpusteward.analyzer.sources.usage.selectors import Matchers
 from gpusteward.core.errors import SourceError
 from gpusteward.logs import Log
+
+D = TypeVar("D", bound=HolderDetails | DeviceDetails)
+V = TypeVar("V", bound=HolderDetails | DeviceDetails | ScrapeTarget)
+Hashes = NDArray[np.int64]
+
+
+HOLDER_BYTES = 1400
+"""A holder in this index, in the columns of the table, in its verdict and in the responses of the API: (193 - 100) MB
+at 50,000 GPUs (bench/results/analyzer.md) are 1,860 bytes each, without its texts and details of 460 bytes."""
+_DEVICE_BYTES = 300
+_DETAIL_BYTES = 300
+"""A tuple of ten references, three list entries, and hashes; texts that are equal are kept once."""
+_TEXT_BYTES = 48
+"""Two hash tables of 12 bytes, twice while they are rebuilt."""
+_LABEL_FACTOR = 2
+"""A label is kept once here and once in the rendered page of /metrics."""
+
+
+class TextRowIndex(RowIndex[K], Generic[K, D]):
+    """Rows by label texts, many at once."""
+
+    def __init__(self, labels: K, memory: RowMemory | None = None) -> None:
+        super().__init__(labels)
+        self._memory = memory or RowMemory(DEFAULT_LIMITS)
+        self._row_bytes = HOLDER_BYTES if isinstance(labels, HolderKey) else _DEVICE_BYTES
+        self._by_text, self._by_key = _HashIndex(), _HashIndex()
+        self._details: _DetailCache[D] = _DetailCache()
+        self._targets: _DetailCache[ScrapeTarget] = _DetailCache()
+
+    def find(self, keys: Sequence[K]) -> Rows:
+        return self._by_key.find(_hash(keys))
+
+    def add(self, keys: Sequence[K]) -> Rows:
+        rows, before = self.find(keys), len(self.keys)
+        new: dict[K, int] = {}
+        for position in np.flatnonzero(rows < 0).tolist():
+            rows[position] = new.setdefault(keys[position], before + len(new))
+        self._memory.take(len(new) * self._row_bytes + _LABEL_FACTOR * _measure_texts(new), rows=len(new))
+        self.keys += new
+        self._by_key.add(_hash(new), np.arange(before, len(self.keys)))
+        return rows
+
+    def add_texts(self, texts: Sequence[bytes]) -> Rows:
+        """The row of each label text; unknown ones get new rows. Raises SourceError for labels that cannot be read."""
+        hashes = _hash(texts)
+        rows = self._by_text.find(hashes)
+        new = np.flatnonzero(rows < 0)
+        if len(new):
+            self._memory.take(len(new) * _TEXT_BYTES)
+            rows[new] = self._add_labels([decode_labels(texts[position]) for position in new.tolist()])
+            self._by_text.add(hashes[new], rows[new])
+        return rows
+
+    def read_details(self, texts: Sequence[bytes], *labels: D) -> tuple[Rows, list[D]]:
+        """The row and the details of each label text. `labels`: the name of the label that holds each detail, and
+        others for series without the first. Raises SourceError for labels that cannot be read."""
+        return self._read(self._details, texts, labels)
+
+    def read_targets(self, texts: Sequence[bytes], labels: ScrapeTarget) -> tuple[Rows, list[ScrapeTarget]]:
+        """The row and the scrape target of each label text. Raises SourceError for labels that cannot be read."""
+        return self._read(self._targets, texts, (labels,))
+
+    def _read(self, cache: "_DetailCache[V]", texts: Sequence[bytes], labels: Sequence[V]) -> tuple[Rows, list[V]]:
+        hashes = _hash(texts)
+        positions = cache.by_text.find(hashes)
+        new = np.flatnonzero(positions < 0)
+        if len(new):
+            parsed = [decode_labels(texts[position]) for position in new.tolist()]
+            size = sum(measure_text(texts[position]) for position in new.tolist())
+            self._memory.take(len(new) * _DETAIL_BYTES + _LABEL_FACTOR * size)
+            positions[new] = np.arange(len(new)) + len(cache.details)
+            cache.rows = np.concatenate((cache.rows, self._add_labels(parsed)))
+            make = cast("Callable[[Iterable[str]], V]", type(labels[0])._make)
+            names = list(zip(*labels, strict=True))  # of each detail
+            cache.details += [make([self._share(find_label(each, detail)) for detail in names]) for each in parsed]
+            cache.by_text.add(hashes[new], positions[new])
+        return cache.rows[positions], list(map(cache.details.__getitem__, positions.tolist()))
+
+    def release_memory(self, holders: RowIndex[HolderKey]) -> None:
+        """For rows that are rarely queried again: forget their texts, and use the uuid strings of `holders`. Saves 6 MB
+        at 50,000 GPUs."""
+        uuids = {key.uuid: key.uuid for key in holders.keys}
+        self.keys = [self._make((uuids.get(key.uuid, key.uuid), *key[1:])) for key in self.keys]
+        self._by_text = _HashIndex()
+
+    def _add_labels(self, labels: Iterable[Mapping[str, str]]) -> Rows:
+        return self.add([self._read_key(each) for each in labels])
+
+
+class _DetailCache(Generic[V]):
+    """Rows and details by label text."""
+
+    def __init__(self) -> None:
+        self.by_text = _HashIndex()  # text -> position in the next two
+        self.rows: Rows = np.empty(0, np.int64)
+        self.details: list[V] = []
+
+
+HolderIndex = TextRowIndex[HolderKey, HolderDetails]
+DeviceIndex = TextRowIndex[DeviceKey, DeviceDetails]
+
+
+class _HashIndex:
+    """Hashes -> numbers, 12 bytes each; a dict takes ten times as much."""
+
+    def __init__(self) -> None:
+        self._hashes: Hashes = np.empty(0, np.int64)  # sorted
+        self._numbers: NDArray[np.int32] = np.empty(0, np.int32)
+
+    def find(self, hashes: Hashes) -> Rows:
+        """The number of each hash, -1 for an unknown one."""
+        if not len(self._hashes):
+            return np.full(len(hashes), -1, np.int64)
+        positions = np.minimum(np.searchsorted(self._hashes, hashes), len(self._hashes) - 1)
+        return np.where(self._hashes[positions] == hashes, self._numbers[positions], np.int64(-1))
+
+    def add(self, hashes: Hashes, numbers: Rows) -> None:
+        """Add hashes that are not in the index yet."""
+        joined = np.concatenate((self._hashes, hashes))
+        order = np.argsort(joined, kind="stable")
+        self._hashes = joined[order]
+        self._numbers = np.concatenate((self._numbers, numbers.astype(np.int32)))[order]
+
+
+def _measure_texts(keys: Iterable[tuple[str, ...]]) -> int:
+    return sum(measure_text(part) for key in keys for part in key)
+
+
+def _hash(values: Collection[bytes] | Collection[K]) -> Hashes:
+    return np.fromiter(map(hash, values), np.int64, len(values))
+
 
 log = Log(__name__)
 

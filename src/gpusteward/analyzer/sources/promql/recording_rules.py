@@ -17,15 +17,17 @@ from gpusteward.analyzer.sources.engine.decode import decode_vector
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.analyzer.sources.promql.expressions import RULE_INTERVAL_SECONDS, Window, rule_name, write_duration
 from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme
-from gpusteward.analyzer.sources.usage.metric_schemes import (
+from gpusteward.analyzer.sources.usage.quantities import (
     CORE_AGGREGATIONS,
     HAMI_NAMES,
+    Aggregation,
+    Quantity,
+    UsageMetric,
     dcgm_metrics,
     dcgm_names,
     hami_metrics,
     native_metrics,
 )
-from gpusteward.analyzer.sources.usage.quantities import Aggregation, Quantity, UsageMetric
 from gpusteward.core.errors import SourceError
 from gpusteward.core.metrics import METRICS
 from gpusteward.logs import Log

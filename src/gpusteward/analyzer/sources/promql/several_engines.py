@@ -11,14 +11,18 @@ import numpy as np
 
 from gpusteward.analyzer.setting_values import mask_password
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
-from gpusteward.analyzer.sources.gpu_readings import ReportedGpu
+from gpusteward.analyzer.sources.live_readings import Pod, PodProcesses, ReportedGpu
 from gpusteward.analyzer.sources.memory_limits import DEFAULT_LIMITS, MemoryLimits
-from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
 from gpusteward.analyzer.sources.promql.site_checks import describe_gpus_in_two_engines
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
-from gpusteward.analyzer.sources.site_findings import NO_GPU_SERIES, find_failures, list_names
+from gpusteward.analyzer.sources.usage.findings import (
+    NO_GPU_SERIES,
+    PodsOnTwoNodes,
+    find_failures,
+    list_names,
+    list_shared_nodes,
+)
 from gpusteward.analyzer.sources.usage.partial_tables import PartialTable, merge_partial_tables
-from gpusteward.analyzer.sources.usage.pods_on_two_nodes import PodsOnTwoNodes, list_shared_nodes
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.tables import Finding, UsageTable
 from gpusteward.core.errors import SourceError

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from gpusteward.analyzer.sources.engine.client import Engine
 from gpusteward.analyzer.sources.engine.decode import decode_labels, decode_vector
+from gpusteward.analyzer.sources.promql.discovery import read_labels
 from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme, SeriesGroup, device_matchers
-from gpusteward.analyzer.sources.promql.scheme_detection import read_labels
 from gpusteward.analyzer.sources.promql.site_checks import choose_metric
-from gpusteward.analyzer.sources.site_findings import list_names
+from gpusteward.analyzer.sources.usage.findings import list_names
 from gpusteward.analyzer.sources.usage.label_mapping import IDS_ON_NODE
-from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
 from gpusteward.analyzer.sources.usage.partial_tables import PartialTable
+from gpusteward.analyzer.sources.usage.quantities import MetricScheme
 from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers, match_any, write_selector
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message

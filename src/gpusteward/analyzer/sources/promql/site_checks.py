@@ -1,24 +1,27 @@
-"""What a few small queries show of the whole site: exporters that cannot be scraped, whether any series names a holder,
-and names that two machines share."""
+"""What a few small queries show of the whole site: how many GPUs it has, exporters that cannot be scraped, whether any
+series names a holder, names that two machines share, and why there is no GPU."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from gpusteward.analyzer.sources.engine.client import Engine
 from gpusteward.analyzer.sources.engine.decode import decode_labels, decode_names, decode_vector
-from gpusteward.analyzer.sources.engine.label_text_index import find_label
+from gpusteward.analyzer.sources.promql.discovery import read_metric_names
 from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme, SeriesGroup, device_matchers
-from gpusteward.analyzer.sources.site_findings import list_names
+from gpusteward.analyzer.sources.usage.findings import list_names
 from gpusteward.analyzer.sources.usage.label_mapping import is_exporter_name
-from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
-from gpusteward.analyzer.sources.usage.quantities import SHOWS_GPUS, Quantity
-from gpusteward.analyzer.sources.usage.row_index import ScrapeTarget
-from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers, match_any, write_selector
-from gpusteward.analyzer.tables import UsageTable
+from gpusteward.analyzer.sources.usage.quantities import HAMI_NAMES, SHOWS_GPUS, MetricScheme, Quantity, dcgm_names
+from gpusteward.analyzer.sources.usage.query_results import DeviceKey, ScrapeTarget, find_label
+from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers, join_labels, match_any, write_selector
+from gpusteward.analyzer.tables import NodeModel, UsageTable
 from gpusteward.core import metrics
+from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message
 from gpusteward.core.usages import AllocationKey
-from gpusteward.messages.errors import source_errors
+from gpusteward.messages import data_health as messages
+from gpusteward.messages.errors import engine_errors, source_errors
 
+Fleet = Mapping[NodeModel, int]
 DAY_SECONDS = 86_400.0
 MAX_TARGETS = 200
 """Targets that are down and are looked up; beyond that their number says enough."""
@@ -201,3 +204,123 @@ def choose_metric(group: SeriesGroup, scheme: MetricScheme) -> list[str]:
     """One that nearly every GPU has; none where the site has no such metric."""
     quantities = (Quantity.IDENTITY,) if scheme is MetricScheme.NATIVE else SHOWS_GPUS
     return group.list_metrics(*quantities)[:1]
+
+
+def count_fleet(engine: Engine, schemes: Iterable[DetectedScheme], condition: Matchers, *, at: float) -> Fleet:
+    """All GPUs, held or not, by node and model; each node from its most trusted scheme. Raises SourceError."""
+    fleet: Counter[NodeModel] = Counter()
+    for detected in schemes:
+        # HAMi's own metrics do not include GPUs without a holder.
+        group = detected.holder if detected.scheme is MetricScheme.DCGM else detected.device
+        if group is not None:
+            counted = {(key.cluster, key.node) for key in fleet}
+            counts = _count_group(engine, group, condition, is_native=detected.scheme is MetricScheme.NATIVE, at=at)
+            fleet.update({key: count for key, count in counts.items() if (key.cluster, key.node) not in counted})
+    return fleet
+
+
+def _count_group(
+    engine: Engine, group: SeriesGroup, condition: Matchers, *, is_native: bool, at: float
+) -> Counter[NodeModel]:
+    """Each device once, however many series, exporters and MIG instances it has. Raises SourceError."""
+    nodes = [group.mapping.node, *(names.node for names in group.fallbacks)]
+    models = ["model"] if is_native else [group.mapping.model, *(names.model for names in group.fallbacks)]
+    cluster = group.mapping.cluster
+    counts: Counter[NodeModel] = Counter()
+    expressions = _write_fleet(group, condition, [*nodes, *models, cluster], is_native=is_native)
+    for number, expression in enumerate(expressions):
+        try:
+            vector = decode_vector(engine.query(expression, at))
+        except SourceError:
+            if not number:
+                raise
+            continue  # GPUs that only this metric shows; they count if they are held
+        if vector.missing_stores:
+            raise SourceError(engine_errors.PARTIAL_RESPONSE, reason=", ".join(sorted(vector.missing_stores)))
+        for text, count in zip(vector.labels, vector.values.tolist(), strict=True):
+            labels = decode_labels(text)
+            key = NodeModel(find_label(labels, nodes), find_label(labels, models), labels.get(cluster, ""))
+            counts[key] += int(count)
+    return counts
+
+
+def find_gpus_on_two_nodes(
+    engine: Engine, schemes: Iterable[DetectedScheme], condition: Matchers, *, at: float
+) -> dict[DeviceKey, list[NodeModel]]:
+    """Where two nodes report the same uuid: cloned machines, or one exporter under two names. Usually none is returned.
+    Raises SourceError."""
+    found: dict[DeviceKey, list[NodeModel]] = {}
+    for detected in schemes:
+        group = detected.holder if detected.scheme is MetricScheme.DCGM else detected.device
+        mapping = group.mapping if group else None
+        if group is None or mapping is None or not mapping.uuid or mapping.lacks_uuid or not mapping.node:
+            continue
+        is_native = detected.scheme is MetricScheme.NATIVE
+        nodes = [mapping.node, *(names.node for names in group.fallbacks)]
+        models = ["model"] if is_native else [mapping.model, *(names.model for names in group.fallbacks)]
+        device = join_labels(mapping.uuid, mapping.cluster)
+        for metric in group.list_metrics(*((Quantity.IDENTITY,) if is_native else SHOWS_GPUS))[:1]:
+            selector = write_selector(metric, device_matchers((*condition, *group.matchers)))
+            each = f"group by ({join_labels(*nodes, *models, mapping.uuid, mapping.cluster)}) ({selector})"
+            several = f"count by ({device}) (group by ({join_labels(*nodes)}, {device}) ({selector})) > 1"
+            vector = decode_vector(engine.query(f"{each} and on ({device}) ({several})", at))
+            for labels in map(decode_labels, vector.labels):
+                key = DeviceKey(labels.get(mapping.uuid, ""), "", labels.get(mapping.cluster, ""))
+                place = NodeModel(find_label(labels, nodes), find_label(labels, models), key.cluster)
+                if key.uuid and place not in found.setdefault(key, []):
+                    found[key].append(place)
+    return {key: places for key, places in found.items() if len({place.node for place in places}) > 1}
+
+
+def count_once(fleet: Fleet, gpus: Mapping[DeviceKey, Sequence[NodeModel]]) -> Fleet:
+    """The fleet with each of these GPUs on its first node only."""
+    counts = Counter(dict(fleet))
+    for places in gpus.values():
+        first = min(places)
+        counts.subtract(place for place in places if place.node != first.node)
+    return {place: count for place, count in counts.items() if count > 0} if gpus else fleet
+
+
+def _write_fleet(group: SeriesGroup, condition: Matchers, labels: list[str], *, is_native: bool) -> Iterator[str]:
+    """For each metric, the devices that the metrics before do not show: one query over all would select too much."""
+    # The agent reports a MIG instance under its own uuid, beside its GPU; DCGM under the uuid of the GPU.
+    mapping = group.mapping
+    whole_gpus = (Matcher(mapping.instance, "=", ""),) if is_native and mapping.instance else ()
+    matchers = (*device_matchers((*condition, *group.matchers)), *whole_gpus)
+    by, devices = join_labels(*labels), join_labels(*labels, mapping.uuid)
+    shown = ""
+    for metric in group.list_metrics(*((Quantity.IDENTITY,) if is_native else SHOWS_GPUS)):
+        selector = write_selector(metric, matchers)
+        yield f"count by ({by}) (group by ({devices}) ({selector}{shown}))"
+        shown += f" unless on ({join_labels(mapping.uuid, mapping.cluster)}) {selector}"
+
+
+MAX_JOBS = 5
+
+
+def explain_no_gpus(engine: Engine, at: float) -> Message:
+    """Asked only while there is no GPU, so that it costs nothing otherwise. Raises nothing."""
+    try:
+        found = _explain_names(read_metric_names(engine, at))
+        jobs = _list_jobs_down(engine, at)
+    except SourceError as error:
+        return messages.FAILED_PART.fill(name="GPU metrics", reason=error)
+    if not jobs:
+        return found
+    down = messages.TARGETS_DOWN.fill(jobs=list_names(jobs, MAX_JOBS))
+    return Message(f"{found.en} {down.en}", f"{found.zh}{down.zh}")
+
+
+def _explain_names(names: Collection[str]) -> Message:
+    """Of the last hour; current ones would have shown a GPU."""
+    wanted = {*dcgm_names(), *HAMI_NAMES, metrics.ALLOCATION_INFO.name, metrics.GPU_INFO.name}
+    if exported := wanted.intersection(names):
+        return messages.NO_CURRENT_SERIES.fill(names=list_names(exported))
+    rules = [name for name in names if ":" in name and any(word in name.lower() for word in ("gpu", "dcgm"))]
+    return messages.ONLY_RULES.fill(names=list_names(rules)) if rules else messages.NO_METRICS
+
+
+def _list_jobs_down(engine: Engine, at: float) -> list[str]:
+    """One series per job, at most."""
+    vector = decode_vector(engine.query("count by (job) (up == 0) unless on (job) (up == 1)", at))
+    return [name for text in vector.labels if (name := decode_labels(text).get("job", ""))]

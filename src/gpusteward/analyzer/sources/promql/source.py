@@ -8,19 +8,14 @@ from typing import Any
 from gpusteward.analyzer.setting_values import mask_password
 from gpusteward.analyzer.sources.engine.client import Engine
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
-from gpusteward.analyzer.sources.gpu_readings import ReportedGpu
+from gpusteward.analyzer.sources.live_readings import Pod, PodProcesses, ReportedGpu
 from gpusteward.analyzer.sources.memory_limits import DEFAULT_LIMITS, MemoryLimits
-from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
-from gpusteward.analyzer.sources.promql.absent_gpus import explain_no_gpus
 from gpusteward.analyzer.sources.promql.discovery import (
     VICTORIA,
     DiscoveryResult,
-    Fleet,
-    count_fleet,
-    count_once,
     discover,
-    find_gpus_on_two_nodes,
     has_new_nodes,
+    read_labels,
 )
 from gpusteward.analyzer.sources.promql.expressions import Window
 from gpusteward.analyzer.sources.promql.on_demand_queries import (
@@ -31,26 +26,34 @@ from gpusteward.analyzer.sources.promql.on_demand_queries import (
 )
 from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme
 from gpusteward.analyzer.sources.promql.recording_rules import RuleFreshness
-from gpusteward.analyzer.sources.promql.sample_lag import SampleLag
-from gpusteward.analyzer.sources.promql.scheme_detection import read_labels
+from gpusteward.analyzer.sources.promql.sample_timing import SampleLag
 from gpusteward.analyzer.sources.promql.scheme_reader import MAX_ENDED_ROWS, PARTIAL_RESPONSES, ReadCycle, SchemeReader
 from gpusteward.analyzer.sources.promql.shared_uuids import SharedUuids
 from gpusteward.analyzer.sources.promql.site_checks import (
+    Fleet,
+    count_fleet,
+    count_once,
     describe_two_clusters,
+    explain_no_gpus,
     find_gpus_in_two_clusters,
+    find_gpus_on_two_nodes,
     find_shared_names,
     list_down_targets,
     list_silent_targets,
     list_without_uuid,
     names_holders,
 )
-from gpusteward.analyzer.sources.site_findings import NO_GPU_SERIES, find_failures, list_names
-from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
+from gpusteward.analyzer.sources.usage.findings import (
+    NO_GPU_SERIES,
+    PodsOnTwoNodes,
+    find_contradictions,
+    find_failures,
+    list_names,
+)
 from gpusteward.analyzer.sources.usage.partial_tables import choose_rows, merge_partial_tables
-from gpusteward.analyzer.sources.usage.pods_on_two_nodes import PodsOnTwoNodes
-from gpusteward.analyzer.sources.usage.row_index import DeviceKey
+from gpusteward.analyzer.sources.usage.quantities import MetricScheme
+from gpusteward.analyzer.sources.usage.query_results import DeviceKey
 from gpusteward.analyzer.sources.usage.selectors import parse_condition
-from gpusteward.analyzer.sources.usage.unheld_work import find_contradictions
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.tables import Finding, NodeModel, UsageTable
 from gpusteward.core.errors import SourceError

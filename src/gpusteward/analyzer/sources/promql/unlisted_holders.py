@@ -14,8 +14,7 @@ import numpy as np
 from gpusteward.analyzer.sources.promql.expressions import Query
 from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme, holder_matchers, plan_presence
 from gpusteward.analyzer.sources.usage.label_mapping import LabelMapping
-from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
-from gpusteward.analyzer.sources.usage.quantities import PRESENCE_NOW, PRESENCE_TIMES, Level, Quantity
+from gpusteward.analyzer.sources.usage.quantities import PRESENCE_NOW, PRESENCE_TIMES, Level, MetricScheme, Quantity
 from gpusteward.analyzer.sources.usage.query_results import QueryResults
 from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers, match_any
 

@@ -11,12 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusteward.analyzer.sources.memory_limits import DEFAULT_LIMITS, MemoryLimits
-from gpusteward.analyzer.sources.scrape.metric_filter import FAMILIES
-from gpusteward.analyzer.sources.scrape.page_parser import NO_MEMORY
+from gpusteward.analyzer.sources.scrape.page_parser import FAMILIES, NO_MEMORY
 from gpusteward.analyzer.sources.scrape.series import RowIndexes, SeriesLabels
 from gpusteward.analyzer.sources.scrape.target_samples import FreeCapacity, PageOrigin, SeriesWindow, TargetSamples
 from gpusteward.analyzer.sources.usage.label_mapping import ALL_CLUSTERS, ClusterChoice
-from gpusteward.analyzer.sources.usage.row_index import K, LabelRowIndex
+from gpusteward.analyzer.sources.usage.query_results import K, LabelRowIndex
 from gpusteward.analyzer.sources.usage.selectors import Matchers
 from gpusteward.logs import Log
 

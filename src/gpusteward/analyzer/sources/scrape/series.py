@@ -16,10 +16,10 @@ from gpusteward.analyzer.sources.promql.query_plan import (
     device_matchers,
     holder_matchers,
 )
-from gpusteward.analyzer.sources.scrape.metric_filter import FAMILIES, MetricFamily
+from gpusteward.analyzer.sources.scrape.page_parser import FAMILIES, MetricFamily
 from gpusteward.analyzer.sources.usage.label_mapping import LabelMapping
-from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
-from gpusteward.analyzer.sources.usage.row_index import (
+from gpusteward.analyzer.sources.usage.quantities import MetricScheme
+from gpusteward.analyzer.sources.usage.query_results import (
     DeviceDetails,
     DeviceKey,
     HolderDetails,

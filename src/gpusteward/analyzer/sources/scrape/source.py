@@ -1,28 +1,30 @@
 """`ScrapeSource`: a usage table from exporters that are scraped here."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from typing import Any
 
-from gpusteward.analyzer.sources.gpu_readings import METRIC_NAMES as GPU_METRIC_NAMES
-from gpusteward.analyzer.sources.gpu_readings import GpuSample, ReportedGpu, collect_readings, find_labels
-from gpusteward.analyzer.sources.memory_limits import DEFAULT_LIMITS, MemoryLimits
-from gpusteward.analyzer.sources.pod_processes import (
-    METRIC_NAMES,
+from gpusteward import __version__
+from gpusteward.analyzer.sources.live_readings import (
+    GPU_METRICS,
+    PROCESS_METRICS,
     HolderLabels,
+    LiveSample,
     Pod,
     PodProcesses,
-    ProcessSample,
+    ReportedGpu,
     collect_processes,
+    collect_readings,
+    find_labels,
 )
-from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme, reports_unheld_devices
+from gpusteward.analyzer.sources.memory_limits import DEFAULT_LIMITS, MemoryLimits
+from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme, list_missing_metrics, reports_unheld_devices
 from gpusteward.analyzer.sources.scrape.page_parser import ParseErrors, parse_line, parse_value, split_lines
-from gpusteward.analyzer.sources.scrape.reported_node import ReportedNode
 from gpusteward.analyzer.sources.scrape.sample_store import SampleStore, StoreOptions, StoreWindow
-from gpusteward.analyzer.sources.scrape.scrape_loop import ScrapeLoop
+from gpusteward.analyzer.sources.scrape.scrape_loop import ScrapeLoop, TargetHealth
 from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
-from gpusteward.analyzer.sources.scrape.status_report import describe
 from gpusteward.analyzer.sources.scrape.store_queries import (
     add_last_details,
     add_sample_times,
@@ -33,12 +35,17 @@ from gpusteward.analyzer.sources.scrape.store_queries import (
     run_queries,
 )
 from gpusteward.analyzer.sources.scrape.target_samples import PageOrigin
-from gpusteward.analyzer.sources.scrape.targets import TargetRegistry, make_target_lists
-from gpusteward.analyzer.sources.site_findings import find_failures
+from gpusteward.analyzer.sources.scrape.targets import ReportedNode, TargetRegistry, make_target_lists
+from gpusteward.analyzer.sources.usage.absent_holders import StaleAllocations, build_ended_holders, list_rows_to_ask
 from gpusteward.analyzer.sources.usage.coverage import ExpectedSamples
-from gpusteward.analyzer.sources.usage.ended_holders import build_ended_holders, list_rows_to_ask
+from gpusteward.analyzer.sources.usage.findings import (
+    PodsOnTwoNodes,
+    UnheldWork,
+    find_contradictions,
+    find_failures,
+    find_unheld_work,
+)
 from gpusteward.analyzer.sources.usage.label_mapping import ALL_CLUSTERS, ClusterChoice
-from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
 from gpusteward.analyzer.sources.usage.partial_tables import (
     AllocationCache,
     PartialTable,
@@ -46,11 +53,9 @@ from gpusteward.analyzer.sources.usage.partial_tables import (
     choose_rows,
     merge_partial_tables,
 )
-from gpusteward.analyzer.sources.usage.pods_on_two_nodes import PodsOnTwoNodes
 from gpusteward.analyzer.sources.usage.presence import list_stale_rows
+from gpusteward.analyzer.sources.usage.quantities import MetricScheme
 from gpusteward.analyzer.sources.usage.selectors import Matchers
-from gpusteward.analyzer.sources.usage.stale_allocations import StaleAllocations
-from gpusteward.analyzer.sources.usage.unheld_work import UnheldWork, find_contradictions, find_unheld_work
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.errors import SourceError
@@ -63,8 +68,8 @@ _CLUSTER = "cluster"
 MAX_PROCESS_SAMPLES = 20_000
 """Of one target."""
 MAX_GPU_SAMPLES = 20_000
-_GPU_METRICS = frozenset(name.encode() for name in GPU_METRIC_NAMES)
-_PROCESS_METRICS = frozenset(name.encode() for name in METRIC_NAMES)
+_GPU_METRICS = frozenset(name.encode() for name in GPU_METRICS)
+_PROCESS_METRICS = frozenset(name.encode() for name in PROCESS_METRICS)
 
 
 class ScrapeSource:
@@ -197,7 +202,7 @@ class ScrapeSource:
         limit = self.store.options.target_series_limit or MAX_PROCESS_SAMPLES
         names = frozenset((pod.namespace, pod.name) for pod in pods)
 
-        def read(target: str, page: bytes) -> list[ProcessSample]:
+        def read(target: str, page: bytes) -> list[LiveSample]:
             samples = _parse_processes(page, names, cluster, at)
             own = (sample for sample in samples if self.store.may_report(target, sample.labels.get("node", "")))
             return list(islice(own, limit))
@@ -209,7 +214,7 @@ class ScrapeSource:
         """The GPUs of a node, from pages fetched now. Raises SourceError if all its exporters fail."""
         del cluster  # a target knows its node; nodes of the same name in two clusters have different GPUs
 
-        def read(_: str, page: bytes) -> list[GpuSample]:
+        def read(_: str, page: bytes) -> list[LiveSample]:
             return list(islice(_parse_gpus(page, at), MAX_GPU_SAMPLES))
 
         with self.store.lock_targets() as (_labels, targets):
@@ -271,9 +276,7 @@ def _make_store_options(
     )
 
 
-def _parse_processes(
-    page: bytes, pods: Collection[tuple[str, str]], cluster: str, at: float
-) -> Iterator[ProcessSample]:
+def _parse_processes(page: bytes, pods: Collection[tuple[str, str]], cluster: str, at: float) -> Iterator[LiveSample]:
     """Samples of pods with these namespaces and names. Malformed lines are counted by the regular scrapes, not here."""
     errors = ParseErrors()
     for line in split_lines(page):
@@ -284,10 +287,10 @@ def _parse_processes(
             continue
         value = parse_value(line, parsed.end, errors=errors, at=at)
         if value is not None:
-            yield ProcessSample(parsed.name.decode(), {**parsed.labels, _CLUSTER: cluster}, value)
+            yield LiveSample(parsed.name.decode(), {**parsed.labels, _CLUSTER: cluster}, value)
 
 
-def _parse_gpus(page: bytes, at: float) -> Iterator[GpuSample]:
+def _parse_gpus(page: bytes, at: float) -> Iterator[LiveSample]:
     """Malformed lines are counted by the regular scrapes, not here."""
     errors = ParseErrors()
     for line in split_lines(page):
@@ -296,4 +299,72 @@ def _parse_gpus(page: bytes, at: float) -> Iterator[GpuSample]:
         parsed = parse_line(line, errors=errors)
         value = None if parsed is None else parse_value(line, parsed.end, errors=errors, at=at)
         if parsed is not None and value is not None:
-            yield GpuSample(parsed.name.decode(), parsed.labels, value)
+            yield LiveSample(parsed.name.decode(), parsed.labels, value)
+
+
+MAX_STATES = 200
+MAX_FAILURES = 50
+
+
+def describe(
+    store: SampleStore,
+    registry: TargetRegistry,
+    health: Mapping[str, TargetHealth],
+    *,
+    schemes: Iterable[DetectedScheme],
+    interval: float,
+    scrape_counts: Mapping[str, int],
+) -> Mapping[str, Any]:
+    """For people: the targets, their scrapes, and what was found there."""
+    targets = [_describe_target(store, name, state) for name, state in sorted(health.items())]
+    failed = {target["target"]: target["error"] for target in targets if target["error"]}
+    return {
+        "url": "",
+        "engine": "gpusteward",
+        "version": __version__,
+        "scrape_intervals_seconds": {"scrape": interval},
+        "dialects": [_describe_scheme(detected) for detected in schemes],
+        "origins": list(registry.origins),
+        "targets": len(targets),
+        "targets_up": len(targets) - len(failed),
+        "targets_left_out": registry.omitted,
+        "scrapes": {"ok": scrape_counts.get("ok", 0), "failed": scrape_counts.get("failed", 0)},
+        "series": store.series,
+        "bad_lines": dict(_sum_errors(targets)),
+        "failures": {**registry.errors, **dict(list(failed.items())[:MAX_FAILURES])},
+        "states": sorted(targets, key=lambda target: not (target["error"] or target["bad_lines"]))[:MAX_STATES],
+    }
+
+
+def _describe_target(store: SampleStore, name: str, state: TargetHealth) -> dict[str, Any]:
+    summary = store.describe_target(name)
+    return {
+        "target": name,
+        "error": state.error,
+        "failures_in_a_row": state.failures_in_a_row,
+        "scrapes": state.scrapes,
+        "scraped_at": state.scraped_at,
+        "seconds": round(state.seconds, 4),
+        "page_bytes": state.page_bytes,
+        "values": state.values,
+        "series": summary.series,
+        "bad_lines": summary.error_counts,
+        "examples": summary.error_examples,
+    }
+
+
+def _sum_errors(targets: Iterable[Mapping[str, Any]]) -> Counter[str]:
+    total = Counter[str]()
+    for target in targets:
+        total.update(target["bad_lines"])
+    return total
+
+
+def _describe_scheme(detected: DetectedScheme) -> dict[str, Any]:
+    groups = [group for group in (detected.holder, detected.device) if group]
+    return {
+        "name": detected.scheme.value,
+        "labels": {},  # each target may have its own
+        "metrics": sorted({metric.name for group in groups for metric in group.metrics}),
+        "missing_metrics": list_missing_metrics(detected),
+    }

@@ -23,7 +23,7 @@ from gpusteward.analyzer.sources.promql.query_plan import (
     plan_devices,
     plan_holders,
 )
-from gpusteward.analyzer.sources.scrape.metric_filter import BY_NAME, FAMILIES
+from gpusteward.analyzer.sources.scrape.page_parser import BY_NAME, FAMILIES
 from gpusteward.analyzer.sources.scrape.sample_store import SampleStore, StoreWindow
 from gpusteward.analyzer.sources.scrape.series import (
     UNIFIED_LABELS,
@@ -33,17 +33,19 @@ from gpusteward.analyzer.sources.scrape.series import (
     SeriesTrait,
 )
 from gpusteward.analyzer.sources.scrape.target_samples import SeriesWindow, TargetSamples, TimeSeries
-from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme, dcgm_metrics, hami_metrics, native_metrics
 from gpusteward.analyzer.sources.usage.quantities import (
     COUNTS,
     MEASURES,
     Aggregation,
     Level,
+    MetricScheme,
     Quantity,
     UsageMetric,
+    dcgm_metrics,
+    hami_metrics,
+    native_metrics,
 )
-from gpusteward.analyzer.sources.usage.query_results import QueryResults
-from gpusteward.analyzer.sources.usage.row_index import DeviceKey, HolderKey
+from gpusteward.analyzer.sources.usage.query_results import DeviceKey, HolderKey, QueryResults
 from gpusteward.analyzer.sources.usage.selectors import Matcher
 from gpusteward.analyzer.sources.usage_source import Chart, Points
 from gpusteward.analyzer.tables import Column, NodeModel

@@ -13,14 +13,15 @@ from numpy.typing import NDArray
 from gpusteward.analyzer.sources.memory_limits import measure_text
 from gpusteward.analyzer.sources.promql.expressions import HOUR_SECONDS, STEP_RANGE_SECONDS
 from gpusteward.analyzer.sources.scrape import page_parser
-from gpusteward.analyzer.sources.scrape.metric_filter import (
+from gpusteward.analyzer.sources.scrape.page_parser import (
     BY_ENCODED_NAME,
     FAMILIES,
     MOST_VARIED,
+    ParsedLine,
+    ParsedPage,
+    ParseErrors,
     choose_families,
 )
-from gpusteward.analyzer.sources.scrape.page_parser import ParsedLine, ParsedPage, ParseErrors
-from gpusteward.analyzer.sources.scrape.reported_node import ReportedNode
 from gpusteward.analyzer.sources.scrape.ring_buffers import (
     LOOK_BACK_SECONDS,
     Lines,
@@ -40,6 +41,7 @@ from gpusteward.analyzer.sources.scrape.series import (
     SeriesTable,
     SeriesTrait,
 )
+from gpusteward.analyzer.sources.scrape.targets import ReportedNode
 from gpusteward.analyzer.sources.usage.label_mapping import (
     ALL_CLUSTERS,
     MAPPED_LABELS,
@@ -47,8 +49,8 @@ from gpusteward.analyzer.sources.usage.label_mapping import (
     LabelMapping,
     map_labels,
 )
-from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
-from gpusteward.analyzer.sources.usage.row_index import HolderDetails
+from gpusteward.analyzer.sources.usage.quantities import MetricScheme
+from gpusteward.analyzer.sources.usage.query_results import HolderDetails
 from gpusteward.analyzer.tables import Column
 from gpusteward.core.containers import normalize_label
 

@@ -1,7 +1,7 @@
 """Coverage: samples seen / samples expected.
 
 A gap is a fault of the collection, never idleness, so the expected number must not shrink with the number seen. It
-follows from the scrape interval, learned from `up` (promql/scrape_intervals.py): that of the fastest target of the job,
+follows from the scrape interval, learned from `up` (promql/sample_timing.py): that of the fastest target of the job,
 and a longer one only for targets that were seen to have it. Where there is no `up` (remote write from elsewhere), the
 highest counts of the job in the last hour are used instead; an outage that began before the first read cannot be
 distinguished from a longer interval then. Rows of a new job are not judged.
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from gpusteward.analyzer.sources.usage.row_index import ScrapeTarget
+from gpusteward.analyzer.sources.usage.query_results import ScrapeTarget
 from gpusteward.analyzer.tables import Column
 
 LOOK_BACK_SECONDS = 3600.0

@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from gpusteward.analyzer.sources.usage.row_index import DeviceKey, HolderDetails, HolderKey, PodLabelNames
+from gpusteward.analyzer.sources.usage.query_results import DeviceKey, HolderDetails, HolderKey, PodLabelNames
 from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers, match_any
 from gpusteward.core.containers import normalize_label
 

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
-from gpusteward.analyzer.sources.usage.outside_use import OutsideUse
 from gpusteward.analyzer.sources.usage.presence import PresenceTable
 from gpusteward.analyzer.sources.usage.quantities import (
     EXCESSES,
@@ -16,11 +14,12 @@ from gpusteward.analyzer.sources.usage.quantities import (
     STATS,
     Aggregation,
     Level,
+    MetricScheme,
     Quantity,
     QueryKey,
 )
 from gpusteward.analyzer.sources.usage.query_results import Flags
-from gpusteward.analyzer.sources.usage.shared_devices import find_copied_rows, group_rows
+from gpusteward.analyzer.sources.usage.shared_devices import OutsideUse, find_copied_rows, group_rows
 from gpusteward.analyzer.tables import Column
 from gpusteward.core.usages import Measure, Stat
 

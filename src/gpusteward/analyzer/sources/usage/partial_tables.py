@@ -10,16 +10,15 @@ import numpy as np
 
 from gpusteward.analyzer.sources.usage.coverage import ExpectedSamples
 from gpusteward.analyzer.sources.usage.measures import Stats, WindowCoverage, compute_measures
-from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
 from gpusteward.analyzer.sources.usage.presence import NO_DETAILS, PresenceTable
-from gpusteward.analyzer.sources.usage.quantities import FLOORS, MEASURES, Aggregation, Level, Quantity
-from gpusteward.analyzer.sources.usage.query_results import QueryResults
-from gpusteward.analyzer.sources.usage.row_index import (
+from gpusteward.analyzer.sources.usage.quantities import FLOORS, MEASURES, Aggregation, Level, MetricScheme, Quantity
+from gpusteward.analyzer.sources.usage.query_results import (
     DeviceDetails,
     DeviceKey,
     DeviceSet,
     HolderDetails,
     HolderKey,
+    QueryResults,
     ScrapeTarget,
     split_pod_labels,
 )

@@ -6,15 +6,15 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
-from gpusteward.analyzer.sources.usage.quantities import PRESENCE_NOW, Aggregation, Level, Quantity
-from gpusteward.analyzer.sources.usage.query_results import Flags, QueryResults
-from gpusteward.analyzer.sources.usage.row_index import (
+from gpusteward.analyzer.sources.usage.quantities import PRESENCE_NOW, Aggregation, Level, MetricScheme, Quantity
+from gpusteward.analyzer.sources.usage.query_results import (
     DeviceDetails,
     DeviceKey,
     DeviceSet,
+    Flags,
     HolderDetails,
     HolderKey,
+    QueryResults,
     Rows,
 )
 from gpusteward.analyzer.tables import Column, repeat_value
@@ -28,7 +28,7 @@ _NO_DEVICE_DETAILS = DeviceDetails()
 class PresenceTable:
     """Holders that exist now, then stale ones: seen in the window or in the last cycle, and absent now.
 
-    A holder that is absent while its device still reports has ended, and is left out (`ended_holders.py`).
+    A holder that is absent while its device still reports has ended, and is left out (`absent_holders.py`).
     """
 
     def __init__(self, scheme: MetricScheme, results: QueryResults, rows: Sequence[int] | None = None) -> None:

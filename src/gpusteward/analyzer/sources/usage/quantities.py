@@ -1,12 +1,18 @@
 """What is queried (`Quantity`), of what (`Level`: holders or devices), and how the samples of a window become one
-number (`Aggregation`). A holder is a container on a device; a device is a GPU or a MIG instance."""
+number (`Aggregation`); and which metrics of which exporter provide it, with their units: gpusteward's agent (native),
+HAMi, and DCGM under all its metric names.
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+A holder is a container on a device; a device is a GPU or a MIG instance."""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
-from gpusteward.analyzer.sources.usage.selectors import Matchers
+from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers
+from gpusteward.core import metrics
+from gpusteward.core.dcgm import DcgmField, Unit
+from gpusteward.core.dcgm_names import SERVED
 from gpusteward.core.usages import LEAST_TRAFFIC, Measure, Stat
 
 
@@ -77,7 +83,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class UsageMetric:
-    """A metric of an exporter that provides a quantity. `metric_schemes.py` lists them by exporter."""
+    """A metric of an exporter that provides a quantity. The tables below list them by exporter."""
 
     quantity: Quantity
     name: str
@@ -181,3 +187,211 @@ STATS: dict[Aggregation, Stat] = {
     Aggregation.COUNT: Stat.COUNT,
     Aggregation.LAST: Stat.LAST,
 }
+
+
+class MetricScheme(StrEnum):
+    """The naming scheme of an exporter, most trusted first."""
+
+    NATIVE = "native"
+    HAMI = "hami"
+    DCGM = "dcgm"
+
+
+CORE_AGGREGATIONS = (Aggregation.MEAN, Aggregation.PEAK, Aggregation.SPREAD, Aggregation.COUNT)
+_BOTH = (Aggregation.MEAN, Aggregation.PEAK)
+_MEAN = (Aggregation.MEAN,)
+_PEAK = (Aggregation.PEAK,)
+_LAST = (Aggregation.LAST,)
+_INCREASE = (Aggregation.INCREASE,)
+
+_DCGM: tuple[tuple[str, Quantity, tuple[Aggregation, ...]], ...] = (
+    ("utilization_ratio", Quantity.CORE, CORE_AGGREGATIONS),
+    ("memory_copy_ratio", Quantity.MEMORY_COPY, _BOTH),
+    ("memory_used_bytes", Quantity.MEMORY_USED, _BOTH),
+    ("memory_free_bytes", Quantity.MEMORY_FREE, _LAST),
+    ("memory_reserved_bytes", Quantity.MEMORY_RESERVED, _LAST),
+    ("memory_total_bytes", Quantity.MEMORY_TOTAL, _LAST),
+    ("power_watts", Quantity.POWER, _BOTH),
+    ("energy_joules_total", Quantity.ENERGY, (Aggregation.EXCESS, Aggregation.HOUR_EXCESS, Aggregation.CHANGES)),
+    ("enforced_power_limit_watts", Quantity.POWER_LIMIT, _LAST),
+    ("power_limit_watts", Quantity.POWER_LIMIT, _LAST),
+    ("sm_clock_hertz", Quantity.SM_CLOCK, _MEAN),
+    ("gr_engine_ratio", Quantity.ENGINE, (*_BOTH, Aggregation.COUNT)),
+    ("tensor_ratio", Quantity.TENSOR, _BOTH),
+    ("dram_ratio", Quantity.DRAM, _BOTH),
+    ("encoder_ratio", Quantity.ENCODER, _BOTH),
+    ("decoder_ratio", Quantity.DECODER, _BOTH),
+    ("sm_active_ratio", Quantity.SM_ACTIVE, _PEAK),
+    *((f"{pipe}_ratio", Quantity.PIPES, _PEAK) for pipe in ("fp64", "fp32", "fp16")),
+    # Rates, although some exporters declare them as counters. All directions of a link are one quantity.
+    *((f"pcie_{name}_bytes_per_second", Quantity.PCIE, _PEAK) for name in ("tx", "rx")),
+    *((f"pcie_throughput_{name}_bytes_per_second", Quantity.PCIE, _PEAK) for name in ("tx", "rx")),
+    *((f"nvlink{name}_bytes_per_second", Quantity.NVLINK, _PEAK) for name in ("", "_tx", "_rx")),
+)
+"""The signals of `core.signals` that are read from DCGM fields."""
+
+
+def _list_dcgm_only() -> Iterator[tuple[str, Quantity]]:
+    for engine, quantity, count in (
+        ("NVDEC", Quantity.DECODER, 8),
+        ("NVJPG", Quantity.VIDEO, 8),
+        ("NVOFA", Quantity.VIDEO, 2),
+    ):
+        for number in range(count):
+            yield f"DCGM_FI_PROF_{engine}{number}_ACTIVE", quantity
+            yield f"DCGM_FI_PROF_{engine}_UTIL_{number}_RATIO", quantity
+    for pipe in ("TENSOR_IMMA", "TENSOR_HMMA", "TENSOR_DFMA", "INT"):
+        yield f"DCGM_FI_PROF_PIPE_{pipe}_ACTIVE", Quantity.PIPES
+        yield f"DCGM_FI_PROF_{pipe.removeprefix('TENSOR_')}_UTIL_RATIO", Quantity.PIPES
+
+
+_DCGM_ONLY: Mapping[str, Quantity] = dict(_list_dcgm_only())
+"""Fields that prove work and that gpusteward's agent does not export; all are ratios. Not among them: traffic between
+Grace and Hopper (C2C), whose level on an idle GPU is not known."""
+
+SCALES: Mapping[Unit, float] = {
+    Unit.PERCENT: 0.01,
+    Unit.MEGAHERTZ: 1e6,
+    Unit.MEBIBYTES: 1048576.0,
+    Unit.RATIO: 1.0,
+    Unit.HERTZ: 1.0,
+    Unit.BYTES: 1.0,
+    Unit.WATTS: 1.0,
+    Unit.MILLIJOULES: 0.001,
+    Unit.JOULES: 1.0,
+    Unit.BYTES_PER_SECOND: 1.0,
+    Unit.KILOBYTES_PER_SECOND: 1000.0,
+    Unit.NVLINK_MEGABYTES_PER_SECOND: 1024_000.0,  # DCGM divides KiB by 1000
+}
+"""Factor from the unit of a field to the base unit."""
+
+_HAMI: tuple[tuple[tuple[str, str], Quantity, tuple[Aggregation, ...], float], ...] = (
+    (
+        ("hami_container_device_utilization_ratio", "Device_utilization_desc_of_container"),
+        Quantity.CORE,
+        CORE_AGGREGATIONS,
+        0.01,  # a percentage in spite of its name
+    ),
+    (("hami_vgpu_memory_used_bytes", "vGPU_device_memory_usage_in_bytes"), Quantity.MEMORY_USED, _BOTH, 1.0),
+    (("hami_vgpu_memory_limit_bytes", "vGPU_device_memory_limit_in_bytes"), Quantity.MEMORY_LIMIT, _LAST, 1.0),
+    (
+        ("hami_container_last_kernel_elapsed_seconds", "Device_last_kernel_of_container"),
+        Quantity.LAST_KERNEL,
+        _LAST,
+        1.0,  # seconds since then; absent before the first kernel
+    ),
+)
+"""The metrics of HAMi's monitor under their new and old names; Volcano's vGPU plugin has the old ones."""
+
+HAMI_NAMES = frozenset(name for names, _, _, _ in _HAMI for name in names)
+
+_IN_CONTAINER = (Matcher("by", "=", "container"),)
+_UNATTRIBUTED = (Matcher("by", "=", "unattributed"),)
+_OF_HOST = (Matcher("by", "=", "host"),)
+_DEVICE = metrics.DEVICE_SIGNALS
+
+_NATIVE: tuple[UsageMetric, ...] = (
+    UsageMetric(Quantity.PRESENCE, metrics.ALLOCATION_INFO.name, _LAST),
+    UsageMetric(Quantity.STARTED_AT, metrics.ALLOCATION_START.name, _LAST),
+    UsageMetric(Quantity.MEMORY_LIMIT, metrics.ALLOCATION_MEMORY_LIMIT.name, _LAST),
+    UsageMetric(Quantity.CORE, metrics.USE_UTILIZATION.name, CORE_AGGREGATIONS, matchers=_IN_CONTAINER),
+    UsageMetric(Quantity.BUSY, metrics.USE_BUSY_SECONDS.name, _INCREASE, matchers=_IN_CONTAINER),
+    UsageMetric(Quantity.MEMORY_USED, metrics.USE_MEMORY.name, _BOTH, matchers=_IN_CONTAINER),
+    UsageMetric(
+        Quantity.PROCESSES, metrics.USE_PROCESSES.name, (Aggregation.PEAK, Aggregation.LAST), matchers=_IN_CONTAINER
+    ),
+    UsageMetric(Quantity.POWER, metrics.USE_POWER.name, _BOTH, matchers=_IN_CONTAINER),
+    UsageMetric(
+        Quantity.UNATTRIBUTED,
+        metrics.USE_UTILIZATION.name,
+        (Aggregation.PEAK,),
+        level=Level.DEVICE,
+        matchers=_UNATTRIBUTED,
+    ),
+    UsageMetric(Quantity.IDENTITY, metrics.GPU_INFO.name, _LAST, level=Level.DEVICE),
+    UsageMetric(Quantity.CORE, metrics.GPU_UTILIZATION.name, (Aggregation.PEAK,), level=Level.DEVICE),
+    UsageMetric(Quantity.BUSY, metrics.GPU_BUSY_SECONDS.name, _INCREASE, level=Level.DEVICE),
+    UsageMetric(Quantity.MEMORY_COPY, _DEVICE["memory_copy_ratio"].name, _BOTH, level=Level.DEVICE),
+    UsageMetric(Quantity.MEMORY_TOTAL, _DEVICE["memory_total_bytes"].name, _LAST, level=Level.DEVICE),
+    UsageMetric(Quantity.POWER, _DEVICE["power_watts"].name, _BOTH, level=Level.DEVICE),
+    UsageMetric(Quantity.POWER_LIMIT, _DEVICE["enforced_power_limit_watts"].name, _LAST, level=Level.DEVICE),
+    UsageMetric(Quantity.SM_CLOCK, _DEVICE["sm_clock_hertz"].name, _MEAN, level=Level.DEVICE),
+    UsageMetric(Quantity.ENGINE, _DEVICE["gr_engine_ratio"].name, _BOTH, level=Level.DEVICE),
+    UsageMetric(Quantity.TENSOR, _DEVICE["tensor_ratio"].name, _BOTH, level=Level.DEVICE),
+    UsageMetric(Quantity.DRAM, _DEVICE["dram_ratio"].name, _BOTH, level=Level.DEVICE),
+    UsageMetric(Quantity.VIDEO, metrics.USE_VIDEO_SECONDS.name, _INCREASE, matchers=_IN_CONTAINER),
+    UsageMetric(
+        Quantity.UNATTRIBUTED_VIDEO,
+        metrics.USE_VIDEO_SECONDS.name,
+        _INCREASE,
+        level=Level.DEVICE,
+        matchers=_UNATTRIBUTED,
+    ),
+    UsageMetric(Quantity.OUTSIDE, metrics.GPU_OUTSIDE_SECONDS.name, _INCREASE, level=Level.DEVICE),
+    UsageMetric(Quantity.HOST_PROCESSES, metrics.USE_PROCESSES.name, _PEAK, level=Level.DEVICE, matchers=_OF_HOST),
+    UsageMetric(Quantity.ENCODER, _DEVICE["encoder_ratio"].name, _PEAK, level=Level.DEVICE),
+    UsageMetric(Quantity.DECODER, _DEVICE["decoder_ratio"].name, _PEAK, level=Level.DEVICE),
+    UsageMetric(Quantity.PCIE, _DEVICE["pcie_tx_bytes_per_second"].name, _PEAK, level=Level.DEVICE),
+    UsageMetric(Quantity.PCIE, _DEVICE["pcie_rx_bytes_per_second"].name, _PEAK, level=Level.DEVICE),
+    UsageMetric(Quantity.NVLINK, _DEVICE["nvlink_bytes_per_second"].name, _PEAK, level=Level.DEVICE),
+)
+
+
+def native_metrics(names: Collection[str]) -> tuple[UsageMetric, ...]:
+    """The metrics of gpusteward's agent among these names; none without allocations and their use."""
+    needed = {metrics.ALLOCATION_INFO.name, metrics.USE_UTILIZATION.name}
+    return tuple(metric for metric in _NATIVE if metric.name in names) if needed <= set(names) else ()
+
+
+def hami_metrics(names: Collection[str]) -> tuple[UsageMetric, ...]:
+    """HAMi's per-container metrics among these names; none unless core utilization is exported."""
+    found = tuple(
+        UsageMetric(quantity, name, aggregations, scale)
+        for synonyms, quantity, aggregations, scale in _HAMI
+        for name in synonyms
+        if name in names
+    )
+    return found if any(metric.quantity is Quantity.CORE for metric in found) else ()
+
+
+def dcgm_metrics(names: Collection[str], *, level: Level = Level.HOLDER) -> tuple[UsageMetric, ...]:
+    """DCGM's metrics among these names. Static values are always read per device."""
+    found = [
+        UsageMetric(quantity, name, aggregations, scale, level)
+        for field, quantity, aggregations in _DCGM
+        for name, scale in _list_names(field)
+        if name in names
+    ]
+    if all(metric.quantity is not Quantity.ENERGY for metric in found):  # the only other value that is never the same
+        found = [_count_changes(metric) if metric.quantity is Quantity.POWER else metric for metric in found]
+    only = (UsageMetric(quantity, name, _PEAK, level=level) for name, quantity in _DCGM_ONLY.items() if name in names)
+    return (*(split for metric in found for split in _split_static(metric)), *only)
+
+
+def _count_changes(metric: UsageMetric) -> UsageMetric:
+    return replace(metric, aggregations=(*metric.aggregations, Aggregation.CHANGES))
+
+
+def _split_static(metric: UsageMetric) -> Iterator[UsageMetric]:
+    """The static part of a metric, per device, and the rest of it at its own level."""
+    if metric.quantity in STATIC_QUANTITIES:
+        yield replace(metric, aggregations=_LAST, level=Level.DEVICE)
+    if metric.aggregations != _LAST and metric.level is Level.HOLDER:
+        yield metric
+    elif metric.quantity not in STATIC_QUANTITIES:
+        aggregations = tuple(each for each in metric.aggregations if each in _BOTH)
+        yield from [replace(metric, aggregations=aggregations)] if aggregations else []
+
+
+def dcgm_names() -> Iterator[str]:
+    """Every metric name of DCGM exporters that the analyzer can read."""
+    for field, _, _ in _DCGM:
+        yield from (name for name, _ in _list_names(field))
+    yield from _DCGM_ONLY
+
+
+def _list_names(signal: str) -> Iterator[tuple[str, float]]:
+    """The metric names of a signal, each with its factor to the base unit."""
+    for name, field in SERVED.items():
+        if isinstance(field, DcgmField) and field.signal == signal:
+            yield name, SCALES[field.unit_of(name)]

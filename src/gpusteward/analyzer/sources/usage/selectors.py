@@ -53,6 +53,11 @@ def write_selector(metric: str, matchers: Iterable[Matcher]) -> str:
     return f"{metric}{{{inside}}}" if inside else metric
 
 
+def join_labels(*labels: str) -> str:
+    """What stands between the brackets of `by (...)`; empty names are no labels."""
+    return ", ".join(filter(None, labels))
+
+
 def match_any(label: str, values: Iterable[str]) -> Matcher:
     """The label equals one of these values, whatever characters they contain."""
     return Matcher(label, "=~", "|".join(_escape_regex(value) for value in values))

@@ -11,8 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusteward.analyzer.sources.usage.measures import FULL_COVERAGE, Stats
-from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
-from gpusteward.analyzer.sources.usage.outside_use import OutsideUse
 from gpusteward.analyzer.sources.usage.presence import PresenceTable
 from gpusteward.analyzer.sources.usage.quantities import (
     CORE_COUNT,
@@ -21,11 +19,12 @@ from gpusteward.analyzer.sources.usage.quantities import (
     PRESENCE_NOW,
     Aggregation,
     Level,
+    MetricScheme,
     Quantity,
     QueryKey,
 )
 from gpusteward.analyzer.sources.usage.query_results import Flags
-from gpusteward.analyzer.sources.usage.shared_devices import find_copied_rows, group_rows
+from gpusteward.analyzer.sources.usage.shared_devices import OutsideUse, find_copied_rows, group_rows
 from gpusteward.analyzer.tables import Column
 from gpusteward.core.messages import Message
 from gpusteward.core.usages import Measure, Stat

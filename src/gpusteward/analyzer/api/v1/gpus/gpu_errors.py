@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from gpusteward.analyzer.sources.gpu_readings import ReportedGpu
+from gpusteward.analyzer.sources.live_readings import ReportedGpu
 from gpusteward.core.messages import Language, Message
 from gpusteward.messages import gpu_errors as messages
 

@@ -15,7 +15,7 @@ from gpusteward.analyzer.api.v1.gpus.gpu_errors import GpuError, find_errors
 from gpusteward.analyzer.api.v1.gpus.node_rows import NodeRow, rows_by_node
 from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.sources.gpu_readings import ReportedGpu
+from gpusteward.analyzer.sources.live_readings import ReportedGpu
 from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES
 from gpusteward.core.api_rows import ActivityName, HowProven, SignatureName, WorkloadName
 from gpusteward.core.messages import Language

@@ -20,7 +20,7 @@ from gpusteward.analyzer.api.v1.gpus.node_rows import NodeRow, view_nodes
 from gpusteward.analyzer.api.v1.pagination import stamp
 from gpusteward.analyzer.api.v1.workloads.workload_paths import Cluster, Part
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.sources.gpu_readings import ReportedGpu
+from gpusteward.analyzer.sources.live_readings import ReportedGpu
 from gpusteward.core.api_rows import ResultStamp
 from gpusteward.core.messages import Language
 from gpusteward.messages.errors import api_errors

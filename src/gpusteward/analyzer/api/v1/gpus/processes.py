@@ -15,7 +15,7 @@ from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.api.v1.pagination import stamp
 from gpusteward.analyzer.api.v1.workloads.workload_paths import Cluster, Part, find_workload
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.sources.pod_processes import Pod, RunningProcess
+from gpusteward.analyzer.sources.live_readings import Pod, RunningProcess
 from gpusteward.core.api_rows import Process, Processes
 from gpusteward.core.usages import AllocationKey
 from gpusteward.messages.errors import api_errors

@@ -1,18 +1,96 @@
-"""An engine whose address is not set: its Service is found by label, and looked up again after a failed cycle."""
+"""An engine whose address is not set: its Service is found by labels, and looked up again after a failed cycle. Only
+one match is used: with several, all are named.
+
+Whoever may create Services with these labels chooses what the analyzer reads, so the namespace should be set;
+`PrometheusSettings` requires it where credentials would be sent.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import quote
 
-from gpusteward.analyzer.sources.engine.service_discovery import EngineService
-from gpusteward.analyzer.sources.gpu_readings import ReportedGpu
-from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
+import msgspec
+
+from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
+from gpusteward.analyzer.sources.live_readings import Pod, PodProcesses, ReportedGpu
 from gpusteward.analyzer.sources.usage_source import Chart, CountingSource
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.errors import SourceError
 from gpusteward.core.usages import AllocationKey
+from gpusteward.kubernetes.api import ApiServer
 from gpusteward.logs import Log
+from gpusteward.messages.errors import service_discovery as messages
 from gpusteward.messages.errors import source_errors
+
+MAX_SERVICES = 100
+"""Candidates that are read; with more than one there is an error anyway."""
+_NAMES_SHOWN = 8
+
+
+class EngineService(NamedTuple):
+    """The Service that was found, and the address of the engine behind it."""
+
+    namespace: str
+    name: str
+    url: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class _Port(msgspec.Struct):
+    port: int
+    name: str = ""
+    appProtocol: str = ""  # noqa: N815
+
+
+class _Spec(msgspec.Struct):
+    ports: list[_Port] = []
+    type: str = ""
+    externalName: str = ""  # noqa: N815
+
+
+class _About(msgspec.Struct):
+    name: str
+    namespace: str
+
+
+class _Service(msgspec.Struct):
+    metadata: _About
+    spec: _Spec
+
+
+class _Services(msgspec.Struct):
+    items: list[_Service]
+
+
+def find_engine_service(api: ApiServer, settings: PrometheusSettings) -> EngineService:
+    """The only Service with the labels of `prometheus.service_selector`. Raises SourceError."""
+    namespace, selector = settings.service_namespace, settings.service_selector
+    where = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
+    path = f"/api/v1{where}/services?labelSelector={quote(selector, safe='')}&limit={MAX_SERVICES}"
+    found = api.read_json(path, _Services).items
+    if not found:
+        raise SourceError(messages.NONE, selector=selector, where=namespace or messages.ALL_NAMESPACES)
+    if len(found) > 1:
+        names = sorted(f"{each.metadata.namespace}/{each.metadata.name}" for each in found)
+        shown = ", ".join(names[:_NAMES_SHOWN]) + (", ..." if len(names) > _NAMES_SHOWN else "")
+        raise SourceError(messages.SEVERAL, selector=selector, count=len(names), names=shown)
+    return _locate(found[0], settings.service_port)
+
+
+def _locate(service: _Service, wanted: str) -> EngineService:
+    about, spec = service.metadata, service.spec
+    ports = [each for each in spec.ports if wanted in ("", each.name, str(each.port))]
+    if len(ports) != 1:
+        names = ", ".join(f"{each.name or '-'} ({each.port})" for each in spec.ports) or "-"
+        raise SourceError(messages.PORT, service=f"{about.namespace}/{about.name}", ports=names)
+    port = ports[0]
+    is_tls = "https" in (port.appProtocol, port.name) or port.name.startswith("https-")
+    host = spec.externalName if spec.type == "ExternalName" else f"{about.name}.{about.namespace}.svc"
+    return EngineService(about.namespace, about.name, f"{'https' if is_tls else 'http'}://{host}:{port.port}")
+
 
 log = Log(__name__)
 

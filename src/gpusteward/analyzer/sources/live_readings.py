@@ -1,12 +1,122 @@
-"""The state of the GPUs of one node as its exporters report it now: temperature, power, clocks, memory, errors. Read on
-demand and never stored."""
+"""What exporters report now, read on demand and never stored: the processes of pods (by gpusteward's agents), and the
+state of the GPUs of one node."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import NamedTuple
 
 from gpusteward.core import metrics
+
+PROCESS_METRICS = frozenset(
+    metric.name
+    for metric in (
+        *(metrics.USE_PROCESSES, metrics.PROCESS_MEMORY, metrics.PROCESS_MEMORY_UNKNOWN),
+        *(metrics.PROCESS_UTILIZATION, metrics.PROCESS_OUTSIDE),
+    )
+)
+"""The metrics about processes; the first one is also reported for pods without a process."""
+
+_LARGEST_PID = 2**32
+
+
+class Pod(NamedTuple):
+    """A pod whose processes are queried."""
+
+    namespace: str
+    name: str
+    cluster: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunningProcess:
+    """A process on one GPU; None is unknown."""
+
+    pod: Pod
+    container: str
+    node: str
+    gpu_index: str
+    gpu_uuid: str  # of a MIG instance its own
+    gpu_instance: str  # of MIG
+    mig_profile: str
+    pid: int
+    name: str
+    memory_bytes: float | None = None
+    sm_ratio: float | None = None
+    outside_allocation: bool = False  # on a GPU that its pod does not hold
+
+
+@dataclass(frozen=True, slots=True)
+class PodProcesses:
+    """The processes of some pods."""
+
+    processes: list[RunningProcess] = field(default_factory=list)
+    reported: frozenset[Pod] = frozenset()  # pods that an agent reports; the processes of others are unknown
+
+
+class HolderLabels(NamedTuple):
+    """The label names of the holder: an engine may have renamed them."""
+
+    namespace: str = "namespace"
+    pod: str = "pod"
+    container: str = "container"
+    cluster: str = ""
+
+
+class LiveSample(NamedTuple):
+    """One sample of one of `PROCESS_METRICS` or `GPU_METRICS`."""
+
+    metric: str
+    labels: Mapping[str, str]
+    value: float
+
+
+def collect_processes(samples: Iterable[LiveSample], pods: Collection[Pod], labels: HolderLabels) -> PodProcesses:
+    """The processes of these pods by node, GPU and pid. Duplicate samples count once."""
+    reported: set[Pod] = set()
+    processes: dict[tuple[str, str, str, str], RunningProcess] = {}
+    for sample in samples:
+        pod = Pod(*(sample.labels.get(label, "") for label in (labels.namespace, labels.pod, labels.cluster)))
+        if pod not in pods or not isfinite(sample.value):
+            continue
+        if sample.metric == metrics.USE_PROCESSES.name:
+            reported.add(pod)
+        elif (pid := _read_pid(sample.labels)) is not None:
+            node, uuid, text = (sample.labels.get(label, "") for label in ("node", "uuid", "pid"))
+            key = (pod.cluster, node, uuid, text)
+            process = processes.get(key) or _make_process(pod, pid, sample.labels, labels)
+            if sample.metric == metrics.PROCESS_MEMORY.name:
+                process = replace(process, memory_bytes=sample.value)
+            elif sample.metric == metrics.PROCESS_OUTSIDE.name:
+                process = replace(process, outside_allocation=sample.value == 1)
+            elif sample.labels.get("engine") == "sm":
+                process = replace(process, sm_ratio=sample.value)
+            processes[key] = process
+    ordered = sorted(
+        processes.values(),
+        key=lambda one: (one.pod.cluster, one.node, len(one.gpu_index), one.gpu_index, one.gpu_uuid, one.pid),
+    )
+    return PodProcesses(ordered, frozenset(reported))
+
+
+def _read_pid(labels: Mapping[str, str]) -> int | None:
+    text = labels.get("pid", "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= len(str(_LARGEST_PID)) else None
+
+
+def _make_process(pod: Pod, pid: int, labels: Mapping[str, str], names: HolderLabels) -> RunningProcess:
+    return RunningProcess(
+        pod,
+        labels.get(names.container, ""),
+        node=labels.get("node", ""),
+        gpu_index=labels.get("gpu", ""),
+        gpu_uuid=labels.get("uuid", ""),
+        gpu_instance=labels.get("gpu_instance_id", ""),
+        mig_profile=labels.get("mig_profile", ""),
+        pid=pid,
+        name=labels.get("process", ""),
+    )
+
 
 _MEBIBYTE = 1048576.0
 _DEVICE = metrics.DEVICE_SIGNALS
@@ -58,17 +168,9 @@ _DCGM: Mapping[str, _Field] = {
     "DCGM_FI_DEV_ROW_REMAP_FAILED": _Field("row_remap_failure"),
 }
 _COUNTERS = (metrics.GPU_XID_ERRORS.name, metrics.GPU_CLOCK_EVENTS.name)
-METRIC_NAMES = frozenset({*_NATIVE, *_DCGM, *_COUNTERS, metrics.GPU_INFO.name})
+GPU_METRICS = frozenset({*_NATIVE, *_DCGM, *_COUNTERS, metrics.GPU_INFO.name})
 """Of gpusteward's agent, which come first, and of dcgm-exporter."""
 MAX_LABEL_LENGTH = 200
-
-
-class GpuSample(NamedTuple):
-    """One sample of one of `METRIC_NAMES`."""
-
-    metric: str
-    labels: Mapping[str, str]
-    value: float
 
 
 class GpuLabels(NamedTuple):
@@ -100,7 +202,7 @@ class ReportedGpu:
     clock_events: dict[str, int] = field(default_factory=dict)  # by reason
 
 
-def collect_readings(samples: Iterable[tuple[GpuSample, GpuLabels]]) -> list[ReportedGpu]:
+def collect_readings(samples: Iterable[tuple[LiveSample, GpuLabels]]) -> list[ReportedGpu]:
     """The GPUs of one node by index and instance. Values of gpusteward's agent win over those of other exporters."""
     readings: dict[tuple[str, str], ReportedGpu] = {}
     for sample, names in sorted(samples, key=lambda each: each[0].metric not in _NATIVE):
@@ -111,7 +213,7 @@ def collect_readings(samples: Iterable[tuple[GpuSample, GpuLabels]]) -> list[Rep
     return sorted(readings.values(), key=lambda one: (len(one.index), one.index, len(one.instance), one.instance))
 
 
-def _add(reading: ReportedGpu, sample: GpuSample, names: GpuLabels) -> None:
+def _add(reading: ReportedGpu, sample: LiveSample, names: GpuLabels) -> None:
     labels = sample.labels
     reading.uuid = reading.uuid or labels.get(names.uuid, "")
     reading.model = reading.model or labels.get(names.model, "")
