@@ -15,10 +15,10 @@ import numpy as np
 from bench.machines import About, describe_run
 from bench.progress import print_progress
 from bench.report import render_table
-from gpusteward.analyzer.reclaim.policies.annotations import INTERCHANGEABLE
 from gpusteward.analyzer.reclaim.policies.example import EXAMPLE
 from gpusteward.analyzer.reclaim.policies.file import parse_policies
-from gpusteward.analyzer.reclaim.policies.resolve import WorkloadFacts, resolve_policy
+from gpusteward.analyzer.reclaim.policies.policy import INTERCHANGEABLE
+from gpusteward.analyzer.reclaim.policies.resolve import WorkloadMetadata, resolve_policy
 from gpusteward.analyzer.reclaim.replay.replay import Replay, replay
 from gpusteward.analyzer.spell_table import ENDS, STILL_IDLE, HeldTable, SpellTable
 from gpusteward.analyzer.tables import PROOFS, SIGNATURES
@@ -96,7 +96,8 @@ def make_month(seed: int = 1) -> SpellTable:
 def measure() -> tuple[Found, Replay]:
     table, file = make_month(), parse_policies(EXAMPLE, where="example")
     policies = {
-        key: resolve_policy(file, WorkloadFacts(key, annotations={INTERCHANGEABLE: "true"})) for key in table.workloads
+        key: resolve_policy(file, WorkloadMetadata(key, annotations={INTERCHANGEABLE: "true"}))
+        for key in table.workloads
     }
     print_progress(f"  {len(table):,} spells of {len(table.workloads):,} workloads")
     wall, cpu = time.perf_counter(), time.process_time()

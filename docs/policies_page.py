@@ -6,17 +6,17 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from docs.tables import code, make_page, make_table
-from gpusteward.analyzer.reclaim.policies.annotations import ANNOTATIONS
 from gpusteward.analyzer.reclaim.policies.classes import POOL_KINDS, list_kinds
 from gpusteward.analyzer.reclaim.policies.example import EXAMPLE
-from gpusteward.analyzer.reclaim.policies.policy import (
+from gpusteward.analyzer.reclaim.policies.file import (
     DEFAULTS,
     KeepFields,
     LimitFields,
     Match,
-    Policy,
+    PolicyEntry,
     PolicyFields,
 )
+from gpusteward.analyzer.reclaim.policies.policy import ANNOTATIONS
 
 _TIMES = ("window", "grace", "warning_interval", "longest_snooze")
 
@@ -34,7 +34,7 @@ def write_policies_page() -> str:
         "UI and the alert [GpustewardPoliciesRefused](../runbooks/GpustewardPoliciesRefused.md). A field that is not "
         "known, has no value or has a value of another type is such an error.",
         "## A policy",
-        _field_table(Policy),
+        _field_table(PolicyEntry),
         "## match",
         str(Match.__doc__).replace("\n    ", " "),
         _field_table(Match),

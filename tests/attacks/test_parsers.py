@@ -39,7 +39,7 @@ from gpusteward.analyzer.notify.links import InvalidLinkError, LinkSigner
 from gpusteward.analyzer.notify.notices.formatting import safe_line, safe_name
 from gpusteward.analyzer.reclaim.cluster import count_gpus
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
-from gpusteward.analyzer.reclaim.policies.annotations import ANNOTATIONS, KEEP, read_annotations
+from gpusteward.analyzer.reclaim.policies.policy import ANNOTATIONS, KEEP, read_annotations
 from gpusteward.analyzer.reports.report_query import parse_time
 from gpusteward.analyzer.settings.auth import ProxySettings
 from gpusteward.analyzer.sources.engine.decode import decode_labels, decode_vector, read_error

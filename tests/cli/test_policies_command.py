@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gpusteward.analyzer.reclaim.policies.file import WatchedPolicies, parse_policies
+from gpusteward.analyzer.reclaim.policies.file import parse_policies
+from gpusteward.analyzer.reclaim.policies.resolve import WatchedPolicies
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.cli.main import main
 from tests.analyzer.api.sample_results import small_result

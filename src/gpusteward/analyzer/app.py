@@ -25,7 +25,7 @@ from gpusteward.analyzer.notify.notifier import Notifier
 from gpusteward.analyzer.pipeline import Components, OwnerNames, Pipeline
 from gpusteward.analyzer.reclaim.build import build_reclaimer
 from gpusteward.analyzer.reclaim.cluster import Cluster
-from gpusteward.analyzer.reclaim.policies.file import WatchedPolicies
+from gpusteward.analyzer.reclaim.policies.resolve import WatchedPolicies
 from gpusteward.analyzer.reclaim.reclaimer import Reclaimer
 from gpusteward.analyzer.runtime_settings import RuntimeSettings
 from gpusteward.analyzer.scheduler import CycleScheduler

@@ -14,14 +14,14 @@ from gpusteward.analyzer.reclaim.actions import (
     Warned,
 )
 from gpusteward.analyzer.reclaim.plan import ActionState, Answer, Change, Decision, Mode, Outcome, Plan
-from gpusteward.analyzer.reclaim.policies.effective import EffectivePolicy, ReclaimAction, WorkloadClass
+from gpusteward.analyzer.reclaim.policies.policy import Policy, ReclaimAction, WorkloadClass
 from gpusteward.core.containers import Workload, WorkloadKey
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message
 from gpusteward.messages import reclaim as messages
 from tests.analyzer.usage_tables import AT
 
-POLICY = EffectivePolicy("night-shift", WorkloadClass.SERVING, ReclaimAction.SUSPEND)
+POLICY = Policy("night-shift", WorkloadClass.SERVING, ReclaimAction.SUSPEND)
 IDLE = Answer("idle", True, Message("all {gpus} GPUs are idle", "全部 {gpus} 张 GPU 均空闲"), lambda: {"gpus": 2})
 WAITS = Answer("warned", False, Message("the grace period is not over", "宽限期尚未结束"))
 FAILURE = messages.NO_EFFECT.fill(minutes=10)

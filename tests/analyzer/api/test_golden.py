@@ -13,7 +13,7 @@ import pytest
 from docs.openapi import render_document
 from gpusteward.analyzer.ledger.snoozes import Snooze
 from gpusteward.analyzer.pipeline import CycleStats
-from gpusteward.analyzer.reclaim.policies.file import WatchedPolicies
+from gpusteward.analyzer.reclaim.policies.resolve import WatchedPolicies
 from gpusteward.analyzer.reports.report import EndedWorkload, Group
 from gpusteward.analyzer.reports.report_query import ReportQuery
 from gpusteward.analyzer.results import Result

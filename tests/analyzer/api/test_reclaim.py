@@ -9,7 +9,7 @@ import pytest
 from gpusteward.analyzer.api.v1.reclaim.actions import make_action_row
 from gpusteward.analyzer.reclaim.plan import ActionState, Mode
 from gpusteward.analyzer.reclaim.policies.example import EXAMPLE
-from gpusteward.analyzer.reclaim.policies.file import WatchedPolicies
+from gpusteward.analyzer.reclaim.policies.resolve import WatchedPolicies
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.core.containers import Workload
 from gpusteward.messages import reclaim as messages

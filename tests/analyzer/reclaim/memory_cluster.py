@@ -16,7 +16,7 @@ from gpusteward.analyzer.reclaim.components import ReclaimComponents
 from gpusteward.analyzer.reclaim.journal import Journal
 from gpusteward.analyzer.reclaim.kinds.objects import Json, KubeObject, make_path, split_pointer
 from gpusteward.analyzer.reclaim.lease import ActorLease
-from gpusteward.analyzer.reclaim.policies.effective import EffectivePolicy
+from gpusteward.analyzer.reclaim.policies.policy import Policy
 from gpusteward.analyzer.reclaim.reclaimer import Reclaimer
 from gpusteward.analyzer.reclaim.switch import Switch
 from gpusteward.analyzer.results import Result
@@ -128,7 +128,7 @@ def make_reclaimer(
     cluster: Cluster,
     engine: Engine,
     *,
-    policy: EffectivePolicy | None = None,
+    policy: Policy | None = None,
     clock: Callable[[], float],
 ) -> Reclaimer:
     policies = FixedPolicies() if policy is None else FixedPolicies(policy)

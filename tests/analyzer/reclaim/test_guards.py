@@ -29,20 +29,14 @@ from gpusteward.analyzer.reclaim.decisions.past_actions import find_end, select_
 from gpusteward.analyzer.reclaim.decisions.sightings import Candidate, Sightings
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
 from gpusteward.analyzer.reclaim.plan import ActionState, Change, Mode, Outcome
-from gpusteward.analyzer.reclaim.policies.effective import (
-    EffectivePolicy,
-    Hours,
-    Limits,
-    ReclaimAction,
-    WorkloadClass,
-)
+from gpusteward.analyzer.reclaim.policies.policy import Hours, Limits, Policy, ReclaimAction, WorkloadClass
 from gpusteward.core.containers import OwnerEvidence, Workload, WorkloadKey
 from gpusteward.core.messages import LANGUAGES, Message
 from gpusteward.core.verdicts import Activity, Proof, Signature, Step
 from gpusteward.messages import reclaim as messages
 
 NOW = 1_800_000_000.0  # Friday, 08:00 UTC
-POLICY = EffectivePolicy("test", WorkloadClass.INTERACTIVE, ReclaimAction.SUSPEND, grace_seconds=1800.0)
+POLICY = Policy("test", WorkloadClass.INTERACTIVE, ReclaimAction.SUSPEND, grace_seconds=1800.0)
 WARNED = (Warned(("key",), NOW - 2000, NOW - 1900),)
 DUE = Facts(
     now=NOW,

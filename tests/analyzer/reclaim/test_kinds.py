@@ -15,7 +15,7 @@ from gpusteward.analyzer.reclaim.kinds.registry import (
     find_kind,
     list_enforce_rights,
 )
-from gpusteward.analyzer.reclaim.policies.effective import ReclaimAction
+from gpusteward.analyzer.reclaim.policies.policy import ReclaimAction
 from tests.analyzer.reclaim.test_guards import OPEN
 from tests.kubernetes.cluster import Json
 

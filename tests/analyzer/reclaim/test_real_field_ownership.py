@@ -6,7 +6,7 @@ import pytest
 
 from gpusteward.analyzer.reclaim.cluster import DELETION_COST
 from gpusteward.analyzer.reclaim.plan import ActionState
-from gpusteward.analyzer.reclaim.policies.effective import KeepRule, ReclaimAction
+from gpusteward.analyzer.reclaim.policies.policy import KeepRule, ReclaimAction
 from gpusteward.kubernetes.writes import FIELD_MANAGER
 from tests.analyzer.reclaim.custom_kinds import add_pods, custom, define
 from tests.analyzer.reclaim.test_real_recovery import Killed, Killer

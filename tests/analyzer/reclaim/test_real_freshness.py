@@ -19,7 +19,7 @@ import trustme
 
 from gpusteward.analyzer.reclaim.execution import executor, usage_check
 from gpusteward.analyzer.reclaim.plan import ActionState, Outcome
-from gpusteward.analyzer.reclaim.policies.effective import Limits, ReclaimAction
+from gpusteward.analyzer.reclaim.policies.policy import Limits, ReclaimAction
 from tests.analyzer.reclaim.test_real_prohibitions import read_replicas, start
 from tests.analyzer.reclaim.world import World, suspend_policy
 from tests.analyzer.sources.owners.test_real_owners import make_job

@@ -10,9 +10,8 @@ from gpusteward.analyzer.reclaim.actions import Action, ReclaimError
 from gpusteward.analyzer.reclaim.execution.executor import COSTS
 from gpusteward.analyzer.reclaim.kinds.objects import ACTION, DELETION_COST
 from gpusteward.analyzer.reclaim.plan import ActionState
-from gpusteward.analyzer.reclaim.policies.effective import KeepRule, ReclaimAction
-from gpusteward.analyzer.reclaim.policies.file import WatchedPolicies
-from gpusteward.analyzer.reclaim.subjects import FilePolicies
+from gpusteward.analyzer.reclaim.policies.policy import KeepRule, ReclaimAction
+from gpusteward.analyzer.reclaim.policies.resolve import WatchedPolicies
 from gpusteward.core.errors import SourceError
 from tests.analyzer.reclaim.test_real_prohibitions import patch, read_replicas, start
 from tests.analyzer.reclaim.world import World, read_rules, suspend_policy
@@ -32,7 +31,7 @@ def change_state(world: World, state: str, folder: Path) -> None:
     if state == "without policies":
         file = folder / "policies.yaml"
         file.write_text("")
-        world.policies = FilePolicies(WatchedPolicies(file))
+        world.policies = WatchedPolicies(file)
     world.start()
     if state == "switched off":
         world.reclaimer.switch_off(by="alice", reason="incident")

@@ -18,7 +18,7 @@ from bench.report import render_table
 from gpusteward.analyzer.reclaim.kinds.notebook import STOPPED
 from gpusteward.analyzer.reclaim.kinds.objects import ACTION
 from gpusteward.analyzer.reclaim.plan import ActionState
-from gpusteward.analyzer.reclaim.policies.effective import KeepRule, ReclaimAction
+from gpusteward.analyzer.reclaim.policies.policy import KeepRule, ReclaimAction
 from tests.analyzer.reclaim.custom_kinds import add_pods, create, custom, define, reference_to, run_controller
 from tests.analyzer.reclaim.world import World, suspend_policy
 from tests.analyzer.sources.owners.test_real_owners import make_job, make_set

@@ -11,7 +11,7 @@ import pytest
 from gpusteward.analyzer.reclaim.actions import ReclaimError
 from gpusteward.analyzer.reclaim.kinds.objects import DELETION_COST
 from gpusteward.analyzer.reclaim.plan import ActionState, Outcome
-from gpusteward.analyzer.reclaim.policies.effective import KeepRule, ReclaimAction
+from gpusteward.analyzer.reclaim.policies.policy import KeepRule, ReclaimAction
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.kubernetes.writes import ApiWriter, ForbiddenError
 from tests.analyzer.reclaim.test_real_prohibitions import expect_nothing, read_replicas, start

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from gpusteward.analyzer.reclaim.plan import ActionState
-from gpusteward.analyzer.reclaim.policies.file import WatchedPolicies
-from gpusteward.analyzer.reclaim.subjects import FilePolicies
+from gpusteward.analyzer.reclaim.policies.resolve import WatchedPolicies
 from tests.analyzer.reclaim.test_real_prohibitions import expect_nothing, read_replicas, start
 from tests.analyzer.reclaim.world import World
 
@@ -26,7 +25,7 @@ def file(world: World, tmp_path: Path) -> Path:
 
 def use(world: World, path: Path | None) -> None:
     """A new process with this policy file."""
-    world.policies = FilePolicies(WatchedPolicies(path))
+    world.policies = WatchedPolicies(path)
     world.start()
 
 

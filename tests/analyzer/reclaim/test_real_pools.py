@@ -5,7 +5,7 @@ import pytest
 from gpusteward.analyzer.reclaim.decisions import assessment
 from gpusteward.analyzer.reclaim.decisions.inspection import InspectionCache
 from gpusteward.analyzer.reclaim.plan import ActionState, Outcome
-from gpusteward.analyzer.reclaim.policies.effective import KeepRule, ReclaimAction
+from gpusteward.analyzer.reclaim.policies.policy import KeepRule, ReclaimAction
 from tests.analyzer.reclaim.test_real_prohibitions import SAMPLED, read_replicas, start
 from tests.analyzer.reclaim.world import EMPTY, STEP_SECONDS, World, suspend_policy
 from tests.kubernetes.cluster import wait_for

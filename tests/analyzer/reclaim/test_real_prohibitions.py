@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gpusteward.analyzer.reclaim.plan import ActionState, Outcome
-from gpusteward.analyzer.reclaim.policies.effective import Limits, ReclaimAction
+from gpusteward.analyzer.reclaim.policies.policy import Limits, ReclaimAction
 from gpusteward.analyzer.tables import SIGNATURES
 from gpusteward.core.usages import Measure
 from gpusteward.core.verdicts import Signature

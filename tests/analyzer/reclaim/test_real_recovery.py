@@ -12,7 +12,7 @@ from gpusteward.analyzer.reclaim.execution.executor import COMMAND_SECONDS, STEP
 from gpusteward.analyzer.reclaim.kinds.objects import ACTION, KubeObject
 from gpusteward.analyzer.reclaim.open_actions import VERIFY_SECONDS
 from gpusteward.analyzer.reclaim.plan import ActionState
-from gpusteward.analyzer.reclaim.policies.effective import ReclaimAction
+from gpusteward.analyzer.reclaim.policies.policy import ReclaimAction
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message

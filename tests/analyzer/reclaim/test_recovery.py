@@ -23,7 +23,7 @@ from gpusteward.analyzer.reclaim.kinds.registry import Chosen
 from gpusteward.analyzer.reclaim.kinds.replicated import DEPLOYMENT
 from gpusteward.analyzer.reclaim.kinds.volcano_job import VOLCANO_JOB
 from gpusteward.analyzer.reclaim.plan import ActionState
-from gpusteward.analyzer.reclaim.policies.effective import ReclaimAction
+from gpusteward.analyzer.reclaim.policies.policy import ReclaimAction
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.core.errors import SourceError
 from gpusteward.kubernetes.writes import ForbiddenError, Json

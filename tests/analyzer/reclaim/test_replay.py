@@ -8,16 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpusteward.analyzer.judge.resumption import HALF_HOUR, PastSpells, count_chance
-from gpusteward.analyzer.reclaim.policies.effective import (
-    EffectivePolicy,
-    Hours,
-    KeepRule,
-    ReclaimAction,
-    WorkloadClass,
-)
-from gpusteward.analyzer.reclaim.policies.policy import read_hours
-from gpusteward.analyzer.reclaim.replay.idle_intervals import find_intervals
-from gpusteward.analyzer.reclaim.replay.past_chances import PastChances
+from gpusteward.analyzer.reclaim.policies.file import read_hours
+from gpusteward.analyzer.reclaim.policies.policy import Hours, KeepRule, Policy, ReclaimAction, WorkloadClass
+from gpusteward.analyzer.reclaim.replay.intervals import PastChances, find_intervals
 from gpusteward.analyzer.reclaim.replay.pools import PoolActivity, follow_pool, iter_pool_activity
 from gpusteward.analyzer.reclaim.replay.replay import replay
 from gpusteward.analyzer.spell_table import ENDS, STILL_IDLE
@@ -26,9 +19,7 @@ from gpusteward.core.idle_spells import SpellEnd
 from gpusteward.core.verdicts import Proof, Signature
 from tests.analyzer.reclaim.spell_tables import HOUR, NOTEBOOK, POOL, spell, table_of
 
-SUSPEND = EffectivePolicy(
-    "test", WorkloadClass.INTERACTIVE, ReclaimAction.SUSPEND, window_seconds=HOUR, grace_seconds=HALF_HOUR
-)
+SUSPEND = Policy("test", WorkloadClass.INTERACTIVE, ReclaimAction.SUSPEND, window_seconds=HOUR, grace_seconds=HALF_HOUR)
 
 
 def run(table, policy=SUSPEND, **options):

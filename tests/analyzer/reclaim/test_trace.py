@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from gpusteward.analyzer.reclaim.policies.annotations import INTERCHANGEABLE
 from gpusteward.analyzer.reclaim.policies.example import EXAMPLE
 from gpusteward.analyzer.reclaim.policies.file import parse_policies
-from gpusteward.analyzer.reclaim.policies.resolve import WorkloadFacts, resolve_policy
+from gpusteward.analyzer.reclaim.policies.policy import INTERCHANGEABLE
+from gpusteward.analyzer.reclaim.policies.resolve import WorkloadMetadata, resolve_policy
 from gpusteward.analyzer.reclaim.replay.replay import Replay, replay
 from tests.analyzer.reclaim.pod_trace import FOLDER, make_trace_table, read_trace
 
@@ -28,7 +28,7 @@ FILE = parse_policies(EXAMPLE, where="example")
 
 
 def default_policy(key):
-    return resolve_policy(FILE, WorkloadFacts(key, annotations={INTERCHANGEABLE: "true"}))
+    return resolve_policy(FILE, WorkloadMetadata(key, annotations={INTERCHANGEABLE: "true"}))
 
 
 def run(table) -> Replay:

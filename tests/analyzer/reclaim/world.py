@@ -34,12 +34,9 @@ from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
 from gpusteward.analyzer.reclaim.kinds.registry import OBSERVE_RIGHTS, OWN_NAMESPACE_RIGHTS, list_enforce_rights
 from gpusteward.analyzer.reclaim.lease import ActorLease
 from gpusteward.analyzer.reclaim.plan import ActionState, Decision, Outcome
-from gpusteward.analyzer.reclaim.policies.effective import (
-    EffectivePolicy,
-    ReclaimAction,
-    WorkloadClass,
-)
-from gpusteward.analyzer.reclaim.policies.resolve import WorkloadFacts
+from gpusteward.analyzer.reclaim.policies.file import PolicyFile
+from gpusteward.analyzer.reclaim.policies.policy import Policy, ReclaimAction, WorkloadClass
+from gpusteward.analyzer.reclaim.policies.resolve import WatchedPolicies, WorkloadMetadata
 from gpusteward.analyzer.reclaim.reclaimer import Reclaimer
 from gpusteward.analyzer.reclaim.switch import Switch
 from gpusteward.analyzer.results import Result
@@ -50,7 +47,6 @@ from gpusteward.analyzer.sources.owners.owner_resolver import plural_of
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.containers import Container
-from gpusteward.core.messages import Message
 from gpusteward.core.usages import AllocationKey, Measure, Stat
 from gpusteward.kubernetes.writes import ApiWriter
 from tests.analyzer.usage_tables import resting, table_of, working
@@ -79,7 +75,7 @@ def enforce_rules() -> list[Json]:
     ]
 
 
-def suspend_policy(**fields: Any) -> EffectivePolicy:
+def suspend_policy(**fields: Any) -> Policy:
     defaults: dict[str, Any] = {
         "name": "test",
         "workload_class": WorkloadClass.INTERACTIVE,
@@ -87,27 +83,27 @@ def suspend_policy(**fields: Any) -> EffectivePolicy:
         "window_seconds": 3600.0,
         "grace_seconds": 1800.0,
     }
-    return EffectivePolicy(**defaults | fields)
+    return Policy(**defaults | fields)
 
 
-@dataclass
-class FixedPolicies:
+class FixedPolicies(WatchedPolicies):
     """One policy for all; `keep` annotations count."""
 
-    policy: EffectivePolicy = field(default_factory=suspend_policy)
+    def __init__(self, policy: Policy | None = None) -> None:
+        super().__init__(None)
+        self.error = None
+        self.policy = policy or suspend_policy()
 
     @property
-    def version(self) -> object:
-        return self.policy
+    def policy(self) -> Policy:
+        return self._policy
 
-    @property
-    def problem(self) -> Message | None:
-        return None
+    @policy.setter
+    def policy(self, policy: Policy) -> None:
+        self._policy, self.current = policy, PolicyFile(policies=[])  # another file: policies are looked up again
 
-    def refresh(self) -> None: ...
-
-    def find_policy(self, subject: WorkloadFacts) -> EffectivePolicy:
-        both = {**subject.namespace_annotations, **subject.annotations}
+    def find_policy(self, metadata: WorkloadMetadata) -> Policy:
+        both = {**metadata.namespace_annotations, **metadata.annotations}
         return replace(self.policy, keep_until=inf) if both.get("gpusteward.io/keep") == "true" else self.policy
 
 

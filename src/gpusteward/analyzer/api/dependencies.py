@@ -28,7 +28,7 @@ from gpusteward.analyzer.notify.outbox.records import Delivery
 from gpusteward.analyzer.pipeline import CycleStats
 from gpusteward.analyzer.reclaim.actions import ReclaimControl
 from gpusteward.analyzer.reclaim.lending import LendableGpus
-from gpusteward.analyzer.reclaim.policies.file import WatchedPolicies
+from gpusteward.analyzer.reclaim.policies.resolve import WatchedPolicies
 from gpusteward.analyzer.reports.charges import Charge
 from gpusteward.analyzer.reports.report import EndedWorkload, GroupDetails, Report
 from gpusteward.analyzer.reports.report_query import ClusterNamespace, EndedQuery, ReportQuery

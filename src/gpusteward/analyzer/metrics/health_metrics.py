@@ -13,7 +13,7 @@ from gpusteward.analyzer.pipeline import DURATION_BUCKETS, CycleStats
 from gpusteward.analyzer.reclaim.actions import ReclaimControl
 from gpusteward.analyzer.reclaim.lending import LendableGpus
 from gpusteward.analyzer.reclaim.plan import Mode, Outcome
-from gpusteward.analyzer.reclaim.policies.file import WatchedPolicies
+from gpusteward.analyzer.reclaim.policies.resolve import WatchedPolicies
 from gpusteward.analyzer.results import Result
 from gpusteward.core.exposition import Family, Samples, render_labels
 

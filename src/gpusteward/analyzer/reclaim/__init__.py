@@ -5,7 +5,7 @@
     reclaimer.py     the stage of a cycle, and what API and CLI call
     build.py         creates it; components.py: what it uses
     open_actions.py  what earlier cycles left open
-    policies/        what may be done to which workload; subjects.py: what its policy is looked up by
+    policies/        what may be done to which workload
     decisions/       which idle workloads are due, and why others are not
     execution/       warnings, and one action on one object
     kinds/           what suspending means for each kind of object
@@ -17,6 +17,6 @@
     lending.py       which idle GPUs can be lent for how long
 
 This package is the only one that writes to the cluster, and `cluster.py` its only module that does. Modules that decide
-(`policies/effective.py`, `plan.py`, `changes.py`, `lending.py`, `replay/`, and `guards.py`, `decide.py` of
+(`policies/`, `plan.py`, `changes.py`, `lending.py`, `replay/`, and `guards.py`, `decide.py` of
 `decisions/`) are pure: values in, values out, the time is an argument.
 """

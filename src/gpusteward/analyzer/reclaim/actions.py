@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from gpusteward.analyzer.reclaim.plan import ActionState, Decision, Mode, Plan
-from gpusteward.analyzer.reclaim.policies.effective import ReclaimAction
+from gpusteward.analyzer.reclaim.policies.policy import ReclaimAction
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import GpustewardError
 from gpusteward.core.messages import Message

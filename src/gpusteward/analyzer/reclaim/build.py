@@ -17,9 +17,8 @@ from gpusteward.analyzer.reclaim.execution.usage_check import WorkSource
 from gpusteward.analyzer.reclaim.execution.warnings import NoticeSender
 from gpusteward.analyzer.reclaim.journal import Journal
 from gpusteward.analyzer.reclaim.lease import ActorLease
-from gpusteward.analyzer.reclaim.policies.file import WatchedPolicies
+from gpusteward.analyzer.reclaim.policies.resolve import WatchedPolicies
 from gpusteward.analyzer.reclaim.reclaimer import Reclaimer
-from gpusteward.analyzer.reclaim.subjects import FilePolicies
 from gpusteward.analyzer.reclaim.switch import Switch
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.owners.cluster_owners import open_api_as
@@ -70,7 +69,7 @@ def build_reclaimer(
         journal=Journal(engine, cluster.read_uid),
         switch=Switch(engine, cluster, namespace=own_namespace),
         lease=lease,
-        policies=FilePolicies(policies or WatchedPolicies(settings.reclaim.policy_file)),
+        policies=policies or WatchedPolicies(settings.reclaim.policy_file),
         sender=sender,
         source=source,
         read_chance=read_chance,

@@ -22,7 +22,7 @@ from gpusteward.analyzer.reclaim.kinds.objects import (
 )
 from gpusteward.analyzer.reclaim.kinds.registry import Chosen, find_kind
 from gpusteward.analyzer.reclaim.plan import ActionState, Change
-from gpusteward.analyzer.reclaim.policies.effective import ReclaimAction
+from gpusteward.analyzer.reclaim.policies.policy import ReclaimAction
 from gpusteward.core.errors import SourceError
 from gpusteward.messages import reclaim as messages
 

@@ -11,7 +11,7 @@ from gpusteward.analyzer.reclaim.execution.usage_check import WorkSource
 from gpusteward.analyzer.reclaim.execution.warnings import NoticeSender
 from gpusteward.analyzer.reclaim.journal import Journal
 from gpusteward.analyzer.reclaim.lease import ActorLease
-from gpusteward.analyzer.reclaim.subjects import Policies
+from gpusteward.analyzer.reclaim.policies.resolve import WatchedPolicies
 from gpusteward.analyzer.reclaim.switch import Switch
 from gpusteward.core.containers import WorkloadKey
 
@@ -33,7 +33,7 @@ class ReclaimComponents:
     journal: Journal
     switch: Switch
     lease: ActorLease
-    policies: Policies
+    policies: WatchedPolicies
     sender: NoticeSender | None = None  # None: nobody can be warned, so nothing is ever done
     source: WorkSource | None = None  # to read usage once more before an action; None: it is not
     read_chance: Callable[[WorkloadKey, float, float], Chance] = no_chance

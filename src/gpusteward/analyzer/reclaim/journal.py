@@ -23,7 +23,7 @@ from gpusteward.analyzer.ledger.idle_spells import mark_reclaimed
 from gpusteward.analyzer.ledger.schema import actions
 from gpusteward.analyzer.reclaim.actions import OPEN_STATES, Action, JournalStep, TargetObject, Warned
 from gpusteward.analyzer.reclaim.plan import ActionState, Mode
-from gpusteward.analyzer.reclaim.policies.effective import ReclaimAction
+from gpusteward.analyzer.reclaim.policies.policy import ReclaimAction
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message

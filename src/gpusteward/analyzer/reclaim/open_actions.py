@@ -16,7 +16,7 @@ from gpusteward.analyzer.reclaim.execution.executor import SELF, Executor
 from gpusteward.analyzer.reclaim.execution.warnings import Notices
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
 from gpusteward.analyzer.reclaim.plan import ActionState, Mode
-from gpusteward.analyzer.reclaim.policies.effective import ReclaimAction
+from gpusteward.analyzer.reclaim.policies.policy import ReclaimAction
 from gpusteward.analyzer.results import Result
 from gpusteward.core.errors import SourceError
 from gpusteward.core.gpu_counts import format_gpus

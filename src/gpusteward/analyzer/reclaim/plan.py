@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from gpusteward.analyzer.reclaim.policies.effective import EffectivePolicy, ReclaimAction
+from gpusteward.analyzer.reclaim.policies.policy import Policy, ReclaimAction
 from gpusteward.core.containers import Workload
 from gpusteward.core.messages import Message
 
@@ -88,7 +88,7 @@ class Decision(NamedTuple):
     """On one workload."""
 
     workload: Workload
-    policy: EffectivePolicy | None  # None: it was not looked up, since the workload is not idle
+    policy: Policy | None  # None: it was not looked up, since the workload is not idle
     action: ReclaimAction | None
     outcome: Outcome
     ask: Callable[[], tuple[Answer, ...]]  # all guards, about the facts that the outcome was chosen for

@@ -108,8 +108,8 @@ class Reclaimer:
         if self.mode is not Mode.ENFORCE:
             return messages.NOT_ON.fill(mode=self.mode.value)
         stop = self._find_stop()
-        self._components.policies.refresh()
-        return stop.leader or stop.switch or self._components.policies.problem
+        self._components.policies.poll()
+        return stop.leader or stop.switch or self._components.policies.error
 
     def _find_stop(self, *, renews: bool = True) -> Stop:
         """What stops all actions. `renews`: the Lease, which is only for one that acts."""
@@ -271,12 +271,12 @@ class Reclaimer:
         except SourceError as error:  # which actions of the ledger are of this cluster is not known
             self._last_plan = Plan(now, self.mode, (), error.as_message()) if self.mode is not Mode.OFF else None
             raise
-        self._components.policies.refresh()
+        self._components.policies.poll()
         if self.mode is Mode.OFF:
             self._last_plan = None
             self._count_suspended(self._open_actions.continue_all(CandidateFinder(result), reading, result))
             return
-        stop, problem = self._find_stop(renews=self.mode is Mode.ENFORCE), self._components.policies.problem
+        stop, problem = self._find_stop(renews=self.mode is Mode.ENFORCE), self._components.policies.error
         objection = stop.leader or stop.switch or problem
         finder = CandidateFinder(result)
         opened = self._open_actions.continue_all(finder, reading, result)
@@ -317,7 +317,7 @@ class Reclaimer:
         if result is None or number is None:
             raise ReclaimError(messages.NO_SUCH_WORKLOAD, workload=key.path)
         read_at = time.monotonic()
-        self._components.policies.refresh()
+        self._components.policies.poll()
         situation = self._assessor.look(
             CandidateFinder(result),
             self._assessor.open_reading(result),

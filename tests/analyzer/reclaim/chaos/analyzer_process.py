@@ -29,9 +29,8 @@ from gpusteward.analyzer.reclaim.components import ReclaimComponents
 from gpusteward.analyzer.reclaim.journal import Journal
 from gpusteward.analyzer.reclaim.lease import ActorLease
 from gpusteward.analyzer.reclaim.plan import ActionState
-from gpusteward.analyzer.reclaim.policies.file import WatchedPolicies
+from gpusteward.analyzer.reclaim.policies.resolve import WatchedPolicies
 from gpusteward.analyzer.reclaim.reclaimer import Reclaimer
-from gpusteward.analyzer.reclaim.subjects import FilePolicies
 from gpusteward.analyzer.reclaim.switch import Switch
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.ledger import LedgerSettings
@@ -152,7 +151,7 @@ class AnalyzerProcess:
                 journal=LoggedJournal(engine, cluster.read_uid, folder / "moves.log"),
                 switch=Switch(engine, cluster, namespace=own),
                 lease=lease,
-                policies=FilePolicies(WatchedPolicies(folder / "policies.yaml")),
+                policies=WatchedPolicies(folder / "policies.yaml"),
                 sender=self._outbox,
                 source=self._source,
                 own_namespace=own,

@@ -7,28 +7,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpusteward.analyzer.reclaim.decisions.inspection import make_metadata
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
 from gpusteward.analyzer.reclaim.kinds.registry import WorkloadObjects
-from gpusteward.analyzer.reclaim.policies.annotations import ACTION, GRACE, INTERCHANGEABLE, KEEP, WARNINGS, WINDOW
-from gpusteward.analyzer.reclaim.policies.effective import (
+from gpusteward.analyzer.reclaim.policies.example import EXAMPLE
+from gpusteward.analyzer.reclaim.policies.file import NO_POLICIES, PolicyFile, parse_policies, read_hours
+from gpusteward.analyzer.reclaim.policies.policy import (
+    ACTION,
     ACTION_ORDER,
+    GRACE,
+    INTERCHANGEABLE,
+    KEEP,
+    WARNINGS,
+    WINDOW,
     KeepRule,
     Limits,
     ReclaimAction,
     WorkloadClass,
 )
-from gpusteward.analyzer.reclaim.policies.example import EXAMPLE
-from gpusteward.analyzer.reclaim.policies.file import WatchedPolicies, parse_policies
-from gpusteward.analyzer.reclaim.policies.policy import NO_POLICIES, PolicyFile, read_hours
-from gpusteward.analyzer.reclaim.policies.resolve import WorkloadFacts, resolve_policy
-from gpusteward.analyzer.reclaim.subjects import make_subject
+from gpusteward.analyzer.reclaim.policies.resolve import WatchedPolicies, WorkloadMetadata, resolve_policy
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.yaml_lines import CLIENT_LIMITS
 
-NOTEBOOK = WorkloadFacts(WorkloadKey("Notebook", "team-a", "nb", "east"), models=("NVIDIA H100 80GB HBM3",))
-SERVER = WorkloadFacts(WorkloadKey("Deployment", "team-a", "llm"))
-JOB = WorkloadFacts(WorkloadKey("PyTorchJob", "team-b", "train"))
+NOTEBOOK = WorkloadMetadata(WorkloadKey("Notebook", "team-a", "nb", "east"), models=("NVIDIA H100 80GB HBM3",))
+SERVER = WorkloadMetadata(WorkloadKey("Deployment", "team-a", "llm"))
+JOB = WorkloadMetadata(WorkloadKey("PyTorchJob", "team-b", "train"))
 
 
 def policies(text: str) -> PolicyFile:
@@ -38,10 +42,10 @@ def policies(text: str) -> PolicyFile:
 FILE = policies(EXAMPLE)
 
 
-def with_annotations(facts: WorkloadFacts, namespace: dict[str, str] | None = None, **own: str) -> WorkloadFacts:
+def with_annotations(facts: WorkloadMetadata, namespace: dict[str, str] | None = None, **own: str) -> WorkloadMetadata:
     names = {"keep": KEEP, "window": WINDOW, "grace": GRACE, "action": ACTION, "warnings": WARNINGS}
     names["interchangeable"] = INTERCHANGEABLE
-    return WorkloadFacts(
+    return WorkloadMetadata(
         facts.key,
         facts.models,
         annotations={names[name]: value for name, value in own.items()},
@@ -69,7 +73,7 @@ def test_the_example_has_the_defaults_of_each_class():
             assert getattr(example, field) == getattr(default, field), (facts.key.kind, field)
 
 
-@pytest.mark.parametrize("facts", [NOTEBOOK, JOB, SERVER, WorkloadFacts(WorkloadKey("Pod", "team-a", "lonely"))])
+@pytest.mark.parametrize("facts", [NOTEBOOK, JOB, SERVER, WorkloadMetadata(WorkloadKey("Pod", "team-a", "lonely"))])
 @pytest.mark.parametrize(
     "text", ["policies: []", "policies: [{name: narrow, action: suspend, match: {namespaces: team-z}}]"]
 )
@@ -95,7 +99,7 @@ def test_all_is_written_as_a_star_or_left_out():
 
 
 def test_an_unknown_kind_gets_the_longest_window():
-    unknown = resolve_policy(FILE, WorkloadFacts(WorkloadKey("Spaceship", "a", "b")))
+    unknown = resolve_policy(FILE, WorkloadMetadata(WorkloadKey("Spaceship", "a", "b")))
     assert unknown.window_seconds == 5 * 3600
 
 
@@ -116,7 +120,7 @@ def test_lowering_replicas_stays_advice_until_somebody_says_that_they_are_interc
 
 def test_replicas_with_an_identity_are_no_pool():
     file = policies("policies: [{name: pools, action: scale-to-keep, interchangeable: true}]")
-    found = resolve_policy(file, WorkloadFacts(WorkloadKey("StatefulSet", "a", "b")))
+    found = resolve_policy(file, WorkloadMetadata(WorkloadKey("StatefulSet", "a", "b")))
     assert (found.action, found.keep) == (ReclaimAction.NOTIFY, None)
 
 
@@ -142,7 +146,7 @@ policies:
     assert found.quiet_hours is not None
     assert found.quiet_hours.zone == "Asia/Shanghai"
     assert resolve_policy(file, JOB).name == "rest"
-    labelled = WorkloadFacts(NOTEBOOK.key, labels={"team": "ml-vision"})
+    labelled = WorkloadMetadata(NOTEBOOK.key, labels={"team": "ml-vision"})
     assert resolve_policy(file, labelled).window_seconds == 4 * 3600
 
 
@@ -171,7 +175,7 @@ annotations = st.dictionaries(st.sampled_from([KEEP, WINDOW, GRACE, ACTION, WARN
 @given(annotations, annotations)
 def test_no_annotation_makes_a_policy_less_careful(own, namespace):
     plain = resolve_policy(FILE, NOTEBOOK)
-    found = resolve_policy(FILE, WorkloadFacts(NOTEBOOK.key, annotations=own, namespace_annotations=namespace))
+    found = resolve_policy(FILE, WorkloadMetadata(NOTEBOOK.key, annotations=own, namespace_annotations=namespace))
     assert found.window_seconds >= plain.window_seconds
     assert found.grace_seconds >= plain.grace_seconds
     assert found.warnings >= plain.warnings
@@ -224,7 +228,7 @@ BARE_POD = "policies:\n  - name: a\n    action: evict\n    warnings: 1\n"
 
 
 def test_a_pod_that_is_gone_for_good_takes_two_warnings():
-    pod = WorkloadFacts(WorkloadKey("Pod", "team-a", "lonely"))
+    pod = WorkloadMetadata(WorkloadKey("Pod", "team-a", "lonely"))
     assert resolve_policy(policies(BARE_POD), pod).warnings == 2
     assert resolve_policy(policies(BARE_POD.replace("evict", "suspend")), pod).warnings == 1
 
@@ -237,7 +241,7 @@ def test_the_longest_keep_of_pod_and_owner_counts(values):
         KubeObject("v1", kind, {"metadata": {"uid": kind, "annotations": {KEEP: value}}})
         for kind, value in zip(("Notebook", "Pod"), values, strict=True)
     )
-    subject = make_subject(NOTEBOOK.key, WorkloadObjects(owner, [pod], [[owner]]), models=(), namespace_annotations={})
+    subject = make_metadata(NOTEBOOK.key, WorkloadObjects(owner, [pod], [[owner]]), models=(), namespace_annotations={})
     assert resolve_policy(FILE, subject).is_kept(1801353599.0)
 
 

@@ -20,7 +20,7 @@ from gpusteward.analyzer.reclaim.decisions.pressure import list_pending_pods, ma
 from gpusteward.analyzer.reclaim.decisions.sightings import PoolHistory, Sighting, Sightings
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
 from gpusteward.analyzer.reclaim.plan import Decision, Outcome
-from gpusteward.analyzer.reclaim.policies.effective import CHANGING_ACTIONS, EffectivePolicy, ReclaimAction
+from gpusteward.analyzer.reclaim.policies.policy import CHANGING_ACTIONS, Policy, ReclaimAction
 from gpusteward.analyzer.results import Result
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.messages import Message
@@ -196,7 +196,7 @@ class Assessor:
             open_action=past.open.get(key),
             leader=situation.stop.leader,
             switch=situation.stop.switch,
-            policy_problem=self._components.policies.problem,
+            policy_problem=self._components.policies.error,
         )
         return Considered(found, facts, facts, action=action)
 
@@ -220,7 +220,7 @@ class Assessor:
         one.planned = ()
         if inspected is None:
             return
-        if inspected.subject is None:
+        if inspected.metadata is None:
             one.facts = facts._replace(inspection=Inspection(refusal=inspected.error))
             return
         assert inspected.objects is not None
@@ -247,7 +247,7 @@ class Assessor:
         one.facts = facts._replace(policy=policy, chance=chance, warnings=warnings, inspection=inspection)
 
     def _add_pool(
-        self, one: Considered, policy: EffectivePolicy, chance: Chance, situation: Situation, *, in_any_case: bool
+        self, one: Considered, policy: Policy, chance: Chance, situation: Situation, *, in_any_case: bool
     ) -> None:
         """The surplus replicas of a pool, the longest idle first."""
         assert policy.keep is not None

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from gpusteward.analyzer.reclaim.decisions.facts import Facts
 from gpusteward.analyzer.reclaim.decisions.guards import BY_NAME, GUARDS, Guard, ask_all, list_delivered
 from gpusteward.analyzer.reclaim.plan import Answer, Change, Decision, Outcome
-from gpusteward.analyzer.reclaim.policies.effective import EffectivePolicy
+from gpusteward.analyzer.reclaim.policies.policy import Policy
 
 RESEND_SECONDS = 3600.0
 """A warning that was not delivered for so long is sent again: its channel may have been repaired."""
@@ -116,7 +116,7 @@ def _find_due(facts: Facts) -> float | None:
     return _find_open(policy, max(time for time in times if time is not None))
 
 
-def _find_open(policy: EffectivePolicy, at: float) -> float | None:
+def _find_open(policy: Policy, at: float) -> float | None:
     """The first time from then on within the working hours of a policy and outside of its quiet hours."""
     found: float | None = at
     for _ in range(MOST_DAYS):

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from gpusteward.analyzer.judge.resumption import Chance
 from gpusteward.analyzer.reclaim.actions import Action, Warned
 from gpusteward.analyzer.reclaim.cluster import PodName
-from gpusteward.analyzer.reclaim.policies.effective import EffectivePolicy
+from gpusteward.analyzer.reclaim.policies.policy import Policy
 from gpusteward.core.containers import Workload
 from gpusteward.core.messages import Message
 from gpusteward.core.verdicts import Activity, Proof, Signature, Step
@@ -61,7 +61,7 @@ class Facts(NamedTuple):
     cycles_seen: int
     least_coverage: float = 0.9
     max_age_seconds: float = 600.0
-    policy: EffectivePolicy | None = None
+    policy: Policy | None = None
     chance: Chance = Chance()
     snoozed_until: float | None = None
     is_left_out: bool = False  # its namespace, by the setting `reclaim.namespaces`

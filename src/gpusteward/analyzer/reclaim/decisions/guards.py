@@ -15,7 +15,7 @@ from gpusteward.analyzer.reclaim.actions import Warned
 from gpusteward.analyzer.reclaim.cluster import PodName
 from gpusteward.analyzer.reclaim.decisions.facts import Facts
 from gpusteward.analyzer.reclaim.plan import Answer, Fields, Outcome
-from gpusteward.analyzer.reclaim.policies.effective import CHANGING_ACTIONS, ReclaimAction
+from gpusteward.analyzer.reclaim.policies.policy import CHANGING_ACTIONS, ReclaimAction
 from gpusteward.core.containers import OwnerEvidence
 from gpusteward.core.gpu_counts import format_gpus
 from gpusteward.core.messages import Message

@@ -1,8 +1,9 @@
 """Reads the objects behind a candidate, and plans what would change on them."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, Protocol
 
 from gpusteward.analyzer.reclaim.changes import LOWEST_COST, Planned, format_time
@@ -12,9 +13,9 @@ from gpusteward.analyzer.reclaim.decisions.facts import Inspection
 from gpusteward.analyzer.reclaim.kinds.objects import ACTION, KubeObject
 from gpusteward.analyzer.reclaim.kinds.registry import Chosen, WorkloadObjects, choose_targets, list_stopped
 from gpusteward.analyzer.reclaim.kinds.resource_claims import Device
-from gpusteward.analyzer.reclaim.policies.effective import EffectivePolicy, ReclaimAction
-from gpusteward.analyzer.reclaim.policies.resolve import WorkloadFacts
-from gpusteward.analyzer.reclaim.subjects import Policies, make_subject
+from gpusteward.analyzer.reclaim.policies.policy import KEEP, PREFIX, Policy, ReclaimAction, read_keep
+from gpusteward.analyzer.reclaim.policies.resolve import WatchedPolicies, WorkloadMetadata
+from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message
 from gpusteward.messages import reclaim as messages
@@ -25,20 +26,20 @@ class Inspected:
     """The objects of a candidate as they were read, and what was last found out about them."""
 
     objects: WorkloadObjects | None
-    subject: WorkloadFacts | None
+    metadata: WorkloadMetadata | None
     incomplete: Message | None = None  # why not all of its GPUs are known to be in the verdict
     error: Message | None = None  # why they could not be read
-    _policy: tuple[object, EffectivePolicy] | None = field(default=None, repr=False)
-    _changes: tuple[EffectivePolicy, "Changes"] | None = field(default=None, repr=False)
+    _policy: tuple[object, Policy] | None = field(default=None, repr=False)
+    _changes: tuple[Policy, "Changes"] | None = field(default=None, repr=False)
 
-    def find_policy(self, policies: Policies) -> EffectivePolicy:
+    def find_policy(self, policies: WatchedPolicies) -> Policy:
         """Looked up again when the policies have changed."""
-        assert self.subject is not None
-        if self._policy is None or self._policy[0] is not policies.version:
-            self._policy = policies.version, policies.find_policy(self.subject)
+        assert self.metadata is not None
+        if self._policy is None or self._policy[0] is not policies.current:
+            self._policy = policies.current, policies.find_policy(self.metadata)
         return self._policy[1]
 
-    def plan_changes(self, policy: EffectivePolicy, reading: Reading, *, now: float) -> "Changes":
+    def plan_changes(self, policy: Policy, reading: Reading, *, now: float) -> "Changes":
         """For the whole workload; planned again when its policy has changed, and after a refusal, which may be over."""
         if self._changes is not None and self._changes[0] is policy:
             return self._changes[1]
@@ -64,8 +65,40 @@ def read_objects(found: CandidateFacts, reading: Reading) -> Inspected:
     except SourceError as error:
         return Inspected(None, None, error=error.as_message())
     models = [one.model for one in found.allocations]
-    subject = make_subject(found.key, objects, models=models, namespace_annotations=annotations)
-    return Inspected(objects, subject, incomplete=incomplete)
+    metadata = make_metadata(found.key, objects, models=models, namespace_annotations=annotations)
+    return Inspected(objects, metadata, incomplete=incomplete)
+
+
+def make_metadata(
+    key: WorkloadKey, objects: WorkloadObjects, *, models: Iterable[str], namespace_annotations: Mapping[str, str]
+) -> WorkloadMetadata:
+    """Of several annotations of one name, that of the pod wins over that of its owner; of `keep` the longest one."""
+    nearest_last = [*reversed(objects.owners), *objects.pods]
+    annotations: dict[str, str] = {}
+    labels: dict[str, str] = {}
+    keeps = [one.annotations[KEEP] for one in nearest_last if KEEP in one.annotations]
+    for one in nearest_last:
+        annotations |= {name: value for name, value in one.annotations.items() if name.startswith(PREFIX)}
+        labels |= one.labels
+    if keeps:
+        annotations[KEEP] = max(keeps, key=_rank_keep)
+    classes = {str(pod.spec.get("priorityClassName") or "") for pod in objects.pods}
+    return WorkloadMetadata(
+        key,
+        sorted(set(models) - {""}),
+        labels,
+        classes.pop() if len(classes) == 1 else "",
+        annotations,
+        namespace_annotations,
+    )
+
+
+def _rank_keep(value: str) -> float:
+    """Until when it keeps; one that cannot be read keeps for ever."""
+    try:
+        return read_keep(value.strip())
+    except (ValueError, OverflowError):
+        return inf
 
 
 class ClaimReader(Protocol):
@@ -94,7 +127,7 @@ def find_incomplete(objects: WorkloadObjects, found: CandidateFacts, claims: Cla
 
 
 def plan_changes(
-    inspected: Inspected, policy: EffectivePolicy, reading: Reading, *, surplus: Sequence[CandidatePod], now: float
+    inspected: Inspected, policy: Policy, reading: Reading, *, surplus: Sequence[CandidatePod], now: float
 ) -> Changes:
     """What would change, and why it must not. Never raises."""
     objects = inspected.objects
@@ -135,7 +168,7 @@ def check_replicas(chosen: Chosen, objects: WorkloadObjects) -> Message | None:
 
 
 def _plan_one(
-    chosen: Chosen, policy: EffectivePolicy, objects: WorkloadObjects, *, surplus: Sequence[CandidatePod], now: float
+    chosen: Chosen, policy: Policy, objects: WorkloadObjects, *, surplus: Sequence[CandidatePod], now: float
 ) -> Planned:
     kind = chosen.kind
     if policy.action is not ReclaimAction.SCALE_TO_KEEP:

@@ -8,7 +8,7 @@ from gpusteward.analyzer.reclaim.actions import OPEN_STATES, Action, Warned
 from gpusteward.analyzer.reclaim.decisions.facts import Facts
 from gpusteward.analyzer.reclaim.journal import UNDONE_STATES, Journal
 from gpusteward.analyzer.reclaim.plan import ActionState
-from gpusteward.analyzer.reclaim.policies.effective import EffectivePolicy
+from gpusteward.analyzer.reclaim.policies.policy import Policy
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.messages import Message
 from gpusteward.messages import reclaim as messages
@@ -67,7 +67,7 @@ def find_end(action: Action, facts: Facts | None) -> Message | None:
 
 
 def select_warnings(
-    action: Action | None, since: float | None, policy: EffectivePolicy, pods: Collection[str]
+    action: Action | None, since: float | None, policy: Policy, pods: Collection[str]
 ) -> tuple[Warned, ...]:
     """Those of this idle spell, of these pods, and of what the policy does now: who was warned that some replicas go
     was not warned that all of them do."""
@@ -76,7 +76,7 @@ def select_warnings(
     return tuple(each for each in action.warnings if _is_of_spell(each.sent_at, since, policy))
 
 
-def _is_of_spell(sent_at: float, since: float | None, policy: EffectivePolicy | None) -> bool:
+def _is_of_spell(sent_at: float, since: float | None, policy: Policy | None) -> bool:
     """Whether a warning belongs to the spell that began then: it was sent after the window of the policy had passed.
     One that is earlier was about a spell before."""
     window = policy.window_seconds if policy else 0.0

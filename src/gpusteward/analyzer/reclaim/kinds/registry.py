@@ -27,7 +27,7 @@ from gpusteward.analyzer.reclaim.kinds import (
 from gpusteward.analyzer.reclaim.kinds.kind import Kind, Right
 from gpusteward.analyzer.reclaim.kinds.objects import ACTION, KubeObject
 from gpusteward.analyzer.reclaim.kinds.resource_claims import CLAIM_RIGHT
-from gpusteward.analyzer.reclaim.policies.effective import ReclaimAction
+from gpusteward.analyzer.reclaim.policies.policy import ReclaimAction
 from gpusteward.core.messages import Message
 from gpusteward.messages import reclaim_kinds as messages
 

@@ -1,10 +1,8 @@
 """Policies: when idle GPUs are given back, and how. They come from the operator's file, annotations and defaults.
 
-policy.py       the policy file, field by field
-file.py         reads it: errors with their line, reload
-example.py      a policy file to begin with
-annotations.py  what owners say about their workloads
-classes.py      interactive, batch or serving, by the kind of the owner
-resolve.py      file, annotations and defaults -> the policy of one workload (pure)
-effective.py    the policy of one workload, with the origin of every field
+policy.py   the policy of one workload, and what its owners say by annotations
+file.py     the policy file, field by field; errors with their line
+example.py  a policy file to begin with
+classes.py  interactive, batch or serving, by the kind of the owner
+resolve.py  file, annotations and defaults -> the policy of one workload (pure); the file while the program runs
 """

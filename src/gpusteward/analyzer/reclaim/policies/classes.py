@@ -1,7 +1,7 @@
 """How people use a workload, by the kind of its owner."""
 
 from gpusteward.analyzer.judge.signatures.evidence import RUN_THROUGH_KINDS
-from gpusteward.analyzer.reclaim.policies.effective import WorkloadClass
+from gpusteward.analyzer.reclaim.policies.policy import WorkloadClass
 
 INTERACTIVE_KINDS = ("Notebook", "Workspace", "Pod", "RayCluster")
 SERVING_KINDS = (

@@ -1,265 +1,242 @@
-"""The policy file, field by field. `docs/reference/policies.md` is generated from these models."""
+"""The policy of one workload, with the origin of every field, and what its owners say: annotations `gpusteward.io/*` of
+pods, owners and namespaces.
 
-import re
-from collections.abc import Mapping
-from datetime import time
-from typing import Annotated, Self, TypeVar
+An annotation can only make a policy more careful. One that cannot be read is taken for the most careful value it could
+mean, and this is said: whoever wrote `gpusteward.io/keep: "yesterdayish"` wanted it to be kept.
+"""
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta
+from enum import StrEnum
+from math import ceil, inf
 
-from gpusteward.analyzer.reclaim.policies.effective import CHANGING_ACTIONS, Hours, ReclaimAction, WorkloadClass
-from gpusteward.analyzer.setting_values import read_zone, split_list
+from gpusteward.analyzer.setting_values import read_zone
+from gpusteward.core.messages import Message
 from gpusteward.core.settings import InvalidSettingError, parse_duration
 from gpusteward.messages import policies as messages
 
-_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-_HOURS = re.compile(
-    r"(?:(?P<first>[a-z]{3})(?:-(?P<last>[a-z]{3}))?\s+)?(?P<begin>[0-2]?\d:[0-5]\d)\s*-\s*(?P<end>[0-2]?\d:[0-5]\d)"
-)
-_Matched = TypeVar("_Matched", list[str], list[WorkloadClass], dict[str, str])
-LEAST_WINDOW_SECONDS = 600.0
-"""The window of the verdicts: with a shorter one, an idle spell would be acted on as soon as it is seen."""
+_ROUNDING = 1e-9
 
 
-def _read_seconds(value: object) -> object:
-    return parse_duration(value) if isinstance(value, str) else value
+class ReclaimAction(StrEnum):
+    """What a policy does with an idle workload, the most careful first."""
+
+    NOTIFY = "notify"  # tell the owner
+    WEBHOOK = "webhook"  # call the control webhook; another system decides
+    SCALE_TO_KEEP = "scale-to-keep"  # lower the replicas of a pool to those that are needed
+    SUSPEND = "suspend"  # the kind's own way of stopping without losing the object
+    EVICT = "evict"  # bare pods only: the pod is gone afterwards
 
 
-def _read_days(match: re.Match[str]) -> frozenset[int]:
-    if match["first"] is None:
-        return frozenset(range(7))
-    first, last = match["first"], match["last"] or match["first"]
-    if first not in _DAYS or last not in _DAYS:
-        raise InvalidSettingError(messages.NOT_POLICY_HOURS)
-    begin, count = _DAYS.index(first), (_DAYS.index(last) - _DAYS.index(first)) % 7 + 1
-    return frozenset((begin + number) % 7 for number in range(count))
+ACTION_ORDER = tuple(ReclaimAction)
+CHANGING_ACTIONS = frozenset({ReclaimAction.SCALE_TO_KEEP, ReclaimAction.SUSPEND, ReclaimAction.EVICT})
+"""Actions that change the cluster."""
 
 
-def read_hours(text: str, zone: str) -> Hours | None:
-    """`22:00-08:00` or `mon-fri 09:00-18:00`; None for an empty text. Raises InvalidSettingError."""
-    if not text.strip():
-        return None
-    match = _HOURS.fullmatch(text.strip().lower())
-    if match is None:
-        raise InvalidSettingError(messages.NOT_POLICY_HOURS)
-    try:
-        begin, end = (time.fromisoformat(match[name].zfill(5)) for name in ("begin", "end"))
-    except ValueError:
-        raise InvalidSettingError(messages.NOT_POLICY_HOURS) from None
-    return Hours(begin, end, zone, _read_days(match))
+class WorkloadClass(StrEnum):
+    """How people use a workload; it decides the default windows."""
+
+    INTERACTIVE = "interactive"  # notebooks, workspaces, bare pods
+    BATCH = "batch"  # jobs that run through
+    SERVING = "serving"  # replicas that wait for requests
 
 
-def _check_hours(text: str) -> str:
-    """An empty one would be no limit at all: most often a template without its value."""
-    if read_hours(text, "UTC") is None:
-        raise InvalidSettingError(messages.NOT_POLICY_HOURS)
-    return text
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How many workloads may be acted on at most."""
+
+    per_cycle: int = 5
+    per_namespace: int = 2  # in one cycle
+    per_hour: int = 20
 
 
-def _check_zone(name: str) -> str:
-    read_zone(name)
-    return name
+@dataclass(frozen=True, slots=True)
+class Hours:
+    """Hours of some days of the week; they may span midnight, and belong to the day on which they begin."""
+
+    begin: time
+    end: time
+    zone: str = "UTC"
+    days: frozenset[int] = frozenset(range(7))  # Monday is 0
+
+    def include(self, at: float) -> bool:
+        """Whether a time (unix seconds) lies within them."""
+        now = datetime.fromtimestamp(at, read_zone(self.zone))
+        if self.begin < self.end:
+            return now.weekday() in self.days and self.begin <= now.time() < self.end
+        if now.time() >= self.begin:
+            return now.weekday() in self.days
+        return now.time() < self.end and (now.weekday() - 1) % 7 in self.days
+
+    def find_next(self, at: float, *, within: bool) -> float | None:
+        """The first time from then on that lies within them, or does not; None: there is none."""
+        today = datetime.fromtimestamp(at, read_zone(self.zone))
+        edge = datetime.combine(today, self.begin if within else self.end, today.tzinfo)
+        times = (at, *((edge + timedelta(days=number)).timestamp() for number in range(9)))
+        return next((time for time in times if time >= at and self.include(time) is within), None)
 
 
-def _read_classes(value: object) -> object:
-    listed = split_list(value)
-    return list(WorkloadClass) if listed == ["*"] else listed
+@dataclass(frozen=True, slots=True)
+class KeepRule:
+    """The pool rule: how many replicas stay where replicas are interchangeable, which only a person can know: traffic
+    can go to any of them. What is above is surplus, and is given back by lowering the replicas, longest idle pods
+    first. It gains with size: few replicas have no surplus."""
+
+    window_seconds: float = 7200.0  # W
+    headroom: float = 1.25  # g
+
+    def compute_keep(self, most_active: int) -> int:
+        """How many replicas stay, at least one. `most_active`: at once, over the window."""
+        return ceil(self.headroom * most_active - _ROUNDING) + 1
 
 
-def _check_match(value: _Matched) -> _Matched:
-    """An empty one is most often a template without its value, and would match every workload."""
-    if not value or (isinstance(value, list) and not all(each.strip() for each in value)):
-        raise InvalidSettingError(messages.EMPTY_MATCH)
-    return value
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Everything that decides about one workload."""
+
+    name: str  # of the policy, or of the defaults of the class
+    workload_class: WorkloadClass
+    action: ReclaimAction = ReclaimAction.NOTIFY
+    window_seconds: float = 3600.0  # idle for this long
+    grace_seconds: float = 1800.0  # and this long after the warning
+    highest_chance: float | None = None  # of resumption within 30 minutes; None: any
+    warnings: int = 1  # at least one
+    warning_interval_seconds: float = 900.0
+    limits: Limits = Limits()
+    working_hours: Hours | None = None  # actions only within them; None: always
+    quiet_hours: Hours | None = None  # neither warnings nor actions within them
+    on_pressure: bool = False  # act only when a pending pod needs that kind of GPU
+    stops_other_pods: bool = False  # pods without GPUs may be stopped as well
+    keep: KeepRule | None = None  # None: not a pool of interchangeable replicas
+    keep_until: float | None = None  # gpusteward.io/keep: unix seconds, infinite for "true"; None: not kept
+    longest_snooze_seconds: float = 7 * 86_400.0
+    origins: Mapping[str, str] = field(default_factory=dict)  # field -> where it comes from
+    is_default: bool = False  # no policy of the file matches: at most a notice
+    problems: tuple[Message, ...] = ()  # annotations that could not be used, and what is done instead
+
+    def is_kept(self, at: float) -> bool:
+        """Whether its owner said that it must not be touched at this time."""
+        return self.keep_until is not None and at < self.keep_until
 
 
-Seconds = Annotated[float, BeforeValidator(_read_seconds)]
-HoursText = Annotated[str, AfterValidator(_check_hours)]
-Patterns = Annotated[list[str], BeforeValidator(split_list), AfterValidator(_check_match)]
-Labels = Annotated[dict[str, str], AfterValidator(_check_match)]
-ActionName = Annotated[ReclaimAction, Field(strict=False)]  # strict: only a member of the enum, not its word
-ClassName = Annotated[WorkloadClass, Field(strict=False)]
-Classes = Annotated[list[ClassName], BeforeValidator(_read_classes), AfterValidator(_check_match)]
-
-
-class Form(BaseModel):
-    """A mapping of the policy file. A field of another type is refused, not converted: `warnings: "2"`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _refuse_nothing(cls, value: object) -> object:
-        """`window:` without a value would count as left out."""
-        if value is None:
-            raise InvalidSettingError(messages.NO_VALUE)
-        return value
-
-
-class Match(Form):
-    """Which workloads a policy is for. All fields that are set must match; of a list, one entry. Clusters, namespaces,
-    kinds, models and priority classes may contain `*` and `?`. An empty field is refused: all is `"*"`, or the field
-    left out."""
-
-    clusters: Patterns = Field(default_factory=list, description="Names of clusters.")
-    namespaces: Patterns = Field(default_factory=list, description="Namespaces, such as `team-*`.")
-    labels: Labels = Field(
-        default_factory=dict,
-        description="Labels of the pods; the value may contain `*`, and `*` alone means any value.",
-    )
-    kinds: Patterns = Field(default_factory=list, description="Kinds of owners, such as Notebook or PyTorchJob.")
-    models: Patterns = Field(default_factory=list, description="GPU models, such as `*H100*`.")
-    classes: Classes = Field(
-        default_factory=list,
-        description="How the workload is used. interactive: notebooks, workspaces, bare pods. batch: jobs. serving: "
-        "replicas that wait for requests.",
-    )
-    priority_classes: Patterns = Field(default_factory=list, description="Priority classes of the pods.")
-
-
-class LimitFields(Form):
-    """How many workloads are acted on at most. Budgets are shared by all workloads of the policy."""
-
-    per_cycle: int = Field(default=5, ge=0, le=1000, description="In one cycle.")
-    per_namespace: int = Field(default=2, ge=0, le=1000, description="In one namespace in one cycle.")
-    per_hour: int = Field(default=20, ge=0, le=10_000, description="In one hour.")
-
-
-class KeepFields(Form):
-    """The pool rule: `keep = ceil(headroom x most replicas active at once over the window) + 1`."""
-
-    window: Seconds = Field(
-        default=7200, ge=LEAST_WINDOW_SECONDS, le=30 * 86_400, description="How far back the activity is looked at."
-    )
-    headroom: float = Field(
-        default=1.25, ge=1.0, le=100, description="Factor on the highest number of replicas that were active at once."
-    )
-
-
-class PolicyFields(Form):
-    """What a policy sets. What it leaves out has the default of the class of the workload; the action is notify."""
-
-    window: Seconds | None = Field(
-        default=None,
-        ge=LEAST_WINDOW_SECONDS,
-        le=90 * 86_400,
-        description="How long a workload must have been idle, such as `60m`, `5h`, `2d`: no activity on any of its "
-        "GPUs, proven by signals that include all of the time.",
-    )
-    grace: Seconds | None = Field(
-        default=None,
-        ge=60,
-        le=30 * 86_400,
-        description="Time between the last warning and the action, in which the owner can answer.",
-    )
-    highest_chance: float | None = Field(
-        default=None,
-        ge=0,
-        le=1,
-        description="Highest chance that work comes back within 30 minutes. Where the chance is unknown, nothing is "
-        "done. 1: the chance does not matter.",
-    )
-    warnings: int | None = Field(
-        default=None, ge=1, le=10, description="How many warnings are delivered; at least one."
-    )
-    warning_interval: Seconds | None = Field(
-        default=None, ge=60, le=7 * 86_400, description="Time between two warnings."
-    )
-    action: ActionName | None = Field(
-        default=None,
-        description="notify, also if it is left out: tell the owner. webhook: call the control webhook. scale-to-keep: "
-        "lower the replicas of a pool to those it needs. suspend: stop the workload in the way of its kind. evict: "
-        "pods without an owner are evicted, after at least two warnings; nothing brings them back. All others stay.",
-    )
-    limits: LimitFields | None = Field(default=None, description="Budgets.")
-    working_hours: HoursText | None = Field(
-        default=None, description="Actions only within these hours, such as `mon-fri 09:00-18:00`."
-    )
-    quiet_hours: HoursText | None = Field(
-        default=None, description="Neither warnings nor actions within these hours, such as `22:00-08:00`."
-    )
-    time_zone: Annotated[str, AfterValidator(_check_zone)] | None = Field(
-        default=None, description="Time zone of the hours, such as Asia/Shanghai; UTC if not set."
-    )
-    on_pressure: bool | None = Field(
-        default=None,
-        description="Act only when a pending pod needs this kind of GPU, and the workloads that are idle for the "
-        "longest time together satisfy it.",
-    )
-    interchangeable: bool | None = Field(
-        default=None,
-        description="The replicas of these workloads are interchangeable: any of them can serve any request. A person "
-        "must say so, here or with the annotation gpusteward.io/interchangeable; otherwise scale-to-keep "
-        "stays a notice.",
-    )
-    stops_other_pods: bool | None = Field(
-        default=None,
-        description="Pods without GPUs may be stopped as well, such as the head of a RayCluster or the driver of a "
-        "JobSet: what they do is not in the verdict. Without it, an action that would stop such pods is refused, and "
-        "the reason names them.",
-    )
-    keep: KeepFields | None = Field(default=None, description="Parameters of the pool rule.")
-    longest_snooze: Seconds | None = Field(
-        default=None, ge=3600, le=365 * 86_400, description="How long an owner may snooze a workload at most."
-    )
-
-
-class Policy(PolicyFields):
-    """One policy; the first whose match fits a workload counts."""
-
-    name: str = Field(
-        min_length=1,
-        max_length=63,
-        pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$",
-        description="Shown in plans, notices and the journal: lower case letters, digits and hyphens.",
-    )
-    match: Match = Field(default_factory=Match, description="Which workloads it is for; left out: all.")
-
-    @field_validator("match", mode="before")
-    @classmethod
-    def _refuse_empty_match(cls, value: object) -> object:
-        if value == {}:
-            raise InvalidSettingError(messages.EMPTY_MATCH)
-        return value
-
-    @model_validator(mode="after")
-    def _check_action(self) -> Self:
-        if self.action in CHANGING_ACTIONS and self.limits is not None and not self.limits.per_cycle:
-            raise InvalidSettingError(messages.NO_BUDGET)
-        return self
-
-
-class PolicyFile(Form):
-    """The whole file: what no policy of it matches is at most notified."""
-
-    policies: list[Policy] = Field(
-        max_length=500, description="The first that matches a workload counts; `[]`: act on nothing."
-    )
-
-    @model_validator(mode="after")
-    def _check_names(self) -> Self:
-        names = [policy.name for policy in self.policies]
-        for name in names:
-            if names.count(name) > 1:
-                raise InvalidSettingError(messages.POLICY_TWICE, name=name)
-        return self
-
-
-NO_POLICIES = PolicyFile(policies=[])
-
-DEFAULTS: Mapping[WorkloadClass, PolicyFields] = {
-    # 60 + 30 minutes: on a trace of inference pods a fixed window of 90 minutes is regretted in 30 % of all cases, with
-    # the chance as a brake in 7 %.
-    WorkloadClass.INTERACTIVE: PolicyFields(
-        window=3600, grace=1800, highest_chance=0.3, warnings=1, warning_interval=900
-    ),
-    # Jobs pause for data, evaluation and checkpoints: two thirds of idle periods lie within a job that goes on.
-    WorkloadClass.BATCH: PolicyFields(
-        window=5 * 3600, grace=3600, highest_chance=0.3, warnings=2, warning_interval=1800
-    ),
-    WorkloadClass.SERVING: PolicyFields(
-        window=7200, grace=600, highest_chance=1.0, warnings=1, warning_interval=900, keep=KeepFields()
-    ),
+PREFIX = "gpusteward.io/"
+KEEP = f"{PREFIX}keep"
+WINDOW = f"{PREFIX}idle-window"
+GRACE = f"{PREFIX}grace"
+ACTION = f"{PREFIX}action"
+WARNINGS = f"{PREFIX}warnings"
+INTERCHANGEABLE = f"{PREFIX}interchangeable"
+ANNOTATIONS: Mapping[str, Message] = {
+    KEEP: messages.ABOUT_KEEP,
+    WINDOW: messages.ABOUT_WINDOW,
+    GRACE: messages.ABOUT_GRACE,
+    ACTION: messages.ABOUT_ACTION,
+    WARNINGS: messages.ABOUT_WARNINGS,
+    INTERCHANGEABLE: messages.ABOUT_INTERCHANGEABLE,
 }
-"""What a policy leaves out, by the class of the workload. There is no default action but notify: only what a policy of
-the file says is done."""
+"""All annotations, with a sentence each."""
+_TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0", "")
+_MOST_WARNINGS = 10
+LONGEST_ANNOTATION = 256
+"""Characters. Whoever may create a pod writes them, and every cycle reads them."""
+_SHOWN_CHARACTERS = 40
+LONGEST_SECONDS = 366 * 86_400.0
+"""Who wants a longer window or grace period wants to keep it; and later times could not be shown."""
+
+
+@dataclass
+class OwnerAnnotations:
+    """The values of the annotations of one object. None: not set."""
+
+    keep_until: float | None = None  # infinite for "true", 0 for "false"
+    window_seconds: float | None = None
+    grace_seconds: float | None = None
+    action: ReclaimAction | None = None
+    warnings: int | None = None
+    is_interchangeable: bool | None = None
+    problems: list[Message] = field(default_factory=list)
+
+
+def read_annotations(annotations: Mapping[str, str]) -> OwnerAnnotations:
+    """Never raises: a value that cannot be read is a problem, and the most careful outcome."""
+    annotated = OwnerAnnotations()
+    for name, read in _READERS.items():
+        if name in annotations:
+            read(_shorten(annotations[name].strip()), annotated)
+    return annotated
+
+
+def _shorten(value: str) -> str:
+    """Of a value that is too long the beginning, with a mark that no reader accepts."""
+    return value if len(value) <= LONGEST_ANNOTATION else f"{value[:_SHOWN_CHARACTERS]}…"
+
+
+def read_keep(value: str) -> float:
+    """Until when (unix seconds): `true` is for ever, `false` 0, a date until its end (UTC). Raises ValueError."""
+    if value.lower() in _TRUE:
+        return inf
+    if value.lower() in _FALSE:
+        return 0.0
+    if len(value) == len("2027-01-31"):
+        day = date.fromisoformat(value) + timedelta(days=1)
+        return datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()
+    moment = datetime.fromisoformat(value)
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _read_keep(value: str, annotated: OwnerAnnotations) -> None:
+    try:
+        annotated.keep_until = read_keep(value)
+    except (ValueError, OverflowError):
+        annotated.keep_until = inf
+        annotated.problems.append(messages.BAD_KEEP.fill(name=KEEP, value=repr(value)))
+
+
+def _read_seconds(name: str, attribute: str) -> Callable[[str, OwnerAnnotations], None]:
+    def read(value: str, annotated: OwnerAnnotations) -> None:
+        try:
+            seconds = parse_duration(value)
+            setattr(annotated, attribute, min(seconds, LONGEST_SECONDS))
+            if seconds > LONGEST_SECONDS:
+                annotated.keep_until = inf
+        except InvalidSettingError as error:
+            annotated.keep_until = inf
+            annotated.problems.append(messages.BAD_DURATION.fill(name=name, value=repr(value), problem=error.problem))
+
+    return read
+
+
+def _read_action(value: str, annotated: OwnerAnnotations) -> None:
+    try:
+        annotated.action = ReclaimAction(value.lower())
+    except ValueError:
+        annotated.action = ReclaimAction.NOTIFY
+        words = ", ".join(ReclaimAction)
+        annotated.problems.append(messages.BAD_ACTION.fill(name=ACTION, value=repr(value), words=words))
+
+
+def _read_warnings(value: str, annotated: OwnerAnnotations) -> None:
+    if value.isdecimal() and len(value) < len("100") and 1 <= int(value) <= _MOST_WARNINGS:
+        annotated.warnings = int(value)
+        return
+    annotated.warnings = _MOST_WARNINGS
+    annotated.problems.append(messages.BAD_WARNINGS.fill(name=WARNINGS, value=repr(value), most=_MOST_WARNINGS))
+
+
+def _read_interchangeable(value: str, annotated: OwnerAnnotations) -> None:
+    if value.lower() in (*_TRUE, *_FALSE):
+        annotated.is_interchangeable = value.lower() in _TRUE
+        return
+    annotated.is_interchangeable = False
+    annotated.problems.append(messages.BAD_INTERCHANGEABLE.fill(name=INTERCHANGEABLE, value=repr(value)))
+
+
+_READERS: Mapping[str, Callable[[str, OwnerAnnotations], None]] = {
+    KEEP: _read_keep,
+    WINDOW: _read_seconds(WINDOW, "window_seconds"),
+    GRACE: _read_seconds(GRACE, "grace_seconds"),
+    ACTION: _read_action,
+    WARNINGS: _read_warnings,
+    INTERCHANGEABLE: _read_interchangeable,
+}

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusteward.analyzer.reclaim.policies.effective import KeepRule
-from gpusteward.analyzer.reclaim.replay.idle_intervals import Intervals
+from gpusteward.analyzer.reclaim.policies.policy import KeepRule
+from gpusteward.analyzer.reclaim.replay.intervals import Intervals
 from gpusteward.analyzer.spell_table import STILL_IDLE, Numbers, SpellTable
 from gpusteward.analyzer.tables import Column
 

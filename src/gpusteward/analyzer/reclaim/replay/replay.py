@@ -17,14 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from gpusteward.analyzer.reclaim.policies.classes import POOL_KINDS
-from gpusteward.analyzer.reclaim.policies.effective import (
-    EffectivePolicy,
-    Hours,
-    KeepRule,
-    ReclaimAction,
-)
-from gpusteward.analyzer.reclaim.replay.idle_intervals import Intervals, find_intervals
-from gpusteward.analyzer.reclaim.replay.past_chances import PastChances
+from gpusteward.analyzer.reclaim.policies.policy import Hours, KeepRule, Policy, ReclaimAction
+from gpusteward.analyzer.reclaim.replay.intervals import Intervals, PastChances, find_intervals
 from gpusteward.analyzer.reclaim.replay.pools import PoolActivity, follow_pool, iter_pool_activity
 from gpusteward.analyzer.spell_table import ENDS, Mask, Numbers, SpellTable
 from gpusteward.analyzer.tables import PROOFS, SIGNATURES, Column
@@ -45,7 +39,7 @@ _WORK = ENDS.index(SpellEnd.WORK)
 _RECLAIMABLE = np.array([each.highest_step is Step.RECLAIM for each in SIGNATURES])
 _HOUR = 3600.0
 
-PolicyOf = Callable[[WorkloadKey], EffectivePolicy]
+PolicyOf = Callable[[WorkloadKey], Policy]
 PriceOf = Callable[[WorkloadKey, str], float]
 """Workload, model -> price of a GPU-hour; 0 where there is none."""
 
@@ -104,7 +98,7 @@ class Variant(NamedTuple):
     """One policy to replay."""
 
     name: str
-    policies: Sequence[EffectivePolicy]  # by workload
+    policies: Sequence[Policy]  # by workload
     window_seconds: float | None = None  # instead of that of the policies
     ignores_chance: bool = False
 
@@ -195,15 +189,13 @@ def replay(
     )
 
 
-def _share(policies: Iterable[EffectivePolicy]) -> list[EffectivePolicy]:
+def _share(policies: Iterable[Policy]) -> list[Policy]:
     """The same object for policies that replay the same: thousands of workloads have a few."""
-    shared: dict[object, EffectivePolicy] = {}
+    shared: dict[object, Policy] = {}
     return [shared.setdefault((each.name, each.action, each.keep, _find_rule(each)), each) for each in policies]
 
 
-def _list(
-    period: _Period, policies: Sequence[EffectivePolicy], releases: _Releases, rows: Numbers
-) -> Iterator[Release]:
+def _list(period: _Period, policies: Sequence[Policy], releases: _Releases, rows: Numbers) -> Iterator[Release]:
     gpu_hours = releases.gpu_hours
     for row in rows.tolist():
         workload = int(releases.workload[row])
@@ -272,7 +264,7 @@ def _run(period: _Period, variant: Variant, regret_seconds: float) -> tuple[_Rel
     )
 
 
-def _with_window(policy: EffectivePolicy, seconds: float, ignores_chance: bool) -> EffectivePolicy:
+def _with_window(policy: Policy, seconds: float, ignores_chance: bool) -> Policy:
     """A fixed window acts at its end, without grace; one of the slider keeps everything else."""
     keep = policy.keep and KeepRule(seconds, policy.keep.headroom)
     if ignores_chance:
@@ -289,7 +281,7 @@ class _Rule(NamedTuple):
     quiet_hours: Hours | None
 
 
-def _release_workloads(period: _Period, policies: Sequence[EffectivePolicy], regret_seconds: float) -> _Releases:
+def _release_workloads(period: _Period, policies: Sequence[Policy], regret_seconds: float) -> _Releases:
     intervals = period.intervals
     rules = [_find_rule(each) for each in policies]
     numbers = {rule: number for number, rule in enumerate(dict.fromkeys(rules))}
@@ -303,7 +295,7 @@ def _release_workloads(period: _Period, policies: Sequence[EffectivePolicy], reg
     return _make_releases(intervals, intervals.group, rows, released_at, regret_seconds, replicas=0)
 
 
-def _release_pods(period: _Period, policies: Sequence[EffectivePolicy], regret_seconds: float) -> _Releases:
+def _release_pods(period: _Period, policies: Sequence[Policy], regret_seconds: float) -> _Releases:
     """Of pools, as if nobody knew that their replicas are interchangeable: each pod by itself."""
     pods, ages = period.pods, np.array([each.window_seconds if _is_pool(each) else np.inf for each in policies])
     workloads = period.workload_of[pods.group]
@@ -332,11 +324,11 @@ def _make_releases(
     )
 
 
-def _is_pool(policy: EffectivePolicy) -> bool:
+def _is_pool(policy: Policy) -> bool:
     return policy.action is ReclaimAction.SCALE_TO_KEEP and policy.keep is not None
 
 
-def _find_rule(policy: EffectivePolicy) -> _Rule | None:
+def _find_rule(policy: Policy) -> _Rule | None:
     if policy.action not in (ReclaimAction.SUSPEND, ReclaimAction.EVICT):
         return None
     warning = (policy.warnings - 1) * policy.warning_interval_seconds  # from the first warning to the last one
@@ -372,9 +364,7 @@ def _is_allowed(rule: _Rule, times: Column) -> Mask:
     return np.fromiter(allowed, np.bool_, len(times))
 
 
-def _release_replicas(
-    period: _Period, policies: Sequence[EffectivePolicy], regret_seconds: float
-) -> tuple[_Releases, float]:
+def _release_replicas(period: _Period, policies: Sequence[Policy], regret_seconds: float) -> tuple[_Releases, float]:
     """Of pools: the releases, and the GPU-hours of replicas that were needed before they were back."""
     rows: list[tuple[int, float, float, float, int, bool]] = []
     unmet = 0.0

@@ -18,7 +18,7 @@ from gpusteward.analyzer.api.v1.reclaim.plan import DecisionRow, ModeName, make_
 from gpusteward.analyzer.reclaim.actions import OPEN_STATES, Action, ReclaimControl
 from gpusteward.analyzer.reclaim.journal import read_message
 from gpusteward.analyzer.reclaim.plan import ActionState, Mode
-from gpusteward.analyzer.reclaim.policies.effective import ReclaimAction
+from gpusteward.analyzer.reclaim.policies.policy import ReclaimAction
 from gpusteward.core.api_rows import ClusterName
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.messages import Language

@@ -11,7 +11,7 @@ from gpusteward.analyzer.api.dependencies import Dependencies
 from gpusteward.analyzer.api.http.responses import send_json
 from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.reclaim.policies.example import EXAMPLE
-from gpusteward.analyzer.reclaim.policies.policy import DEFAULTS
+from gpusteward.analyzer.reclaim.policies.file import DEFAULTS
 from gpusteward.core.messages import Language
 
 router = APIRouter(

@@ -17,10 +17,9 @@ from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.responses import format_utc, send_json
 from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.prices import PriceList
-from gpusteward.analyzer.reclaim.policies.effective import EffectivePolicy
-from gpusteward.analyzer.reclaim.policies.file import parse_policies
-from gpusteward.analyzer.reclaim.policies.policy import PolicyFile
-from gpusteward.analyzer.reclaim.policies.resolve import WorkloadFacts, resolve_policy
+from gpusteward.analyzer.reclaim.policies.file import PolicyFile, parse_policies
+from gpusteward.analyzer.reclaim.policies.policy import Policy
+from gpusteward.analyzer.reclaim.policies.resolve import WorkloadMetadata, resolve_policy
 from gpusteward.analyzer.reclaim.replay.replay import PolicyOf, Release, Replay, ReplayTotals, replay
 from gpusteward.analyzer.reports.report_query import parse_time_range
 from gpusteward.core.api_rows import ClusterName
@@ -173,8 +172,8 @@ def _run(dependencies: ApiDependencies, file: PolicyFile, period: ReplayPeriod, 
 def _resolve_with(file: PolicyFile) -> PolicyOf:
     """Labels, priority classes and annotations of the past are not recorded."""
 
-    def resolve(key: WorkloadKey) -> EffectivePolicy:
-        return resolve_policy(file, WorkloadFacts(key))
+    def resolve(key: WorkloadKey) -> Policy:
+        return resolve_policy(file, WorkloadMetadata(key))
 
     return resolve
 
