@@ -9,7 +9,7 @@ import yaml
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.messages import Message
 from gpusteward.core.settings import Origin, Source
-from gpusteward.messages.errors import settings_errors as messages
+from gpusteward.messages.errors import os_errors as messages
 
 _INTEGER_BITS = 64  # larger ones cannot even be shown: Python refuses to write out 4,300 digits
 _QUOTED = re.compile(r"(alias|anchor|handle|tag) ['\"].*")

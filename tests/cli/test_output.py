@@ -8,13 +8,14 @@ import select
 import subprocess
 import sys
 import time
+from argparse import ArgumentTypeError
 from collections.abc import Mapping
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusteward.cli.flags import InvalidValueError, read_duration
+from gpusteward.cli.flags import read_duration
 from gpusteward.cli.main import main
 from gpusteward.cli.output import quantities
 from gpusteward.cli.output.formats import Column, write_rows
@@ -162,7 +163,7 @@ def test_zero_unknown_and_small_ratios_differ(ratio: float | None, shown: str) -
 
 @pytest.mark.parametrize("text", ["", "7", "d7", "7 days", "-1h", "1y"])
 def test_a_duration_flag_needs_a_unit(text: str) -> None:
-    with pytest.raises(InvalidValueError, match="write 90s, 30m, 2h, 7d or 1w"):
+    with pytest.raises(ArgumentTypeError, match="write 90s, 30m, 2h, 7d or 1w"):
         read_duration(text)
 
 

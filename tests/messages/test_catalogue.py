@@ -30,7 +30,7 @@ STATE_WORDS = re.compile(
     rf"(?<![\w./=-])({'|'.join(sorted({*verdicts.WORDS} | {'healthy', 'degraded', 'fail', 'skip'}))})(?![\w./-])"
 )
 DOCUMENTS = [ROOT / "README.zh-CN.md", *sorted((ROOT / "docs" / "zh-CN").rglob("*.md"))]
-COMMAND = re.compile(r"(?:`|: ?|：)gpusteward ([a-z]+)(?: ([a-z]+))?")
+COMMAND = re.compile(r"`gpusteward ([a-z]+)(?: ([a-z]+))?")
 NOT_MESSAGES = {
     "analyzer/explain/prompts.py",  # sets the language of the model
 }
@@ -153,8 +153,14 @@ def test_every_word_of_a_verdict_is_translated_and_documented():
 
 
 def test_a_command_in_a_text_exists():
-    commands = [(text, *found) for text in texts() for found in COMMAND.findall(f"{text.en}\n{text.zh}")]
-    assert len(commands) > 20
+    commands = [
+        (f"{path}:{node.lineno}", *found)
+        for path, tree in modules()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        for found in COMMAND.findall(node.value)
+    ]
+    assert len(commands) > 50
     for text, command, word in commands:
         assert command in COMMANDS, f"{text}: gpusteward {command}"
         if command == "reclaim":

@@ -23,7 +23,6 @@ from gpusteward.core.dcgm_names import SERVED, is_unserved, suggest_name
 from gpusteward.core.errors import ConfigurationError, GpustewardError, SourceError
 from gpusteward.core.metrics import MetricType
 from gpusteward.logs import Log
-from gpusteward.messages.errors import settings_errors as messages
 from gpusteward.messages.errors.os_errors import explain_os_error
 
 
@@ -336,13 +335,11 @@ class FieldFile(_ReloadedFieldList):
             self._stamp = self._read_stamp()
             return self._path.read_text(encoding="utf-8-sig")
         except UnicodeDecodeError as error:
-            raise ConfigurationError(
-                messages.NOT_UTF8, path=self._path, reason=error.reason, byte=error.start
-            ) from error
+            raise ConfigurationError(f"{self._path} is not UTF-8 text: {error.reason} at byte {error.start}") from error
         except OSError as error:
             self._stamp = ()
             raise ConfigurationError(
-                messages.FILE_UNREADABLE, path=self._path, reason=explain_os_error(error), setting="--collectors"
+                f"{self._path} cannot be read: {explain_os_error(error)}; check --collectors"
             ) from error
 
     def _read_stamp(self) -> tuple[int, ...]:
@@ -370,9 +367,7 @@ class FieldConfigMap(_ReloadedFieldList):
         try:
             data = self._read()
         except SourceError as error:
-            raise SourceError(
-                messages.FILE_UNREADABLE, path=self._where, reason=error, setting="--configmap-data"
-            ) from error
+            raise SourceError(f"{self._where} cannot be read: {error}; check --configmap-data") from error
         if CONFIG_MAP_KEY not in data:
             keys = ", ".join(sorted(data)) or "none"
             raise ConfigurationError(f"{self._where} has no key {CONFIG_MAP_KEY!r}; its keys: {keys}")

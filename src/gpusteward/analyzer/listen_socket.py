@@ -4,7 +4,6 @@ import socket
 
 from gpusteward.analyzer.settings.settings import ServerSettings
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.messages.errors import settings_errors as messages
 from gpusteward.messages.errors.os_errors import explain_os_error
 
 BACKLOG = 512
@@ -18,7 +17,8 @@ def open_socket(settings: ServerSettings) -> socket.socket:
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     except OSError as error:
         raise ConfigurationError(
-            messages.CANNOT_LISTEN, address=settings.address, reason=explain_os_error(error)
+            f"--address {settings.address!r}: cannot listen there: {explain_os_error(error)}; choose "
+            "another with --address HOST:PORT"
         ) from error
     return listening
 

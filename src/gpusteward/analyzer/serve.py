@@ -29,7 +29,6 @@ from gpusteward.analyzer.sources.owners.cluster_owners import open_api, open_off
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.http_server.web_config import WebConfig, WebConfigFile
 from gpusteward.logs import ROOT, Log
-from gpusteward.messages.errors.settings_errors import ENFORCE_NEEDS_KUBERNETES
 from gpusteward.process_memory import limit_malloc_arenas
 
 log = Log(__name__)
@@ -147,7 +146,10 @@ def require_kubernetes(settings: Settings, environ: Mapping[str, str]) -> None:
     try:
         open_api(settings.kubernetes, environ)
     except SourceError as error:
-        raise ConfigurationError(ENFORCE_NEEDS_KUBERNETES, reason=error) from error
+        raise ConfigurationError(
+            f"reclaim.mode is enforce, but Kubernetes cannot be reached: {error}; run the analyzer in "
+            "the cluster, set kubernetes.api_url, or set reclaim.mode to observe"
+        ) from error
 
 
 def raise_file_limit() -> None:

@@ -10,7 +10,6 @@ from zoneinfo import ZoneInfo
 from pydantic import ConfigDict
 
 from gpusteward.core.settings import InvalidSettingError, parse_address
-from gpusteward.messages.errors import settings_errors as messages
 
 SECTION = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
 """For the model of a section: unknown keys are reported by `settings.layers`, and input may be a secret."""
@@ -34,7 +33,7 @@ def check_address(text: str) -> str:
 def check_url(text: str) -> str:
     """Empty stays empty: not set."""
     if text.strip() and not _URL.fullmatch(text.strip()):
-        raise InvalidSettingError(messages.NOT_A_URL)
+        raise InvalidSettingError("write a URL: http://HOST:PORT/PATH or https://HOST/PATH")
     return text.strip()
 
 
@@ -61,7 +60,7 @@ def split_hours(text: str) -> tuple[time, time] | None:
         return None
     match = _HOURS.fullmatch(text.strip())
     if match is None:
-        raise InvalidSettingError(messages.NOT_HOURS)
+        raise InvalidSettingError("write two times, such as 22:00-08:00")
     return _read_time(match[1]), _read_time(match[2])
 
 
@@ -71,7 +70,7 @@ def read_weekly(text: str) -> tuple[int, time] | None:
         return None
     match = _WEEKLY.fullmatch(text.strip())
     if match is None or match[1].lower() not in _DAYS:
-        raise InvalidSettingError(messages.NOT_A_WEEKLY_TIME)
+        raise InvalidSettingError("write a day and a time, such as monday 09:00")
     return _DAYS.index(match[1].lower()), _read_time(match[2])
 
 
@@ -82,7 +81,9 @@ def read_zone(name: str) -> tzinfo:
     try:
         return ZoneInfo(name.strip())
     except (KeyError, ValueError, OSError) as error:
-        raise InvalidSettingError(messages.UNKNOWN_ZONE) from error
+        raise InvalidSettingError(
+            "unknown time zone; write one such as Asia/Shanghai (the package tzdata has them)"
+        ) from error
 
 
 def _read_time(text: str) -> time:

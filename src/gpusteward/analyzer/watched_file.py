@@ -5,7 +5,7 @@ import stat
 from pathlib import Path
 
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.messages.errors import settings_errors as messages
+from gpusteward.messages.errors import os_errors as messages
 from gpusteward.messages.errors.os_errors import explain_os_error
 
 FileStamp = tuple[int, ...]
@@ -44,7 +44,8 @@ class WatchedFile:
         mode = read_mode(self.path)
         if mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise ConfigurationError(
-                messages.SECRET_FILE_WRITABLE, path=self.path, mode=f"{mode:04o}", setting=self._setting
+                f"{self.path} ({self._setting}) may be written by other users (mode {mode:04o}): "
+                "whoever can add a token there has its role; run chmod go-w on it"
             )
 
     def _read_stamp(self) -> FileStamp:

@@ -13,11 +13,10 @@ from gpusteward.cli.entry_point import NAME, is_plugin, name_program
 from gpusteward.cli.exit_codes import describe_exits
 from gpusteward.cli.language import FLAG as LANGUAGE_FLAG
 from gpusteward.cli.language import find_language
-from gpusteward.core.did_you_mean import make_suggestion
+from gpusteward.core.did_you_mean import suggest
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.core.messages import LANGUAGES, Language, Message
-from gpusteward.messages.cli import flags as messages
-from gpusteward.messages.cli.flags import translate_argparse
+from gpusteward.core.messages import LANGUAGES, Language
+from gpusteward.core.settings import explain_argparse
 from gpusteward.messages.errors.os_errors import explain_os_error
 
 SERVER = "http://127.0.0.1:8080"
@@ -31,14 +30,6 @@ MAX_TOKEN_BYTES = 16384
 """An ID token that lists many groups has several thousand."""
 WORKLOAD_FORMS = "NAME, NAMESPACE/NAME, KIND/NAME or NAMESPACE/KIND/NAME; a pod's name too"
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
-
-
-class InvalidValueError(argparse.ArgumentTypeError):
-    """Raised by functions that convert the value of a flag."""
-
-    def __init__(self, message: Message, **fields: object) -> None:
-        self.problem = message.fill(**fields)
-        super().__init__(str(self.problem))
 
 
 class FlagParser(argparse.ArgumentParser):
@@ -56,14 +47,14 @@ class FlagParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Called by argparse for what is not about a single flag."""
-        raise ConfigurationError(translate_argparse(message) or message)
+        raise ConfigurationError(explain_argparse(message))
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
         """Raises ConfigurationError, with the nearest flag to an unknown one; exits after `--help`."""
         try:
             namespace, unknown = self.parse_known_args(list(arguments))
         except argparse.ArgumentError as error:
-            raise _explain(error) from None
+            raise ConfigurationError(f"{error.argument_name}: {explain_argparse(error.message)}") from None
         if unknown:
             raise self._explain_unknown(unknown[0].partition("=")[0])
         if getattr(namespace, "all_namespaces", False):
@@ -72,17 +63,9 @@ class FlagParser(argparse.ArgumentParser):
 
     def _explain_unknown(self, word: str) -> ConfigurationError:
         if not word.startswith("-"):
-            return ConfigurationError(messages.UNEXPECTED_ARGUMENT, word=word)
-        suggestion = make_suggestion(word, self._option_string_actions)
-        return ConfigurationError(messages.UNKNOWN_FLAG, word=word, suggestion=suggestion or messages.SEE_FLAGS)
-
-
-def _explain(error: argparse.ArgumentError) -> ConfigurationError:
-    cause = error.__context__
-    problem = (
-        cause.problem if isinstance(cause, InvalidValueError) else translate_argparse(error.message) or error.message
-    )
-    return ConfigurationError(messages.INVALID_FLAG, flag=error.argument_name, problem=problem)
+            return ConfigurationError(f"unexpected argument {word!r}; --help shows the usage")
+        suggestion = suggest(word, self._option_string_actions) or "; --help lists all flags"
+        return ConfigurationError(f"unknown flag {word!r}{suggestion}")
 
 
 def make_parser(command: str, description: str) -> FlagParser:
@@ -165,30 +148,30 @@ def _add_connection_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def read_seconds(text: str) -> float:
-    """Raises InvalidValueError."""
+    """Raises ArgumentTypeError."""
     try:
         seconds = float(text)
     except ValueError:
         seconds = 0.0
     if not 0 < seconds <= 3600:
-        raise InvalidValueError(messages.NOT_SECONDS, value=text)
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 0 to 3600")
     return seconds
 
 
 def read_duration(text: str) -> float:
-    """Seconds of `90s`, `30m`, `2h`, `7d`, `1w`. Raises InvalidValueError."""
+    """Seconds of `90s`, `30m`, `2h`, `7d`, `1w`. Raises ArgumentTypeError."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", text.strip())
     if not found:
-        raise InvalidValueError(messages.NOT_A_DURATION, value=text)
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration: write 90s, 30m, 2h, 7d or 1w")
     return float(found[1]) * UNITS[found[2]]
 
 
 def integer_between(least: int, most: int) -> Callable[[str], int]:
-    """A converter that raises InvalidValueError."""
+    """A converter that raises ArgumentTypeError."""
 
     def read(text: str) -> int:
         if not text.isdecimal() or not least <= int(text) <= most:
-            raise InvalidValueError(messages.NOT_IN_RANGE, value=text, least=least, most=most)
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number from {least} to {most}")
         return int(text)
 
     return read
@@ -234,7 +217,7 @@ def _find_token(file: str | None, environ: Mapping[str, str]) -> tuple[str, str]
         return _read_token(Path(file)), f"--token-file {file}"
     token = environ.get(TOKEN_VARIABLE, "").strip()
     if token and not _is_token(token):
-        raise ConfigurationError(messages.INVALID_TOKEN_VARIABLE, name=TOKEN_VARIABLE)
+        raise ConfigurationError(f"environment variable {TOKEN_VARIABLE} does not contain a token")
     return token, TOKEN_VARIABLE if token else ""
 
 
@@ -244,13 +227,11 @@ def _read_token(path: Path) -> str:
         with path.open("rb") as file:
             token = file.read(MAX_TOKEN_BYTES + 1).decode("ascii").strip()
     except OSError as error:
-        raise ConfigurationError(
-            messages.FILE_ERROR, flag="--token-file", path=path, reason=explain_os_error(error)
-        ) from error
+        raise ConfigurationError(f"--token-file {path}: {explain_os_error(error)}") from error
     except UnicodeDecodeError:
         token = ""
     if not _is_token(token):
-        raise ConfigurationError(messages.INVALID_TOKEN_FILE, path=path)
+        raise ConfigurationError(f"--token-file {path} does not contain a token: write one line without spaces")
     return token
 
 

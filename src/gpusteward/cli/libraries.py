@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.messages.cli import flags as messages
 from gpusteward.process_memory import paused_gc
 
 
@@ -22,4 +21,4 @@ def require_libraries() -> Iterator[None]:
         library = (error.name or "").partition(".")[0]
         if library == "gpusteward":
             raise
-        raise MissingLibraryError(messages.MISSING_LIBRARY, library=library) from error
+        raise MissingLibraryError(f"{library!r} is not installed: pip install gpusteward") from error

@@ -11,10 +11,8 @@ from typing import NamedTuple
 from gpusteward import __version__
 from gpusteward.cli.entry_point import PLUGIN_COMMANDS, is_plugin, name_program
 from gpusteward.cli.exit_codes import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_PIPE, EXIT_USAGE
-from gpusteward.cli.language import find_error_language
-from gpusteward.core.did_you_mean import make_suggestion
+from gpusteward.core.did_you_mean import suggest
 from gpusteward.core.errors import ConfigurationError, SourceError
-from gpusteward.messages.cli import flags as messages
 
 
 class Command(NamedTuple):
@@ -71,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_PIPE
     except (ConfigurationError, SourceError) as error:
-        print(f"gpusteward: {error.text(find_error_language(arguments, os.environ))}", file=sys.stderr)
+        print(f"gpusteward: {error}", file=sys.stderr)
         return EXIT_USAGE if isinstance(error, ConfigurationError) else EXIT_FAILURE
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
@@ -91,10 +89,8 @@ def _dispatch(arguments: list[str]) -> int:
     if not word:
         print(describe_commands(), file=sys.stderr)
         return EXIT_USAGE
-    unknown = messages.UNKNOWN_FLAG if word.startswith("-") else messages.UNKNOWN_COMMAND
-    suggestion = make_suggestion(word, [*commands, "--help", "--version"])
-    see_commands = messages.SEE_COMMANDS.fill(program=name_program())
-    raise ConfigurationError(unknown, word=word, suggestion=suggestion or see_commands)
+    suggestion = suggest(word, [*commands, "--help", "--version"]) or f"; {name_program()} --help lists the commands"
+    raise ConfigurationError(f"unknown {'flag' if word.startswith('-') else 'command'} {word!r}{suggestion}")
 
 
 def list_commands() -> Mapping[str, Command]:

@@ -10,15 +10,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from gpusteward.core.messages import Language, Message
+from gpusteward.core.messages import Language, Message, same_text
 
 VARIABLE_PREFIX = "GPUSTEWARD_"
 
 
-NOT_AN_ADDRESS = Message(
-    "write PORT, :PORT, HOST:PORT or [IPV6]:PORT, with a port up to 65535",
-    "请写成 PORT、:PORT、HOST:PORT 或 [IPV6]:PORT，端口不超过 65535",
-)
 NOT_A_DURATION = Message(
     "write a duration above 0 with its unit, such as 10s, 1m30s or 500ms",
     "请写成大于 0 且带单位的时长，例如 10s、1m30s 或 500ms",
@@ -28,8 +24,9 @@ NOT_A_DURATION = Message(
 class InvalidSettingError(ValueError):
     """A value that cannot be used. `problem`: what to write instead."""
 
-    def __init__(self, message: Message, **fields: object) -> None:
-        self.problem = message.fill(**fields)
+    def __init__(self, message: str | Message, **fields: object) -> None:
+        """`message`: a Message where the value may come from a policy, whose errors people read in the web UI."""
+        self.problem = message.fill(**fields) if isinstance(message, Message) else same_text(message)
         super().__init__(str(self.problem))
 
 
@@ -101,7 +98,7 @@ def parse_address(text: str) -> ListenAddress:
     """`9400`, `:9400`, `0.0.0.0:9400`, `[::1]:9400`, `host:9400`. Raises InvalidSettingError."""
     match = _ADDRESS.fullmatch(text.strip())
     if match is None or int(match["port"]) > 65535:
-        raise InvalidSettingError(NOT_AN_ADDRESS)
+        raise InvalidSettingError("write PORT, :PORT, HOST:PORT or [IPV6]:PORT, with a port up to 65535")
     return ListenAddress(match["six"] or match["host"] or "", int(match["port"]))
 
 
@@ -119,3 +116,21 @@ def parse_duration(text: str) -> float:
     if seconds <= 0:
         raise InvalidSettingError(NOT_A_DURATION)
     return seconds
+
+
+_ARGPARSE_ERRORS = (
+    (r"invalid choice: (?P<value>.+) \(choose from (?P<choices>.+)\)", "{value} is not one of {choices}"),
+    (r"expected (?:one|at least one) argument", "a value is missing"),
+    (r"expected at most one argument", "at most one value is allowed"),
+    (r"ignored explicit argument (?P<value>.+)", "takes no value, but has {value}"),
+    (r"invalid (?:int|float) value: (?P<value>.+)", "{value} is not a number"),
+    (r"the following arguments are required: (?P<names>.+)", "missing argument: {names}"),
+)
+
+
+def explain_argparse(text: str) -> str:
+    """An error of argparse in the words of the others; unknown ones stay as they are."""
+    for pattern, message in _ARGPARSE_ERRORS:
+        if found := re.fullmatch(pattern, text):
+            return message.format(**found.groupdict())
+    return text

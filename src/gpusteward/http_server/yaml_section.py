@@ -6,7 +6,6 @@ from typing import Any, TypeVar
 
 from gpusteward.core.did_you_mean import suggest
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.messages.errors import settings_errors as messages
 from gpusteward.messages.errors.os_errors import explain_os_error
 
 T = TypeVar("T")
@@ -80,6 +79,6 @@ def load_document(path: Path, *, known: Sequence[str]) -> Section:
     try:
         return Section(path, yaml.safe_load(path.read_bytes()), known=known)
     except OSError as error:
-        raise ConfigurationError(messages.WEB_CONFIG_UNREADABLE, path=path, reason=explain_os_error(error)) from error
+        raise ConfigurationError(f"web config file {path} cannot be read: {explain_os_error(error)}") from error
     except (yaml.YAMLError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError) as error:
-        raise ConfigurationError(messages.WEB_CONFIG_NOT_YAML, path=path, reason=error) from error
+        raise ConfigurationError(f"web config file {path} is not YAML: {error}") from error

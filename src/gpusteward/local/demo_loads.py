@@ -12,7 +12,6 @@ from gpusteward.core.containers import Workload
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.local.demo_control import MAX_MINUTES
 from gpusteward.local.simulated_fleet import SimulatedFleet
-from gpusteward.messages.cli import local as messages
 from gpusteward.simulate.fleets import create_load_application
 from gpusteward.simulate.nodes import SimulatedNode
 
@@ -58,7 +57,7 @@ class DemoLoads:
         try:
             request = msgspec.json.decode(body, type=LoadRequest)
         except msgspec.MsgspecError as error:
-            raise ConfigurationError(messages.INVALID_LOAD, reason=error) from error
+            raise ConfigurationError(f"the load is invalid: {error}") from error
         return msgspec.json.encode(self.start(request, time.time()))
 
     def start(self, request: LoadRequest, now: float) -> StartedLoad:
@@ -98,7 +97,10 @@ class DemoLoads:
             for index, device in enumerate(node.devices):
                 if device.is_free(now, until):
                     return node, index
-        raise ConfigurationError(messages.NO_FREE_GPU)
+        raise ConfigurationError(
+            "no GPU of the demo is free for that long; name a workload with --workload (gpusteward "
+            "idle lists some), or start the demo with more --nodes"
+        )
 
 
 def _choose(text: str, workloads: set[Workload]) -> Workload:
@@ -106,9 +108,9 @@ def _choose(text: str, workloads: set[Workload]) -> Workload:
     if len(found) == 1:
         return found[0]
     if not found:
-        raise ConfigurationError(messages.NO_SUCH_WORKLOAD, name=text)
+        raise ConfigurationError(f"no workload named {text!r} holds a GPU now; gpusteward top lists them")
     names = ", ".join(sorted(f"{each.namespace}/{each.kind}/{each.name}" for each in found))
-    raise ConfigurationError(messages.SEVERAL_WORKLOADS, name=text, names=names)
+    raise ConfigurationError(f"several workloads are named {text!r}: {names}; write one of these")
 
 
 def _list_names(workload: Workload) -> tuple[str, ...]:

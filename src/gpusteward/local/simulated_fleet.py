@@ -17,7 +17,6 @@ from gpusteward.agent.field_list import default_fields
 from gpusteward.agent.usage_counters import UsageCounters
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.exposition import TEXT_TYPE, Family, LabelCache, render_page
-from gpusteward.core.messages import LANGUAGES
 from gpusteward.local.demo_control import CONTROL_PATH
 from gpusteward.simulate.nodes import SimulatedNode
 
@@ -165,8 +164,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             return HTTPStatus.OK, Page(control.handle(body), "application/json")
         except ConfigurationError as error:
-            texts = {language: error.text(language) for language in LANGUAGES}
-            return HTTPStatus.BAD_REQUEST, Page(msgspec.json.encode(texts), "application/json")
+            return HTTPStatus.BAD_REQUEST, Page(msgspec.json.encode({"error": str(error)}), "application/json")
 
     def _send(self, status: HTTPStatus, page: Page) -> None:
         self.send_response(status)

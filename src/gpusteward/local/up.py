@@ -73,11 +73,11 @@ def _check_gpus() -> None:
         count = sum(not each.lost for each in nvml.read(frozenset()).readings)
     except SourceError as error:
         own = SourceError(error.message, **error.fields | {"advice": NO_ADVICE})  # `up` has other advice
-        raise SourceError(messages.DRIVER_UNUSABLE, reason=own) from error
+        raise SourceError(f"{own}. Without a GPU, run gpusteward demo: it simulates a cluster") from error
     finally:
         nvml.release()
     if not count:
-        raise SourceError(messages.NO_GPU)
+        raise SourceError("the NVIDIA driver finds no GPU on this machine; gpusteward demo simulates a cluster")
 
 
 def is_accessible(path: Path) -> bool:
@@ -93,7 +93,7 @@ def _find_port() -> int:
     for port in (AGENT_PORT, 0):
         with suppress(OSError), socket.create_server(("127.0.0.1", port)) as listener:
             return int(listener.getsockname()[1])
-    raise SourceError(messages.NO_FREE_PORT)
+    raise SourceError("no free port for the agent")
 
 
 @contextmanager
@@ -140,7 +140,7 @@ def _wait_until_listening(port: int, agent: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if agent.poll() is not None:
-            raise SourceError(messages.AGENT_EXITED, code=agent.returncode)
+            raise SourceError(f"the agent exited at once with code {agent.returncode}; its error is printed above")
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
                 return

@@ -55,7 +55,6 @@ def test_never_enforces_without_an_api_server():
     with pytest.raises(ConfigurationError) as raised:
         require_kubernetes(enforce, {})
     assert "reclaim.mode is enforce, but Kubernetes cannot be reached" in str(raised.value)
-    assert "无法访问 Kubernetes" in raised.value.text("zh")
     require_kubernetes(Settings.model_validate({"reclaim": {"mode": "observe"}}), {})
     with_server = {"reclaim": {"mode": "enforce"}, "kubernetes": {"api_url": "http://127.0.0.1:8001"}}
     require_kubernetes(Settings.model_validate(with_server), {})

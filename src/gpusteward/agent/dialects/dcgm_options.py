@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.messages.errors import settings_errors as messages
 
 
 def instance_number(index: int, position: int) -> int:
@@ -66,9 +65,11 @@ def parse_devices(text: str) -> DeviceSelection:
     for part in text.split("+"):
         kind, colon, ids = part.strip().partition(":")
         if kind == "f" and colon:
-            raise ConfigurationError(messages.DEVICES_WITHOUT_IDS, text=text)
+            raise ConfigurationError(f"--devices {text!r}: only g and i accept a list of ids, as in g:0,1,3-5")
         if kind not in ("g", "i") or kind in chosen:
-            raise ConfigurationError(messages.INVALID_DEVICES, text=text)
+            raise ConfigurationError(
+                f"--devices {text!r}: use f, g, i or g+i; g and i accept ids, as in g:0,1,3-5 or g:0,1+i:0"
+            )
         ranges = ids.split(",") if colon else ()
         chosen[kind] = frozenset(number for each in ranges for number in _parse_range(each, text))
     return DeviceSelection(chosen.get("g"), chosen.get("i"))
@@ -77,8 +78,8 @@ def parse_devices(text: str) -> DeviceSelection:
 def _parse_range(part: str, text: str) -> Iterator[int]:
     match = re.fullmatch(r"\s*([0-9]{1,4})(?:-([0-9]{1,4}))?\s*", part)
     if match is None:
-        raise ConfigurationError(messages.INVALID_DEVICE_RANGE, text=text, part=part)
+        raise ConfigurationError(f"--devices {text!r}: {part!r} is neither an id nor a range such as 3-5")
     first, last = int(match[1]), int(match[2] or match[1])
     if last < first:
-        raise ConfigurationError(messages.BACKWARD_DEVICE_RANGE, text=text, part=part)
+        raise ConfigurationError(f"--devices {text!r}: the range {part!r} runs backwards")
     yield from range(first, last + 1)

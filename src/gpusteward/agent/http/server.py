@@ -8,6 +8,7 @@ half of the connections, and an address that has at most one gets another one fr
 scrapers and probes at other addresses are served.
 """
 
+import errno
 import socket
 import threading
 import time
@@ -24,12 +25,10 @@ from gpusteward.agent.http.handler import (
 )
 from gpusteward.agent.http.responses import TOO_MANY_CLIENTS, render_head
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.core.messages import Message
 from gpusteward.core.settings import ListenAddress
 from gpusteward.http_server.send_buffers import limit_send_buffer
 from gpusteward.http_server.web_config import WebConfig
 from gpusteward.logs import Log
-from gpusteward.messages.errors import settings_errors as messages
 from gpusteward.messages.errors.os_errors import explain_os_error
 
 log = Log(__name__)
@@ -190,14 +189,16 @@ def listen(address: ListenAddress) -> socket.socket:
         family, _, _, _, where = found[0]
         return socket.create_server((str(where[0]), address.port), family=family, backlog=128)
     except OSError as error:
-        raise ConfigurationError(
-            messages.AGENT_CANNOT_LISTEN, address=address, reason=_explain(error, address)
-        ) from error
+        raise ConfigurationError(f"cannot listen on {address}: {_explain(error, address)}") from error
 
 
-def _explain(error: OSError, address: ListenAddress) -> Message | str:
+def _explain(error: OSError, address: ListenAddress) -> object:
     host, port = address
     if isinstance(error, socket.gaierror):
-        return messages.UNKNOWN_LISTEN_HOST.fill(host=host, port=port)
-    message = messages.LISTEN_ERRORS.get(error.errno or 0)
-    return message.fill(host=host, port=port) if message else explain_os_error(error)
+        return f"unknown host {host!r}; use an address of this machine, or only :{port}"
+    texts = {
+        errno.EADDRINUSE: f"port {port} is in use; choose another one with --address :PORT",
+        errno.EADDRNOTAVAIL: f"{host} is not an address of this machine; use one that is, or only :{port}",
+        errno.EACCES: f"port {port} needs privileges; choose one above 1023 with --address :PORT",
+    }
+    return texts.get(error.errno or 0) or explain_os_error(error)

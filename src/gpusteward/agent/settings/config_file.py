@@ -20,11 +20,9 @@ from gpusteward.agent.field_list import Record, choose_fields
 from gpusteward.agent.settings.flags import Ignored
 from gpusteward.agent.settings.foreign_flags import ALWAYS_SEEN, NO_SAMPLES
 from gpusteward.agent.settings.values import parse_switch, whole_between
-from gpusteward.core.did_you_mean import make_suggestion
+from gpusteward.core.did_you_mean import suggest
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.core.messages import Message
 from gpusteward.core.settings import InvalidSettingError, Origin, Source, parse_duration
-from gpusteward.messages.errors import settings_errors as messages
 from gpusteward.messages.errors.os_errors import explain_os_error
 
 if TYPE_CHECKING:
@@ -51,11 +49,9 @@ def read_config_file(path: Path) -> ConfigFile:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ConfigurationError(messages.NOT_UTF8, path=path, reason=error.reason, byte=error.start) from error
+        raise ConfigurationError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from error
     except OSError as error:
-        raise ConfigurationError(
-            messages.FILE_UNREADABLE, path=path, reason=explain_os_error(error), setting="--config-file"
-        ) from error
+        raise ConfigurationError(f"{path} cannot be read: {explain_os_error(error)}; check --config-file") from error
     document = parse_yaml(text, where=str(path)) or Written(None, None, 1, children={})
     return _ConfigReader().read(_FileValue(document, "", str(path)))
 
@@ -72,32 +68,30 @@ class _FileValue:
     def origin(self) -> Origin:
         return Origin(Source.FILE, self._file, self.line)
 
-    def refuse(self, problem: Message, **fields: object) -> ConfigurationError:
-        return ConfigurationError(
-            messages.INVALID_KEY, path=self.path or "version", origin=self.origin, problem=problem.fill(**fields)
-        )
+    def refuse(self, problem: str) -> ConfigurationError:
+        return ConfigurationError(f"{self.path or 'version'} ({self.origin}): {problem}")
 
     def keys(self, *known: str) -> "dict[str, _FileValue]":
         """The keys of a mapping that have a value."""
         if self._written.children is None:
-            raise self.refuse(messages.NOT_KEYS)
+            raise self.refuse("write keys with values")
         nodes = {key: _FileValue(each, self._join(key), self._file) for key, each in self._written.children.items()}
         for key, node in nodes.items():
             if key not in known:
-                raise node.refuse(messages.UNKNOWN_KEY, suggestion=make_suggestion(key, known) or "")
+                raise node.refuse(f"unknown key{suggest(key, known)}")
         return {key: node for key, node in nodes.items() if node._written.value is not None}
 
     def items(self) -> "list[_FileValue]":
         """The items of a list that is not empty."""
         if not self._written.items:
-            raise self.refuse(messages.NOT_ITEMS)
+            raise self.refuse("write a list with at least one item")
         return [_FileValue(each, f"{self.path}[{n}]", self._file) for n, each in enumerate(self._written.items)]
 
     def text(self) -> str:
         """A text as written."""
         text = (self._written.text or "").strip()
         if not text:
-            raise self.refuse(messages.NOT_A_TEXT)
+            raise self.refuse("write a single value")
         return text
 
     def parse(self, parse: Callable[[str], _Value]) -> _Value:
@@ -105,9 +99,7 @@ class _FileValue:
         try:
             return parse(text)
         except InvalidSettingError as error:
-            raise ConfigurationError(
-                messages.INVALID_SETTING, path=self.path, value=repr(text), origin=self.origin, problem=error.problem
-            ) from error
+            raise ConfigurationError(f"{self.path}: {text!r} ({self.origin}): {error.problem}") from error
 
     def _join(self, key: str) -> str:
         return f"{self.path}.{key}" if self.path else key
@@ -124,7 +116,7 @@ class _ConfigReader:
         top = document.keys("version", "metrics", "collection", "collections", "sources", "server")
         version = top["version"].text() if "version" in top else ""
         if version not in ("1", "2"):
-            raise top.get("version", document).refuse(messages.CONFIG_FILE_VERSION)
+            raise top.get("version", document).refuse("write version: 1 or version: 2")
         for key, read in (
             ("metrics", self._read_metrics),
             ("collection", self._read_collection),
@@ -135,14 +127,14 @@ class _ConfigReader:
             if key not in top:
                 continue
             if (key, version) in (("collection", "2"), ("collections", "1")):
-                raise top[key].refuse(messages.KEY_OF_ANOTHER_VERSION, version=version)
+                raise top[key].refuse(f"version {version} does not have this key")
             read(top[key])
         return ConfigFile(self._values, tuple(self._ignored))
 
     def _read_metrics(self, metrics: _FileValue) -> None:
         keys = metrics.keys("file", "fields", "enableExporterMetrics")
         if "file" in keys and "fields" in keys:
-            raise metrics.refuse(messages.FILE_AND_FIELDS)
+            raise metrics.refuse("write either file or fields, not both")
         if "file" in keys:
             self._values["collectors"] = Path(keys["file"].text())
         if "fields" in keys:
@@ -200,12 +192,12 @@ def _read_field(node: _FileValue) -> Record:
 def _need(node: _FileValue, keys: Mapping[str, _FileValue], key: str) -> _FileValue:
     """Raises ConfigurationError."""
     if key not in keys:
-        raise node.refuse(messages.MISSING_KEY, key=key)
+        raise node.refuse(f"the key {key!r} is missing")
     return keys[key]
 
 
 def _parse_interval(text: str) -> float:
     seconds = parse_duration(text)
     if not LOWEST_SECONDS <= seconds <= HIGHEST_SECONDS:
-        raise InvalidSettingError(messages.NOT_AN_INTERVAL)
+        raise InvalidSettingError("write 500ms to 10m")
     return seconds

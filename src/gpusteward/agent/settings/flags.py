@@ -12,12 +12,16 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from gpusteward import __version__
 from gpusteward.agent.settings.values import parse_switch
-from gpusteward.core.did_you_mean import make_suggestion
+from gpusteward.core.did_you_mean import suggest
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.core.settings import VARIABLE_PREFIX, InvalidSettingError, Origin, Source, find_variable
-from gpusteward.messages.cli import flags as flag_messages
-from gpusteward.messages.cli.flags import translate_argparse
-from gpusteward.messages.errors import settings_errors as messages
+from gpusteward.core.settings import (
+    VARIABLE_PREFIX,
+    InvalidSettingError,
+    Origin,
+    Source,
+    explain_argparse,
+    find_variable,
+)
 
 _Value = TypeVar("_Value")
 
@@ -132,7 +136,7 @@ def _take_flag(row: Setting, text: str, values: dict[str, Any], *, ignored: list
     if row.group is FlagGroup.IGNORED:
         ignored.append(Ignored(row.flags[0], row.about))
     elif row.name in values:
-        raise ConfigurationError(messages.SAME_VALUE_TWICE, flag=row.flags[0])
+        raise ConfigurationError(f"{row.flags[0]} and another flag set the same value: keep one of them")
     elif row.name:
         values[row.name] = value
 
@@ -154,12 +158,8 @@ def _parse(row: Setting, text: str, *, origin: Origin) -> object:
     try:
         return row.parse(text)
     except InvalidSettingError as error:
-        is_flag = origin.source is Source.FLAG
-        message = messages.INVALID_FLAG_VALUE if is_flag else messages.INVALID_SETTING
-        fields = {} if is_flag else {"origin": origin}
-        raise ConfigurationError(
-            message, path=row.flags[0], value=repr(text), problem=error.problem, **fields
-        ) from error
+        where = "" if origin.source is Source.FLAG else f" ({origin})"
+        raise ConfigurationError(f"{row.flags[0]}: {text!r}{where}: {error.problem}") from error
 
 
 def parse_flags(table: Sequence[Setting], arguments: Sequence[str]) -> dict[str, str]:
@@ -186,17 +186,17 @@ def _spell(argument: str, known: Iterable[str]) -> str:
 
 def _explain_unknown(argument: str, known: Iterable[str]) -> ConfigurationError:
     if not argument.startswith("-"):
-        return ConfigurationError(messages.UNEXPECTED_AGENT_ARGUMENT, word=argument)
+        return ConfigurationError(f"unexpected argument {argument!r}: settings are flags, see --help")
     flag = argument.partition("=")[0]
-    suggestion = make_suggestion(flag, known) or flag_messages.SEE_FLAGS
-    return ConfigurationError(flag_messages.UNKNOWN_FLAG, word=flag, suggestion=suggestion)
+    suggestion = suggest(flag, known) or "; --help lists all flags"
+    return ConfigurationError(f"unknown flag {flag!r}{suggestion}")
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """`argument --flag: problem`. Raises ConfigurationError."""
         flag, _, problem = message.removeprefix("argument ").partition(": ")
-        raise ConfigurationError(flag_messages.INVALID_FLAG, flag=flag, problem=translate_argparse(problem) or problem)
+        raise ConfigurationError(f"{flag}: {explain_argparse(problem)}")
 
 
 def build_parser(table: Sequence[Setting]) -> argparse.ArgumentParser:

@@ -32,7 +32,6 @@ from gpusteward.agent.settings.values import (
 )
 from gpusteward.core.settings import ListenAddress, parse_address, parse_duration
 from gpusteward.logs import LEVELS
-from gpusteward.messages.errors.settings_errors import SECONDS
 
 DIALECTS = ("dcgm", "vgpu-monitor", "pid2pod", "native")
 ALIKE = FlagGroup.COMPATIBLE  # works here as it does in dcgm-exporter
@@ -59,7 +58,7 @@ class AgentSettings:
     interval_seconds: float = setting(
         5.0,
         "--interval",
-        parse=number_between(0.5, 600, unit=SECONDS),
+        parse=number_between(0.5, 600, unit="seconds"),
         about="Seconds between two readings of the GPUs, 0.5 to 600.",
     )
     node_name: str = setting(
@@ -136,7 +135,7 @@ class AgentSettings:
     release_seconds: float = setting(
         60.0,
         "--release-seconds",
-        parse=number_between(1, 86_400, unit=SECONDS),
+        parse=number_between(1, 86_400, unit="seconds"),
         about="How long NVML stays released after SIGUSR1, for a GPU reset or a driver reload.",
     )
     expose_snapshot: bool = setting(

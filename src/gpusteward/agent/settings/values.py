@@ -5,10 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeVar
 
-from gpusteward.core.did_you_mean import make_suggestion
-from gpusteward.core.messages import Message
+from gpusteward.core.did_you_mean import suggest
 from gpusteward.core.settings import InvalidSettingError
-from gpusteward.messages.errors import settings_errors as messages
 
 _Number = TypeVar("_Number", int, float)
 
@@ -39,15 +37,18 @@ def parse_switch(text: str) -> bool:
     try:
         return _SWITCHES[text.strip().lower()]
     except KeyError:
-        raise InvalidSettingError(messages.NOT_A_SWITCH) from None
+        raise InvalidSettingError("write true or false") from None
 
 
 def parse_collect_interval(text: str) -> float:
     """Milliseconds, as in dcgm-exporter, in seconds."""
-    milliseconds = number_between(0, 600_000, unit=messages.MILLISECONDS)(text)
+    milliseconds = number_between(0, 600_000, unit="milliseconds")(text)
     if milliseconds < 500:
         # Seconds by mistake would make a loop that never rests.
-        raise InvalidSettingError(messages.TOO_FEW_MILLISECONDS, value=text.strip(), milliseconds=milliseconds * 1000)
+        raise InvalidSettingError(
+            f"this is in milliseconds and must be at least 500: for {text.strip()} seconds write "
+            f"{milliseconds * 1000:.0f}, or use --interval {text.strip()}"
+        )
     return milliseconds / 1000
 
 
@@ -56,7 +57,7 @@ def parse_configmap(text: str) -> ConfigMapName | None:
         return None
     namespace, _, name = text.strip().partition(":")
     if not namespace or not name or ":" in name:
-        raise InvalidSettingError(messages.NOT_A_CONFIGMAP)
+        raise InvalidSettingError("write NAMESPACE:NAME of a ConfigMap, or none")
     return ConfigMapName(namespace, name)
 
 
@@ -74,12 +75,12 @@ def parse_hostengine(text: str) -> Hostengine:
             return Hostengine("unix", path)
     elif (match := _TCP.fullmatch(word)) and int(match["port"] or HOSTENGINE_PORT) <= 65535:
         return Hostengine("tcp", f"{match['host']}:{match['port'] or HOSTENGINE_PORT}")
-    raise InvalidSettingError(messages.NOT_A_HOSTENGINE)
+    raise InvalidSettingError("write HOST:PORT, unix:PATH, embedded or auto")
 
 
 def parse_url(text: str) -> str:
     if not re.fullmatch(r"https?://[^\s/]+(/\S*)?", text.strip()):
-        raise InvalidSettingError(messages.NOT_A_BASE_URL)
+        raise InvalidSettingError("write a URL: http://HOST:PORT or https://HOST:PORT")
     return text.strip().rstrip("/")
 
 
@@ -106,7 +107,7 @@ def _compile(pattern: str) -> re.Pattern[str]:
     try:
         return re.compile(pattern)
     except re.error as error:
-        raise InvalidSettingError(messages.NOT_A_PATTERN, pattern=pattern, reason=error) from error
+        raise InvalidSettingError(f"write regular expressions; {pattern!r} is none: {error}") from error
 
 
 def one_of(*allowed: str) -> Callable[[str], str]:
@@ -118,8 +119,7 @@ def one_of(*allowed: str) -> Callable[[str], str]:
         try:
             return words.get(word) or words[word.lower()]
         except KeyError:
-            suggestion = make_suggestion(text, allowed) or ""
-            raise InvalidSettingError(messages.NOT_ONE_OF, words=", ".join(allowed), suggestion=suggestion) from None
+            raise InvalidSettingError(f"write one of {', '.join(allowed)}{suggest(text, allowed)}") from None
 
     return parse
 
@@ -131,17 +131,17 @@ def some_of(*allowed: str) -> Callable[[str], tuple[str, ...]]:
     def parse(text: str) -> tuple[str, ...]:
         chosen = tuple(dict.fromkeys(parse_one(part) for part in parse_list(text)))
         if not chosen:
-            raise InvalidSettingError(messages.NOT_SOME_OF, words=", ".join(allowed))
+            raise InvalidSettingError(f"write one or more of {', '.join(allowed)}")
         return chosen
 
     return parse
 
 
-def number_between(low: float, high: float, *, unit: Message) -> Callable[[str], float]:
+def number_between(low: float, high: float, *, unit: str) -> Callable[[str], float]:
     def parse(text: str) -> float:
         number = _parse_number(text, float)
         if number is None or not low <= number <= high:
-            raise InvalidSettingError(messages.NOT_A_NUMBER_OF, unit=unit, low=low, high=high)
+            raise InvalidSettingError(f"write a number of {unit} from {low:g} to {high:g}")
         return number
 
     return parse
@@ -151,7 +151,7 @@ def whole_between(low: int, high: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
         number = _parse_number(text, int)
         if number is None or not low <= number <= high:
-            raise InvalidSettingError(messages.NOT_A_WHOLE_NUMBER, low=low, high=high)
+            raise InvalidSettingError(f"write a whole number from {low} to {high}")
         return number
 
     return parse

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.logs import Log
-from gpusteward.messages.errors import settings_errors as messages
 from gpusteward.messages.errors.os_errors import explain_os_error
 
 MAX_BYTES = 4096  # a longer file is not a ratio file
@@ -48,10 +47,16 @@ def read_ratio(path: Path) -> float:
         with path.open("rb") as file:
             text = file.read(MAX_BYTES).decode("ascii", "replace").strip()
     except OSError as error:
-        raise ConfigurationError(messages.RATIO_FILE_UNREADABLE, path=path, reason=explain_os_error(error)) from error
+        raise ConfigurationError(
+            f"cannot read the ratio file {path}: {explain_os_error(error)}; it must contain one "
+            "number above 0, such as 2 (each GPU is shared by two pods)"
+        ) from error
     ratio = _parse(text)
     if not math.isfinite(ratio) or ratio <= 0:
-        raise ConfigurationError(messages.INVALID_RATIO, path=path, text=text[:60])
+        raise ConfigurationError(
+            f"ratio file {path} contains {text[:60]!r}; it must contain one number above 0, such as 2 "
+            "(each GPU is shared by two pods)"
+        )
     return ratio
 
 

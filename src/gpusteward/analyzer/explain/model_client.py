@@ -14,7 +14,6 @@ from gpusteward.analyzer.explain.opinions import ModelOutput
 from gpusteward.analyzer.explain.prompts import write_instructions
 from gpusteward.analyzer.explain.settings import AiSettings
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.messages.errors import settings_errors as messages
 
 if TYPE_CHECKING:
     import httpx2
@@ -106,7 +105,10 @@ class ResponseTooLongError(Exception):
 def check_sdk() -> None:
     """Without loading it, which takes seconds. Raises ConfigurationError."""
     if find_spec("pydantic_ai") is None:
-        raise ConfigurationError(messages.NO_MODEL_SDK)
+        raise ConfigurationError(
+            "ai.enabled is true, but the SDKs of language models are not installed: install them "
+            "with pip install 'gpusteward[ai]', or set ai.enabled to false"
+        )
 
 
 def load_sdk(settings: AiSettings) -> None:

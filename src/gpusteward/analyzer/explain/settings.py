@@ -7,13 +7,12 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
 
 from gpusteward.core.settings import InvalidSettingError
-from gpusteward.messages.errors import settings_errors as messages
 
 
 def _check_url(text: str) -> str:
     parts = urlsplit(text.strip())
     if text.strip() and (parts.scheme not in ("http", "https") or not parts.hostname):
-        raise InvalidSettingError(messages.NOT_A_MODEL_URL)
+        raise InvalidSettingError("write a URL, such as https://api.openai.com/v1/chat/completions")
     return text.strip()
 
 
@@ -72,9 +71,11 @@ class AiSettings(BaseModel):
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         if self.api_key_file is not None and self.api_key.get_secret_value():
-            raise InvalidSettingError(messages.KEY_TWICE)
+            raise InvalidSettingError("api_key and api_key_file are both set: keep one of them")
         if self.enabled and not self.api_url and self.provider == "azure":
-            raise InvalidSettingError(messages.AZURE_NEEDS_URL)
+            raise InvalidSettingError(
+                "enabled with the provider azure needs an api_url, such as https://NAME.openai.azure.com"
+            )
         return self
 
     @property

@@ -22,7 +22,6 @@ from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.messages import Language
 from gpusteward.core.settings import InvalidSettingError
 from gpusteward.messages import notices as messages
-from gpusteward.messages.errors import settings_errors
 
 SNOOZE_PATH = "/snooze"
 SNOOZE_HOURS = (4, 8, 24)
@@ -69,7 +68,7 @@ class LinkSigner:
             key = settings.read_signing_key()
         except OSError as error:
             raise ConfigurationError(
-                settings_errors.SIGNING_KEY_UNREADABLE, path=settings.signing_key_file, reason=error.strerror
+                f"reclaim.signing_key_file: {settings.signing_key_file} cannot be read: {error.strerror}"
             ) from error
         except InvalidSettingError as error:
             raise ConfigurationError(str(error)) from error

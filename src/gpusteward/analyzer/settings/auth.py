@@ -11,7 +11,6 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from gpusteward.analyzer.setting_values import SECTION, check_url, split_list
 from gpusteward.core.settings import InvalidSettingError
-from gpusteward.messages.errors import settings_errors as messages
 
 Network = IPv4Network | IPv6Network
 ANYONE = "*"
@@ -29,9 +28,13 @@ def parse_networks(addresses: Sequence[str]) -> tuple[Network, ...]:
     try:
         networks = tuple(ip_network(each) for each in addresses)
     except ValueError:
-        raise InvalidSettingError(messages.NOT_NETWORKS) from None
+        raise InvalidSettingError(
+            "write IP addresses or networks, such as 10.0.3.7 or 10.0.3.0/28 (without host bits)"
+        ) from None
     if any(each.prefixlen == 0 for each in networks):
-        raise InvalidSettingError(messages.EVERY_ADDRESS)
+        raise InvalidSettingError(
+            "this trusts every address: anybody could claim to be anybody; write the addresses of the proxies"
+        )
     return networks
 
 
@@ -42,14 +45,16 @@ def _check_networks(addresses: list[str]) -> list[str]:
 
 def _check_header(name: str) -> str:
     if name and (not _HEADER.fullmatch(name) or name.lower() in _TAKEN):
-        raise InvalidSettingError(messages.NOT_A_HEADER)
+        raise InvalidSettingError("write the name of a header that the proxy sets, such as X-Forwarded-User")
     return name
 
 
 def _check_pattern(pattern: str) -> str:
     """Only `*` and `?` have a meaning: a set in brackets would be neither a name nor a pattern people expect."""
     if not _PATTERN.fullmatch(pattern):
-        raise InvalidSettingError(messages.NOT_A_NAMESPACE_PATTERN)
+        raise InvalidSettingError(
+            "namespaces and clusters: write names, or patterns with `*` and `?`, such as vision-*"
+        )
     return pattern
 
 
@@ -64,7 +69,9 @@ def is_secure_url(url: str) -> bool:
 
 def _check_secure_url(url: str) -> str:
     if check_url(url) and not is_secure_url(check_url(url)):
-        raise InvalidSettingError(messages.NOT_AN_HTTPS_URL)
+        raise InvalidSettingError(
+            "write an https URL: over plain http anybody on the way could replace the keys; or use jwks_file"
+        )
     return url.strip()
 
 
@@ -102,7 +109,7 @@ class ProxySettings(BaseModel):
     @model_validator(mode="after")
     def _check_headers(self) -> Self:
         if self.user_header.lower() == self.groups_header.lower():
-            raise InvalidSettingError(messages.SAME_HEADER)
+            raise InvalidSettingError("user_header and groups_header must be different headers")
         return self
 
 
@@ -143,9 +150,11 @@ class OidcSettings(BaseModel):
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         if self.issuer and not self.audience:
-            raise InvalidSettingError(messages.OIDC_NEEDS_AUDIENCE)
+            raise InvalidSettingError(
+                "issuer needs audience: without it, tokens made for other applications would be accepted"
+            )
         if self.jwks_url and self.jwks_file:
-            raise InvalidSettingError(messages.KEYS_TWICE)
+            raise InvalidSettingError("jwks_url and jwks_file are both set: keep one of them")
         return self
 
 
@@ -185,9 +194,11 @@ class AuthRule(BaseModel):
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         if not (self.users or self.groups):
-            raise InvalidSettingError(messages.RULE_FOR_NOBODY)
+            raise InvalidSettingError("a rule needs users or groups; user `*` is everybody who is signed in")
         if self.is_limited and self.role != "viewer":
-            raise InvalidSettingError(messages.LIMITED_WRITER, role=self.role)
+            raise InvalidSettingError(
+                f"namespaces and clusters limit viewers only; the role {self.role} acts on the whole site"
+            )
         return self
 
 
@@ -215,5 +226,5 @@ class AuthSettings(BaseModel):
     @model_validator(mode="after")
     def _check_rules(self) -> Self:
         if (self.proxy.addresses or self.oidc.issuer) and not self.rules:
-            raise InvalidSettingError(messages.NO_AUTH_RULES)
+            raise InvalidSettingError("rules is empty: nobody who signs in would have a role; add a rule")
         return self

@@ -9,10 +9,16 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, SecretStr, TypeAdapter
 from pydantic.fields import FieldInfo
 
-from gpusteward.core.messages import Message
-from gpusteward.messages.errors import settings_errors as messages
-
 Json = Mapping[str, Any]
+_TYPES = {
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "string": "text",
+    "array": "a list",
+    "object": "a mapping of keys to values",
+}
+"""By JSON schema type."""
 
 
 def find_settings(model: type[BaseModel], prefix: str = "") -> dict[str, FieldInfo]:
@@ -46,7 +52,7 @@ def is_secret(field: FieldInfo) -> bool:
     return any(kind is SecretStr for kind in _flatten(field.annotation, deep=True))
 
 
-def describe_allowed(field: FieldInfo) -> Message:
+def describe_allowed(field: FieldInfo) -> str:
     """The allowed values, from the type and the bounds of the field: `a number from 0 to 100`."""
     kind: Any = Annotated[field.annotation, field]
     return _describe_schema(TypeAdapter(kind).json_schema())
@@ -73,23 +79,26 @@ def _is_collection_type(kind: Any) -> bool:
     return issubclass(plain, list | tuple | dict | set | frozenset | Mapping)
 
 
-def _describe_schema(schema: Json) -> Message:
+def _describe_schema(schema: Json) -> str:
     if "anyOf" in schema:
         parts = dict.fromkeys(_describe_schema(part) for part in schema["anyOf"] if part.get("type") != "null")
-        return reduce(lambda first, second: messages.EITHER.fill(first=first, second=second), parts)
+        return reduce(lambda first, second: f"{first} or {second}", parts)
     if "enum" in schema or "const" in schema:
-        return messages.ONE_OF.fill(words=", ".join(map(str, schema.get("enum") or [schema["const"]])))
-    kind = _add_bounds(messages.ALLOWED_TYPES.get(str(schema.get("type")), messages.OTHER_TYPE), schema)
-    return messages.LIKE_PATTERN.fill(kind=kind, pattern=schema["pattern"]) if "pattern" in schema else kind
+        return f"one of {', '.join(map(str, schema.get('enum') or [schema['const']]))}"
+    kind = _add_bounds(_TYPES.get(str(schema.get("type")), "another value"), schema)
+    return f"{kind} like {schema['pattern']}" if "pattern" in schema else kind
 
 
-def _add_bounds(kind: Message, schema: Json) -> Message:
+def _add_bounds(kind: str, schema: Json) -> str:
     low, high = schema.get("minimum"), schema.get("maximum")
     above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
     least, most = (above if low is None else low), (below if high is None else high)
     if least is not None and most is not None:
-        return messages.BOUNDS[low is None, high is None].fill(kind=kind, low=least, high=most)
-    for bound, message in ((low, messages.AT_LEAST), (above, messages.ABOVE), (high, messages.AT_MOST)):
+        if low is not None and high is not None:
+            return f"{kind} from {low:g} to {high:g}"
+        first = "above" if low is None else "at least"
+        return f"{kind} {first} {least:g} and {'below' if high is None else 'at most'} {most:g}"
+    for word, bound in (("at least", low), ("above", above), ("at most", high), ("below", below)):
         if bound is not None:
-            return message.fill(kind=kind, bound=bound)
-    return kind if below is None else messages.BELOW.fill(kind=kind, bound=below)
+            return f"{kind} {word} {bound:g}"
+    return kind

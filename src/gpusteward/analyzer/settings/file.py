@@ -15,7 +15,6 @@ from gpusteward.analyzer.watched_file import WatchedFile
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.settings import Given, Origin, Source
 from gpusteward.logs import Log
-from gpusteward.messages.errors import settings_errors
 from gpusteward.yaml_lines import parse_yaml
 
 log = Log(__name__)
@@ -73,10 +72,7 @@ class SettingsFile:
         origin = Origin(Source.REQUEST)
         for path, value in values.items():
             if path in ADVISED and isinstance(value, int | float) and value > (high := ADVISED[path][1]):
-                problem = settings_errors.REQUESTED_TOO_LARGE.fill(high=high)
-                raise ConfigurationError(
-                    settings_errors.INVALID_SETTING, path=path, value=value, origin=origin, problem=problem
-                )
+                raise ConfigurationError(f"{path}: {value} ({origin}): a request may set it to {high:g} at most")
         requested = self._requested | {path: Given(value, origin) for path, value in values.items()}
         effective = self._combine(self._file, requested)
         self._requested, self.effective = requested, effective
@@ -127,7 +123,7 @@ class SettingsFile:
             for path, origin in layer.unknown:
                 if path not in self._logged_unknown:
                     self._logged_unknown.add(path)
-                    hint = str(describe_unknown(path, KNOWN))
+                    hint = describe_unknown(path, KNOWN)
                     log.warning("setting_unknown", setting=path, origin=origin, hint=hint)
             for path, origin in layer.read_as_false:
                 self._warn_once("setting_read_as_false", path, origin, reason="as in gpu-oour", hint="write true")

@@ -11,7 +11,6 @@ from gpusteward.analyzer.settings.layers import Layer, from_text
 from gpusteward.analyzer.settings.validation_errors import describe_unknown
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.settings import Given, Origin, Source
-from gpusteward.messages.errors import settings_errors as messages
 
 FLAGS: Mapping[str, tuple[str, str]] = {
     "--address": ("server.address", "listen address: PORT, :PORT, HOST:PORT or [IPV6]:PORT"),
@@ -64,7 +63,7 @@ def flags_from(namespace: argparse.Namespace) -> Flags:
 def _split(assignment: str) -> tuple[str, str, str]:
     path, equals, text = assignment.partition("=")
     if not equals:
-        raise ConfigurationError(messages.NO_SETTING_VALUE, assignment=assignment)
+        raise ConfigurationError(f"--set {assignment!r} has no value: write --set PATH=VALUE")
     return path.strip(), text, "--set"
 
 
@@ -72,7 +71,9 @@ def refuse_settings(flags: Flags, fixed: Collection[str], *, command: str) -> No
     """Raises ConfigurationError for a setting that the command sets itself."""
     for path, _, flag in flags.values:
         if path in fixed:
-            raise ConfigurationError(messages.FIXED_SETTING, flag=flag, path=path, command=command)
+            raise ConfigurationError(
+                f"{flag} {path}: `gpusteward {command}` sets this itself; use `gpusteward serve` to choose it"
+            )
 
 
 def read_flags(flags: Flags, known: Mapping[str, FieldInfo]) -> Layer:
@@ -80,7 +81,7 @@ def read_flags(flags: Flags, known: Mapping[str, FieldInfo]) -> Layer:
     for path, _, flag in flags.values:
         if path not in known:
             hint = describe_unknown(path, known)
-            raise ConfigurationError(messages.UNKNOWN_SETTING, flag=flag, path=path, hint=hint)
+            raise ConfigurationError(f"{flag} {path}: unknown setting; {hint}")
     return Layer({path: _given(text, known[path], flag=flag) for path, text, flag in flags.values})
 
 

@@ -9,7 +9,6 @@ from pydantic.fields import FieldInfo
 from gpusteward.analyzer.settings.fields import is_collection, is_secret, is_text
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.settings import VARIABLE_PREFIX, Given, Origin, Source, find_variable
-from gpusteward.messages.errors import settings_errors as messages
 from gpusteward.yaml_lines import Written, parse_yaml
 
 GPU_OOUR_VARIABLES: Mapping[str, str] = {
@@ -118,10 +117,10 @@ def _dots(path: str) -> Iterable[int]:
 
 def _enter(path: str, written: Written, *, origin: Origin) -> list[tuple[str, Written]]:
     if written.children is None:
-        what = messages.SECTION_WITH_ORIGIN.fill(path=path, origin=origin) if path else origin
+        what = f"{path} ({origin})" if path else origin
         # The value is not repeated: it may be a secret.
-        found = messages.A_LIST if written.text is None else messages.A_SINGLE_VALUE
-        raise ConfigurationError(messages.NOT_A_SECTION, where=what, found=found)
+        found = "a list" if written.text is None else "a single value"
+        raise ConfigurationError(f"{what}: expected keys with values, found {found}")
     return [(f"{path}.{key}" if path else key, child) for key, child in written.children.items()]
 
 

@@ -13,7 +13,6 @@ from pydantic import AfterValidator, BaseModel, Field, SecretStr, model_validato
 from gpusteward.analyzer.setting_values import SECTION
 from gpusteward.core.containers import LABEL_PATTERN, USER_LABELS, normalize_label
 from gpusteward.core.settings import InvalidSettingError
-from gpusteward.messages.errors import settings_errors as messages
 
 _URL = re.compile(r"sqlite:///\S.*|(?:postgres|postgresql|postgresql\+psycopg)://\S+")
 FILE_NAME = "gpusteward.db"
@@ -24,7 +23,7 @@ def check_database_url(secret: SecretStr) -> SecretStr:
     """Empty means not set. The URL is never repeated in an error: it may contain a password."""
     text = secret.get_secret_value().strip()
     if text and not _URL.fullmatch(text):
-        raise InvalidSettingError(messages.NOT_A_DATABASE_URL)
+        raise InvalidSettingError("write sqlite:///PATH or postgresql://USER:PASSWORD@HOST:PORT/DATABASE")
     return SecretStr(text)
 
 
@@ -97,7 +96,7 @@ class LedgerSettings(BaseModel):
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         if self.daily_days < self.hourly_days:
-            raise InvalidSettingError(messages.RETENTION_ORDER)
+            raise InvalidSettingError("daily_days must not be less than hourly_days")
         return self
 
     @property

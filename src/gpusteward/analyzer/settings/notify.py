@@ -11,7 +11,6 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SecretSt
 from gpusteward.analyzer.setting_values import SECTION, check_url, read_weekly, read_zone, split_hours, split_list
 from gpusteward.core.messages import Language
 from gpusteward.core.settings import InvalidSettingError
-from gpusteward.messages.errors import settings_errors as messages
 
 _CHANNEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _FEISHU_PATH = "/open-apis/bot/v2/hook/"
@@ -37,9 +36,9 @@ def _check_weekly(text: str) -> str:
 def _check_channels(channels: dict[str, SecretStr]) -> dict[str, SecretStr]:
     for name, urls in channels.items():
         if not _CHANNEL.fullmatch(name):
-            raise InvalidSettingError(messages.INVALID_CHANNEL_NAME)
+            raise InvalidSettingError("a channel name consists of at most 63 letters, digits, `-`, `_` and `.`")
         if not urls_of(urls) or not all(_SCHEME.fullmatch(url) and _has_host(url) for url in urls_of(urls)):
-            raise InvalidSettingError(messages.INVALID_CHANNEL, name=name)
+            raise InvalidSettingError(f"channel {name}: expected Feishu webhooks or Apprise URLs, separated by spaces")
     return channels
 
 
@@ -135,7 +134,7 @@ class NotifySettings(BaseModel):
         for setting, names in {**own, **tables}.items():
             for name in names:
                 if name not in self.channels:
-                    raise InvalidSettingError(messages.UNKNOWN_CHANNEL, setting=setting, name=name)
+                    raise InvalidSettingError(f"{setting}: there is no channel {name!r} in channels")
         return self
 
     @model_validator(mode="after")
@@ -143,7 +142,10 @@ class NotifySettings(BaseModel):
         for name in self.secrets:
             bots, secrets = sum(map(is_feishu, urls_of(self.channels[name]))), len(secrets_of(self, name))
             if bots != secrets:
-                raise InvalidSettingError(messages.SECRETS_COUNT, name=name, secrets=secrets, bots=bots)
+                raise InvalidSettingError(
+                    f"secrets: channel {name} has {secrets} but needs {bots}, one for each of its Feishu "
+                    "webhooks; put bots without a secret into a separate channel"
+                )
         return self
 
 
@@ -185,7 +187,7 @@ class AlertmanagerSettings(BaseModel):
     def _check_labels(self) -> Self:
         for name in self.labels:
             if not re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]*", name):
-                raise InvalidSettingError(messages.INVALID_LABEL_NAME, name=name)
+                raise InvalidSettingError(f"labels: {name!r} is not a valid label name")
         return self
 
 
@@ -237,7 +239,7 @@ class ControlSettings(BaseModel):
     @model_validator(mode="after")
     def _check_secret(self) -> Self:
         if self.secret_file is not None and self.secret.get_secret_value():
-            raise InvalidSettingError(messages.SECRET_TWICE)
+            raise InvalidSettingError("secret and secret_file are both set; remove one of them")
         return self
 
     def read_secret(self) -> str:

@@ -10,7 +10,6 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SecretSt
 
 from gpusteward.analyzer.setting_values import SECTION, split_list
 from gpusteward.core.settings import InvalidSettingError
-from gpusteward.messages.errors import settings_errors as messages
 
 ReclaimMode = Literal["off", "observe", "enforce"]
 
@@ -29,39 +28,48 @@ _LEASE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 def _check_pattern(pattern: str) -> str:
     """Only `*` and `?` have a meaning beyond the letters of a namespace."""
     if not _PATTERN.fullmatch(pattern):
-        raise InvalidSettingError(messages.NOT_A_NAMESPACE_PATTERN)
+        raise InvalidSettingError(
+            "namespaces and clusters: write names, or patterns with `*` and `?`, such as vision-*"
+        )
     return pattern
 
 
 def _check_listed(name: str) -> str:
     """No pattern: the chart gives a Role in each of them."""
     if not _LEASE.fullmatch(name):
-        raise InvalidSettingError(messages.NOT_A_NAMESPACE)
+        raise InvalidSettingError("use the name of a namespace: lower-case letters, digits and hyphens")
     return name
 
 
 def _check_not_empty(names: list[str] | None) -> list[str] | None:
     """A list that lost its value must not mean all namespaces."""
     if names is not None and not names:
-        raise InvalidSettingError(messages.NO_NAMESPACES)
+        raise InvalidSettingError(
+            "name at least one namespace, or leave the setting out: without it all namespaces count"
+        )
     return names
 
 
 def _check_lease(name: str) -> str:
     if not _LEASE.fullmatch(name):
-        raise InvalidSettingError(messages.NOT_A_LEASE_NAME)
+        raise InvalidSettingError(
+            "use lower-case letters, digits and hyphens, at most 63 characters, such as gpusteward-reclaim"
+        )
     return name
 
 
 def _check_namespace(name: str) -> str:
     if name and not _LEASE.fullmatch(name):
-        raise InvalidSettingError(messages.NOT_A_NAMESPACE)
+        raise InvalidSettingError("use the name of a namespace: lower-case letters, digits and hyphens")
     return name
 
 
 def _check_key(key: SecretStr) -> SecretStr:
     if 0 < len(key.get_secret_value()) < LEAST_KEY_LENGTH:
-        raise InvalidSettingError(messages.SHORT_SIGNING_KEY, length=LEAST_KEY_LENGTH)
+        raise InvalidSettingError(
+            f"the signing key of links is too short; use {LEAST_KEY_LENGTH} characters or more, "
+            "as `openssl rand -hex 32` prints"
+        )
     return key
 
 
@@ -120,7 +128,7 @@ class ReclaimSettings(BaseModel):
     @model_validator(mode="after")
     def _check_one_key(self) -> Self:
         if self.signing_key_file is not None and self.signing_key.get_secret_value():
-            raise InvalidSettingError(messages.SIGNING_KEY_TWICE)
+            raise InvalidSettingError("set reclaim.signing_key or reclaim.signing_key_file, not both")
         _check_key(self.signing_key)
         return self
 

@@ -22,7 +22,6 @@ from gpusteward.analyzer.sources.memory_limits import DEFAULT_BUDGET_BYTES, SMAL
 from gpusteward.analyzer.sources.owners.settings import KubernetesSettings
 from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
 from gpusteward.core.settings import InvalidSettingError, ListenAddress, parse_address
-from gpusteward.messages.errors import settings_errors as messages
 from gpusteward.process_memory import read_memory_limit
 
 NEEDS_RESTART = (
@@ -194,15 +193,24 @@ class Settings(BaseModel):
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         if self.thresholds.contradict:
-            raise InvalidSettingError(messages.THRESHOLD_ORDER)
+            raise InvalidSettingError("thresholds must be ordered: idle <= low_utilization <= high")
         if sum(self.scoring.model_dump().values()) <= 0:
-            raise InvalidSettingError(messages.NO_WEIGHT)
+            raise InvalidSettingError("at least one weight of scoring must be above 0")
         if self.control.enabled and not self.control.api_url:
-            raise InvalidSettingError(messages.CONTROL_NEEDS_URL)
+            raise InvalidSettingError("control.enabled needs control.api_url")
         if self.server.anonymous_reads == "always" and any(rule.is_limited for rule in self.auth.rules):
-            raise InvalidSettingError(messages.LIMITS_WITHOUT_EFFECT)
+            raise InvalidSettingError(
+                "auth.rules limits viewers to namespaces, but server.anonymous_reads is always: "
+                "everybody could read everything"
+            )
         if self.reclaim.mode == "enforce" and self.kubernetes.owners == "never":
-            raise InvalidSettingError(messages.ENFORCE_NEEDS_OWNERS)
+            raise InvalidSettingError(
+                "reclaim.mode enforce acts only on owners read from Kubernetes, but kubernetes.owners is "
+                "never; set it to auto or always, or reclaim.mode to observe"
+            )
         if self.reclaim.mode == "enforce" and not self.ledger.enabled:
-            raise InvalidSettingError(messages.ENFORCE_NEEDS_LEDGER)
+            raise InvalidSettingError(
+                "reclaim.mode enforce keeps the original of what it changes in the ledger, but "
+                "ledger.enabled is false; enable the ledger, or set reclaim.mode to observe"
+            )
         return self

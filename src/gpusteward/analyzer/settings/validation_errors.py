@@ -10,42 +10,38 @@ from pydantic_core import ErrorDetails
 from gpusteward.analyzer.setting_values import mask_password
 from gpusteward.analyzer.settings.fields import describe_allowed, is_secret
 from gpusteward.core.did_you_mean import find_nearest
-from gpusteward.core.messages import Message
-from gpusteward.core.settings import DEFAULT, Given, InvalidSettingError
-from gpusteward.messages.errors import settings_errors as messages
+from gpusteward.core.settings import DEFAULT, Given, InvalidSettingError, Origin
 
 Known = Mapping[str, FieldInfo]
 
 
-def describe(error: ValidationError, known: Known, given: Mapping[str, Given]) -> Message:
+def describe(error: ValidationError, known: Known, given: Mapping[str, Given]) -> str:
     """All errors, one line each."""
     details = error.errors(include_url=False, include_input=False)
-    lines = list(dict.fromkeys(_describe(each, known, given) for each in details))
-    return Message("\n".join(line.en for line in lines), "\n".join(line.zh for line in lines))
+    return "\n".join(dict.fromkeys(_describe(each, known, given) for each in details))
 
 
-def _describe(detail: ErrorDetails, known: Known, given: Mapping[str, Given]) -> Message:
+def _describe(detail: ErrorDetails, known: Known, given: Mapping[str, Given]) -> str:
     path = _leaf(detail["loc"], known)
     if path is None:
         return _describe_section(detail, known, given)
     own_words = detail["type"] in ("value_error", "assertion_error")
-    problem = _problem(detail) if own_words else messages.WRITE.fill(allowed=describe_allowed(known[path]))
+    problem = _problem(detail) if own_words else f"write {describe_allowed(known[path])}"
     inside = detail["loc"][path.count(".") + 1 :]
     if len(inside) > 1 and isinstance(inside[0], int):  # a key of an item of a list
-        problem = messages.INSIDE_SETTING.fill(key=".".join(map(str, inside)), problem=_problem(detail))
-    return _fill(messages.INVALID_SETTING, path, known, given, problem=problem)
+        problem = f"{'.'.join(map(str, inside))}: {_problem(detail)}"
+    return f"{path}: {_show_given(path, known, given)} ({_origin(path, given)}): {problem}"
 
 
-def _describe_section(detail: ErrorDetails, known: Known, given: Mapping[str, Given]) -> Message:
+def _describe_section(detail: ErrorDetails, known: Known, given: Mapping[str, Given]) -> str:
     """Several values that contradict each other: those the message names, or else all given ones."""
     section = ".".join(map(str, detail["loc"]))
     problem = _problem(detail)
     inside = [path for path in known if path.startswith(f"{section}.") or not section]
-    named = [path for path in inside if re.search(rf"\b{re.escape(path.rpartition('.')[2])}\b", problem.en)]
+    named = [path for path in inside if re.search(rf"\b{re.escape(path.rpartition('.')[2])}\b", problem)]
     concerned = [path for path in named if path in given] or [path for path in inside if path in given]
-    shown = [_fill(messages.SETTING_WITH_ORIGIN, path, known, given) for path in concerned]
-    joined = Message(", ".join(each.en for each in shown) or section, "、".join(each.zh for each in shown) or section)
-    return messages.CONTRADICTION.fill(settings=joined, problem=problem)
+    shown = [f"{path} {_show_given(path, known, given)} ({_origin(path, given)})" for path in concerned]
+    return f"{', '.join(shown) or section}: {problem}"
 
 
 def _leaf(location: Iterable[int | str], known: Known) -> str | None:
@@ -58,32 +54,29 @@ def _leaf(location: Iterable[int | str], known: Known) -> str | None:
     return None
 
 
-def _fill(message: Message, path: str, known: Known, given: Mapping[str, Given], **fields: object) -> Message:
-    """The message with the setting, its value and its origin."""
-    origin = given[path].origin if path in given else DEFAULT
-    return message.fill(path=path, value=show_given(path, known, given), origin=origin, **fields)
+def _origin(path: str, given: Mapping[str, Given]) -> Origin:
+    return given[path].origin if path in given else DEFAULT
 
 
-def show_given(path: str, known: Known, given: Mapping[str, Given]) -> Message | str:
+def _show_given(path: str, known: Known, given: Mapping[str, Given]) -> str:
     value = given[path].value if path in given else known[path].get_default(call_default_factory=True)
-    return messages.HIDDEN_VALUE if is_secret(known[path]) else mask_password(repr(value))
+    return "a hidden value" if is_secret(known[path]) else mask_password(repr(value))
 
 
-def _problem(detail: ErrorDetails) -> Message:
-    """Of an error that a validator raised; in pydantic's English for all others."""
+def _problem(detail: ErrorDetails) -> str:
+    """Of an error that a validator raised; in pydantic's words for all others."""
     raised = detail.get("ctx", {}).get("error")
     if isinstance(raised, InvalidSettingError):
-        return raised.problem
-    text = detail["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
-    return Message(text, text)
+        return str(raised)
+    return detail["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
 
 
-def describe_unknown(path: str, known: Iterable[str]) -> Message:
+def describe_unknown(path: str, known: Iterable[str]) -> str:
     """A suggestion for an unknown setting."""
     has_section = "." in path
     near = ("" if has_section else _same_key_elsewhere(path, known)) or find_nearest(path, known)
     near = near or _same_key_elsewhere(path, known)
-    return messages.SETTING_SUGGESTION.fill(nearest=near) if near else messages.SETTINGS_LISTED
+    return f"did you mean {near!r}?" if near else "`gpusteward settings` lists all settings"
 
 
 def _same_key_elsewhere(path: str, known: Iterable[str]) -> str:

@@ -17,13 +17,11 @@ from gpusteward import __version__
 from gpusteward.cli.api.errors import Peer, StatusError, UnreachableError, explain_http_error, explain_status
 from gpusteward.cli.output.terminal_text import clean
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.core.messages import Message
 from gpusteward.http.client import HttpClient, Request
 from gpusteward.http.connections import load_tls_context
 from gpusteward.http.credentials import basic_authorization
 from gpusteward.http.errors import HttpError
 from gpusteward.http.urls import HttpUrl, parse_url
-from gpusteward.messages.cli import servers as messages
 
 MAX_RESPONSE_BYTES = 64 << 20
 CACHED_RESPONSES = 16
@@ -63,7 +61,7 @@ class Client:
     timeout_seconds: float = 10.0
     ca_file: str | None = None
     access: ServerAccess | None = field(default=None, repr=False)
-    on_unauthorized: Message | None = None  # what to say after a 401, instead of how to set a token
+    on_unauthorized: str = ""  # what to say after a 401, instead of how to set a token
     _cached: OrderedDict[str, tuple[str, bytes]] = field(default_factory=OrderedDict, repr=False)
 
     @property
@@ -126,6 +124,7 @@ class Client:
             response.body,
             token_origin=self.token_origin,
             on_unauthorized=self.on_unauthorized,
+            language="zh" if self.headers.get("Accept-Language") == "zh" else "en",
         )
 
     def _open(self) -> HttpClient:
@@ -147,7 +146,9 @@ class Client:
         try:
             return json.loads(body)
         except (ValueError, RecursionError) as error:
-            raise UnreachableError(messages.NOT_JSON, peer=self.peer.value, url=self.url) from error
+            raise UnreachableError(
+                f"the response of {self.url} is not valid JSON; check that this is the address of {self.peer.value}"
+            ) from error
 
 
 def make_client(
@@ -164,7 +165,9 @@ def make_client(
     try:
         server = parse_url(url if "://" in url else f"http://{url}")
     except ValueError:
-        raise ConfigurationError(messages.INVALID_URL, peer=peer.value) from None
+        raise ConfigurationError(
+            f"the address of {peer.value} is not a valid URL: write http://HOST:PORT or https://HOST:PORT"
+        ) from None
     has_credentials = server.username or server.password
     basic = basic_authorization(server.username, server.password) if has_credentials else ""
     return Client(

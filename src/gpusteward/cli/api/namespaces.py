@@ -6,9 +6,8 @@ from gpusteward.cli.api.client import Client
 from gpusteward.cli.api.errors import StatusError
 from gpusteward.cli.api.pagination import MAX_PAGE_ROWS, read_page
 from gpusteward.cli.json_access import as_object, get_objects, get_text
-from gpusteward.core.did_you_mean import make_suggestion
+from gpusteward.core.did_you_mean import suggest
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.messages.cli import workloads as messages
 
 PATH = "/api/v1/namespaces"
 REPORT_PATH = "/api/v1/reports"
@@ -21,8 +20,8 @@ def check_namespaces(client: Client, names: Sequence[str]) -> list[str]:
     for name in names:
         if name not in holding and not _is_in_ledger(client, name):
             rows = read_page(client, PATH, [("limit", str(MAX_PAGE_ROWS))]).rows
-            suggestion = make_suggestion(name, [get_text(row, "namespace") for row in rows]) or ""
-            raise ConfigurationError(messages.UNKNOWN_NAMESPACE, name=name, suggestion=suggestion)
+            suggestion = suggest(name, [get_text(row, "namespace") for row in rows])
+            raise ConfigurationError(f"no namespace {name!r} holds or held a GPU{suggestion}")
     return holding
 
 

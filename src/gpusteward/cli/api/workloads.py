@@ -10,10 +10,8 @@ from gpusteward.cli.api.errors import StatusError
 from gpusteward.cli.api.pagination import read_all, read_page
 from gpusteward.cli.json_access import Row, as_object, get_object, get_objects, get_texts
 from gpusteward.cli.output.terminal_text import clean
-from gpusteward.core.did_you_mean import make_suggestion
+from gpusteward.core.did_you_mean import suggest
 from gpusteward.core.errors import ConfigurationError, SourceError
-from gpusteward.core.messages import Message
-from gpusteward.messages.cli import workloads as messages
 
 PATH = "/api/v1/workloads"
 ENDED_PATH = "/api/v1/workloads/ended"
@@ -91,7 +89,7 @@ def find_workload(client: Client, text: str, *, namespace: str = "", cluster: st
     """
     wanted = text.strip().strip("/")
     if not wanted or len(wanted.split("/")) > MAX_PARTS:
-        raise ConfigurationError(messages.INVALID_WORKLOAD, name=text)
+        raise ConfigurationError(f"{text!r} is not a workload: write NAMESPACE/NAME or NAMESPACE/KIND/NAME")
     found = _find_by_name(client, wanted, namespace) or _find_by_pod(client, wanted, namespace)
     running = [name for name in found if cluster in ("", name.cluster)]
     if running:
@@ -101,13 +99,13 @@ def find_workload(client: Client, text: str, *, namespace: str = "", cluster: st
     if ended:
         name = _choose(text, list(ended))
         return FoundWorkload(name, ended[name])
-    raise SourceError(messages.UNKNOWN_WORKLOAD, name=text, suggestion=_suggest(client, wanted) or "")
+    raise SourceError(f"no workload {text!r} holds or held a GPU{_suggest(client, wanted)}")
 
 
 def _choose(text: str, found: Sequence[WorkloadName]) -> WorkloadName:
     if len(found) > 1:
         names = ", ".join(map(str, found[:MAX_LISTED])) + (", ..." if len(found) > MAX_LISTED else "")
-        raise ConfigurationError(messages.AMBIGUOUS_WORKLOAD, name=text, count=len(found), names=names)
+        raise ConfigurationError(f"{len(found)} workloads match {text!r}: write one of {names}")
     return found[0]
 
 
@@ -171,7 +169,9 @@ def _read_ended(client: Client, wanted: str, namespace: str) -> list[Row]:
         except StatusError as error:
             if as_object(client.read("/api/v1/health")).get("ledger") is None:
                 return []  # it is disabled
-            raise SourceError(messages.UNKNOWN_AND_UNREADABLE, name=wanted, reason=error) from error
+            raise SourceError(
+                f"no workload {wanted!r} holds a GPU; whether one has ended is unknown: {error}"
+            ) from error
         if found:
             return found
     return []
@@ -197,10 +197,10 @@ def _list_ended_queries(parts: Sequence[str], namespace: str) -> Iterator[list[t
             yield [*({**meaning, **cluster} | ({"namespace": namespace} if namespace else {})).items()]
 
 
-def _suggest(client: Client, wanted: str) -> Message | None:
+def _suggest(client: Client, wanted: str) -> str:
     """The nearest name with as many parts, as it is printed elsewhere."""
     names = map(name_of, read_page(client, PATH, [("limit", str(MAX_COMPARED))]).rows)
-    return make_suggestion(wanted, [_shorten(name, wanted.count("/") + 1) for name in names])
+    return suggest(wanted, [_shorten(name, wanted.count("/") + 1) for name in names])
 
 
 def _shorten(name: WorkloadName, parts: int) -> str:

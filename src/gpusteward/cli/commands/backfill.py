@@ -10,15 +10,12 @@ from typing import TYPE_CHECKING
 
 from gpusteward.cli.commands.serve import build_settings_parser
 from gpusteward.cli.exit_codes import EXIT_OK
-from gpusteward.cli.flags import FlagParser, language_of, read_duration
+from gpusteward.cli.flags import FlagParser, read_duration
 from gpusteward.cli.libraries import require_libraries
 from gpusteward.cli.output import quantities
 from gpusteward.cli.output.console import show_progress
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.core.messages import Language
 from gpusteward.logs import configure_logs
-from gpusteward.messages.cli import backfill as messages
-from gpusteward.messages.cli import flags as flag_messages
 
 if TYPE_CHECKING:
     from gpusteward.analyzer.backfill import Estimate
@@ -56,20 +53,23 @@ def run(arguments: Sequence[str]) -> int:
         from gpusteward.analyzer.settings.file import SettingsFile
         from gpusteward.analyzer.settings.flags import flags_from
     configure_logs(level="warning", as_json=False)
-    language, now_ms = language_of(options), int(time.time() * 1000)
+    now_ms = int(time.time() * 1000)
     since_ms = _read_since(options.since, now_ms)
     settings = SettingsFile(flags_from(options), os.environ, directory=Path.cwd()).settings
     with closing(Backfill(settings, since_ms=since_ms, now_ms=now_ms, step_seconds=options.step)) as backfill:
         estimate = backfill.estimate()
         if not estimate.cycles:
-            print(messages.NOTHING.text(language, since=_show(since_ms)))
+            print(f"nothing to add: the time since {_show(since_ms)} UTC is recorded or back-filled already")
             return EXIT_OK
-        print(_describe(estimate, language), flush=True)
+        print(_describe(estimate), flush=True)
         if not options.dry_run:
-            waiting = messages.WITHOUT_TERMINAL.text(language)
-            with show_progress(messages.TITLE.text(language), without_terminal=waiting) as advance:
+            waiting = "back-filling idle spells ..."
+            with show_progress("back-filling idle spells", without_terminal=waiting) as advance:
                 filled = backfill.fill(estimate, advance)
-            print(messages.DONE.text(language, cycles=filled.cycles, failed=filled.failed, spells=filled.spells))
+            print(
+                f"done; cycles: {filled.cycles}, without data: {filled.failed}; idle spells of that time "
+                f"in the ledger: {filled.spells}"
+            )
     return EXIT_OK
 
 
@@ -79,18 +79,14 @@ def _read_since(text: str, now_ms: int) -> int:
     try:
         return parse_time_range(text, None, now_ms=now_ms)[0]
     except ConfigurationError as error:
-        raise ConfigurationError(flag_messages.INVALID_FLAG, flag="--since", problem=error.as_message()) from None
+        raise ConfigurationError(f"--since: {error}") from None
 
 
-def _describe(estimate: "Estimate", language: Language) -> str:
-    return messages.ESTIMATE.text(
-        language,
-        since=_show(estimate.spans[0].begin_ms),
-        until=_show(estimate.spans[-1].end_ms),
-        cycles=estimate.cycles,
-        step=estimate.step_seconds,
-        queries=estimate.queries,
-        duration=quantities.duration(max(1.0, estimate.seconds)),
+def _describe(estimate: "Estimate") -> str:
+    return (
+        f"{_show(estimate.spans[0].begin_ms)} to {_show(estimate.spans[-1].end_ms)} UTC; cycles: "
+        f"{estimate.cycles}, one every {estimate.step_seconds} s; queries to the engine: about "
+        f"{estimate.queries}; time: about {quantities.duration(max(1.0, estimate.seconds))}"
     )
 
 

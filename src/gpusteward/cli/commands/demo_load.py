@@ -18,7 +18,7 @@ from gpusteward.cli.flags import (
 )
 from gpusteward.cli.output.terminal_text import clean
 from gpusteward.core.errors import ConfigurationError, SourceError
-from gpusteward.core.messages import Language, Message
+from gpusteward.core.messages import Language
 from gpusteward.local.demo_control import CONTROL_PATH, MAX_MINUTES, find_demos
 from gpusteward.messages.cli import local as messages
 
@@ -69,13 +69,13 @@ def _send(body: bytes) -> Response:
             return client.request(CONTROL_PATH, method="POST", body=body)
         except UnreachableError:
             continue
-    raise SourceError(messages.NO_DEMO)
+    raise SourceError("no demo of this user is running; start one with gpusteward demo, in another terminal")
 
 
 def _read(response: Response) -> Any:
     content = json.loads(response.body)
     if response.status != 200:
-        raise ConfigurationError(Message(clean(content["en"]), clean(content["zh"])))
+        raise ConfigurationError(clean(content["error"]))
     return content
 
 

@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING
 
 from gpusteward.cli.commands.serve import build_settings_parser
 from gpusteward.cli.exit_codes import EXIT_OK
-from gpusteward.cli.flags import FlagParser, language_of
+from gpusteward.cli.flags import FlagParser
 from gpusteward.cli.libraries import require_libraries
 from gpusteward.cli.output.console import show_progress
 from gpusteward.core.errors import ConfigurationError, SourceError
-from gpusteward.core.messages import Language
 from gpusteward.logs import configure_logs
-from gpusteward.messages.cli import ledger as messages
 from gpusteward.messages.errors import ledger_errors
 
 if TYPE_CHECKING:
@@ -87,7 +85,7 @@ def run(arguments: Sequence[str]) -> int:
             raise SourceError(ledger_errors.COPY_SOURCE_IN_USE if is_copy else IN_USE)
         try:
             if is_copy:
-                _copy(reading, target, language_of(options))
+                _copy(reading, target)
             else:
                 _delete(reading, options.time)
         except SQLAlchemyError as error:
@@ -95,14 +93,13 @@ def run(arguments: Sequence[str]) -> int:
     return EXIT_OK
 
 
-def _copy(source: "Engine", target: "Engine", language: Language) -> None:
+def _copy(source: "Engine", target: "Engine") -> None:
     from gpusteward.analyzer.ledger.copy import copy_ledger
 
-    waiting = messages.WITHOUT_TERMINAL.text(language)
-    with show_progress(messages.TITLE.text(language), without_terminal=waiting) as advance:
+    with show_progress("copying the ledger", without_terminal="copying the ledger ...") as advance:
         rows = copy_ledger(source, target, advance)
     usage = rows["usage_hourly"] + rows["usage_daily"]
-    print(messages.DONE.text(language, rows=sum(rows.values()), usage=usage))
+    print(f"done; the sums are equal; rows: {sum(rows.values())}, of them hours and days of allocations: {usage}")
 
 
 def _delete(ledger: "Engine", after: str) -> None:

@@ -58,7 +58,7 @@ def run(arguments: Sequence[str]) -> int:
     page = as_object(client.read(PATH, [("language", language), *query]))
     decisions = get_objects(page, "items")
     if options.workload and not decisions and get_text(page, "mode") != "off":
-        raise SourceError(messages.UNPLANNED, name=options.workload)
+        raise SourceError(f"there is no decision on {options.workload}: it holds no GPUs")
     if options.output == "json":
         write_json(page)
         return EXIT_OK

@@ -27,7 +27,6 @@ from gpusteward.cli.output.formats import Column, write_rows
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.messages import Language, Message
 from gpusteward.messages.cli import commands as messages
-from gpusteward.messages.cli.kubectl import PS_NEEDS_NODE
 
 KEYS = (
     *("node", "gpu", "gpu_uuid", "model", "pid", "process", "place", "namespace", "pod", "container", "workload"),
@@ -89,11 +88,15 @@ def run(arguments: Sequence[str]) -> int:
 
 def _check(options: argparse.Namespace) -> None:
     if is_plugin() and not options.node:
-        raise ConfigurationError(PS_NEEDS_NODE)
+        raise ConfigurationError("choose a node with --node NODE; kubectl gpusteward top --view gpus lists them")
     if options.node and options.agent:
-        raise ConfigurationError(messages.AGENT_OR_NODE)
+        raise ConfigurationError(
+            "--agent and --node are both set: one asks the agent of a machine, the other the analyzer"
+        )
     if not options.node and (options.server or options.token_file):
-        raise ConfigurationError(messages.SERVER_NEEDS_NODE)
+        raise ConfigurationError(
+            "--server and --token-file are for the analyzer: choose one of its nodes with --node NODE"
+        )
 
 
 class _Listed(NamedTuple):

@@ -32,7 +32,6 @@ from gpusteward.cli.output.formats import Column, write_json, write_rows
 from gpusteward.cli.output.replay_page import render_page
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.core.messages import Language
-from gpusteward.messages.cli import flags as flag_messages
 from gpusteward.messages.cli import replay as messages
 from gpusteward.messages.errors.os_errors import explain_os_error
 
@@ -76,7 +75,7 @@ def run(arguments: Sequence[str]) -> int:
     body = {"since": options.since, "regret_minutes": options.regret, "policy": _read_policy(options)}
     page = as_object(client.write(PATH, body=json.dumps(body).encode()))
     if not get_object(page, "policy"):
-        raise SourceError(messages.UNEXPECTED_REPLAY, url=client.url)
+        raise SourceError(f"unexpected response of {client.url}: not a replay; is it an analyzer of this version?")
     if options.output == "json":
         write_json(page)
     elif options.output == "html":
@@ -95,9 +94,7 @@ def _read_policy(options: argparse.Namespace) -> str:
         return Path(options.policy).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = explain_os_error(error) if isinstance(error, OSError) else error.reason
-        raise ConfigurationError(
-            flag_messages.FILE_ERROR, flag="--policy", path=options.policy, reason=reason
-        ) from error
+        raise ConfigurationError(f"--policy {options.policy}: {reason}") from error
 
 
 def _write_tables(page: Row, language: Language) -> None:

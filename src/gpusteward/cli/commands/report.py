@@ -40,8 +40,6 @@ from gpusteward.cli.output.report_table import print_report
 from gpusteward.cli.output.terminal_text import escape_controls
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.core.messages import Language
-from gpusteward.messages.cli import commands as messages
-from gpusteward.messages.cli import flags as flag_messages
 from gpusteward.messages.errors.os_errors import explain_os_error
 
 if TYPE_CHECKING:
@@ -131,7 +129,9 @@ def _read_from_server(options: argparse.Namespace) -> Report:
     try:
         return read_report(client.read(_PATH, [*_list_period(options), *query, ("format", "json")]))
     except ValueError as error:
-        raise SourceError(messages.UNEXPECTED_REPORT, url=client.url) from error
+        raise SourceError(
+            f"the report of {client.url} cannot be read; check that the analyzer and this command have the same version"
+        ) from error
 
 
 def _fetch_charges(options: argparse.Namespace) -> Iterator[str]:
@@ -181,7 +181,7 @@ def _make_query(options: argparse.Namespace) -> ReportQuery:
     try:
         since_ms, until_ms = parse_time_range(options.since, options.until, now_ms=time.time_ns() // 1_000_000)
     except ConfigurationError as error:
-        raise ConfigurationError(messages.INVALID_TIME_RANGE, reason=error) from None
+        raise ConfigurationError(f"--since, --until: {error}") from None
     return ReportQuery(
         since_ms,
         until_ms,
@@ -211,10 +211,13 @@ def _locate(text: str, settings: "Settings") -> str:
     try:
         located = LedgerSettings(url=SecretStr(url)).locate() if url else settings.ledger.locate()
     except ValidationError:
-        raise ConfigurationError(messages.INVALID_LEDGER_URL) from None
+        raise ConfigurationError(
+            "--ledger is not the address of a database: write a path, sqlite:///PATH or "
+            "postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
+        ) from None
     file = Path(located.removeprefix("sqlite:///"))
     if located.startswith("sqlite:") and not file.is_file():
-        raise ConfigurationError(messages.NO_LEDGER_FILE, path=file)
+        raise ConfigurationError(f"there is no ledger at {file}; `gpusteward serve` creates one")
     return located
 
 
@@ -247,9 +250,7 @@ def _open_output_file(name: str) -> Iterator[TextIO]:
         with path.open("w", encoding="utf-8", newline="", errors="replace") as out:
             yield out
     except OSError as error:
-        raise ConfigurationError(
-            flag_messages.FILE_ERROR, flag="--output-file", path=path, reason=explain_os_error(error)
-        ) from error
+        raise ConfigurationError(f"--output-file {path}: {explain_os_error(error)}") from error
 
 
 def _print(report: Report, output: str, language: Language) -> None:

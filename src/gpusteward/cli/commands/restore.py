@@ -15,7 +15,6 @@ from gpusteward.cli.output.formats import write_json
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.messages import Language
 from gpusteward.messages.cli import reclaim as messages
-from gpusteward.messages.cli import workloads as workload_messages
 
 PATH = "/api/v1/actions"
 RESTORABLE = [*(("state", each) for each in ("acting", "acted", "verified", "restoring")), ("limit", "1000")]
@@ -43,9 +42,9 @@ def run(arguments: Sequence[str]) -> int:
     options = build_parser().parse(arguments)
     client, language = make_analyzer_client(options), language_of(options)
     if options.all and options.workload:
-        raise ConfigurationError(messages.RESTORE_NOT_BOTH)
+        raise ConfigurationError("--all and a workload exclude each other")
     if not options.all and not options.workload:
-        raise ConfigurationError(messages.RESTORE_WHAT)
+        raise ConfigurationError("name a workload or the id of an action, or use --all")
     results: list[Row | None] = []
     tried: set[str] = set()
     while True:  # one answer may not have all of them
@@ -75,9 +74,7 @@ def _choose(found: Sequence[Row], text: str) -> list[Row]:
     chosen = by_id or [each for each in found if _matches(name_of(each), text.strip("/"))]
     names = sorted({str(name_of(each)) for each in chosen})
     if len(names) > 1:
-        raise ConfigurationError(
-            workload_messages.AMBIGUOUS_WORKLOAD, name=text, count=len(names), names=", ".join(names[:5])
-        )
+        raise ConfigurationError(f"{len(names)} workloads match {text!r}: write one of {', '.join(names[:5])}")
     return chosen[:1]
 
 

@@ -80,13 +80,13 @@ def _check(options: Namespace) -> None:
         or (is_new and options.workload and options.seconds and options.reason.strip())
     )
     if not is_valid:
-        raise ConfigurationError(messages.SNOOZE_USAGE)
+        raise ConfigurationError("write WORKLOAD --for DURATION --reason TEXT, WORKLOAD --end, or --list")
 
 
 def _add(client: Client, options: Namespace) -> Row:
     name, ended = find_workload(client, options.workload, namespace=options.namespace, cluster=options.cluster)
     if ended is not None:
-        raise SourceError(messages.SNOOZE_ENDED, workload=name)
+        raise SourceError(f"{name} no longer holds a GPU")
     body = json.dumps({"hours": options.seconds / 3600, "reason": options.reason.strip()}).encode()
     return as_object(client.write(_path(name), name.query, body=body))
 

@@ -130,7 +130,7 @@ def _choose_source(options: argparse.Namespace, language: Language) -> _SourceCh
         source = ClusterSource(client, language, clusters, waits_for_costs=_prints_once(options))
         return _SourceChoice(source, CLUSTER, _choose_sorts(options, view, CLUSTER[view], FIRST_SORTS), view)
     if options.server:
-        raise ConfigurationError(messages.AGENT_OR_SERVER)
+        raise ConfigurationError("--agent (one machine) and --server (a cluster) cannot be used together")
     view = View(options.view or View.GPUS)
     sorts = _choose_sorts(options, view, NODE[view], FIRST_NODE_SORTS)
     return _SourceChoice(NodeSource(make_agent_client(options), language), NODE, sorts, view)
@@ -149,7 +149,7 @@ def _choose_sorts(
     known, chosen = sorts_of(columns), SORTS.get(options.sort, options.sort)
     if chosen.removeprefix("-") not in known:
         names = [name for name, sort in SORTS.items() if sort.removeprefix("-") in known]
-        raise ConfigurationError(messages.UNKNOWN_SORT, sort=options.sort, known=", ".join([*names, *known]))
+        raise ConfigurationError(f"--sort: {options.sort!r} is not one of {', '.join([*names, *known])}")
     return {**first, view: chosen}
 
 

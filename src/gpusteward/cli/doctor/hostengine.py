@@ -8,7 +8,6 @@ from gpusteward.cli.doctor.check_results import CheckResult, Status
 from gpusteward.cli.doctor.driver import TIMEOUT_SECONDS, wait_for
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.core.settings import InvalidSettingError, find_variable
-from gpusteward.messages.errors import settings_errors
 
 if TYPE_CHECKING:
     from gpusteward.agent.dcgm.client import HostengineReport
@@ -24,12 +23,7 @@ def find_hostengine(flag: str | None, environ: Mapping[str, str]) -> Hostengine 
     try:
         return parse_hostengine(text) if text else None
     except InvalidSettingError as error:
-        raise ConfigurationError(
-            settings_errors.INVALID_FLAG_VALUE,
-            path=FLAG if flag else variable,
-            value=repr(text),
-            problem=error.problem,
-        ) from error
+        raise ConfigurationError(f"{FLAG if flag else variable}: {text!r}: {error.problem}") from error
 
 
 def check_hostengine(

@@ -67,11 +67,11 @@ def _add_role(client: Client, token: RoleToken, language: Language) -> Client:
     try:
         token.read()
     except RefusedTokenError as error:
-        return replace(client, on_unauthorized=error.as_message())
+        return replace(client, on_unauthorized=str(error))
     if token.namespace != token.namespaces[0]:
         note = messages.ONE_NAMESPACE.text(language, namespace=token.namespace)
         print(f"gpusteward: {note}", file=sys.stderr)
-    return replace(client, access=client.access.with_token(token), on_unauthorized=messages.ACCOUNT_REJECTED)
+    return replace(client, access=client.access.with_token(token), on_unauthorized=str(messages.ACCOUNT_REJECTED))
 
 
 def _list_namespaces(options: argparse.Namespace, context: KubeContext, service: AnalyzerService) -> list[str]:

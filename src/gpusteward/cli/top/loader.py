@@ -13,7 +13,6 @@ from textual.message import Message
 
 from gpusteward.core.errors import GpustewardError
 from gpusteward.core.messages import Language
-from gpusteward.messages.cli import top as messages
 
 
 @dataclass
@@ -63,8 +62,8 @@ class Loader:
         try:
             return Loaded(group, request.key, request.read())
         except GpustewardError as error:
-            return Loaded(group, request.key, error=error.text(self._language))
+            return Loaded(group, request.key, error=str(error))
         # An unexpected error costs this result, not the UI.
         except Exception as error:  # noqa: BLE001
-            text = messages.INTERNAL_ERROR.text(self._language, error=f"{type(error).__name__}: {error}")
+            text = f"internal error: {type(error).__name__}: {error}"
             return Loaded(group, request.key, error=text)

@@ -76,26 +76,6 @@ EXEC_NEEDS_TERMINAL = Message(
 
 # The API server
 
-CONTEXT_SERVER = Message("the API server of the kubeconfig", "kubeconfig 中的 API server")
-CHECK_CONTEXT = Message(
-    "check the context: kubectl cluster-info, or choose another one with --context",
-    "请检查 context：kubectl cluster-info，或用 --context 选择另一个",
-)
-CREDENTIALS_REJECTED = Message(
-    "the API server does not accept the credentials of the kubeconfig (HTTP 401); check them with kubectl auth whoami",
-    "API server 不接受 kubeconfig 中的凭据（HTTP 401）；请用 kubectl auth whoami 检查",
-)
-REFUSED = Message("the API server responded {status}: {reason}", "API server 返回 {status}：{reason}")
-FORBIDDEN = Message(
-    "the API server denies this: {reason}; the Role gpusteward-kubectl in the namespace of the analyzer has what is"
-    " needed: an administrator can bind it to you",
-    "API server 拒绝了该请求：{reason}；analyzer 所在命名空间的 Role gpusteward-kubectl 包含所需权限，"
-    "可请管理员绑定给您",
-)
-NO_READY_POD = Message(
-    "the analyzer has no ready pod: {reason}; look at kubectl get pods --all-namespaces -l {labels}",
-    "analyzer 没有就绪的 Pod：{reason}；请查看 kubectl get pods --all-namespaces -l {labels}",
-)
 
 # The analyzer's Service
 
@@ -138,7 +118,3 @@ ONE_NAMESPACE = Message(
     "showing the namespace {namespace} only, as your role allows", "根据您的角色，只显示命名空间 {namespace}"
 )
 NOT_A_TOKEN_REQUEST = Message("the response of the API server has no token", "API server 的响应中没有令牌")
-PS_NEEDS_NODE = Message(
-    "choose a node with --node NODE; kubectl gpusteward top --view gpus lists them",
-    "请用 --node NODE 指定节点；kubectl gpusteward top --view gpus 可列出节点",
-)

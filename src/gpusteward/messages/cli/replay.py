@@ -26,10 +26,6 @@ PAGE_TITLE = Message("Replay of a reclaim policy", "回收策略回放")
 PRESENT = Message("present policy", "当前策略")
 THIS_POLICY = Message("policy", "该策略")
 FIXED = Message("fixed {minutes} min", "固定 {minutes} 分钟")
-UNEXPECTED_REPLAY = Message(
-    "unexpected response of {url}: not a replay; is it an analyzer of this version?",
-    "{url} 的响应不符合预期：不是策略回放；它是本版本的 analyzer 吗？",
-)
 HORIZON = Message("FOR", "时长")
 HORIZONS = {
     "1h": Message("1 hour", "1 小时"),

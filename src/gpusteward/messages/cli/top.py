@@ -66,11 +66,5 @@ DETAIL_FOOTER = Message(
 # Commands and notifications
 
 UNKNOWN_COMMAND = Message("unknown command {word!r}{suggestion}", "未知命令 {word!r}{suggestion}")
-UNKNOWN_SORT = Message("--sort: {sort!r} is not one of {known}", "--sort：{sort!r} 不是有效值，可选：{known}")
 NO_VERDICTS = Message("an agent has no verdicts: use --server", "agent 不提供结论：请用 --server")
 NOT_HELD = Message("no workload holds this GPU", "没有工作负载占用该 GPU")
-AGENT_OR_SERVER = Message(
-    "--agent (one machine) and --server (a cluster) cannot be used together",
-    "--agent（单机）与 --server（集群）不能同时使用",
-)
-INTERNAL_ERROR = Message("internal error: {error}", "内部错误：{error}")

@@ -4,21 +4,6 @@ from collections.abc import Mapping
 
 from gpusteward.core.messages import Message
 
-UNKNOWN_WORKLOAD = Message(
-    "no workload {name!r} holds or held a GPU{suggestion}", "没有名为 {name!r} 的工作负载占用或占用过 GPU{suggestion}"
-)
-UNKNOWN_AND_UNREADABLE = Message(
-    "no workload {name!r} holds a GPU; whether one has ended is unknown: {reason}",
-    "没有名为 {name!r} 的工作负载占用 GPU；无法得知是否有已结束的：{reason}",
-)
-AMBIGUOUS_WORKLOAD = Message(
-    "{count} {count:|workload|workloads} match {name!r}: write one of {names}",
-    "有 {count} 个工作负载匹配 {name!r}：请写成 {names} 之一",
-)
-INVALID_WORKLOAD = Message(
-    "{name!r} is not a workload: write NAMESPACE/NAME or NAMESPACE/KIND/NAME",
-    "{name!r} 不是工作负载名：请写成 NAMESPACE/NAME 或 NAMESPACE/KIND/NAME",
-)
 AS_OF = Message("as of {clock}", "截至 {clock}")
 AS_OF_WITH_AGE = Message("as of {clock} ({age} ago)", "截至 {clock}（{age} 前）")
 STALE_RESULT = Message(
@@ -31,9 +16,6 @@ FAILED_SINCE = Message(
 NO_IDLE_WORKLOADS = Message("No idle or suspicious workloads.", "没有空闲或可疑的工作负载。")
 NO_IDLE_WORKLOADS_IN = Message("No idle or suspicious workloads in {names}.", "{names} 中没有空闲或可疑的工作负载。")
 NO_GPUS_HELD_IN = Message("No GPUs are held in {names} now.", "{names} 目前没有占用 GPU。")
-UNKNOWN_NAMESPACE = Message(
-    "no namespace {name!r} holds or held a GPU{suggestion}", "没有名为 {name!r} 的命名空间占用或占用过 GPU{suggestion}"
-)
 WORKLOAD = Message("workload", "工作负载")
 SIGNATURE = Message("signature", "特征")
 PROOF = Message("proof", "测量方式")

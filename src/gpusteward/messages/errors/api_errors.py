@@ -211,3 +211,9 @@ INVALID_VALUES: Mapping[str, Message] = {
 """By pydantic's type of error, with pydantic's fields."""
 INVALID_VALUE = Message("{text}", "取值无效（{text}）")
 """For every other type of error."""
+MODEL_NOT_CONFIGURED = Message(
+    "no language model is configured, and names of pods must not be sent to a provider that nobody has chosen: set "
+    "ai.api_url, or ai.api_key or ai.api_key_file, in the settings of the analyzer",
+    "尚未配置语言模型，不能把 Pod 名称发送给无人选定的服务商：请在 analyzer 的设置中填写 ai.api_url，"
+    "或者 ai.api_key 或 ai.api_key_file",
+)

@@ -1,4 +1,8 @@
-"""Reasons that the operating system gives, by error number. Others keep the system's own English text."""
+"""Why files cannot be used, and the reasons that the operating system gives, by error number.
+
+Other errors of files and settings are English, where they are raised; policies are written by people who read the web
+UI, and errors of their files are shown there.
+"""
 
 import errno
 import socket
@@ -23,6 +27,21 @@ OS_ERRORS: Mapping[int, Message] = {
     errno.EROFS: Message("read-only file system", "文件系统只读"),
 }
 UNKNOWN_HOST = Message("the host name cannot be resolved", "无法解析主机名")
+
+NOT_UTF8 = Message(
+    "{path} is not UTF-8 text: {reason} at byte {byte}", "{path} 不是 UTF-8 文本：第 {byte} 字节，{reason}"
+)
+FILE_UNREADABLE = Message(
+    "{path} cannot be read: {reason}; check {setting}", "无法读取 {path}：{reason}；请检查 {setting}"
+)
+NOT_YAML = Message("{where} is not YAML: {reason}", "{where}不是有效的 YAML（{reason}）")
+NESTED_TOO_DEEPLY = Message("nested too deeply", "嵌套过深")
+YAML_TOO_LARGE = Message("too large", "过大")
+YAML_ALIASES = Message(
+    "anchors with aliases (&name, *name) are not accepted here", "此处不接受锚点和别名（&name、*name）"
+)
+YAML_KEY_TWICE = Message("the key {key} is written twice", "键 {key} 写了两次")
+UNREADABLE_YAML = Message("unreadable", "无法解析")
 
 
 def explain_os_error(error: OSError) -> Message | str:

@@ -18,7 +18,7 @@ from gpusteward.analyzer.settings.masked import mask_value
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.logs import Log
 from gpusteward.messages.data_health import summarize
-from gpusteward.messages.errors import settings_errors
+from gpusteward.messages.errors import api_errors
 
 log = Log(__name__)
 
@@ -137,7 +137,7 @@ async def start_analysis(
 
 
 def _explain_missing_model(request: Request) -> str:
-    return settings_errors.MODEL_NOT_CONFIGURED.text(find_language(request.headers))
+    return api_errors.MODEL_NOT_CONFIGURED.text(find_language(request.headers))
 
 
 @router.get("/config", summary="Settings", response_model=Json, dependencies=_READ_ALL)

@@ -11,7 +11,6 @@ from gpusteward.analyzer.sources.usage.selectors import parse_condition
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.settings import InvalidSettingError, parse_duration
 from gpusteward.messages.errors import service_discovery
-from gpusteward.messages.errors import settings_errors as messages
 
 DEFAULT_CONDITION = '{pod!=""}'
 
@@ -25,13 +24,13 @@ def _check_step(text: str) -> str:
 
 def _check_url(text: str) -> str:
     if text.strip() and not re.fullmatch(r"https?://[^\s/?#]+(/[^\s?#]*)?", text.strip()):
-        raise InvalidSettingError(messages.NOT_AN_ENGINE_URL)
+        raise InvalidSettingError("write a URL without query: http://HOST:PORT/PREFIX or https://HOST/PREFIX")
     return text.strip().rstrip("/")
 
 
 def _check_engine_url(text: str) -> str:
     if not text.strip():
-        raise InvalidSettingError(messages.EMPTY_URL)
+        raise InvalidSettingError("write a URL, or leave it out")
     return _check_url(text)
 
 
