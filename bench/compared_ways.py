@@ -28,6 +28,7 @@ from gpusteward.analyzer.sources.live_readings import Pod, PodProcesses
 from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners
 from gpusteward.analyzer.sources.usage_source import Chart, CountingSource, UsageSource
 from gpusteward.analyzer.tables import UsageTable
+from gpusteward.core.exposition import TEXT_TYPE
 from gpusteward.core.usages import AllocationKey
 from tests.analyzer.engines import find_program
 
@@ -80,7 +81,7 @@ class TimedPublisher:
     def publish(self, result: Result) -> None:
         self.store.publish(prepare(result))
         self.published_at = time.perf_counter()
-        self.store.page = render_result(result)
+        render_result(result, TEXT_TYPE)
         self.rendered_at = time.perf_counter()
 
 

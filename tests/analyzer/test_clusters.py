@@ -57,7 +57,7 @@ def result_in(*names: str, rows: Sequence[object] | None = None) -> Result:
 
 
 def page_of(result: Result) -> list[str]:
-    return b"".join(render_result(result)[TEXT_TYPE].pieces()).decode().splitlines()
+    return b"".join(render_result(result, TEXT_TYPE).pieces()).decode().splitlines()
 
 
 def test_the_id_of_an_allocation_without_a_cluster_is_as_before_and_each_cluster_has_its_own():

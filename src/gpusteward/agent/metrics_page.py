@@ -5,39 +5,16 @@ so that the hang is visible. A page older than three intervals keeps only the fa
 information, identities, counters of the agent itself).
 """
 
-import struct
 import threading
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from gpusteward.core import metrics
 from gpusteward.core.exposition import Family, Page, PageRenderer, render_labels, render_page
+from gpusteward.http_server.gzip_body import Body
 
 STALE_AFTER_INTERVALS = 3
 SCRAPER_TIMEOUT_SECONDS = 120.0  # a format scraped within this time is compressed with each cycle in advance
-_GZIP_WINDOW = 16 + zlib.MAX_WBITS
-_GZIP_LEVEL = 1  # half the CPU of the default level for a page a tenth larger
-
-
-class _PartialGzip:
-    """A gzip member whose last block, which differs for each scrape, is appended later.
-
-    A second gzip member would be simpler, but curl and others read only the first one.
-    """
-
-    def __init__(self, parts: Sequence[bytes]) -> None:
-        compressor = zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, _GZIP_WINDOW)
-        compressed = [compressor.compress(part) for part in parts]
-        self._compressed = b"".join([*compressed, compressor.flush(zlib.Z_SYNC_FLUSH)])
-        self._checksum, self._size = 0, sum(map(len, parts))
-        for part in parts:
-            self._checksum = zlib.crc32(part, self._checksum)
-
-    def finish(self, tail: bytes) -> bytes:
-        """Append the tail as a stored block (RFC 1951 3.2.4), then checksum and total length (RFC 1952 2.3.1)."""
-        stored = struct.pack("<BHH", 1, len(tail), len(tail) ^ 0xFFFF) + tail
-        return self._compressed + stored + struct.pack("<II", zlib.crc32(tail, self._checksum), self._size + len(tail))
 
 
 @dataclass(slots=True)
@@ -45,7 +22,7 @@ class _RenderedCycle:
     taken_at: float  # monotonic seconds
     fresh: Page
     static: Page
-    compressed: dict[tuple[bool, bool], _PartialGzip] = field(default_factory=dict)
+    compressed: dict[tuple[bool, bool], Body] = field(default_factory=dict)
 
 
 class MetricsPage:
@@ -87,7 +64,7 @@ class MetricsPage:
         published = self._published
         end = b"# EOF\n" if openmetrics else b""
         if published is None:
-            return _PartialGzip(()).finish(end) if gzip else end
+            return b"".join(Body().gzip(end)) if gzip else end
         age = max(0.0, self._clock() - published.taken_at)
         tail = self._render_age(age, openmetrics=openmetrics) + end
         stale = age > self._stale_after
@@ -95,20 +72,20 @@ class MetricsPage:
         if not gzip:
             return b"".join((*_parts(page, openmetrics=openmetrics), tail))
         self._gzip_requested_at[openmetrics] = self._clock()
-        return self._compress(published, page, (openmetrics, stale)).finish(tail)
+        return b"".join(self._compress(published, page, (openmetrics, stale)).gzip(tail))
 
     def _render_age(self, age: float, *, openmetrics: bool) -> bytes:
         labels = render_labels((("node", self._node),))
         page = render_page([Family(metrics.SNAPSHOT_AGE, [(labels, round(age, 3))])])
         return page.openmetrics if openmetrics else page.text
 
-    def _compress(self, published: _RenderedCycle, page: Page, key: tuple[bool, bool]) -> _PartialGzip:
+    def _compress(self, published: _RenderedCycle, page: Page, key: tuple[bool, bool]) -> Body:
         """Compress once per cycle and format: on request, or in advance for a format that was scraped recently."""
         with self._lock:
             compressed = published.compressed.get(key)
             if compressed is None:
                 self.compressions += 1
-                compressed = published.compressed[key] = _PartialGzip(_parts(page, openmetrics=key[0]))
+                compressed = published.compressed[key] = Body(_parts(page, openmetrics=key[0]), keep_plain=False)
             return compressed
 
 

@@ -7,5 +7,6 @@ access.py        basic authentication and rate limit
 negotiation.py   `Accept` and `Accept-Encoding` -> format and encoding of the response
 header_limits.py how long a header may be
 send_buffers.py  how much of a response the kernel takes before the client has read it
+gzip_body.py     large bodies, compressed once and sent with a different end each time
 local_clients.py whether a request comes from this machine
 """

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from gpusteward.analyzer.gzip_blocks import Body, Packer, combine_crc32, pack
 from gpusteward.analyzer.metrics.analyzer_metrics import ANALYZER_METRICS
 from gpusteward.core.usages import Measure
+from gpusteward.http_server.gzip_body import Body
 from tests.analyzer.api.sample_results import small_result
 from tests.analyzer.api.server import Api, make_result, running_api
 from tests.analyzer.usage_tables import AT, GIB, allocation, large_table, resting, signal, table_of, working
@@ -105,24 +105,12 @@ def test_a_page_too_large_to_keep_uncompressed_is_sent_uncompressed_on_request()
 
 
 def test_few_rows_with_much_text_are_not_kept_uncompressed():
-    packer, body = Packer(rows=2), Body()
-    for _ in range(2):
-        body.add(packer.pack(b"x" * (20 << 20)))
-    assert not body.is_kept_plain
+    assert Body([b"x" * (20 << 20)]).is_kept_plain
+    assert not Body([b"x" * (20 << 20)] * 2).is_kept_plain
 
 
-@given(st.lists(st.tuples(st.binary(max_size=200), st.booleans()), max_size=6), st.binary(max_size=200))
-def test_a_body_is_the_same_compressed_and_uncompressed(pieces: list[tuple[bytes, bool]], tail: bytes):
-    body = Body()
-    for piece, keep_plain in pieces:
-        body.add(pack(piece, keep_plain=keep_plain))
-    whole = b"".join(piece for piece, _ in pieces)
+@given(st.lists(st.binary(max_size=200), max_size=6), st.binary(max_size=200), st.booleans())
+def test_a_body_is_the_same_compressed_and_uncompressed(pieces: list[bytes], tail: bytes, keep_plain: bool):
+    body, whole = Body(pieces, keep_plain=keep_plain), b"".join(pieces)
     assert gzip.decompress(b"".join(body.gzip(tail))) == whole + tail == b"".join(body.pieces(tail))
-    assert body.size == len(whole)
-    assert body.is_kept_plain == all(is_kept for _, is_kept in pieces)
-
-
-@given(st.binary(max_size=3000), st.binary(max_size=3000))
-def test_the_crc32_of_a_text_is_combined_from_those_of_its_parts(first: bytes, second: bytes):
-    joined = combine_crc32(zlib.crc32(first), zlib.crc32(second), size=len(second))
-    assert joined == zlib.crc32(first + second)
+    assert (body.size, body.is_kept_plain) == (len(whole), keep_plain)

@@ -16,7 +16,7 @@ from gpusteward.analyzer.metrics import analyzer_metrics as metrics
 from gpusteward.analyzer.metrics.allocation_samples import render_allocations
 from gpusteward.analyzer.metrics.page import render_result
 from gpusteward.analyzer.results import Result
-from gpusteward.core.exposition import TEXT_TYPE
+from gpusteward.core.exposition import OPENMETRICS_TYPE, TEXT_TYPE
 from gpusteward.core.usages import AllocationKey, Measure
 from tests.analyzer.api.server import make_result
 from tests.analyzer.usage_tables import GIB, allocation, large_table, resting, signal, table_of, working
@@ -25,7 +25,7 @@ NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x0
 
 
 def read_samples(result: Result, name: str) -> list[Sample]:
-    page = b"".join(render_result(result)[TEXT_TYPE].pieces()).decode()
+    page = b"".join(render_result(result, TEXT_TYPE).pieces()).decode()
     return [sample for family in parse_text(page) for sample in family.samples if sample.name == name]
 
 
@@ -47,9 +47,9 @@ def test_every_row_has_a_sample_with_its_own_labels_whatever_characters_they_hav
 
 def test_the_page_does_not_depend_on_the_batch_size(monkeypatch: pytest.MonkeyPatch):
     result = make_result(large_table(500))
-    whole = b"".join(render_result(result)[TEXT_TYPE].pieces())
+    whole = b"".join(render_result(result, TEXT_TYPE).pieces())
     monkeypatch.setattr(allocation_samples, "BATCH_ROWS", 7)
-    assert b"".join(render_result(result)[TEXT_TYPE].pieces()) == whole
+    assert b"".join(render_result(result, TEXT_TYPE).pieces()) == whole
 
 
 def test_containers_of_one_pod_on_one_gpu_have_different_labels():
@@ -93,9 +93,20 @@ def test_the_previous_page_is_served_until_the_next_one_is_rendered():
     publisher = ResultPublisher(store, EventFeed())
     first, second = make_result(table_of(working())), make_result(table_of(resting()), number=2)
     publisher.publish(first)
-    page = store.page
+    page = store.pages.make(first, TEXT_TYPE)
     store.publish(prepare(second))
     assert store.published is not None
-    assert (store.published.result, store.page) == (second, page)
+    assert (store.published.result, store.pages.find(TEXT_TYPE)) == (second, page)
     publisher.publish(second)
-    assert store.page is not page
+    assert store.pages.find(TEXT_TYPE) not in (page, None)
+
+
+def test_a_format_that_nobody_scrapes_is_rendered_at_its_first_scrape_only():
+    store, result = ResultStore(), make_result(table_of(working()))
+    publisher = ResultPublisher(store, EventFeed())
+    publisher.publish(result)
+    assert store.pages.find(TEXT_TYPE) is None
+    assert store.pages.make(result, TEXT_TYPE) is store.pages.find(TEXT_TYPE)
+    publisher.publish(make_result(table_of(resting()), number=2))
+    assert store.pages.find(TEXT_TYPE) is not None
+    assert store.pages.find(OPENMETRICS_TYPE) is None

@@ -4,7 +4,6 @@ from gpusteward.analyzer.api.event_feed import Event, EventFeed, describe_cycle,
 from gpusteward.analyzer.api.result_store import PublishedResult, ResultStore
 from gpusteward.analyzer.api.v1.workloads.workload_rows import view_workloads
 from gpusteward.analyzer.api.v1.workloads.workloads import DEFAULT_SORT
-from gpusteward.analyzer.metrics.page import render_result
 from gpusteward.analyzer.results import Result
 from gpusteward.core.namespaces import VisibleNamespaces
 
@@ -24,7 +23,7 @@ class ResultPublisher:
         self._events.send_from_thread(describe_cycle(result), limit=self._describe_limited_cycle)
         if event := changes.render():
             self._events.send_from_thread(event, limit=lambda visible: changes.limit_to(visible).render())
-        self._store.page = render_result(result)
+        self._store.pages.render(result)
 
     def _describe_limited_cycle(self, visible: VisibleNamespaces) -> Event:
         published = self._store.published

@@ -7,7 +7,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from gpusteward.analyzer.gzip_blocks import Body
+from gpusteward.analyzer.metrics.page import ResultPages
 from gpusteward.analyzer.metrics.result_metrics import gpu_id
 from gpusteward.analyzer.results import Result, find_visible, limit_result
 from gpusteward.core.namespaces import VisibleNamespaces
@@ -79,8 +79,7 @@ class ResultStore:
 
     def __init__(self) -> None:
         self.published: PublishedResult | None = None
-        self.page: Mapping[str, Body] = {}
-        """/metrics by content type; that of the previous result while the new one is rendered."""
+        self.pages = ResultPages()
 
     def publish(self, published: PublishedResult) -> None:
         self.published = published

@@ -1,8 +1,7 @@
 """Sample lines of each allocation, under gpu-oour's names.
 
-Rows are rendered in batches with all their metrics, although the page is ordered by metric: the labels of a row are
-rendered once and dropped, and nothing of the size of the fleet is held in memory. Each step runs its loop in C: 50,000
-GPUs are 400,000 lines.
+The labels of all rows are rendered once and kept for all metrics: 10 MB of 50,000 GPUs. Lines are made in batches, each
+step with its loop in C: 50,000 GPUs are 400,000 lines.
 """
 
 from collections.abc import Iterator, Sequence
@@ -46,13 +45,14 @@ class _SampleColumn:
 
 
 def render_allocations(result: Result) -> Iterator[MetricLines]:
-    """The lines of every metric for one batch of rows, then for the next one; metrics come in the same order."""
-    columns, allocations = _list_columns(result), result.verdicts.usage.allocations
-    duplicates = _find_duplicates(allocations)
-    for begin in range(0, len(allocations), BATCH_ROWS):
-        rows = range(begin, min(begin + BATCH_ROWS, len(allocations)))
-        heads = _render_labels(allocations, rows, duplicates=duplicates)
-        yield from ((each.metric, _render_lines(each, rows, heads, result.verdicts)) for each in columns)
+    """The lines of one metric after the other, in batches of rows."""
+    allocations = result.verdicts.usage.allocations
+    duplicates, size = _find_duplicates(allocations), len(allocations)
+    batches = [range(begin, min(begin + BATCH_ROWS, size)) for begin in range(0, size, BATCH_ROWS)]
+    heads = [_render_labels(allocations, rows, duplicates=duplicates) for rows in batches]
+    for column in _list_columns(result):
+        for rows, own in zip(batches, heads, strict=True):
+            yield column.metric, _render_lines(column, rows, own, result.verdicts)
 
 
 def _list_columns(result: Result) -> list[_SampleColumn]:

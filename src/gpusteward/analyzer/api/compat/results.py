@@ -26,16 +26,17 @@ from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.pagination import make_etag
 from gpusteward.analyzer.explain.opinion_effects import OpinionEffect
 from gpusteward.analyzer.explain.opinions import Opinion
-from gpusteward.analyzer.gzip_blocks import Body, Packer
 from gpusteward.analyzer.judge.allocation_columns import Mask, encode, read_allocation_columns
 from gpusteward.analyzer.judge.capacities import find_capacities, read_capacity
 from gpusteward.analyzer.judge.valid_ratios import valid_ratio
+from gpusteward.analyzer.metrics.page import MOST_PLAIN_ROWS
 from gpusteward.analyzer.metrics.result_metrics import MIB, gpu_id
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.masked import mask_value
 from gpusteward.analyzer.tables import STATES
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import State
+from gpusteward.http_server.gzip_body import Body
 from gpusteward.http_server.negotiation import accepts_gzip
 
 router = APIRouter(route_class=DocumentedRoute, dependencies=[Depends(may_read)], tags=[GPU_OOUR_TAG])
@@ -202,13 +203,16 @@ def _list_rows(result: Result, is_listed: Mask) -> list[int]:
 
 def _pack(result: Result, rows: Sequence[int], *, before: bytes, after: bytes) -> Body:
     """In batches: all rows as objects would exceed the memory limit of the analyzer."""
-    body, rows_of, packer = Body(), ResultRows(result), Packer(rows=len(rows))
-    body.add(packer.pack(before))
-    for begin in range(0, len(rows), BLOCK_ROWS):
-        encoded = msgspec.json.encode(list(rows_of.make(rows[begin : begin + BLOCK_ROWS])))
-        body.add(packer.pack((b"," if begin else b"") + encoded[1:-1]))
-    body.add(packer.pack(after))
-    return body
+
+    def encode_batches() -> Iterator[bytes]:
+        rows_of = ResultRows(result)
+        yield before
+        for begin in range(0, len(rows), BLOCK_ROWS):
+            encoded = msgspec.json.encode(list(rows_of.make(rows[begin : begin + BLOCK_ROWS])))
+            yield (b"," if begin else b"") + encoded[1:-1]
+        yield after
+
+    return Body(encode_batches(), keep_plain=len(rows) <= MOST_PLAIN_ROWS)
 
 
 _MEASURED = ("gpu_util", "mem_copy", "mem_used_mb", "mem_total_mb", "mem_usage_percent", "power_usage", "sm_clock")

@@ -8,7 +8,7 @@ import msgspec
 from fastapi import Request, Response
 from fastapi.responses import StreamingResponse
 
-from gpusteward.analyzer.gzip_blocks import Body
+from gpusteward.http_server.gzip_body import Body
 
 JSON_TYPE = "application/json"
 

@@ -12,8 +12,8 @@ from fastapi import Query, Request, Response
 from gpusteward.analyzer.api.http.responses import JSON_TYPE, has_current, send_body, send_not_modified
 from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.pagination import dependencies_of, make_etag, stamp
-from gpusteward.analyzer.gzip_blocks import Body, pack
 from gpusteward.analyzer.results import Result
+from gpusteward.http_server.gzip_body import Body
 from gpusteward.http_server.negotiation import accepts_gzip
 
 Key = TypeVar("Key", bound=Hashable)
@@ -89,6 +89,4 @@ def send_compact(
 
 def _pack(value: Mapping[str, object]) -> Body:
     """Without the closing brace: the stamp follows."""
-    body = Body()
-    body.add(pack(msgspec.json.encode(value)[:-1], keep_plain=True))
-    return body
+    return Body([msgspec.json.encode(value)[:-1]])
