@@ -6,11 +6,12 @@ YAML of clients has a test and a limit of its own, `test_yaml.py`.
 import base64
 import contextlib
 import gc
-import io
 import math
+import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from http.client import HTTPException
 from pathlib import Path
 
 import msgspec
@@ -20,7 +21,8 @@ from starlette.datastructures import Headers
 
 from gpusteward.agent.field_list import parse_fields
 from gpusteward.agent.hpc_jobs import parse_jobs
-from gpusteward.agent.http.requests import BadRequestError, parse_request
+from gpusteward.agent.http.connections import ClientConnection, ScrapeSlots
+from gpusteward.agent.http.handler import ConnectionHandler, ServerContext
 from gpusteward.agent.kubernetes import podresources
 from gpusteward.agent.kubernetes.kubelet import accept_names, decode_listing
 from gpusteward.agent.kubernetes.pods import LONGEST_TEXT, Pod, PodDecoder
@@ -48,12 +50,15 @@ from gpusteward.analyzer.sources.scrape.page_parser import ParseErrors, parse_la
 from gpusteward.control_characters import escape_controls
 from gpusteward.core.errors import GpustewardError
 from gpusteward.core.settings import InvalidSettingError, parse_duration
-from gpusteward.http.http1 import MessageError, RawResponse
+from gpusteward.http.connections import RawResponse
 from gpusteward.http_server.access import parse_basic
 from gpusteward.http_server.local_clients import is_local_request
 from gpusteward.http_server.negotiation import accepts_gzip, choose_format
+from gpusteward.http_server.web_config import WebConfig
 from gpusteward.kubernetes.owners import Owner, find_workload
+from tests.agent.http.clients import FakeContent
 from tests.fakes.machines import write_process
+from tests.http.servers import receiving
 
 SIZE = 64 * 1024
 MOST_SECONDS = 0.05
@@ -66,8 +71,7 @@ REFUSALS = (
     ValueError,
     msgspec.MsgspecError,
     ValidationError,
-    MessageError,
-    BadRequestError,
+    HTTPException,
     InvalidIdentityError,
     InvalidLinkError,
     InvalidTokenError,
@@ -184,18 +188,34 @@ def read_page(text: str) -> object:
     return parse_page(text.encode(), {}, {b"", b"a"}, errors=ParseErrors(), at=0.0)
 
 
+AGENT = ServerContext(
+    content=FakeContent(),
+    web=WebConfig,
+    scrapes=ScrapeSlots(16),
+    read_seconds=10.0,
+    write_seconds=10.0,
+    idle_seconds=10.0,
+    expose_snapshot=False,
+)
+
+
 def read_request(text: str) -> object:
-    line, _, rest = text.encode().partition(b"\n")
-    return parse_request(line + b"\n", io.BytesIO(rest))
+    """As the agent reads and answers it."""
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as client:
+        client.sendall(text.encode()[: 32 * 1024])  # above its limit, so that the rest would be left in the socket
+        client.shutdown(socket.SHUT_WR)
+        connection = ClientConnection(listener.accept()[0], "127.0.0.1")
+        ConnectionHandler(connection, AGENT).run()
+        return None
 
 
 def read_header(text: str) -> object:
-    return parse_request(b"GET / HTTP/1.1\r\n", io.BytesIO(f"X-A: {text}\r\n\r\n".encode()))
+    return read_request(f"GET / HTTP/1.1\r\nX-A: {text[: 12 * 1024]}\r\n\r\n")
 
 
 def read_response(text: str) -> list[bytes]:
-    response = RawResponse(io.BytesIO(text.encode()), "GET")
-    return list(iter(response.read_some, b""))
+    with receiving(text.encode()) as timed, RawResponse(timed, "GET") as response:
+        return list(iter(response.read_some, b""))
 
 
 def read_chunks(text: str) -> object:

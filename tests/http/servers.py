@@ -3,10 +3,23 @@
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from gpusteward.http.connections import TimedSocket
+
 Respond = Callable[[socket.socket, bytes], None]
+
+
+@contextmanager
+def receiving(data: bytes) -> Iterator[TimedSocket]:
+    """A connection on which these bytes arrive, and then its end."""
+    near, far = socket.socketpair()
+    with near, far:
+        far.sendall(data)
+        far.shutdown(socket.SHUT_WR)
+        yield TimedSocket(near, time.monotonic() + 60)
 
 
 def response(body: bytes = b"", *headers: str, status: str = "200 OK", length: int | None = None) -> bytes:

@@ -4,13 +4,14 @@ Redirects are not followed. Proxies are used only where a caller passes one.
 """
 
 import contextlib
+import http.client
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from gpusteward.http.connections import Connection, open_connection
+from gpusteward.http.connections import Connection, RawResponse, open_connection
 from gpusteward.http.credentials import basic_authorization, is_header
 from gpusteward.http.decoding import decode
 from gpusteward.http.errors import (
@@ -26,7 +27,6 @@ from gpusteward.http.errors import (
     explain_os_error,
     is_tls_error,
 )
-from gpusteward.http.http1 import MessageError, NothingReceivedError, RawResponse, TruncatedError
 from gpusteward.http.urls import HttpUrl
 from gpusteward.messages.errors import http_errors as messages
 
@@ -233,7 +233,7 @@ class HttpClient:
     def _make_response(
         self, raw: RawResponse, timeout_seconds: float, limit_bytes: int | None, idle_seconds: float | None
     ) -> Response:
-        headers = raw.headers.last_values()
+        headers = {name.lower(): value for name, value in raw.headers.items()}
         body = self._read_body(raw, timeout_seconds, idle_seconds)
         chunks = decode(body, headers.get("content-encoding", ""), limit_bytes=limit_bytes)
         return Response(raw.status, raw.reason, headers, chunks)
@@ -252,7 +252,7 @@ class HttpClient:
     def _translate_errors(self, timeout_seconds: float, idle_seconds: float | None) -> Iterator[None]:
         try:
             yield
-        except (OSError, MessageError) as error:
+        except (OSError, http.client.HTTPException) as error:
             self._refuse_if_closed()
             raise _translate(error, timeout_seconds, idle_seconds) from error
 
@@ -270,9 +270,9 @@ def _translate(error: Exception, timeout_seconds: float, idle_seconds: float | N
         if idle_seconds is not None:
             return ResponseTimeoutError(messages.IDLE_TIMEOUT, seconds=idle_seconds)
         return ResponseTimeoutError(messages.RESPONSE_TIMEOUT, seconds=timeout_seconds)
-    if isinstance(error, NothingReceivedError):
+    if isinstance(error, http.client.RemoteDisconnected):
         return NoResponseError(messages.CLOSED_WITHOUT_RESPONSE)
-    if isinstance(error, TruncatedError):
+    if isinstance(error, http.client.IncompleteRead):
         return ConnectionLostError(messages.CLOSED_EARLY)
     if isinstance(error, OSError):
         reason = explain_os_error(error)

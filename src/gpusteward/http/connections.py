@@ -1,6 +1,8 @@
-"""Blocking connections: TCP, the tunnel of a proxy, TLS, and a time limit for the whole exchange."""
+"""Blocking connections: TCP, the tunnel of a proxy, TLS, and a time limit for the whole exchange; `http.client` parses
+the responses."""
 
 import contextlib
+import http.client
 import io
 import select
 import socket
@@ -19,12 +21,15 @@ from gpusteward.http.errors import (
     explain_os_error,
     is_tls_error,
 )
-from gpusteward.http.http1 import MessageError, RawResponse, encode_request
 from gpusteward.http.urls import HttpUrl
 from gpusteward.messages.errors import http_errors as messages
 
 if TYPE_CHECKING:
     import ssl
+
+_PIECE_BYTES = 1 << 18
+_INTERIM = (102, 103)  # besides 100, which http.client skips
+_METHODS_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 
 
 def load_tls_context(ca_file: Path | str | None = None) -> "ssl.SSLContext":
@@ -62,7 +67,7 @@ class TimedSocket:
         self.start_timeout()
         self._sock.sendall(data)
 
-    def open_reader(self) -> io.BufferedReader:
+    def makefile(self, _mode: str = "rb") -> io.BufferedReader:
         """Responses are read from this. It keeps the socket open until it is closed itself."""
         return io.BufferedReader(_TimedReader(self, self._sock.makefile("rb", buffering=0)))
 
@@ -93,17 +98,63 @@ class _TimedReader(io.RawIOBase):
     def __init__(self, sock: TimedSocket, raw: socket.SocketIO) -> None:
         self._sock = sock
         self._raw = raw
+        self.has_ended = False  # the connection
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: memoryview) -> int | None:  # type: ignore[override]
         self._sock.start_timeout()
-        return self._raw.readinto(buffer)
+        size = self._raw.readinto(buffer)
+        self.has_ended = not size
+        return size
 
     def close(self) -> None:
         self._raw.close()
         super().close()
+
+
+class RawResponse(http.client.HTTPResponse):
+    """A response whose headers have arrived; its body is read piece by piece, as it was sent."""
+
+    def __init__(self, timed: TimedSocket, method: str, on_continue: Callable[[], None] = lambda: None) -> None:
+        """Read up to the end of the headers. `on_continue` is called when the server asks for the body with the status
+        100. Raises http.client.HTTPException, OSError, and what `on_continue` raises."""
+        super().__init__(timed, method=method)  # type: ignore[arg-type]  # it only calls makefile
+        self._on_continue = on_continue
+        try:
+            self._read_head()
+        except BaseException:
+            self.close()
+            raise
+
+    def _read_head(self) -> None:
+        self.begin()
+        while self.status in _INTERIM:
+            self.headers = None  # type: ignore[assignment]  # so that it begins again
+            self.begin()
+        if self.headers.defects:  # what follows such a line is no header for it: also the length of the body
+            raise http.client.HTTPException("a line that is not a header")
+        if self.fp.raw.has_ended:  # type: ignore[attr-defined]
+            raise http.client.IncompleteRead(b"")
+
+    def _read_status(self) -> tuple[str, int, str]:
+        version, status, reason = super()._read_status()  # type: ignore[misc]
+        if status == http.client.CONTINUE:
+            self._on_continue()
+        return version, status, reason
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the body was read to its end, so that another response may follow."""
+        return self.length == 0 or self.isclosed()
+
+    def read_some(self) -> bytes:
+        """What has arrived of the body, without waiting for more; empty at its end. Raises as the constructor."""
+        piece = self.read1(_PIECE_BYTES)
+        if not piece and self.length:
+            raise http.client.IncompleteRead(b"", self.length)
+        return piece
 
 
 class Connection:
@@ -114,18 +165,18 @@ class Connection:
         self._host = url.host_header
 
     def send(self, method: str, target: str, body: bytes | None, headers: Mapping[str, str]) -> RawResponse:
-        """Send a request and read the head of its response. Raises MessageError, OSError."""
-        head = encode_request(method, target, host=self._host, body=body, headers=headers)
+        """Send a request and read the head of its response. Raises http.client.HTTPException, OSError."""
+        head = self._encode_head(method, target, body, headers)
         self.timed.sendall(head + (body or b""))  # at once: a server that gets the head alone begins, and waits
-        return self._read_head(method)
+        return RawResponse(self.timed, method)
 
     def send_when_asked(
         self, method: str, target: str, body: bytes, headers: Mapping[str, str], *, before: float, deadline: float
     ) -> RawResponse:
         """Send a request whose body the server asks for before it gets it (Expect: 100-continue, RFC 9110). A server
         that hangs has the head only, and does not carry out the request when it goes on after the client has left.
-        Raises NotSentError if the server does not ask `before` that time, MessageError, OSError."""
-        head = encode_request(method, target, host=self._host, body=body, headers={**headers, "Expect": "100-continue"})
+        Raises NotSentError if the server does not ask `before` that time, http.client.HTTPException, OSError."""
+        head = self._encode_head(method, target, body, {**headers, "Expect": "100-continue"})
         is_asked = False
 
         def send_body() -> None:
@@ -141,18 +192,21 @@ class Connection:
         self.timed.set_deadline(before)
         try:
             self.timed.sendall(head)
-            return self._read_head(method, send_body)
+            return RawResponse(self.timed, method, send_body)
         except TimeoutError as error:
             if is_asked:
                 raise
             raise NotSentError(messages.NOT_SENT) from error
 
-    def _read_head(self, method: str, on_continue: Callable[[], None] = lambda: None) -> RawResponse:
-        with contextlib.ExitStack() as on_error:
-            reader = on_error.enter_context(self.timed.open_reader())
-            response = RawResponse(reader, method, on_continue)
-            on_error.pop_all()
-        return response
+    def _encode_head(self, method: str, target: str, body: bytes | None, headers: Mapping[str, str]) -> bytes:
+        """Request line and headers. The headers must be valid."""
+        own = {"Host": self._host, "Accept-Encoding": "identity"}
+        if body is not None or method in _METHODS_WITH_BODY:
+            own["Content-Length"] = str(len(body or b""))
+        given = {name.lower() for name in headers}
+        own = {name: value for name, value in own.items() if name.lower() not in given}
+        lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in (own | dict(headers)).items())]
+        return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
     def close(self) -> None:
         self.timed.close()
@@ -190,7 +244,7 @@ def _translate_errors(timeout_seconds: float) -> Iterator[None]:
         if is_tls_error(error):
             raise TlsError(messages.TLS_FAILED, reason=reason) from error
         raise ConnectError(messages.CONNECT_FAILED, reason=reason) from error
-    except (UnicodeError, MessageError) as error:  # a host name that DNS cannot have; a proxy that is none
+    except (UnicodeError, http.client.HTTPException) as error:  # a host name that DNS cannot have; a proxy that is none
         raise ConnectError(messages.CONNECT_FAILED, reason=type(error).__name__) from error
 
 
@@ -208,7 +262,7 @@ def _open_tunnel(sock: TimedSocket, url: HttpUrl, proxy: HttpUrl) -> None:
     if proxy.username:
         head.append(f"Proxy-Authorization: {basic_authorization(proxy.username, proxy.password)}")
     sock.sendall("\r\n".join([*head, "", ""]).encode("latin-1"))
-    with sock.open_reader() as reader:
-        status = RawResponse(reader, "CONNECT").status
+    with RawResponse(sock, "CONNECT") as response:
+        status = response.status
     if status != 200:
         raise ConnectError(messages.PROXY_REFUSED, status=status)

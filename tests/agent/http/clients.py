@@ -4,6 +4,7 @@ import gzip
 import http.client
 from collections.abc import Callable
 
+from gpusteward.agent.endpoints import AgentEndpoints
 from gpusteward.agent.http.server import Server
 from gpusteward.core.settings import ListenAddress
 
@@ -11,7 +12,7 @@ LOOPBACK = ListenAddress("127.0.0.1", 0)
 Starter = Callable[..., Server]
 
 
-class FakeContent:
+class FakeContent(AgentEndpoints):
     """Content that shows the requested format; `healthy` and `broken` select faults."""
 
     def __init__(self, *, healthy: bool = True, broken: bool = False, size: int = 1) -> None:

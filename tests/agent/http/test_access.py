@@ -12,7 +12,7 @@ import bcrypt
 import pytest
 import trustme
 
-from gpusteward.agent.http.handler import Connection
+from gpusteward.agent.http.connections import ClientConnection
 from gpusteward.agent.http.server import Server
 from gpusteward.http_server.web_config import WebConfigFile
 from tests.agent.http.clients import Starter, fetch
@@ -126,7 +126,7 @@ def test_every_page_requires_the_password(start: Starter, authority: Authority) 
 def test_unauthenticated_clients_do_not_use_the_scrape_limit(start: Starter, authority: Authority) -> None:
     server = start(web=authority.configure(USERS).current, max_concurrent_scrapes=1)
     with socket.socket() as other:
-        scraper = Connection(other, "127.0.0.1")
+        scraper = ClientConnection(other, "127.0.0.1")
         scraper.waiting_since = None  # it is being served
         assert server.context.scrapes.acquire(scraper)
         assert fetch(server, "/metrics")[0].status == 401
@@ -142,7 +142,7 @@ def test_probes_need_no_password(start: Starter, authority: Authority) -> None:
 def fetch_from_afar(server: Server, path: str, client_address: str = "10.1.2.3") -> bytes:
     """The response to a client of another machine: a real connection with a replaced address."""
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as client:
-        server.admit(Connection(listener.accept()[0], client_address))
+        server.admit(ClientConnection(listener.accept()[0], client_address))
         client.settimeout(10)
         client.sendall(f"GET {path} HTTP/1.0\r\nAuthorization: {ALICE}\r\n\r\n".encode())
         return b"".join(iter(lambda: client.recv(65536), b""))

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from gpusteward.agent.http import handler
+from gpusteward.agent.http import connections
 from gpusteward.agent.http.server import Server
 from tests.agent.http.clients import FakeContent, Starter, fetch
 from tests.waiting import wait_until
@@ -111,7 +111,7 @@ def test_addresses_whose_clients_do_not_read_keep_no_other_out_even_at_first(sta
 
 
 def test_clients_that_read_too_slowly_yield_to_new_ones(start: Starter, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handler, "SLOW_SECONDS", 0.2)
+    monkeypatch.setattr(connections, "SLOW_SECONDS", 0.2)
     server = start(FakeContent(size=4_000_000), expose_snapshot=True)
     slow = open_connections(server, server.max_connections)
     for number, client in enumerate(slow):

@@ -1,8 +1,6 @@
 """HTTP server of the agent. It serves ready-made bytes and knows nothing about GPUs, pods or snapshots.
 
 server.py        listening socket, limit of concurrent connections
-connection.py    one client connection: reads with a deadline and a size limit
-requests.py      request line and headers
-handler.py       requests of a connection: access checks, routes, responses
-responses.py     response bytes; the JSON shape of errors
+connections.py   the open connections, and which of them yields to others
+handler.py       requests of a connection: limits, access checks, routes, responses; the JSON shape of errors
 """

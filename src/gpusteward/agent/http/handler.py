@@ -1,18 +1,24 @@
-"""Handles one connection: TLS handshake, then its requests one after the other: access checks, routes, responses."""
+"""Handles one connection: TLS handshake, then its requests one after the other: access checks, routes, responses.
+
+The requests are parsed by `http.server`. Its limits are added here: of the time and size of a request, which keep a
+client that sends byte by byte from occupying a connection.
+"""
 
 import io
+import json
+import re
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Protocol
+from http.server import BaseHTTPRequestHandler
+from typing import TYPE_CHECKING
 
-from gpusteward.agent.http.connection import Connection, RequestStream, RequestTooLargeError
-from gpusteward.agent.http.requests import BadRequestError, Request, parse_request
-from gpusteward.agent.http.responses import JSON, LANDING, TOO_MANY_CLIENTS, Response, error_response, render_head
+from gpusteward import __version__
+from gpusteward.agent.http.connections import ClientConnection, ScrapeSlots
 from gpusteward.core.exposition import TEXT_TYPE
+from gpusteward.http_server.header_limits import find_long_header
 from gpusteward.http_server.local_clients import is_local_request
 from gpusteward.http_server.negotiation import accepts_gzip, choose_format
 from gpusteward.http_server.web_config import WebConfig
@@ -20,6 +26,10 @@ from gpusteward.logs import Log
 
 if TYPE_CHECKING:
     import ssl
+
+    from _typeshed import WriteableBuffer
+
+    from gpusteward.agent.endpoints import AgentEndpoints
 
 log = Log(__name__)
 
@@ -29,104 +39,139 @@ MAX_BODY_BYTES = 64 * 1024  # read and discarded: closing with unread bytes woul
 JOINED_BYTES = 8 * 1024  # smaller bodies are sent together with their headers
 OPEN_PATHS = frozenset({"/livez", "/healthz", "/readyz", "/health"})  # the kubelet's probes send no password
 
+_LONE_CARRIAGE_RETURN = re.compile(rb"\r(?!\n)")
+_PARSE_ERRORS = {
+    HTTPStatus.BAD_REQUEST: "the request line is invalid",
+    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE: "the headers are too large",
+    HTTPStatus.HTTP_VERSION_NOT_SUPPORTED: "only HTTP/1 is supported",
+}
+"""What http.server refuses, without repeating what was sent."""
 
-class ContentProvider(Protocol):
-    """What the server serves. Every method is called from any thread and must not block."""
-
-    def metrics(self, *, openmetrics: bool, gzip: bool) -> bytes:
-        """The /metrics page in this format and encoding."""
-        ...
-
-    def live(self) -> tuple[bool, str]:
-        """Whether the process works without a restart, and a reason."""
-        ...
-
-    def health(self) -> tuple[bool, str]:
-        """Whether the process is healthy, and a reason."""
-        ...
-
-    def ready(self) -> tuple[bool, str]:
-        """Whether the served data is fresh, and a reason."""
-        ...
-
-    def snapshot(self) -> bytes:
-        """The last snapshot as JSON."""
-        ...
+PLAIN = "text/plain; charset=utf-8"
+JSON = "application/json"
+HTML = "text/html; charset=utf-8"
 
 
-SLOW_SECONDS = 5.0  # pages are ready-made: whoever takes longer to read one yields to those who wait
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One response of the server."""
+
+    status: HTTPStatus
+    body: bytes
+    content_type: str = PLAIN
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
-def find_yielding(connections: Iterable[Connection]) -> Connection | None:
-    """The one that has waited longest for a request, else the one that reads its response for longest; None: all are
-    served."""
-    candidates = list(connections)
-    if waiting := [(each.waiting_since, id(each), each) for each in candidates if each.waiting_since is not None]:
-        return min(waiting)[2]
-    slowest = min(candidates, key=lambda each: each.served_since, default=None)
-    is_slow = slowest is not None and time.monotonic() - slowest.served_since >= SLOW_SECONDS
-    return slowest if is_slow else None
+def error_response(
+    status: HTTPStatus, message: str, *, hint: str = "", headers: Mapping[str, str] | None = None
+) -> Reply:
+    """The JSON shape of every error: code, message and a hint."""
+    error = {"code": status.name.lower(), "message": message, "hint": hint}
+    return Reply(status, json.dumps({"error": error}).encode() + b"\n", JSON, headers or {})
 
 
-RESERVED_SCRAPES = 4
+def render_head(reply: Reply, extra: Iterable[tuple[str, str]]) -> bytes:
+    """Status line and headers."""
+    headers = {
+        "Content-Type": reply.content_type,
+        "Content-Length": str(len(reply.body)),
+        "X-Content-Type-Options": "nosniff",
+        **dict(extra),
+        **reply.headers,
+    }
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return f"HTTP/1.1 {reply.status.value} {reply.status.phrase}\r\n{lines}\r\n".encode("latin-1", "replace")
 
 
-class ScrapeSlots:
-    """How many clients may read /metrics at the same moment; one address at most half of them. An address that has
-    none, or one that is about to end, gets one of a few more: a Prometheus beside clients that read slowly."""
-
-    def __init__(self, most: int) -> None:
-        self._most, self._most_of_client = most, max(1, most // 2)
-        self._taken: set[Connection] = set()
-        self._lock = threading.Lock()
-
-    def acquire(self, connection: Connection) -> bool:
-        with self._lock:
-            own = [each for each in self._taken if each.client == connection.client]
-            if len(own) < self._most_of_client and len(self._taken) < self._most + (
-                RESERVED_SCRAPES if len(own) < 2 else 0
-            ):
-                self._taken.add(connection)
-                return True
-            slow = find_yielding(own if len(own) >= self._most_of_client else self._taken)
-            if slow is None:
-                return False
-            self._taken.remove(slow)
-            self._taken.add(connection)
-        slow.shut_down()
-        return True
-
-    def release(self, connection: Connection) -> None:
-        with self._lock:
-            self._taken.discard(connection)
+LANDING_PAGE = f"""<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>gpusteward agent</title>
+<style>body{{font:16px/1.6 system-ui,sans-serif;max-width:40em;margin:3em auto;padding:0 1em}}</style></head>
+<body><h1>gpusteward agent</h1><p>version {__version__}</p><ul>
+<li><a href="/metrics">/metrics</a>: GPU metrics of this node for Prometheus</li>
+<li><a href="/livez">/livez</a>: whether this process works without a restart</li>
+<li><a href="/healthz">/healthz</a>: whether this process is healthy</li>
+<li><a href="/readyz">/readyz</a>: whether the served data is fresh</li>
+<li><a href="/snapshot">/snapshot</a>: the last snapshot as JSON (local clients, or with a password)</li>
+</ul></body></html>
+""".encode()
+LANDING = Reply(
+    HTTPStatus.OK,
+    LANDING_PAGE,
+    HTML,
+    {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"},
+)
+TOO_MANY_CLIENTS = error_response(
+    HTTPStatus.SERVICE_UNAVAILABLE,
+    "too many concurrent requests",
+    hint="try again, or raise --max-concurrent-scrapes",
+    headers={"Retry-After": "1"},
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerContext:
     """Content, limits and options shared by all connections."""
 
-    content: ContentProvider
+    content: "AgentEndpoints"
     web: Callable[[], WebConfig]
-    scrapes: "ScrapeSlots"
+    scrapes: ScrapeSlots
     read_seconds: float
     write_seconds: float
     idle_seconds: float
     expose_snapshot: bool
 
 
-class ConnectionHandler:
+class RequestTooLargeError(OSError):
+    """The client sent more bytes than allowed for a request."""
+
+
+class RequestStream(io.RawIOBase):
+    """The raw stream below a buffered reader; `allow` sets the time and size limits of the next reads."""
+
+    def __init__(self, client_socket: socket.socket) -> None:
+        self._socket = client_socket
+        self._deadline = 0.0
+        self._bytes_left = 0
+
+    def allow(self, *, seconds: float, size: int) -> None:
+        self._deadline = time.monotonic() + seconds
+        self._bytes_left = size
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: "WriteableBuffer") -> int:
+        """Read what has arrived into the buffer; 0 at the end of the stream.
+
+        Raises TimeoutError past the deadline, RequestTooLargeError past the size.
+        """
+        seconds_left = self._deadline - time.monotonic()
+        if seconds_left <= 0:
+            raise TimeoutError("the request took too long")
+        if self._bytes_left <= 0:
+            raise RequestTooLargeError("the request is too large")
+        self._socket.settimeout(seconds_left)
+        count = self._socket.recv_into(buffer)
+        self._bytes_left -= count
+        return count
+
+
+class ConnectionHandler(BaseHTTPRequestHandler):
     """Reads requests from a connection and responds until one side closes it."""
 
-    def __init__(self, connection: Connection, context: ServerContext) -> None:
+    protocol_version = "HTTP/1.1"  # connections stay open
+
+    def __init__(self, connection: ClientConnection, context: ServerContext) -> None:
+        """Not the parent's, which would serve the connection here."""
         self._connection, self._context = connection, context
         self._timeout_seconds = context.read_seconds
-        self._closes = False  # after the current response
+        self.close_connection = False  # after the current response
 
     def run(self) -> None:
         """Serve the connection; a misbehaving client loses only its own connection."""
         try:
             self._open()
-            while not self._closes:
+            while not self.close_connection:
                 self._handle_request()
         except OSError as error:  # timeouts and TLS failures are OSErrors too
             log.debug("connection_ended", client=self._connection.client, reason=error)
@@ -153,87 +198,112 @@ class ConnectionHandler:
     def _handle_request(self) -> None:
         self._stream.allow(seconds=self._timeout_seconds, size=MAX_REQUEST_BYTES)
         if not self._reader.peek(1):
-            self._closes = True  # the client has disconnected
+            self.close_connection = True  # the client has disconnected
             return
-        try:
-            request = self._read_request()
-        except RequestTooLargeError:
-            self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the request is too large")
-        except BadRequestError as error:
-            self._refuse(error.status, str(error))
-        else:
+        if self._read_request():
             self._connection.served_since = time.monotonic()
             self._connection.waiting_since = None
-            self._respond(request)
+            self._respond()
         self._connection.waiting_since = time.monotonic()
         self._timeout_seconds = self._context.idle_seconds
 
-    def _read_request(self) -> Request:
-        """Raises BadRequestError, RequestTooLargeError."""
-        self._stream.allow(seconds=self._context.read_seconds, size=MAX_REQUEST_BYTES)
-        line = self._reader.readline(MAX_LINE_BYTES + 1)
-        if len(line) > MAX_LINE_BYTES:
-            raise BadRequestError(HTTPStatus.REQUEST_URI_TOO_LONG, "the request line is too long")
-        request = parse_request(line, io.BytesIO(self._read_headers(MAX_REQUEST_BYTES - len(line))))
-        self._closes = not request.keeps_connection
-        self._skip_body(request)
-        return request
+    def _read_request(self) -> bool:
+        """Read and parse a request; False: it was refused."""
+        try:
+            if not (self._read_head() and self.parse_request()):
+                return False
+        except RequestTooLargeError:
+            return self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the request is too large")
+        if self.request_version == "HTTP/0.9" or self.headers.defects:
+            return self._refuse(HTTPStatus.BAD_REQUEST, "a line of the request is not a header")
+        if name := find_long_header((name.lower(), value) for name, value in self.headers.items()):
+            return self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the header {name} is too long")
+        self._skip_body()
+        return True
 
-    def _read_headers(self, most_bytes: int) -> bytes:
-        """The bytes up to the empty line, not parsed yet. Raises RequestTooLargeError."""
-        headers = bytearray()
+    def _read_head(self) -> bool:
+        """The bytes up to the empty line, not parsed yet; False: refused. Raises RequestTooLargeError."""
+        self._stream.allow(seconds=self._context.read_seconds, size=MAX_REQUEST_BYTES)
+        self.raw_requestline = self._reader.readline(MAX_LINE_BYTES + 1)
+        if len(self.raw_requestline) > MAX_LINE_BYTES:
+            return self._refuse(HTTPStatus.REQUEST_URI_TOO_LONG, "the request line is too long")
+        most_bytes, headers = MAX_REQUEST_BYTES - len(self.raw_requestline), bytearray()
         while (line := self._reader.readline(most_bytes - len(headers) + 1)).strip(b"\r\n"):
             headers += line
         headers += line
         if len(headers) > most_bytes:
             raise RequestTooLargeError
-        return bytes(headers)
+        if _LONE_CARRIAGE_RETURN.search(self.raw_requestline + headers):  # a line end for some, but not for others
+            return self._refuse(HTTPStatus.BAD_REQUEST, "a carriage return inside a line")
+        self.rfile = io.BufferedReader(io.BytesIO(headers))
+        return True
 
-    def _skip_body(self, request: Request) -> None:
-        """Discard the body; if that is not possible, close the connection after the response."""
-        length = _body_length(request)
+    def handle_expect_100(self) -> bool:
+        """A body is discarded: nobody has to wait before sending it."""
+        return True
+
+    def _skip_body(self) -> None:
+        """Discard the body; if that is not possible, close the connection after the reply."""
+        length = self._body_length()
         if length:
             self._stream.allow(seconds=self._context.read_seconds, size=MAX_BODY_BYTES)
             self._reader.read(length)
-        if length is None or not request.is_http11:
-            self._closes = True
+        if length is None or self.request_version == "HTTP/1.0":
+            self.close_connection = True
 
-    def _respond(self, request: Request) -> None:
-        web, has_body = self._context.web(), request.method != "HEAD"
-        refusal = self._check_access(request, web)
-        if refusal or request.path != "/metrics":
-            self._write(refusal or self._route_request(request), web, has_body=has_body)
+    def _body_length(self) -> int | None:
+        """None if a proxy could see the end of the request elsewhere: the rest must not be parsed as a request."""
+        if "Transfer-Encoding" in self.headers:
+            return None
+        (text, *others) = self.headers.get_all("Content-Length") or ["0"]
+        length = int(text) if text.isdecimal() and len(text) <= 9 and not others else None
+        return None if length is None or length > MAX_BODY_BYTES else length
+
+    def _respond(self) -> None:
+        web, path = self._context.web(), self._find_path()
+        refusal = self._check_access(path, web)
+        if refusal or path != "/metrics":
+            self._write(refusal or self._route_request(path), web)
         elif self._context.scrapes.acquire(self._connection):
             try:
-                self._write(self._route_request(request), web, has_body=has_body)
+                self._write(self._route_request(path), web)
             finally:
                 self._context.scrapes.release(self._connection)
         else:
-            self._write(TOO_MANY_CLIENTS, web, has_body=has_body)
+            self._write(TOO_MANY_CLIENTS, web)
 
-    def _route_request(self, request: Request) -> Response:
-        """The response to a request that passed the access checks."""
-        route = ROUTES.get(request.path)
+    def _find_path(self) -> str:
+        """Without the query, and without the host if the target is a whole URL."""
+        target = self.path.partition("?")[0]
+        return target if target.startswith("/") else "/" + target.partition("://")[2].partition("/")[2]
+
+    def _route_request(self, path: str) -> Reply:
+        """The reply to a request that passed the access checks."""
+        route = ROUTES.get(path)
         if route is None:
-            message = f"no such path: {request.path}"
+            message = f"no such path: {path}"
             return error_response(HTTPStatus.NOT_FOUND, message, hint="/ lists the available paths")
-        if request.method not in ("GET", "HEAD"):
+        if self.command not in ("GET", "HEAD"):
             return error_response(
                 HTTPStatus.METHOD_NOT_ALLOWED,
-                f"method {request.method} is not allowed",
+                f"method {self.command} is not allowed",
                 hint="use GET or HEAD",
                 headers={"Allow": "GET, HEAD"},
             )
-        return self._call_route(route, request)
+        try:
+            return route(self)
+        except Exception as error:  # noqa: BLE001 - a failing endpoint must not affect the others
+            log.warning("response_failed", path=path, error=repr(error))
+            return error_response(HTTPStatus.INTERNAL_SERVER_ERROR, "internal error", hint="see the log of the agent")
 
-    def _check_access(self, request: Request, web: WebConfig) -> Response | None:
-        if request.path in OPEN_PATHS:
+    def _check_access(self, path: str, web: WebConfig) -> Reply | None:
+        if path in OPEN_PATHS:
             return None
         if web.bucket is not None and not web.bucket.take():
             return error_response(
                 HTTPStatus.TOO_MANY_REQUESTS, "over the rate limit", hint="rate_limit in the web config file"
             )
-        if web.authentication is None or web.authentication.allow(request.headers.get("Authorization", "")):
+        if web.authentication is None or web.authentication.allow(self.headers.get("Authorization", "")):
             return None
         return error_response(
             HTTPStatus.UNAUTHORIZED,
@@ -242,53 +312,53 @@ class ConnectionHandler:
             headers={"WWW-Authenticate": 'Basic realm="gpusteward", charset="UTF-8"'},
         )
 
-    def _call_route(self, route: "Route", request: Request) -> Response:
-        try:
-            return route(self, request)
-        except Exception as error:  # noqa: BLE001 - a failing endpoint must not affect the others
-            log.warning("response_failed", path=request.path, error=repr(error))
-            return error_response(HTTPStatus.INTERNAL_SERVER_ERROR, "internal error", hint="see the log of the agent")
-
-    def show_landing(self, _request: Request) -> Response:
+    def show_landing(self) -> Reply:
         return LANDING
 
-    def show_metrics(self, request: Request) -> Response:
-        content_type = choose_format(request.headers.get("Accept", ""))
-        gzip = accepts_gzip(request.headers.get("Accept-Encoding", ""))
+    def show_metrics(self) -> Reply:
+        content_type = choose_format(self.headers.get("Accept", ""))
+        gzip = accepts_gzip(self.headers.get("Accept-Encoding", ""))
         page = self._context.content.metrics(openmetrics=content_type != TEXT_TYPE, gzip=gzip)
         headers = {"Vary": "Accept, Accept-Encoding"} | ({"Content-Encoding": "gzip"} if gzip else {})
-        return Response(HTTPStatus.OK, page, content_type, headers)
+        return Reply(HTTPStatus.OK, page, content_type, headers)
 
-    def show_liveness(self, _request: Request) -> Response:
+    def show_liveness(self) -> Reply:
         return _status_response(*self._context.content.live())
 
-    def show_health(self, _request: Request) -> Response:
+    def show_health(self) -> Reply:
         return _status_response(*self._context.content.health())
 
-    def show_readiness(self, _request: Request) -> Response:
+    def show_readiness(self) -> Reply:
         return _status_response(*self._context.content.ready())
 
-    def show_snapshot(self, request: Request) -> Response:
+    def show_snapshot(self) -> Reply:
         may_read = self._context.expose_snapshot or self._context.web().knows_its_clients
-        if may_read or is_local_request(self._connection.client, request.headers):
-            return Response(HTTPStatus.OK, self._context.content.snapshot(), JSON)
+        if may_read or is_local_request(self._connection.client, self.headers):
+            return Reply(HTTPStatus.OK, self._context.content.snapshot(), JSON)
         return error_response(
             HTTPStatus.FORBIDDEN,
             "beyond /metrics the snapshot has ids of containers and whole error texts: local clients only",
             hint="set basic_auth_users in a --web-config-file, or serve it to all clients with --expose-snapshot",
         )
 
-    def _refuse(self, status: HTTPStatus, message: str) -> None:
-        """Respond to what is not a request; where the next one begins is unknown, so the connection is closed."""
-        self._closes = True
-        self._write(error_response(status, message), self._context.web())
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Called by http.server for what it cannot parse."""
+        del message, explain
+        status = HTTPStatus(code)
+        self._refuse(status, _PARSE_ERRORS.get(status, status.phrase))
 
-    def _write(self, response: Response, web: WebConfig, *, has_body: bool = True) -> None:
+    def _refuse(self, status: HTTPStatus, message: str) -> bool:
+        """Reply to what is not a request; where the next one begins is unknown, so the connection is closed."""
+        self.close_connection, self.command = True, ""
+        self._write(error_response(status, message), self._context.web())
+        return False
+
+    def _write(self, reply: Reply, web: WebConfig) -> None:
         extra = [("Date", time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime())), *web.headers.items()]
-        if self._closes:
+        if self.close_connection:
             extra.append(("Connection", "close"))
-        head = render_head(response, extra)
-        body = response.body if has_body else b""
+        head = render_head(reply, extra)
+        body = b"" if self.command == "HEAD" else reply.body
         connection = self._connection.socket
         connection.settimeout(self._context.write_seconds)
         if len(body) <= JOINED_BYTES:
@@ -298,7 +368,7 @@ class ConnectionHandler:
             connection.sendall(body)
 
 
-Route = Callable[[ConnectionHandler, Request], Response]
+Route = Callable[[ConnectionHandler], Reply]
 ROUTES: Mapping[str, Route] = {
     "/": ConnectionHandler.show_landing,
     "/metrics": ConnectionHandler.show_metrics,
@@ -310,16 +380,6 @@ ROUTES: Mapping[str, Route] = {
 }
 
 
-def _status_response(good: bool, reason: str) -> Response:
+def _status_response(good: bool, reason: str) -> Reply:
     status = HTTPStatus.OK if good else HTTPStatus.SERVICE_UNAVAILABLE
-    return Response(status, reason.encode() + b"\n")
-
-
-def _body_length(request: Request) -> int | None:
-    """None if a proxy could see the end of the request elsewhere: the rest must not be parsed as a request."""
-    headers = request.headers
-    if "Transfer-Encoding" in headers:
-        return None
-    (text, *others) = headers.get_all("Content-Length") or ["0"]
-    length = int(text) if text.isdecimal() and len(text) <= 9 and not others else None
-    return None if length is None or length > MAX_BODY_BYTES else length
+    return Reply(status, reason.encode() + b"\n")

@@ -14,22 +14,19 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
-from gpusteward.agent.http.connection import Connection
-from gpusteward.agent.http.handler import (
-    ConnectionHandler,
-    ContentProvider,
-    ScrapeSlots,
-    ServerContext,
-    find_yielding,
-)
-from gpusteward.agent.http.responses import TOO_MANY_CLIENTS, render_head
+from gpusteward.agent.http.connections import ClientConnection, ScrapeSlots, find_yielding
+from gpusteward.agent.http.handler import TOO_MANY_CLIENTS, ConnectionHandler, ServerContext, render_head
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.settings import ListenAddress
 from gpusteward.http_server.send_buffers import limit_send_buffer
 from gpusteward.http_server.web_config import WebConfig
 from gpusteward.logs import Log
 from gpusteward.messages.errors.os_errors import explain_os_error
+
+if TYPE_CHECKING:
+    from gpusteward.agent.endpoints import AgentEndpoints
 
 log = Log(__name__)
 
@@ -42,7 +39,7 @@ REPORT_SECONDS = 60.0  # refused connections are logged at most this often
 
 
 def serve(
-    content: ContentProvider,
+    content: "AgentEndpoints",
     address: ListenAddress,
     *,
     web: Callable[[], WebConfig] = WebConfig,
@@ -74,7 +71,7 @@ class Server:
         self.max_connections = max_connections
         self.context = context
         self._listener = listener
-        self._connections: set[Connection] = set()
+        self._connections: set[ClientConnection] = set()
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._refused = 0
@@ -96,7 +93,7 @@ class Server:
         return f"{scheme}://{ListenAddress(host if host.strip(':.0') else 'localhost', port)}"
 
     @property
-    def connections(self) -> tuple[Connection, ...]:
+    def connections(self) -> tuple[ClientConnection, ...]:
         """The connections that are open now."""
         with self._lock:
             return tuple(self._connections)
@@ -111,7 +108,7 @@ class Server:
         for connection in self.connections:
             connection.shut_down()
 
-    def admit(self, connection: Connection) -> None:
+    def admit(self, connection: ClientConnection) -> None:
         """Serve the connection in its own thread, or refuse it when the limit is reached."""
         if not self._ensure_capacity(connection.client):
             self._refuse(connection)
@@ -134,7 +131,7 @@ class Server:
                     log.warning("connection_not_accepted", reason=error)
                     self._closing.wait(0.2)  # out of file descriptors: do not spin
                 continue
-            self.admit(Connection(client_socket, client[0]))
+            self.admit(ClientConnection(client_socket, client[0]))
 
     def _ensure_capacity(self, client: str) -> bool:
         """Below the limits, or after closing a connection that yields."""
@@ -151,17 +148,17 @@ class Server:
             yielding.shut_down()
             return True
 
-    def _serve(self, connection: Connection) -> None:
+    def _serve(self, connection: ClientConnection) -> None:
         try:
             ConnectionHandler(connection, self.context).run()
         finally:
             self._remove(connection)
 
-    def _remove(self, connection: Connection) -> None:
+    def _remove(self, connection: ClientConnection) -> None:
         with self._lock:
             self._connections.discard(connection)
 
-    def _refuse(self, connection: Connection) -> None:
+    def _refuse(self, connection: ClientConnection) -> None:
         """Send 503 if the socket accepts it without blocking (not possible with TLS), and close."""
         client_socket = connection.socket
         with client_socket, suppress(OSError):
