@@ -19,7 +19,6 @@ from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-from uvicorn.server import ServerState
 
 from gpusteward.analyzer.api.http.web_access import CERTIFICATE_STATE
 from gpusteward.http_server.send_buffers import limit_send_buffer
@@ -51,15 +50,16 @@ class ConnectionLimits:
 
 
 class LimitedProtocol(HttpToolsProtocol):
-    """One connection. `waiting_since` is None while a complete request is being served."""
+    """One connection; it has a transport after the TLS handshake. `waiting_since` is None while a complete request is
+    being served."""
 
-    def __init__(
-        self, config: uvicorn.Config, state: ServerState, app_state: dict[str, Any], *, server: "LimitedServer"
-    ) -> None:
-        super().__init__(config, state, app_state)
+    def __init__(self, accepted: socket.socket, peer: str, server: "LimitedServer") -> None:
+        """`peer`: the address of the client."""
+        super().__init__(server.config, server.server_state, server.lifespan.state)
+        self.accepted, self.peer = accepted, peer
         self._limits = server.limits
         self._allowed_sans = web.tls.allowed_sans if (web := server.web()).tls else None
-        self._remove = server.remove
+        self._open = server.open
         self._head_bytes = 0
         self._is_in_head, self._is_request_complete = True, False
         self._unsent: tuple[float, int] = (0.0, 0)  # since when so many bytes are not accepted by the client
@@ -76,7 +76,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self._remove(self)
+        self._open.discard(self)
 
     def data_received(self, data: bytes) -> None:
         if self.waiting_since is not None and self._deadline == float("inf"):  # the first byte after a pause
@@ -136,6 +136,14 @@ class LimitedProtocol(HttpToolsProtocol):
         is_stalled = unsent > 0 and now - since >= STALLED_SECONDS
         return since if self.waiting_since is None and is_stalled else self.waiting_since
 
+    def abort(self) -> None:
+        """Close at once, without sending what is left."""
+        if self.transport is not None:
+            self.transport.abort()
+        else:
+            with suppress(OSError):
+                self.accepted.shutdown(socket.SHUT_RDWR)
+
     def _reads_too_slowly(self, now: float) -> bool:
         since, before = self._unsent
         unsent = self.transport.get_write_buffer_size()
@@ -145,23 +153,6 @@ class LimitedProtocol(HttpToolsProtocol):
             self._unsent = now, unsent
             return before - unsent < self._limits.write_bytes
         return False
-
-
-@dataclass(slots=True, eq=False)
-class Connection:
-    """An accepted connection; its protocol has a transport only after the TLS handshake."""
-
-    client: str
-    socket: socket.socket
-    protocol: LimitedProtocol
-
-    def close(self) -> None:
-        """At once, without sending what is left."""
-        if self.protocol.transport is not None:
-            self.protocol.transport.abort()
-        else:
-            with suppress(OSError):
-                self.socket.shutdown(socket.SHUT_RDWR)
 
 
 class LimitedServer(uvicorn.Server):
@@ -177,8 +168,7 @@ class LimitedServer(uvicorn.Server):
         super().__init__(config)
         self.web = web
         self.limits = limits or ConnectionLimits()
-        self._connections: dict[LimitedProtocol, Connection] = {}
-        self._of_clients = Counter[str]()
+        self.open: set[LimitedProtocol] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._refused = 0
         self._reported_at = float("-inf")
@@ -195,13 +185,6 @@ class LimitedServer(uvicorn.Server):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await super().shutdown(sockets)
-
-    def remove(self, protocol: LimitedProtocol) -> None:
-        """Nothing happens where it was removed before."""
-        if connection := self._connections.pop(protocol, None):
-            self._of_clients[connection.client] -= 1
-            if not self._of_clients[connection.client]:
-                del self._of_clients[connection.client]
 
     def _start(self, coroutine: Any) -> None:
         task = asyncio.create_task(coroutine)
@@ -224,46 +207,41 @@ class LimitedServer(uvicorn.Server):
             self._refuse(accepted)
             return
         limit_send_buffer(accepted)
-        protocol = LimitedProtocol(self.config, self.server_state, self.lifespan.state, server=self)
-        connection = self._connections[protocol] = Connection(client, accepted, protocol)
-        self._of_clients[client] += 1
-        self._start(self._open(connection))
+        connection = LimitedProtocol(accepted, client, self)
+        self.open.add(connection)
+        self._start(self._begin(connection))
 
-    async def _open(self, connection: Connection) -> None:
+    async def _begin(self, connection: LimitedProtocol) -> None:
         """TLS handshake; from then on the protocol serves the connection."""
         context = self.web().context
         seconds = self.limits.read_seconds if context else None
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: connection.protocol, connection.socket, ssl=context, ssl_handshake_timeout=seconds
+                lambda: connection, connection.accepted, ssl=context, ssl_handshake_timeout=seconds
             )
         except OSError as error:  # timeouts and TLS failures are OSErrors too
-            log.debug("connection_ended", client=connection.client, reason=error)
-            self.remove(connection.protocol)
-            connection.socket.close()
+            log.debug("connection_ended", client=connection.peer, reason=error)
+            self.open.discard(connection)
+            connection.accepted.close()
 
     def _ensure_capacity(self, client: str) -> bool:
         """Below the limits, or after closing a connection that waits for a request."""
-        if self._of_clients[client] >= self.limits.connections_per_client:
+        of_clients = Counter(each.peer for each in self.open)
+        if of_clients[client] >= self.limits.connections_per_client:
             return self._close_longest_waiting(client)
-        reserve = self.limits.reserved_connections if self._of_clients[client] < 2 else 0
-        if len(self._connections) < self.limits.connections + reserve:
+        reserve = self.limits.reserved_connections if of_clients[client] < 2 else 0
+        if len(self.open) < self.limits.connections + reserve:
             return True
-        return any(self._close_longest_waiting(each) for each, _ in self._of_clients.most_common())
+        return any(self._close_longest_waiting(each) for each, _ in of_clients.most_common())
 
     def _close_longest_waiting(self, client: str) -> bool:
         now = time.monotonic()
-        waiting = [
-            (since, protocol)
-            for protocol, connection in self._connections.items()
-            if connection.client == client and (since := protocol.yields_since(now)) is not None
-        ]
-        if not waiting:
+        since = {each: at for each in self.open if each.peer == client and (at := each.yields_since(now)) is not None}
+        longest = min(since, key=since.__getitem__, default=None)
+        if longest is None:
             return False
-        _, longest = min(waiting, key=lambda pair: pair[0])
-        connection = self._connections[longest]
-        self.remove(longest)
-        connection.close()
+        self.open.discard(longest)
+        longest.abort()
         return True
 
     def _refuse(self, accepted: socket.socket) -> None:
@@ -283,9 +261,9 @@ class LimitedServer(uvicorn.Server):
         while True:
             await asyncio.sleep(self.limits.sweep_seconds)
             now = time.monotonic()
-            for connection in [each for each in self._connections.values() if each.protocol.is_overdue(now)]:
-                log.debug("connection_ended", client=connection.client, reason="the client is too slow")
-                connection.close()
+            for connection in [each for each in self.open if each.is_overdue(now)]:
+                log.debug("connection_ended", client=connection.peer, reason="the client is too slow")
+                connection.abort()
 
 
 def render_refusal(status: HTTPStatus) -> bytes:
