@@ -21,7 +21,7 @@ from gpusteward.agent.http.server import Server, serve
 from gpusteward.agent.kubernetes.kubelet import KubeletClient
 from gpusteward.agent.kubernetes.pod_watch import PodWatch
 from gpusteward.agent.metrics_page import MetricsPage
-from gpusteward.agent.node_source import NodeProviders, NodeSource, SnapshotSource
+from gpusteward.agent.node_source import NodeProviders, NodeSource, SimulatedSource, SnapshotSource
 from gpusteward.agent.nvml import Nvml
 from gpusteward.agent.processes import ProcessTable
 from gpusteward.agent.settings.table import AgentSettings
@@ -117,8 +117,6 @@ def _wait_for_stop_signal(thread: CollectionThread) -> None:
 def build_source(settings: AgentSettings, api: ApiServer | None) -> SnapshotSource:
     """The source of snapshots: this node, or a simulated one."""
     if settings.source == "simulated":
-        from gpusteward.agent.node_source import SimulatedSource  # saves half a megabyte on a real node
-
         return SimulatedSource(settings.node_name, seed=settings.simulate_seed, loads=settings.simulate_loads)
     jobs = HpcJobs(settings.hpc_job_mapping_dir) if settings.hpc_job_mapping_dir else None
     if settings.holders == "processes":

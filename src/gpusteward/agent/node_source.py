@@ -25,8 +25,6 @@ from gpusteward.agent.shares.ratio_file import RatioFile
 from gpusteward.agent.shares.resolver import Resolution, Resolver
 from gpusteward.core.errors import SourceError
 from gpusteward.core.snapshots import Failure, Snapshot
-from gpusteward.simulate.fleets import default_node
-from gpusteward.simulate.loads import parse_load
 
 if TYPE_CHECKING:
     from gpusteward.agent.dcgm.client import Dcgm  # imported only where a hostengine is configured
@@ -266,6 +264,9 @@ class SimulatedSource:
 
     def __init__(self, node: str, *, seed: int, loads: Sequence[str]) -> None:
         """Raises ConfigurationError for an invalid load."""
+        from gpusteward.simulate.fleets import default_node  # half a megabyte that a real node does not need
+        from gpusteward.simulate.loads import parse_load
+
         self._node = default_node(seed, name=node)
         for load in loads:
             self._node = self._node.with_load(parse_load(load, now=time.time()))
