@@ -145,10 +145,10 @@ def _describe_setting(field: FieldInfo) -> Json:
 
 def write_observe_rules() -> str:
     """What the analyzer may read: pods, the owners that the code knows, and nodes."""
-    owners = ((group, tuple(map(plural_of, kinds)), "get") for group, kinds in OWNER_KINDS.items())
+    owners = ((group, sorted(map(plural_of, kinds)), "get") for group, kinds in sorted(OWNER_KINDS.items()))
     lines = [
         f"- apiGroups: [{group or json.dumps('')}]\n  resources: [{', '.join(resources)}]\n  verbs: [{verbs}]\n"
-        for group, resources, verbs in (("", ("pods",), "get, list"), *owners)
+        for group, resources, verbs in (("", ["pods"], "get, list"), *owners)
     ]
     listed = [
         f"- apiGroups: [{group or json.dumps('')}]\n  resources: [{name}]\n  verbs: [list]\n" for group, name in LISTED
@@ -187,14 +187,14 @@ def write_lease_rules() -> str:
 
 
 def _write_rules(rights: Iterable[Right]) -> str:
-    """Resources of one group with the same verbs are one rule."""
+    """Resources of one group with the same verbs are one rule. Sorted: the order of the code changes no file."""
     rules: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for right in rights:
         rules.setdefault((right.group, right.verbs), []).append(right.resource)
     return "".join(
-        f"- apiGroups: [{group or json.dumps('')}]\n  resources: [{', '.join(resources)}]\n"
+        f"- apiGroups: [{group or json.dumps('')}]\n  resources: [{', '.join(sorted(resources))}]\n"
         f"  verbs: [{', '.join(verbs)}]\n"
-        for (group, verbs), resources in rules.items()
+        for (group, verbs), resources in sorted(rules.items())
     )
 
 
