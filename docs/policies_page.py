@@ -6,7 +6,6 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from docs.tables import code, make_page, make_table
-from gpusteward.analyzer.reclaim.policies.classes import POOL_KINDS, list_kinds
 from gpusteward.analyzer.reclaim.policies.example import EXAMPLE
 from gpusteward.analyzer.reclaim.policies.file import (
     DEFAULTS,
@@ -17,6 +16,7 @@ from gpusteward.analyzer.reclaim.policies.file import (
     PolicyFields,
 )
 from gpusteward.analyzer.reclaim.policies.policy import ANNOTATIONS
+from gpusteward.core.kinds import POOL_KINDS, WorkloadClass, list_names
 
 _TIMES = ("window", "grace", "warning_interval", "longest_snooze")
 
@@ -49,7 +49,7 @@ def write_policies_page() -> str:
         "policy notifies.",
         make_table(("field", *(each.value for each in DEFAULTS)), _list_defaults()),
         "Classes follow from the kind of the owner; a kind that is not listed counts as batch.",
-        make_table(("class", "kinds"), ((each.value, ", ".join(kinds)) for each, kinds in list_kinds().items())),
+        make_table(("class", "kinds"), ((each.value, ", ".join(list_names(each))) for each in WorkloadClass)),
         "## Example",
         "`gpusteward policies --example` prints it; `gpusteward replay --example` shows what it would have done here; "
         "the chart uses it with `reclaim.examplePolicies: true`.",

@@ -21,8 +21,7 @@ from gpusteward.analyzer.reclaim.policies.example import EXAMPLE
 from gpusteward.analyzer.settings.effective import KNOWN
 from gpusteward.analyzer.settings.fields import is_secret
 from gpusteward.analyzer.sources.offered_gpus import LISTED
-from gpusteward.analyzer.sources.owners.owner_kinds import OWNER_KINDS
-from gpusteward.analyzer.sources.owners.owner_resolver import plural_of
+from gpusteward.core.kinds import OWNERS
 
 Json = dict[str, Any]
 
@@ -145,11 +144,8 @@ def _describe_setting(field: FieldInfo) -> Json:
 
 def write_observe_rules() -> str:
     """What the analyzer may read: pods, the owners that the code knows, and nodes."""
-    owners = ((group, sorted(map(plural_of, kinds)), "get") for group, kinds in sorted(OWNER_KINDS.items()))
-    lines = [
-        f"- apiGroups: [{group or json.dumps('')}]\n  resources: [{', '.join(resources)}]\n  verbs: [{verbs}]\n"
-        for group, resources, verbs in (("", ["pods"], "get, list"), *owners)
-    ]
+    owners = [Right(kind.group, kind.plural, ("get",)) for kind in OWNERS]
+    pods = Right("", "pods", ("get", "list"))
     listed = [
         f"- apiGroups: [{group or json.dumps('')}]\n  resources: [{name}]\n  verbs: [list]\n" for group, name in LISTED
     ]
@@ -162,7 +158,7 @@ def write_observe_rules() -> str:
         "# The uid of the cluster: which actions in the ledger are its own, also while reclaim is off.\n"
         '- apiGroups: [""]\n  resources: [namespaces]\n  resourceNames: [kube-system]\n  verbs: [get]\n'
     )
-    return NOTICE + about + "".join(lines) + cluster + nodes + "".join(listed)
+    return NOTICE + about + _write_rules([pods]) + _write_rules(owners) + cluster + nodes + "".join(listed)
 
 
 def write_plan_rules() -> str:

@@ -23,10 +23,9 @@ from gpusteward.analyzer.settings.effective import KNOWN
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.flags import add_settings_flags, flags_from
 from gpusteward.analyzer.settings.layers import variable_of
-from gpusteward.analyzer.sources.owners.owner_kinds import OWNER_KINDS
-from gpusteward.analyzer.sources.owners.owner_resolver import plural_of
 from gpusteward.cli.api.client import Client
 from gpusteward.cli.kubectl.analyzer_access import find_analyzer
+from gpusteward.core.kinds import OWNERS
 from tests.deploy.conftest import VALUE_SETS
 from tests.deploy.helm import CHART, ROOT, Helm, HelmError
 from tests.deploy.test_chart_release import HASH
@@ -170,7 +169,7 @@ def test_every_file_of_rules_can_be_switched_off():
 
 def test_the_larger_role_patches_known_kinds_and_deletes_nothing():
     rules = read_yaml((CHART / "files/rbac/enforce.yaml").read_text())
-    owners = {(group, plural_of(kind)) for group, kinds in OWNER_KINDS.items() for kind in kinds}
+    owners = {(kind.group, kind.plural) for kind in OWNERS}
     others = {("kueue.x-k8s.io", "workloads"), ("keda.sh", "scaledobjects"), ("", "pods")}
     patched = {
         (group, resource)

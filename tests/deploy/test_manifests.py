@@ -16,13 +16,11 @@ from pydantic import SecretStr
 from deploy.chart.manifests import DASHBOARDS, MANIFESTS, render
 from gpusteward.agent.settings.table import read_settings
 from gpusteward.analyzer.api.http.roles import Roles
-from gpusteward.analyzer.judge.signatures.evidence import MAY_HIDE_A_JOB, RUN_THROUGH_KINDS
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.flags import add_settings_flags, flags_from
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.offered_gpus import LISTED
-from gpusteward.analyzer.sources.owners.owner_kinds import OWNER_KINDS
-from gpusteward.analyzer.sources.owners.owner_resolver import CHILD_KINDS, plural_of
+from gpusteward.core.kinds import KINDS, MAY_HIDE_A_JOB, OWNERS, RUN_THROUGH_KINDS
 from tests.agent.test_agent_process import free_port
 from tests.analyzer.engines import find_program, run_engine
 from tests.analyzer.serve_process import running_serve
@@ -145,7 +143,7 @@ def test_the_analyzer_names_every_resource_that_it_may_read():
         for group in rule["apiGroups"]
         for resource in rule["resources"]
     }
-    owners = {(group, plural_of(kind)) for group, kinds in OWNER_KINDS.items() for kind in kinds}
+    owners = {(kind.group, kind.plural) for kind in OWNERS}
     assert allowed == {("", "pods"), ("", "namespaces"), *owners, *LISTED}
     named = [rule for rule in ANALYZER["ClusterRole"]["rules"] if "namespaces" in rule["resources"]]
     assert [(rule["verbs"], rule["resourceNames"]) for rule in named] == [(["get"], ["kube-system"])]
@@ -155,10 +153,9 @@ def test_the_analyzer_names_every_resource_that_it_may_read():
 
 
 def test_the_analyzer_may_read_every_known_owner_kind():
-    known = {*RUN_THROUGH_KINDS, *MAY_HIDE_A_JOB, *CHILD_KINDS} | {
-        kind for below in CHILD_KINDS.values() for kind in below
-    }
-    listed = {kind for kinds in OWNER_KINDS.values() for kind in kinds}
+    parents = [kind for kind in KINDS if kind.children]
+    known = {*RUN_THROUGH_KINDS, *MAY_HIDE_A_JOB} | {name for kind in parents for name in (kind.name, *kind.children)}
+    listed = {kind.name for kind in OWNERS}
     assert known - {"VolcanoJob", "Pod"} <= listed  # VolcanoJob: a name that metrics use for the Job of Volcano
 
 

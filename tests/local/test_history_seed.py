@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, func, select
 
-from gpusteward.analyzer.judge.signatures.evidence import RUN_THROUGH_KINDS
 from gpusteward.analyzer.ledger.db_engine import open_engine
 from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS, RECORDED, floor_day, floor_hour, read_progress
 from gpusteward.analyzer.ledger.schema import allocations, fleet_hourly, idle_spells, usage_daily, usage_hourly
@@ -16,6 +15,7 @@ from gpusteward.analyzer.ledger.spell_reader import read_spells
 from gpusteward.analyzer.prices import PriceList, PriceSettings
 from gpusteward.analyzer.spell_table import STILL_IDLE
 from gpusteward.core.idle_spells import SpellEnd
+from gpusteward.core.kinds import RUN_THROUGH_KINDS
 from gpusteward.local.history_seed import SeededHistory
 from gpusteward.simulate.fleets import fleet
 

@@ -7,6 +7,8 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple
 
+from gpusteward.core.kinds import find_kind
+
 USER_LABELS = (
     "gpusteward.io/user",
     "hub.jupyter.org/username",  # JupyterHub's KubeSpawner
@@ -27,18 +29,12 @@ class OwnerEvidence(StrEnum):
 
 
 EVIDENCE_ORDER = tuple(OwnerEvidence)
-_NEVER_DIRECT_OWNERS = frozenset(
-    {
-        *("Deployment", "Rollout", "CronJob", "Notebook", "Workspace", "InferenceService"),
-        *("LeaderWorkerSet", "JobSet", "RayJob", "RayService"),
-    }
-)
 
 
 def weigh_reported(kind: str) -> OwnerEvidence:
-    """The evidence of a workload that an agent reports by kind and name: these kinds never own a pod directly, so the
-    agent has derived them."""
-    return OwnerEvidence.DERIVED if kind in _NEVER_DIRECT_OWNERS else OwnerEvidence.REFERENCE
+    """The evidence of a workload that an agent reports by kind and name: a kind with others below it never owns a pod
+    directly, so the agent has derived it."""
+    return OwnerEvidence.DERIVED if find_kind(kind).children else OwnerEvidence.REFERENCE
 
 
 class WorkloadKey(NamedTuple):

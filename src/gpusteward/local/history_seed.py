@@ -10,7 +10,6 @@ import numpy as np
 from sqlalchemy import Connection, Engine, Table, insert
 
 from gpusteward.analyzer.judge.gpu_fraction import compute_gpu_fractions
-from gpusteward.analyzer.judge.signatures.evidence import RUN_THROUGH_KINDS
 from gpusteward.analyzer.ledger.accrual import HourSlice, accrue_time, make_fleet_rows, make_usage_rows, split_by_hour
 from gpusteward.analyzer.ledger.cycle_record import UNKNOWN_START, CycleRecord, find_fleet_rows
 from gpusteward.analyzer.ledger.db_engine import with_write_lock
@@ -29,6 +28,7 @@ from gpusteward.analyzer.ledger.upsert import FLEET_RULES, USAGE_RULES, upsert
 from gpusteward.analyzer.ledger.verdict_changes import VerdictChange, VerdictChanges
 from gpusteward.analyzer.prices import PriceList
 from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, Codes, Column, NodeModel, UsageTable
+from gpusteward.core.kinds import RUN_THROUGH_KINDS
 from gpusteward.core.usages import AllocationKey, Measure, Stat
 from gpusteward.core.verdicts import Activity, Proof, Signature, State
 from gpusteward.simulate.ground_truth import Ownership

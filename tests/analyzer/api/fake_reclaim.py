@@ -14,9 +14,10 @@ from gpusteward.analyzer.reclaim.actions import (
     Warned,
 )
 from gpusteward.analyzer.reclaim.plan import ActionState, Answer, Change, Decision, Mode, Outcome, Plan
-from gpusteward.analyzer.reclaim.policies.policy import Policy, ReclaimAction, WorkloadClass
+from gpusteward.analyzer.reclaim.policies.policy import Policy, ReclaimAction
 from gpusteward.core.containers import Workload, WorkloadKey
 from gpusteward.core.errors import SourceError
+from gpusteward.core.kinds import WorkloadClass
 from gpusteward.core.messages import Message
 from gpusteward.messages import reclaim as messages
 from tests.analyzer.usage_tables import AT

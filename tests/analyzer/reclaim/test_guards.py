@@ -29,8 +29,9 @@ from gpusteward.analyzer.reclaim.decisions.past_actions import find_end, select_
 from gpusteward.analyzer.reclaim.decisions.sightings import Candidate, Sightings
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
 from gpusteward.analyzer.reclaim.plan import ActionState, Change, Mode, Outcome
-from gpusteward.analyzer.reclaim.policies.policy import Hours, Limits, Policy, ReclaimAction, WorkloadClass
+from gpusteward.analyzer.reclaim.policies.policy import Hours, Limits, Policy, ReclaimAction
 from gpusteward.core.containers import OwnerEvidence, Workload, WorkloadKey
+from gpusteward.core.kinds import WorkloadClass
 from gpusteward.core.messages import LANGUAGES, Message
 from gpusteward.core.verdicts import Activity, Proof, Signature, Step
 from gpusteward.messages import reclaim as messages

@@ -35,18 +35,17 @@ from gpusteward.analyzer.reclaim.kinds.registry import OBSERVE_RIGHTS, OWN_NAMES
 from gpusteward.analyzer.reclaim.lease import ActorLease
 from gpusteward.analyzer.reclaim.plan import ActionState, Decision, Outcome
 from gpusteward.analyzer.reclaim.policies.file import PolicyFile
-from gpusteward.analyzer.reclaim.policies.policy import Policy, ReclaimAction, WorkloadClass
+from gpusteward.analyzer.reclaim.policies.policy import Policy, ReclaimAction
 from gpusteward.analyzer.reclaim.policies.resolve import WatchedPolicies, WorkloadMetadata
 from gpusteward.analyzer.reclaim.reclaimer import Reclaimer
 from gpusteward.analyzer.reclaim.switch import Switch
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners
-from gpusteward.analyzer.sources.owners.owner_kinds import OWNER_KINDS
-from gpusteward.analyzer.sources.owners.owner_resolver import plural_of
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.containers import Container
+from gpusteward.core.kinds import OWNERS, WorkloadClass
 from gpusteward.core.usages import AllocationKey, Measure, Stat
 from gpusteward.kubernetes.writes import ApiWriter
 from tests.analyzer.usage_tables import resting, table_of, working
@@ -62,8 +61,9 @@ EMPTY: Row = resting(0.0, processes=0.0, watts=60.0)
 
 def read_rules() -> list[Json]:
     """What the analyzer may read anyway: pods and owners."""
-    groups = {"": ["pods", "replicationcontrollers"]}
-    groups |= {group: [plural_of(kind) for kind in kinds] for group, kinds in OWNER_KINDS.items() if group}
+    groups = {"": ["pods"]}
+    for kind in OWNERS:
+        groups.setdefault(kind.group, []).append(kind.plural)
     return [{"apiGroups": [group], "resources": names, "verbs": ["get"]} for group, names in groups.items()]
 
 

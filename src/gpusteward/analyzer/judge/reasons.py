@@ -9,10 +9,10 @@ import numpy as np
 from gpusteward.analyzer.judge.activity import WORK_MEASURES, WORK_PROOFS
 from gpusteward.analyzer.judge.proof import EARLY, SOONER
 from gpusteward.analyzer.judge.rules import Rules
-from gpusteward.analyzer.judge.signatures.evidence import MAY_HIDE_A_JOB, may_be_job
 from gpusteward.analyzer.judge.states import name_states
 from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, PROOFS, SIGNATURES, STATES, STEPS, VerdictTable
 from gpusteward.core.gpu_counts import format_gpus
+from gpusteward.core.kinds import MAY_HIDE_A_JOB, may_be_job
 from gpusteward.core.messages import Language, Message
 from gpusteward.core.usages import Measure, Stat, Usage
 from gpusteward.core.verdicts import Activity, Doubt, Proof, Signature, Step, Verdict, WorkloadVerdict

@@ -21,8 +21,8 @@ from gpusteward.analyzer.reclaim.kinds.resource_claims import (
     list_claimed_gpus,
 )
 from gpusteward.analyzer.reclaim.listed_pods import PodPage, is_gpu_resource, keep_used
-from gpusteward.analyzer.sources.owners.owner_kinds import is_readable
 from gpusteward.core.errors import SourceError
+from gpusteward.core.kinds import find_kind
 from gpusteward.kubernetes.api import NotFoundError, ObjectError
 from gpusteward.kubernetes.writes import FIELD_MANAGER, ApiWriter, ConflictError, RejectedError
 from gpusteward.messages import reclaim as messages
@@ -396,7 +396,7 @@ class Reading:
     def _read_owner(self, namespace: str, reference: Mapping[str, Any], *, has_gpus: bool = True) -> KubeObject | None:
         """None if it is gone, another one by now, or may not be read. Without GPUs below it its metadata is enough."""
         version, kind = str(reference.get("apiVersion", "")), str(reference.get("kind", ""))
-        if not is_readable(version.rpartition("/")[0], kind):
+        if not find_kind(kind, version.rpartition("/")[0]).is_owner:
             return None
         path = make_path(version, kind, namespace, str(reference.get("name", "")))
         known = self._owners if has_gpus or path in self._owners else self._owners_of_others

@@ -9,11 +9,11 @@ import pytest
 import yaml
 
 from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners, open_owners
-from gpusteward.analyzer.sources.owners.owner_kinds import OWNER_KINDS
 from gpusteward.analyzer.sources.owners.owner_resolver import CACHE_SECONDS
 from gpusteward.analyzer.sources.owners.settings import KubernetesSettings
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.containers import Container, OwnerEvidence, Workload
+from gpusteward.core.kinds import OWNERS
 from gpusteward.core.usages import AllocationKey
 from tests.kubernetes.cluster import Account, ApiError, Cluster, Json, pod, wait_for
 
@@ -204,9 +204,7 @@ def make_definition(group: str, kind: str) -> Json:
 
 
 def list_custom_kinds() -> Iterator[tuple[str, str]]:
-    for group, kinds in OWNER_KINDS.items():
-        if group not in ("", "apps", "batch"):
-            yield from ((group, kind) for kind in kinds)
+    return ((kind.group, kind.name) for kind in OWNERS if kind.group not in ("", "apps", "batch"))
 
 
 def test_every_kind_can_be_read_with_the_rights_of_the_manifest_and_nothing_is_written(

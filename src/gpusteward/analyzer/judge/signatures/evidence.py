@@ -11,26 +11,9 @@ from gpusteward.analyzer.judge.capacities import Capacities
 from gpusteward.analyzer.judge.history import Past
 from gpusteward.analyzer.judge.valid_ratios import first_known, valid_ratio
 from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, Codes, Column, UsageTable
+from gpusteward.core.kinds import MAY_HIDE_A_JOB, may_be_job
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity, Proof
-
-RUN_THROUGH_KINDS: Sequence[str] = (
-    *("Job", "CronJob", "JobSet", "Workflow", "CronWorkflow", "TaskRun", "PipelineRun", "AppWrapper"),
-    *("PyTorchJob", "TFJob", "MPIJob", "XGBoostJob", "PaddleJob", "MXJob", "JAXJob", "TrainJob"),
-    *("Experiment", "Trial", "RayJob", "SparkApplication", "ScheduledSparkApplication", "VolcanoJob", "KaiwoJob"),
-)
-"""Owner kinds whose pods are expected to work from start to end. Not Notebook, Deployment or StatefulSet: these wait
-for people or requests."""
-
-
-MAY_HIDE_A_JOB: Sequence[str] = ("RayCluster",)
-"""Owner kinds that both people and jobs create. Where only pods can be read, the pods of a RayJob have this owner."""
-
-
-def may_be_job(kind: str) -> bool:
-    """Whether an owner of this kind runs through, or may hide something that does; "" is unknown. Operators name their
-    kinds after what they run: any kind that ends with Job is one."""
-    return not kind or kind in RUN_THROUGH_KINDS or kind in MAY_HIDE_A_JOB or kind.endswith("Job")
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from gpusteward.analyzer.judge.allocation_columns import Mask
-from gpusteward.analyzer.judge.signatures.evidence import RUN_THROUGH_KINDS, Evidence, MemoryGrowth
+from gpusteward.analyzer.judge.signatures.evidence import Evidence, MemoryGrowth
+from gpusteward.core.kinds import RUN_THROUGH_KINDS
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity, Signature
 

@@ -13,12 +13,10 @@ from gpusteward.analyzer.reclaim.decisions.sightings import Candidate
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, STEPS
 from gpusteward.core.containers import OwnerEvidence, Workload, WorkloadKey
+from gpusteward.core.kinds import find_kind
 from gpusteward.core.messages import Message
 from gpusteward.core.usages import AllocationKey
 from gpusteward.core.verdicts import Activity, Proof, Signature, Step
-
-DELETION_COST_KINDS = frozenset({"Deployment", "ReplicaSet", "Rollout"})
-"""Of the kinds whose replicas may be interchangeable, those of which pod-deletion-cost chooses the replicas that go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +49,7 @@ class CandidateFacts(NamedTuple):
 
     @property
     def can_be_pool(self) -> bool:
-        return self.workload.kind in DELETION_COST_KINDS and len(self.pods) > 1
+        return find_kind(self.workload.kind).has_deletion_cost and len(self.pods) > 1
 
 
 class CandidateFinder:
@@ -70,7 +68,7 @@ class CandidateFinder:
         numbers = np.flatnonzero(is_idle).tolist()
         numbers.sort(key=lambda number: float(table.idle_since[number]))
         has_idle = np.flatnonzero(~is_idle & (table.idle_allocations > 0)).tolist()
-        return numbers + [number for number in has_idle if table.keys[number].kind in DELETION_COST_KINDS]
+        return numbers + [number for number in has_idle if find_kind(table.keys[number].kind).has_deletion_cost]
 
     def describe(self, number: int, *, now: float) -> CandidateFacts:
         """The facts of all its allocations."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from gpusteward.analyzer.reclaim.kinds.objects import Json, KubeObject
-from gpusteward.analyzer.sources.owners.owner_resolver import plural_of
+from gpusteward.core.kinds import plural_of
 from gpusteward.core.messages import Message
 
 NOW = "{now}"

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
-from gpusteward.analyzer.sources.owners.owner_resolver import plural_of
+from gpusteward.core.kinds import plural_of
 
 Json = dict[str, Any]
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"

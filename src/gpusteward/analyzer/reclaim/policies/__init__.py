@@ -3,6 +3,5 @@
 policy.py   the policy of one workload, and what its owners say by annotations
 file.py     the policy file, field by field; errors with their line
 example.py  a policy file to begin with
-classes.py  interactive, batch or serving, by the kind of the owner
 resolve.py  file, annotations and defaults -> the policy of one workload (pure); the file while the program runs
 """

@@ -20,10 +20,11 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
-from gpusteward.analyzer.reclaim.policies.policy import CHANGING_ACTIONS, Hours, ReclaimAction, WorkloadClass
+from gpusteward.analyzer.reclaim.policies.policy import CHANGING_ACTIONS, Hours, ReclaimAction
 from gpusteward.analyzer.setting_values import read_zone, split_list
 from gpusteward.core.did_you_mean import find_nearest
 from gpusteward.core.errors import ConfigurationError
+from gpusteward.core.kinds import WorkloadClass
 from gpusteward.core.messages import Message
 from gpusteward.core.settings import InvalidSettingError, Origin, Source, parse_duration
 from gpusteward.messages import policies as messages

@@ -12,6 +12,7 @@ from enum import StrEnum
 from math import ceil, inf
 
 from gpusteward.analyzer.setting_values import read_zone
+from gpusteward.core.kinds import WorkloadClass
 from gpusteward.core.messages import Message
 from gpusteward.core.settings import InvalidSettingError, parse_duration
 from gpusteward.messages import policies as messages
@@ -32,14 +33,6 @@ class ReclaimAction(StrEnum):
 ACTION_ORDER = tuple(ReclaimAction)
 CHANGING_ACTIONS = frozenset({ReclaimAction.SCALE_TO_KEEP, ReclaimAction.SUSPEND, ReclaimAction.EVICT})
 """Actions that change the cluster."""
-
-
-class WorkloadClass(StrEnum):
-    """How people use a workload; it decides the default windows."""
-
-    INTERACTIVE = "interactive"  # notebooks, workspaces, bare pods
-    BATCH = "batch"  # jobs that run through
-    SERVING = "serving"  # replicas that wait for requests
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from gpusteward.analyzer.reclaim.policies.classes import POOL_KINDS, find_class
 from gpusteward.analyzer.reclaim.policies.file import (
     DEFAULTS,
     NO_POLICIES,
@@ -42,6 +41,7 @@ from gpusteward.analyzer.reclaim.policies.policy import (
 from gpusteward.analyzer.watched_file import WatchedFile
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import ConfigurationError
+from gpusteward.core.kinds import POOL_KINDS, find_class
 from gpusteward.core.messages import Message
 from gpusteward.logs import Log
 from gpusteward.messages import policies as messages

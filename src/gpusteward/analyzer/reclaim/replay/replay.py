@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpusteward.analyzer.reclaim.policies.classes import POOL_KINDS
 from gpusteward.analyzer.reclaim.policies.policy import Hours, KeepRule, Policy, ReclaimAction
 from gpusteward.analyzer.reclaim.replay.intervals import Intervals, PastChances, find_intervals
 from gpusteward.analyzer.reclaim.replay.pools import PoolActivity, follow_pool, iter_pool_activity
@@ -24,6 +23,7 @@ from gpusteward.analyzer.spell_table import ENDS, Mask, Numbers, SpellTable
 from gpusteward.analyzer.tables import PROOFS, SIGNATURES, Column
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.idle_spells import SpellEnd
+from gpusteward.core.kinds import POOL_KINDS
 from gpusteward.core.verdicts import Proof, Step
 
 REGRET_SECONDS = 1800.0

@@ -13,8 +13,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from gpusteward.analyzer.sources.owners.owner_kinds import is_readable
 from gpusteward.core.containers import OwnerEvidence, Workload
+from gpusteward.core.kinds import find_kind, plural_of
 from gpusteward.kubernetes.api import ApiServer, ObjectError
 from gpusteward.kubernetes.owners import Owner, find_workload
 from gpusteward.logs import Log
@@ -183,7 +183,7 @@ class OwnerResolver:
 
     def _request_owner(self, reference: Reference, namespace: str, budget: Budget) -> _CachedOwner:
         unread = _CachedOwner(False, None, "", self._clock() + RETRY_SECONDS)
-        if not is_readable(reference.group, reference.kind):
+        if not find_kind(reference.kind, reference.group).is_owner:
             return unread
         try:
             metadata = self._read(reference.make_path(namespace), budget).metadata
@@ -225,28 +225,8 @@ def _read_time(text: str | None) -> float | None:
         return None
 
 
-CHILD_KINDS = {
-    "Deployment": ("ReplicaSet",),
-    "Rollout": ("ReplicaSet",),
-    "CronJob": ("Job",),
-    "Notebook": ("StatefulSet",),
-    "Workspace": ("StatefulSet",),
-    "LeaderWorkerSet": ("StatefulSet", "Pod"),
-    "JobSet": ("Job",),
-    "RayJob": ("RayCluster",),
-    "RayService": ("RayCluster",),
-    "InferenceService": ("ReplicaSet", "Deployment", "Revision", "Configuration", "Service"),
-}
-"""The kinds between a workload and its pods."""
-
-
 def _choose_outer(unread: Workload, derived: Workload) -> Workload:
     """The workload that names and labels of the pod suggest, if the owner that could not be read is of a kind below it;
     else that owner, as its reference names it."""
-    is_above = derived.evidence is OwnerEvidence.DERIVED and unread.kind in CHILD_KINDS.get(derived.kind, ())
+    is_above = derived.evidence is OwnerEvidence.DERIVED and unread.kind in find_kind(derived.kind).children
     return derived if is_above else unread
-
-
-def plural_of(kind: str) -> str:
-    """The plural in paths of the API; the kinds that own pods all form it this way."""
-    return f"{kind.lower()}s"
