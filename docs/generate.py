@@ -33,7 +33,7 @@ from gpusteward.cli.commands import (
 from gpusteward.cli.entry_point import PLUGIN_COMMANDS, PLUGIN_NAME
 from gpusteward.cli.exit_codes import EXITS
 from gpusteward.cli.flags import FlagParser
-from gpusteward.cli.kubectl.flags import add_cluster_access_flags
+from gpusteward.cli.kubectl.analyzer import add_cluster_access_flags
 from gpusteward.cli.main import COMMANDS
 from gpusteward.core import dcgm, metrics
 from gpusteward.core.dcgm import DcgmField

@@ -24,9 +24,8 @@ from gpusteward import __version__
 ROOT = Path(__file__).parents[2]
 NAME = "kubectl-gpusteward"
 ARCHIVE = f"{NAME}.tar.gz"
-LIBRARIES = ("rich", "textual", "pyyaml")
+LIBRARIES = ("rich", "textual")
 LEFT_OUT = (".so", ".pyd", ".pyc", ".pyi", ".typed")
-"""PyYAML works without its compiled part."""
 START = """import sys
 
 if sys.version_info < (3, 11):

@@ -24,7 +24,7 @@ from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.flags import add_settings_flags, flags_from
 from gpusteward.analyzer.settings.layers import variable_of
 from gpusteward.cli.api.client import Client
-from gpusteward.cli.kubectl.analyzer_access import find_analyzer
+from gpusteward.cli.kubectl.analyzer import find_analyzer
 from gpusteward.core.kinds import OWNERS
 from tests.deploy.conftest import VALUE_SETS
 from tests.deploy.helm import CHART, ROOT, Helm, HelmError

@@ -2,28 +2,38 @@
 API server of a kubeconfig."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import ContextVar
+from typing import TypeVar
 
 NAME = "gpusteward"
 PLUGIN_NAME = "kubectl gpusteward"
 PLUGIN_COMMANDS = ("idle", "top", "explain", "report", "ps", "plan", "lend", "actions", "help")
 """Those that only read with GET: the roles of the chart allow nothing else through the proxy of the API server."""
 
-_is_plugin = ContextVar("is_plugin", default=False)
+_T = TypeVar("_T")
+_plugin: ContextVar[ExitStack | None] = ContextVar("plugin", default=None)
 
 
 @contextmanager
 def start_as_plugin() -> Iterator[None]:
-    token = _is_plugin.set(True)
-    try:
-        yield
-    finally:
-        _is_plugin.reset(token)
+    with ExitStack() as until_exit:
+        token = _plugin.set(until_exit)
+        try:
+            yield
+        finally:
+            _plugin.reset(token)
 
 
 def is_plugin() -> bool:
-    return _is_plugin.get()
+    return _plugin.get() is not None
+
+
+def enter_until_exit(context: AbstractContextManager[_T]) -> _T:
+    """What a command of the plugin needs until it ends."""
+    until_exit = _plugin.get()
+    assert until_exit is not None
+    return until_exit.enter_context(context)
 
 
 def name_program() -> str:

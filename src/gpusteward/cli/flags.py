@@ -113,7 +113,7 @@ def add_server_flags(parser: argparse.ArgumentParser) -> None:
     """Those of the analyzer; for a plugin of kubectl, those of the kubeconfig."""
     about = f"address of the analyzer (default {SERVER}) [{SERVER_VARIABLE}]"
     if is_plugin():
-        from gpusteward.cli.kubectl.flags import add_cluster_access_flags
+        from gpusteward.cli.kubectl.analyzer import add_cluster_access_flags
 
         add_cluster_access_flags(parser)
     else:
@@ -185,7 +185,7 @@ def make_analyzer_client(options: argparse.Namespace, environ: Mapping[str, str]
     """A client of the analyzer that flags and environment name. Raises ConfigurationError, as a plugin SourceError."""
     token, origin = _find_token(options.token_file, environ)
     if is_plugin():
-        from gpusteward.cli.kubectl.flags import make_cluster_client
+        from gpusteward.cli.kubectl.analyzer import make_cluster_client
 
         language = language_of(options, environ)
         return make_cluster_client(options, token=token, token_origin=origin, language=language, environ=environ)

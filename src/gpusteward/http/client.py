@@ -106,17 +106,17 @@ class HttpClient:
         proxy: HttpUrl | None = None,
         connect_timeout_seconds: float | None = None,
         keeps_connections: bool = False,
-        server_name: str = "",
+        socket_path: str = "",
     ) -> None:
-        """`tls` is needed for https. Without a connect timeout that of the request is used. `server_name`: that of the
-        certificate, if it is not the host."""
+        """`tls` is needed for https. Without a connect timeout that of the request is used. `socket_path`: of the Unix
+        socket where the server listens, instead of its host and port."""
         self._url = url
         self._prefix = url.path.rstrip("/")
         self._tls = tls
         self._proxy = proxy
         self._connect_timeout = connect_timeout_seconds
         self._keeps_connections = keeps_connections
-        self._server_name = server_name
+        self._socket_path = socket_path
         self._lock = threading.Lock()
         self._idle: list[Connection] = []
         self._busy: set[Connection] = set()
@@ -185,7 +185,7 @@ class HttpClient:
                 connection.close()
         seconds = min(self._connect_timeout or timeout_seconds, timeout_seconds)
         connection = open_connection(
-            self._url, tls=self._tls, proxy=self._proxy, timeout_seconds=seconds, server_name=self._server_name
+            self._url, tls=self._tls, proxy=self._proxy, timeout_seconds=seconds, socket_path=self._socket_path
         )
         with self._lock:
             if self._is_closed:

@@ -213,21 +213,24 @@ class Connection:
 
 
 def open_connection(
-    url: HttpUrl, *, tls: "ssl.SSLContext | None", proxy: HttpUrl | None, timeout_seconds: float, server_name: str = ""
+    url: HttpUrl, *, tls: "ssl.SSLContext | None", proxy: HttpUrl | None, timeout_seconds: float, socket_path: str = ""
 ) -> Connection:
-    """`server_name`: that of the certificate, if it is not the host. Raises ConnectError, ConnectTimeoutError,
-    TlsError."""
+    """`socket_path`: a Unix socket where the server listens. Raises ConnectError, ConnectTimeoutError, TlsError."""
     near = proxy or url
     deadline = time.monotonic() + timeout_seconds
     with _translate_errors(timeout_seconds), contextlib.ExitStack() as on_error:
-        sock = socket.create_connection((near.host, near.port), timeout_seconds)
-        on_error.callback(sock.close)
-        _set_options(sock)
+        if socket_path:
+            sock = on_error.enter_context(socket.socket(socket.AF_UNIX))
+            sock.settimeout(timeout_seconds)
+            sock.connect(socket_path)
+        else:
+            sock = on_error.enter_context(socket.create_connection((near.host, near.port), timeout_seconds))
+            _set_options(sock)
         if proxy is not None and url.is_tls:
             _open_tunnel(TimedSocket(sock, deadline), url, proxy)
         if tls is not None and url.is_tls:
             sock.settimeout(max(deadline - time.monotonic(), 0.001))
-            sock = tls.wrap_socket(sock, server_hostname=server_name or url.host)
+            sock = tls.wrap_socket(sock, server_hostname=url.host)
             on_error.callback(sock.close)
         on_error.pop_all()
         return Connection(url, TimedSocket(sock, deadline))

@@ -103,6 +103,7 @@ class Site:
     proxy: ConnectProxy  # between API server and analyzer
     authority: trustme.CA  # of client certificates that the API server accepts
     folder: Path
+    kubectl: Path  # folder of the real kubectl
 
     def write_kubeconfig(
         self,
@@ -178,7 +179,16 @@ def running_site(kubernetes: Cluster, folder: Path) -> Iterator[Site]:
             proxy.targets[f"{ADDRESS}:8080"] = "127.0.0.1", int(api.url.rpartition(":")[2])
             cluster.apply(*list_roles(namespace))
             add_analyzer(cluster, namespace)
-            yield Site(cluster, namespace, api, proxy, authority, folder)
+            yield Site(cluster, namespace, api, proxy, authority, folder, link_kubectl(cluster, folder))
+
+
+def link_kubectl(cluster: Cluster, folder: Path) -> Path:
+    """A folder for the PATH."""
+    program = folder / "bin" / "kubectl"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {cluster.programs / "kube"} kubectl "$@"\n')
+    program.chmod(0o755)
+    return program.parent
 
 
 def list_roles(namespace: str) -> list[Json]:

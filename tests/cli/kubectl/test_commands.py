@@ -8,6 +8,7 @@ import pytest
 from gpusteward.cli.entry_point import PLUGIN_COMMANDS
 from gpusteward.cli.kubectl.main import complete, main, move_leading_flags
 from gpusteward.cli.main import main as run_gpusteward
+from tests.cli.kubectl.fake_kubectl import write_kubectl
 
 ANSWERED = ("--server", "--agent", "--ledger", "--ca-file", "--config")
 """By the kubeconfig."""
@@ -59,8 +60,14 @@ def test_flags_of_kubectl_may_come_first() -> None:
         (["nothing", ""], ":0"),
     ],
 )
-def test_completion(words: list[str], offers: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    config = tmp_path / "config"
-    config.write_text("contexts: [{name: test}, {name: prod}]")
-    assert complete([str(config) if word == "FILE" else word for word in words]) == 0
+def test_completion(
+    words: list[str],
+    offers: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    write_kubectl(tmp_path, 'print("test")\nprint("prod")')
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert complete(words) == 0
     assert " ".join(capsys.readouterr().out.split()) == offers

@@ -1,7 +1,6 @@
 """The release for krew: its manifest follows krew's rules, and its archive runs without anything installed."""
 
 import hashlib
-import json
 import os
 import re
 import subprocess
@@ -14,6 +13,7 @@ import yaml
 
 from deploy.krew.package import main
 from gpusteward import __version__
+from tests.cli.kubectl.fake_kubectl import UNREACHABLE, write_kubectl
 
 pytestmark = pytest.mark.slow
 URL = "https://example.com/releases/v1"
@@ -52,7 +52,7 @@ def test_the_manifest_follows_the_rules_of_krew(release: Path) -> None:
 def run(release: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """With the Python of the tests, but without its libraries."""
     command = [sys._base_executable, "-I", "-S", str(release / "kubectl-gpusteward"), *words]  # type: ignore[attr-defined]
-    environ = {"HOME": str(release), "LANG": "C.UTF-8"}
+    environ = {"HOME": str(release), "LANG": "C.UTF-8", "PATH": str(release)}
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environ)
 
 
@@ -60,18 +60,11 @@ def test_it_runs_without_installed_libraries(release: Path) -> None:
     assert os.access(release / "kubectl-gpusteward", os.X_OK)
     done = run(release, "--version")
     assert (done.returncode, done.stdout) == (0, f"kubectl gpusteward {__version__}\n"), done.stderr
-    config = release / "config"
-    cluster = {"server": "https://127.0.0.1:9"}
-    document = {
-        "current-context": "a",
-        "contexts": [{"name": "a", "context": {"cluster": "c"}}],
-        "clusters": [{"name": "c", "cluster": cluster}],
-    }
-    config.write_text(json.dumps(document))
+    write_kubectl(release, UNREACHABLE)
     for command in (["idle"], ["top"], ["report"]):
-        done = run(release, *command, "--kubeconfig", str(config))
+        done = run(release, *command)
         assert done.returncode == 1
-        assert "cannot connect to the API server of the kubeconfig" in done.stderr
+        assert "cannot connect to the API server of the kubeconfig (dial tcp: lost)" in done.stderr
 
 
 def test_the_terminal_ui_is_in_it(release: Path) -> None:

@@ -7,14 +7,21 @@ are not used, so that a token is sent only to the address the user gave.
 import json
 import ssl
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlencode
 
 from gpusteward import __version__
-from gpusteward.cli.api.errors import Peer, StatusError, UnreachableError, explain_http_error, explain_status
+from gpusteward.cli.api.errors import (
+    Peer,
+    StatusError,
+    UnreachableError,
+    explain_http_error,
+    explain_proxy_error,
+    explain_status,
+)
 from gpusteward.cli.output.terminal_text import clean
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.http.client import HttpClient, Request
@@ -38,17 +45,6 @@ class Response:
     date: float | None  # the clock of the server, in unix seconds
 
 
-class ServerAccess(Protocol):
-    """How a server is reached that needs more than a CA file and a token: certificates, a proxy, credentials that are
-    renewed. Both methods raise SourceError and ConfigurationError."""
-
-    peer: Peer  # that is connected to
-
-    def open(self, server: HttpUrl) -> HttpClient: ...
-
-    def make_headers(self) -> Mapping[str, str]: ...
-
-
 @dataclass
 class Client:
     """Sends requests to one server. Safe to use from several threads: they share only cached responses."""
@@ -60,7 +56,8 @@ class Client:
     token_origin: str = ""
     timeout_seconds: float = 10.0
     ca_file: str | None = None
-    access: ServerAccess | None = field(default=None, repr=False)
+    socket_path: str = ""  # of `kubectl proxy`, to which the requests go instead
+    make_headers: Callable[[], Mapping[str, str]] | None = field(default=None, repr=False)  # those that expire
     on_unauthorized: str = ""  # what to say after a 401, instead of how to set a token
     _cached: OrderedDict[str, tuple[str, bytes]] = field(default_factory=OrderedDict, repr=False)
 
@@ -112,9 +109,17 @@ class Client:
                 timeout_seconds=self.timeout_seconds,
                 limit_bytes=MAX_RESPONSE_BYTES,
             ) as response:
-                return Response(response.status, response.headers, response.read(), response.date)
+                body = response.read()
+                if (
+                    self.socket_path
+                    and response.status == 500
+                    and "text/plain" in response.headers.get("content-type", "")
+                ):
+                    raise explain_proxy_error(body)
+                return Response(response.status, response.headers, body, response.date)
         except HttpError as error:
-            raise explain_http_error(self.access.peer if self.access else self.peer, self.url, error) from error
+            peer = Peer.CONTEXT_SERVER if self.socket_path else self.peer
+            raise explain_http_error(peer, self.url, error) from error
 
     def _explain(self, response: Response) -> StatusError:
         return explain_status(
@@ -128,11 +133,11 @@ class Client:
         )
 
     def _open(self) -> HttpClient:
-        return self.access.open(self.server) if self.access else HttpClient(self.server, tls=self._tls)
+        return HttpClient(self.server, tls=self._tls, socket_path=self.socket_path)
 
     def _make_headers(self) -> dict[str, str]:
         headers = {"Accept": "application/json", "User-Agent": f"gpusteward/{__version__}", **self.headers}
-        headers |= self.access.make_headers() if self.access else {}
+        headers |= self.make_headers() if self.make_headers else {}
         return headers | {"Authorization": self.authorization} if self.authorization else headers
 
     def _cache(self, target: str, response: Response) -> None:

@@ -75,6 +75,13 @@ def explain_http_error(peer: Peer, url: str, error: HttpError) -> UnreachableErr
     return UnreachableError(f"cannot connect to {peer.value} at {url} ({reason})", hint=HINTS[peer])
 
 
+def explain_proxy_error(body: bytes) -> UnreachableError:
+    """`kubectl proxy` responded itself: the API server cannot be reached, or a credential plugin failed."""
+    reason = clean(body[:MAX_DETAIL_BYTES].decode("utf-8", "replace").strip())
+    peer = Peer.CONTEXT_SERVER
+    return UnreachableError(f"cannot connect to {peer.value} ({reason})", hint=HINTS[peer])
+
+
 def explain_status(
     peer: Peer,
     url: str,

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from gpusteward.cli.commands.completion import list_commands
 from gpusteward.cli.entry_point import start_as_plugin
 from gpusteward.cli.exit_codes import EXIT_OK
-from gpusteward.cli.kubectl.kubeconfig import list_contexts
+from gpusteward.cli.kubectl.proxy import list_contexts
 from gpusteward.cli.main import main as run_main
 from gpusteward.cli.output.completion_scripts import CommandSpec
-from gpusteward.core.errors import ConfigurationError
 
 LEADING_FLAGS = ("--context", "--kubeconfig", "--namespace", "-n", "--as", "--as-group", "--analyzer", "--language")
 NO_FILES, FILES = 4, 0
@@ -59,17 +58,10 @@ def _list_values(command: CommandSpec, previous: str, words: Sequence[str]) -> I
         yield from command.values
         yield from (name for each in command.flags for name in each.names if name.startswith("--"))
     elif previous == "--context":
-        yield from _list_contexts(words)
+        given = next((words[i + 1] for i, word in enumerate(words[:-1]) if word == "--kubeconfig"), None)
+        yield from list_contexts(given)
     else:
         yield from flag.choices
-
-
-def _list_contexts(words: Sequence[str]) -> list[str]:
-    given = next((words[i + 1] for i, word in enumerate(words[:-1]) if word == "--kubeconfig"), None)
-    try:
-        return list_contexts(given)
-    except ConfigurationError:
-        return []
 
 
 if __name__ == "__main__":

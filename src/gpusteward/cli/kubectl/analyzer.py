@@ -1,29 +1,104 @@
-"""The way to the analyzer in a cluster: its Service, and a token of a service account whose name is a role there."""
+"""The way to the analyzer in a cluster: the flags that replace --server, its Service behind the proxy of the API
+server, and the role: a token of a service account whose name is the role there."""
 
+import argparse
 import json
+import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import NamedTuple
 from urllib.parse import quote
 
 from gpusteward.cli.api.client import Client
-from gpusteward.cli.api.errors import StatusError, explain_status
+from gpusteward.cli.api.errors import ANALYZER_LABELS, Peer, StatusError, explain_status
+from gpusteward.cli.entry_point import enter_until_exit
 from gpusteward.cli.json_access import Row, as_object, get_object, get_objects, get_text
-from gpusteward.cli.kubectl.credentials import ApiServerAccess
+from gpusteward.cli.kubectl.proxy import read_context, run_proxy
 from gpusteward.core.errors import ConfigurationError, SourceError
-from gpusteward.http.client import HttpClient
+from gpusteward.core.messages import Language, Message
 from gpusteward.http.urls import HttpUrl
-from gpusteward.messages.cli import kubectl as messages
 
+ANALYZER_VARIABLE = "GPUSTEWARD_ANALYZER"
 DEFAULT_NAMESPACE = "gpusteward"
 ACCOUNT = "gpusteward-viewer"
 AUDIENCE = "gpusteward"
 HEADER = "X-Gpusteward-Authorization"
 LIFE_SECONDS = 600  # the shortest that an API server grants
 RENEW_SECONDS = 60.0
+SIGN_IN_SECONDS = 300.0
+"""A credential plugin may wait for somebody to sign in with a browser: the first request takes that long."""
+ONE_NAMESPACE = Message(
+    "showing the namespace {namespace} only, as your role allows", "根据您的角色，只显示命名空间 {namespace}"
+)
+
+
+def add_cluster_access_flags(parser: argparse.ArgumentParser) -> None:
+    """Those of kubectl by the same names, and the choice of the analyzer."""
+    parser.add_argument("--kubeconfig", metavar="PATH", help="kubeconfig file (default ~/.kube/config) [KUBECONFIG]")
+    parser.add_argument("--context", metavar="NAME", help="context of the kubeconfig (default: the current one)")
+    parser.add_argument("--as", dest="as_user", default="", metavar="USER", help="user to impersonate")
+    parser.add_argument(
+        "--as-group", action="append", default=[], metavar="GROUP", help="group to impersonate; needs --as"
+    )
+    parser.add_argument(
+        "--analyzer",
+        metavar="NAMESPACE/NAME",
+        help=f"Service of the analyzer, or its namespace (default: found by its labels) [{ANALYZER_VARIABLE}]",
+    )
+    parser.add_argument("--all-namespaces", "-A", action="store_true", help="all namespaces that you may see (default)")
+
+
+def make_cluster_client(
+    options: argparse.Namespace, *, token: str, token_origin: str, language: Language, environ: Mapping[str, str]
+) -> Client:
+    """A client of the analyzer in the cluster of the kubeconfig. `token`: instead of one of a service account.
+
+    Raises ConfigurationError, SourceError.
+    """
+    if options.as_group and not options.as_user:
+        raise ConfigurationError("--as-group needs --as USER")
+    named = {"--kubeconfig": options.kubeconfig, "--context": options.context, "--as": options.as_user}
+    flags = [f"{flag}={value}" for flag, value in named.items() if value]
+    flags += [f"--as-group={each}" for each in options.as_group]
+    socket_path = str(enter_until_exit(run_proxy(flags)))
+    context = read_context(flags)
+    server = HttpUrl("http", "localhost", 80)
+    api = Client(Peer.CONTEXT_SERVER, server, timeout_seconds=options.timeout, socket_path=socket_path)
+    first = replace(api, timeout_seconds=max(options.timeout, SIGN_IN_SECONDS)) if context.has_plugin else api
+    chosen = options.analyzer or environ.get(ANALYZER_VARIABLE, "")
+    service = find_analyzer(first, chosen=chosen, context=context.name, namespace=context.namespace)
+    client = replace(
+        api,
+        peer=Peer.ANALYZER,
+        server=replace(server, path=service.proxy_path),
+        headers={"Accept-Language": language, **({HEADER: f"Bearer {token}"} if token else {})},
+        token_origin=token_origin,
+    )
+    if token:
+        return client
+    given = getattr(options, "namespace", None) or ()
+    asked = [given] if isinstance(given, str) else list(given)
+    namespaces = list(dict.fromkeys(filter(None, [service.namespace, *asked, context.namespace])))
+    return _add_role(client, RoleToken(api, namespaces), language)
+
+
+def _add_role(client: Client, token: "RoleToken", language: Language) -> Client:
+    """Where no token is granted, the analyzer may still allow reads; if not, the reason is said."""
+    try:
+        token.read()
+    except RefusedTokenError as error:
+        return replace(client, on_unauthorized=str(error))
+    if token.namespace != token.namespaces[0]:
+        print(f"gpusteward: {ONE_NAMESPACE.text(language, namespace=token.namespace)}", file=sys.stderr)
+    return replace(
+        client,
+        make_headers=lambda: {HEADER: f"Bearer {token.read()}"},
+        on_unauthorized="the analyzer does not accept tokens of service accounts: set auth.kubernetes.enabled, or send "
+        "another token with --token-file",
+    )
 
 
 class AnalyzerService(NamedTuple):
@@ -51,16 +126,21 @@ def find_analyzer(client: Client, *, chosen: str, context: str, namespace: str) 
     """
     where, _, name = chosen.partition("/")
     if chosen and (not where or "/" in name or (name == "" and "/" in chosen)):
-        raise ConfigurationError(messages.INVALID_ANALYZER, value=chosen)
+        raise ConfigurationError(f"--analyzer {chosen!r} is not a Service: write NAMESPACE/NAME or NAMESPACE")
     if name:
         return _describe(as_object(client.read(f"{_services_of(where)}/{quote(name, safe='')}")))
     rows = _list_services(client, where) if where else _search(client, [namespace, DEFAULT_NAMESPACE])
     found = [_describe(row) for row in rows if get_text(get_object(row, "spec"), "clusterIP") != "None"]
     if not found:
-        raise SourceError(messages.NO_ANALYZER, context=context, labels=messages.ANALYZER_LABELS)
+        raise SourceError(
+            f"no analyzer is installed in the cluster of context {context!r}: no Service with the labels "
+            f"{ANALYZER_LABELS}; name one with --analyzer NAMESPACE/NAME"
+        )
     if len(found) > 1:
         names = ", ".join(sorted(map(str, found)))
-        raise ConfigurationError(messages.SEVERAL_ANALYZERS, count=len(found), names=names)
+        raise ConfigurationError(
+            f"{len(found)} analyzers are installed in this cluster: choose one with --analyzer {names}"
+        )
     return found[0]
 
 
@@ -74,7 +154,10 @@ def _search(client: Client, namespaces: Sequence[str]) -> Sequence[Row]:
         wanted = list(dict.fromkeys(filter(None, namespaces)))
         found = [row for each in wanted for row in _list_allowed(client, each)]
         if not found:
-            raise SourceError(messages.NO_ANALYZER_IN, namespaces=", ".join(wanted), reason=error) from error
+            raise SourceError(
+                f"no analyzer in the namespace {', '.join(wanted)}, and other namespaces cannot be searched: {error}; "
+                "name its namespace with --analyzer NAMESPACE"
+            ) from error
         return found
 
 
@@ -89,7 +172,7 @@ def _list_allowed(client: Client, namespace: str) -> Sequence[Row]:
 
 def _list_services(client: Client, namespace: str = "") -> Sequence[Row]:
     path = _services_of(namespace) if namespace else "/api/v1/services"
-    return get_objects(as_object(client.read(path, [("labelSelector", messages.ANALYZER_LABELS)])), "items")
+    return get_objects(as_object(client.read(path, [("labelSelector", ANALYZER_LABELS)])), "items")
 
 
 def _services_of(namespace: str) -> str:
@@ -100,7 +183,7 @@ def _describe(row: Row) -> AnalyzerService:
     about, ports = get_object(row, "metadata"), get_objects(get_object(row, "spec"), "ports")
     namespace, name = get_text(about, "namespace"), get_text(about, "name")
     if not ports:
-        raise SourceError(messages.NO_PORT, name=f"{namespace}/{name}")
+        raise SourceError(f"the Service {namespace}/{name} has no port")
     port = next((each for each in ports if get_text(each, "name") in ("http", "https")), ports[0])
     is_tls = "https" in (get_text(port, "name"), get_text(port, "appProtocol"))
     return AnalyzerService(
@@ -147,7 +230,11 @@ class RoleToken:
             else:
                 self.namespace = namespace
                 return token
-        raise RefusedTokenError(messages.NO_ROLE, reason=refusals[0], namespace=self.namespaces[0])
+        raise RefusedTokenError(
+            f"the analyzer requires a role, and you cannot create a token of its service account {ACCOUNT}: "
+            f"{refusals[0]}; to give it to you: kubectl create rolebinding NAME --namespace {self.namespaces[0]} "
+            f"--role {ACCOUNT} --user YOU"
+        )
 
 
 def _create_token(client: Client, namespace: str) -> _Token:
@@ -162,24 +249,4 @@ def _create_token(client: Client, namespace: str) -> _Token:
         status = get_object(as_object(json.loads(response.body)), "status")
         return _Token(status["token"], datetime.fromisoformat(status["expirationTimestamp"]).timestamp())
     except (ValueError, KeyError, TypeError) as error:
-        raise SourceError(messages.NOT_A_TOKEN_REQUEST) from error
-
-
-class AnalyzerAccess:
-    """A `ServerAccess` through the proxy of the API server, with a token for the analyzer in a header of its own."""
-
-    def __init__(self, api: ApiServerAccess, token: str | RoleToken) -> None:
-        """An empty text: no token."""
-        self.peer = api.peer
-        self._api = api
-        self._token = token
-
-    def with_token(self, token: RoleToken) -> "AnalyzerAccess":
-        return AnalyzerAccess(self._api, token)
-
-    def open(self, server: HttpUrl) -> HttpClient:
-        return self._api.open(server)
-
-    def make_headers(self) -> Mapping[str, str]:
-        token = self._token if isinstance(self._token, str) else self._token.read()
-        return {**self._api.make_headers(), **({HEADER: f"Bearer {token}"} if token else {})}
+        raise SourceError("the response of the API server has no token") from error
