@@ -16,11 +16,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.bars import Bar
-from bench.machines import About, describe_run
-from bench.progress import print_progress
-from bench.readings import read_cpu_seconds
-from bench.report import render_bars, render_table
+from bench.measure import describe_run, name_command, print_progress, read_cpu_seconds
+from bench.report import Bar, at_most, publish, render_bars, render_head, render_table
 from gpusteward.analyzer.api.http.client_shares import EVENTS_PATH, SHARES
 from gpusteward.analyzer.api.http.sessions import MOST_SESSIONS
 from tests.attacks.test_foreign_pages import FOREIGN
@@ -36,7 +33,6 @@ from tests.attacks.victims import Victim, running_agent, running_analyzer, runni
 from tests.fakes.apiserver import FakeApiServer, pod
 from tests.fakes.kubelet import FakeKubelet
 
-RESULTS = Path(__file__).parent / "results"
 MIB = 1 << 20
 LIVEZ_SECONDS, PEAK_MIB = 1.0, 512
 PROBE_EVERY_SECONDS = 0.05
@@ -221,12 +217,12 @@ def judge(outcomes: Sequence[Outcome]) -> list[Bar]:
     slowest = max(each.livez_seconds for each in outcomes if each.livez_seconds is not None)
     peak = max(each.peak_bytes + each.unsent_bytes for each in outcomes)
     return [
-        Bar("/livez during every attack", LIVEZ_SECONDS, slowest, "s", "the slowest of all"),
-        Bar("peak RSS and unsent bytes in every attack", PEAK_MIB, peak / MIB, "MiB", "the highest of all"),
+        at_most("/livez during every attack", LIVEZ_SECONDS, slowest, "s", "the slowest of all"),
+        at_most("peak RSS and unsent bytes in every attack", PEAK_MIB, peak / MIB, "MiB", "the highest of all"),
     ]
 
 
-def render(outcomes: Sequence[Outcome], about: About, load: float) -> str:
+def render(outcomes: Sequence[Outcome], load: float) -> str:
     rows = [
         [
             each.program,
@@ -240,27 +236,16 @@ def render(outcomes: Sequence[Outcome], about: About, load: float) -> str:
         for each in outcomes
     ]
     head = ("program", "attack", "seconds", "CPU, s", "peak RSS, MiB", "unsent, MiB", "slowest /livez, ms")
-    lines = (
-        "# Attacks",
-        "",
-        f"- Made by `{about.command}` on {about.date}.",
-        f"- {about.processor}, {about.cores} cores; {about.python}; load {load:.1f} at the start",
-        "",
-        render_bars(judge(outcomes)),
-        ABOUT,
-        render_table(head, rows),
-    )
-    return "\n".join(lines)
+    about, note = describe_run(name_command("attacks")), f"load {load:.1f} at the start"
+    parts = (render_head("Attacks", about, note), render_bars(judge(outcomes)), ABOUT, render_table(head, rows))
+    return "\n".join(parts)
 
 
-def main() -> None:
+def measure() -> str:
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as name:
-        outcomes = run(Path(name))
-    text = render(outcomes, describe_run("python -m bench.attacks", {}), load)
-    (RESULTS / "attacks.md").write_text(text)
-    print(text)
+        return render(run(Path(name)), load)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(publish("attacks", measure))

@@ -12,14 +12,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench.machines import About, describe_run
-from bench.progress import print_progress
-from bench.report import render_table
+from bench.measure import describe_run, name_command, print_progress
+from bench.report import publish, render_head, render_table
 from tests.analyzer.reclaim.chaos.chaos import Chaos, ChaosPlan, ChaosReport
 from tests.analyzer.reclaim.chaos.invariants import INVARIANTS
 from tests.kubernetes.cluster import Cluster, find_programs, using_control_plane
 
-RESULTS = Path(__file__).parent / "results"
 ABOUT = """\
 A real API server, controller manager and scheduler with nodes of kwok. Controllers of custom resources are those of the
 test (`tests/analyzer/reclaim/chaos/controllers.py`); Deployment, ReplicaSet, StatefulSet, Job, CronJob and Pod have
@@ -40,13 +38,9 @@ def running_cluster(folder: Path) -> Iterator[Cluster]:
         yield Cluster(programs, folder / "kubernetes", accounts, address)
 
 
-def render(reports: Sequence[ChaosReport], about: About, command: str) -> str:
+def render(reports: Sequence[ChaosReport]) -> str:
     lines = [
-        "# Reclaim under faults",
-        "",
-        f"- Made by `{command}` on {about.date}.",
-        f"- {about.processor}, {about.cores} cores; {about.python}",
-        "",
+        render_head("Reclaim under faults", describe_run(name_command("chaos"))),
         ABOUT,
         "## Invariants",
         "",
@@ -106,26 +100,24 @@ def _render_counts(title: str, counts: dict[str, int]) -> str:
     return render_table([title, "number"], [[name, f"{count:,}"] for name, count in sorted(counts.items())])
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.chaos")
     parser.add_argument("--workloads", type=int, default=500)
     parser.add_argument("--days", type=float, default=20)
     parser.add_argument("--cycles-per-day", type=int, default=4)
     parser.add_argument("--seed", type=int, action="append")
     parser.add_argument("--harsh", type=int, action="append", metavar="SEED")
     parser.add_argument("--most-seconds", type=float, default=1500)
+    parser.add_argument("--dry", action="store_true", help="print the result, write nothing")
     given = parser.parse_args()
-    command = " ".join(["python -m bench.chaos", *sys.argv[1:]])
     runs = [(seed, False) for seed in given.seed or (() if given.harsh else (1,))]
     runs += [(seed, True) for seed in given.harsh or ()]
-    reports = []
+    reports: list[ChaosReport] = []
     for seed, is_harsh in runs:
         plan = ChaosPlan(given.workloads, given.days, given.cycles_per_day, seed, given.most_seconds, is_harsh)
         reports.append(_run(plan))
-        text = render(reports, describe_run(command, {}), command)  # after each run: the next one may be interrupted
-        (RESULTS / "chaos.md").write_text(text)
-    print(text)
-    sys.exit(0 if all(report.holds for report in reports) else 1)
+        publish("chaos", lambda: render(reports), is_dry=given.dry)  # after each: the next one may be interrupted
+    return 0 if all(report.holds for report in reports) else 1
 
 
 def _run(plan: ChaosPlan) -> ChaosReport:
@@ -136,4 +128,4 @@ def _run(plan: ChaosPlan) -> ChaosReport:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

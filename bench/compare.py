@@ -2,15 +2,12 @@
 
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from statistics import median
 
-from bench.installs import Install
+from bench.exporters import AGENT, MODES, NVITOP, Exporter, Install, ScrapeCost, Scraper, fetch_page, run_exporter
+from bench.measure import Memory, print_progress, read_busy_seconds, read_cpu_seconds, read_memory
 from bench.nodes import PODS, Node
-from bench.progress import print_progress
-from bench.readings import read_busy_seconds, read_cpu_seconds, read_memory
-from bench.results import Comparison, Measured
-from bench.scrapes import MODES, Scraper
-from bench.sides import AGENT, NVITOP, Side, fetch_page, run_agent, run_nvitop
 
 WARM_UP_SECONDS = 12.0
 SCRAPE_SECONDS = 15.0
@@ -18,25 +15,171 @@ SCRAPE_SECONDS = 15.0
 LONE_PAUSE_SECONDS = 1.07
 """Longer than the interval of these exporters, so that each scrape gets a new page."""
 
+Exporters = dict[str, Exporter]  # by name, all at the same interval
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """How much is measured."""
 
-    intervals: tuple[float, ...]  # of collection, in seconds; the sides at the first are the ones that are scraped
-    scrapes: dict[str, int]  # by side: in one round and mode
+    intervals: tuple[float, ...]  # of collection, in seconds; those at the first are the ones that are scraped
+    scrapes: dict[str, int]  # by exporter: in one round and mode
     window_seconds: float = 30.0
     windows: int = 3
     rounds: int = 5
-    lone_scrapes: int = 0  # of the sides at the last interval
+    lone_scrapes: int = 0  # of the exporters at the last interval
+
+
+@dataclass(slots=True)
+class Measured:
+    """One exporter on one node."""
+
+    idle_shares: dict[str, list[float]] = field(default_factory=dict)  # by interval: of one core, window by window
+    scraped_shares: list[float] = field(default_factory=list)  # the same at the first interval, under a Prometheus
+    memory: dict[str, Memory] = field(default_factory=dict)  # by moment
+    scrapes: dict[str, list[ScrapeCost]] = field(default_factory=dict)  # by mode, round by round
+    lone_scrapes: dict[str, list[ScrapeCost]] = field(default_factory=dict)  # by mode, scrape by scrape
+    collectors: dict[str, list[float]] = field(default_factory=dict)  # seconds, as the agent reports them
+    page_bytes: dict[str, int] = field(default_factory=dict)  # by mode
+    series: int = 0
+
+    def cpu_share(self, interval: float) -> float:
+        return median(self.idle_shares[f"{interval:g} s"])
+
+    @property
+    def scrape_cpu(self) -> dict[str, float]:
+        """By mode, in milliseconds, as the next ones."""
+        return {mode: median(cost.cpu for cost in costs) for mode, costs in self.scrapes.items()}
+
+    @property
+    def scrape_wall(self) -> dict[str, float]:
+        return {mode: median(cost.wall for cost in costs) for mode, costs in self.scrapes.items()}
+
+    @property
+    def lone_scrape_cpu(self) -> dict[str, float]:
+        return {mode: median(cost.cpu for cost in costs) for mode, costs in self.lone_scrapes.items()}
+
+    @property
+    def highest_scrape_cpu(self) -> float:
+        """The highest of all the ways to scrape that were measured."""
+        return max([*self.scrape_cpu.values(), *self.lone_scrape_cpu.values()])
+
+    @property
+    def peak_mb(self) -> float:
+        """The peak including the start."""
+        return max(memory.peak_mb for memory in self.memory.values())
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
-    """Both sides at the same interval."""
+class Comparison:
+    """Both exporters on one node."""
 
-    interval: float
-    sides: dict[str, Side]
+    gpus: int
+    processes: int
+    pods: int
+    intervals: tuple[float, ...]
+    others: list[float]  # cores that all else on the machine kept busy, window by window
+    agent: Measured
+    nvitop: Measured
+
+
+class ComparisonRun:
+    """Runs both exporters at every interval of a plan and records the measurements."""
+
+    def __init__(self, node: Node, plan: Plan) -> None:
+        self._node, self._plan = node, plan
+        self._running: list[Exporters] = []  # at each interval
+        self._found = {AGENT: Measured(), NVITOP: Measured()}
+        self._others: list[float] = []
+
+    def compare(self, agent: Install, nvitop: Install) -> Comparison:
+        """Run the whole plan; the exporters are stopped at the end."""
+        plan, installs = self._plan, {AGENT: agent, NVITOP: nvitop}
+        with ExitStack() as stack:
+            for interval in plan.intervals:
+                self._running.append(
+                    {
+                        name: stack.enter_context(run_exporter(name, each, self._node, interval=interval))
+                        for name, each in installs.items()
+                    }
+                )
+            self._look_at_pages()
+            time.sleep(WARM_UP_SECONDS)
+            self._note_memory("started")
+            self._measure_idle()
+            self._note_memory("idle")
+            self._measure_scraped()
+            self._measure_scrapes()
+            self._note_memory("scraped")
+            self._measure_lone_scrapes()
+        found, processes = self._found, len(self._node.pids)
+        others = self._others
+        return Comparison(self._node.gpus, processes, PODS, plan.intervals, others, found[AGENT], found[NVITOP])
+
+    def _look_at_pages(self) -> None:
+        for name, exporter in self._running[0].items():
+            found = self._found[name]
+            found.series = sum(not line.startswith("#") for line in fetch_page(exporter.port).splitlines())
+            with Scraper(exporter) as scraper:
+                found.page_bytes = {mode: len(scraper.scrape(mode)) for mode in ("identity", "gzip")}
+
+    def _note_memory(self, moment: str) -> None:
+        for name, exporter in self._running[0].items():
+            self._found[name].memory[moment] = read_memory(exporter.pid)
+
+    def _measure_idle(self) -> None:
+        """CPU shares of all exporters in the same windows, without scrapes."""
+        for window in range(self._plan.windows):
+            print_progress(f"  idle window {window + 1} of {self._plan.windows}, {self._plan.window_seconds:g} s")
+            busy, before = read_busy_seconds(), [Clocks.read(each) for each in self._running]
+            time.sleep(self._plan.window_seconds)
+            ours = 0.0
+            for interval, each, clocks in zip(self._plan.intervals, self._running, before, strict=True):
+                for name, share in clocks.shares(each).items():
+                    self._found[name].idle_shares.setdefault(f"{interval:g} s", []).append(share)
+                    ours += share
+            self._others.append((read_busy_seconds() - busy) / self._plan.window_seconds - ours)
+
+    def _measure_scraped(self) -> None:
+        """CPU shares while both are scraped with gzip, as by Prometheus."""
+        exporters = self._running[0]
+        with ExitStack() as stack:
+            scrapers = [stack.enter_context(Scraper(exporter)) for exporter in exporters.values()]
+            for window in range(self._plan.windows):
+                print_progress(f"  scraped window {window + 1} of {self._plan.windows}, {2 * SCRAPE_SECONDS:g} s")
+                before = Clocks.read(exporters)
+                for _ in range(2):
+                    time.sleep(SCRAPE_SECONDS)
+                    for scraper in scrapers:
+                        scraper.scrape("gzip")
+                for name, share in before.shares(exporters).items():
+                    self._found[name].scraped_shares.append(share)
+
+    def _measure_scrapes(self) -> None:
+        for turn in range(self._plan.rounds):
+            print_progress(f"  scrapes, round {turn + 1} of {self._plan.rounds}")
+            for mode in MODES:
+                for name, exporter in self._running[0].items():
+                    found = self._found[name]
+                    idle_share = found.cpu_share(self._plan.intervals[0])
+                    with Scraper(exporter) as scraper:
+                        cost = scraper.measure(mode, self._plan.scrapes[name], idle_share=idle_share)
+                    found.scrapes.setdefault(mode, []).append(cost)
+
+    def _measure_lone_scrapes(self) -> None:
+        """Single scrapes as by Prometheus: caches are cold and the page is new."""
+        if self._plan.lone_scrapes:
+            print_progress(f"  {self._plan.lone_scrapes} lone scrapes, one a second")
+        exporters = self._running[-1]
+        with ExitStack() as stack:
+            scrapers = {name: stack.enter_context(Scraper(exporter)) for name, exporter in exporters.items()}
+            for _ in range(self._plan.lone_scrapes):
+                time.sleep(LONE_PAUSE_SECONDS)
+                for mode in ("gzip", "identity"):
+                    for name, scraper in scrapers.items():
+                        self._found[name].lone_scrapes.setdefault(mode, []).append(scraper.measure(mode, 1))
+                for name, seconds in read_collectors(fetch_page(exporters[AGENT].port)).items():
+                    self._found[AGENT].collectors.setdefault(name, []).append(seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,119 +189,14 @@ class Clocks:
     at: float
     used: dict[str, float]
 
+    @classmethod
+    def read(cls, exporters: Exporters) -> "Clocks":
+        return cls(time.monotonic(), {name: read_cpu_seconds(each.pid) for name, each in exporters.items()})
 
-class ComparisonRun:
-    """Runs both exporters at every interval of a plan and records the measurements."""
-
-    def __init__(self, node: Node, plan: Plan) -> None:
-        self._node = node
-        self._plan = plan
-        self._pairs: list[Pair] = []
-        self._found = {AGENT: Measured(), NVITOP: Measured()}
-        self._others: list[float] = []
-
-    def compare(self, agent: Install, nvitop: Install) -> Comparison:
-        """Run the whole plan; the exporters are stopped at the end."""
-        with ExitStack() as stack:
-            for interval in self._plan.intervals:
-                ours = stack.enter_context(run_agent(agent, self._node, interval=interval))
-                theirs = stack.enter_context(run_nvitop(nvitop, self._node, interval=interval))
-                self._pairs.append(Pair(interval, {AGENT: ours, NVITOP: theirs}))
-            self._measure()
-        return Comparison(
-            self._node.gpus,
-            len(self._node.pids),
-            PODS,
-            self._plan.intervals,
-            self._others,
-            agent=self._found[AGENT],
-            nvitop=self._found[NVITOP],
-        )
-
-    def _measure(self) -> None:
-        self._look_at_pages()
-        time.sleep(WARM_UP_SECONDS)
-        self._note_memory("started")
-        self._measure_idle()
-        self._note_memory("idle")
-        self._measure_scraped()
-        self._measure_scrapes()
-        self._note_memory("scraped")
-        self._measure_lone_scrapes()
-
-    def _look_at_pages(self) -> None:
-        for name, side in self._pairs[0].sides.items():
-            found = self._found[name]
-            found.series = sum(not line.startswith("#") for line in fetch_page(side.port).splitlines())
-            with Scraper(side) as scraper:
-                found.page_bytes = {mode: len(scraper.scrape(mode)) for mode in ("identity", "gzip")}
-
-    def _note_memory(self, moment: str) -> None:
-        for name, side in self._pairs[0].sides.items():
-            self._found[name].memory[moment] = read_memory(side.pid)
-
-    def _measure_idle(self) -> None:
-        """CPU shares of all exporters in the same windows, without scrapes."""
-        for window in range(self._plan.windows):
-            print_progress(f"  idle window {window + 1} of {self._plan.windows}, {self._plan.window_seconds:g} s")
-            busy, before = read_busy_seconds(), [_read_clocks(pair) for pair in self._pairs]
-            time.sleep(self._plan.window_seconds)
-            ours = sum(self._add_shares(*each) for each in zip(self._pairs, before, strict=True))
-            self._others.append((read_busy_seconds() - busy) / self._plan.window_seconds - ours)
-
-    def _measure_scraped(self) -> None:
-        """CPU shares while both are scraped with gzip, as by Prometheus."""
-        pair = self._pairs[0]
-        with ExitStack() as stack:
-            scrapers = [stack.enter_context(Scraper(side)) for side in pair.sides.values()]
-            for window in range(self._plan.windows):
-                print_progress(f"  scraped window {window + 1} of {self._plan.windows}, {2 * SCRAPE_SECONDS:g} s")
-                before = _read_clocks(pair)
-                for _ in range(2):
-                    time.sleep(SCRAPE_SECONDS)
-                    for scraper in scrapers:
-                        scraper.scrape("gzip")
-                for name, share in _shares(before, _read_clocks(pair)).items():
-                    self._found[name].scraped_shares.append(share)
-
-    def _add_shares(self, pair: Pair, before: Clocks) -> float:
-        """Record the CPU share of each exporter since then; return the sum."""
-        shares = _shares(before, _read_clocks(pair))
-        for name, share in shares.items():
-            self._found[name].idle_shares.setdefault(f"{pair.interval:g} s", []).append(share)
-        return sum(shares.values())
-
-    def _measure_scrapes(self) -> None:
-        for turn in range(self._plan.rounds):
-            print_progress(f"  scrapes, round {turn + 1} of {self._plan.rounds}")
-            for mode in MODES:
-                for name, side in self._pairs[0].sides.items():
-                    self._measure_round(name, side, mode=mode)
-
-    def _measure_round(self, name: str, side: Side, *, mode: str) -> None:
-        found = self._found[name]
-        with Scraper(side) as scraper:
-            idle_share = found.cpu_share(self._plan.intervals[0])
-            cost = scraper.measure(mode, self._plan.scrapes[name], idle_share=idle_share)
-        found.scrapes.setdefault(mode, []).append(cost)
-
-    def _measure_lone_scrapes(self) -> None:
-        """Single scrapes as by Prometheus: caches are cold and the page is new."""
-        if self._plan.lone_scrapes:
-            print_progress(f"  {self._plan.lone_scrapes} lone scrapes, one a second")
-        with ExitStack() as stack:
-            sides = self._pairs[-1].sides.items()
-            scrapers = {name: stack.enter_context(Scraper(side)) for name, side in sides}
-            for _ in range(self._plan.lone_scrapes):
-                time.sleep(LONE_PAUSE_SECONDS)
-                self._scrape_alone(scrapers)
-
-    def _scrape_alone(self, scrapers: dict[str, Scraper]) -> None:
-        for mode in ("gzip", "identity"):
-            for name, scraper in scrapers.items():
-                self._found[name].lone_scrapes.setdefault(mode, []).append(scraper.measure(mode, 1))
-        for name, seconds in read_collectors(fetch_page(self._pairs[-1].sides[AGENT].port)).items():
-            self._found[AGENT].collectors.setdefault(name, []).append(seconds)
+    def shares(self, exporters: Exporters) -> dict[str, float]:
+        """Of a core, since then."""
+        now = Clocks.read(exporters)
+        return {name: (used - self.used[name]) / (now.at - self.at) for name, used in now.used.items()}
 
 
 def read_collectors(page: str) -> dict[str, float]:
@@ -169,11 +207,3 @@ def read_collectors(page: str) -> dict[str, float]:
             labels, _, value = line.rpartition(" ")
             found[labels.split('collector="')[1].split('"')[0]] = float(value)
     return found
-
-
-def _shares(before: Clocks, now: Clocks) -> dict[str, float]:
-    return {name: (used - before.used[name]) / (now.at - before.at) for name, used in now.used.items()}
-
-
-def _read_clocks(pair: Pair) -> Clocks:
-    return Clocks(time.monotonic(), {name: read_cpu_seconds(side.pid) for name, side in pair.sides.items()})

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 
-from bench.readings import Memory, read_memory
+from bench.measure import read_memory
 from gpusteward.agent.app import build_dialects, build_source
 from gpusteward.agent.collection import Collection
 from gpusteward.agent.metrics_page import MetricsPage
@@ -18,31 +18,39 @@ from gpusteward.process_memory import freeze_gc, limit_malloc_arenas
 EVERY, FAST_CYCLES = 200, 6000
 
 
-def run_cycles(settings: AgentSettings, count: int) -> Iterator[Memory]:
-    """The memory after each `EVERY` cycles. The clocks advance as if each had waited its interval."""
-    api = ApiServer(settings.kubernetes_api) if settings.kubernetes_api else None
-    source = build_source(settings, api)
-    page = MetricsPage(node=settings.node_name, interval_seconds=settings.interval_seconds, clock=time.monotonic)
-    collection = Collection(
-        source, build_dialects(settings, api, LabelCache()), page, interval_seconds=settings.interval_seconds
-    )
-    began = time.monotonic()
+class Loop:
+    """Cycles of the agent without the waits in between; its clocks advance as if it had waited."""
+
+    def __init__(self, settings: AgentSettings) -> None:
+        api = ApiServer(settings.kubernetes_api) if settings.kubernetes_api else None
+        self.source, self.dialects = build_source(settings, api), build_dialects(settings, api, LabelCache())
+        self._interval, self._ahead = settings.interval_seconds, 0.0
+        page = MetricsPage(node=settings.node_name, interval_seconds=self._interval, clock=time.monotonic)
+        self.collection = Collection(self.source, self.dialects, page, interval_seconds=self._interval)
+
+    def run_cycle(self) -> None:
+        self._ahead += self._interval
+        self.collection.run_cycle(now=time.time() + self._ahead, monotonic=time.monotonic() + self._ahead)
+
+
+def measure_cycles(settings: AgentSettings, count: int) -> Iterator[int]:
+    """RSS after each `EVERY` cycles."""
+    loop = Loop(settings)
     try:
-        for number in range(count):
-            ahead = number * settings.interval_seconds
-            collection.run_cycle(now=time.time() + ahead, monotonic=began + ahead)
-            if not number:
+        for number in range(1, count + 1):
+            loop.run_cycle()
+            if number == 1:
                 freeze_gc()
-            if (number + 1) % EVERY == 0:
-                yield read_memory("self")
+            if number % EVERY == 0:
+                yield read_memory("self").rss
     finally:
-        source.close()
+        loop.source.close()
 
 
 def main(arguments: Sequence[str]) -> None:
     limit_malloc_arenas()
     count, *flags = arguments
-    json.dump([each.rss for each in run_cycles(read_settings(flags, {}), int(count))], sys.stdout)
+    json.dump(list(measure_cycles(read_settings(flags, {}), int(count))), sys.stdout)
 
 
 if __name__ == "__main__":

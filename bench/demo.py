@@ -3,23 +3,16 @@
 Exits 0 whether the limits hold or not.
 """
 
-import json
 import os
 import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 
-from bench.bars import KIB, MB, Bar
-from bench.machines import describe_run
-from bench.progress import print_progress
-from bench.readings import read_cpu_seconds, read_memory
-from bench.report import render_bars, render_table
+from bench.measure import describe_run, name_command, print_progress, read_cpu_seconds, read_memory
+from bench.report import Bar, at_most, publish, render_bars, render_head, render_table
 from tests.local.processes import running
 
-COMMAND = "python -m bench.demo"
-RESULTS = Path(__file__).parent / "results"
 RUNS = 3
 REST_SECONDS = 60.0
 
@@ -32,7 +25,7 @@ class Run:
     verdict_seconds: float  # until workloads have verdicts
     start_cpu_seconds: float  # until then
     rest_cpu_share: float  # of one core, after the start
-    peak_rss_kib: int
+    peak_mb: float
 
 
 def measure() -> Run:
@@ -45,7 +38,7 @@ def measure() -> Run:
             judged, cpu = time.monotonic() - began, read_cpu_seconds(demo.process.pid)
             time.sleep(REST_SECONDS)
             share = (read_cpu_seconds(demo.process.pid) - cpu) / REST_SECONDS
-            peak = read_memory(demo.process.pid).peak
+            peak = read_memory(demo.process.pid).peak_mb
             demo.interrupt()
     return Run(listening, judged, cpu, share, peak)
 
@@ -53,14 +46,13 @@ def measure() -> Run:
 def judge(runs: list[Run]) -> list[Bar]:
     slowest = "slowest run, wall clock"
     return [
-        Bar("start", 15, max(run.address_seconds for run in runs), "s", slowest),
-        Bar("first verdicts", 30, max(run.verdict_seconds for run in runs), "s", slowest),
-        Bar("total memory", 400, max(run.peak_rss_kib for run in runs) * KIB / MB, "MB", "VmHWM of the process"),
+        at_most("start", 15, max(run.address_seconds for run in runs), "s", slowest),
+        at_most("first verdicts", 30, max(run.verdict_seconds for run in runs), "s", slowest),
+        at_most("total memory", 400, max(run.peak_mb for run in runs), "MB", "VmHWM of the process"),
     ]
 
 
 def render(runs: list[Run]) -> str:
-    about = describe_run(COMMAND, {})
     rows = [
         (
             f"{number}",
@@ -68,16 +60,14 @@ def render(runs: list[Run]) -> str:
             f"{run.verdict_seconds:.1f}",
             f"{run.start_cpu_seconds:.1f}",
             f"{run.rest_cpu_share * 100:.1f}",
-            f"{run.peak_rss_kib * KIB / MB:.0f}",
+            f"{run.peak_mb:.0f}",
         )
         for number, run in enumerate(runs, 1)
     ]
     header = ("run", "start, s", "first verdicts, s", "CPU until then, s", "CPU after, % of a core", "peak RSS, MB")
     return "\n".join(
         [
-            "# The demo, measured\n",
-            f"- Made by `{about.command}` on {about.date}.",
-            f"- {about.processor}, {about.cores} cores; {about.kernel}; {about.python}\n",
+            render_head("The demo, measured", describe_run(name_command("demo"))),
             "## Limits\n",
             render_bars(judge(runs)),
             "## Every run\n",
@@ -87,20 +77,13 @@ def render(runs: list[Run]) -> str:
     )
 
 
-def main() -> int:
+def run() -> str:
     runs = []
     for number in range(RUNS):
         print_progress(f"demo, run {number + 1} of {RUNS}")
         runs.append(measure())
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "demo.md").write_text(render(runs) + "\n")
-    bars = [{**asdict(bar), "verdict": bar.verdict} for bar in judge(runs)]
-    (RESULTS / "demo.json").write_text(
-        json.dumps({"runs": [asdict(run) for run in runs], "bars": bars}, indent=1) + "\n"
-    )
-    print(render(runs))
-    return 0
+    return render(runs)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(publish("demo", run))

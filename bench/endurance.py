@@ -5,13 +5,12 @@ import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from statistics import median
 
+from bench.cycles import EVERY, FAST_CYCLES
+from bench.exporters import Exporter, Scraper
+from bench.measure import KIB, MB, Memory, print_progress, read_memory
 from bench.nodes import PODS, Node, create_pod
-from bench.progress import print_progress
-from bench.readings import read_memory
-from bench.results import Endurance, Moment
-from bench.scrapes import Scraper
-from bench.sides import Side
 from tests.fakes import podresources_pb2 as messages
 from tests.fakes.kubelet import device_claim, response
 from tests.fakes.machines import NodePod, write_process
@@ -23,6 +22,47 @@ REPLACED, CHANGED = 17, 16  # pods a round: 17 end, 17 begin, 16 change
 CHANGES_A_ROUND = 2 * REPLACED + CHANGED
 FIRST_PID = 5_000_000  # above the kernel's limit
 SEEN_SECONDS, PAUSE_SECONDS = 20.0, 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Memory after so many cycles, scrapes and changes."""
+
+    cycles: int
+    scrapes: int
+    pod_changes: int
+    memory: Memory
+
+
+@dataclass(frozen=True, slots=True)
+class Endurance:
+    """Memory of the agent while pods come and go under scrapes."""
+
+    before: Memory
+    moments: list[Moment]
+    fast_rss: list[int]  # KiB after each `bench.cycles.EVERY` of 6,000 cycles without a pause, in a process of its own
+
+    @property
+    def warm_up(self) -> int:
+        """Moments that do not count: the first quarter."""
+        return len(self.moments) // 4
+
+    @property
+    def growth_mb(self) -> float:
+        """From the first five moments after the warm-up to the last five, median to median."""
+        after = [moment.memory.rss for moment in self.moments[self.warm_up :]]
+        return (median(after[-5:]) - median(after[:5])) * KIB / MB
+
+    @property
+    def cycles(self) -> int:
+        """After the warm-up."""
+        return self.moments[-1].cycles - self.moments[self.warm_up].cycles
+
+    @property
+    def bytes_a_cycle(self) -> float:
+        """Growth over 5,000 fast cycles after the first 1,000."""
+        first, last = 1000 // EVERY - 1, FAST_CYCLES // EVERY - 1
+        return (self.fast_rss[last] - self.fast_rss[first]) * KIB / (FAST_CYCLES - 1000)
 
 
 @dataclass
@@ -81,16 +121,16 @@ class PodChurn:
             yield
 
 
-def endure(side: Side, churn: PodChurn, *, fast_rss: list[int]) -> Endurance:
+def endure(agent: Exporter, churn: PodChurn, *, fast_rss: list[int]) -> Endurance:
     """Scrape and change pods in each round; record memory after each."""
-    before, moments, scrapes = read_memory(side.pid), [], 0
-    with Scraper(side) as scraper:
+    before, moments, scrapes = read_memory(agent.pid), [], 0
+    with Scraper(agent) as scraper:
         for number in range(ROUNDS):
             for _change in churn.change_pods():
                 scrapes += _scrape(scraper, SCRAPES_A_ROUND // CHANGES_A_ROUND)
             scrapes += _scrape_until(scraper, churn.newest)
             cycles = _read_cycles(scraper.scrape("identity"))
-            moments.append(Moment(cycles, scrapes + 1, churn.changes, read_memory(side.pid)))
+            moments.append(Moment(cycles, scrapes + 1, churn.changes, read_memory(agent.pid)))
             scrapes += 1
             if number % 10 == 9:
                 print_progress(f"  {cycles} cycles, {scrapes} scrapes, {churn.changes} pod changes")

@@ -1,4 +1,4 @@
-"""A simulated fleet as samples of dcgm-exporter: blocks for Prometheus, import lines for VictoriaMetrics.
+"""A simulated fleet as samples of dcgm-exporter, in blocks for Prometheus.
 
 Each signal has a few different curves: the cost of a query depends on the number of samples, not on their values.
 """
@@ -6,17 +6,22 @@ Each signal has a few different curves: the cost of a query depends on the numbe
 import random
 import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.analyzer.engines import find_program
+from bench.measure import print_progress
+from tests.analyzer.engines import find_program, running_prometheus
 
 STEP = 30
 BLOCK_SECONDS = 7200
 """promtool cuts blocks at multiples of this, and reads its whole input once per block: each block gets its own file."""
+AHEAD_SECONDS, AHEAD_SECONDS_A_GPU = 60, 0.006
+"""How far the data reaches into the future: `gpusteward serve` reads the present, and making blocks takes time."""
 CURVES = 64
 SIGNALS = {
     "DCGM_FI_DEV_GPU_UTIL": (0, 100),
@@ -43,10 +48,23 @@ class Fleet:
         return range(self.start, self.end + 1, STEP)
 
 
-def plan_fleet(gpus: int, *, window_seconds: float, ahead_seconds: float) -> Fleet:
-    """A fleet whose samples reach this far into the future, so that a window that ends later is complete too."""
-    now = int(time.time()) // STEP * STEP
+def plan_fleet(gpus: int, *, window_seconds: float, site_gpus: int = 0) -> Fleet:
+    """Its samples reach into the future, so that a window that ends later is complete too. `site_gpus`: of all engines
+    whose blocks are made."""
+    now, ahead_seconds = int(time.time()) // STEP * STEP, AHEAD_SECONDS + AHEAD_SECONDS_A_GPU * (site_gpus or gpus)
     return Fleet(gpus, now - int(window_seconds) - STEP, now + int(ahead_seconds) // STEP * STEP)
+
+
+@contextmanager
+def run_fleet(folder: Path, gpus: int, *, window_seconds: float) -> Iterator[tuple[Fleet, str]]:
+    """The fleet, and the address of a Prometheus that contains it."""
+    with tempfile.TemporaryDirectory(dir=folder) as name:
+        own, began, fleet = Path(name), time.monotonic(), plan_fleet(gpus, window_seconds=window_seconds)
+        write_blocks(fleet, own)
+        samples = len(fleet.moments) * gpus * len(SIGNALS) / 1e6
+        print_progress(f"  {samples:.1f} million samples in {time.monotonic() - began:.0f} s")
+        with running_prometheus(own) as engine:
+            yield fleet, engine.url
 
 
 def uuid_of(gpu: int) -> str:

@@ -1,35 +1,92 @@
 """CPU of the agent compared with its lower bound: `python -m bench.floor ROUNDS TURNS [flags of the agent]`.
 
-The lower bound of any agent in Python: the NVML calls of one collection, repeated in a loop with the same arguments and
-without using the results. Prints JSON. Runs in the agent's virtual environment.
+The lower bound of any agent in Python: the NVML calls of one collection, recorded and then repeated in a loop with the
+same arguments and without using the results. Prints JSON. Runs in the agent's virtual environment.
 """
 
+import ctypes
 import json
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from bench.recorder import record_read, replay
-from gpusteward.agent.app import build_dialects, build_source
-from gpusteward.agent.collection import Collection, DialectSet
+import pynvml
+
+from bench.cycles import Loop
 from gpusteward.agent.collector_runner import CollectorRunner
-from gpusteward.agent.metrics_page import MetricsPage
-from gpusteward.agent.node_source import SnapshotSource
 from gpusteward.agent.nvml import Nvml
 from gpusteward.agent.settings.table import AgentSettings, read_settings
-from gpusteward.core.exposition import LabelCache
 from gpusteward.core.usage_split import SPLIT_SIGNALS
-from gpusteward.kubernetes.api import ApiServer
 from gpusteward.process_memory import limit_malloc_arenas
 
 _Result = TypeVar("_Result")
+Function = Callable[..., int]
 
 WARM_UP_TURNS = 10
 PODS_SECONDS = 10.0
 REST = "rest"
 """The part outside of collectors: attribution, counters, the page."""
+
+
+class Recorder:
+    """Wraps the library's functions and records the calls with their arguments and return codes."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Function, tuple[Any, ...]]] = []
+        self.codes: list[int] = []
+        self._thread = threading.get_ident()
+        self._find: Callable[[str], Function] = pynvml._nvmlGetFunctionPointer
+
+    def __enter__(self) -> "Recorder":
+        pynvml._nvmlGetFunctionPointer = self._wrap
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pynvml._nvmlGetFunctionPointer = self._find
+
+    def _wrap(self, name: str) -> Function:
+        function = self._find(name)
+
+        def call(*arguments: Any) -> int:
+            own = tuple(_keep(argument) for argument in arguments)
+            code = function(*arguments)
+            if threading.get_ident() == self._thread:  # the thread that waits for XIDs is not part of a collection
+                self.calls.append((function, own))
+                self.codes.append(code)
+            return code
+
+        return call
+
+    def replay(self) -> None:
+        for function, arguments in self.calls:
+            function(*arguments)
+
+
+def _keep(argument: Any) -> Any:
+    """The agent uses one counter for many lists: each recorded call gets its own, as it was before the call."""
+    pointed_at = getattr(argument, "_obj", None)
+    if isinstance(pointed_at, ctypes.c_uint):
+        return ctypes.byref(ctypes.c_uint(pointed_at.value))
+    return argument
+
+
+def record_read(nvml: Nvml, wanted: frozenset[str]) -> Recorder:
+    """The calls of a later read, without those that are made only once.
+
+    They can be repeated while `nvml` stays open. Raises RuntimeError if they return other codes.
+    """
+    with Recorder() as recorder:
+        for _ in range(3):
+            recorder.calls.clear()
+            recorder.codes.clear()
+            nvml.read(wanted, peers="peer_status" in wanted)
+        for _ in range(2):
+            if [function(*arguments) for function, arguments in recorder.calls] != recorder.codes:
+                raise RuntimeError("the recorded NVML calls return other codes when they are repeated")
+    return recorder
 
 
 class CpuCollectorRunner(CollectorRunner):
@@ -46,21 +103,17 @@ class CpuCollectorRunner(CollectorRunner):
         return result
 
 
-class Loop:
-    """Cycles of the agent without the waits in between; its clocks advance as if it had waited."""
+class TimedLoop(Loop):
+    """Notes the CPU of each collector."""
 
-    def __init__(self, source: SnapshotSource, dialects: DialectSet, settings: AgentSettings) -> None:
-        page = MetricsPage(node=settings.node_name, interval_seconds=settings.interval_seconds, clock=time.monotonic)
-        self._collection = Collection(source, dialects, page, interval_seconds=settings.interval_seconds)
-        self._collection.runner = self._runner = CpuCollectorRunner()
-        self._interval = settings.interval_seconds
-        self._ahead = 0.0
+    def __init__(self, settings: AgentSettings) -> None:
+        super().__init__(settings)
+        self.collection.runner = self._runner = CpuCollectorRunner()
         self._cpu_by_cycle: list[dict[str, float]] = []  # cycle by cycle: milliseconds of each collector that ran
 
     def run_cycle(self) -> None:
-        self._ahead += self._interval
         self._runner.used, began = {}, time.thread_time()
-        self._collection.run_cycle(now=time.time() + self._ahead, monotonic=time.monotonic() + self._ahead)
+        super().run_cycle()
         rest = (time.thread_time() - began) * 1000 - sum(self._runner.used.values())
         self._cpu_by_cycle.append({**self._runner.used, REST: rest})
 
@@ -73,16 +126,14 @@ class Loop:
     def wait_for_pods(self) -> None:
         """Run cycles until all processes are attributed to pods."""
         deadline = time.monotonic() + PODS_SECONDS
-        while not self._knows_pods():
+        while (snapshot := self.collection.last_snapshot) is None or not all(
+            process.container for process in snapshot.processes
+        ):
             if time.monotonic() > deadline:
-                raise RuntimeError(f"no pods after {PODS_SECONDS:g} s: {self._collection.runner.failures}")
+                raise RuntimeError(f"no pods after {PODS_SECONDS:g} s: {self.collection.runner.failures}")
             time.sleep(0.05)
             self.run_cycle()
         self._cpu_by_cycle.clear()
-
-    def _knows_pods(self) -> bool:
-        snapshot = self._collection.last_snapshot
-        return snapshot is not None and all(process.container for process in snapshot.processes)
 
 
 def measure_all(works: Mapping[str, Callable[[], object]], rounds: int, *, turns: int) -> dict[str, list[float]]:
@@ -98,16 +149,13 @@ def measure_all(works: Mapping[str, Callable[[], object]], rounds: int, *, turns
 
 
 def measure_floor(settings: AgentSettings, rounds: int, *, turns: int) -> dict[str, object]:
-    api = ApiServer(settings.kubernetes_api) if settings.kubernetes_api else None
-    dialects = build_dialects(settings, api, LabelCache())
-    wanted = SPLIT_SIGNALS.union(*(dialect.wanted for dialect in dialects.dialects))
-    source, recorded, nvml = build_source(settings, api), Nvml(settings.node_name), Nvml(settings.node_name)
+    loop, recorded, nvml = TimedLoop(settings), Nvml(settings.node_name), Nvml(settings.node_name)
+    wanted = SPLIT_SIGNALS.union(*(dialect.wanted for dialect in loop.dialects.dialects))
     try:
-        calls = record_read(recorded, wanted)
-        loop = Loop(source, dialects, settings)
+        recorder = record_read(recorded, wanted)
         loop.wait_for_pods()
         works = {
-            "bare_calls": lambda: replay(calls),
+            "bare_calls": recorder.replay,
             "nvml_read": lambda: nvml.read(wanted),
             "whole_cycle": loop.run_cycle,
         }
@@ -116,15 +164,14 @@ def measure_floor(settings: AgentSettings, rounds: int, *, turns: int) -> dict[s
     finally:
         for each in (recorded, nvml):
             each.release()
-        source.close()
-    return {"calls": len(calls), **found, "collectors": loop.split_cycle()}
+        loop.source.close()
+    return {"calls": len(recorder.calls), **found, "collectors": loop.split_cycle()}
 
 
 def main(arguments: Sequence[str]) -> None:
     limit_malloc_arenas()
     rounds, turns, *flags = arguments
-    settings = read_settings(flags, {})
-    json.dump(measure_floor(settings, int(rounds), turns=int(turns)), sys.stdout)
+    json.dump(measure_floor(read_settings(flags, {}), int(rounds), turns=int(turns)), sys.stdout)
 
 
 if __name__ == "__main__":

@@ -1,22 +1,19 @@
 """`python -m bench.judge_truth`: the judge against the truth of simulated workloads, and what judging costs.
 
-Writes bench/results/judge.md and judge.json. Exits with 0 whether the limits hold or not.
+Writes bench/results/judge.md. Exits with 0 whether the limits hold or not.
 """
 
-import json
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.metadata import version
-from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench.machines import About, describe_run
-from bench.progress import print_progress
-from bench.report import render_table
+from bench.measure import About, describe_run, name_command, print_progress
+from bench.report import Bar, publish, render_bars, render_head, render_table
 from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.workloads import judge_workloads
@@ -37,8 +34,6 @@ from tests.analyzer.judge.truth_cases import (
 from tests.analyzer.usage_tables import AGENT_STEP, AT, STEP, WINDOW, large_table
 from tests.simulate.single_workload import single_workload_node
 
-COMMAND = "python -m bench.judge_truth"
-RESULTS = Path(__file__).parent / "results"
 SEEDS = range(200)
 BRIEF_SEEDS = range(60)
 FLEET_NODES = 60
@@ -48,14 +43,6 @@ ROWS = 50_000
 ROUNDS = 9
 
 Counts = dict[str, dict[str, int]]
-
-
-@dataclass(frozen=True, slots=True)
-class Bar:
-    promise: str
-    limit: str
-    measured: str
-    holds: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +186,9 @@ def run() -> Found:
     print_progress("cost")
     judging, joining = measure_cost()
     return Found(
-        describe_run(COMMAND, {"judge": {"numpy": version("numpy"), "pydantic": version("pydantic")}}),
+        describe_run(
+            name_command("judge_truth"), {"judge": {"numpy": version("numpy"), "pydantic": version("pydantic")}}
+        ),
         tabulate(cases, lambda case: f"{case.kind}, {_truth(case)}", by=lambda case: case.activity.value),
         tabulate(cases, lambda case: case.kind.value, by=lambda case: case.signature.value)
         | tabulate(even_cases, lambda _: "inference, even load", by=lambda case: case.signature.value),
@@ -218,13 +207,11 @@ def _truth(case: Case) -> str:
 
 
 def render_page(found: Found) -> str:
-    about, brief = found.about, found.brief
-    bars = [(bar.promise, bar.limit, bar.measured, "PASS" if bar.holds else "MISSED") for bar in found.bars]
+    brief = found.brief
     return "\n".join(
         [
-            "# The judge, against the truth\n",
-            f"- Made by `{about.command}` on {about.date}.\n- {about.processor}, {about.cores} cores; {about.python}\n",
-            "## Limits\n\n" + render_table(("limit of", "limit", "measured", "verdict"), bars),
+            render_head("The judge, against the truth", found.about),
+            "## Limits\n\n" + render_bars(found.bars),
             f"## Truth and verdict\n\n{len(SEEDS)} seeds of each kind, one workload on one GPU, all models in turn; "
             f"{WINDOW / 60:.0f} minutes sampled every {STEP:.0f} s, {CYCLES} cycles, one every {CYCLE / 60:.0f} "
             "minutes. The truth is whether any kernel ran within the window.\n\n" + _render_counts(found.activities),
@@ -271,16 +258,5 @@ def _render_looks(looks: Sequence[Look]) -> str:
     return render_table(columns, rows)
 
 
-def main() -> int:
-    found = run()
-    page = render_page(found)
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "judge.md").write_text(page)
-    (RESULTS / "judge.json").write_text(json.dumps(asdict(found), indent=1) + "\n")
-    print(page)
-    print_progress("written to bench/results/judge.md and judge.json")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(publish("judge", lambda: render_page(run())))

@@ -1,9 +1,8 @@
 """`python -m bench.ledger`: measures recording a cycle of 50,000 allocations, and a report over 30 days of 5,000.
 
-Writes bench/results/ledger.md and ledger.json. Exits with 0 whether the limits hold or not.
+Writes bench/results/ledger.md. Exits with 0 whether the limits hold or not.
 """
 
-import json
 import os
 import shutil
 import sys
@@ -11,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from sqlite3 import sqlite_version
@@ -19,9 +18,8 @@ from statistics import median
 
 from sqlalchemy import text
 
-from bench.machines import About, describe_run
-from bench.progress import print_progress
-from bench.report import render_table
+from bench.measure import About, describe_run, name_command, print_progress
+from bench.report import publish, render_head, render_table
 from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.workloads import judge_workloads
@@ -39,8 +37,6 @@ from gpusteward.analyzer.settings.settings import SchedulerSettings, Settings
 from tests.analyzer.ledger.postgres_server import running_postgres
 from tests.analyzer.usage_tables import AT, large_table
 
-COMMAND = "python -m bench.ledger"
-RESULTS = Path(__file__).parent / "results"
 ROWS = 50_000
 CYCLES = 15  # five minutes apart: at least one of them is the first after a full hour, and rolls it up
 REPORT_ROWS = 5_000
@@ -79,15 +75,6 @@ class ReportCosts:
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
-    name: str
-    limit: str
-    measured: str  # wall-clock time
-    cpu: str
-    holds: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Found:
     """All results of one run."""
 
@@ -99,7 +86,6 @@ class Found:
     megabytes: float
     reports: list[ReportCosts]
     load: float  # of the machine, at the end
-    limits: list[Limit]
 
 
 @contextmanager
@@ -191,14 +177,13 @@ def run(folder: Path) -> Found:
     size = (folder / "month.db").stat().st_size / 1e6
     versions = {"sqlalchemy": version("sqlalchemy"), "SQLite": sqlite_version, "psycopg": version("psycopg")}
     return Found(
-        describe_run(COMMAND, {"ledger": versions}),
+        describe_run(name_command("ledger"), {"ledger": versions}),
         recordings,
         measure_buffer(),
         *counts,
         size,
         reports,
         os.getloadavg()[1],
-        check_limits(recordings[0], reports),
     )
 
 
@@ -207,23 +192,23 @@ def _count(ledger: Ledger, table: str) -> int:
         return int(connection.execute(text(f"SELECT count(*) FROM {table}")).scalar_one())
 
 
-def check_limits(sqlite: RecordingCosts, reports: list[ReportCosts]) -> list[Limit]:
+def check_limits(sqlite: RecordingCosts, reports: list[ReportCosts]) -> list[tuple[str, ...]]:
+    """A row each: the measurement, its limit, the wall-clock time that it is for, the CPU, the result."""
     slowest = max(reports, key=lambda report: report.cost.wall)
+    limits = (
+        (f"first cycle of {ROWS:,} allocations, SQLite", 2, sqlite.first),
+        ("every later cycle, median", 2, sqlite.steady),
+        ("every later cycle, slowest", 2, sqlite.slowest),
+        (f"report over {DAYS} days of {REPORT_ROWS:,} allocations, by {slowest.by}", 1, slowest.cost),
+    )
     return [
-        _check_limit(f"first cycle of {ROWS:,} allocations, SQLite", 2, sqlite.first),
-        _check_limit("every later cycle, median", 2, sqlite.steady),
-        _check_limit("every later cycle, slowest", 2, sqlite.slowest),
-        _check_limit(f"report over {DAYS} days of {REPORT_ROWS:,} allocations, by {slowest.by}", 1, slowest.cost),
+        (name, f"{limit} s", f"{cost.wall:.2f} s", f"{cost.cpu:.2f} s", "PASS" if cost.wall <= limit else "MISSED")
+        for name, limit, cost in limits
     ]
 
 
-def _check_limit(name: str, limit: float, cost: Cost) -> Limit:
-    return Limit(name, f"{limit:.0f} s", f"{cost.wall:.2f} s", f"{cost.cpu:.2f} s", cost.wall <= limit)
-
-
 def render_page(found: Found) -> str:
-    about = found.about
-    limits = [(one.name, one.limit, one.measured, one.cpu, "PASS" if one.holds else "MISSED") for one in found.limits]
+    limits = check_limits(found.recordings[0], found.reports)
     recordings = [
         (one.database, *(f"{cost.cpu:.2f} / {cost.wall:.2f}" for cost in (one.first, one.steady, one.slowest)))
         for one in found.recordings
@@ -231,12 +216,11 @@ def render_page(found: Found) -> str:
     reports = [(one.by, f"{one.rows:,}", f"{one.cost.cpu:.2f} / {one.cost.wall:.2f}") for one in found.reports]
     return "\n".join(
         [
-            "# Cost of the ledger\n",
-            f"- Made by `{about.command}` on {about.date}.\n- {about.processor}, {about.cores} cores; {about.python}\n",
+            render_head("Cost of the ledger", found.about),
             "## Limits\n\n"
             + render_table(("measurement", "limit", "wall-clock time", "CPU", "result"), limits)
             + f"\nWall-clock time includes other load: on average {found.load:.1f} programs competed for the "
-            f"{about.cores} cores.\n",
+            f"{found.about.cores} cores.\n",
             f"## A cycle of {ROWS:,} allocations\n\nSeconds of CPU / wall-clock time, over {CYCLES} cycles "
             "five minutes apart. In the first one all allocations are new; one of the others includes the rollup of an "
             "hour. In every cycle about a third of the verdicts change.\n\n"
@@ -250,17 +234,10 @@ def render_page(found: Found) -> str:
     )
 
 
-def main() -> int:
+def measure() -> str:
     with tempfile.TemporaryDirectory(prefix="gpusteward-ledger-") as folder:
-        found = run(Path(folder))
-    page = render_page(found)
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "ledger.md").write_text(page)
-    (RESULTS / "ledger.json").write_text(json.dumps(asdict(found), indent=1) + "\n")
-    print(page)
-    print_progress("written to bench/results/ledger.md and ledger.json")
-    return 0
+        return render_page(run(Path(folder)))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(publish("ledger", measure))

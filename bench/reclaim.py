@@ -17,12 +17,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from bench.analyzer import run_fleet
-from bench.compared_ways import Analysis, make_settings
-from bench.machines import About, describe_run
-from bench.progress import print_progress
-from bench.readings import read_memory
-from bench.report import render_table
+from bench.fleet_data import run_fleet
+from bench.measure import KIB, MB, describe_run, name_command, print_progress, read_memory
+from bench.report import Bar, publish, render_bars, render_head
+from bench.ways import Analysis, make_settings
 from gpusteward.analyzer.ledger.db_engine import open_engine
 from gpusteward.analyzer.ledger.schema_version import create_tables
 from gpusteward.analyzer.reclaim.plan import Outcome
@@ -34,21 +32,11 @@ from tests.analyzer.reclaim.memory_cluster import STEP, WINDOW, MemoryCluster, M
 from tests.analyzer.reclaim.world import suspend_policy
 from tests.analyzer.usage_tables import AT
 
-RESULTS = Path(__file__).parent / "results"
 WORKLOADS = 10_000
 ROUNDS = 5
 MEMORY_CYCLES, MEMORY_WORKLOADS, MEMORY_EVERY = 10_000, 12, 500
 CYCLE_GPUS, GPUS_PER_WORKLOAD, IDLE_SHARE, CYCLE_ROUNDS = 10_000, 4, 0.25, 16
-MB, KIB = 1_000_000, 1024
 OBSERVE = {"reclaim": {"mode": "observe"}}
-
-
-@dataclass(frozen=True, slots=True)
-class Limit:
-    name: str
-    limit: str
-    measured: str
-    holds: bool
 
 
 class Stage(NamedTuple):
@@ -61,9 +49,8 @@ class Stage(NamedTuple):
 
 @dataclass
 class Found:
-    limits: list[Limit] = field(default_factory=list)
+    limits: list[Bar] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    tables: list[str] = field(default_factory=list)
 
 
 @contextmanager
@@ -95,7 +82,7 @@ def measure_plan(found: Found, folder: Path) -> None:
                 cpu.append(time.process_time() - started)
                 wall.append(time.perf_counter() - began)
         text = f"{median(cpu):.2f} s of CPU, {median(wall):.2f} s in all"
-        found.limits.append(Limit(f"plan over {WORKLOADS:,} workloads, {name}", "1 s", text, median(cpu) <= 1.0))
+        found.limits.append(Bar(f"plan over {WORKLOADS:,} workloads, {name}", "1 s", text, median(cpu) <= 1.0))
         found.notes.append(f"{name}: {cluster.requests / ROUNDS:.0f} requests per plan, answered from memory")
 
 
@@ -118,7 +105,7 @@ def measure_memory(found: Found, folder: Path) -> None:
     after = readings[len(readings) // 4 :]
     growth = median(after[-5:]) - median(after[:5])
     name = f"memory over {MEMORY_CYCLES:,} cycles"
-    found.limits.append(Limit(name, "1 MB of growth", f"{growth:.2f} MB", growth <= 1))
+    found.limits.append(Bar(name, "1 MB of growth", f"{growth:.2f} MB", growth <= 1))
     found.notes.append("RSS in MB: " + ", ".join(f"{each:.1f}" for each in readings))
 
 
@@ -146,7 +133,7 @@ def measure_cycle(found: Found, folder: Path) -> None:
     for name, part in (("before any warning", stages[:sending]), ("while all are warned", stages[sending + 1 :])):
         more = median(stage.wall for stage in part)
         text = f"{more / before:.1%}: {more * 1000:.0f} ms on top of {before * 1000:.0f} ms"
-        found.limits.append(Limit(f"longer cycle, {CYCLE_GPUS:,} GPUs, {name}", "5 %", text, more / before <= 0.05))
+        found.limits.append(Bar(f"longer cycle, {CYCLE_GPUS:,} GPUs, {name}", "5 %", text, more / before <= 0.05))
     cpu_before, cpu_more = median(each.cpu for each in cycles), median(stage.cpu for stage in stages)
     found.notes += [
         f"of CPU, {cpu_more * 1000:.0f} ms on top of the {cpu_before * 1000:.0f} ms of the analyzer",
@@ -175,35 +162,27 @@ PARTS: Mapping[str, Callable[[Found, Path], None]] = {
 }
 
 
-def render(found: Found, about: About) -> str:
-    rows = [[each.name, each.limit, each.measured, "PASS" if each.holds else "MISSED"] for each in found.limits]
+def measure(parts: list[str]) -> str:
+    found = Found()
+    with tempfile.TemporaryDirectory() as name:
+        for part in parts:
+            PARTS[part](found, Path(name))
     lines = [
-        "# Cost of reclaim",
-        "",
-        f"- Made by `{about.command}` on {about.date}.",
-        f"- {about.processor}, {about.cores} cores; {about.python}; load {os.getloadavg()[1]:.0f}",
-        "",
-        render_table(["measurement", "at most", "measured", "result"], rows),
+        render_head("Cost of reclaim", describe_run(name_command("reclaim")), f"load {os.getloadavg()[1]:.0f}"),
+        render_bars(found.limits),
         "Objects are read from memory: the time of the API server is not in it. The limit of a plan is for CPU time.",
         "",
         *[f"- {note}" for note in found.notes],
-        "",
-        *found.tables,
     ]
     return "\n".join(lines)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.reclaim")
     parser.add_argument("--parts", default=",".join(PARTS))
-    found = Found()
-    with tempfile.TemporaryDirectory() as name:
-        for part in parser.parse_args().parts.split(","):
-            PARTS[part](found, Path(name))
-    text = render(found, describe_run(" ".join(["python -m bench.reclaim", *sys.argv[1:]]), {}))
-    (RESULTS / "reclaim.md").write_text(text)
-    print(text)
+    chosen = parser.parse_args()
+    return publish("reclaim", lambda: measure(chosen.parts.split(",")))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,37 +1,40 @@
 """`python -m bench.rehearsal`: a simulated cluster, a Prometheus that scrapes it, an analyzer on top, for half an hour.
 
-Writes bench/results/rehearsal.md and rehearsal.json. Exits with 0 whether the limits hold or not.
+Writes bench/results/rehearsal.md. Exits with 0 whether the limits hold or not.
 """
 
 import argparse
 import gzip
 import json
-import shlex
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from statistics import mean
 from urllib.parse import urlencode
 
-from bench.machines import describe_run
-from bench.progress import print_progress
-from bench.readings import read_busy_seconds, read_cpu_seconds, read_memory
+from bench.measure import (
+    describe_run,
+    name_command,
+    print_progress,
+    read_busy_seconds,
+    read_cpu_seconds,
+    read_memory,
+)
+from bench.programs import Client, run_module, run_serve
 from bench.rehearsal_nodes import GPUS_PER_NODE, create_nodes
-from bench.rehearsal_report import ANALYZER, Cycle, Reading, Results, Scraped, judge, render_report
+from bench.rehearsal_report import ANALYZER, Cycle, Reading, Results, Scraped, render_report
 from bench.rehearsal_truth import Comparison, compare_result
-from bench.served import Client
+from bench.report import publish
 from gpusteward.simulate.nodes import SimulatedNode
 from tests.agent.test_agent_process import free_port
 from tests.analyzer.engines import find_program, run_engine
 
-RESULTS = Path(__file__).parent / "results"
 SCRAPE_SECONDS = 15
 READ_SECONDS = 5.0
 PROGRESS_SECONDS = 60.0
@@ -50,19 +53,6 @@ class Plan:
     minutes: float
     cycle_seconds: int
     window_minutes: float
-    command: str
-
-
-@contextmanager
-def run_nodes(count: int) -> Iterator[tuple[int, int]]:
-    """The pid and the port of the simulated agents."""
-    command = [sys.executable, "-m", "bench.rehearsal_nodes", str(count), str(SEED)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            yield process.pid, int(process.stdout.readline())
-        finally:
-            process.terminate()
 
 
 @contextmanager
@@ -90,26 +80,6 @@ def run_prometheus(
     ]
     with run_engine(command, f"http://127.0.0.1:{port}", "/-/ready") as engine:
         yield engine.process.pid, port
-
-
-@contextmanager
-def run_analyzer(folder: Path, plan: Plan, *, engine_port: int, port: int) -> Iterator[int]:
-    """The pid of an analyzer on that Prometheus."""
-    chosen = {
-        "prometheus.url": f"http://127.0.0.1:{engine_port}",
-        "prometheus.time_window_min": f"{plan.window_minutes:g}",
-        "scheduler.interval": plan.cycle_seconds,
-        "ledger.directory": folder / "ledger",
-        "logging.level": "warning",
-    }
-    flags = [f"--address=127.0.0.1:{port}", *(f"--set={path}={value}" for path, value in chosen.items())]
-    program = Path(sys.executable).with_name("gpusteward")
-    process = subprocess.Popen([program, "serve", *flags], cwd=folder)
-    try:
-        yield process.pid
-    finally:
-        process.terminate()
-        process.wait(30)
 
 
 @dataclass(slots=True)
@@ -197,7 +167,7 @@ def _measure_folder(folder: Path) -> int:
 
 def query(port: int, expression: str) -> float:
     """The value of an expression with one result; 0 without a result."""
-    answer = json.loads(Client(port).get(f"/api/v1/query?{urlencode({'query': expression})}"))
+    answer = Client(port).get_json(f"/api/v1/query?{urlencode({'query': expression})}")
     return float(answer["data"]["result"][0]["value"][1]) if answer["data"]["result"] else 0.0
 
 
@@ -239,19 +209,25 @@ def measure(plan: Plan) -> Results:
     nodes = create_nodes(plan.nodes, SEED)
     with tempfile.TemporaryDirectory(prefix="gpusteward-bench-") as name, ExitStack() as stack:
         folder, port = Path(name), free_port()
-        nodes_pid, nodes_port = stack.enter_context(run_nodes(plan.nodes))
+        nodes_pid, nodes_port = stack.enter_context(run_module("bench.rehearsal_nodes", plan.nodes, SEED))
         engine_pid, engine_port = stack.enter_context(
             run_prometheus(folder, nodes, nodes_port=nodes_port, analyzer_port=port)
         )
         wait_for_nodes(engine_port, plan.nodes)
         print_progress("  Prometheus has read every node")
-        pid = stack.enter_context(run_analyzer(folder, plan, engine_port=engine_port, port=port))
-        watch = Watch(plan, nodes, folder, (engine_pid, pid, nodes_pid), port)
+        settings = {
+            "prometheus.url": f"http://127.0.0.1:{engine_port}",
+            "prometheus.time_window_min": f"{plan.window_minutes:g}",
+            "scheduler.interval": plan.cycle_seconds,
+            "ledger.directory": folder / "ledger",
+        }
+        analyzer, _ = stack.enter_context(run_serve(folder, settings, port=port))
+        watch = Watch(plan, nodes, folder, (engine_pid, analyzer.pid, nodes_pid), port)
         watch.run()
         since = watch.readings[-1].seconds - 3 * SCRAPE_SECONDS  # without the start of the analyzer
         scraped = read_scraped(engine_port, nodes_port=nodes_port, nodes=nodes, seconds=since)
     return Results(
-        about=describe_run(plan.command, find_versions()),
+        about=describe_run(name_command("rehearsal"), find_versions()),
         nodes=plan.nodes,
         gpus=plan.nodes * GPUS_PER_NODE,
         minutes=plan.minutes,
@@ -276,38 +252,16 @@ def find_versions() -> dict[str, dict[str, str]]:
     }
 
 
-def write_results(results: Results) -> None:
-    bars = [{**asdict(bar), "verdict": bar.verdict} for bar in judge(results)]
-    (RESULTS / "rehearsal.md").write_text(render_report(results))
-    (RESULTS / "rehearsal.json").write_text(json.dumps({**asdict(results), "bars": bars}, indent=1) + "\n")
-    print_progress("written to bench/results/rehearsal.md and rehearsal.json")
-
-
-def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench.rehearsal", description=(__doc__ or "").splitlines()[0])
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.rehearsal", description=__doc__.splitlines()[0])
     parser.add_argument("--nodes", type=int, default=500, help="of eight GPUs each")
     parser.add_argument("--minutes", type=float, default=30, help="how long the analyzer runs")
     parser.add_argument("--cycle-seconds", type=int, default=60, help="between the starts of two cycles")
     parser.add_argument("--window-minutes", type=float, default=10, help="the judged window")
     parser.add_argument("--dry", action="store_true", help="print the result, write nothing")
-    return parser.parse_args(arguments)
-
-
-def main() -> int:
-    for stopping in (signal.SIGINT, signal.SIGTERM):  # stops the processes it started
-        signal.signal(stopping, signal.default_int_handler)
-    chosen = parse(sys.argv[1:])
-    command = shlex.join(("python", "-m", "bench.rehearsal", *sys.argv[1:]))
-    plan = Plan(chosen.nodes, chosen.minutes, chosen.cycle_seconds, chosen.window_minutes, command)
-    try:
-        results = measure(plan)
-    except KeyboardInterrupt:
-        print_progress("interrupted: everything is stopped, nothing is written")
-        return 130
-    if not chosen.dry:
-        write_results(results)
-    print(render_report(results))
-    return 0
+    chosen = parser.parse_args()
+    plan = Plan(chosen.nodes, chosen.minutes, chosen.cycle_seconds, chosen.window_minutes)
+    return publish("rehearsal", lambda: render_report(measure(plan)), is_dry=chosen.dry)
 
 
 if __name__ == "__main__":

@@ -8,9 +8,9 @@ import asyncio
 import gzip
 import sys
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from bench.programs import serve_pages
 from gpusteward.local.simulated_fleet import NodeServer
 from gpusteward.simulate.assembly import GpuPlan
 from gpusteward.simulate.fleets import LAYOUTS, NODES_WITH_OWN_PIDS, create_context
@@ -18,7 +18,6 @@ from gpusteward.simulate.nodes import FIRST_PID, PIDS_PER_NODE, SimulatedNode
 from gpusteward.simulate.seeded_random import SeededRandom
 
 GPUS_PER_NODE = 8
-_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n"
 
 
 def create_nodes(count: int, seed: int) -> list[SimulatedNode]:
@@ -42,30 +41,14 @@ def _create_node(number: int, random: SeededRandom) -> SimulatedNode:
     )
 
 
-class Connection(asyncio.Protocol):
-    """One connection of a scraper."""
+def main() -> None:
+    servers = {node.name: NodeServer(node) for node in create_nodes(int(sys.argv[1]), int(sys.argv[2]))}
 
-    def __init__(self, servers: Mapping[str, NodeServer]) -> None:
-        self._servers = servers
+    def render(node: str) -> bytes:
+        return gzip.compress(servers[node].render_metrics(time.time()), compresslevel=1, mtime=0)
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        """A request fits into one packet; only its path matters."""
-        page = self._servers[data.split(b"/", 2)[1].decode()].render_metrics(time.time())
-        packed = gzip.compress(page, compresslevel=1, mtime=0)
-        self._transport.write(_HEAD % len(packed) + packed)
-
-
-async def serve(nodes: Sequence[SimulatedNode]) -> None:
-    servers = {node.name: NodeServer(node) for node in nodes}
-    loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Connection(servers), "127.0.0.1", 0, backlog=1024)
-    print(server.sockets[0].getsockname()[1], flush=True)
-    await server.serve_forever()
+    asyncio.run(serve_pages(render))
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(create_nodes(int(sys.argv[1]), int(sys.argv[2]))))
+    main()

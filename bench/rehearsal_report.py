@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import linear_regression, mean, median
 
-from bench.bars import KIB, MB, Bar
-from bench.machines import About
+from bench.measure import KIB, MB, About
 from bench.rehearsal_truth import Comparison
-from bench.report import render_bars, render_table
+from bench.report import Bar, at_most, render_bars, render_head, render_table
 
 PROMETHEUS, ANALYZER, NODES = "Prometheus", "analyzer", "simulated agents"
 PROGRAMS = (PROMETHEUS, ANALYZER, NODES)
@@ -136,12 +135,12 @@ def judge(results: Results) -> list[Bar]:
     own = PROGRAMS.index(ANALYZER)
     steady = median(reading.rss_kib[own] for reading in results.steady) * KIB / MB
     return [
-        Bar("failed cycles", 0, results.failed_cycles, "", "of the analyzer"),
-        Bar("longest cycle", results.cycle_seconds, max(c.seconds for c in results.cycles), "s", "wall clock"),
-        Bar("failed scrapes", 0, results.scraped.failed_scrapes, "", "`up` is 0, nodes and analyzer"),
-        Bar("working allocations judged idle", 0, wrong, "", "all comparisons with the truth"),
-        Bar("unknown allocations", MOST_UNKNOWN_PERCENT, results.unknown_percent, "%", "of the last cycle"),
-        Bar(
+        at_most("failed cycles", 0, results.failed_cycles, "", "of the analyzer"),
+        at_most("longest cycle", results.cycle_seconds, max(c.seconds for c in results.cycles), "s", "wall clock"),
+        at_most("failed scrapes", 0, results.scraped.failed_scrapes, "", "`up` is 0, nodes and analyzer"),
+        at_most("working allocations judged idle", 0, wrong, "", "all comparisons with the truth"),
+        at_most("unknown allocations", MOST_UNKNOWN_PERCENT, results.unknown_percent, "%", "of the last cycle"),
+        at_most(
             "growth of the analyzer's memory",
             max(FLAT_SHARE * steady, FLAT_MB),
             results.growth_mb(own),
@@ -153,17 +152,14 @@ def judge(results: Results) -> list[Bar]:
 
 def render_report(results: Results) -> str:
     """The whole page."""
-    about, versions = results.about, results.about.versions
-    named = "; ".join(f"{side}: {', '.join(f'{k} {v}' for k, v in each.items())}" for side, each in versions.items())
+    plan = (
+        f"{results.nodes:,} simulated nodes with {results.gpus:,} GPUs; {results.minutes:g} min; scrapes every"
+        f" {results.scrape_seconds:g} s, cycles every {results.cycle_seconds:g} s over a window of"
+        f" {results.window_seconds / 60:g} min."
+    )
     return "\n".join(
         [
-            "# Scale rehearsal\n",
-            f"- Made by `{about.command}` on {about.date}.",
-            f"- {about.processor}, {about.cores} cores; {about.kernel}; {about.python}",
-            f"- {named}",
-            f"- {results.nodes:,} simulated nodes with {results.gpus:,} GPUs; {results.minutes:g} min; scrapes every"
-            f" {results.scrape_seconds:g} s, cycles every {results.cycle_seconds:g} s over a window of"
-            f" {results.window_seconds / 60:g} min.\n",
+            render_head("Scale rehearsal", results.about, plan),
             f"## Limits\n\n{render_bars(judge(results))}",
             f"## Programs\n\n{_render_programs(results)}",
             f"## Cycles and pages\n\n{_render_figures(results)}",

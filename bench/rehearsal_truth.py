@@ -1,6 +1,5 @@
 """Verdicts of a running analyzer against the truth of the simulated nodes."""
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +7,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
-from bench.served import Client
+from bench.programs import Client
 from gpusteward.core.gpus import Gpu
 from gpusteward.simulate.ground_truth import Truth
 from gpusteward.simulate.nodes import SimulatedNode
@@ -99,6 +98,6 @@ def _read_pages(client: Client) -> Iterator[dict[str, Any]]:
     cursor: str | None = ""
     while cursor is not None:
         given = {"limit": PAGE_ROWS} | ({"cursor": cursor} if cursor else {})
-        page = dict(json.loads(client.get(f"/api/v1/allocations?{urlencode(given)}")))
+        page = client.get_json(f"/api/v1/allocations?{urlencode(given)}")
         yield page
         cursor = page["next"]

@@ -1,52 +1,32 @@
 """`python -m bench.replay`: measures a replay of 30 days of 5,000 allocations, with comparison and frontier.
 
-Writes bench/results/replay.md and replay.json. Exits with 0 whether the limit holds or not.
+Writes bench/results/replay.md. Exits with 0 whether the limit holds or not.
 """
 
-import json
 import sys
 import time
-from dataclasses import asdict, dataclass
 from importlib.metadata import version
-from pathlib import Path
 
 import numpy as np
 
-from bench.machines import About, describe_run
-from bench.progress import print_progress
-from bench.report import render_table
+from bench.measure import describe_run, name_command, print_progress
+from bench.report import publish, render_head, render_table
 from gpusteward.analyzer.reclaim.policies.example import EXAMPLE
 from gpusteward.analyzer.reclaim.policies.file import parse_policies
 from gpusteward.analyzer.reclaim.policies.policy import INTERCHANGEABLE
 from gpusteward.analyzer.reclaim.policies.resolve import WorkloadMetadata, resolve_policy
-from gpusteward.analyzer.reclaim.replay.replay import Replay, replay
+from gpusteward.analyzer.reclaim.replay.replay import replay
 from gpusteward.analyzer.spell_table import ENDS, STILL_IDLE, HeldTable, SpellTable
 from gpusteward.analyzer.tables import PROOFS, SIGNATURES
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.idle_spells import SpellEnd
 from gpusteward.core.verdicts import Proof, Signature
 
-COMMAND = "python -m bench.replay"
-RESULTS = Path(__file__).parent / "results"
 ALLOCATIONS, DAYS, SPELLS_PER_DAY = 5_000, 30, 4
 LIMIT_SECONDS = 5.0
 DAY = 86_400.0
 KINDS = ("Notebook", "PyTorchJob", "Deployment", "Pod")
 PODS_PER_POOL = 25
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """All results of one run."""
-
-    about: About
-    spells: int
-    workloads: int
-    seconds: float
-    cpu_seconds: float
-    releases: int
-    regretted: int
-    holds: bool
 
 
 def make_month(seed: int = 1) -> SpellTable:
@@ -93,7 +73,7 @@ def make_month(seed: int = 1) -> SpellTable:
     )
 
 
-def measure() -> tuple[Found, Replay]:
+def measure() -> str:
     table, file = make_month(), parse_policies(EXAMPLE, where="example")
     policies = {
         key: resolve_policy(file, WorkloadMetadata(key, annotations={INTERCHANGEABLE: "true"}))
@@ -102,44 +82,22 @@ def measure() -> tuple[Found, Replay]:
     print_progress(f"  {len(table):,} spells of {len(table.workloads):,} workloads")
     wall, cpu = time.perf_counter(), time.process_time()
     found = replay(table, policies.__getitem__, policies.__getitem__, since=0.0, price_of=lambda _key, _model: 2.0)
-    seconds, cpu_seconds = time.perf_counter() - wall, time.process_time() - cpu
-    return Found(
-        about=describe_run(COMMAND, {"libraries": {"numpy": version("numpy")}}),
-        spells=len(table),
-        workloads=len(table.workloads),
-        seconds=seconds,
-        cpu_seconds=cpu_seconds,
-        releases=found.policy.releases,
-        regretted=found.policy.regretted,
-        holds=seconds <= LIMIT_SECONDS,
-    ), found
-
-
-def render_page(found: Found) -> str:
-    about, result = found.about, "PASS" if found.holds else "MISSED"
-    times = (f"{LIMIT_SECONDS:.0f} s", f"{found.seconds:.2f} s", f"{found.cpu_seconds:.2f} s")
-    row = (f"replay of {DAYS} days of {ALLOCATIONS:,} allocations", *times, result)
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    name, result = (
+        f"replay of {DAYS} days of {ALLOCATIONS:,} allocations",
+        "PASS" if wall <= LIMIT_SECONDS else "MISSED",
+    )
+    row = (name, f"{LIMIT_SECONDS:.0f} s", f"{wall:.2f} s", f"{cpu:.2f} s", result)
     return "\n".join(
         [
-            "# Replay\n",
-            f"- Made by `{about.command}` on {about.date}.\n- {about.processor}, {about.cores} cores; {about.python}\n",
+            render_head("Replay", describe_run(name_command("replay"), {"libraries": {"numpy": version("numpy")}})),
             render_table(("measurement", "limit", "wall-clock time", "CPU", "result"), [row]),
-            f"{found.spells:,} idle spells of {found.workloads:,} workloads. Replayed are the policy, the present "
-            f"policy, four fixed windows and eleven windows of the frontier. {found.releases:,} releases, "
-            f"{found.regretted:,} of them regretted.\n",
+            f"{len(table):,} idle spells of {len(table.workloads):,} workloads. Replayed are the policy, the present "
+            f"policy, four fixed windows and eleven windows of the frontier. {found.policy.releases:,} releases, "
+            f"{found.policy.regretted:,} of them regretted.\n",
         ]
     )
 
 
-def main() -> int:
-    found, _ = measure()
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "replay.json").write_text(json.dumps(asdict(found), indent=1) + "\n")
-    page = render_page(found)
-    (RESULTS / "replay.md").write_text(page)
-    print(page)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(publish("replay", measure))

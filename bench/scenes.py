@@ -14,8 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.machines import describe_run
-from bench.progress import print_progress
+from bench.measure import describe_run, print_progress
 from bench.report import render_table
 from bench.scene_rows import BEGIN, Chance, Place, Row, Scene, Scrape, Signals
 from gpusteward.analyzer.judge.history import History

@@ -1,94 +1,174 @@
 """`python -m bench.scrape`: `gpusteward serve` without an engine, scraping many nodes itself.
 
-Writes bench/results/scrape.md and scrape.json. Exits with 0 whether the limits hold or not.
+Writes bench/results/scrape.md. Exits with 0 whether the limits hold or not.
 """
 
 import argparse
 import gzip
 import json
-import shlex
-import signal
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import asdict
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from statistics import median
 
-from bench.machines import describe_run
-from bench.progress import print_progress
-from bench.readings import read_busy_seconds, read_cpu_seconds, read_memory
-from bench.scrape_pages import GOLDEN, VARIANTS, pack_pages, read_variants, rename
-from bench.scrape_report import Parts, Results, judge, render_report
-from bench.served import Client
+from bench.measure import (
+    KIB,
+    MB,
+    About,
+    Memory,
+    describe_run,
+    name_command,
+    print_progress,
+    read_busy_seconds,
+    read_cpu_seconds,
+    read_memory,
+)
+from bench.programs import Client, run_module, run_serve
+from bench.report import Bar, at_most, publish, render_bars, render_head, render_table
+from bench.scrape_nodes import GOLDEN, GPUS_PER_NODE, VARIANTS, pack_pages, read_variants, rename
 from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
 from gpusteward.analyzer.sources.scrape.source import ScrapeSource
-from tests.agent.test_agent_process import free_port
 
-RESULTS = Path(__file__).parent / "results"
 WINDOW_SECONDS = 600
 CYCLE_SECONDS = 30
 SLICES = 4
 FIRST_ROUND_SECONDS = 120.0
 LOOP_NODES = 100
+NOTES = """\
+- `gpusteward serve` as it is installed here, without an engine, its ledger switched off; its targets are paths of one
+  other process, so the network is the loopback. Pages are the agent's golden page of eight GPUs (all four dialects)
+  under other names; three of each node take turns, packed.
+- CPU is the process's CPU clock: scrapes, cycles and the HTTP server. The window begins when every target has been read
+  once; what that first round costs (every line is new then) is in its own row.
+- Memory does not grow with time: the ring buffers have their full size from a target's first page on. VmHWM is its
+  peak.
+- The parts are loops in the bench's own process: CPU time. If other processes keep the machine busy, as the row above
+  shows, the same work takes longer.
+- MB is 1,000,000 bytes.
+"""
 
 
-@contextmanager
-def run_nodes(nodes: int) -> Iterator[int]:
-    """The port of a server with the pages of all nodes."""
-    command = [sys.executable, "-m", "bench.scrape_server", str(nodes)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        yield int(process.stdout.readline())
-    finally:
-        process.terminate()
-        process.wait(30)
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """CPU of the single steps, in one process."""
+
+    unpack_microseconds: float  # a page
+    first_milliseconds: float  # a page of which every line is new
+    steady_microseconds: float  # a page whose lines are known
+    read_milliseconds: list[float]  # one table of all nodes over a full window
+    series: int  # kept of all nodes
+    ring_bytes: int
 
 
-@contextmanager
-def run_serve(folder: Path, targets: Sequence[str], *, interval: float) -> Iterator[tuple[int, int]]:
-    """The pid and the port of an analyzer that scrapes these targets."""
-    (folder / "targets.json").write_text(json.dumps([{"targets": list(targets)}]))
-    port = free_port()
-    chosen = {
-        "scrape.targets_file": folder / "targets.json",
-        "scrape.interval": f"{interval:g}",
-        "scheduler.interval": CYCLE_SECONDS,
-        "ledger.enabled": "false",
-        "logging.level": "warning",
-    }
-    flags = [f"--address=127.0.0.1:{port}", *(f"--set={path}={value}" for path, value in chosen.items())]
-    program = Path(sys.executable).with_name("gpusteward")
-    process = subprocess.Popen([program, "serve", *flags], cwd=folder)
-    try:
-        yield process.pid, port
-    finally:
-        process.terminate()
-        process.wait(30)
+@dataclass(frozen=True, slots=True)
+class Results:
+    """One run."""
+
+    about: About
+    nodes: int
+    interval: float
+    seconds: float  # measured
+    page_bytes: int
+    packed_bytes: int
+    first_round_seconds: float  # wall time until every target was read once
+    first_round_cpu: float  # CPU seconds of it, start of the program included
+    shares: list[float]  # of one core, slice by slice
+    others: list[float]  # cores that all else kept busy, slice by slice
+    memory: Memory
+    scrapes_ok: int
+    scrapes_failed: int
+    cycle_seconds: list[float]
+    allocations: int
+    parts: Parts = field(repr=False)
+
+    @property
+    def gpus(self) -> int:
+        return self.nodes * GPUS_PER_NODE
 
 
-def measure(nodes: int, *, seconds: float, interval: float, command: str) -> Results:
+def judge(results: Results) -> list[Bar]:
+    size = f"{results.nodes:,} nodes x {GPUS_PER_NODE} GPUs every {results.interval:g} s"
+    return [
+        at_most(
+            f"CPU, {size}", 100, median(results.shares) * 100, "% of a core", "median of the slices, cycles included"
+        ),
+        at_most(f"RSS, {size}", 600, results.memory.peak_mb, "MB", "VmHWM: the most it ever had"),
+        at_most("scrapes that failed", 0, results.scrapes_failed, "of all", "counted by the program itself"),
+    ]
+
+
+def render_report(results: Results) -> str:
+    return "\n".join(
+        [
+            render_head("The embedded source, measured", results.about),
+            f"## Limits\n\n{render_bars(judge(results))}",
+            f"## The whole program\n\n{render_table(('', 'measured'), _list_whole(results))}",
+            f"## Its parts\n\n{render_table(('', 'CPU'), _list_parts(results))}",
+            f"## How it was measured\n\n{NOTES}",
+        ]
+    )
+
+
+def _list_whole(results: Results) -> list[tuple[str, str]]:
+    memory = results.memory
+    return [
+        ("nodes / GPUs / allocations", f"{results.nodes:,} / {results.gpus:,} / {results.allocations:,}"),
+        ("a page, as it is / packed, bytes", f"{results.page_bytes:,} / {results.packed_bytes:,}"),
+        ("measured, s", f"{results.seconds:.0f}"),
+        ("scrapes that went well / failed", f"{results.scrapes_ok:,} / {results.scrapes_failed:,}"),
+        ("CPU, % of a core, slice by slice", ", ".join(f"{share * 100:.1f}" for share in results.shares)),
+        ("cores that all else kept busy", ", ".join(f"{cores:.2f}" for cores in results.others)),
+        ("first round of scrapes, s / CPU s", f"{results.first_round_seconds:.1f} / {results.first_round_cpu:.1f}"),
+        ("cycles, s each", ", ".join(f"{seconds:.2f}" for seconds in results.cycle_seconds)),
+        (
+            "RSS / RssAnon / VmHWM, MB",
+            " / ".join(f"{kib * KIB / MB:.0f}" for kib in (memory.rss, memory.anonymous, memory.peak)),
+        ),
+    ]
+
+
+def _list_parts(results: Results) -> list[tuple[str, str]]:
+    parts = results.parts
+    return [
+        ("unpacking a page", f"{parts.unpack_microseconds:.0f} us"),
+        ("a page whose lines are known", f"{parts.steady_microseconds:.0f} us"),
+        ("a page of which every line is new", f"{parts.first_milliseconds:.1f} ms"),
+        ("a table of all nodes over a full window", f"{median(parts.read_milliseconds):.0f} ms"),
+        ("series kept", f"{parts.series:,}"),
+        ("their rings", f"{parts.ring_bytes / MB:.0f} MB"),
+    ]
+
+
+def measure(nodes: int, *, seconds: float, interval: float) -> Results:
     print_progress(f"{nodes:,} nodes, every {interval:g} s, for {seconds:g} s")
     parts = measure_parts(nodes, interval=interval)
-    with tempfile.TemporaryDirectory() as name, run_nodes(nodes) as port:
+    with tempfile.TemporaryDirectory() as name, run_module("bench.scrape_nodes", nodes) as (_, port):
+        file = Path(name, "targets.json")
         targets = [f"http://127.0.0.1:{port}/{node}/metrics" for node in range(nodes)]
+        file.write_text(json.dumps([{"targets": targets}]))
+        settings = {
+            "scrape.targets_file": file,
+            "scrape.interval": f"{interval:g}",
+            "scheduler.interval": CYCLE_SECONDS,
+            "ledger.enabled": "false",
+        }
         began = time.monotonic()
-        with run_serve(Path(name), targets, interval=interval) as (pid, address):
+        with run_serve(Path(name), settings) as (process, address):
+            pid = process.pid
             _wait_for_all(address, nodes)
             first_round, first_cpu = time.monotonic() - began, read_cpu_seconds(pid)
             shares, others, cycles = _watch(pid, address, seconds=seconds)
-            sources, health = _get_json(address, "/api/v1/sources"), _get_json(address, "/api/v1/health")
+            sources, health = Client(address).get_json("/api/v1/sources"), Client(address).read_health()
             memory = read_memory(pid)
     print_progress(f"  {memory.peak} KiB at most, {shares} of a core, cycles {cycles} s")
+    versions = {name: version(name) for name in ("gpusteward", "numpy", "httptools")}
     return Results(
-        about=describe_run(
-            command, {"analyzer": {name: version(name) for name in ("gpusteward", "numpy", "httptools")}}
-        ),
+        about=describe_run(name_command("scrape"), {"analyzer": versions}),
         nodes=nodes,
         interval=interval,
         seconds=seconds,
@@ -107,17 +187,13 @@ def measure(nodes: int, *, seconds: float, interval: float, command: str) -> Res
     )
 
 
-def _get_json(port: int, path: str) -> dict[str, Any]:
-    return dict(json.loads(Client(port).get(path)))
-
-
 def _wait_for_all(port: int, nodes: int) -> None:
     """Wait until every target was scraped once."""
     deadline = time.monotonic() + FIRST_ROUND_SECONDS
     while time.monotonic() < deadline:
         time.sleep(0.2)
         try:
-            if _get_json(port, "/api/v1/sources")["scrapes"]["ok"] >= nodes:
+            if Client(port).get_json("/api/v1/sources")["scrapes"]["ok"] >= nodes:
                 return
         except OSError:
             continue
@@ -133,7 +209,7 @@ def _watch(pid: int, port: int, *, seconds: float) -> tuple[list[float], list[fl
         passed, mine = time.monotonic() - began, read_cpu_seconds(pid) - cpu
         shares.append(mine / passed)
         others.append(max((read_busy_seconds() - busy - mine) / passed, 0.0))
-        cycle = _get_json(port, "/api/v1/health")["cycles"]
+        cycle = Client(port).read_health()["cycles"]
         if cycle["last_error"]:
             raise RuntimeError(f"a cycle failed: {cycle['last_error']}")
         cycles.append(cycle["last_seconds"])
@@ -190,36 +266,18 @@ def _measure_read(source: ScrapeSource, interval: float) -> float:
     return (time.process_time() - began) * 1000
 
 
-def write_results(results: Results) -> None:
-    bars = [{**asdict(bar), "verdict": bar.verdict} for bar in judge(results)]
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "scrape.md").write_text(render_report(results))
-    (RESULTS / "scrape.json").write_text(json.dumps({**asdict(results), "bars": bars}, indent=1) + "\n")
-
-
-def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench.scrape", description=(__doc__ or "").splitlines()[0])
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.scrape", description=__doc__.splitlines()[0])
     parser.add_argument("--nodes", type=int, default=1000, help="of eight GPUs each")
     parser.add_argument("--seconds", type=float, default=120, help="how long to watch")
     parser.add_argument("--interval", type=float, default=15, help="seconds between two scrapes of a node")
     parser.add_argument("--dry", action="store_true", help="print the result, write nothing")
-    return parser.parse_args(arguments)
-
-
-def main() -> int:
-    for stopping in (signal.SIGINT, signal.SIGTERM):  # stops the processes it started
-        signal.signal(stopping, signal.default_int_handler)
-    chosen = parse(sys.argv[1:])
-    command = shlex.join(("python", "-m", "bench.scrape", *sys.argv[1:]))
-    try:
-        results = measure(chosen.nodes, seconds=chosen.seconds, interval=chosen.interval, command=command)
-    except KeyboardInterrupt:
-        print_progress("interrupted: everything is stopped, nothing is written")
-        return 130
-    if not chosen.dry:
-        write_results(results)
-    print(render_report(results))
-    return 0
+    chosen = parser.parse_args()
+    return publish(
+        "scrape",
+        lambda: render_report(measure(chosen.nodes, seconds=chosen.seconds, interval=chosen.interval)),
+        is_dry=chosen.dry,
+    )
 
 
 if __name__ == "__main__":

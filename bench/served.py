@@ -1,19 +1,13 @@
-"""`gpusteward serve` as a separate process: its memory and its response times."""
+"""`gpusteward serve` as a separate process over an engine: its memory and its response times."""
 
-import http.client
-import json
-import os
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.fleet_results import Served
-from bench.readings import read_memory
-from tests.agent.test_agent_process import free_port
+from bench.measure import Memory, print_progress, read_memory
+from bench.programs import Client, run_serve
 
 CYCLES = 3
 REQUESTS = 20
@@ -26,79 +20,51 @@ REQUESTED = {
 }
 
 
-class Client:
-    """Sends requests on one connection, as a scraper does."""
+@dataclass(frozen=True, slots=True)
+class Served:
+    """After some cycles and requests."""
 
-    def __init__(self, port: int) -> None:
-        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-
-    def get(self, path: str, encoding: str = "identity") -> bytes:
-        self._connection.request("GET", path, headers={"Accept-Encoding": encoding})
-        response = self._connection.getresponse()
-        body = response.read()
-        if response.status != http.client.OK:
-            raise RuntimeError(f"{path} returned {response.status}: {body[:200]!r}")
-        return body
-
-    def measure(self, path: str, encoding: str) -> tuple[float, int]:
-        """Milliseconds from the request to the last byte, and the number of bytes."""
-        began = time.perf_counter()
-        body = self.get(path, encoding)
-        return (time.perf_counter() - began) * 1000, len(body)
-
-    def read_health(self) -> dict[str, Any]:
-        return dict(json.loads(self.get("/api/v1/health")))
+    gpus: int
+    cycles: int
+    allocations: int
+    coverage: float
+    unknown: dict[str, int]
+    start_seconds: float  # from its start to its first result
+    cycle_seconds: list[float]  # as it reports them: without the page
+    after_cycles: Memory
+    after_requests: Memory
+    milliseconds: dict[str, list[float]]  # by path, in the order of the requests
+    sizes: dict[str, int]  # bytes of the responses
 
 
-@contextmanager
-def run_serve(engine_url: str, folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """As installed here, with its defaults; the bench triggers each cycle. Several engines are separated by a comma."""
-    port = free_port()
-    flags = (f"--address=127.0.0.1:{port}", "--interval=86400", "--log-level=warning")
-    program = Path(sys.executable).with_name("gpusteward")
-    own = os.environ | {"XDG_DATA_HOME": str(folder), "GPUSTEWARD_PROMETHEUS__URLS": engine_url}  # its own ledger
-    process = subprocess.Popen([program, "serve", *flags], cwd=folder, env=own)
-    try:
-        yield process, port
-    finally:
-        process.terminate()
-        process.wait(30)
-
-
-def measure_serve(engine_url: str, gpus: int, *, folder: Path) -> Served:
+def measure_serve(engine_urls: str, gpus: int, *, folder: Path) -> Served:
+    """The bench triggers each cycle. Several engines are separated by a comma."""
     began = time.monotonic()
-    with run_serve(engine_url, folder) as (process, port):
+    environ = {"XDG_DATA_HOME": str(folder), "GPUSTEWARD_PROMETHEUS__URLS": engine_urls}  # its own ledger
+    with run_serve(folder, {"scheduler.interval": 86400}, environ=environ) as (process, port):
         health = _wait_for_cycle(process, port, 1)
-        start = time.monotonic() - began
-        seconds = [health["cycles"]["last_seconds"]]
+        start, seconds = time.monotonic() - began, [health["cycles"]["last_seconds"]]
         for number in range(2, CYCLES + 1):
             Client(port).get("/analyze")  # a connection that is idle for a whole cycle is closed
             health = _wait_for_cycle(process, port, number)
             seconds.append(health["cycles"]["last_seconds"])
-        after_cycles = read_memory(process.pid)
-        milliseconds, sizes = _request_all(Client(port))
-        return Served(
-            gpus=gpus,
-            cycles=CYCLES,
-            allocations=health["allocations"],
-            coverage=health["coverage"],
-            unknown=health["unknown"],
-            start_seconds=start,
-            cycle_seconds=seconds,
-            after_cycles=after_cycles,
-            after_requests=read_memory(process.pid),
-            milliseconds=milliseconds,
-            sizes=sizes,
-        )
-
-
-def _request_all(client: Client) -> tuple[dict[str, list[float]], dict[str, int]]:
-    milliseconds, sizes = {}, {}
-    for name, (path, encoding) in REQUESTED.items():
-        measured = [client.measure(path, encoding) for _ in range(REQUESTS)]
-        milliseconds[name] = [each for each, _ in measured]
-        sizes[name] = measured[-1][1]
-    return milliseconds, sizes
+        after_cycles, client = read_memory(process.pid), Client(port)
+        measured = {name: [client.measure(*each) for _ in range(REQUESTS)] for name, each in REQUESTED.items()}
+        memory = read_memory(process.pid)
+    print_progress(f"  served: {memory.peak} KiB at most, cycles {seconds} s")
+    return Served(
+        gpus=gpus,
+        cycles=CYCLES,
+        allocations=health["allocations"],
+        coverage=health["coverage"],
+        unknown=health["unknown"],
+        start_seconds=start,
+        cycle_seconds=seconds,
+        after_cycles=after_cycles,
+        after_requests=memory,
+        milliseconds={name: [milliseconds for milliseconds, _ in each] for name, each in measured.items()},
+        sizes={name: each[-1][1] for name, each in measured.items()},
+    )
 
 
 def _wait_for_cycle(process: subprocess.Popen[bytes], port: int, number: int) -> dict[str, Any]:

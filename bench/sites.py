@@ -21,8 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.machines import describe_run
-from bench.progress import print_progress
+from bench.measure import describe_run, print_progress
 from bench.site_data import AHEAD_SECONDS, HISTORY_SECONDS
 from bench.site_variants import VARIANTS, Truth, Variant
 from gpusteward.analyzer.app import Analyzer

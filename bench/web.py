@@ -1,5 +1,5 @@
 """`python -m bench.web`: the web UI in Chromium: bundle size, time to the first verdict, frame times, memory after an
-hour of live updates, bytes per refresh. Writes bench/results/web.md and web.json.
+hour of live updates, bytes per refresh. Writes bench/results/web.md.
 
 Exits 0 whether the limits hold or not. Needs Chromium (`make components`) and the bundle (`make web`).
 """
@@ -13,21 +13,17 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median, quantiles
 from typing import IO, Any
 
 from playwright.sync_api import Browser, Page
 
-from bench.bars import Bar
-from bench.machines import describe_run
-from bench.progress import print_progress
-from bench.report import render_bars, render_table
+from bench.measure import MB, describe_run, name_command, print_progress
+from bench.report import Bar, at_most, publish, render_bars, render_head, render_table
 from tests.web.browser import Visitor, open_browser, visit
 
-COMMAND = "python -m bench.web"
-RESULTS = Path(__file__).parent / "results"
 STATIC = Path(__file__).parents[1] / "src/gpusteward/analyzer/api/ui/static"
 FIRST_PAGE = "src/pages/overview/overview.tsx"
 SIZES = (100, 1_000, 10_000)
@@ -36,7 +32,6 @@ FRAME_SECONDS = 4.0
 UPDATES_PER_HOUR = 120  # one every 30 seconds
 READ_EVERY = 10
 KB = 1000
-MB = 1_000_000
 
 # The moment at which the number of idle GPUs is on screen, in milliseconds after the navigation began.
 WATCH_FIRST_VERDICT = """
@@ -254,27 +249,30 @@ def measure_hour(browser: Browser, server: Server, *, gpus: int, name: str, addr
 
 def judge(results: Results) -> list[Bar]:
     largest = max(load.gpus for load in results.loads)
-    bars = [Bar("first load", 150, results.first_load_bytes / KB, "kB gzip", "all files of the first page")]
+    bars = [at_most("first load", 150, results.first_load_bytes / KB, "kB gzip", "all files of the first page")]
     bars += [
-        Bar(f"first verdict at {load.gpus:,} GPUs", 1, median(load.first_verdict_ms) / 1000, "s", "median, empty cache")
+        at_most(
+            f"first verdict at {load.gpus:,} GPUs", 1, median(load.first_verdict_ms) / 1000, "s", "median, empty cache"
+        )
         for load in results.loads
     ]
     bars += [
-        Bar(
+        at_most(
             f"{each.what}, {each.gpus:,} GPUs", 1000 / 60 + 1, each.middle, "ms per frame", "median; 60 frames a second"
         )
         for each in results.frames
         if each.gpus == largest and "update" not in each.what
     ]
     bars += [
-        Bar(f"memory of {each.page} stays flat", 5, each.growth * 100, "% of growth", "first to last third of an hour")
+        at_most(
+            f"memory of {each.page} stays flat", 5, each.growth * 100, "% of growth", "first to last third of an hour"
+        )
         for each in results.hours
     ]
     return bars
 
 
-def render(results: Results, command: str = COMMAND) -> str:
-    about = describe_run(command, {})
+def render(results: Results) -> str:
     loads = [
         (
             f"{load.gpus:,}",
@@ -295,11 +293,12 @@ def render(results: Results, command: str = COMMAND) -> str:
     ]
     return "\n".join(
         [
-            "# The web UI, measured\n",
-            f"- Made by `{about.command}` on {about.date}.",
-            f"- {about.processor}, {about.cores} cores; {about.kernel}; {about.python}; Chromium without a GPU",
-            "- The API has a simulated result with one workload per GPU, eight GPUs per node. Browser, API and bench",
-            f"  share the machine. Load average before the run: {results.load_average:.1f}.\n",
+            render_head(
+                "The web UI, measured",
+                describe_run(name_command("web")),
+                "Chromium without a GPU. The API has a simulated result with one workload per GPU, eight GPUs per node."
+                f" Browser, API and bench share the machine. Load average before the run: {results.load_average:.1f}.",
+            ),
             "## Limits\n",
             render_bars(judge(results)),
             "## Bundle\n",
@@ -341,20 +340,16 @@ def run(executable: str, sizes: tuple[int, ...]) -> Results:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog=COMMAND)
+    parser = argparse.ArgumentParser(prog="python -m bench.web")
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="GPUs: 100,1000,10000")
+    parser.add_argument("--dry", action="store_true", help="print the result, write nothing")
     options = parser.parse_args()
     executable = shutil.which("chromium")
     if executable is None or not (STATIC / "index.html").exists():
         print("needs Chromium (`make components`) and the bundle (`make web`)", file=sys.stderr)
         return 0
-    results = run(executable, tuple(int(each) for each in options.sizes.split(",")))
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "web.md").write_text(render(results) + "\n")
-    bars = [{**asdict(bar), "verdict": bar.verdict} for bar in judge(results)]
-    (RESULTS / "web.json").write_text(json.dumps({**asdict(results), "bars": bars}, indent=1) + "\n")
-    print(render(results))
-    return 0
+    sizes = tuple(int(each) for each in options.sizes.split(","))
+    return publish("web", lambda: render(run(executable, sizes)), is_dry=options.dry)
 
 
 if __name__ == "__main__":

@@ -5,13 +5,12 @@ import time
 
 import pytest
 
-from bench.bars import Bar, judge
-from bench.compare import read_collectors
-from bench.machines import About
-from bench.readings import Memory, cpu_clock_of, parse_stat, parse_status, read_cpu_seconds
-from bench.report import render_bars, render_report, render_table
-from bench.results import Comparison, Endurance, Floor, Measured, Moment, Results
-from bench.scrapes import Cost
+from bench.agent import Floor, Results, judge, render_report
+from bench.compare import Comparison, Measured, read_collectors
+from bench.endurance import Endurance, Moment
+from bench.exporters import ScrapeCost
+from bench.measure import About, Memory, cpu_clock_of, parse_stat, parse_status, read_cpu_seconds
+from bench.report import at_most, render_bars, render_table
 
 STATUS = "Name:\tgpusteward\nVmPeak:\t  99 kB\nVmHWM:\t   43000 kB\nVmRSS:\t   42000 kB\nRssAnon:\t   28000 kB\n"
 
@@ -22,8 +21,8 @@ def measured(*, rss: int = 34_000, share: float = 0.002, scrape: float = 0.5, lo
         idle_shares={"5 s": [share, share, share * 9]},
         scraped_shares=[share, share],
         memory=dict.fromkeys(("started", "idle", "scraped"), memory),
-        scrapes={"identity": [Cost(scrape, 2 * scrape)] * 3},
-        lone_scrapes={"gzip": [Cost(lone, 2 * lone)] * 3},
+        scrapes={"identity": [ScrapeCost(scrape, 2 * scrape)] * 3},
+        lone_scrapes={"gzip": [ScrapeCost(lone, 2 * lone)] * 3},
         collectors={"nvml": [0.001]},
         page_bytes={"identity": 348_480},
         series=1594,
@@ -67,8 +66,8 @@ def test_collector_durations_are_read_from_the_page():
 
 
 def test_a_bar_holds_up_to_its_limit_and_is_missed_above_it():
-    assert Bar("RSS", 45, 45.0, "MB", "").verdict == "PASS"
-    assert Bar("RSS", 45, 45.001, "MB", "").verdict == "MISSED"
+    assert at_most("RSS", 45, 45.0, "MB", "").verdict == "PASS"
+    assert at_most("RSS", 45, 45.001, "MB", "").verdict == "MISSED"
 
 
 def test_all_bars_hold_where_everything_is_within_its_limit():
@@ -92,7 +91,7 @@ def test_each_bar_is_missed_by_itself(agent: Measured, enduring: Endurance, miss
 
 
 def test_growth_during_warm_up_does_not_count():
-    assert endurance(*range(30_000, 40_000, 1000), *[40_000] * 30).growth_kib == 0
+    assert endurance(*range(30_000, 40_000, 1000), *[40_000] * 30).growth_mb == 0
 
 
 def test_the_source_text_of_a_table_is_aligned():
@@ -102,7 +101,7 @@ def test_the_source_text_of_a_table_is_aligned():
 
 
 def test_a_missed_bar_is_written_as_missed():
-    row = render_bars([Bar("CPU of a scrape", 2, 2.5, "ms", "")]).splitlines()[2]
+    row = render_bars([at_most("CPU of a scrape", 2, 2.5, "ms", "")]).splitlines()[2]
     assert [cell.strip() for cell in row.strip("|").split("|")] == ["CPU of a scrape", "2 ms", "2.5", "MISSED"]
 
 

@@ -1,4 +1,4 @@
-"""The pure parts of the analyzer's bench: blocks, import lines, recorded requests, limits, the report."""
+"""The pure parts of the analyzer's bench: blocks, recorded requests, limits, the report."""
 
 import urllib.request
 from functools import partial
@@ -7,7 +7,7 @@ from pathlib import Path
 from threading import Thread
 from urllib.parse import quote_plus, unquote_plus
 
-from bench.compared_ways import add_unread_signals
+from bench.analyzer import Results, Ways, check_limits, render_report
 from bench.fleet_data import (
     BLOCK_SECONDS,
     STEP,
@@ -15,13 +15,9 @@ from bench.fleet_data import (
     labels_of,
     write_samples,
 )
-from bench.fleet_limits import check_limits
-from bench.fleet_report import render_report
-from bench.fleet_results import CycleTime, Results, Served, Ways
-from bench.machines import About
-from bench.readings import Memory
-from bench.request_recorder import RecordedRequest, record_requests
-from bench.served import REQUESTED
+from bench.measure import About, Memory
+from bench.served import REQUESTED, Served
+from bench.ways import CycleTime, RecordedRequest, add_unread_signals, record_requests
 
 
 class QuietFiles(SimpleHTTPRequestHandler):
@@ -72,7 +68,7 @@ def results(measured: list[Ways], serving: list[Served]) -> Results:
 
 
 def failed_checks(found: Results) -> list[str]:
-    return [check.name for check in check_limits(found) if not check.holds]
+    return [check.promise for check in check_limits(found) if not check.holds]
 
 
 def test_all_checks_pass_where_everything_is_within_its_limit():
@@ -96,7 +92,7 @@ def test_growth_faster_than_the_fleet_fails():
     fleets = [ways(10_000), ways(50_000, cycle=6.0, curl=6.0, oour=600)]
     name = "a cycle grows from 10,000 to 50,000 GPUs with their number to the power of"
     assert failed_checks(results(fleets, [])) == [name]
-    (check,) = [check for check in check_limits(results(fleets, [])) if check.name == name]
+    (check,) = [check for check in check_limits(results(fleets, [])) if check.promise == name]
     assert check.measured == "1.05"
     assert "5 x the GPUs of 10,000 took 5.45 x the time, of curl 6.00 x" in check.method
 

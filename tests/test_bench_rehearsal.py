@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from bench.machines import About
-from bench.rehearsal import run_nodes
+from bench.measure import About
+from bench.programs import run_module
 from bench.rehearsal_nodes import GPUS_PER_NODE, create_nodes
 from bench.rehearsal_report import ANALYZER, PROGRAMS, Cycle, Reading, Results, Scraped, judge, render_report
 from bench.rehearsal_truth import EDGE, ENDED, RESTED, WORKED, YOUNG, Comparison, compare, list_truths, name_truth
@@ -21,7 +21,7 @@ AT, WINDOW, EDGE_SECONDS = 1e9, 600.0, 15.0
 
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
-    with run_nodes(2) as (_, port):
+    with run_module("bench.rehearsal_nodes", 2, 12) as (_, port):
         yield port
 
 

@@ -4,11 +4,9 @@ import gzip
 
 import pytest
 
-from bench.machines import About
-from bench.readings import Memory
-from bench.scrape import measure_parts
-from bench.scrape_pages import GOLDEN, GPUS_PER_NODE, VARIANTS, pack_pages, read_variants, rename
-from bench.scrape_report import Parts, Results, judge, render_report
+from bench.measure import About, Memory
+from bench.scrape import Parts, Results, judge, measure_parts, render_report
+from bench.scrape_nodes import GOLDEN, GPUS_PER_NODE, VARIANTS, pack_pages, read_variants, rename
 from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
 from gpusteward.analyzer.sources.scrape.source import ScrapeSource
 

@@ -2,7 +2,6 @@
 
 import argparse
 import base64
-import json
 import re
 import tomllib
 from collections.abc import Iterator
@@ -145,19 +144,25 @@ def read_quantity(text: str) -> float:
 
 def test_requests_and_limits_of_the_agent_follow_from_the_measured_figures():
     resources = read_yaml((CHART / "values.yaml").read_text())["agent"]["resources"]
-    measured = [each["agent"] for each in json.loads((ROOT / "bench/results/agent.json").read_text())["comparisons"]]
-    peak = max(each["memory"]["scraped"]["peak"] for each in measured) * 1024
+    text = (ROOT / "bench/results/agent.md").read_text()
+    peak = max(map(float, re.findall(r"^\| highest RSS ever, MB +\| +([\d.]+) \|", text, re.MULTILINE))) * 1e6
     assert peak <= read_quantity(resources["requests"]["memory"])
     assert 2 * peak <= read_quantity(resources["limits"]["memory"])
-    shares = [share for each in measured for share in (*each["scraped_shares"], *each["idle_shares"]["5 s"])]
-    assert max(shares) <= read_quantity(resources["requests"]["cpu"])
+    windows = re.findall(r"^- CPU (?:at 5 s|while scraped), .*: gpusteward agent ([\d., ]+);", text, re.MULTILINE)
+    percents = [float(percent) for window in windows for percent in window.split(", ")]
+    assert len(percents) == 2 * 2 * 3, "two sizes, idle and scraped, three windows"
+    assert max(percents) / 100 <= read_quantity(resources["requests"]["cpu"])
     assert "cpu" not in resources["limits"]
 
 
 def test_requests_and_limits_of_the_analyzer_follow_from_the_measured_figures():
     resources = read_yaml((CHART / "values.yaml").read_text())["analyzer"]["resources"]
-    measured = json.loads((ROOT / "bench/results/analyzer.json").read_text())["served"]
-    peaks = [each["after_requests"]["peak"] * 1024 for each in measured]
+    text = (ROOT / "bench/results/analyzer.md").read_text()
+    found = re.findall(
+        r"^\| [\d,]+ GPUs: RSS after the requests \(highest ever\), MB +\| +\d+ \((\d+)\) \|$", text, re.MULTILINE
+    )
+    peaks = [int(megabytes) * 1e6 for megabytes in found]
+    assert len(peaks) == 3, "sizes"
     assert min(peaks) <= read_quantity(resources["requests"]["memory"]), "of a small site"
     assert 2 * max(peaks) <= read_quantity(resources["limits"]["memory"]), "of the largest"
 

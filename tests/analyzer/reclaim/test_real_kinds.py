@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from bench.machines import describe_run
-from bench.report import render_table
+from bench.measure import describe_run
+from bench.report import render_head, render_table
 from gpusteward.analyzer.reclaim.kinds.notebook import STOPPED
 from gpusteward.analyzer.reclaim.kinds.objects import ACTION
 from gpusteward.analyzer.reclaim.plan import ActionState
@@ -39,20 +39,18 @@ def written_times() -> Iterator[None]:
     yield
     if os.environ.get("GPUSTEWARD_WRITE_RESULTS") != "1":
         return
-    about = describe_run("make bench-reclaim-kinds", {})
+    head = render_head(
+        "From the decision to free GPUs",
+        describe_run("make bench-reclaim-kinds"),
+        "From the start of the cycle that acts (usage judged, objects read again, dry run, patch) until no pod of the"
+        " workload is left, on a real control plane with real controllers and kwok nodes."
+        f" Limit: {FREE_SECONDS:g} s for each kind.",
+        "Of a kind that is tried in several ways, the longest time.",
+        "Custom resources are those of the tests, with the test as their controller: how fast the controller of a site"
+        " is, and the grace period of its pods, come on top.",
+    )
     rows = [[kind, f"{seconds:.2f} s"] for kind, seconds in sorted(TIMES.items())]
-    text = f"""# From the decision to free GPUs
-
-- Made by `{about.command}` on {about.date}.
-- {about.processor}, {about.cores} cores; {about.kernel}; {about.python}
-- From the start of the cycle that acts (usage judged, objects read again, dry run, patch) until no pod of the workload
-  is left, on a real control plane with real controllers and kwok nodes. Limit: {FREE_SECONDS:g} s for each kind.
-- Of a kind that is tried in several ways, the longest time.
-- Custom resources are those of the tests, with the test as their controller: how fast the controller of a site is, and
-  the grace period of its pods, come on top.
-
-{render_table(["kind", "seconds"], rows)}"""
-    RESULT.write_text(text)
+    RESULT.write_text(f"{head}\n{render_table(['kind', 'seconds'], rows)}")
 
 
 def read(world: World, item: Json) -> Json:

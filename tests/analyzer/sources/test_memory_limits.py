@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.scrape_pages import GOLDEN, rename
+from bench.scrape_nodes import GOLDEN, rename
 from gpusteward.analyzer.active_source import warn_about_limits
 from gpusteward.analyzer.settings.settings import MemorySettings, Settings
 from gpusteward.analyzer.sources.engine.decode import decode_pieces, decode_plain

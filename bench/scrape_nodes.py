@@ -1,10 +1,19 @@
-"""Pages of many nodes, cheaply: the agent's golden page of eight GPUs, under other names and with other values."""
+"""`python -m bench.scrape_nodes NODES`: serves the pages of many nodes, cheaply; prints its port.
 
+They are the agent's golden page of eight GPUs, under other names and with other values, packed beforehand, so that
+serving costs next to nothing.
+"""
+
+import asyncio
 import gzip
 import re
+import sys
 from collections.abc import Iterator
+from itertools import cycle
 from pathlib import Path
 from random import Random
+
+from bench.programs import serve_pages
 
 GOLDEN = Path(__file__).parents[1] / "tests/agent/golden/exclusive.prom"
 GPUS_PER_NODE = 8
@@ -40,3 +49,12 @@ def _vary(page: bytes, chance: Random) -> bytes:
 def _lower(line: bytes, chance: Random) -> bytes:
     labels, value = line.rsplit(b" ", 1)
     return b"%s %.4g" % (labels, float(value) * chance.uniform(0.9, 1))
+
+
+def main() -> None:
+    pages = [cycle(variants) for variants in pack_pages(int(sys.argv[1]))]
+    asyncio.run(serve_pages(lambda node: next(pages[int(node)])))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,21 +1,24 @@
-"""The compared ways to read a fleet: curl as the lower bound, gpu-oour's queries, and a cycle of the analyzer."""
+"""The compared ways to read a fleet: curl as the lower bound, gpu-oour's queries, and a cycle of the analyzer, whose
+requests are recorded so that curl can send the same ones."""
 
+import http.client
 import json
 import subprocess
+import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from statistics import fmean
 from typing import Any
-from urllib.parse import quote_plus
+from urllib.parse import quote_plus, urlsplit
 
 import requests
 
 from bench.fleet_data import SIGNALS, STEP, Fleet, uuid_of
-from bench.fleet_results import CycleTime
-from bench.request_recorder import RecordedRequest, record_requests
 from gpusteward.analyzer.active_source import ActiveSource
 from gpusteward.analyzer.api.publisher import prepare
 from gpusteward.analyzer.api.result_store import ResultStore
@@ -34,6 +37,18 @@ from tests.analyzer.engines import find_program
 
 OOUR_THREADS = 8
 OOUR_TIMEOUT = 10
+FORWARDED_HEADERS = ("Content-Type", "Accept-Encoding")
+
+
+@dataclass(frozen=True, slots=True)
+class CycleTime:
+    """One cycle of the analyzer, in seconds."""
+
+    whole: float  # until its result is published
+    read: float  # queries and building the usage table
+    judged: float  # judging and publishing
+    rendered: float  # the /metrics page, after that
+    cpu: float  # all threads of the analyzer, including the page
 
 
 def make_settings(url: str, window_seconds: float) -> Settings:
@@ -109,6 +124,70 @@ class Analysis:
         rendered = self._publisher.rendered_at - ended
         times = CycleTime(ended - began, read, ended - began - read, rendered, time.process_time() - cpu)
         return times, result
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRequest:
+    """One HTTP request."""
+
+    method: str
+    path: str  # with its query
+    body: str  # a form, encoded
+
+
+@dataclass(slots=True)
+class RecordingProxy:
+    url: str
+    requests: list[RecordedRequest] = field(default_factory=list)
+
+
+@contextmanager
+def record_requests(engine_url: str) -> Iterator[RecordingProxy]:
+    """A proxy to the engine on a free port of the loopback."""
+    proxy = RecordingProxy("")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _make_handler(urlsplit(engine_url).netloc, proxy))
+    server.daemon_threads = True
+    proxy.url = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    try:
+        yield proxy
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def _make_handler(engine: str, proxy: RecordingProxy) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # the body follows its header without a delay of 40 ms
+
+        def do_GET(self) -> None:
+            self._forward()
+
+        def do_POST(self) -> None:
+            self._forward()
+
+        def _forward(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            proxy.requests.append(RecordedRequest(self.command, self.path, body.decode()))
+            connection = http.client.HTTPConnection(engine, timeout=120)
+            headers = {name: self.headers[name] for name in FORWARDED_HEADERS if name in self.headers}
+            connection.request(self.command, self.path, body or None, headers)
+            response = connection.getresponse()
+            content = response.read()
+            connection.close()
+            self.send_response(response.status)
+            self.send_header("Content-Type", response.headers.get("Content-Type", ""))
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: object) -> None:
+            """The bench reports its own progress."""
+
+    return Handler
 
 
 def record_cycle(engine_url: str, window_seconds: float, *, at: float) -> list[RecordedRequest]:
