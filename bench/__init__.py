@@ -23,11 +23,11 @@ Each bench is a module with what it measures, its limits and its page:
       rehearsal_nodes.py, rehearsal_truth.py, rehearsal_report.py   its nodes, the comparison with their truth, the page
     ledger.py, replay.py, reclaim.py, demo.py, web.py   cost of the ledger, of replay, of reclaim; the demo; the web UI
     judge_truth.py the judge against the truth of simulated workloads, and its cost at 50,000 GPUs
-    scenes.py, scene_rows.py   41 kinds of workload with a known truth, seen through the pages of three exporters
-    sites.py, site_data.py, site_variants.py   foreign sites on a real Prometheus: right, or said what is wrong
+    scenes.py      41 kinds of workload with a known truth (tests/analyzer/judge/scenes.py), through three exporters
+    sites.py       foreign sites (tests/analyzer/sites) on a real Prometheus: right, or said what is wrong
     chaos.py       reclaim under faults (tests/analyzer/reclaim/chaos)
     attacks.py     the attacks of tests/attacks on a running analyzer and agent: time, memory, the slowest /livez
 
-Uses the fakes of the tests. Nothing in src/ imports it, and of the tests only the smaller cuts of scenes.py and
-sites.py. Traffic stays on the loopback.
+Uses the fakes of the tests; what is simulated stands there, where smaller cuts of it run. Nothing in src/ imports it.
+Traffic stays on the loopback.
 """

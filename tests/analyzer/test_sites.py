@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.site_variants import VARIANTS, Variant
-from bench.sites import NAMED, RIGHT, drive, judge
+from tests.analyzer.sites.drive import NAMED, RIGHT, drive, judge
+from tests.analyzer.sites.variants import VARIANTS, Variant
 
 pytestmark = pytest.mark.slow
 

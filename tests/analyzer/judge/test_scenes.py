@@ -1,13 +1,13 @@
-"""A smaller cut of bench/scenes.py: a window with work is never reclaimable, and rarely idle where all of the time is
-measured."""
+"""A cut of the scenes, all of which `bench.scenes` runs: a window with work is never reclaimable, and rarely idle where
+all of the time is measured."""
 
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from bench.scene_rows import COLLECTED, Row, Scene, Signals
-from bench.scenes import MOST_IDLE, SCENES, SIGNALS, WINDOW, judge_scenes, sum_up
+from tests.analyzer.judge.scene_rows import COLLECTED, Row, Scene, Signals
+from tests.analyzer.judge.scenes import MOST_IDLE, SCENES, SIGNALS, WINDOW, judge_scenes, sum_up
 
 BY_NAME = {signals.name: signals for signals in SIGNALS}
 RARE = next(scene for scene in SCENES if scene.name == "request of 3 s every 10 min")

@@ -1,4 +1,4 @@
-"""The foreign sites of `bench.sites`: each changes one thing of a simulated site. Numbers are those of issues of
+"""The foreign sites: each changes one thing of a simulated site. Numbers are those of issues of
 dcgm-exporter, where people met it."""
 
 import time
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from bench.site_data import (
+from tests.analyzer.sites.site_data import (
     BUSY_SITE,
     EMPTY,
     OTHER_NODE,
