@@ -17,7 +17,7 @@ from gpusteward.agent.dialects.vgpu_monitor import VgpuMonitorDialect
 from gpusteward.agent.endpoints import AgentEndpoints
 from gpusteward.agent.field_list import FieldConfigMap, FieldFile, default_fields, warn_of_unserved
 from gpusteward.agent.hpc_jobs import HpcJobs
-from gpusteward.agent.http.server import Server, serve
+from gpusteward.agent.http.server import serve
 from gpusteward.agent.kubernetes.kubelet import KubeletClient
 from gpusteward.agent.kubernetes.pod_watch import PodWatch
 from gpusteward.agent.metrics_page import MetricsPage
@@ -64,7 +64,16 @@ class Agent:
             collection, interval_seconds=settings.interval_seconds, release_seconds=settings.release_seconds
         )
         endpoints = AgentEndpoints(collection, page, self.thread, requires_gpus=settings.health_require_gpus)
-        self.server = _listen(settings, endpoints)
+        web = WebConfigFile(settings.web_config_file).current if settings.web_config_file else WebConfig
+        self.server = serve(
+            endpoints,
+            settings.address,
+            web=web,
+            max_concurrent_scrapes=settings.max_concurrent_scrapes,
+            read_seconds=settings.web_read_timeout_seconds,
+            write_seconds=settings.web_write_timeout_seconds,
+            expose_snapshot=settings.expose_snapshot,
+        )
         self.thread.start()
 
     def stop(self) -> None:
@@ -85,33 +94,23 @@ def run_agent(settings: AgentSettings) -> int:
     # thread, so a signal that arrives just before it waits would be handled only with the next signal.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
-        return _run_until_stopped(settings)
+        agent = Agent(settings)
+        url = agent.server.url
+        log.info("agent_started", version=__version__, node=settings.node_name, source=settings.source, url=url)
+        if settings.source == "simulated":
+            print(f"{url}/metrics shows simulated GPUs; press Ctrl-C to stop", flush=True)
+        while (received := signal.sigwait(SIGNALS)) not in STOP_SIGNALS:
+            if received == signal.SIGUSR1:
+                agent.thread.request_release()
+            else:
+                agent.thread.request_cycle()
+        agent.stop()
+        log.info("agent_stopped")
+        return 0
     finally:
         while signal.sigtimedwait(STOP_SIGNALS, 0):  # sent again while it was stopping
             pass
         signal.pthread_sigmask(signal.SIG_SETMASK, before)  # programs started later would inherit it
-
-
-def _run_until_stopped(settings: AgentSettings) -> int:
-    agent = Agent(settings)
-    log.info(
-        "agent_started", version=__version__, node=settings.node_name, source=settings.source, url=agent.server.url
-    )
-    if settings.source == "simulated":
-        print(f"{agent.server.url}/metrics shows simulated GPUs; press Ctrl-C to stop", flush=True)
-    _wait_for_stop_signal(agent.thread)
-    agent.stop()
-    log.info("agent_stopped")
-    return 0
-
-
-def _wait_for_stop_signal(thread: CollectionThread) -> None:
-    """Handle signals; return on SIGTERM or SIGINT."""
-    while (received := signal.sigwait(SIGNALS)) not in STOP_SIGNALS:
-        if received == signal.SIGUSR1:
-            thread.request_release()
-        else:
-            thread.request_cycle()
 
 
 def build_source(settings: AgentSettings, api: ApiServer | None) -> SnapshotSource:
@@ -124,10 +123,13 @@ def build_source(settings: AgentSettings, api: ApiServer | None) -> SnapshotSour
             ProcessTable(settings.proc), dcgm=_find_dcgm(settings), jobs=jobs, holders_are_processes=True
         )
         return NodeSource(settings.node_name, Nvml(settings.node_name), alone)
+    # Regular expressions of the pod labels to keep: none by default; if enabled, all or those of the allowlist.
+    patterns = [each.pattern for each in settings.kubernetes_pod_label_allowlist] or [""]
+    kept = patterns if settings.kubernetes_enable_pod_labels else ()
     providers = NodeProviders(
         proc=ProcessTable(settings.proc),
         kubelet=_find_kubelet(settings),
-        pods=PodWatch(api, settings.node_name, label_patterns=_label_patterns(settings)) if api else None,
+        pods=PodWatch(api, settings.node_name, label_patterns=kept) if api else None,
         ratio=RatioFile(settings.ratio_file) if settings.ratio_file else None,
         dcgm=_find_dcgm(settings),
         jobs=jobs,
@@ -213,13 +215,6 @@ def _find_fields(settings: AgentSettings, api: ApiServer | None) -> FieldConfigM
     return FieldFile(settings.collectors) if settings.collectors else None
 
 
-def _label_patterns(settings: AgentSettings) -> Sequence[str]:
-    """Regular expressions of the pod labels to keep: none by default; if enabled, all or those of the allowlist."""
-    if not settings.kubernetes_enable_pod_labels:
-        return ()
-    return [pattern.pattern for pattern in settings.kubernetes_pod_label_allowlist] or [""]
-
-
 def _dcgm_options(settings: AgentSettings) -> DcgmOptions:
     return DcgmOptions(
         names=settings.dcgm_names,
@@ -235,17 +230,4 @@ def _dcgm_options(settings: AgentSettings) -> DcgmOptions:
         xid_window_seconds=settings.xid_count_window_ms / 1000,
         clock_events_window_seconds=settings.clock_events_count_window_ms / 1000,
         devices=parse_devices(settings.devices),
-    )
-
-
-def _listen(settings: AgentSettings, endpoints: AgentEndpoints) -> Server:
-    web = WebConfigFile(settings.web_config_file).current if settings.web_config_file else WebConfig
-    return serve(
-        endpoints,
-        settings.address,
-        web=web,
-        max_concurrent_scrapes=settings.max_concurrent_scrapes,
-        read_seconds=settings.web_read_timeout_seconds,
-        write_seconds=settings.web_write_timeout_seconds,
-        expose_snapshot=settings.expose_snapshot,
     )

@@ -1,10 +1,29 @@
 """Attributes GPU processes to containers (pure).
 
-Sources in order of trust: the cgroup together with the pods of this node; the cgroup alone; the only holder of the GPU.
-All other processes are counted as `host` or `unattributed`.
+The idea: NVML knows pids on GPUs, the kubelet knows which container was given which GPU, and neither knows the other.
+The cgroup of a process connects them, because the kubelet creates the cgroup of every container. Sources in order of
+trust:
 
-A container can contain cgroups that are named after other pods. The outermost pod of this node counts, because the
-kubelet created its cgroup; in a nested Kubernetes the enclosing pods are not on this node.
+1. the cgroup together with the pods of this node: namespace, pod and container;
+2. the cgroup alone, while the API server is not available: a pod uid, and the holder of the GPU with that uid;
+3. the only holder of the GPU, where the cgroup says nothing;
+4. else the process is counted as `host` (its cgroup is no container's) or `unattributed` (nothing is known).
+
+Invariants:
+
+- A process is attributed once, to one container or to none. What is not known stays unknown: a wrong name would
+  accuse, or excuse, a team for the work of another.
+- A container can contain cgroups that are named after other pods. The outermost pod of this node counts, because the
+  kubelet created its cgroup; in a nested Kubernetes the enclosing pods are not on this node. Otherwise a tenant could
+  give its work the name of somebody else.
+- Only an exclusive holder is taken for the owner of a process without a cgroup: on a shared GPU each of the holders may
+  be it, and a GPU whose cgroups contradict each other (`disputed`) has no holder that can be named.
+- A process on a GPU that its pod does not hold is flagged (`outside_allocation`), unless the pod may hold it in a way
+  that is not seen yet: its device id matches no GPU (`unplaced`), the GPU of its init container is not known
+  (`reserving`), or it works for the holder as its pair. MPS servers work for their clients and are never flagged.
+
+Without all this, verdicts would be about GPUs, not about those who hold them: an idle pod on a busy GPU would look
+busy, and the pod that works there without having asked for it would not be seen at all.
 
 On a machine without Kubernetes no device is allocated by a kubelet. There, a GPU is attributed to the container, or to
 the user and program, running on it (`assign_process_holders`). The result uses the fields of a cluster, so that

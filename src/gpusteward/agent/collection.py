@@ -24,66 +24,6 @@ from gpusteward.logs import Log
 
 log = Log(__name__)
 
-FIRST_CYCLE = 3
-"""The families are named from this cycle on: a second source of signals may need some time to connect."""
-
-
-class FamilySource(Protocol):
-    """A dialect, as far as it knows which signals its families need."""
-
-    def list_unavailable(self, unsupported: frozenset[str]) -> list[str]:
-        """Names of the families that a GPU without these signals cannot have."""
-
-
-class ModelFamilies(NamedTuple):
-    """The families that a GPU model does not provide."""
-
-    model: str
-    is_mig: bool
-    families: tuple[str, ...]
-
-
-def find_unavailable(readings: Sequence[GpuReading], dialects: Iterable[FamilySource]) -> Iterator[ModelFamilies]:
-    """One row per model, and one more where it is divided by MIG."""
-    dialects = tuple(dialects)
-    unsupported: dict[tuple[str, bool], frozenset[str]] = {}
-    for reading in readings:
-        if not reading.lost and not reading.gpu.mig:
-            key = (reading.gpu.model, reading.is_mig_parent)
-            missing = reading.unsupported.difference(*_signals_of(reading, readings))
-            unsupported[key] = unsupported.get(key, missing) & missing
-    for (model, is_mig), signals in unsupported.items():
-        names = dict.fromkeys(name for dialect in dialects for name in dialect.list_unavailable(signals))
-        if names:
-            yield ModelFamilies(model, is_mig, tuple(names))
-
-
-def _signals_of(device: GpuReading, readings: Iterable[GpuReading]) -> Iterator[Iterable[str]]:
-    """The signals of a device and of its MIG instances, from whatever source."""
-    return (each.signals for each in readings if each.gpu.device_uuid == device.gpu.uuid)
-
-
-class UnavailableFamilies:
-    """Logs each family of each model once."""
-
-    def __init__(self) -> None:
-        self._cycles = 0
-        self._seen: object = None  # what was unsupported when the families were last determined
-        self._logged: set[tuple[str, bool, str]] = set()
-
-    def update(self, readings: Sequence[GpuReading], dialects: Iterable[FamilySource]) -> None:
-        """Log the families that are not named yet."""
-        seen = {(each.gpu.model, each.is_mig_parent, each.unsupported) for each in readings if each.unsupported}
-        self._cycles += bool(seen)
-        if self._cycles < FIRST_CYCLE or seen == self._seen:
-            return
-        self._seen = seen
-        for model, is_mig, families in find_unavailable(readings, dialects):
-            new = [name for name in families if (model, is_mig, name) not in self._logged]
-            self._logged.update((model, is_mig, name) for name in new)
-            if new:
-                log.info("families_unavailable", model=model, mig=is_mig, families=",".join(new))
-
 
 class Dialect(Protocol):
     """Converts a snapshot view into metric families under one naming scheme."""
@@ -99,6 +39,57 @@ class Dialect(Protocol):
 
     def list_unavailable(self, unsupported: frozenset[str]) -> list[str]:
         """Names of the families that a GPU without these signals cannot have."""
+
+
+FIRST_CYCLE = 3
+"""The families are named from this cycle on: a second source of signals may need some time to connect."""
+
+
+class ModelFamilies(NamedTuple):
+    """The families that a GPU model does not provide."""
+
+    model: str
+    is_mig: bool
+    families: tuple[str, ...]
+
+
+def find_unavailable(readings: Sequence[GpuReading], dialects: Iterable[Dialect]) -> Iterator[ModelFamilies]:
+    """One row per model, and one more where it is divided by MIG."""
+    dialects = tuple(dialects)
+    unsupported: dict[tuple[str, bool], frozenset[str]] = {}
+    for reading in readings:
+        if not reading.lost and not reading.gpu.mig:
+            key = (reading.gpu.model, reading.is_mig_parent)
+            # Whatever source they are from, also those of its MIG instances.
+            seen = (each.signals for each in readings if each.gpu.device_uuid == reading.gpu.uuid)
+            missing = reading.unsupported.difference(*seen)
+            unsupported[key] = unsupported.get(key, missing) & missing
+    for (model, is_mig), signals in unsupported.items():
+        names = dict.fromkeys(name for dialect in dialects for name in dialect.list_unavailable(signals))
+        if names:
+            yield ModelFamilies(model, is_mig, tuple(names))
+
+
+class UnavailableFamilies:
+    """Logs each family of each model once."""
+
+    def __init__(self) -> None:
+        self._cycles = 0
+        self._seen: object = None  # what was unsupported when the families were last determined
+        self._logged: set[tuple[str, bool, str]] = set()
+
+    def update(self, readings: Sequence[GpuReading], dialects: Iterable[Dialect]) -> None:
+        """Log the families that are not named yet."""
+        seen = {(each.gpu.model, each.is_mig_parent, each.unsupported) for each in readings if each.unsupported}
+        self._cycles += bool(seen)
+        if self._cycles < FIRST_CYCLE or seen == self._seen:
+            return
+        self._seen = seen
+        for model, is_mig, families in find_unavailable(readings, dialects):
+            new = [name for name in families if (model, is_mig, name) not in self._logged]
+            self._logged.update((model, is_mig, name) for name in new)
+            if new:
+                log.info("families_unavailable", model=model, mig=is_mig, families=",".join(new))
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +176,10 @@ class CollectionThread(threading.Thread):
             due = min(max(due + self._interval, now), now + self._interval)
             if self._wake.wait(due - now):
                 self._wake.clear()
-                self._run_requests()
+                if self._release_requested:
+                    self._release_requested = False
+                    self._collection.release(seconds=self._release_seconds)
+                    log.info("nvml_released", seconds=self._release_seconds)
             if not self._stopping:
                 self._run_once()
 
@@ -210,11 +204,3 @@ class CollectionThread(threading.Thread):
         self._stopping = True
         self._wake.set()
         self.join(timeout_seconds)
-
-    def _run_requests(self) -> None:
-        """Handle what was requested while the thread waited."""
-        if not self._release_requested:
-            return
-        self._release_requested = False
-        self._collection.release(seconds=self._release_seconds)
-        log.info("nvml_released", seconds=self._release_seconds)

@@ -146,8 +146,13 @@ def choose_fields(records: Sequence[Record], *, where: str) -> FieldList:
     rows, faults = _read_rows(records)
     if faults:
         line, fault = faults[0]
-        raise ConfigurationError(f"{where} line {line}: {fault}{_count_others(len(faults) - 1)}")
-    chosen = _first_of_each(rows)
+        others = len(faults) - 1
+        rest = f" (and {others} more invalid {'line' if others == 1 else 'lines'})" if others else ""
+        raise ConfigurationError(f"{where} line {line}: {fault}{rest}")
+    by_identity: dict[object, _Row] = {}  # the first row of a field wins, also over one with another name of it
+    for row in rows:
+        by_identity.setdefault(_identity(row), row)
+    chosen = by_identity.values()
     if not any(isinstance(row, MetricRow | _UnservedRow) for row in chosen):
         raise ConfigurationError(f"{where}: no metrics found, only labels; add at least one field as gauge or counter")
     return FieldList(
@@ -197,7 +202,9 @@ def _read_row(record: Record) -> _Row:
     if record.fault:
         raise ValueError(record.fault)
     if len(record.cells) != 3:
-        raise ValueError(_explain_cells(record.cells))
+        found = f"found {len(record.cells)} at {record.cells[0]!r}"
+        hint = "; put a help text with a comma in double quotes" if len(record.cells) > 3 else ""
+        raise ValueError(f"expected 3 cells (field, type, help) but {found}{hint}")
     name, kind, help_text = record.cells
     field = SERVED.get(name)
     if field is None and not is_unserved(name):
@@ -207,33 +214,12 @@ def _read_row(record: Record) -> _Row:
     if field is None:
         return _UnservedRow(name)
     if isinstance(field, DcgmLabel):
-        return _label_row(name, kind, field)
+        if kind != "label":
+            raise ValueError(f"field {name!r} is a text and cannot be a {kind}; use label")
+        return LabelRow(name, field)
     if kind == "label":
         raise ValueError(f"field {name!r} is a number and cannot be a label; use gauge or counter")
     return MetricRow(name, field, MetricType(kind), help_text)
-
-
-def _label_row(name: str, kind: str, field: DcgmLabel) -> LabelRow:
-    if kind != "label":
-        raise ValueError(f"field {name!r} is a text and cannot be a {kind}; use label")
-    return LabelRow(name, field)
-
-
-def _explain_cells(cells: tuple[str, ...]) -> str:
-    hint = "; put a help text with a comma in double quotes" if len(cells) > 3 else ""
-    return f"expected 3 cells (field, type, help) but found {len(cells)} at {cells[0]!r}{hint}"
-
-
-def _count_others(others: int) -> str:
-    return f" (and {others} more invalid {'line' if others == 1 else 'lines'})" if others else ""
-
-
-def _first_of_each(rows: list[_Row]) -> list[_Row]:
-    """The first row of a field wins, also over later rows with another name of the same field."""
-    chosen: dict[object, _Row] = {}
-    for row in rows:
-        chosen.setdefault(_identity(row), row)
-    return list(chosen.values())
 
 
 def _identity(row: _Row) -> object:

@@ -66,18 +66,15 @@ class MetricsPage:
         if published is None:
             return b"".join(Body().gzip(end)) if gzip else end
         age = max(0.0, self._clock() - published.taken_at)
-        tail = self._render_age(age, openmetrics=openmetrics) + end
+        labels = render_labels((("node", self._node),))
+        own = render_page([Family(metrics.SNAPSHOT_AGE, [(labels, round(age, 3))])])
+        tail = (own.openmetrics if openmetrics else own.text) + end
         stale = age > self._stale_after
         page = published.static if stale else published.fresh
         if not gzip:
             return b"".join((*_parts(page, openmetrics=openmetrics), tail))
         self._gzip_requested_at[openmetrics] = self._clock()
         return b"".join(self._compress(published, page, (openmetrics, stale)).gzip(tail))
-
-    def _render_age(self, age: float, *, openmetrics: bool) -> bytes:
-        labels = render_labels((("node", self._node),))
-        page = render_page([Family(metrics.SNAPSHOT_AGE, [(labels, round(age, 3))])])
-        return page.openmetrics if openmetrics else page.text
 
     def _compress(self, published: _RenderedCycle, page: Page, key: tuple[bool, bool]) -> Body:
         """Compress once per cycle and format: on request, or in advance for a format that was scraped recently."""

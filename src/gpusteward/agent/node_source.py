@@ -97,7 +97,9 @@ class NodeSource:
         identities = self._identify(reading, runner)
         pods = self._read_pods(runner)
         claims_known = self._read_claims(pods, now=now, runner=runner)
-        reading = self._identify_lost_gpus(reading)
+        device_ids = [claim.device_id for claim in self._claims.claims]
+        found = identify_lost_gpus(reading.readings, proc=self._providers.proc.root, device_ids=device_ids)
+        reading = replace(reading, readings=found)
         self._init_gpus.forget_ended(pods)
         known = self._join(reading, identities, pods, claims_known=claims_known, now=now, runner=runner)
         processes = attribute_processes(reading.processes, known)
@@ -205,11 +207,6 @@ class NodeSource:
             runner.fail(Failure("kubelet", _NO_RUNNING_POD_LISTED))
         return claims.is_known(now)
 
-    def _identify_lost_gpus(self, reading: NvmlReading) -> NvmlReading:
-        device_ids = [claim.device_id for claim in self._claims.claims]
-        found = identify_lost_gpus(reading.readings, proc=self._providers.proc.root, device_ids=device_ids)
-        return replace(reading, readings=found)
-
     def _join(
         self,
         reading: NvmlReading,
@@ -233,10 +230,13 @@ class NodeSource:
         return self._holder_uids.identify(reading.processes, known, now=now)
 
     def _resolve(self, reading: NvmlReading, pods: Mapping[str, Pod], runner: CollectorRunner) -> Resolution:
-        claims = (*self._claims.claims, *self._init_gpus.claims_besides(self._claims.claims))
+        claims, file = (
+            (*self._claims.claims, *self._init_gpus.claims_besides(self._claims.claims)),
+            self._providers.ratio,
+        )
         resolution = runner.run(
             "shares",
-            lambda: self._resolver.resolve(claims, pods, reading.readings, ratio=self._read_ratio()),
+            lambda: self._resolver.resolve(claims, pods, reading.readings, ratio=file.poll() if file else None),
             Resolution(),
         )
         if resolution.unresolved and reading.readings:  # without NVML no id resolves; that failure is recorded
@@ -254,9 +254,6 @@ class NodeSource:
         for reason in jobs.failures:
             runner.fail(Failure("hpc_jobs", reason))
         return found
-
-    def _read_ratio(self) -> float | None:
-        return self._providers.ratio.poll() if self._providers.ratio else None
 
 
 class SimulatedSource:

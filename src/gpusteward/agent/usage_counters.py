@@ -1,7 +1,25 @@
 """Counters accumulated from snapshot to snapshot: busy seconds, use of video engines and estimated energy, per GPU and
 per part of it; and of each GPU the time in which somebody who does not hold it used it, and the energy of all of them.
-
 The parts of a GPU are those of `core.usage_split`: its containers, the host, and an unattributed rest.
+
+The idea: a scraper sees a GPU every 15 or 60 seconds, the agent every few. A gauge of the moment shows the scraper one
+of many readings, and work between two scrapes not at all. A counter holds the integral: its increase over any window
+is the use in that window, whoever scrapes how often. An increase of 0 proves that there was no work, which a gauge of
+0 does not. That is what verdicts call measured without gaps.
+
+Invariants:
+
+- A counter only grows. What a snapshot shows counts for the interval that it ends.
+- Time that was not measured is not counted: neither the first interval, nor one longer than `longest_gap_seconds`
+  (the agent hung or the machine slept), nor one in which the clock was set back.
+- What cannot be measured now has no sample, and continues later from its last value. Falling back to 0 would look
+  like a restart, and showing the old value like idleness.
+- The counters of a container that left a GPU are dropped, which bounds the memory. Of a GPU that could not be read
+  nobody knows who left it: its counters are kept, hidden.
+- Energy follows the energy counter of the driver where it has one: the split of the power of this moment is scaled so
+  that the parts sum to what the GPU really drew.
+
+Without them, use that is shorter than a scrape interval would be lost, and idleness could only be sampled.
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -55,7 +73,9 @@ class _Counters(Generic[_Key]):
         for key, more in growth.items():
             counts = before.get(key)
             grown = self._counts[key] = more if counts is None else tuple(map(_add, counts, more))
-            shown.append((key, tuple(map(_hide, grown, more)) if None in more else grown))
+            if None in more:
+                grown = tuple(None if each is None else count for count, each in zip(grown, more, strict=True))
+            shown.append((key, grown))
         return shown
 
 
@@ -111,10 +131,6 @@ def _add(count: float | None, more: float | None) -> float | None:
     if count is None or more is None:
         return more if count is None else count
     return count + more
-
-
-def _hide(count: float | None, more: float | None) -> float | None:
-    return None if more is None else count
 
 
 def _unread(snapshot: Snapshot) -> Callable[[str], bool]:

@@ -1,7 +1,23 @@
-"""Splits the usage of each GPU among containers, the host, and an unattributed rest.
+"""Splits the usage of each GPU among containers, the host, and an unattributed rest (pure).
 
-The total of a device is at least the sum of its processes and at most its capacity. The parts sum to the total;
-`unattributed` is the rest. An unknown part is `None`, never 0.
+The idea: the driver measures a device as a whole, and its processes with other methods, at other moments, and on some
+devices not at all. The total of the device is what was measured best. What is known of processes is given to their
+containers, and the difference is a part of its own, `unattributed`, so that nothing is lost and nobody gets what is not
+shown to be theirs.
+
+Invariants:
+
+- The parts of a GPU sum to its total, for utilization, memory, power and video engines.
+- The total is at least the sum of its processes, and at most the capacity of the device: more than that is scaled down.
+- An unknown part is `None`, never 0: 0 is a statement, and idle verdicts are made of it. A part without processes is
+  known to be 0 only if all processes of the GPU could be listed and attributed.
+- A container that holds a GPU alone and is the only one with processes on it has all of the utilization, also what the
+  samples per process miss.
+- Power cannot be measured per process. It is split by utilization; that of an idle GPU equally among its holders, or to
+  nobody where there is none. That of a MIG device is split among its instances by activity and slices first.
+
+Without the rest, a sum over containers would disagree with the device, and work of processes that nobody can see (in
+another PID namespace, or of a driver without per-process samples) would look like idleness of the holder.
 """
 
 import re

@@ -116,19 +116,17 @@ class DcgmDialect:
 
     def _samples(self, plan: _FieldPlan | _EventPlan, rows: Rows) -> Samples:
         if isinstance(plan, _EventPlan):
-            whole = [row for row in rows[Scope.DEVICE] if not row.is_rest]
-            return [sample for row in whole for sample in self._event_samples(plan.event, row)]
+            return [
+                (self._cache.render(row.labels.with_event(labels)), value)
+                for row in rows[Scope.DEVICE]
+                if not row.is_rest
+                for labels, value in self._events.samples(plan.event, row.reading)
+            ]
         read = plan.read
         found = [(row, value) for row in rows[plan.scope] if (value := read(row.signals)) is not None]
         if plan.is_last_xid and self._options.xid_error_labels:
             return [(self._cache.render(_label_xid(row, int(value))), value) for row, value in found]
         return [(row.text, value) for row, value in found]
-
-    def _event_samples(self, event: DcgmEvent, row: Row) -> Samples:
-        return [
-            (self._cache.render(row.labels.with_event(labels)), value)
-            for labels, value in self._events.samples(event, row.reading)
-        ]
 
 
 def wanted_signals(fields: FieldList) -> frozenset[str]:
@@ -164,17 +162,14 @@ def _plan(row: MetricRow, name: str) -> _FieldPlan | _EventPlan:
     help_text = row.help if row.help and name == row.name else field.help_of(name)
     metric = Metric(name, row.kind, help_text, dialect="dcgm")
     needs = tuple(each for each in field.signals if each == field.signal or each not in OPTIONAL_IN_DERIVED)
-    return _FieldPlan(metric, _scope(field), _reader(field, name), needs, field.signal == "last_xid")
+    scope = SIGNALS[field.signals[0]].scope
+    return _FieldPlan(metric, scope, _reader(field, name), needs, field.signal == "last_xid")
 
 
 def _label_xid(row: Row, xid: int) -> Labels:
     from gpusteward.agent.dialects.xid_texts import describe_xid  # a table that only this option needs
 
     return row.labels.with_holder(*zip(XID_ERROR, (str(xid), describe_xid(xid)), strict=True)).all()
-
-
-def _scope(field: DcgmField) -> Scope:
-    return SIGNALS[field.signals[0]].scope
 
 
 def _reader(field: DcgmField, name: str) -> Read:

@@ -153,10 +153,6 @@ def _total_clock_events(reading: GpuReading) -> EventSamples:
 
 def _list_peers(reading: GpuReading) -> EventSamples:
     return [
-        ((("link_status", _name_status(status)), ("peer_gpu", str(peer))), status)
+        ((("link_status", LINK_STATUS[min(status, len(LINK_STATUS) - 1)]), ("peer_gpu", str(peer))), status)
         for peer, status in sorted(reading.peer_status.items())
     ]
-
-
-def _name_status(status: int) -> str:
-    return LINK_STATUS[status] if 0 <= status < len(LINK_STATUS) else LINK_STATUS[-1]

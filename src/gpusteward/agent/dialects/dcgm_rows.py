@@ -57,8 +57,10 @@ class LabelBuilder:
     def __init__(self, options: DcgmOptions, rows: tuple[LabelRow, ...]) -> None:
         self._options = options
         self._rows = sorted((name, row.field.fact) for row in rows for name in _exported_names(row, options.names))
-        self._taken = RESERVED.union((name for name, _ in self._rows), _optional_names(options))
-        self._host = _host_labels(options)
+        optional = (*(XID_ERROR if options.xid_error_labels else ()), *((HPC_JOB,) if options.hpc_jobs else ()))
+        self._taken = RESERVED.union((name for name, _ in self._rows), optional)
+        names = ("Hostname", "hostname") if options.hostname_label == "both" else (options.hostname_label,)
+        self._host = tuple((name, options.hostname) for name in names) if options.hostname else ()
 
     def label(self, gpu: Gpu, *, holder: Allocation | None, with_compute_instance: bool) -> ExportedLabels:
         middle = [(name, text) for name, fact in self._rows if (text := _read_fact(gpu, fact))]
@@ -129,16 +131,6 @@ def _exported_names(row: LabelRow, names: str) -> set[str]:
     return {renamed} if names == "v4.9" else {row.name, renamed}
 
 
-def _optional_names(options: DcgmOptions) -> tuple[str, ...]:
-    """Label names that are in use only with these options."""
-    return (*(XID_ERROR if options.xid_error_labels else ()), *((HPC_JOB,) if options.hpc_jobs else ()))
-
-
-def _host_labels(options: DcgmOptions) -> Labels:
-    names = ("Hostname", "hostname") if options.hostname_label == "both" else (options.hostname_label,)
-    return tuple((name, options.hostname) for name in names) if options.hostname else ()
-
-
 _OWN: Mapping[str, Callable[[Gpu], str]] = {
     "model": lambda gpu: gpu.model,
     "index": lambda gpu: str(gpu.index),
@@ -200,16 +192,12 @@ def list_rows(view: SnapshotView, options: DcgmOptions, label_builder: LabelBuil
     for entity in list_devices(view.snapshot.readings, options.devices):
         jobs = view.snapshot.hpc_jobs.get(entity.reading.gpu.uuid, ())
         for labels, signals, is_rest in _list_copies(entity, usage, label_builder, per_pod=options.device_per_pod):
-            for own in _label_jobs(labels, jobs):
+            # As dcgm-exporter: every sample once for each job on its GPU.
+            for own in [labels.with_holder((HPC_JOB, job)) for job in jobs] or [labels]:
                 row = Row(entity.reading, signals, own, cache.render(own.all()), is_rest)
                 for scope in entity.scopes:
                     rows[scope].append(row)
     return rows
-
-
-def _label_jobs(labels: ExportedLabels, jobs: Sequence[str]) -> list[ExportedLabels]:
-    """As dcgm-exporter: every sample once for each job on its GPU."""
-    return [labels.with_holder((HPC_JOB, job)) for job in jobs] or [labels]
 
 
 def list_devices(readings: Sequence[GpuReading], devices: DeviceSelection) -> Iterator[ExportedDevice]:
@@ -224,9 +212,9 @@ def list_devices(readings: Sequence[GpuReading], devices: DeviceSelection) -> It
             yield ExportedDevice(device, ALL_SCOPES)
         elif chosen:
             yield ExportedDevice(device, MIG_PARENT_SCOPES)
-        split = _split_instances(instances)
+        sizes = Counter(map(_instance_id, instances))  # of several compute instances each has the label GPU_CI_ID
         for _, instance in chosen:
-            yield ExportedDevice(instance, INSTANCE_SCOPES, device, _instance_id(instance) in split)
+            yield ExportedDevice(instance, INSTANCE_SCOPES, device, sizes[_instance_id(instance)] > 1)
 
 
 def find_missing(readings: Sequence[GpuReading], devices: DeviceSelection) -> list[str]:
@@ -254,12 +242,6 @@ def _group(readings: Sequence[GpuReading]) -> Iterator[tuple[GpuReading, list[Gp
 
 def _instance_id(instance: GpuReading) -> int:
     return instance.gpu.mig.gpu_instance_id if instance.gpu.mig else -1
-
-
-def _split_instances(instances: Sequence[GpuReading]) -> set[int]:
-    """GPU instances with several compute instances: only these need the GPU_CI_ID label."""
-    counts = Counter(_instance_id(instance) for instance in instances)
-    return {number for number, count in counts.items() if count > 1}
 
 
 class _AllocationUsage:
@@ -345,11 +327,8 @@ def find_holder(allocations: Sequence[Allocation]) -> Allocation | None:
     if not allocations or any(one.share not in (Share.EXCLUSIVE, Share.MIG) for one in allocations):
         return None
     first = min(allocations, key=lambda one: one.container.name)
-    return first if all(_is_same_pod(one.container, first.container) for one in allocations) else None
-
-
-def _is_same_pod(one: Container, other: Container) -> bool:
-    return (one.namespace, one.pod, one.pod_uid) == (other.namespace, other.pod, other.pod_uid)
+    pods = {(one.container.namespace, one.container.pod, one.container.pod_uid) for one in allocations}
+    return first if len(pods) == 1 else None
 
 
 def _add(one: Mapping[str, float | None], other: Mapping[str, float | None]) -> dict[str, float | None]:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 
 from gpusteward.agent.dialects.dcgm import DcgmDialect
 from gpusteward.agent.usage_counters import NO_COUNTERS, SnapshotView
@@ -90,9 +91,12 @@ class NativeDialect:
             up.write(own, int(not reading.lost))
             names, rows = by_level[_level(reading)]
             rows.write(own, *map(reading.signals.get, names))
-            totals.write(own, _count_xids(reading), _count_clock_events(reading))
-        self._write_events(builder.column(metrics.GPU_XID_ERRORS), readings, "xid", _xid_counts)
-        self._write_events(builder.column(metrics.GPU_CLOCK_EVENTS), readings, "reason", _clock_event_counts)
+            clock_changes = sum(reading.clock_event_counts.values()) if reading.clock_event_counts else None
+            totals.write(own, _count_xids(reading), clock_changes)
+        self._write_events(builder.column(metrics.GPU_XID_ERRORS), readings, "xid", attrgetter("xid_counts"))
+        self._write_events(
+            builder.column(metrics.GPU_CLOCK_EVENTS), readings, "reason", attrgetter("clock_event_counts")
+        )
 
     def _write_events(
         self, samples: Samples, readings: Sequence[GpuReading], label: str, read: Callable[[GpuReading], Counts]
@@ -224,7 +228,16 @@ def gpu_labels(gpu: Gpu) -> Labels:
 
 
 def _labels_of_reading(gpu: Gpu) -> tuple[Labels, Labels]:
-    return gpu_labels(gpu), _identity(gpu)
+    """Labels of the GPU, and the same with its identity."""
+    own = gpu_labels(gpu)
+    identity = (
+        ("parent_uuid", gpu.mig.parent_uuid if gpu.mig else ""),
+        ("model", gpu.model),
+        ("pci_bus_id", gpu.pci_bus_id),
+        ("driver_version", gpu.facts.get("driver_version", "")),
+        ("nvml_version", gpu.facts.get("nvml_version", "")),
+    )
+    return own, own + identity
 
 
 def _labels_of_events(gpu: Gpu, label: str, events: Iterable[int | str]) -> list[Labels]:
@@ -239,12 +252,9 @@ def _labels_of_allocation(allocation: Allocation, gpu: Gpu, pod_labels: Labels) 
     """Labels of the allocation, and the same with share, resource, replica, user and pod labels."""
     own = (*gpu_labels(gpu), *_owner(allocation.container))
     terms = (("share", allocation.share), ("resource", allocation.resource), ("replica", allocation.replica))
-    return own, (*own, *terms, ("user", allocation.container.user), *_name_pod_labels(pod_labels))
-
-
-def _name_pod_labels(labels: Labels) -> Labels:
-    """As in kube-state-metrics: `label_cost_center`. Of labels that get the same name, one is exported."""
-    return tuple({f"label_{_NOT_IN_A_NAME.sub('_', key)}": value for key, value in sorted(labels) if value}.items())
+    # As in kube-state-metrics: `label_cost_center`. Of labels that get the same name, one is exported.
+    named = {f"label_{_NOT_IN_A_NAME.sub('_', key)}": value for key, value in sorted(pod_labels) if value}
+    return own, (*own, *terms, ("user", allocation.container.user), *named.items())
 
 
 def _labels_of_process(process: GpuProcess, gpu: Gpu, engines: Sequence[str]) -> list[Labels]:
@@ -252,17 +262,6 @@ def _labels_of_process(process: GpuProcess, gpu: Gpu, engines: Sequence[str]) ->
     who = (("pid", str(process.pid)), ("process", process.name), ("by", process.place))
     own = (*gpu_labels(gpu), *who, *_container_labels(process.container or _NO_CONTAINER))
     return [own, *((*own, ("engine", engine)) for engine in engines)]
-
-
-def _identity(gpu: Gpu) -> Labels:
-    return (
-        *gpu_labels(gpu),
-        ("parent_uuid", gpu.mig.parent_uuid if gpu.mig else ""),
-        ("model", gpu.model),
-        ("pci_bus_id", gpu.pci_bus_id),
-        ("driver_version", gpu.facts.get("driver_version", "")),
-        ("nvml_version", gpu.facts.get("nvml_version", "")),
-    )
 
 
 def _container_labels(container: Container) -> Labels:
@@ -302,18 +301,6 @@ def _count_xids(reading: GpuReading) -> int | None:
     """All XIDs, from 0 on; None where the driver reports none."""
     is_known = reading.xid_counts or "last_xid" in reading.signals
     return sum(reading.xid_counts.values()) if is_known else None
-
-
-def _count_clock_events(reading: GpuReading) -> int | None:
-    return sum(reading.clock_event_counts.values()) if reading.clock_event_counts else None
-
-
-def _xid_counts(reading: GpuReading) -> Mapping[int, int]:
-    return reading.xid_counts
-
-
-def _clock_event_counts(reading: GpuReading) -> Mapping[str, int]:
-    return reading.clock_event_counts
 
 
 def _round(value: float | None) -> float | None:

@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from gpusteward.agent.kubernetes import podresources as messages
@@ -74,35 +75,25 @@ def decode_claims(response: messages.ListPodResourcesResponse, accepts: Accepts)
             if pod.name and pod.namespace
             for container in pod.containers
             if container.name
-            for claim in (*_plugin_claims(pod, container, accepts), *_dynamic_claims(pod, container, accepts))
+            for claim in _list_claims(pod, container, accepts)
             if claim.device_id
         )
     )
 
 
-def _plugin_claims(
+def _list_claims(
     pod: messages.PodResources, container: messages.ContainerResources, accepts: Accepts
 ) -> Iterator[Claim]:
+    """The devices of the device plugins, and those of dynamic resource claims."""
+    make = partial(Claim, pod.namespace, pod.name, container.name)
     for devices in container.devices:
         if accepts(devices.resource_name):
             for device_id in devices.device_ids:
-                yield Claim(pod.namespace, pod.name, container.name, devices.resource_name, device_id)
-
-
-def _dynamic_claims(
-    pod: messages.PodResources, container: messages.ContainerResources, accepts: Accepts
-) -> Iterator[Claim]:
+                yield make(devices.resource_name, device_id)
     for dynamic in container.dynamic_resources:
         for device in dynamic.claim_resources:
             if accepts(device.driver_name):
-                yield Claim(
-                    pod.namespace,
-                    pod.name,
-                    container.name,
-                    device.driver_name,
-                    _find_device_id(device),
-                    _dra_labels(dynamic, device),
-                )
+                yield make(device.driver_name, _find_device_id(device), _dra_labels(dynamic, device))
 
 
 def _find_device_id(device: messages.ClaimResource) -> str:
@@ -353,7 +344,8 @@ class ClaimCache:
             claim for entry in kept.values() for claim in entry.claims if (claim.resource, claim.device_id) not in taken
         )
         self.claims = (*listing.claims, *self.kept)
-        self._entries = kept | _make_entries(listing, {(pod.namespace, pod.name): pod.uid for pod in _values(pods)})
+        uids = {(pod.namespace, pod.name): pod.uid for pod in (pods or {}).values()}
+        self._entries = kept | _make_entries(listing, uids)
         self._pods = pods
 
     def _expect_pods(self, pods: Mapping[str, Pod] | None) -> dict[PodName, str]:
@@ -379,7 +371,8 @@ class ClaimCache:
             self.unlisted = frozenset() if names else self.unlisted  # a pod less has ended
             is_proven, is_credible = bool(names), not self._has_pod_watch
         else:
-            running = _find_running(pods)
+            # Those that the kubelet lists as soon as it has read them from the API server.
+            running = {(p.namespace, p.name) for p in pods.values() if p.phase == "Running" and not p.static_uid}
             is_proven, is_credible = not running or bool(running & listing.pods), bool(names)
         if is_proven:
             self._unproven_since = None
@@ -398,15 +391,6 @@ class ClaimCache:
     def _is_static(self, name: PodName) -> bool:
         """The kubelet names a static pod after its node."""
         return name[1].endswith(f"-{self._node}")
-
-
-def _find_running(pods: Mapping[str, Pod]) -> set[PodName]:
-    """The pods that the kubelet lists as soon as it has read them from the API server."""
-    return {(pod.namespace, pod.name) for pod in pods.values() if pod.phase == "Running" and not pod.static_uid}
-
-
-def _values(pods: Mapping[str, Pod] | None) -> Iterable[Pod]:
-    return pods.values() if pods else ()
 
 
 def _make_entries(listing: KubeletListing, uids: Mapping[PodName, str]) -> dict[PodName, _Entry]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pynvml
 
-from gpusteward.agent.nvml.library import DRIVER_GONE, GPU_LOST, TIMEOUT, Handle, find_function
+from gpusteward.agent.nvml.library import DRIVER_GONE, GPU_LOST, TIMEOUT, Handle, address_of, find_function
 from gpusteward.core.gpus import Gpu
 from gpusteward.core.signals import CLOCK_EVENTS
 from gpusteward.logs import Log
@@ -125,7 +125,7 @@ class EventThread:
             log.warning("xid_events_missing", reason=error)
             return False
         self._handles = {uuid: handle for handle, uuid in devices if self._register(handle, uuid)}
-        self._uuids = {_address(handle): uuid for uuid, handle in self._handles.items()}
+        self._uuids = {address_of(handle): uuid for uuid, handle in self._handles.items()}
         return bool(self._handles)
 
     def _free_set(self) -> None:
@@ -168,7 +168,7 @@ class EventThread:
         return are_any_left
 
     def _record(self, event: pynvml.c_nvmlEventData_t) -> None:
-        uuid = self._uuids.get(_address(event.device))
+        uuid = self._uuids.get(address_of(event.device))
         if uuid is None or event.eventType != pynvml.nvmlEventTypeXidCriticalError:
             return
         ids = (None if i == NO_INSTANCE else int(i) for i in (event.gpuInstanceId, event.computeInstanceId))
@@ -196,10 +196,6 @@ def _affects(location: XidLocation, gpu: Gpu) -> bool:
     if location.device_uuid != gpu.device_uuid:
         return False
     return gpu.mig is None or location.gpu_instance is None or location in _own_locations(gpu)
-
-
-def _address(handle: Handle) -> int:
-    return ctypes.cast(handle, ctypes.c_void_p).value or 0
 
 
 class ClockEvents:

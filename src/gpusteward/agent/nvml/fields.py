@@ -5,14 +5,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from gpusteward.agent.nvml.library import (
-    UNSUPPORTED,
-    Handle,
-    describe,
-    find_function,
-    is_absent,
-    raise_if_fatal,
-)
+from gpusteward.agent.nvml.library import UNSUPPORTED, Handle, explain_failure, find_function
 from gpusteward.agent.nvml.signals import HIGHEST_TEMPERATURE, NO_VALUE_64, Signals
 
 Key = tuple[int, int]  # field id, scope
@@ -139,9 +132,8 @@ class FieldReader:
         elif code in UNSUPPORTED:
             self._keys.clear()
             self._is_supported = False
-        elif not is_absent(code):
-            raise_if_fatal(code)
-            yield f"nvmlDeviceGetFieldValues: {describe(code)}"
+        else:
+            yield from explain_failure("nvmlDeviceGetFieldValues", code)
 
     def supported(self) -> Iterator[str]:
         """The signals whose fields the device has not refused so far."""
@@ -167,9 +159,8 @@ class FieldReader:
                 found[field_id, scope] = layout.unpack_from(raw)[0]
             elif code in UNSUPPORTED:
                 self._missing.add((field_id, scope))
-            elif code and not is_absent(code):
-                raise_if_fatal(code)
-                reasons.append(f"field {field_id}: {describe(code)}")
+            else:
+                reasons += explain_failure(f"field {field_id}", code)
         if not self._missing.isdisjoint(self._keys):
             self._prepare()
         return found, reasons
@@ -183,14 +174,11 @@ class FieldReader:
                 continue
             if not 0 <= value <= signal.max_value:
                 continue
-            if signal.is_rate:
-                self._take_rate(signal, now, value=value, into=into)
-            else:
+            if not signal.is_rate:
                 into[signal.name] = value / signal.divisor
-
-    def _take_rate(self, signal: FieldSignal, now: float, *, value: float, into: Signals) -> None:
-        """The rate since the last read; nothing at the first read or after a counter reset."""
-        before = self._rates.get(signal.name)
-        self._rates[signal.name] = (now, value)
-        if before is not None and now > before[0] and value >= before[1]:
-            into[signal.name] = (value - before[1]) * signal.multiplier / (now - before[0])
+                continue
+            # The rate since the last read; nothing at the first read or after a counter reset.
+            at, last = self._rates.get(signal.name, (now, value))
+            self._rates[signal.name] = (now, value)
+            if now > at and value >= last:
+                into[signal.name] = (value - last) * signal.multiplier / (now - at)

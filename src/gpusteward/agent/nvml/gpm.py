@@ -7,14 +7,7 @@ from collections.abc import Iterator
 
 import pynvml
 
-from gpusteward.agent.nvml.library import (
-    UNSUPPORTED,
-    Handle,
-    describe,
-    find_function,
-    is_absent,
-    raise_if_fatal,
-)
+from gpusteward.agent.nvml.library import UNSUPPORTED, Handle, explain_failure, find_function, raise_if_fatal
 from gpusteward.agent.nvml.signals import Signals
 from gpusteward.core.signals import PROFILING_TOTALS
 
@@ -98,9 +91,8 @@ class GpmReader:
             self._prepare(wanted)
         elif code in UNSUPPORTED:
             self.is_supported = False
-        elif code and not is_absent(code):
-            raise_if_fatal(code)
-            yield f"GPM: {describe(code)}"
+        else:
+            yield from explain_failure("GPM", code)
 
     def supported(self) -> Iterator[str]:
         if self.is_supported:
@@ -142,15 +134,12 @@ class GpmReader:
         if code == 0:
             raw = ctypes.string_at(ctypes.byref(self._query, HEADER.size), len(self._names) * METRIC.size)
             for name, (_metric, failed, value) in zip(self._names, METRIC.iter_unpack(raw), strict=True):
-                if not failed and math.isfinite(value) and value >= 0:
-                    _keep(name, value, into)
+                if failed or not math.isfinite(value) or value < 0:
+                    continue
+                if name.endswith("_total"):
+                    into[name] = value
+                elif not name.endswith("_ratio"):
+                    into[name] = value * MEBIBYTE
+                elif value <= 100:
+                    into[name] = value / 100
         return code
-
-
-def _keep(name: str, value: float, into: Signals) -> None:
-    if name.endswith("_total"):
-        into[name] = value
-    elif not name.endswith("_ratio"):
-        into[name] = value * MEBIBYTE
-    elif value <= 100:
-        into[name] = value / 100

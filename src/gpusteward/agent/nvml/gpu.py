@@ -17,9 +17,10 @@ from gpusteward.agent.nvml.library import (
     UNSUPPORTED,
     GpuLostError,
     Handle,
+    address_of,
     describe,
+    explain_failure,
     find_function,
-    is_absent,
     raise_if_fatal,
 )
 from gpusteward.agent.nvml.processes import BUSY_RATIO, GpuProcessList, ProcessLists
@@ -170,9 +171,8 @@ class Partition:
             if code == 0:
                 instance = self._get_instance(handle)
                 found[instance.gpu.uuid] = instance
-            elif not is_absent(code):
-                raise_if_fatal(code)
-                yield f"MIG instance {slot}: {describe(code)}"
+            else:
+                yield from explain_failure(f"MIG instance {slot}", code)
         for removed in self.instances.keys() - found.keys():
             self.instances[removed].release()
         self.instances = found
@@ -183,7 +183,7 @@ class Partition:
     def _get_instance(self, handle: Handle) -> MigDevice:
         uuid = self._uuid.value.decode(errors="replace")
         known = self.instances.get(uuid)
-        if known is not None and _address(known.handle) == _address(handle):
+        if known is not None and address_of(known.handle) == address_of(handle):
             return known
         if known is not None:
             known.release()
@@ -202,10 +202,6 @@ class Partition:
 
 def _gpu_instance(instance: MigDevice) -> int | None:
     return instance.gpu.mig.gpu_instance_id if instance.gpu.mig else None
-
-
-def _address(handle: Handle) -> int:
-    return ctypes.cast(handle, ctypes.c_void_p).value or 0
 
 
 INSTANCE_SIGNALS = frozenset(name for name, signal in SIGNALS.items() if signal.scope is Scope.INSTANCE)

@@ -1,6 +1,7 @@
 """The NVML library: opening, closing, function lookup, and classification of its return codes."""
 
-from collections.abc import Callable
+import ctypes
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pynvml
@@ -103,6 +104,18 @@ def raise_if_fatal(code: int) -> None:
 def is_absent(code: int) -> bool:
     """Whether the value is unsupported or currently missing, which is not a failure."""
     return code in UNSUPPORTED or code in NO_DATA_NOW
+
+
+def explain_failure(call: str, code: int) -> Iterator[str]:
+    """The error text of a call, if its code is a failure. Raises GpuLostError, DriverGoneError."""
+    if code and not is_absent(code):
+        raise_if_fatal(code)
+        yield f"{call}: {describe(code)}"
+
+
+def address_of(handle: Handle) -> int:
+    """pynvml makes a new object for the same handle."""
+    return ctypes.cast(handle, ctypes.c_void_p).value or 0
 
 
 def describe(code: int) -> str:

@@ -15,7 +15,7 @@ from gpusteward.agent.nvml.library import (
     UNSUPPORTED,
     Function,
     Handle,
-    describe,
+    explain_failure,
     find_function,
     is_absent,
     raise_if_fatal,
@@ -208,9 +208,7 @@ class CallReader:
                 code = self._fall_back(bound, into)
             elif code == 0:
                 self._store(bound, into)
-            if code and not is_absent(code):
-                raise_if_fatal(code)
-                yield f"{bound.call.symbol}: {describe(code)}"
+            yield from explain_failure(bound.call.symbol, code)
         into.update(self._constants)
 
     def supported(self) -> Iterator[str]:
@@ -296,13 +294,6 @@ class LicenceReader:
                 self._status = 0.0
             return
         self._is_final = not features.isGridLicenseSupported
-        self._status = float(any(_is_active(feature) for feature in _listed(features)))
-
-
-def _listed(features: pynvml.c_nvmlGridLicensableFeatures_v4_t) -> list[pynvml.c_nvmlGridLicensableFeature_v4_t]:
-    return list(features.gridLicensableFeatures)[: features.licensableFeaturesCount]
-
-
-def _is_active(feature: pynvml.c_nvmlGridLicensableFeature_v4_t) -> bool:
-    is_vgpu = feature.featureCode == pynvml.NVML_GRID_LICENSE_FEATURE_CODE_VGPU
-    return bool(is_vgpu and feature.featureState > 0)
+        vgpu = pynvml.NVML_GRID_LICENSE_FEATURE_CODE_VGPU
+        listed = list(features.gridLicensableFeatures)[: features.licensableFeaturesCount]
+        self._status = float(any(each.featureCode == vgpu and each.featureState > 0 for each in listed))

@@ -19,9 +19,8 @@ from gpusteward.agent.nvml.library import (
     NO_DATA_NOW,
     UNSUPPORTED,
     Handle,
-    describe,
+    explain_failure,
     find_function,
-    is_absent,
     raise_if_fatal,
 )
 from gpusteward.agent.nvml.signals import Signals
@@ -64,33 +63,24 @@ class SampleReader:
         """
         if MEAN_SIGNAL not in wanted or not self._is_supported:
             return
-        code = self._read_samples()
+        self._count.value = MAX_SAMPLES
+        self._since = next_since(self._since)
+        kind, count, since = ctypes.byref(self._kind), ctypes.byref(self._count), ctypes.c_ulonglong(self._since)
+        code = self._function(self._handle, UTILIZATION_SAMPLES, since, kind, count, self._buffer)
         if code == 0:
-            self._take_mean(into)
+            raw = ctypes.string_at(self._buffer, min(self._count.value, MAX_SAMPLES) * SAMPLE.size)
+            samples = [(at, value) for at, value in SAMPLE.iter_unpack(raw) if at > self._since and value <= 100]
+            if samples:
+                self._since = max(at for at, _value in samples)
+                into[MEAN_SIGNAL] = sum(value for _at, value in samples) / len(samples) / 100
         elif code in UNSUPPORTED:
             self._is_supported = False
-        elif not is_absent(code):
-            raise_if_fatal(code)
-            yield f"nvmlDeviceGetSamples: {describe(code)}"
+        else:
+            yield from explain_failure("nvmlDeviceGetSamples", code)
 
     def supported(self) -> Iterator[str]:
         if self._is_supported:
             yield MEAN_SIGNAL
-
-    def _read_samples(self) -> int:
-        self._count.value = MAX_SAMPLES
-        self._since = next_since(self._since)
-        kind, count = ctypes.byref(self._kind), ctypes.byref(self._count)
-        return self._function(
-            self._handle, UTILIZATION_SAMPLES, ctypes.c_ulonglong(self._since), kind, count, self._buffer
-        )
-
-    def _take_mean(self, into: Signals) -> None:
-        raw = ctypes.string_at(self._buffer, min(self._count.value, MAX_SAMPLES) * SAMPLE.size)
-        samples = [(at, value) for at, value in SAMPLE.iter_unpack(raw) if at > self._since and value <= 100]
-        if samples:
-            self._since = max(at for at, _value in samples)
-            into[MEAN_SIGNAL] = sum(value for _at, value in samples) / len(samples) / 100
 
 
 INITIAL_ENTRIES = 128

@@ -83,7 +83,7 @@ def setting(
     row = Setting(
         name="",
         flags=names,
-        environment=(_own_variable(names[0]), *environment.split()),
+        environment=(VARIABLE_PREFIX + names[0].removeprefix("--").replace("-", "_").upper(), *environment.split()),
         parse=parse,
         about=about,
         group=group,
@@ -98,10 +98,6 @@ def row_of(each: Field[Any]) -> Setting:
     """The row that such a field is."""
     row: Setting = each.metadata["row"]
     return replace(row, name=each.name)
-
-
-def _own_variable(long_flag: str) -> str:
-    return VARIABLE_PREFIX + long_flag.removeprefix("--").replace("-", "_").upper()
 
 
 def _show(default: object) -> str:
@@ -122,36 +118,25 @@ def read_given(table: Sequence[Setting], arguments: Sequence[str], environ: Mapp
     flags = parse_flags(table, arguments)
     values: dict[str, Any] = {}
     ignored: list[Ignored] = []
+
+    def take(row: Setting, text: str, *, origin: Origin) -> None:
+        value = _parse(row, text, origin=origin)
+        if row.group is FlagGroup.IGNORED:
+            ignored.append(Ignored(origin.place, row.about))
+        elif row.name:
+            values[row.name] = value
+
     for row in table:
-        if row.flags[0] in flags:
-            _take_flag(row, flags[row.flags[0]], values, ignored=ignored)
+        flag = row.flags[0]
+        if flag in flags:
+            if row.name in values:
+                raise ConfigurationError(f"{flag} and another flag set the same value: keep one of them")
+            take(row, flags[flag], origin=Origin(Source.FLAG, flag))
     for row in table:
-        if row.flags[0] not in flags:
-            _take_environment(row, environ, values, ignored=ignored)
+        variable = find_variable(row.environment, environ)
+        if variable is not None and row.flags[0] not in flags and row.name not in values:
+            take(row, environ[variable], origin=Origin(Source.ENVIRONMENT, variable))
     return GivenValues(values, tuple(ignored))
-
-
-def _take_flag(row: Setting, text: str, values: dict[str, Any], *, ignored: list[Ignored]) -> None:
-    value = _parse(row, text, origin=Origin(Source.FLAG, row.flags[0]))
-    if row.group is FlagGroup.IGNORED:
-        ignored.append(Ignored(row.flags[0], row.about))
-    elif row.name in values:
-        raise ConfigurationError(f"{row.flags[0]} and another flag set the same value: keep one of them")
-    elif row.name:
-        values[row.name] = value
-
-
-def _take_environment(
-    row: Setting, environ: Mapping[str, str], values: dict[str, Any], *, ignored: list[Ignored]
-) -> None:
-    variable = find_variable(row.environment, environ)
-    if variable is None or row.name in values:
-        return
-    value = _parse(row, environ[variable], origin=Origin(Source.ENVIRONMENT, variable))
-    if row.group is FlagGroup.IGNORED:
-        ignored.append(Ignored(variable, row.about))
-    elif row.name:
-        values[row.name] = value
 
 
 def _parse(row: Setting, text: str, *, origin: Origin) -> object:
@@ -219,7 +204,9 @@ def build_parser(table: Sequence[Setting]) -> argparse.ArgumentParser:
 
 
 def _add_row(section: "argparse._ArgumentGroup", row: Setting) -> None:
-    help_text = _help(row).replace("%", "%%")
+    default = f" (default {row.default_text})" if row.default_text else ""
+    variables = f" [{', '.join(row.environment)}]" if row.environment else ""
+    help_text = f"{row.about}{default}{variables}".replace("%", "%%")
     metavar = row.flags[0].removeprefix("--").replace("-", "_").upper()
     if row.switch:
         section.add_argument(
@@ -229,8 +216,3 @@ def _add_row(section: "argparse._ArgumentGroup", row: Setting) -> None:
         section.add_argument(*row.flags, dest=row.flags[0], action="append", metavar=metavar, help=help_text)
     else:
         section.add_argument(*row.flags, dest=row.flags[0], metavar=metavar, help=help_text)
-
-
-def _help(row: Setting) -> str:
-    default = f" (default {row.default_text})" if row.default_text else ""
-    return f"{row.about}{default} [{', '.join(row.environment)}]" if row.environment else f"{row.about}{default}"

@@ -114,19 +114,12 @@ def is_reservation(namespace: str, pod: Pod | None) -> bool:
 
 def read_fraction(pod: Pod, device_id: str, *, memory_bytes: int | None) -> Grant:
     """The part of a GPU of this size for a KAI pod. KAI limits memory, not compute."""
-    return Grant(
-        container=pod.annotations.get("gpu-fraction-container-name") or next(iter(pod.container_names), ""),
-        device_id=device_id,
-        memory_limit_bytes=_fraction_memory(pod, memory_bytes),
-    )
-
-
-def _fraction_memory(pod: Pod, memory_bytes: int | None) -> int | None:
-    mebibytes = _parse_whole(pod.annotations.get("gpu-memory", ""))
-    if mebibytes:
-        return mebibytes * _MIB
+    container = pod.annotations.get("gpu-fraction-container-name") or next(iter(pod.container_names), "")
+    if mebibytes := _parse_whole(pod.annotations.get("gpu-memory", "")):
+        return Grant(container, device_id, mebibytes * _MIB)
     fraction = _parse_fraction(pod.annotations.get("gpu-fraction", ""))
-    return None if fraction is None or memory_bytes is None else int(memory_bytes * fraction)
+    limit = None if fraction is None or memory_bytes is None else int(memory_bytes * fraction)
+    return Grant(container, device_id, limit)
 
 
 def _parse_whole(text: str) -> int | None:

@@ -7,7 +7,7 @@ k8s-vgpu-monitor adds a limit where no source sets one.
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -58,14 +58,20 @@ class DeviceTable:
         self._by_uuid: dict[str, Gpu] = {}
         self._by_minor: dict[int, Gpu] = {}
         self._instances: dict[str, list[Gpu]] = {}  # by the parent's uuid, in NVML's order
-        for reading in readings:
-            self._add(reading.gpu)
+        for gpu in (reading.gpu for reading in readings):
+            uuid = gpu.uuid.lower()
+            self._by_uuid[uuid] = gpu
+            self._by_uuid.setdefault(re.sub("^(gpu|mig)-", "", uuid), gpu)
+            if gpu.mig:
+                self._instances.setdefault(gpu.mig.parent_uuid.lower(), []).append(gpu)
+            elif gpu.minor is not None:
+                self._by_minor.setdefault(gpu.minor, gpu)  # lost GPUs that NVML no longer counts come last
 
     def find(self, device_id: str) -> SharedDevice | None:
         """The device of an id; None if it is not on this node, or the form of the id is unknown."""
         name = device_id.strip().lower()
         if gpu := self._by_uuid.get(name):
-            return SharedDevice(gpu, Share.MIG if gpu.mig else Share.EXCLUSIVE)
+            return _whole(gpu)
         if match := _REPLICA.fullmatch(name):
             return self._slice(match[1], match[2], Share.TIME_SLICED)
         if match := _GKE.fullmatch(name):
@@ -75,18 +81,9 @@ class DeviceTable:
         if match := _DRA.fullmatch(name):
             return self._find_dra(match)
         if match := _HAMI_MIG.fullmatch(name):
-            return self._find_position(match[1], int(match[2]))
+            return _whole(next(iter(self._instances.get(match[1], ())[int(match[2]) :]), None))
         match = _HAMI_REPLICA.fullmatch(name)
         return self._slice(match[1], match[2], Share.HAMI) if match else None
-
-    def _add(self, gpu: Gpu) -> None:
-        uuid = gpu.uuid.lower()
-        self._by_uuid[uuid] = gpu
-        self._by_uuid.setdefault(re.sub("^(gpu|mig)-", "", uuid), gpu)
-        if gpu.mig:
-            self._instances.setdefault(gpu.mig.parent_uuid.lower(), []).append(gpu)
-        elif gpu.minor is not None:
-            self._by_minor.setdefault(gpu.minor, gpu)  # lost GPUs that NVML no longer counts come last
 
     def _slice(self, base: str, replica: str, share: Share) -> SharedDevice | None:
         gpu = self._by_uuid.get(base)
@@ -119,10 +116,6 @@ class DeviceTable:
             start = int(match[3] if match[2].isdigit() else match[4])
             alike = [each for each in alike if each.mig and each.mig.placement_start == start]
         return _whole(alike[0]) if len(alike) == 1 else None
-
-    def _find_position(self, parent: str, position: int) -> SharedDevice | None:
-        instances = self._instances.get(parent, ())
-        return _whole(instances[position]) if position < len(instances) else None
 
 
 def _whole(gpu: Gpu | None) -> SharedDevice | None:
@@ -183,7 +176,7 @@ class _NodeIndex:
     readings: Mapping[str, GpuReading]
     pods: Mapping[PodName, Pod]
     grants: Mapping[PodName, Sequence[Grant]]
-    groups: Mapping[str, Sequence[Pod]]  # KAI group -> the pods that use its GPU
+    groups: dict[str, list[Pod]]  # KAI group -> the pods that use its GPU
     unresolved: set[str] = field(default_factory=set)
     unplaced: set[PodName] = field(default_factory=set)
 
@@ -216,7 +209,10 @@ def _index_node(pods: Mapping[str, Pod], readings: Sequence[GpuReading]) -> _Nod
     devices = DeviceTable(readings)
     node = _NodeIndex(devices, {each.gpu.uuid: each for each in readings}, by_name, {}, {})
     node.grants = {name: grants for name, pod in by_name.items() if (grants := _usable_grants(node, pod))}
-    node.groups = _groups(by_name.values())
+    for pod in by_name.values():
+        if not pod.is_finished and not is_reservation(pod.namespace, pod):
+            for group in gpu_groups(pod):
+                node.groups.setdefault(group, []).append(pod)
     return node
 
 
@@ -225,15 +221,6 @@ def _usable_grants(node: _NodeIndex, pod: Pod) -> list[Grant]:
     if pod.is_finished:
         return []
     return [grant for grant in read_grants(pod) if node.find(grant.device_id, (pod.namespace, pod.name))]
-
-
-def _groups(pods: Iterable[Pod]) -> dict[str, list[Pod]]:
-    groups: dict[str, list[Pod]] = {}
-    for pod in pods:
-        if not pod.is_finished and not is_reservation(pod.namespace, pod):
-            for group in gpu_groups(pod):
-                groups.setdefault(group, []).append(pod)
-    return groups
 
 
 def _from_grants(node: _NodeIndex, claims: Sequence[Claim]) -> Iterator[Allocation]:
@@ -263,7 +250,8 @@ def _from_claims(node: _NodeIndex, claims: Sequence[Claim]) -> Iterator[Allocati
 
 def _share_reserved(node: _NodeIndex, reservation: Pod | None, gpu: Gpu, *, resource: str) -> Iterator[Allocation]:
     """A reserved GPU is held by the pods of its group; by none while they are unknown."""
-    for pod in _reservation_users(node, reservation):
+    groups = sorted(gpu_groups(reservation)) if reservation else []
+    for pod in (pod for group in groups for pod in node.groups.get(group, ())):
         grant = read_fraction(pod, gpu.uuid, memory_bytes=_memory_total(node.readings[gpu.uuid]))
         yield _allocate_grant(pod, grant, gpu, share=Share.FRACTION, resource=resource)
 
@@ -276,11 +264,6 @@ def _from_reservations(node: _NodeIndex, claims: Sequence[Claim]) -> Iterator[Al
         is_unlisted = name not in listed and not pod.is_finished and is_reservation(pod.namespace, pod)
         if is_unlisted and device_id and (device := node.find(device_id, name)):
             yield from _share_reserved(node, pod, device.gpu, resource="")
-
-
-def _reservation_users(node: _NodeIndex, reservation: Pod | None) -> list[Pod]:
-    groups = sorted(gpu_groups(reservation)) if reservation else []
-    return [pod for group in groups for pod in node.groups.get(group, ())]
 
 
 def _allocate_claim(claim: Claim, pod: Pod | None, device: SharedDevice) -> Allocation:
@@ -339,21 +322,18 @@ def _finish_allocation(allocation: Allocation, reading: GpuReading, *, holders: 
         share = Share.MPS
     if ratio is None or reading.gpu.mig is not None or allocation.memory_limit_bytes is not None:
         return replace(allocation, share=share)
+    total = _memory_total(reading)
+    limit = math.inf if total is None else total / ratio
     return replace(
         allocation,
         share=Share.RATIO if ratio > 1 else share,  # one pod per GPU is not sharing
-        memory_limit_bytes=_divide(_memory_total(reading), ratio),
+        memory_limit_bytes=int(limit) if math.isfinite(limit) else None,
     )
 
 
 def _memory_total(reading: GpuReading) -> int | None:
     total = reading.signals.get("memory_total_bytes", reading.gpu.memory_total_bytes)
     return None if total is None else int(total)
-
-
-def _divide(total: int | None, ratio: float) -> int | None:
-    limit = math.inf if total is None or ratio <= 0 else total / ratio
-    return int(limit) if math.isfinite(limit) else None
 
 
 def _add(one: _Limit | None, other: _Limit | None) -> _Limit | None:
