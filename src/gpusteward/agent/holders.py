@@ -53,18 +53,10 @@ class HolderUids:
             for uuid, holders in group_by_gpu(known.allocations).items()
             if is_held_exclusively(holders) and _name(holders[0]) in unnamed
         }
-        self._see(processes, known, held, now)
-        return self._apply(known, held, now)
-
-    def _see(
-        self, processes: Sequence[GpuProcess], known: AttributionInput, held: Mapping[str, _PodName], now: float
-    ) -> None:
         for process in processes:
             uid = _find_unknown_uid(process, known)
             if uid and process.gpu_uuid in held:
                 self._seen.setdefault(held[process.gpu_uuid], {})[uid] = now
-
-    def _apply(self, known: AttributionInput, held: Mapping[str, _PodName], now: float) -> AttributionInput:
         candidates = {pod: _choose(uids, now) for pod, uids in self._seen.items()}
         pods_of = Counter(uid for uids in candidates.values() for uid in uids)
         proven = {pod: uids[0] for pod, uids in candidates.items() if len(uids) == 1 and pods_of[uids[0]] == 1}

@@ -65,7 +65,7 @@ def parse_cgroup(text: str | bytes) -> CgroupIdentity:
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")
     identities = (_parse_path(path) for path in iterate_paths(text))
-    return max(identities, key=_count_ids, default=CgroupIdentity())
+    return max(identities, key=lambda each: (bool(each.pod_uid), bool(each.container_id)), default=CgroupIdentity())
 
 
 def iterate_paths(text: str) -> Iterator[str]:
@@ -77,15 +77,13 @@ def iterate_paths(text: str) -> Iterator[str]:
             yield path.removesuffix(" (deleted)")  # appended by the kernel for a removed cgroup
 
 
-def _count_ids(identity: CgroupIdentity) -> int:
-    return 2 * bool(identity.pod_uid) + bool(identity.container_id)
-
-
 def _parse_path(path: str) -> CgroupIdentity:
     """The innermost pod and its container: in kind and minikube a node is a container itself."""
     names = "/" + path.replace(r"\x2d", "-").translate(_PLAIN)  # \x2d: systemd's escape for a dash inside a name
     pods = list(_POD.finditer(names))
-    outer = _find_containers(names, pods[0].start() if pods else len(names))
+    # The containers outside of any pod; a kubelet without cgroups per pod puts those of its pods there.
+    end = pods[0].start() if pods else len(names)
+    outer = tuple(CgroupIdentity(container_id=found[1]) for found in _CONTAINERS[0].finditer(names, 0, end))
     if not pods:
         container_id = _find_container(names, 0, len(names), is_in_pod=False)
         return CgroupIdentity(container_id=container_id, outer=outer[:-1] if container_id else ())
@@ -110,11 +108,6 @@ def _find_container(names: str, start: int, end: int, *, is_in_pod: bool) -> str
             container, end = (found[0], found[0].end()) if is_in_pod else (found[-1], len(names))
             return "" if _OUTSIDE.search(names, 0, end) else container[1]
     return ""
-
-
-def _find_containers(names: str, end: int) -> tuple[CgroupIdentity, ...]:
-    """The containers outside of any pod; a kubelet without cgroups per pod puts those of its pods there."""
-    return tuple(CgroupIdentity(container_id=found[1]) for found in _CONTAINERS[0].finditer(names, 0, end))
 
 
 _CHUNK = 1 << 16  # a cgroup file has a line per controller, far less than this
@@ -162,7 +155,9 @@ class ProcessTable:
     def identify(self, pid: int) -> ProcessIdentity:
         """Never raises: a process that ended, cannot be read or is in another PID namespace is `Place.UNKNOWN`."""
         try:
-            inode = self._find_inode(pid)
+            # pathlib takes three times as long, for each process
+            found = os.stat(f"{self._root}/{pid}/stat")  # noqa: PTH116
+            inode = found.st_ino, found.st_ctime_ns
             cached = self._cache.get(pid)
             if cached is None or cached.inode != inode:
                 cached = self._cache[pid] = self._identify(pid, inode, cached)
@@ -179,10 +174,6 @@ class ProcessTable:
         if self._read_stat(pid)[1] != started:
             raise ValueError("the pid was reused during the read")
         return _CachedProcess(started, inode, identity)
-
-    def _find_inode(self, pid: int) -> tuple[int, int]:
-        found = os.stat(f"{self._root}/{pid}/stat")  # noqa: PTH116 - pathlib takes three times as long, for each process
-        return found.st_ino, found.st_ctime_ns
 
     def forget_except(self, pids: Collection[int]) -> None:
         """Drop all other processes from the cache."""

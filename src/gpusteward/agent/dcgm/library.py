@@ -1,6 +1,7 @@
 """The functions and structs of libdcgm that profiling needs. They are the same in DCGM 3 and 4, including the version
 words, which a struct carries in its first member: its size and the version of its layout."""
 
+import contextlib
 import ctypes
 from collections.abc import Mapping, Sequence
 from ctypes import POINTER, c_char, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint, c_ushort
@@ -183,7 +184,12 @@ class Library:
 
     def __init__(self, sonames: Sequence[str] = SONAMES) -> None:
         """Load the first of these that is installed. Raises SourceError when none is, or when it is no libdcgm."""
-        self.name, loaded = _load(sonames)
+        for name in sonames:
+            with contextlib.suppress(OSError):
+                self.name, loaded = name, ctypes.CDLL(name)
+                break
+        else:
+            raise SourceError(messages.LIBRARY_NOT_FOUND, names=", ".join(sonames))
         try:
             self._functions = {name: getattr(loaded, name) for name in _FUNCTIONS}
             self._describe = loaded.errorString
@@ -199,15 +205,6 @@ class Library:
             text = (self._describe(code) or b"unknown error").decode(errors="replace")
             log.debug("dcgm_call_failed", call=name, code=code, reason=text)
             raise DcgmError(code, text)
-
-
-def _load(sonames: Sequence[str]) -> tuple[str, ctypes.CDLL]:
-    for name in sonames:
-        try:
-            return name, ctypes.CDLL(name)
-        except OSError:
-            continue
-    raise SourceError(messages.LIBRARY_NOT_FOUND, names=", ".join(sonames))
 
 
 _Versioned = ConnectParameters | MigHierarchy | MetricGroups | VersionInfo

@@ -127,7 +127,10 @@ class DcgmSession:
         try:
             self._connect(hostengine)
             self.gpu_ids = self._find_gpus()
-            self.version = self._read_version()
+            info = VersionInfo()
+            self._call("dcgmHostengineVersionInfo", with_version(info))
+            facts = dict(part.partition(":")[::2] for part in info.build.decode(errors="replace").split(";"))
+            self.version = facts.get("version", "?")  # `4.5.1` of `version:4.5.1;arch:x86_64;...`
         except BaseException:
             self.close()
             raise
@@ -144,7 +147,10 @@ class DcgmSession:
         self, targets: Iterable[ProfiledDevice], fields: frozenset[int], *, now: float
     ) -> tuple[Samples, list[Failure]]:
         """The latest values of these fields, and the reasons why some targets have none. Raises DcgmError."""
-        self._refresh_plans(_by_gpu(targets), fields, now)
+        by_gpu: dict[str, tuple[ProfiledDevice, ...]] = {}
+        for target in targets:
+            by_gpu[target.gpu_uuid] = (*by_gpu.get(target.gpu_uuid, ()), target)
+        self._refresh_plans(by_gpu, fields, now)
         samples: Samples = {}
         for uuid, plan in self._plans.items():
             with self._contain(plan, uuid):
@@ -184,13 +190,6 @@ class DcgmSession:
         parameters = ConnectParameters(timeout_ms=CONNECT_MILLISECONDS, is_unix_socket=hostengine.kind == "unix")
         address = os.fsencode(hostengine.address)
         self._library.call("dcgmConnect_v2", address, with_version(parameters), ctypes.byref(self._handle))
-
-    def _read_version(self) -> str:
-        """`4.5.1` of `version:4.5.1;arch:x86_64;...`."""
-        info = VersionInfo()
-        self._call("dcgmHostengineVersionInfo", with_version(info))
-        facts = dict(part.partition(":")[::2] for part in info.build.decode(errors="replace").split(";"))
-        return facts.get("version", "?")
 
     def _find_gpus(self) -> dict[str, int]:
         """uuid -> DCGM's id. DCGM numbers GPUs in its own way, so indexes are never compared."""
@@ -327,13 +326,6 @@ def _unless_lost() -> Iterator[None]:
     except DcgmError as error:
         if error.code in LOST:
             raise
-
-
-def _by_gpu(targets: Iterable[ProfiledDevice]) -> dict[str, tuple[ProfiledDevice, ...]]:
-    grouped: dict[str, tuple[ProfiledDevice, ...]] = {}
-    for target in targets:
-        grouped[target.gpu_uuid] = (*grouped.get(target.gpu_uuid, ()), target)
-    return grouped
 
 
 def _number(value: FieldValue) -> float | None:

@@ -211,7 +211,8 @@ class _CallResponse:
         if not status.isdigit() or len(status) > 9:
             raise ClosedError("the response ended without a status")
         if int(status):
-            raise GrpcStatusError(int(status), _decode_text(self._headers.get(b"grpc-message", b"")))
+            encoded = self._headers.get(b"grpc-message", b"")[:1000]  # percent-encoded UTF-8, from outside
+            raise GrpcStatusError(int(status), unquote_to_bytes(encoded).decode("utf-8", "replace")[:300])
         if len(self._body) < PREFIX_BYTES + self._message_bytes or self._body[0]:
             raise GrpcProtocolError("the message is incomplete or compressed")
         return bytes(memoryview(self._body)[PREFIX_BYTES:])
@@ -219,11 +220,6 @@ class _CallResponse:
     @property
     def _message_bytes(self) -> int:
         return int.from_bytes(self._body[1:PREFIX_BYTES])
-
-
-def _decode_text(encoded: bytes) -> str:
-    """A grpc-message: percent-encoded UTF-8, from outside."""
-    return unquote_to_bytes(encoded[:1000]).decode("utf-8", "replace")[:300]
 
 
 def _remove_padding(frame: _Frame) -> bytes:
@@ -259,12 +255,10 @@ def _encode_request(stream: int, method: str, message: bytes) -> bytes:
         ("content-type", "application/grpc"),
         ("user-agent", "gpusteward-agent"),
     )
-    block = b"".join(_encode_header(name.encode(), value.encode()) for name, value in headers)
+    # As literals that are not indexed (RFC 7541, 6.2.2), so that there is no state; lengths below 127 are one byte.
+    block = b"".join(
+        bytes((0, len(name))) + name.encode() + bytes((len(value),)) + value.encode() for name, value in headers
+    )
     body = b"\0" + len(message).to_bytes(4) + message
     head = _encode_frame(_FrameType.HEADERS, _END_HEADERS, stream, block)
     return head + _encode_frame(_FrameType.DATA, _END_STREAM, stream, body)
-
-
-def _encode_header(name: bytes, value: bytes) -> bytes:
-    """As a literal that is not indexed (RFC 7541, 6.2.2), so that there is no state; lengths below 127 are one byte."""
-    return bytes((0, len(name))) + name + bytes((len(value),)) + value

@@ -6,6 +6,7 @@ only if the API server no longer has that version. The last known pods stay avai
 The list is read in pages of limited size: a node may have thousands of pods, and a pod half a megabyte of annotations.
 """
 
+import contextlib
 import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -123,9 +124,13 @@ class PodWatch:
     def _run_once(self) -> None:
         """Watch until the watch ends. List first if there is no resource version, or the server no longer has it."""
         try:
-            if not (self.resource_version and self._continue_watch()):
-                self._list()
-                self._watch()
+            if self.resource_version:
+                with contextlib.suppress(GoneError):  # normal: the server drops old versions
+                    self._watch()
+                    return
+                self._forget_version()
+            self._list()
+            self._watch()
         except GoneError:  # normal: the next page of a list has expired, or a watch right after it
             self._forget_version()
             self._backoff.failures += 1
@@ -135,15 +140,6 @@ class PodWatch:
         except Exception as error:  # noqa: BLE001
             self.resource_version = ""
             self._fail(f"unexpected {type(error).__name__}: {error}")
-
-    def _continue_watch(self) -> bool:
-        """Whether the server still had the resource version."""
-        try:
-            self._watch()
-        except GoneError:  # normal: the server drops old versions
-            self._forget_version()
-            return False
-        return True
 
     def _forget_version(self) -> None:
         self.resource_version, self._is_outdated = "", True
@@ -197,7 +193,10 @@ class PodWatch:
             self._stream = stream  # set before the flag is checked; stop() does it in the opposite order
             try:
                 if not self._stopping.is_set():
-                    self._handle_events(stream)
+                    for line in stream:
+                        if self._stopping.is_set():
+                            break
+                        self._handle_event(line)
                     self._succeed()
             finally:
                 self._stream = None
@@ -205,32 +204,24 @@ class PodWatch:
     def _path(self, **parameters: str | int) -> str:
         return "/api/v1/pods?" + urlencode({"fieldSelector": f"spec.nodeName={self._node}", **parameters})
 
-    def _handle_events(self, lines: Iterable[bytes]) -> None:
-        for line in lines:
-            if self._stopping.is_set():
-                break
-            self._handle_event(line)
-
     def _handle_event(self, line: bytes) -> None:
         """Handle one watch event. After an invalid line the pods are listed again, as it may have been a change."""
         try:
             event = msgspec.json.decode(line, type=_Event)
             if event.type == "ERROR":
-                self._raise_error(msgspec.json.decode(event.object, type=_WatchError))
+                error = msgspec.json.decode(event.object, type=_WatchError)
+                self.resource_version = ""
+                if error.code == 410:
+                    raise GoneError(error.message)
+                raise SourceError(f"the API server ended the watch with {error.code}: {error.message[:300]}")
             version = msgspec.json.decode(event.object, type=_Versioned).metadata.resource_version
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as invalid:
             self.resource_version = ""
-            raise SourceError(f"the API server sent an invalid watch event: {error}") from error
+            raise SourceError(f"the API server sent an invalid watch event: {invalid}") from invalid
         if event.type != "BOOKMARK":
             self._apply(event)
         self.resource_version = version or self.resource_version
         self._succeed()
-
-    def _raise_error(self, status: _WatchError) -> None:
-        self.resource_version = ""
-        if status.code == 410:
-            raise GoneError(status.message)
-        raise SourceError(f"the API server ended the watch with {status.code}: {status.message[:300]}")
 
     def _apply(self, event: _Event) -> None:
         for pod in self._read_all([event.object]):

@@ -91,25 +91,16 @@ def decode(data: bytes | memoryview, kind: type[_T]) -> _T:
     for number, content in _read_fields(memoryview(data)):
         if number in fields:
             name, content_type = fields[number]
-            _assign(message, name, _decode_content(content, content_type))
+            try:
+                value: Any = str(content, "utf-8") if content_type is str else decode(content, content_type)
+            except UnicodeDecodeError as error:
+                raise DecodeError(f"a text is not UTF-8: {error.reason}") from error
+            known = getattr(message, name)
+            if isinstance(known, list):
+                known.append(value)
+            else:
+                setattr(message, name, value)  # of several the last one is valid, as in protobuf
     return message
-
-
-def _assign(message: object, name: str, value: object) -> None:
-    known = getattr(message, name)
-    if isinstance(known, list):
-        known.append(value)
-    else:
-        setattr(message, name, value)  # of several the last one is valid, as in protobuf
-
-
-def _decode_content(content: memoryview, content_type: type) -> Any:
-    if content_type is not str:
-        return decode(content, content_type)
-    try:
-        return str(content, "utf-8")
-    except UnicodeDecodeError as error:
-        raise DecodeError(f"a text is not UTF-8: {error.reason}") from error
 
 
 def _read_fields(data: memoryview) -> Iterator[tuple[int, memoryview]]:

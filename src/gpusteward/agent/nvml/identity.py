@@ -7,7 +7,7 @@ id, with their uuid if it could read it once. The kubelet lists the uuid of a GP
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -197,31 +197,23 @@ def identify_lost_gpus(
     """The readings with what /proc and the kubelet's device ids tell about lost GPUs without a uuid."""
     if not any(each.lost and not each.gpu.uuid for each in readings):
         return readings
-    return _identify_by_claims(_identify_by_driver(readings, _list_driver_gpus(proc)), device_ids)
-
-
-def _identify_by_driver(readings: tuple[GpuReading, ...], listed: Sequence[_DriverGpu]) -> tuple[GpuReading, ...]:
-    """NVML numbers GPUs by bus id: the missing ones are those that it does not show, in this order."""
-    known = {each.gpu.pci_bus_id for each in readings}
-    rest = [each for each in listed if each.bus_id not in known]
-    if len(rest) != sum(not each.gpu.uuid for each in readings):
-        return readings
-    found = iter(rest)
-    return tuple(each if each.gpu.uuid else _name(each, next(found)) for each in readings)
-
-
-def _name(reading: GpuReading, found: _DriverGpu) -> GpuReading:
-    return replace(reading, gpu=replace(reading.gpu, uuid=found.uuid, model=found.model, pci_bus_id=found.bus_id))
-
-
-def _identify_by_claims(readings: tuple[GpuReading, ...], device_ids: Iterable[str]) -> tuple[GpuReading, ...]:
-    """Of a single GPU without a uuid: it is the only uuid that pods hold and no GPU has."""
+    # NVML numbers GPUs by bus id: the missing ones are those that it does not show, in this order.
+    shown = {each.gpu.pci_bus_id for each in readings}
+    rest = [each for each in _list_driver_gpus(proc) if each.bus_id not in shown]
+    if len(rest) == sum(not each.gpu.uuid for each in readings):
+        found = iter(rest)
+        readings = tuple(each if each.gpu.uuid else _name(each, next(found)) for each in readings)
+    # Of a single GPU without a uuid: it is the only uuid that pods hold and no GPU has.
     held = {match[0] for text in device_ids if (match := _UUID.match(text))}
     unknown = held - {each.gpu.device_uuid for each in readings}
     if len(unknown) != 1 or sum(not each.gpu.uuid for each in readings) != 1:
         return readings
     (uuid,) = unknown
     return tuple(each if each.gpu.uuid else replace(each, gpu=replace(each.gpu, uuid=uuid)) for each in readings)
+
+
+def _name(reading: GpuReading, found: _DriverGpu) -> GpuReading:
+    return replace(reading, gpu=replace(reading.gpu, uuid=found.uuid, model=found.model, pci_bus_id=found.bus_id))
 
 
 def _list_driver_gpus(proc: Path) -> list[_DriverGpu]:
@@ -237,7 +229,12 @@ def _read_driver_gpu(folder: Path) -> _DriverGpu | None:
     address = _BUS_ID.fullmatch(folder.name)
     if address is None:
         return None
-    facts = _read_lines(folder / "information")
+    try:
+        with (folder / "information").open(errors="replace") as file:
+            lines = file.read(_LONGEST_FILE).splitlines()
+    except OSError:
+        lines = []
+    facts = {name.strip(): text.strip() for name, _, text in (line.partition(":") for line in lines)}
     if facts.get("GPU Excluded") == "Yes":
         return None
     uuid = facts.get("GPU UUID", "")
@@ -246,13 +243,3 @@ def _read_driver_gpu(folder: Path) -> _DriverGpu | None:
         uuid if _UUID.fullmatch(uuid) else "",  # question marks before the GPU was opened once
         facts.get("Model", ""),
     )
-
-
-def _read_lines(path: Path) -> dict[str, str]:
-    """The lines `Name:   text`."""
-    try:
-        with path.open(errors="replace") as file:
-            lines = file.read(_LONGEST_FILE).splitlines()
-    except OSError:
-        return {}
-    return {name.strip(): text.strip() for name, _, text in (line.partition(":") for line in lines)}

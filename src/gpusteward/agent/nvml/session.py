@@ -184,9 +184,13 @@ class NvmlSession:
         device = self._devices.get(reading.gpu.index)
         if device is None or reading.lost or reading.gpu.mig is not None:
             return reading
-        others = [(index, other) for index, other in self._devices.items() if other is not device]
-        statuses = {index: _peer_status(device, other) for index, other in others}
-        return replace(reading, peer_status={index: status for index, status in statuses.items() if status is not None})
+        statuses = {}
+        for index, other in self._devices.items():
+            if other is not device:
+                with contextlib.suppress(pynvml.NVMLError):
+                    nvlink = pynvml.NVML_P2P_CAPS_INDEX_NVLINK
+                    statuses[index] = int(pynvml.nvmlDeviceGetP2PStatus(device.handle, other.handle, nvlink))
+        return replace(reading, peer_status=statuses)
 
 
 def count_devices() -> int:
@@ -196,13 +200,6 @@ def count_devices() -> int:
     if code:
         raise DriverGoneError(describe(code))
     return count.value
-
-
-def _peer_status(device: GpuDevice, other: GpuDevice) -> int | None:
-    try:
-        return int(pynvml.nvmlDeviceGetP2PStatus(device.handle, other.handle, pynvml.NVML_P2P_CAPS_INDEX_NVLINK))
-    except pynvml.NVMLError:
-        return None
 
 
 EVENT_WAIT_MILLISECONDS = 1000

@@ -27,18 +27,15 @@ class RatioFile:
         stamp = _read_stamp(self._path)
         if stamp != self._stamp:
             self._stamp = stamp
-            self._reload()
+            try:
+                ratio = read_ratio(self._path)
+            except ConfigurationError as error:
+                log.warning("ratio_refused", reason=error, kept=self._ratio)
+                return self._ratio
+            if ratio != self._ratio:
+                log.info("ratio_changed", path=self._path, before=self._ratio, now=ratio)
+            self._ratio = ratio
         return self._ratio
-
-    def _reload(self) -> None:
-        try:
-            ratio = read_ratio(self._path)
-        except ConfigurationError as error:
-            log.warning("ratio_refused", reason=error, kept=self._ratio)
-            return
-        if ratio != self._ratio:
-            log.info("ratio_changed", path=self._path, before=self._ratio, now=ratio)
-        self._ratio = ratio
 
 
 def read_ratio(path: Path) -> float:
@@ -51,20 +48,16 @@ def read_ratio(path: Path) -> float:
             f"cannot read the ratio file {path}: {explain_os_error(error)}; it must contain one "
             "number above 0, such as 2 (each GPU is shared by two pods)"
         ) from error
-    ratio = _parse(text)
+    try:
+        ratio = float(text)
+    except ValueError:
+        ratio = math.nan
     if not math.isfinite(ratio) or ratio <= 0:
         raise ConfigurationError(
             f"ratio file {path} contains {text[:60]!r}; it must contain one number above 0, such as 2 "
             "(each GPU is shared by two pods)"
         )
     return ratio
-
-
-def _parse(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
 
 
 def _read_stamp(path: Path) -> _Stamp | None:
