@@ -12,8 +12,7 @@ from gpusteward.agent.collection import Collection, CollectionThread, Dialect, D
 from gpusteward.agent.dialects.dcgm import DcgmDialect
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions, parse_devices
 from gpusteward.agent.dialects.native import NativeDialect
-from gpusteward.agent.dialects.pid2pod import Pid2PodDialect
-from gpusteward.agent.dialects.vgpu_monitor import VgpuMonitorDialect
+from gpusteward.agent.dialects.pod_metrics import Pid2PodDialect, VgpuMonitorDialect
 from gpusteward.agent.endpoints import AgentEndpoints
 from gpusteward.agent.field_list import FieldConfigMap, FieldFile, default_fields, warn_of_unserved
 from gpusteward.agent.hpc_jobs import HpcJobs

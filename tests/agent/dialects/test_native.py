@@ -7,8 +7,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from gpusteward.agent.dialects.native import NativeDialect
-from gpusteward.agent.dialects.pid2pod import Pid2PodDialect
-from gpusteward.agent.dialects.vgpu_monitor import VgpuMonitorDialect
+from gpusteward.agent.dialects.pod_metrics import Pid2PodDialect, VgpuMonitorDialect
 from gpusteward.agent.usage_counters import SnapshotView, UsageCounters
 from gpusteward.core.exposition import Family, LabelCache, render_page
 from gpusteward.core.gpus import GpuProcess, Place

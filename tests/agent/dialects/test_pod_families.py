@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 from gpusteward.agent.dialects.native import NativeDialect
-from gpusteward.agent.dialects.pid2pod import Pid2PodDialect
-from gpusteward.agent.dialects.vgpu_monitor import VgpuMonitorDialect
+from gpusteward.agent.dialects.pod_metrics import Pid2PodDialect, VgpuMonitorDialect
 from gpusteward.agent.usage_counters import UsageCounters
 from gpusteward.core.allocations import Allocation, Share
 from gpusteward.core.containers import Container

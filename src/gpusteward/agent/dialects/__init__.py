@@ -5,6 +5,5 @@ affect other dialects.
 
     native.py        gpusteward's own names, in base units
     dcgm.py          dcgm-exporter's names; dcgm_rows, dcgm_events, dcgm_options and xid_texts belong to it
-    vgpu_monitor.py  k8s-vgpu-monitor's names
-    pid2pod.py       nvidia-pid2pod's name
+    pod_metrics.py   k8s-vgpu-monitor's and nvidia-pid2pod's names
 """

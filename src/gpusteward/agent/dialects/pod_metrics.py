@@ -1,12 +1,15 @@
-"""The vgpu-monitor dialect: k8s-vgpu-monitor's metrics of utilization and memory per pod and GPU."""
+"""The dialects vgpu-monitor and pid2pod: k8s-vgpu-monitor's metrics of utilization and memory per pod and GPU, and
+nvidia-pid2pod's metric, the GPU memory of every process of a pod in MiB.
+"""
 
 import math
 from functools import partial
 
 from gpusteward.agent.usage_counters import SnapshotView
 from gpusteward.core import metrics
+from gpusteward.core.containers import Container
 from gpusteward.core.exposition import Family, FamilyBuilder, LabelCache, Labels
-from gpusteward.core.gpus import Place
+from gpusteward.core.gpus import GpuProcess, Place
 
 MIB = 1024 * 1024
 _PodOnGpu = tuple[int, str, str]  # gpu index, pod, namespace
@@ -55,6 +58,7 @@ def _use_by_pod(view: SnapshotView) -> dict[_PodOnGpu, tuple[float | None, float
 
 
 def _plus(left: float | None, right: float | None) -> float | None:
+    """The sum; unknown if one of them is."""
     return None if left is None or right is None else left + right
 
 
@@ -76,3 +80,37 @@ def _memory_allocated(view: SnapshotView) -> dict[_PodOnGpu, float]:
         key = (gpus[uuid].index, pod, namespace)
         allocated[key] = allocated.get(key, 0) + total // MIB
     return allocated
+
+
+class Pid2PodDialect:
+    """`nvidia_pid_pod{pid, process_name, pod_name, namespace, node_name}`."""
+
+    name = "pid2pod"
+    wanted: frozenset[str] = frozenset()
+
+    def __init__(self, labels: LabelCache) -> None:
+        self._labels = labels
+
+    def families(self, view: SnapshotView) -> list[Family]:
+        held: dict[str, float | None] = {}
+        for process in view.snapshot.processes:
+            who = process.container
+            if who and who.pod:
+                key = ("pid2pod", process.pid, process.name, who.pod, who.namespace)
+                labels = self._labels.get_or_render(key, partial(_process_labels, process, who, view.snapshot.node))
+                # A process on several GPUs has one sample.
+                held[labels] = _plus(held.get(labels, 0), process.memory_bytes)
+        return [Family(metrics.PID_POD, [(labels, size // MIB) for labels, size in held.items() if size is not None])]
+
+    def list_unavailable(self, unsupported: frozenset[str]) -> list[str]:  # noqa: ARG002 - as its protocol
+        return []
+
+
+def _process_labels(process: GpuProcess, container: Container, node: str) -> Labels:
+    return (
+        ("pid", str(process.pid)),
+        ("process_name", process.name),
+        ("pod_name", container.pod),
+        ("namespace", container.namespace),
+        ("node_name", node),
+    )
