@@ -9,6 +9,7 @@ The packages from the top; imports only point down:
     kubernetes  client of the API server, for agent and analyzer
     http        HTTP client
     http_server  what the HTTP servers of agent and analyzer share
+    watched_file  a text file that is read again when it changes
     yaml_lines  YAML text -> values that know their line
     simulate    simulated nodes and workloads with a known truth
     messages    texts for users in English and Chinese

@@ -11,7 +11,6 @@ The file or ConfigMap is reloaded when it changes. A list that is invalid at the
 invalid later is rejected and logged once; the last valid one stays active.
 """
 
-import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from gpusteward.core.dcgm_names import SERVED, is_unserved, suggest_name
 from gpusteward.core.errors import ConfigurationError, GpustewardError, SourceError
 from gpusteward.core.metrics import MetricType
 from gpusteward.logs import Log
-from gpusteward.messages.errors.os_errors import explain_os_error
+from gpusteward.watched_file import WatchedFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,33 +303,15 @@ class FieldFile(_ReloadedFieldList):
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._stamp: tuple[int, ...] = ()
+        self._file = WatchedFile(path, setting="--collectors")
         super().__init__(str(path), period_seconds=0.0)
 
     def _check(self) -> None:
-        """Read the file only if the target of its symlinks is another file or was modified."""
-        with contextlib.suppress(OSError):
-            if self._read_stamp() == self._stamp:
-                return
-        super()._check()
+        if self._file.has_changed():
+            super()._check()
 
     def _read_text(self) -> str:
-        try:
-            # Taken before reading: a write in between shows as a change at the next check.
-            self._stamp = self._read_stamp()
-            return self._path.read_text(encoding="utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise ConfigurationError(f"{self._path} is not UTF-8 text: {error.reason} at byte {error.start}") from error
-        except OSError as error:
-            self._stamp = ()
-            raise ConfigurationError(
-                f"{self._path} cannot be read: {explain_os_error(error)}; check --collectors"
-            ) from error
-
-    def _read_stamp(self) -> tuple[int, ...]:
-        stat = self._path.stat()
-        return stat.st_dev, stat.st_ino, stat.st_mtime_ns, stat.st_size
+        return self._file.read()
 
 
 class FieldConfigMap(_ReloadedFieldList):

@@ -21,7 +21,7 @@
     explain/             second opinion of a language model
     judge/               score, activity, proof, signatures, workload verdicts; pure
     sources/             usage from Prometheus-compatible engines or exporters; owners from Kubernetes
-    results.py, tables.py, spell_table.py, prices.py, setting_values.py, watched_file.py    shared
+    results.py, tables.py, spell_table.py, prices.py, setting_values.py    shared
 
 Never imports the agent: both use `core`. Only `reclaim` writes to the cluster.
 """

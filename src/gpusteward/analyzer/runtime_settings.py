@@ -12,9 +12,9 @@ from gpusteward.analyzer.explain.explainer import Explainer
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.masked import MaskedSetting, mask_settings
 from gpusteward.analyzer.settings.settings import Settings
-from gpusteward.analyzer.watched_file import read_mode
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.logs import Log, configure_logs
+from gpusteward.watched_file import read_mode
 
 log = Log(__name__)
 

@@ -23,7 +23,7 @@ from gpusteward.agent.settings.values import parse_switch, whole_between
 from gpusteward.core.did_you_mean import suggest
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.settings import InvalidSettingError, Origin, Source, parse_duration
-from gpusteward.messages.errors.os_errors import explain_os_error
+from gpusteward.watched_file import WatchedFile
 
 if TYPE_CHECKING:
     from gpusteward.yaml_lines import Written
@@ -46,13 +46,9 @@ def read_config_file(path: Path) -> ConfigFile:
     """Raises ConfigurationError."""
     from gpusteward.yaml_lines import Written, parse_yaml  # loads PyYAML, 2 MB, only with this file
 
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ConfigurationError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from error
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be read: {explain_os_error(error)}; check --config-file") from error
-    document = parse_yaml(text, where=str(path)) or Written(None, None, 1, children={})
+    document = parse_yaml(WatchedFile(path, setting="--config-file").read(), where=str(path)) or Written(
+        None, None, 1, children={}
+    )
     return _ConfigReader().read(_FileValue(document, "", str(path)))
 
 

@@ -11,10 +11,10 @@ from gpusteward.analyzer.settings.flags import Flags, read_flags
 from gpusteward.analyzer.settings.layers import Layer, read_document, read_environment
 from gpusteward.analyzer.settings.settings import ADVISED, NEEDS_RESTART, Settings
 from gpusteward.analyzer.settings.validation_errors import describe_unknown
-from gpusteward.analyzer.watched_file import WatchedFile
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.settings import Given, Origin, Source
 from gpusteward.logs import Log
+from gpusteward.watched_file import WatchedFile
 from gpusteward.yaml_lines import parse_yaml
 
 log = Log(__name__)

@@ -11,10 +11,10 @@ from pathlib import Path
 from pydantic import SecretStr
 from starlette.datastructures import Headers
 
-from gpusteward.analyzer.watched_file import WatchedFile
 from gpusteward.core.did_you_mean import suggest
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.logs import Log
+from gpusteward.watched_file import WatchedFile
 from gpusteward.yaml_lines import Written, parse_yaml
 
 log = Log(__name__)

@@ -19,13 +19,13 @@ import msgspec
 import yaml
 
 from gpusteward.analyzer.sources.scrape.settings import DEFAULT_PATH, ScrapeSettings, parse_target
-from gpusteward.analyzer.watched_file import WatchedFile
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.core.messages import Message
 from gpusteward.http.urls import DEFAULT_PORTS, HttpUrl
 from gpusteward.kubernetes.api import ApiServer
 from gpusteward.logs import Log
 from gpusteward.messages.errors import source_errors as messages
+from gpusteward.watched_file import WatchedFile
 
 log = Log(__name__)
 
