@@ -39,6 +39,7 @@ from gpusteward.agent.processes import CgroupIdentity, ProcessIdentity
 from gpusteward.core.allocations import Allocation, Share
 from gpusteward.core.containers import Container, Workload
 from gpusteward.core.gpus import GpuProcess, Place, is_mps_server
+from gpusteward.core.usage_split import group_by_gpu
 
 PodName = tuple[str, str]  # namespace, name
 
@@ -69,14 +70,6 @@ def _find_pairs(pods: Iterable[Pod]) -> dict[PodName, PodName]:
     """The other pod of each pair. Anyone may write labels: each of the two must name the other."""
     named = {(pod.namespace, pod.name): (pod.namespace, other) for pod in pods if (other := pod.labels.get(PAIR_LABEL))}
     return {pod: other for pod, other in named.items() if named.get(other) == pod}
-
-
-def group_by_gpu(allocations: Iterable[Allocation]) -> dict[str, list[Allocation]]:
-    """The holders of each GPU, by its uuid."""
-    holders: dict[str, list[Allocation]] = {}
-    for allocation in allocations:
-        holders.setdefault(allocation.gpu_uuid, []).append(allocation)
-    return holders
 
 
 def _attribute_one(
@@ -182,12 +175,12 @@ def _sole_holder(holders: Sequence[Allocation], pod_uid: str) -> Container | Non
 
 def is_held_exclusively(holders: Sequence[Allocation]) -> bool:
     """Whether one container holds the GPU and nobody else does."""
-    return len(holders) == 1 and holders[0].share in (Share.EXCLUSIVE, Share.MIG)
+    return len(holders) == 1 and not holders[0].share.is_shared
 
 
 def has_exclusive_holder(holders: Sequence[Allocation]) -> bool:
     """Whether the GPU is not shared, so that no unknown holder can be on it."""
-    return any(each.share in (Share.EXCLUSIVE, Share.MIG) for each in holders)
+    return any(not each.share.is_shared for each in holders)
 
 
 def _is_outside(container: Container | None, holders: Sequence[Allocation], known: AttributionInput) -> bool:

@@ -18,7 +18,6 @@ from dataclasses import replace
 from gpusteward.agent.attribution import (
     AttributionInput,
     find_pod,
-    group_by_gpu,
     has_exclusive_holder,
     is_held_exclusively,
     locate_process,
@@ -28,6 +27,7 @@ from gpusteward.agent.kubernetes.pods import Pod
 from gpusteward.agent.shares.annotations import read_grants
 from gpusteward.core.allocations import Allocation, UnlistedDevices
 from gpusteward.core.gpus import GpuProcess
+from gpusteward.core.usage_split import group_by_gpu
 
 MEMORY_SECONDS = 60.0
 """How long a uid without a process still contradicts another one. After that the pod was probably replaced by one of

@@ -17,6 +17,11 @@ class Share(StrEnum):
     RATIO = "ratio"  # k8s-vgpu-monitor's ratio file
     FRACTION = "fraction"  # KAI / run:ai
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether others may hold the same device."""
+        return self not in (Share.EXCLUSIVE, Share.MIG)
+
 
 @dataclass(frozen=True, slots=True)
 class Allocation:

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from gpusteward.core.allocations import Allocation, Share
+from gpusteward.core.allocations import Allocation
 from gpusteward.core.containers import Container
 from gpusteward.core.gpus import Gpu, GpuProcess, GpuReading, Place, is_mps_server
 from gpusteward.core.snapshots import Snapshot
@@ -86,8 +86,8 @@ _OnGpu = TypeVar("_OnGpu", GpuProcess, Allocation)
 
 def split_usage(snapshot: Snapshot) -> tuple[GpuSplit, ...]:
     """Split every GPU of the snapshot that can be allocated: whole GPUs, and MIG instances instead of their parent."""
-    processes = _by_gpu(snapshot.processes)
-    allocations = _by_gpu(snapshot.allocations)
+    processes = group_by_gpu(snapshot.processes)
+    allocations = group_by_gpu(snapshot.allocations)
     instance_watts = _instance_watts(snapshot.readings, processes)
     return tuple(
         split_gpu(
@@ -224,7 +224,7 @@ def _video_of(process: GpuProcess) -> float | None:
 
 
 def _has_sole_holder(groups: _ProcessesByPart, allocations: Sequence[Allocation]) -> bool:
-    is_exclusive = len(allocations) == 1 and allocations[0].share in (Share.EXCLUSIVE, Share.MIG)
+    is_exclusive = len(allocations) == 1 and not allocations[0].share.is_shared
     return is_exclusive and len(groups) == 3 and not groups[Place.HOST, None] and not groups[Place.UNKNOWN, None]
 
 
@@ -358,7 +358,8 @@ def _compute_slices(gpu: Gpu) -> float:
     return float(match[1]) if match and int(match[1]) else 1.0
 
 
-def _by_gpu(things: Iterable[_OnGpu]) -> dict[str, list[_OnGpu]]:
+def group_by_gpu(things: Iterable[_OnGpu]) -> dict[str, list[_OnGpu]]:
+    """The processes or holders of each GPU, by its uuid."""
     grouped: dict[str, list[_OnGpu]] = {}
     for thing in things:
         grouped.setdefault(thing.gpu_uuid, []).append(thing)

@@ -12,12 +12,12 @@ from typing import NamedTuple
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions, DeviceSelection, instance_number
 from gpusteward.agent.field_list import LabelRow
 from gpusteward.agent.usage_counters import NO_COUNTERS, SnapshotView
-from gpusteward.core.allocations import Allocation, Share
+from gpusteward.core.allocations import Allocation
 from gpusteward.core.containers import Container
 from gpusteward.core.exposition import LabelCache, Labels
 from gpusteward.core.gpus import Gpu, GpuReading, Place
 from gpusteward.core.signals import SIGNALS, Scope
-from gpusteward.core.usage_split import Part
+from gpusteward.core.usage_split import Part, group_by_gpu
 
 HEAD = ("gpu", "UUID", "pci_bus_id", "device", "modelName", "GPU_I_PROFILE", "GPU_I_ID", "GPU_CI_ID")
 HOLDER = ("container", "namespace", "pod", "pod_uid", "vgpu")
@@ -251,9 +251,7 @@ class _AllocationUsage:
         self._counters = view.parts
         self._splits = {split.gpu.uuid: split for split in view.splits}
         self._rest_joules = view.gpu_rest_joules
-        self._by_gpu: dict[str, list[Allocation]] = {}
-        for allocation in view.snapshot.allocations:
-            self._by_gpu.setdefault(allocation.gpu_uuid, []).append(allocation)
+        self._by_gpu = group_by_gpu(view.snapshot.allocations)
         self._parts: dict[tuple[str, Container | None], Part] = {
             (split.gpu.uuid, part.container): part
             for split in view.splits
@@ -324,7 +322,7 @@ def find_holder(allocations: Sequence[Allocation]) -> Allocation | None:
 
     A device that can be shared counts as shared even while one pod holds it, so that its labels stay stable.
     """
-    if not allocations or any(one.share not in (Share.EXCLUSIVE, Share.MIG) for one in allocations):
+    if not allocations or any(one.share.is_shared for one in allocations):
         return None
     first = min(allocations, key=lambda one: one.container.name)
     pods = {(one.container.namespace, one.container.pod, one.container.pod_uid) for one in allocations}

@@ -316,7 +316,7 @@ def _join(one: Allocation, other: Allocation) -> Allocation:
 def _finish_allocation(allocation: Allocation, reading: GpuReading, *, holders: int, ratio: float | None) -> Allocation:
     """Set the final share, which the device id alone may not show, and apply the ratio if there is no other limit."""
     share = allocation.share
-    if share in (Share.EXCLUSIVE, Share.MIG) and holders > 1 and allocation.memory_limit_bytes is None:
+    if not share.is_shared and holders > 1 and allocation.memory_limit_bytes is None:
         share = Share.TIME_SLICED
     if share is Share.TIME_SLICED and reading.is_mps:
         share = Share.MPS
