@@ -150,13 +150,13 @@ class HttpClient:
         connection = self._take(timeout_seconds)
         is_reusable = False
         try:
-            connection.timed.set_deadline(deadline)
+            connection.set_deadline(deadline)
             with contextlib.closing(
                 self._exchange(connection, request, timeout_seconds, deadline=deadline, send_before=send_before)
             ) as raw:
                 idle_seconds = idle_timeout_seconds if raw.status < 300 else None
                 if idle_seconds is not None:
-                    connection.timed.set_idle_timeout(idle_seconds)
+                    connection.set_idle_timeout(idle_seconds)
                 yield self._make_response(raw, timeout_seconds, limit_bytes, idle_seconds)
                 # A server that refused without asking for the body may still expect it there.
                 is_complete = raw.is_complete and send_before is None
@@ -170,7 +170,7 @@ class HttpClient:
             self._is_closed = True
             idle, self._idle = self._idle, []
             for connection in self._busy:
-                connection.timed.shut_down()
+                connection.shut_down()
         for connection in idle:
             connection.close()
 
@@ -179,7 +179,7 @@ class HttpClient:
             self._refuse_if_closed()
             while self._idle:
                 connection = self._idle.pop()
-                if not connection.timed.is_readable():
+                if not connection.is_readable():
                     self._busy.add(connection)
                     return connection
                 connection.close()

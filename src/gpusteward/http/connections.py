@@ -157,18 +157,18 @@ class RawResponse(http.client.HTTPResponse):
         return piece
 
 
-class Connection:
-    """An open connection."""
+class Connection(TimedSocket):
+    """An open connection to a server."""
 
-    def __init__(self, url: HttpUrl, timed: TimedSocket) -> None:
-        self.timed = timed
+    def __init__(self, url: HttpUrl, sock: socket.socket, deadline: float) -> None:
+        super().__init__(sock, deadline)
         self._host = url.host_header
 
     def send(self, method: str, target: str, body: bytes | None, headers: Mapping[str, str]) -> RawResponse:
         """Send a request and read the head of its response. Raises http.client.HTTPException, OSError."""
         head = self._encode_head(method, target, body, headers)
-        self.timed.sendall(head + (body or b""))  # at once: a server that gets the head alone begins, and waits
-        return RawResponse(self.timed, method)
+        self.sendall(head + (body or b""))  # at once: a server that gets the head alone begins, and waits
+        return RawResponse(self, method)
 
     def send_when_asked(
         self, method: str, target: str, body: bytes, headers: Mapping[str, str], *, before: float, deadline: float
@@ -186,13 +186,13 @@ class Connection:
             if time.monotonic() >= before:
                 raise NotSentError(messages.NOT_SENT)
             is_asked = True
-            self.timed.set_deadline(deadline)
-            self.timed.sendall(body)
+            self.set_deadline(deadline)
+            self.sendall(body)
 
-        self.timed.set_deadline(before)
+        self.set_deadline(before)
         try:
-            self.timed.sendall(head)
-            return RawResponse(self.timed, method, send_body)
+            self.sendall(head)
+            return RawResponse(self, method, send_body)
         except TimeoutError as error:
             if is_asked:
                 raise
@@ -207,9 +207,6 @@ class Connection:
         own = {name: value for name, value in own.items() if name.lower() not in given}
         lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in (own | dict(headers)).items())]
         return "\r\n".join([*lines, "", ""]).encode("latin-1")
-
-    def close(self) -> None:
-        self.timed.close()
 
 
 def open_connection(
@@ -233,7 +230,7 @@ def open_connection(
             sock = tls.wrap_socket(sock, server_hostname=url.host)
             on_error.callback(sock.close)
         on_error.pop_all()
-        return Connection(url, TimedSocket(sock, deadline))
+        return Connection(url, sock, deadline)
 
 
 @contextlib.contextmanager
