@@ -12,7 +12,6 @@ from gpusteward.agent.dcgm.session import (
     SIGNALS,
     DcgmSession,
     ProfiledDevice,
-    ProfilingSample,
     Samples,
     choose_watch_seconds,
 )
@@ -216,19 +215,17 @@ class Dcgm:
             with self._changed:
                 self._changed.wait_for(lambda: self._request is not None or self._is_closing)
                 request = self._request
-            if request is not None:
-                self._serve(request)
-            elif self._close_session():
-                return
-
-    def _serve(self, request: _ReadRequest) -> None:
-        result = DcgmResult(failures=(Failure("dcgm", messages.READ_FAILED.text("en")),))
-        try:
-            result = self._reader.read(request.targets, request.fields, now=request.now)
-        finally:
-            with self._changed:
-                self._request, self._result = None, result
-                self._changed.notify_all()
+            if request is None:
+                if self._close_session():
+                    return
+                continue
+            result = DcgmResult(failures=(Failure("dcgm", messages.READ_FAILED.text("en")),))
+            try:
+                result = self._reader.read(request.targets, request.fields, now=request.now)
+            finally:
+                with self._changed:
+                    self._request, self._result = None, result
+                    self._changed.notify_all()
 
     def _close_session(self) -> bool:
         """Whether the thread has nothing left to do."""
@@ -243,14 +240,14 @@ class Dcgm:
         return self._thread is None
 
     def _add(self, reading: GpuReading, result: DcgmResult, now: float) -> GpuReading:
-        samples = result.samples.get(reading.gpu.uuid, {})
-        added = {name: each.value for name, each in samples.items() if self._is_valid(name, each, reading, now)}
+        valid_seconds = VALID_INTERVALS * choose_watch_seconds(self._reader.hostengine, self._interval)
+        added = {
+            name: sample.value
+            for name, sample in result.samples.get(reading.gpu.uuid, {}).items()
+            if abs(now - sample.taken_at) <= valid_seconds
+            and (reading.gpu.mig is None or ALL_SIGNALS[name].scope is Scope.INSTANCE)
+        }
         return replace(reading, signals={**added, **reading.signals}) if added else reading
-
-    def _is_valid(self, name: str, sample: ProfilingSample, reading: GpuReading, now: float) -> bool:
-        is_own = reading.gpu.mig is None or ALL_SIGNALS[name].scope is Scope.INSTANCE
-        seconds = choose_watch_seconds(self._reader.hostengine, self._interval)
-        return is_own and abs(now - sample.taken_at) <= VALID_INTERVALS * seconds
 
 
 def list_targets(readings: Sequence[GpuReading]) -> tuple[ProfiledDevice, ...]:
