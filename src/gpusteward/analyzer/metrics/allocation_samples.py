@@ -1,6 +1,6 @@
 """Sample lines of each allocation, under gpu-oour's names.
 
-The labels of all rows are rendered once and kept for all metrics: 10 MB of 50,000 GPUs. Lines are made in batches, each
+The labels of all rows are rendered once and kept for all metrics: 5 MB of 50,000 GPUs. Lines are made in batches, each
 step with its loop in C: 50,000 GPUs are 400,000 lines.
 """
 
@@ -49,10 +49,11 @@ def render_allocations(result: Result) -> Iterator[MetricLines]:
     allocations = result.verdicts.usage.allocations
     duplicates, size = _find_duplicates(allocations), len(allocations)
     batches = [range(begin, min(begin + BATCH_ROWS, size)) for begin in range(0, size, BATCH_ROWS)]
-    heads = [_render_labels(allocations, rows, duplicates=duplicates) for rows in batches]
+    # One text per batch: as a string each they would take twice the memory.
+    heads = ["\n".join(_render_labels(allocations, rows, duplicates=duplicates)).encode() for rows in batches]
     for column in _list_columns(result):
         for rows, own in zip(batches, heads, strict=True):
-            yield column.metric, _render_lines(column, rows, own, result.verdicts)
+            yield column.metric, _render_lines(column, rows, own.decode().split("\n"), result.verdicts)
 
 
 def _list_columns(result: Result) -> list[_SampleColumn]:
