@@ -15,7 +15,7 @@ from gpusteward.agent.settings.table import SETTINGS
 from gpusteward.cli.commands import (
     actions,
     backfill,
-    demo_load,
+    demo,
     doctor,
     explain,
     idle,
@@ -30,11 +30,10 @@ from gpusteward.cli.commands import (
     snooze,
     top,
 )
-from gpusteward.cli.entry_point import PLUGIN_COMMANDS, PLUGIN_NAME
-from gpusteward.cli.exit_codes import EXITS
 from gpusteward.cli.flags import FlagParser
 from gpusteward.cli.kubectl.analyzer import add_cluster_access_flags
 from gpusteward.cli.main import COMMANDS
+from gpusteward.cli.program import EXITS, PLUGIN_COMMANDS, PLUGIN_NAME
 from gpusteward.core import dcgm, metrics
 from gpusteward.core.dcgm import DcgmField
 from gpusteward.core.dcgm_names import DCGM_1, DCGM_46
@@ -232,8 +231,9 @@ def write_cli_page() -> str:
 def _command_sections() -> Iterable[str]:
     """The interactive commands, from their parsers."""
     reclaiming = (plan, replay, lend, actions, restore, reclaim, snooze)
-    for command in (top, idle, explain, *reclaiming, ps, doctor, report, backfill, ledger, demo_load):
-        parser = command.build_parser()
+    commands = (top, idle, explain, *reclaiming, ps, doctor, report, backfill, ledger)
+    for build in (*(command.build_parser for command in commands), demo.build_load_parser):
+        parser = build()
         flags = (each for each in parser._actions if each.option_strings and each.dest != "help")
         yield f"## {parser.prog}"
         yield str(parser.description)

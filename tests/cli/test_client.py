@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from gpusteward.analyzer.settings.settings import ServerSettings, Settings
-from gpusteward.cli.api.client import make_client
-from gpusteward.cli.api.errors import Peer, StatusError, UnreachableError, explain_status
+from gpusteward.cli.api.client import Peer, StatusError, UnreachableError, explain_status, make_client
 from gpusteward.cli.main import main
 from gpusteward.core.errors import ConfigurationError
 from tests.agent.test_agent_process import free_port

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gpusteward.cli.api.client import make_client
-from gpusteward.cli.api.errors import Peer
-from gpusteward.cli.doctor import driver, engine, node
+from gpusteward.cli.api.client import Peer, make_client
+from gpusteward.cli.doctor import engine, node
 from gpusteward.cli.doctor.check_results import CheckResult, Status
 from gpusteward.cli.main import main
 from tests.agent.test_agent_process import free_port
@@ -105,14 +104,14 @@ def test_a_driver_is_reported_with_its_gpus(tmp_path: Path) -> None:
 
 def test_a_gpu_that_fell_off_the_bus_is_a_failure(fake_nvml: FakeNvml) -> None:
     fake_nvml.load(nvml.with_lost_gpu(2))
-    read, lost, *_families = driver.check_nvml()
+    read, lost, *_families = node.check_nvml()
     assert (read.status, lost.status) == (Status.OK, Status.FAIL)
     assert "GPU 2 is lost" in lost.describe()["finding"]
 
 
 def test_the_families_that_a_gpu_model_does_not_provide_are_named(fake_nvml: FakeNvml) -> None:
     fake_nvml.load(nvml.Scenario([nvml.a100(0), nvml.a100(1), nvml.h100(2)]))
-    (found,) = [each for each in driver.check_nvml() if each.check == "families"]
+    (found,) = [each for each in node.check_nvml() if each.check == "families"]
     assert found.status is Status.OK
     row = found.describe()
     assert row["finding"].startswith("NVIDIA A100-SXM4-80GB does not provide: DCGM_FI_PROF_GR_ENGINE_ACTIVE, ")
@@ -121,18 +120,18 @@ def test_the_families_that_a_gpu_model_does_not_provide_are_named(fake_nvml: Fak
 
 def test_a_gpu_without_a_driver_is_a_failure_and_no_gpu_is_skipped(fake_nvml: FakeNvml, tmp_path: Path) -> None:
     fake_nvml.load(nvml.no_driver())
-    assert statuses(driver.check_nvml(pci=tmp_path)) == [Status.SKIP]
+    assert statuses(node.check_nvml(pci=tmp_path)) == [Status.SKIP]
     card = tmp_path / "0000:17:00.0"
     card.mkdir()
     (card / "vendor").write_text("0x10de\n")
     (card / "class").write_text("0x030200\n")
-    assert statuses(driver.check_nvml(pci=tmp_path)) == [Status.FAIL]
+    assert statuses(node.check_nvml(pci=tmp_path)) == [Status.FAIL]
 
 
 def test_a_hanging_driver_call_is_abandoned(fake_nvml: FakeNvml) -> None:
     fake_nvml.load(nvml.hung_call())
     try:
-        (found,) = driver.check_nvml(timeout_seconds=0.3)
+        (found,) = node.check_nvml(timeout_seconds=0.3)
     finally:
         fake_nvml.change(nvml.a100x8())
     assert found.status is Status.FAIL
@@ -141,13 +140,13 @@ def test_a_hanging_driver_call_is_abandoned(fake_nvml: FakeNvml) -> None:
 
 
 def test_devices_that_cannot_be_opened_are_failures(tmp_path: Path) -> None:
-    assert statuses(driver.check_devices(tmp_path)) == [Status.SKIP]
+    assert statuses(node.check_devices(tmp_path)) == [Status.SKIP]
     for name in ("nvidia0", "nvidiactl", "nvidia-uvm"):
         (tmp_path / name).touch()
-    assert statuses(driver.check_devices(tmp_path)) == [Status.OK]
+    assert statuses(node.check_devices(tmp_path)) == [Status.OK]
     if os.geteuid() != 0:
         (tmp_path / "nvidia0").chmod(0)
-        assert statuses(driver.check_devices(tmp_path)) == [Status.FAIL]
+        assert statuses(node.check_devices(tmp_path)) == [Status.FAIL]
 
 
 def test_processes_and_their_cgroups_are_checked(tmp_path: Path) -> None:

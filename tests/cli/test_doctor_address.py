@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpusteward.analyzer.settings import file
-from gpusteward.cli.doctor import engine_address
+from gpusteward.cli.doctor import engine
 from gpusteward.cli.main import main
 from tests.analyzer.sources.faulty_engine import FaultyEngine, fails, faulty
 
@@ -58,7 +58,7 @@ def test_the_address_is_read_from_the_given_file(
 def test_the_file_is_found_where_serve_finds_it(
     server: FaultyEngine, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert (engine_address.CONFIG_VARIABLE, engine_address.DEFAULT_FILE) == (file.CONFIG_VARIABLE, file.DEFAULT_FILE)
+    assert (engine.CONFIG_VARIABLE, engine.DEFAULT_FILE) == (file.CONFIG_VARIABLE, file.DEFAULT_FILE)
     write(folder / "config.yaml", server.url)
     assert diagnose(capsys)["finding"].endswith("the address comes from config.yaml line 2")
     write(folder / "other.yaml", server.url)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gpusteward.cli.doctor.check_results import Status
-from gpusteward.cli.doctor.hostengine import check_hostengine, find_hostengine
+from gpusteward.cli.doctor.node import check_hostengine, find_hostengine
 from gpusteward.cli.main import main
 from gpusteward.core.errors import ConfigurationError
 from tests.cli.test_doctor import diagnose

@@ -8,13 +8,11 @@ import yaml
 
 from gpusteward.analyzer.reclaim.kinds.registry import list_enforce_rights
 from gpusteward.analyzer.reclaim.plan import Mode
-from gpusteward.cli.api.client import make_client
-from gpusteward.cli.api.errors import Peer
+from gpusteward.cli.api.client import Peer, make_client
 from gpusteward.cli.commands import doctor
 from gpusteward.cli.doctor.check_results import CheckResult, Status
-from gpusteward.cli.doctor.installation import check_verdicts, wait_until_installed
-from gpusteward.cli.doctor.permissions import OF_ANALYZER, check_reclaim
-from gpusteward.cli.exit_codes import EXIT_FAILURE, EXIT_OK
+from gpusteward.cli.doctor.installation import OF_ANALYZER, check_reclaim, check_verdicts, wait_until_installed
+from gpusteward.cli.program import EXIT_FAILURE, EXIT_OK
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.usages import Measure
 from tests.analyzer.api.fake_reclaim import FakeReclaim

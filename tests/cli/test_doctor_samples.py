@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpusteward.cli.api.client import make_client
-from gpusteward.cli.api.errors import Peer
+from gpusteward.cli.api.client import Peer, make_client
 from gpusteward.cli.doctor.check_results import CheckResult, Status
 from gpusteward.cli.doctor.servers import check_analyzer
 from tests.analyzer.api.server import FakeSource, make_result, running_api

@@ -11,9 +11,8 @@ from threading import Thread
 
 import pytest
 
-from gpusteward.cli.api.client import Client, make_client
-from gpusteward.cli.api.errors import Peer
-from gpusteward.cli.doctor import permissions, servers
+from gpusteward.cli.api.client import Client, Peer, make_client
+from gpusteward.cli.doctor import installation, servers
 from gpusteward.cli.doctor.check_results import CheckResult, Status
 
 
@@ -74,15 +73,15 @@ def client_of(server: ReviewServer) -> Client:
 
 def test_a_pod_that_may_read_pods_is_ok() -> None:
     with serving(ReviewServer(allowed=("list", "watch"))) as server:
-        (found,) = permissions.check_permissions(client_of(server))
+        (found,) = installation.check_permissions(client_of(server))
     assert found.status is Status.OK
-    assert {str(one["path"]) for one in server.reviews} == {permissions.REVIEWS}
+    assert {str(one["path"]) for one in server.reviews} == {installation.REVIEWS}
     assert all(one["kind"] == "SelfSubjectAccessReview" for one in server.reviews)
 
 
 def test_a_denied_verb_is_reported_with_the_role_that_grants_it() -> None:
     with serving(ReviewServer(allowed=("get", "list"))) as server:
-        (found,) = permissions.check_permissions(client_of(server))
+        (found,) = installation.check_permissions(client_of(server))
     assert found.status is Status.FAIL
     assert found.describe()["finding"] == "may not watch pods"
     assert "ClusterRole" in found.describe()["mend"]
@@ -91,19 +90,19 @@ def test_a_denied_verb_is_reported_with_the_role_that_grants_it() -> None:
 @pytest.mark.parametrize("status", [401, 403, 500])
 def test_an_api_server_that_refuses_the_review_is_a_failure(status: int) -> None:
     with serving(ReviewServer(status=status)) as server:
-        (found,) = permissions.check_permissions(client_of(server))
+        (found,) = installation.check_permissions(client_of(server))
     assert found.status is Status.FAIL
     assert str(status) in found.describe()["finding"]
 
 
 def test_outside_of_a_cluster_permissions_are_skipped() -> None:
-    found = permissions.find_api_server({}, None)
+    found = installation.find_api_server({}, None)
     assert isinstance(found, CheckResult)
     assert found.status is Status.SKIP
 
 
 def test_a_pod_without_a_token_is_a_failure(tmp_path: Path) -> None:
-    found = permissions.find_api_server({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, None, account=tmp_path)
+    found = installation.find_api_server({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, None, account=tmp_path)
     assert isinstance(found, CheckResult)
     assert found.status is Status.FAIL
     assert "automountServiceAccountToken" in found.describe()["mend"]
@@ -111,7 +110,7 @@ def test_a_pod_without_a_token_is_a_failure(tmp_path: Path) -> None:
 
 def test_in_a_pod_the_service_account_is_used(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("abc\n")
-    found = permissions.find_api_server({"KUBERNETES_SERVICE_HOST": "fd00::1"}, None, account=tmp_path)
+    found = installation.find_api_server({"KUBERNETES_SERVICE_HOST": "fd00::1"}, None, account=tmp_path)
     assert isinstance(found, Client)
     assert found.url == "https://[fd00::1]"
     assert found.authorization == "Bearer abc"

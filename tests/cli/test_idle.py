@@ -12,8 +12,7 @@ from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.reports.report import Amounts, Group, Range, Report
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
-from gpusteward.cli.api.client import make_client
-from gpusteward.cli.api.errors import Peer
+from gpusteward.cli.api.client import Peer, make_client
 from gpusteward.cli.api.pagination import read_all
 from gpusteward.cli.main import main
 from gpusteward.cli.output.terminal_text import measure

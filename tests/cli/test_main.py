@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from gpusteward import __version__
-from gpusteward.cli.exit_codes import EXITS
 from gpusteward.cli.main import COMMANDS, main
+from gpusteward.cli.program import EXITS
 
 
 def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

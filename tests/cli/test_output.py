@@ -18,11 +18,10 @@ from hypothesis import strategies as st
 from gpusteward.cli.flags import read_duration
 from gpusteward.cli.main import main
 from gpusteward.cli.output import quantities
-from gpusteward.cli.output.formats import Column, write_rows
+from gpusteward.cli.output.tables import Column, write_rows
 from gpusteward.cli.output.terminal_text import clean, cut, cut_middle, escape_controls, fit, measure, wrap
-from gpusteward.cli.top.cells import fit_holders, fit_workload
-from gpusteward.cli.top.charts import draw_sparkline
-from gpusteward.cli.top.views import CLUSTER, NODE, choose_columns, divide_width
+from gpusteward.cli.top.columns import CLUSTER, NODE, choose_columns, divide_width, fit_holders, fit_workload
+from gpusteward.cli.top.detail import draw_sparkline
 from gpusteward.core.messages import Message
 from tests.analyzer.api.server import Api
 

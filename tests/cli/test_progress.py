@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import pytest
 
 WORK = (
-    "from gpusteward.cli.output.console import show_progress\n"
+    "from gpusteward.cli.output.tables import show_progress\n"
     "with show_progress('counting', without_terminal='counting ...') as advance:\n"
     "    for done in range(1, 8):\n"
     "        advance(done, 7)\n"
@@ -64,7 +64,7 @@ def test_without_a_terminal_one_line_is_printed() -> None:
 
 
 def test_without_a_terminal_long_work_prints_a_line_now_and_then() -> None:
-    slow = "import gpusteward.cli.output.console as console; console.LINE_SECONDS = 0\n"
+    slow = "import gpusteward.cli.output.tables as console; console.LINE_SECONDS = 0\n"
     done = subprocess.run([sys.executable, "-c", slow + WORK], capture_output=True, text=True, timeout=60, check=True)
     assert done.stderr.splitlines() == ["counting ...", *(f"counting ... {number}/7" for number in range(1, 8))]
 

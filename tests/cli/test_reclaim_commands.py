@@ -8,8 +8,7 @@ import time_machine
 
 from gpusteward.analyzer.reclaim.actions import Action
 from gpusteward.analyzer.reclaim.plan import ActionState
-from gpusteward.cli.api.client import make_client
-from gpusteward.cli.api.errors import Peer
+from gpusteward.cli.api.client import Peer, make_client
 from gpusteward.cli.api.workloads import WorkloadName
 from gpusteward.cli.commands import restore
 from gpusteward.cli.main import main

@@ -18,10 +18,10 @@ from gpusteward.analyzer.reports.report import Report
 from gpusteward.analyzer.reports.report_query import ReportQuery
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.analyzer.settings.settings import Settings
-from gpusteward.cli.language import find_language
 from gpusteward.cli.main import main
 from gpusteward.cli.output.report_table import print_report
 from gpusteward.cli.output.terminal_text import measure
+from gpusteward.cli.program import find_language
 from tests.analyzer.api.server import FakeLedger, running_api
 from tests.analyzer.reports.example_reports import example_report
 from tests.analyzer.reports.ledger_rows import A100, GIB, H100, T4, make_usage, open_ledger_rows

@@ -12,7 +12,7 @@ from gpusteward.analyzer.sources.live_readings import Pod, PodProcesses
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.tables import NodeModel
 from gpusteward.cli.main import main
-from gpusteward.cli.top.loader import Loaded
+from gpusteward.cli.top.app import Loaded
 from gpusteward.core.containers import Workload
 from gpusteward.core.usages import AllocationKey, Measure
 from tests.analyzer.api.sample_results import H100, hold, small_result

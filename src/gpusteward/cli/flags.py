@@ -7,12 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from gpusteward.cli.api.client import Client, make_client
-from gpusteward.cli.api.errors import Peer
-from gpusteward.cli.entry_point import NAME, is_plugin, name_program
-from gpusteward.cli.exit_codes import describe_exits
-from gpusteward.cli.language import FLAG as LANGUAGE_FLAG
-from gpusteward.cli.language import find_language
+from gpusteward.cli.api.client import Client, Peer, make_client
+from gpusteward.cli.program import LANGUAGE_FLAG, NAME, describe_exits, find_language, is_plugin, name_program
 from gpusteward.core.did_you_mean import suggest
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.messages import LANGUAGES, Language

@@ -9,8 +9,16 @@ from importlib import import_module
 from typing import NamedTuple
 
 from gpusteward import __version__
-from gpusteward.cli.entry_point import PLUGIN_COMMANDS, is_plugin, name_program
-from gpusteward.cli.exit_codes import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_PIPE, EXIT_USAGE
+from gpusteward.cli.program import (
+    EXIT_FAILURE,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_PIPE,
+    EXIT_USAGE,
+    PLUGIN_COMMANDS,
+    is_plugin,
+    name_program,
+)
 from gpusteward.core.did_you_mean import suggest
 from gpusteward.core.errors import ConfigurationError, SourceError
 

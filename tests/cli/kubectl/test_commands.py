@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from gpusteward.cli.entry_point import PLUGIN_COMMANDS
 from gpusteward.cli.kubectl.main import complete, main, move_leading_flags
 from gpusteward.cli.main import main as run_gpusteward
+from gpusteward.cli.program import PLUGIN_COMMANDS
 from tests.cli.kubectl.fake_kubectl import write_kubectl
 
 ANSWERED = ("--server", "--agent", "--ledger", "--ca-file", "--config")

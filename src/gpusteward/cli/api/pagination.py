@@ -4,10 +4,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import takewhile
 
-from gpusteward.cli.api.client import Client, Query
-from gpusteward.cli.api.errors import StatusError
+from gpusteward.cli.api.client import Client, Query, StatusError
 from gpusteward.cli.json_access import Row, as_object, get_count, get_object, get_objects, get_time
-from gpusteward.cli.output.console import Advance
+from gpusteward.cli.output.tables import Advance
 
 MAX_PAGE_ROWS = 1000
 GONE = 410

@@ -4,7 +4,6 @@ import sys
 from collections.abc import Sequence
 
 from gpusteward.cli.api.workloads import find_workload, label_workloads, name_of
-from gpusteward.cli.exit_codes import EXIT_OK
 from gpusteward.cli.flags import (
     FlagParser,
     add_request_flags,
@@ -15,8 +14,9 @@ from gpusteward.cli.flags import (
 )
 from gpusteward.cli.json_access import Row, as_object, get_number, get_objects, get_text
 from gpusteward.cli.output import quantities
-from gpusteward.cli.output.formats import Column, write_json, write_rows
-from gpusteward.cli.output.verdict_labels import translate
+from gpusteward.cli.output.tables import Column, write_json, write_rows
+from gpusteward.cli.output.verdict_texts import translate
+from gpusteward.cli.program import EXIT_OK
 from gpusteward.core.gpu_counts import format_gpus
 from gpusteward.core.messages import Language
 from gpusteward.messages.cli import reclaim as messages

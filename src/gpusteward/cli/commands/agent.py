@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 
 from gpusteward.agent.settings.table import read_settings
-from gpusteward.cli.libraries import require_libraries
+from gpusteward.cli.program import require_libraries
 from gpusteward.logs import Log, configure_logs
 from gpusteward.process_exit import exit_without_threads
 

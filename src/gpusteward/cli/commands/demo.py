@@ -1,12 +1,26 @@
-"""`gpusteward demo`: agent and analyzer on simulated nodes."""
+"""`gpusteward demo`: agent and analyzer on simulated nodes; `gpusteward demo load`: keep simulated GPUs of it busy."""
 
+import json
+import os
 from collections.abc import Sequence
+from typing import Any
 
-from gpusteward.cli.commands import demo_load
+from gpusteward.cli.api.client import Peer, Response, UnreachableError, make_client
 from gpusteward.cli.commands.serve import build_settings_parser
-from gpusteward.cli.flags import FlagParser, integer_between, language_of
-from gpusteward.cli.libraries import require_libraries
-from gpusteward.cli.output.console import show_progress
+from gpusteward.cli.flags import (
+    SERVER_VARIABLE,
+    FlagParser,
+    add_language_flag,
+    integer_between,
+    language_of,
+    make_parser,
+)
+from gpusteward.cli.output.tables import show_progress
+from gpusteward.cli.output.terminal_text import clean
+from gpusteward.cli.program import EXIT_OK, require_libraries
+from gpusteward.core.errors import ConfigurationError, SourceError
+from gpusteward.core.messages import Language
+from gpusteward.local.demo_control import CONTROL_PATH, MAX_MINUTES, find_demos
 from gpusteward.messages.cli import local as messages
 from gpusteward.process_exit import exit_without_threads
 
@@ -39,7 +53,7 @@ def build_parser() -> FlagParser:
 def run(arguments: Sequence[str]) -> int:
     """Serve a simulated cluster until Ctrl-C. Raises ConfigurationError."""
     if arguments[:1] == [LOAD]:
-        return demo_load.run(arguments[1:])
+        return run_load(arguments[1:])
     with require_libraries():
         from gpusteward.analyzer.settings.flags import flags_from
         from gpusteward.local.demo_settings import prepare_demo
@@ -53,3 +67,75 @@ def run(arguments: Sequence[str]) -> int:
         code = run_demo(setup, nodes=options.nodes, seed=options.seed, language=language, show_progress=progress)
     exit_without_threads(code)
     return code
+
+
+SHARE, MINUTES = 80, 5
+MAX_LISTED = 4
+
+
+def build_load_parser() -> FlagParser:
+    parser = make_parser("demo load", "Start a load on simulated GPUs of the demo that runs on this machine.")
+    parser.add_argument(
+        "--share",
+        type=integer_between(1, 100),
+        default=SHARE,
+        metavar="PERCENT",
+        help=f"share of the time in which the GPU is busy, 1 to 100 (default {SHARE})",
+    )
+    parser.add_argument(
+        "--minutes",
+        type=integer_between(1, MAX_MINUTES),
+        default=MINUTES,
+        help=f"duration of the load (default {MINUTES})",
+    )
+    parser.add_argument(
+        "--workload",
+        default="",
+        metavar="WORKLOAD",
+        help="load all GPUs of this workload (default: a new pod on a free GPU)",
+    )
+    add_language_flag(parser)
+    return parser
+
+
+def run_load(arguments: Sequence[str]) -> int:
+    """Raises ConfigurationError, and SourceError if no demo is running."""
+    options = build_load_parser().parse(arguments)
+    language = language_of(options)
+    request = {"share_percent": options.share, "minutes": options.minutes, "workload": options.workload}
+    started = _read(_send(json.dumps(request).encode()))
+    print(_describe(started, options.share, options.minutes, language))
+    return EXIT_OK
+
+
+def _send(body: bytes) -> Response:
+    """To the demo at GPUSTEWARD_SERVER, or the latest one that is still running."""
+    for demo in find_demos(os.environ.get(SERVER_VARIABLE, "")):
+        client = make_client(Peer.ANALYZER, demo.url, token=demo.token)
+        try:
+            return client.request(CONTROL_PATH, method="POST", body=body)
+        except UnreachableError:
+            continue
+    raise SourceError("no demo of this user is running; start one with gpusteward demo, in another terminal")
+
+
+def _read(response: Response) -> Any:
+    content = json.loads(response.body)
+    if response.status != 200:
+        raise ConfigurationError(clean(content["error"]))
+    return content
+
+
+def _describe(started: Any, share: int, minutes: int, language: Language) -> str:
+    gpus = [messages.LOADED_GPU.text(language, gpu=each["gpu"], node=each["node"]) for each in started["gpus"]]
+    listed = ", ".join(gpus[:MAX_LISTED])
+    if len(gpus) > MAX_LISTED:
+        listed = messages.MORE_GPUS.text(language, gpus=listed, count=len(gpus) - MAX_LISTED)
+    return messages.LOAD_STARTED.text(
+        language,
+        workload=f"{started['namespace']}/{started['kind']}/{started['name']}",
+        gpus=listed,
+        share=share,
+        minutes=minutes,
+        node=started["gpus"][0]["node"],
+    )

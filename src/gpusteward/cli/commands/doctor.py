@@ -8,18 +8,8 @@ from functools import partial
 from pathlib import Path
 
 from gpusteward.cli.api.client import Client
-from gpusteward.cli.doctor import (
-    driver,
-    engine,
-    engine_address,
-    hostengine,
-    installation,
-    node,
-    permissions,
-    servers,
-)
+from gpusteward.cli.doctor import engine, installation, node, servers
 from gpusteward.cli.doctor.check_results import CheckResult, Status
-from gpusteward.cli.exit_codes import EXIT_FAILURE, EXIT_OK
 from gpusteward.cli.flags import (
     AGENT_VARIABLE,
     SERVER_VARIABLE,
@@ -31,10 +21,9 @@ from gpusteward.cli.flags import (
     make_analyzer_client,
     make_parser,
 )
-from gpusteward.cli.output.console import show_progress
-from gpusteward.cli.output.formats import write_rows
-from gpusteward.cli.output.paragraphs import Line, write_paragraphs
-from gpusteward.cli.output.terminal_text import fit
+from gpusteward.cli.output.tables import show_progress, write_rows
+from gpusteward.cli.output.terminal_text import Line, fit, write_paragraphs
+from gpusteward.cli.program import EXIT_FAILURE, EXIT_OK
 
 KEYS = ("check", "status", "finding", "mend")  # of JSON and CSV: scripts read them
 
@@ -67,9 +56,10 @@ def build_parser() -> FlagParser:
         help="the kubelet's pod-resources socket",
     )
     parser.add_argument(
-        hostengine.FLAG,
+        node.HOSTENGINE_FLAG,
         metavar="ADDRESS",
-        help=f"the agent's DCGM hostengine: HOST:5555, unix:PATH, embedded or auto [{', '.join(hostengine.VARIABLES)}]",
+        help="the agent's DCGM hostengine: HOST:5555, unix:PATH, embedded or auto "
+        f"[{', '.join(node.HOSTENGINE_VARIABLES)}]",
     )
     parser.add_argument(
         "--cluster",
@@ -111,13 +101,13 @@ def _check_installation(options: argparse.Namespace) -> Sequence[CheckResult]:
     """Raises ConfigurationError."""
     analyzer = make_analyzer_client(options)
     agents = installation.parse_agents(options.agents) if options.agents else None
-    api_server = permissions.find_api_server(os.environ, options.kubernetes_api)
+    api_server = installation.find_api_server(os.environ, options.kubernetes_api)
 
     def check() -> Sequence[CheckResult]:
         found = list(installation.check_agents(api_server, agents)) if agents else []
         if isinstance(api_server, Client):
-            found += permissions.check_permissions(api_server, permissions.OF_ANALYZER)
-            found += permissions.check_reclaim(api_server, analyzer)
+            found += installation.check_permissions(api_server, installation.OF_ANALYZER)
+            found += installation.check_reclaim(api_server, analyzer)
         return [*found, *installation.check_verdicts(analyzer)]
 
     return installation.wait_until_installed(check, options.wait)
@@ -135,10 +125,10 @@ def _describe(results: Iterable[CheckResult]) -> Iterator[Line]:
 
 def _plan(options: argparse.Namespace) -> Iterator[Check]:
     """Raises ConfigurationError for an invalid address."""
-    yield driver.check_nvml
-    yield driver.check_devices
-    found = hostengine.find_hostengine(options.dcgm_hostengine, os.environ)
-    yield partial(hostengine.check_hostengine, found)
+    yield node.check_nvml
+    yield node.check_devices
+    found = node.find_hostengine(options.dcgm_hostengine, os.environ)
+    yield partial(node.check_hostengine, found)
     yield partial(node.check_proc, options.proc, in_container=_is_pod())
     yield node.check_cgroups
     yield partial(node.check_kubelet, options.kubelet_socket, is_node=_is_node(options.kubelet_socket))
@@ -152,10 +142,10 @@ def _plan_servers(options: argparse.Namespace) -> Iterator[Check]:
     yield partial(servers.check_agent, agent, is_required=bool(options.agent or os.environ.get(AGENT_VARIABLE)))
     clients = {"analyzer": analyzer, "agent": agent}
     engines, origin = _find_engines(options)
-    api_server = permissions.find_api_server(os.environ, options.kubernetes_api)
+    api_server = installation.find_api_server(os.environ, options.kubernetes_api)
     check_engine = partial(engine.check_engine, origin=origin)
     checks: list[tuple[str, Client | CheckResult, Callable[[Client], Iterable[CheckResult]]]] = [
-        ("API server", api_server, permissions.check_permissions),
+        ("API server", api_server, installation.check_permissions),
         *(("Prometheus", one, check_engine) for one in ([engines] if isinstance(engines, CheckResult) else engines)),
     ]
     for name, found, check in checks:
@@ -176,7 +166,7 @@ def _is_node(socket: Path) -> bool:
     return _is_pod() or socket != node.KUBELET_SOCKET or socket.parent.parent.exists()
 
 
-def _find_engines(options: argparse.Namespace) -> engine_address.EnginesOrReason:
-    return engine_address.find_engines(
+def _find_engines(options: argparse.Namespace) -> engine.EnginesOrReason:
+    return engine.find_engines(
         options.prometheus_url, options.config, os.environ, directory=Path.cwd(), timeout_seconds=options.timeout
     )

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gpusteward.cli.api.workloads import WorkloadName, find_workload, label_workloads
-from gpusteward.cli.exit_codes import EXIT_OK
 from gpusteward.cli.flags import (
     WORKLOAD_FORMS,
     FlagParser,
@@ -17,10 +16,10 @@ from gpusteward.cli.flags import (
     make_parser,
 )
 from gpusteward.cli.json_access import Row, as_object, get_object, get_objects, get_text, get_texts
-from gpusteward.cli.output.ended_text import describe_ended
-from gpusteward.cli.output.formats import write_json, write_rows
-from gpusteward.cli.output.paragraphs import Line, write_paragraphs
-from gpusteward.cli.output.verdict_texts import describe_workload, warn_stale
+from gpusteward.cli.output.tables import write_json, write_rows
+from gpusteward.cli.output.terminal_text import Line, write_paragraphs
+from gpusteward.cli.output.verdict_texts import describe_ended, describe_workload, warn_stale
+from gpusteward.cli.program import EXIT_OK
 from gpusteward.core.messages import Language
 
 KEYS = (

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from gpusteward.cli.exit_codes import EXIT_OK
 from gpusteward.cli.flags import FlagParser, add_language_flag, make_parser
+from gpusteward.cli.program import EXIT_OK
 
 
 def build_parser() -> FlagParser:

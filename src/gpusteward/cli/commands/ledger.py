@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusteward.cli.commands.serve import build_settings_parser
-from gpusteward.cli.exit_codes import EXIT_OK
 from gpusteward.cli.flags import FlagParser
-from gpusteward.cli.libraries import require_libraries
-from gpusteward.cli.output.console import show_progress
+from gpusteward.cli.output.tables import show_progress
+from gpusteward.cli.program import EXIT_OK, require_libraries
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.logs import configure_logs
 from gpusteward.messages.errors import ledger_errors

@@ -3,12 +3,12 @@
 import sys
 from collections.abc import Iterator, Sequence
 
-from gpusteward.cli.exit_codes import EXIT_OK
 from gpusteward.cli.flags import FlagParser, add_request_flags, language_of, make_analyzer_client, make_parser
 from gpusteward.cli.json_access import Row, as_object, get_number, get_object, get_objects, get_text
 from gpusteward.cli.output import quantities
-from gpusteward.cli.output.formats import Column, write_json, write_rows
+from gpusteward.cli.output.tables import Column, write_json, write_rows
 from gpusteward.cli.output.verdict_texts import warn_stale
+from gpusteward.cli.program import EXIT_OK
 from gpusteward.core.messages import Language
 from gpusteward.messages.cli import replay as messages
 

@@ -3,11 +3,10 @@
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from gpusteward.cli.api.client import Client
 from gpusteward.cli.api.workloads import find_workload, label_workloads, name_of
-from gpusteward.cli.exit_codes import EXIT_OK
 from gpusteward.cli.flags import (
     FlagParser,
     add_cluster_flag,
@@ -17,11 +16,21 @@ from gpusteward.cli.flags import (
     make_analyzer_client,
     make_parser,
 )
-from gpusteward.cli.json_access import Row, as_object, get_count, get_object, get_objects, get_text
-from gpusteward.cli.output.formats import write_json, write_rows
-from gpusteward.cli.output.paragraphs import Line, write_paragraphs
-from gpusteward.cli.output.plan_texts import describe_decision, list_plan_columns, make_plan_row
-from gpusteward.cli.output.verdict_labels import translate
+from gpusteward.cli.json_access import (
+    Row,
+    as_object,
+    get_count,
+    get_number,
+    get_object,
+    get_objects,
+    get_text,
+    get_time,
+)
+from gpusteward.cli.output import quantities
+from gpusteward.cli.output.tables import Column, write_json, write_rows
+from gpusteward.cli.output.terminal_text import Line, write_paragraphs
+from gpusteward.cli.output.verdict_texts import translate
+from gpusteward.cli.program import EXIT_OK
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Language
 from gpusteward.messages.cli import reclaim as messages
@@ -115,3 +124,75 @@ def _sum_up(page: Row, language: Language) -> Iterator[str]:
     yield summary
     if stopped := get_text(page, "stopped_by"):
         yield messages.STOPPED.text(language, reason=stopped)
+
+
+OUTCOME_STYLES = {"act": "fail", "warn": "warn", "wait": "idle", "refuse": "suspicious", "nothing": "skip"}
+
+
+def list_plan_columns(language: Language) -> list[Column]:
+    return [
+        Column("workload", messages.WORKLOAD, stands_alone=True),
+        Column("gpus", messages.GPUS, quantities.gpus, to_right=True),
+        Column("idle_seconds", messages.IDLE, quantities.duration, to_right=True),
+        Column("policy", messages.POLICY, priority=2),
+        Column("action", messages.ACTION),
+        Column("outcome", messages.OUTCOME, lambda word: translate(messages.OUTCOMES, word, language)),
+        Column("when", messages.WHEN),
+        Column("why", messages.WHY, is_flexible=True, priority=4),
+    ]
+
+
+def make_plan_row(decision: Row, *, label: str, now: float, language: Language) -> dict[str, object]:
+    """What the columns show, and for JSON and CSV the fields of the API."""
+    began = get_time(decision, "idle_since")
+    failed = [answer for answer in get_objects(decision, "answers") if answer.get("passed") is False]
+    return {
+        **decision,
+        "workload": label,
+        "gpus": get_number(decision, "gpus"),
+        "idle_seconds": None if began is None else max(0.0, now - began),
+        "when": describe_due(decision, now=now, language=language),
+        "why": get_text(failed[0], "reason") if failed else "",
+    }
+
+
+def describe_due(decision: Row, *, now: float, language: Language) -> str:
+    """`in 12m`; empty where nothing will happen by itself."""
+    due = get_time(decision, "due_at")
+    if due is None or get_text(decision, "outcome") in ("refuse", "nothing"):
+        return ""
+    if due <= now:
+        return messages.NOW.text(language)
+    return messages.IN_TIME.text(language, duration=quantities.duration(due - now))
+
+
+def describe_decision(decision: Row, *, label: str, now: float, language: Language) -> Iterator[Line]:
+    """The workload, what will happen when, every guard, and what exactly would change."""
+    row = make_plan_row(decision, label=label, now=now, language=language)
+    outcome = get_text(decision, "outcome")
+    yield Line(label, is_title=True)
+    word = translate(messages.OUTCOMES, outcome, language)
+    when = f" ({row['when']})" if row["when"] else ""
+    yield Line(f"{word}{when}", messages.OUTCOME.text(language), OUTCOME_STYLES.get(outcome, ""))
+    if action := get_text(decision, "action"):
+        yield Line(action, messages.ACTION.text(language))
+        yield Line(get_text(decision, "policy"), messages.POLICY.text(language))
+    for answer in get_objects(decision, "answers"):
+        yield _describe_answer(answer, language)
+    for change in get_objects(decision, "changes"):
+        text = f"{get_text(change, 'kind')}/{get_text(change, 'name')}: {get_text(change, 'text')}"
+        yield Line(text, messages.CHANGE.text(language), indent=2)
+
+
+_PASSED: Mapping[bool | None, tuple[str, object]] = {
+    True: ("ok", messages.YES),
+    False: ("fail", messages.NO),
+    None: ("skip", messages.NOT_ASKED),
+}
+
+
+def _describe_answer(answer: Row, language: Language) -> Line:
+    passed = answer.get("passed")
+    word, label = _PASSED[passed if isinstance(passed, bool) else None]
+    shown = label.text(language) if hasattr(label, "text") else str(label)
+    return Line(f"{shown}: {get_text(answer, 'reason')}", get_text(answer, "guard"), word, indent=2)

@@ -6,10 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from gpusteward.cli.api.node_processes import list_node_rows
-from gpusteward.cli.api.snapshots import list_holders_without_process, list_processes, read_snapshot
-from gpusteward.cli.entry_point import is_plugin
-from gpusteward.cli.exit_codes import EXIT_OK
+from gpusteward.cli.api.processes import list_holders_without_process, list_node_rows, list_processes, read_snapshot
 from gpusteward.cli.flags import (
     FlagParser,
     add_agent_flags,
@@ -23,7 +20,8 @@ from gpusteward.cli.flags import (
     make_parser,
 )
 from gpusteward.cli.output import quantities
-from gpusteward.cli.output.formats import Column, write_rows
+from gpusteward.cli.output.tables import Column, write_rows
+from gpusteward.cli.program import EXIT_OK, is_plugin
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.messages import Language, Message
 from gpusteward.messages.cli import commands as messages

@@ -3,14 +3,13 @@
 import sys
 from collections.abc import Iterator, Sequence
 
-from gpusteward.cli.entry_point import name_program
-from gpusteward.cli.exit_codes import EXIT_OK
 from gpusteward.cli.flags import FlagParser, add_request_flags, language_of, make_analyzer_client, make_parser
 from gpusteward.cli.json_access import Row, as_object, get_count, get_object, get_text
 from gpusteward.cli.output import quantities
-from gpusteward.cli.output.formats import write_json
-from gpusteward.cli.output.paragraphs import Line, write_paragraphs
-from gpusteward.cli.output.verdict_labels import translate
+from gpusteward.cli.output.tables import write_json
+from gpusteward.cli.output.terminal_text import Line, write_paragraphs
+from gpusteward.cli.output.verdict_texts import translate
+from gpusteward.cli.program import EXIT_OK, name_program
 from gpusteward.core.messages import Language
 from gpusteward.messages.cli import reclaim as messages
 

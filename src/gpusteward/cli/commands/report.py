@@ -22,8 +22,6 @@ from gpusteward.analyzer.reports.report_query import (
     find_label,
     parse_time_range,
 )
-from gpusteward.cli.entry_point import is_plugin
-from gpusteward.cli.exit_codes import EXIT_OK
 from gpusteward.cli.flags import (
     FlagParser,
     add_cluster_flag,
@@ -35,9 +33,9 @@ from gpusteward.cli.flags import (
     make_analyzer_client,
     make_parser,
 )
-from gpusteward.cli.libraries import require_libraries
 from gpusteward.cli.output.report_table import print_report
 from gpusteward.cli.output.terminal_text import escape_controls
+from gpusteward.cli.program import EXIT_OK, is_plugin, require_libraries
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.core.messages import Language
 from gpusteward.messages.errors.os_errors import explain_os_error

@@ -4,14 +4,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from urllib.parse import quote
 
-from gpusteward.cli.api.client import Client
-from gpusteward.cli.api.errors import StatusError
+from gpusteward.cli.api.client import Client, StatusError
 from gpusteward.cli.api.workloads import WorkloadName, name_of
 from gpusteward.cli.commands.actions import describe_state
-from gpusteward.cli.exit_codes import EXIT_FAILURE, EXIT_OK
 from gpusteward.cli.flags import FlagParser, add_request_flags, language_of, make_analyzer_client, make_parser
 from gpusteward.cli.json_access import Row, as_object, get_objects, get_text
-from gpusteward.cli.output.formats import write_json
+from gpusteward.cli.output.tables import write_json
+from gpusteward.cli.program import EXIT_FAILURE, EXIT_OK
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.messages import Language
 from gpusteward.messages.cli import reclaim as messages

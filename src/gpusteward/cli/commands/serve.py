@@ -4,9 +4,8 @@ import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from gpusteward.cli.exit_codes import describe_exits
 from gpusteward.cli.flags import FlagParser, add_language_flag
-from gpusteward.cli.libraries import require_libraries
+from gpusteward.cli.program import describe_exits, require_libraries
 from gpusteward.logs import configure_logs
 from gpusteward.process_exit import exit_without_threads
 

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusteward.cli.commands.serve import build_settings_parser
-from gpusteward.cli.exit_codes import EXIT_OK
 from gpusteward.cli.flags import FlagParser, add_output_flags, language_of
-from gpusteward.cli.libraries import require_libraries
-from gpusteward.cli.output.formats import Cells, Column, write_rows
+from gpusteward.cli.output.tables import Cells, Column, write_rows
+from gpusteward.cli.program import EXIT_OK, require_libraries
 from gpusteward.core.messages import Message
 from gpusteward.logs import configure_logs
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from gpusteward.cli.api.client import Client
 from gpusteward.cli.api.workloads import WorkloadName, find_workload, name_of
-from gpusteward.cli.exit_codes import EXIT_OK
 from gpusteward.cli.flags import (
     WORKLOAD_FORMS,
     FlagParser,
@@ -19,8 +18,9 @@ from gpusteward.cli.flags import (
     read_duration,
 )
 from gpusteward.cli.json_access import Row, as_object, get_objects, get_text
-from gpusteward.cli.output.formats import Column, write_rows
+from gpusteward.cli.output.tables import Column, write_rows
 from gpusteward.cli.output.terminal_text import clean
+from gpusteward.cli.program import EXIT_OK
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.messages.cli import commands as messages
 

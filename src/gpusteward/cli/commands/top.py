@@ -6,9 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpusteward.cli.api.namespaces import check_namespaces
-from gpusteward.cli.entry_point import is_plugin
-from gpusteward.cli.exit_codes import EXIT_OK, describe_exits
+from gpusteward.cli.api.workloads import check_namespaces
 from gpusteward.cli.flags import (
     AGENT,
     OUTPUTS,
@@ -22,13 +20,13 @@ from gpusteward.cli.flags import (
     make_analyzer_client,
     read_seconds,
 )
-from gpusteward.cli.libraries import require_libraries
-from gpusteward.cli.output.formats import Column, write_rows
+from gpusteward.cli.output.tables import Column, write_rows
 from gpusteward.cli.output.verdict_texts import describe_result_time, describe_time, warn_stale
+from gpusteward.cli.program import EXIT_OK, describe_exits, is_plugin, require_libraries
 from gpusteward.cli.top.cluster_source import ClusterSource
+from gpusteward.cli.top.columns import CLUSTER, FIRST_NODE_SORTS, FIRST_SORTS, NODE, ViewColumn, sorts_of
 from gpusteward.cli.top.node_source import NodeSource
 from gpusteward.cli.top.source_protocol import MAX_ROWS, SHOWS_CLUSTER, Item, Listing, ListRequest, Source, View
-from gpusteward.cli.top.views import CLUSTER, FIRST_NODE_SORTS, FIRST_SORTS, NODE, ViewColumn, sorts_of
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.messages import Language
 from gpusteward.messages.cli import top as messages

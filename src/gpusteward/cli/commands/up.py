@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from gpusteward.cli.commands.serve import build_settings_parser
 from gpusteward.cli.flags import FlagParser, language_of
-from gpusteward.cli.libraries import require_libraries
+from gpusteward.cli.program import require_libraries
 from gpusteward.process_exit import exit_without_threads
 
 

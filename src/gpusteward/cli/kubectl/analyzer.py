@@ -12,11 +12,10 @@ from datetime import datetime
 from typing import NamedTuple
 from urllib.parse import quote
 
-from gpusteward.cli.api.client import Client
-from gpusteward.cli.api.errors import ANALYZER_LABELS, Peer, StatusError, explain_status
-from gpusteward.cli.entry_point import enter_until_exit
+from gpusteward.cli.api.client import ANALYZER_LABELS, Client, Peer, StatusError, explain_status
 from gpusteward.cli.json_access import Row, as_object, get_object, get_objects, get_text
 from gpusteward.cli.kubectl.proxy import read_context, run_proxy
+from gpusteward.cli.program import enter_until_exit
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.core.messages import Language, Message
 from gpusteward.http.urls import HttpUrl

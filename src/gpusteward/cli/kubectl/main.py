@@ -4,12 +4,10 @@ completion, `kubectl_complete-gpusteward`."""
 import sys
 from collections.abc import Iterator, Sequence
 
-from gpusteward.cli.commands.completion import list_commands
-from gpusteward.cli.entry_point import start_as_plugin
-from gpusteward.cli.exit_codes import EXIT_OK
+from gpusteward.cli.commands.completion import CommandSpec, list_commands
 from gpusteward.cli.kubectl.proxy import list_contexts
 from gpusteward.cli.main import main as run_main
-from gpusteward.cli.output.completion_scripts import CommandSpec
+from gpusteward.cli.program import EXIT_OK, start_as_plugin
 
 LEADING_FLAGS = ("--context", "--kubeconfig", "--namespace", "-n", "--as", "--as-group", "--analyzer", "--language")
 NO_FILES, FILES = 4, 0

@@ -21,9 +21,9 @@ from gpusteward.analyzer.reports.render.descriptions import (
     title_groups,
 )
 from gpusteward.analyzer.reports.report import Amounts, Finding, Group, Report, Waster
-from gpusteward.cli.libraries import require_libraries
-from gpusteward.cli.output.console import open_console
+from gpusteward.cli.output.tables import open_console
 from gpusteward.cli.output.terminal_text import clean, measure
+from gpusteward.cli.program import require_libraries
 from gpusteward.core.messages import Language, Message
 from gpusteward.messages import reports as messages
 

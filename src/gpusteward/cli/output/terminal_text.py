@@ -1,16 +1,34 @@
-"""Text from outside made safe for a terminal, such as names of pods and processes.
+"""Text for a terminal. Text from outside, such as names of pods and processes, is made safe.
 
 Characters that move the cursor, change colours or the direction of writing are replaced. Width is measured in terminal
-cells: a Chinese character takes two.
+cells: a Chinese character takes two. Paragraphs are titles, facts and bullets, wrapped to the width of the terminal and
+coloured if it has colours.
 """
 
+import os
 import re
+import shutil
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+from typing import NamedTuple, TextIO
 
 from gpusteward import control_characters
 
 ELLIPSIS = "…"
+STYLES: Mapping[str, str] = {
+    "idle": "yellow",
+    "unknown": "magenta",
+    "active": "green",
+    "high": "green",
+    "normal": "green",
+    "low": "yellow",
+    "ok": "green",
+    "warn": "yellow",
+    "fail": "bold red",
+    "skip": "dim",
+    "suspicious": "magenta",
+}
 
 
 def clean(text: str) -> str:
@@ -91,3 +109,61 @@ def _pieces(text: str, width: int) -> Iterator[str]:
             yield word
         else:
             yield from word
+
+
+WIDTH = 100  # without a terminal
+_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "magenta": "35"}
+
+
+class Line(NamedTuple):
+    """One line: a title, a fact with its name, or a bullet."""
+
+    text: str
+    name: str = ""
+    word: str = ""  # selects the colour, such as `idle`
+    indent: int = 0
+    is_title: bool = False
+    is_bullet: bool = False
+
+
+class WrappedLine(NamedTuple):
+    """A line of output."""
+
+    lead: str  # indentation, bullet or name
+    text: str
+    style: str
+
+
+def wrap_lines(lines: Iterable[Line], *, width: int) -> Iterator[WrappedLine]:
+    """Names of consecutive facts form a column; their texts are wrapped beside it."""
+    for has_name, block in groupby(lines, key=lambda line: bool(line.name)):
+        together = list(block)
+        names = max(measure(line.name) for line in together) if has_name else 0
+        for line in together:
+            yield from _wrap_line(line, names=names, width=width)
+
+
+def _wrap_line(line: Line, *, names: int, width: int) -> Iterator[WrappedLine]:
+    lead = " " * line.indent + ("* " if line.is_bullet else fit(line.name, names) + "  " if line.name else "")
+    style = "bold" if line.is_title else STYLES.get(line.word, "")
+    for piece in list(wrap(clean(line.text), max(20, width - measure(lead)))) or [""]:
+        yield WrappedLine(lead, piece, style)
+        lead = " " * measure(lead)
+
+
+def write_paragraphs(lines: Iterable[Line], out: TextIO) -> None:
+    is_terminal = out.isatty()
+    width = min(shutil.get_terminal_size((WIDTH, 24)).columns, 120) if is_terminal else WIDTH
+    is_coloured = is_terminal and has_colours()
+    for lead, text, style in wrap_lines(lines, width=width):
+        print((lead + (_paint(text, style) if is_coloured else text)).rstrip(), file=out)
+
+
+def has_colours() -> bool:
+    """See no-color.org."""
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def _paint(text: str, style: str) -> str:
+    codes = ";".join(_CODES[word] for word in style.split() if word in _CODES)
+    return f"\x1b[{codes}m{text}\x1b[0m" if codes else text

@@ -1,8 +1,9 @@
-"""The verdict on a workload as paragraphs, for `explain` and `top`; the time and age of a result, for `idle` too."""
+"""The verdict on a workload as paragraphs, for `explain` and `top`; a workload that has ended; the time and age of a
+result, for `idle` too. The words of a verdict are in `messages.verdicts`."""
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from gpusteward.cli.json_access import (
     Row,
@@ -16,14 +17,34 @@ from gpusteward.cli.json_access import (
     list_numbers,
 )
 from gpusteward.cli.output import quantities
-from gpusteward.cli.output.paragraphs import Line
-from gpusteward.cli.output.terminal_text import clean
-from gpusteward.cli.output.verdict_labels import MEASURES, translate
-from gpusteward.core.messages import Language
+from gpusteward.cli.output.terminal_text import Line, clean
+from gpusteward.core.messages import Language, Message
 from gpusteward.core.verdicts import Activity
 from gpusteward.messages.cli import replay as cli_replay
 from gpusteward.messages.cli import workloads as messages
 from gpusteward.messages.verdicts import ACTIVITIES, PROOFS, SIGNATURES, STATUSES, STEPS
+
+FREE = Message("free", "未分配")  # a GPU without a holder
+MEASURES: Mapping[str, Message] = {
+    "core_mean_ratio": Message("core utilization, mean", "核心利用率均值"),
+    "core_peak_ratio": Message("core utilization, peak", "核心利用率峰值"),
+    "memory_used_bytes": Message("memory in use", "已用显存"),
+    "power_watts": Message("power", "功率"),
+    "coverage": Message("sample coverage", "采样覆盖率"),
+    "window_seconds": Message("window", "窗口"),
+}
+"""The evidence of a workload."""
+HEALTH: Mapping[str, Message] = {
+    "healthy": Message("healthy", "正常"),
+    "degraded": Message("degraded", "异常"),
+    "warning": Message("warning", "警告"),
+}
+
+
+def translate(words: Mapping[str, Message], word: object, language: Language) -> str:
+    """An unknown word is not translated: the server may be newer."""
+    known = words.get(str(word))
+    return known.text(language) if known else str(word or "-")
 
 
 def describe_workload(detail: Row, language: Language) -> Iterator[Line]:
@@ -198,3 +219,51 @@ def _describe_opinion(opinion: Row, language: Language) -> Iterator[Line]:
     yield Line(text, word=status, indent=4)
     if get_text(opinion, "recommendation"):
         yield Line(get_text(opinion, "recommendation"), indent=4)
+
+
+HOUR_MS = 3_600_000
+
+
+def describe_ended(ended: Row, language: Language, *, now: float) -> Iterator[Line]:
+    amounts, first, end = get_object(ended, "amounts"), _seconds(ended, "first_ms"), _seconds(ended, "ended_ms")
+    yield Line(_describe_end(end, language, now=now), messages.ENDED.text(language))
+    length = quantities.UNKNOWN if first is None or end is None else quantities.duration(end - first)
+    held = messages.HELD_TEXT.text(
+        language, devices=get_count(ended, "devices"), at=quantities.local_time(first), length=length
+    )
+    yield Line(held, messages.HELD.text(language))
+    hours = {key: quantities.hours(_hours(amounts, key)) for key in ("allocated", "active", "idle", "unknown")}
+    ratio = quantities.percent(_ratio(amounts))
+    yield Line(messages.GPU_HOURS_TEXT.text(language, ratio=ratio, **hours), messages.GPU_HOURS.text(language))
+    yield Line(_describe_cost(amounts, get_text(ended, "currency"), language), messages.COST.text(language))
+    for key, title in (("users", messages.USER), ("models", messages.MODEL), ("nodes", messages.NODES)):
+        yield Line(", ".join(get_texts(ended, key)) or quantities.UNKNOWN, title.text(language))
+
+
+def _describe_end(end: float | None, language: Language, *, now: float) -> str:
+    if end is None:
+        return messages.END_NOT_RECORDED.text(language)
+    return messages.ENDED_TEXT.text(language, at=quantities.local_time(end), length=quantities.duration(now - end))
+
+
+def _describe_cost(amounts: Row, currency: str, language: Language) -> str:
+    parts = [get_number(amounts, f"{key}_cost_micros") for key in ("active", "idle", "unknown")]
+    if any(part is None for part in parts):
+        return quantities.UNKNOWN
+    total, idle = (quantities.money(amount, currency) for amount in (sum(part or 0 for part in parts), parts[1]))
+    return messages.COST_TEXT.text(language, total=total, idle=idle)
+
+
+def _seconds(row: Row, key: str) -> float | None:
+    at = get_number(row, key)
+    return None if at is None else at / 1000
+
+
+def _hours(amounts: Row, key: str) -> float | None:
+    gpu_ms = get_number(amounts, f"{key}_gpu_ms")
+    return None if gpu_ms is None else gpu_ms / HOUR_MS
+
+
+def _ratio(amounts: Row) -> float | None:
+    allocated, idle = _hours(amounts, "allocated"), _hours(amounts, "idle")
+    return idle / allocated if allocated and idle is not None else None

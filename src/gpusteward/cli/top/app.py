@@ -1,24 +1,80 @@
-"""The Textual application: keys, views, refresh."""
+"""The Textual application: keys, views, refresh; requests run in threads, so that it never waits for a response."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
+from textual.message import Message
 from textual.widgets import Static
 
 from gpusteward.cli.api.workloads import WorkloadName
-from gpusteward.cli.top import bars
+from gpusteward.cli.top import widgets
+from gpusteward.cli.top.columns import ViewColumn, choose_columns, sorts_of
 from gpusteward.cli.top.detail import DetailScreen
-from gpusteward.cli.top.dialogs import ChoiceScreen, HelpScreen, Prompt
-from gpusteward.cli.top.loader import Loaded, Loader
 from gpusteward.cli.top.source_protocol import FIRST_ROWS, MAX_ROWS, Listing, ListRequest, Source, View
-from gpusteward.cli.top.table import ItemTable
-from gpusteward.cli.top.views import ViewColumn, choose_columns, sorts_of
+from gpusteward.cli.top.widgets import ChoiceScreen, HelpScreen, ItemTable, Prompt
 from gpusteward.core.did_you_mean import make_suggestion
+from gpusteward.core.errors import GpustewardError
 from gpusteward.core.messages import Language
 from gpusteward.messages.cli import top as messages
+
+
+@dataclass
+class Loaded(Message):
+    """The result of a request. `key` identifies the request it belongs to."""
+
+    group: str
+    key: object
+    value: Any = None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    key: object
+    read: Callable[[], Any]
+
+
+class Loader:
+    """Results are sent to the app as `Loaded` messages."""
+
+    def __init__(self, app: App[Any], language: Language) -> None:
+        self._app = app
+        self._language: Language = language
+        self._lock = threading.Lock()
+        self._busy: set[str] = set()
+        self._waiting: dict[str, _Request] = {}
+
+    def load(self, group: str, key: object, read: Callable[[], Any]) -> None:
+        with self._lock:
+            if group in self._busy:
+                self._waiting[group] = _Request(key, read)
+                return
+            self._busy.add(group)
+        threading.Thread(target=self._work, args=(group, _Request(key, read)), daemon=True).start()
+
+    def _work(self, group: str, request: _Request) -> None:
+        current: _Request | None = request
+        while current is not None:
+            self._app.post_message(self._read(group, current))
+            with self._lock:
+                current = self._waiting.pop(group, None)
+                if current is None:
+                    self._busy.discard(group)
+
+    def _read(self, group: str, request: _Request) -> Loaded:
+        try:
+            return Loaded(group, request.key, request.read())
+        except GpustewardError as error:
+            return Loaded(group, request.key, error=str(error))
+        # An unexpected error costs this result, not the UI.
+        except Exception as error:  # noqa: BLE001
+            text = f"internal error: {type(error).__name__}: {error}"
+            return Loaded(group, request.key, error=text)
+
 
 PARTS = ("#title", "#summary", "#tabs", "#items", "#footer")
 FILTERS = ("", "idle", "unknown", "active")
@@ -35,7 +91,7 @@ COMMANDS: Mapping[str, str] = {
     "q": "quit",
     "quit": "quit",
 }
-TABLE_ACTIONS = frozenset(key.action.partition("(")[0] for key in bars.KEYS) - {"quit", "help", "refresh"}
+TABLE_ACTIONS = frozenset(key.action.partition("(")[0] for key in widgets.KEYS) - {"quit", "help", "refresh"}
 STYLE = """
 Screen { background: ansi_default; }
 #title, #summary, #tabs, #footer, #detail-title, #detail-footer { height: 1; }
@@ -61,7 +117,7 @@ class TopApp(App[int]):
     TITLE = "gpusteward top"
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(key.keys, key.action, key.about.en, show=False, priority=key.has_priority) for key in bars.KEYS
+        Binding(key.keys, key.action, key.about.en, show=False, priority=key.has_priority) for key in widgets.KEYS
     ]
 
     def __init__(
@@ -115,13 +171,13 @@ class TopApp(App[int]):
         return self.screen_stack[0].query_one(Prompt)
 
     def _draw(self, *, keeps_cursor: bool = True) -> None:
-        base, layout = self.screen_stack[0], bars.Layout(self.size.width, self.language)
+        base, layout = self.screen_stack[0], widgets.Layout(self.size.width, self.language)
         if len(base.query(", ".join(PARTS))) < len(PARTS):
             return  # data and sizes may arrive before it is composed, and while it is shutting down
-        base.query_one("#title", Static).update(bars.write_title(self.source.title, self.listing, layout))
-        base.query_one("#summary", Static).update(bars.write_summary(self.listing, self.error, layout))
-        base.query_one("#tabs", Static).update(bars.write_tabs(self.request, self.listing, layout))
-        base.query_one("#footer", Static).update(bars.write_footer(layout))
+        base.query_one("#title", Static).update(widgets.write_title(self.source.title, self.listing, layout))
+        base.query_one("#summary", Static).update(widgets.write_summary(self.listing, self.error, layout))
+        base.query_one("#tabs", Static).update(widgets.write_tabs(self.request, self.listing, layout))
+        base.query_one("#footer", Static).update(widgets.write_footer(layout))
         items = self.listing.items if self.listing else ()
         self.table.show(items, self._columns[self.request.view], sort=self.request.sort, keeps_cursor=keeps_cursor)
 

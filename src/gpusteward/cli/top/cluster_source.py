@@ -5,11 +5,9 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from gpusteward.cli.api.client import Client
-from gpusteward.cli.api.errors import StatusError
-from gpusteward.cli.api.idle_costs import IdleCostCache
+from gpusteward.cli.api.client import Client, StatusError
 from gpusteward.cli.api.pagination import GONE, MAX_PAGE_ROWS, ListPage, read_page
-from gpusteward.cli.api.plans import describe_plan, read_plans
+from gpusteward.cli.api.workload_facts import IdleCostCache, describe_plan, read_plans
 from gpusteward.cli.api.workloads import WorkloadName, name_of
 from gpusteward.cli.json_access import (
     Row,
@@ -22,11 +20,9 @@ from gpusteward.cli.json_access import (
     get_texts,
     get_time,
 )
-from gpusteward.cli.output.paragraphs import Line
 from gpusteward.cli.output.quantities import gpus, memory, money, percent, watts
-from gpusteward.cli.output.terminal_text import clean
-from gpusteward.cli.output.verdict_labels import HEALTH
-from gpusteward.cli.output.verdict_texts import describe_evidence, describe_verdict_with_reasons, is_stale
+from gpusteward.cli.output.terminal_text import Line, clean
+from gpusteward.cli.output.verdict_texts import HEALTH, describe_evidence, describe_verdict_with_reasons, is_stale
 from gpusteward.cli.top.source_protocol import (
     SHOWS_CLUSTER,
     Chart,

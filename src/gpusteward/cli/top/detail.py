@@ -1,6 +1,7 @@
 """The screen of an opened workload: charts, verdict and reasons, processes, evidence."""
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
@@ -11,16 +12,61 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from gpusteward.cli.api.workloads import WorkloadName
-from gpusteward.cli.output.paragraphs import Line, wrap_lines
 from gpusteward.cli.output.quantities import duration
-from gpusteward.cli.output.terminal_text import clean, fit, measure, wrap
-from gpusteward.cli.top.charts import draw_sparkline
+from gpusteward.cli.output.terminal_text import Line, clean, fit, measure, wrap, wrap_lines
 from gpusteward.cli.top.source_protocol import Chart, Detail
 from gpusteward.core.messages import Language
 from gpusteward.messages.cli import top as messages
 
 if TYPE_CHECKING:
     from gpusteward.cli.top.app import TopApp
+
+BLOCKS = "▁▂▃▄▅▆▇█"
+GAP = " "
+
+
+def draw_sparkline(
+    points: Sequence[tuple[float, float]], *, start: float, end: float, width: int, top: float | None = None
+) -> str:
+    """One character per interval, with the height of the highest value in it, so that short bursts are seen.
+
+    If points are further apart than intervals, a value lasts until the next one is due.
+    """
+    if width <= 0 or end <= start or not points:
+        return GAP * max(0, width)
+    highest = top or max(value for _, value in points) or 1.0
+    columns = _fill_columns(points, start=start, step=(end - start) / width, width=width)
+    return "".join(GAP if value is None else _block(value / highest) for value in columns)
+
+
+def _fill_columns(
+    points: Sequence[tuple[float, float]], *, start: float, step: float, width: int
+) -> list[float | None]:
+    columns: list[float | None] = [None] * width
+    distance = _find_usual_distance(points)
+    for at, value in points:
+        first = min(width - 1, _find_column(at - start, step)) if at <= start + step * width else width
+        last = max(first, _find_column(at + distance - start, step) - 1)
+        for number in range(max(0, first), min(width, last + 1)):
+            before = columns[number]
+            columns[number] = value if before is None else max(before, value)
+    return columns
+
+
+def _find_column(seconds: float, step: float) -> int:
+    """Unix seconds have about seven digits after the point: a value on a border must not fall below it."""
+    return int(seconds / step + 1e-5)
+
+
+def _find_usual_distance(points: Sequence[tuple[float, float]]) -> float:
+    """The median, so that gaps do not count."""
+    distances = sorted(after[0] - before[0] for before, after in pairwise(points))
+    return distances[len(distances) // 2] if distances else 0.0
+
+
+def _block(ratio: float) -> str:
+    return BLOCKS[min(len(BLOCKS) - 1, max(0, int(ratio * len(BLOCKS))))]
+
 
 TIME_RANGES = (3600.0, 6 * 3600.0, 24 * 3600.0, 7 * 86400.0)
 LABEL_CELLS = 26

@@ -6,8 +6,8 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from gpusteward.cli.api.workloads import WorkloadName
-from gpusteward.cli.output.paragraphs import Line
 from gpusteward.cli.output.quantities import UNKNOWN, memory, percent
+from gpusteward.cli.output.terminal_text import Line
 from gpusteward.core.messages import Language
 from gpusteward.messages.cli import top as messages
 

@@ -13,8 +13,7 @@ from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.flags import Flags
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.cli.doctor.check_results import CheckResult, Status
-from gpusteward.cli.doctor.engine import check_engine
-from gpusteward.cli.doctor.engine_address import find_engines
+from gpusteward.cli.doctor.engine import check_engine, find_engines
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.simulate.fleets import fleet
 from tests.analyzer.engines import RunningEngine, running_prometheus

@@ -1,14 +1,17 @@
-"""What the idle GPUs of each workload have cost in the last seven days, from the ledger."""
+"""What `idle` and `top` add to workloads: the cost of the last seven days from the ledger, and what reclaim will do."""
 
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gpusteward.cli.api.client import Client
+from gpusteward.cli.api.client import Client, StatusError
 from gpusteward.cli.api.workloads import WorkloadName, name_of
-from gpusteward.cli.json_access import Row, as_object, get_number, get_object, get_objects, get_text
+from gpusteward.cli.json_access import Row, as_object, get_number, get_object, get_objects, get_text, get_time
+from gpusteward.cli.output import quantities
 from gpusteward.core.errors import SourceError
+from gpusteward.core.messages import Language
+from gpusteward.messages.cli import reclaim as messages
 
 REPORT_PATH = "/api/v1/reports"
 REFRESH_SECONDS = 300.0
@@ -69,3 +72,39 @@ class IdleCostCache:
 
     def _read(self) -> None:
         self._costs = read_idle_costs(self._client)
+
+
+PLAN_PATH = "/api/v1/plan"
+PLAN_QUERY = [("limit", "1000"), *(("outcome", each) for each in ("act", "warn", "wait"))]
+NOT_PLANNED: Mapping[str, object] = {"next": "", "next_action": None, "next_outcome": None, "next_at": None}
+
+
+def read_plans(client: Client, only: WorkloadName | None = None) -> dict[WorkloadName, Row]:
+    """The decisions after which something happens by itself; none in mode off, and where the analyzer has no plan."""
+    try:
+        page = as_object(client.read(PLAN_PATH, [*PLAN_QUERY, *(_select(only) if only else ())]))
+    except StatusError:  # an older analyzer
+        return {}
+    return {name_of(each): each for each in get_objects(page, "items")}
+
+
+def _select(name: WorkloadName) -> list[tuple[str, str]]:
+    return [("kind", name.kind), ("namespace", name.namespace), ("name", name.name), *name.query]
+
+
+def describe_plan(decision: Row | None, language: Language, *, now: float | None = None) -> Mapping[str, object]:
+    """`suspend in 12m`, and the same for programs."""
+    if decision is None:
+        return NOT_PLANNED
+    now = time.time() if now is None else now
+    action, due = get_text(decision, "action"), get_time(decision, "due_at")
+    when = ""
+    if due is not None:
+        length = quantities.duration(due - now)
+        when = (messages.NOW if due <= now else messages.IN_TIME).text(language, duration=length)
+    return {
+        "next": f"{action} {when}".strip(),
+        "next_action": action or None,
+        "next_outcome": get_text(decision, "outcome") or None,
+        "next_at": get_text(decision, "due_at") or None,
+    }
