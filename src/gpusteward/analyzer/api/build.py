@@ -32,7 +32,6 @@ from gpusteward.analyzer.api.v1.workloads import (
     workload_detail,
     workload_history,
     workload_notices,
-    workload_table,
     workloads,
 )
 
@@ -40,7 +39,7 @@ _RESOURCES = (
     docs,  # first: whoever reaches the port may ask for these, and every route before takes time
     *(compat_config, compat_results, metrics_page),
     *(session, overview, gpu_map),
-    *(workload_table, workloads, workload_detail, ended_workloads, series, processes, allocations, gpus, namespaces),
+    *(workloads, workload_detail, ended_workloads, series, processes, allocations, gpus, namespaces),
     *(plan, actions, savings, reclaim, policies, snooze_page),
     *(nodes, workload_history, workload_notices, snoozes),
     *(replay, lendable),

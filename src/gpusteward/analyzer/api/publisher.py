@@ -2,8 +2,7 @@
 
 from gpusteward.analyzer.api.event_feed import Event, EventFeed, describe_cycle, find_changes
 from gpusteward.analyzer.api.result_store import PublishedResult, ResultStore
-from gpusteward.analyzer.api.v1.workloads.workload_rows import view_workloads
-from gpusteward.analyzer.api.v1.workloads.workloads import DEFAULT_SORT
+from gpusteward.analyzer.api.v1.workloads.workloads import DEFAULT_SORT, view_workloads
 from gpusteward.analyzer.results import Result
 from gpusteward.core.namespaces import VisibleNamespaces
 

@@ -7,8 +7,8 @@ is refused with 410, so that no row is skipped or repeated: the client starts ag
 import base64
 import binascii
 import hashlib
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Literal, Protocol, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import msgspec
 from fastapi import Request, Response
@@ -69,25 +69,24 @@ class _Cursor(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     offset: int
 
 
-class RowView(Protocol):
-    """The rows of one resource in one result."""
-
-    @property
-    def listing(self) -> Listing: ...
-
-    def row(self, number: int) -> object: ...
-
-
-def send_page(request: Request, query: ListQuery, *, result: Result, view: RowView, version: bytes = b"") -> Response:
-    """One page, or 304 when the client has it. `version`: what else it is made from. Raises a 410 or 422 problem for an
-    invalid cursor."""
+def send_page(
+    request: Request,
+    query: ListQuery,
+    *,
+    result: Result,
+    listing: Listing,
+    make_rows: Callable[[Sequence[int]], Sequence[object]],
+    version: bytes = b"",
+) -> Response:
+    """One page, or 304 when the client has it. `make_rows`: from the numbers of the rows in the list. `version`: what
+    else it is made from. Raises a 410 or 422 problem for an invalid cursor."""
     etag = make_etag(request, result, version=version)
     if has_current(request, etag):
         return send_not_modified(etag)
     offset = _read_cursor(query, result)
-    order = view.listing.select(query.sorting, query.filters)
+    order = listing.select(query.sorting, query.filters)
     end = offset + query.limit
-    items = [view.row(number) for number in order[offset:end].tolist()]
+    items = list(make_rows(order[offset:end].tolist()))
     following = _write_cursor(query, result, end) if end < len(order) else None
     return send_json(Page(items, len(order), following, stamp(result, dependencies_of(request))), etag=etag)
 

@@ -8,11 +8,12 @@ from gpusteward.analyzer.api.http.responses import format_utc
 from gpusteward.analyzer.api.v1.costs.overview_response import POTENTIAL_WORKLOADS, IdleWorkload, Potential
 from gpusteward.analyzer.api.v1.workloads.period_costs import count_gpu_hours
 from gpusteward.analyzer.api.v1.workloads.snooze_state import ActiveSnoozes
-from gpusteward.analyzer.api.v1.workloads.workload_facts import WorkloadFacts
+from gpusteward.analyzer.api.v1.workloads.workload_columns import WorkloadFacts
 from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
 from gpusteward.analyzer.reports.report import Amounts
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import SIGNATURES, Column
+from gpusteward.core.api_rows import MOST_NAMES
 from gpusteward.core.containers import WorkloadKey
 
 TOP_WORKLOADS = 10
@@ -60,13 +61,14 @@ def _make_row(
 ) -> IdleWorkload:
     table = result.workloads
     key, spell = table.keys[number], facts.idle_cost[number]
+    (names,) = facts.list_names([number])
     return IdleWorkload(
         cluster=key.cluster,
         kind=key.kind,
         namespace=key.namespace,
         name=key.name,
-        users=facts.users(number).shown,
-        models=facts.models(number).shown,
+        users=names.users[:MOST_NAMES],
+        models=names.models[:MOST_NAMES],
         gpus=round(float(table.gpus[number]), GPU_DIGITS),
         idle_gpus=round(float(table.idle_gpus[number]), GPU_DIGITS),
         signature=SIGNATURES[table.signature[number]].value,

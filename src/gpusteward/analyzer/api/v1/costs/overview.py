@@ -23,7 +23,7 @@ from gpusteward.analyzer.api.v1.costs.waste import make_day, make_waste, sum_nam
 from gpusteward.analyzer.api.v1.health.data_problems import LedgerState, find_problems
 from gpusteward.analyzer.api.v1.workloads.period_costs import DAY_MS, PeriodCosts, read_period_costs
 from gpusteward.analyzer.api.v1.workloads.snooze_state import ActiveSnoozes, find_snoozes
-from gpusteward.analyzer.api.v1.workloads.workload_facts import WorkloadFacts
+from gpusteward.analyzer.api.v1.workloads.workloads import view_workloads
 from gpusteward.analyzer.judge.fleet import count_fleet, sum_gpus
 from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
 from gpusteward.analyzer.reports.report import Report
@@ -68,8 +68,8 @@ async def show_overview(
     state = _assess(published, dependencies, ledger, days=days, language=language)
     snoozes = await find_snoozes(dependencies)
 
-    def make(result: Result) -> Mapping[str, object]:
-        return _make_overview(result, dependencies, ledger, snoozes, cluster=cluster, days=days)
+    def make(_: Result) -> Mapping[str, object]:
+        return _make_overview(published, dependencies, ledger, snoozes, cluster=cluster, days=days)
 
     return await run_in_threadpool(
         lambda: send_compact(
@@ -124,7 +124,7 @@ def _assess(
 
 
 def _make_overview(
-    result: Result,
+    published: PublishedResult,
     dependencies: ApiDependencies,
     ledger: _LedgerPart,
     snoozes: ActiveSnoozes,
@@ -133,10 +133,10 @@ def _make_overview(
     days: int,
 ) -> Mapping[str, object]:
     """The fields of `Overview` that follow from the result and the ledger."""
-    costs = ledger.costs.value if ledger.costs else None
+    result, costs = published.result, ledger.costs.value if ledger.costs else None
     numbers = [number for number, key in enumerate(result.workloads.keys) if cluster in (None, key.cluster)]
     idle = [number for number in numbers if result.workloads.idle_gpus[number] > 0]
-    facts = WorkloadFacts(result)
+    facts = view_workloads(published).facts
     teams = dependencies.settings.current.reports.teams
     return {
         "clusters": list(result.verdicts.usage.clusters),

@@ -15,7 +15,7 @@ from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.compact import Dictionary, SelectedCluster, natural_key, send_compact
 from gpusteward.analyzer.api.v1.gpus.gpus import view_fleet
-from gpusteward.analyzer.api.v1.workloads.workload_facts import WorkloadFacts, WorkloadNames
+from gpusteward.analyzer.api.v1.workloads.workloads import view_workloads
 from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
 from gpusteward.analyzer.metrics.result_metrics import gpu_id
 from gpusteward.analyzer.results import Result
@@ -104,7 +104,7 @@ def show_gpu_map(request: Request, published: LastResult, cluster: SelectedClust
 
 def _make_map(published: PublishedResult, result: Result, cluster: str | None) -> Mapping[str, object]:
     devices = [one for one in _list_devices(published, result) if cluster in (None, one.cluster)]
-    builder = _MapBuilder(result, published.hidden_holders)
+    builder = _MapBuilder(published)
     for device in devices:
         builder.add(device)
     return builder.finish()
@@ -136,11 +136,11 @@ def _make_device(result: Result, rows: Sequence[int]) -> _Device:
 class _MapBuilder:
     """Collects the columns. Dictionaries have only what is used: another cluster's names are not in the response."""
 
-    def __init__(self, result: Result, hidden_holders: Mapping[tuple[str, str], int]) -> None:
-        self._result = result
+    def __init__(self, published: PublishedResult) -> None:
+        result = self._result = published.result
         self._allocations = result.verdicts.usage.allocations
-        self._hidden = hidden_holders
-        self._facts = WorkloadFacts(result)
+        self._hidden = published.hidden_holders
+        self._facts = view_workloads(published).facts
         self._clusters, self._nodes = Dictionary[str](), Dictionary[tuple[str, str]]()
         self._models, self._namespaces, self._shares = Dictionary[str](), Dictionary[str](), Dictionary[str]()
         self._workloads = Dictionary[int]()
@@ -172,13 +172,13 @@ class _MapBuilder:
 
     def finish(self) -> Mapping[str, object]:
         keys = [self._result.workloads.keys[number] for number in self._workloads.names]
-        names = self._facts.list_all()
+        names = self._facts.list_names(self._workloads.names)
         workloads = MapWorkloads(
             cluster=[self._clusters.code(key.cluster) for key in keys],
             kind=[key.kind for key in keys],
             namespace=[self._namespaces.code(key.namespace) for key in keys],
             name=[key.name for key in keys],
-            user=[next(iter(WorkloadNames.show(names[number].users)), "") for number in self._workloads.names],
+            user=[next(iter(each.users), "") for each in names],
         )
         nodes = MapNodes(
             [node for _, node in self._nodes.names], [self._clusters.code(cluster) for cluster, _ in self._nodes.names]

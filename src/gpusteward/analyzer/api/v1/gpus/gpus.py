@@ -146,7 +146,10 @@ class GpuView:
         held = [f"{one.node} {gpu_id(one)} {one.container.namespace}/{one.container.pod}" for one in allocations]
         return [*held, *(f"{key.node} {key.model} free" for key, _ in self._free)]
 
-    def row(self, number: int) -> GpuRow:
+    def make_rows(self, numbers: Sequence[int]) -> list[GpuRow]:
+        return [self.make_row(number) for number in numbers]
+
+    def make_row(self, number: int) -> GpuRow:
         return self._held_row(number) if number < self._held else self._free_row(number)
 
     def _free_row(self, number: int) -> GpuRow:
@@ -213,4 +216,4 @@ def list_gpus(request: Request, published: LastResult, query: Annotated[GpuQuery
     """Every GPU that is held, with its holders. Where the source counts free GPUs, those of each node and model are one
     row."""
     view = view_gpus(published)
-    return send_page(request, query, result=published.result, view=view)
+    return send_page(request, query, result=published.result, listing=view.listing, make_rows=view.make_rows)

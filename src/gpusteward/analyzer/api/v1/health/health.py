@@ -16,7 +16,7 @@ from gpusteward.analyzer.api.http.responses import format_utc, send_json
 from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.api.v1.gpus.gpus import view_fleet, view_gpu_counts
 from gpusteward.analyzer.api.v1.pagination import stamp
-from gpusteward.analyzer.api.v1.workloads.workload_rows import view_workloads
+from gpusteward.analyzer.api.v1.workloads.workloads import view_workloads
 from gpusteward.analyzer.data_health import DataHealth, Status
 from gpusteward.analyzer.judge.fleet import NO_GPUS, UNKNOWN_FLEET
 from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS

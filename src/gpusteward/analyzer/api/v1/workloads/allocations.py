@@ -122,7 +122,10 @@ class AllocationView:
             for one, owner in zip(allocations, self._owners(), strict=True)
         ]
 
-    def row(self, number: int) -> Allocation:
+    def make_rows(self, numbers: Sequence[int]) -> list[Allocation]:
+        return [self.make_row(number) for number in numbers]
+
+    def make_row(self, number: int) -> Allocation:
         verdicts, workloads = self._result.verdicts, self._result.workloads
         allocation = verdicts.usage.allocations[number]
         container = allocation.container
@@ -165,7 +168,7 @@ def view_allocations(published: PublishedResult) -> AllocationView:
 def list_allocations(request: Request, published: LastResult, query: Annotated[AllocationQuery, Query()]) -> Response:
     """Every container on every GPU with its score, state, activity and signature, including unknown ones."""
     view = view_allocations(published)
-    return send_page(request, query, result=published.result, view=view)
+    return send_page(request, query, result=published.result, listing=view.listing, make_rows=view.make_rows)
 
 
 def allocation_id(allocation: AllocationKey) -> str:

@@ -1,5 +1,6 @@
 """/api/v1/namespaces: GPUs held and used by each namespace."""
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import numpy as np
@@ -104,7 +105,10 @@ class NamespaceView:
             },
         )
 
-    def row(self, number: int) -> Namespace:
+    def make_rows(self, numbers: Sequence[int]) -> list[Namespace]:
+        return [self.make_row(number) for number in numbers]
+
+    def make_row(self, number: int) -> Namespace:
         cluster, namespace = self._keys[number]
         return Namespace(
             cluster=cluster,
@@ -134,4 +138,4 @@ def view_namespaces(published: PublishedResult) -> NamespaceView:
 def list_namespaces(request: Request, published: LastResult, query: Annotated[NamespaceQuery, Query()]) -> Response:
     """Every namespace that holds a GPU; those with the most idle allocations first."""
     view = view_namespaces(published)
-    return send_page(request, query, result=published.result, view=view)
+    return send_page(request, query, result=published.result, listing=view.listing, make_rows=view.make_rows)

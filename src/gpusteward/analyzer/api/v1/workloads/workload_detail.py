@@ -18,7 +18,7 @@ from gpusteward.analyzer.api.v1.pagination import make_etag, stamp
 from gpusteward.analyzer.api.v1.workloads.allocations import view_allocations
 from gpusteward.analyzer.api.v1.workloads.snooze_state import ActiveSnoozes, find_snoozes
 from gpusteward.analyzer.api.v1.workloads.workload_paths import Cluster, Part, find_workload
-from gpusteward.analyzer.api.v1.workloads.workload_rows import SnoozedView, view_workloads
+from gpusteward.analyzer.api.v1.workloads.workloads import view_workloads
 from gpusteward.analyzer.explain.opinions import Opinion
 from gpusteward.analyzer.judge.reasons import explain_row
 from gpusteward.core.api_rows import Allocation, ResultStamp, Workload
@@ -102,7 +102,7 @@ def _detail(
     verdict: WorkloadVerdict = result.workloads.verdict(number, language=language)
     rows = result.workloads.rows(number)
     return WorkloadDetail(
-        workload=SnoozedView(view_workloads(published), snoozes).row(number),
+        workload=view_workloads(published).make_rows([number], snoozes)[0],
         finding=verdict.finding,
         reasons=list(verdict.reasons),
         nodes=list(verdict.nodes),
@@ -117,7 +117,7 @@ def _judged(published: PublishedResult, row: int, *, language: Language) -> Judg
     result = published.result
     stats = result.verdicts.usage.stats.items()
     return JudgedAllocation(
-        allocation=view_allocations(published).row(row),
+        allocation=view_allocations(published).make_row(row),
         reasons=list(explain_row(result.verdicts, row, rules=result.settings.rules, language=language)),
         evidence=_rounded({f"{measure}.{stat}": float(column[row]) for (measure, stat), column in stats}),
         opinion=_make_opinion(result.opinions.get(row)),

@@ -16,8 +16,8 @@ from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.workloads.period_costs import PeriodCosts, count_gpu_hours, find_period_costs
 from gpusteward.analyzer.api.v1.workloads.snoozes import SnoozeRow, show_snooze
-from gpusteward.analyzer.api.v1.workloads.workload_facts import WorkloadFacts
 from gpusteward.analyzer.api.v1.workloads.workload_paths import NO_NAME, Cluster, Part, find_workload
+from gpusteward.analyzer.api.v1.workloads.workloads import view_workloads
 from gpusteward.analyzer.reports.report import Amounts, EndedWorkload, Finding
 from gpusteward.analyzer.reports.report_query import EndedQuery
 from gpusteward.analyzer.reports.workload_history import (
@@ -223,7 +223,7 @@ def _make_history(
 def _find_spell_cost(published: PublishedResult, number: int | None) -> int | None:
     if number is None:
         return None
-    cost = float(published.once("workload facts", WorkloadFacts).idle_cost[number])
+    cost = float(view_workloads(published).facts.idle_cost[number])
     return None if np.isnan(cost) else round(cost)
 
 

@@ -1,7 +1,10 @@
-"""/api/v1/workloads: verdicts on root owners with all GPUs of all their pods."""
+"""/api/v1/workloads: verdicts on root owners with all GPUs of all their pods; by page, or all in compact columns."""
 
-from typing import Annotated, Final, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, make_dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
+import numpy as np
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from pydantic import Field
@@ -9,6 +12,9 @@ from pydantic import Field
 from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import Dependencies, LastResult
 from gpusteward.analyzer.api.http.routes import DocumentedRoute
+from gpusteward.analyzer.api.result_store import PublishedResult
+from gpusteward.analyzer.api.v1.compact import SelectedCluster, send_compact
+from gpusteward.analyzer.api.v1.listing import Listing, TextColumn, filter_codes, filter_groups
 from gpusteward.analyzer.api.v1.pagination import (
     ActivityName,
     FilterValues,
@@ -18,14 +24,25 @@ from gpusteward.analyzer.api.v1.pagination import (
     StateName,
     send_page,
 )
-from gpusteward.analyzer.api.v1.workloads.snooze_state import find_snoozes
-from gpusteward.analyzer.api.v1.workloads.workload_rows import SnoozedView, view_workloads
-from gpusteward.analyzer.tables import PROOFS, SIGNATURES
-from gpusteward.core.api_rows import Page, Workload
+from gpusteward.analyzer.api.v1.workloads.period_costs import find_period_costs
+from gpusteward.analyzer.api.v1.workloads.snooze_state import ActiveSnoozes, find_snoozes
+from gpusteward.analyzer.api.v1.workloads.workload_columns import (
+    NAMED_COLUMNS,
+    TABLE_COLUMNS,
+    ChosenWorkloads,
+    WorkloadFacts,
+    make_table,
+    make_workloads,
+)
+from gpusteward.analyzer.judge.workloads import WorkloadTable
+from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, STATES
+from gpusteward.core.api_rows import Page, ResultStamp, Workload
 
 router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", dependencies=[Depends(may_read)], tags=["workloads"])
 
 DEFAULT_SORT: Final = "-idle_gpus"
+COST_DAYS = 7
 
 
 class WorkloadQuery(ListQuery):
@@ -62,6 +79,117 @@ class WorkloadQuery(ListQuery):
     cluster: FilterValues = ()
 
 
+class WorkloadView:
+    """The workloads of one result as a list."""
+
+    def __init__(self, result: Result) -> None:
+        self._result = result
+        self.facts = WorkloadFacts(result)
+        self.listing = _make_listing(result, self.facts)
+
+    def make_rows(self, numbers: Sequence[int], snoozes: ActiveSnoozes) -> list[Workload]:
+        return make_workloads(ChosenWorkloads(self._result, self.facts, numbers, snoozes))
+
+    def sum_idle_cost(self) -> int | None:
+        """Per hour, of all workloads whose idle GPUs have a price."""
+        known = self.facts.idle_cost_per_hour[~np.isnan(self.facts.idle_cost_per_hour)]
+        return round(float(known.sum())) if len(known) else None
+
+
+def view_workloads(published: PublishedResult) -> WorkloadView:
+    return published.once("workloads", WorkloadView)
+
+
+def _make_listing(result: Result, facts: WorkloadFacts) -> Listing:
+    table, allocations = result.workloads, result.verdicts.usage.allocations
+    kind, namespace, name, cluster = (_part_of_key(table, part) for part in range(4))
+    node = TextColumn(lambda: [one.node for one in allocations])
+    model = TextColumn(lambda: [one.model for one in allocations])
+    size = len(table)
+    return Listing(
+        size,
+        tie_breakers=("-idle_gpus", "idle_since"),  # the most idle GPUs first, then the longest idle
+        sorts={
+            "idle_gpus": lambda: table.idle_gpus,
+            "gpus": lambda: table.gpus,
+            "score": lambda: table.score,
+            "idle_since": lambda: table.idle_since,
+            "namespace": namespace.sort,
+            "name": name.sort,
+            "kind": kind.sort,
+            "idle_cost": lambda: facts.idle_cost,
+            "idle_cost_per_hour": lambda: facts.idle_cost_per_hour,
+        },
+        filters={
+            "namespace": namespace.is_any_of,
+            "kind": kind.is_any_of,
+            "cluster": cluster.is_any_of,
+            "state": filter_codes(table.state, STATES),
+            "activity": filter_codes(table.activity, ACTIVITIES),
+            "signature": filter_codes(table.signature, SIGNATURES),
+            "proof": filter_codes(table.proof, PROOFS),
+            "node": filter_groups(node.is_any_of, table.codes, size=size),
+            "model": filter_groups(model.is_any_of, table.codes, size=size),
+            "q": TextColumn(lambda: [f"{key.cluster} {key.path}" for key in table.keys]).contains_all,
+        },
+    )
+
+
+def _part_of_key(table: WorkloadTable, part: int) -> TextColumn:
+    return TextColumn(lambda: [key[part] for key in table.keys])
+
+
+if TYPE_CHECKING:
+    TableNames = Mapping[str, list[str]]
+    TableColumns = Mapping[str, list[Any]]
+else:  # for the API document
+    TableNames = make_dataclass("TableNames", [(name, list[str]) for name in NAMED_COLUMNS])
+    TableNames.__doc__ = "What the indexes of the columns stand for."
+    TableColumns = make_dataclass(
+        "TableColumns", [(name, column.kind.table_type) for name, column in TABLE_COLUMNS.items()]
+    )
+    TableColumns.__doc__ = "One value per workload in each column; the fields are those of a row of /api/v1/workloads."
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadColumns:
+    """All workloads in columns."""
+
+    total: int
+    currency: str
+    has_ledger: Annotated[bool, Field(description="Whether costs of the last seven days could be read.")]
+    names: TableNames
+    columns: TableColumns
+    result: ResultStamp
+
+
+@router.get("/workloads/table", summary="All workloads in columns", response_model=WorkloadColumns)
+async def show_table(
+    request: Request, published: LastResult, dependencies: Dependencies, cluster: SelectedCluster = None
+) -> Response:
+    """Every workload, those with the most idle GPUs first, in one response: one list per field, and indexes instead of
+    repeated names. Costs of the last seven days are from the ledger and at most a few minutes old."""
+    costs = await find_period_costs(dependencies, days=COST_DAYS)
+    by_workload = costs.value.by_workload if costs else None
+    snoozes = await find_snoozes(dependencies)
+
+    def make(result: Result) -> Mapping[str, object]:
+        view, keys = view_workloads(published), result.workloads.keys
+        order = view.listing.select(DEFAULT_SORT, {}).tolist()
+        numbers = [number for number in order if cluster in (None, keys[number].cluster)]
+        return {
+            "total": len(numbers),
+            "currency": view.facts.currency,
+            "has_ledger": costs is not None,
+            **make_table(ChosenWorkloads(result, view.facts, numbers, snoozes, by_workload)),
+        }
+
+    version = f"{costs.number if costs else 0} ".encode() + snoozes.version
+    return await run_in_threadpool(
+        lambda: send_compact(request, published, "workloads/table", cluster, make, version=version)
+    )
+
+
 @router.get("/workloads", summary="Workloads", response_model=Page[Workload])
 async def list_workloads(
     request: Request, published: LastResult, dependencies: Dependencies, query: Annotated[WorkloadQuery, Query()]
@@ -70,7 +198,14 @@ async def list_workloads(
     snoozes = await find_snoozes(dependencies)
 
     def send() -> Response:
-        view = SnoozedView(view_workloads(published), snoozes)
-        return send_page(request, query, result=published.result, view=view, version=snoozes.version)
+        view = view_workloads(published)
+        return send_page(
+            request,
+            query,
+            result=published.result,
+            listing=view.listing,
+            make_rows=lambda numbers: view.make_rows(numbers, snoozes),
+            version=snoozes.version,
+        )
 
     return await run_in_threadpool(send)
