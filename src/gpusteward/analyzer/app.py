@@ -12,9 +12,9 @@ from gpusteward.analyzer.active_source import ActiveSource
 from gpusteward.analyzer.api.build import build_api
 from gpusteward.analyzer.api.dependencies import ApiDependencies
 from gpusteward.analyzer.api.event_feed import EventFeed
-from gpusteward.analyzer.api.health_events import HealthEvents
 from gpusteward.analyzer.api.publisher import ResultPublisher
 from gpusteward.analyzer.api.result_store import ResultStore
+from gpusteward.analyzer.api.v1.health.events import HealthEvents
 from gpusteward.analyzer.explain.explainer import Explainer
 from gpusteward.analyzer.gpu_presence import GpuPresence
 from gpusteward.analyzer.judge.resumption import HALF_HOUR

@@ -11,7 +11,7 @@ import pytest
 
 from gpusteward.analyzer.api import event_feed
 from gpusteward.analyzer.api.event_feed import EventFeed, describe_cycle, find_changes
-from gpusteward.analyzer.api.health_events import HealthEvents
+from gpusteward.analyzer.api.v1.health.events import HealthEvents
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.core.usages import AllocationKey
 from tests.analyzer.api.sample_results import small_result

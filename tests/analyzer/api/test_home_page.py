@@ -5,7 +5,7 @@ from html import unescape
 
 import pytest
 
-from gpusteward.analyzer.api.home_page import render_home_page
+from gpusteward.analyzer.api.compat.config import render_home_page
 from tests.analyzer.api.sample_results import small_result
 from tests.analyzer.api.server import running_api
 

@@ -7,10 +7,8 @@
     result_store.py  the last published result, and what is derived from it
     publisher.py     the `publish` stage of the pipeline
     event_feed.py    server-sent events
-    health_events.py an event when the health of the data changes
     metrics_page.py  /metrics
     docs.py          /docs
-    home_page.py     the page at / for browsers where the web UI is not installed
     snooze_page.py   the page behind the snooze links of notices
     ui/              /ui/: the files of the web UI
     v1/              /api/v1/...: one module per resource, in packages

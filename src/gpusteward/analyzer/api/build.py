@@ -18,32 +18,29 @@ from gpusteward.analyzer.api.http.problems import GPU_OOUR_TAG, PROBLEM_TYPE, Pr
 from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.api.http.web_access import WebAccess
 from gpusteward.analyzer.api.ui import routes as ui
-from gpusteward.analyzer.api.v1.access import me, session
+from gpusteward.analyzer.api.v1 import session
 from gpusteward.analyzer.api.v1.costs import overview, reports
-from gpusteward.analyzer.api.v1.gpus import gpu_map, gpus, nodes, processes
-from gpusteward.analyzer.api.v1.health import deliveries, events, health, probes, settings, sources
-from gpusteward.analyzer.api.v1.reclaim import actions, lendable, plan, policies, reclaim, replay, savings
+from gpusteward.analyzer.api.v1.gpus import gpus, nodes, processes
+from gpusteward.analyzer.api.v1.health import deliveries, events, health, probes, sources
+from gpusteward.analyzer.api.v1.reclaim import actions, lendable, plan, reclaim, replay
 from gpusteward.analyzer.api.v1.workloads import (
     allocations,
-    ended_workloads,
     namespaces,
-    series,
     snoozes,
     workload_detail,
     workload_history,
-    workload_notices,
     workloads,
 )
 
 _RESOURCES = (
     docs,  # first: whoever reaches the port may ask for these, and every route before takes time
     *(compat_config, compat_results, metrics_page),
-    *(session, overview, gpu_map),
-    *(workloads, workload_detail, ended_workloads, series, processes, allocations, gpus, namespaces),
-    *(plan, actions, savings, reclaim, policies, snooze_page),
-    *(nodes, workload_history, workload_notices, snoozes),
+    *(session, overview),
+    *(workloads, workload_detail, processes, allocations, gpus, namespaces),
+    *(plan, actions, reclaim, snooze_page),
+    *(nodes, workload_history, snoozes),
     *(replay, lendable),
-    *(reports, deliveries, sources, settings, health, me, events, probes),
+    *(reports, deliveries, sources, health, events, probes),
     ui,
 )
 ABOUT = """Who holds each GPU, how well it is used, and the reasons for each verdict.

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Query, Request, Response
 from gpusteward.analyzer.api.dependencies import ApiDependencies, LedgerReader, Service
 from gpusteward.analyzer.api.http.concurrency_limits import query_ledger
 from gpusteward.analyzer.api.http.problems import ProblemError, find_language
-from gpusteward.analyzer.api.v1.workloads.snooze_state import forget_snoozes
+from gpusteward.analyzer.api.v1.workloads.snoozes import forget_snoozes
 from gpusteward.analyzer.ledger.snoozes import Snooze, clean_workload
 from gpusteward.analyzer.notify.links import (
     LONGEST_TOKEN,

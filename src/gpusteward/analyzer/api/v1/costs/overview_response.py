@@ -1,16 +1,16 @@
 """The response of /api/v1/overview."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from gpusteward.analyzer.api.v1.health.data_problems import DataProblem
 from gpusteward.analyzer.data_health import Status
 from gpusteward.core.api_rows import ClusterName, ResultStamp, SignatureName
 
 CHART_DAYS = 14
 POTENTIAL_WORKLOADS = 8
+Level = Literal["critical", "warning", "info"]
 
 Hours = Annotated[float | None, Field(description="GPU-hours; null: not recorded.")]
 Micros = Annotated[int | None, Field(description="Millionths of `currency`; null: unknown.")]
@@ -99,6 +99,15 @@ class WasteGroup:
     allocated_gpu_hours: float
     idle_gpu_hours: float
     idle_cost_micros: Micros
+
+
+@dataclass(frozen=True, slots=True)
+class DataProblem:
+    """One thing that is missing or wrong."""
+
+    level: Annotated[Level, Field(description="critical: what is shown is old or unknown; info: it may be intended.")]
+    code: Annotated[str, Field(description="A word for programs.")]
+    text: Annotated[str, Field(description="In the language of the request.")]
 
 
 @dataclass(frozen=True, slots=True)

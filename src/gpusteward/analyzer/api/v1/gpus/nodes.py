@@ -15,8 +15,7 @@ from gpusteward.analyzer.api.http.responses import send_json
 from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.compact import SelectedCluster, send_compact
-from gpusteward.analyzer.api.v1.gpus.node_gpus import NodeGpu, make_gpus
-from gpusteward.analyzer.api.v1.gpus.node_rows import NodeRow, view_nodes
+from gpusteward.analyzer.api.v1.gpus.node_rows import NodeGpu, NodeRow, make_gpus, view_nodes
 from gpusteward.analyzer.api.v1.pagination import stamp
 from gpusteward.analyzer.api.v1.workloads.workload_paths import Cluster, Part
 from gpusteward.analyzer.results import Result

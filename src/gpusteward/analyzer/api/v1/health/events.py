@@ -1,13 +1,31 @@
-"""/api/v1/events: server-sent events instead of polling."""
+"""/api/v1/events: server-sent events instead of polling; one of them says that the health of the data changed."""
 
 from fastapi import APIRouter, Depends
 from fastapi.responses import StreamingResponse
 
 from gpusteward.analyzer.api.authorization import may_read
-from gpusteward.analyzer.api.dependencies import Dependencies
-from gpusteward.analyzer.api.event_feed import describe_cycle
+from gpusteward.analyzer.api.dependencies import ApiDependencies, Dependencies
+from gpusteward.analyzer.api.event_feed import describe_cycle, describe_health
 from gpusteward.analyzer.api.http.problems import ProblemError
+from gpusteward.analyzer.data_health import Status
 from gpusteward.messages.errors import api_errors
+
+
+class HealthEvents:
+    """Used on the event loop only."""
+
+    def __init__(self, dependencies: ApiDependencies) -> None:
+        self._dependencies = dependencies
+        self._status: Status | None = None  # None: not known yet
+
+    def check(self) -> None:
+        """Send an event if the status is not that of the last call."""
+        status = self._dependencies.assess_data().status
+        if self._status not in (None, status):
+            event = describe_health(status, at=self._dependencies.clock())
+            self._dependencies.events.send_from_thread(event, limit=lambda _: event)
+        self._status = status
+
 
 router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["events"])
 

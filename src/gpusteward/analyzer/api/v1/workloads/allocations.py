@@ -11,14 +11,18 @@ from gpusteward.analyzer.api.dependencies import LastResult
 from gpusteward.analyzer.api.http.responses import format_utc
 from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.api.result_store import PublishedResult
-from gpusteward.analyzer.api.v1.listing import Listing, TextColumn, filter_codes, known_value, name_in_cluster
 from gpusteward.analyzer.api.v1.pagination import (
     ActivityName,
     FilterValues,
+    Listing,
     ListQuery,
     ProofName,
     SignatureName,
     StateName,
+    TextColumn,
+    filter_codes,
+    known_value,
+    name_in_cluster,
     send_page,
 )
 from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS

@@ -11,8 +11,16 @@ from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import LastResult
 from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.api.result_store import PublishedResult
-from gpusteward.analyzer.api.v1.listing import Listing, TextColumn, known_value, mean_by, sum_by
-from gpusteward.analyzer.api.v1.pagination import FilterValues, ListQuery, send_page
+from gpusteward.analyzer.api.v1.pagination import (
+    FilterValues,
+    Listing,
+    ListQuery,
+    TextColumn,
+    known_value,
+    mean_by,
+    send_page,
+    sum_by,
+)
 from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES

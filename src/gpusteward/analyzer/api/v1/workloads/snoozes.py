@@ -1,19 +1,23 @@
-"""/api/v1/workloads/.../snooze and /api/v1/snoozes: no notices about a workload for some time. Writes to the ledger."""
+"""/api/v1/snoozes and /api/v1/workloads/.../snooze: no notices about a workload for some time; .../notify: one now.
 
+The active snoozes are read from the ledger once for all requests, and again after a change.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated
 
+import numpy as np
 from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from gpusteward.analyzer.api.authorization import may_operate, may_read
-from gpusteward.analyzer.api.dependencies import ApiDependencies, Client, Dependencies, LastResult
+from gpusteward.analyzer.api.dependencies import ApiDependencies, Client, Dependencies, LastResult, reader_refuses
 from gpusteward.analyzer.api.http.concurrency_limits import query_ledger
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.responses import format_utc, send_json
 from gpusteward.analyzer.api.http.routes import DocumentedRoute
-from gpusteward.analyzer.api.v1.workloads.snooze_state import forget_snoozes
 from gpusteward.analyzer.api.v1.workloads.workload_paths import NO_NAME, Cluster, Part, find_workload
 from gpusteward.analyzer.ledger.snoozes import Snooze, clean_workload
 from gpusteward.core.api_rows import ClusterName
@@ -21,9 +25,52 @@ from gpusteward.core.containers import WorkloadKey
 from gpusteward.logs import Log
 from gpusteward.messages.errors import api_errors
 
+FRESH_SECONDS = 15.0
+"""A snooze of another replica is shown after this time at the latest; one of this replica at once."""
+_NAME = "snoozes"
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveSnoozes:
+    """The snoozes at one time."""
+
+    by_workload: Mapping[WorkloadKey, Snooze]
+    version: bytes  # changes with them
+
+    def find(self, workload: WorkloadKey) -> Snooze | None:
+        return self.by_workload.get(clean_workload(workload)) if self.by_workload else None
+
+    def find_end(self, workload: WorkloadKey) -> float | None:
+        found = self.find(workload)
+        return found.until if found else None
+
+
+NO_SNOOZES = ActiveSnoozes({}, b"")
+
+
+async def find_snoozes(dependencies: ApiDependencies) -> ActiveSnoozes:
+    """Of what the client may see; none while the ledger cannot be read."""
+    key, now = (_NAME, dependencies.visible), dependencies.clock()
+    read = await dependencies.reads.find(
+        key, lambda: dependencies.ledger.read_snoozes(now), fresh_seconds=FRESH_SECONDS
+    )
+    active = {workload: one for workload, one in read.value.items() if one.until > now} if read else {}
+    if not active:
+        return NO_SNOOZES
+    version = " ".join(
+        sorted(f"{workload.path} {workload.cluster} {one.until:.0f}" for workload, one in active.items())
+    )
+    return ActiveSnoozes(active, version.encode("utf-8", "surrogatepass"))
+
+
+def forget_snoozes(dependencies: ApiDependencies) -> None:
+    """After a change."""
+    dependencies.reads.forget(_NAME)
+
+
 log = Log(__name__)
 
-router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", tags=["snoozes"])
+router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1")
 
 LONGEST_DAYS = 30
 LONGEST_REASON = 500
@@ -78,7 +125,9 @@ class Snoozes:
     items: list[SnoozeRow]
 
 
-@router.get("/snoozes", summary="Snoozed workloads", response_model=Snoozes, dependencies=[Depends(may_read)])
+@router.get(
+    "/snoozes", summary="Snoozed workloads", response_model=Snoozes, tags=["snoozes"], dependencies=[Depends(may_read)]
+)
 async def list_active(dependencies: Dependencies) -> Response:
     """The workloads that are snoozed now; the one that ends first comes first."""
     now = dependencies.clock()
@@ -86,7 +135,9 @@ async def list_active(dependencies: Dependencies) -> Response:
     return send_json(Snoozes([show_snooze(one) for one in sorted(found.values(), key=lambda each: each.until)]))
 
 
-@router.post(_PATH, summary="Snooze a workload", response_model=SnoozeRow, dependencies=[Depends(may_operate)])
+@router.post(
+    _PATH, summary="Snooze a workload", response_model=SnoozeRow, tags=["snoozes"], dependencies=[Depends(may_operate)]
+)
 async def snooze(
     published: LastResult,
     dependencies: Dependencies,
@@ -112,7 +163,9 @@ async def snooze(
     return send_json(show_snooze(added))
 
 
-@router.delete(_PATH, summary="End a snooze", response_model=SnoozeRow, dependencies=[Depends(may_operate)])
+@router.delete(
+    _PATH, summary="End a snooze", response_model=SnoozeRow, tags=["snoozes"], dependencies=[Depends(may_operate)]
+)
 async def end_snooze(
     dependencies: Dependencies, client: Client, *, kind: Part, namespace: Part, name: Part, cluster: Cluster = None
 ) -> Response:
@@ -152,3 +205,44 @@ def show_snooze(one: Snooze) -> SnoozeRow:
         ended_at=format_utc(one.ended_at),
         ended_by=one.ended_by,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Notified:
+    """Where a notice was sent."""
+
+    channels: list[str]
+
+
+@router.post(
+    "/workloads/{kind}/{namespace}/{name}/notify",
+    summary="Send a notice now",
+    response_model=Notified,
+    tags=["workloads"],
+    dependencies=[Depends(may_operate)],
+)
+async def notify(
+    published: LastResult,
+    dependencies: Dependencies,
+    client: Client,
+    *,
+    kind: Part,
+    namespace: Part,
+    name: Part,
+    cluster: Cluster = None,
+) -> Response:
+    """Send a notice about an idle workload to its channels at once, also in quiet hours and while it is snoozed. Twice
+    within a minute it is sent once. Needs the role operator, and a channel in `notify.channels`."""
+    table = published.result.workloads
+    number = find_workload(table, kind=kind, namespace=namespace, name=name, cluster=cluster)
+    if not dependencies.leadership.is_leader:
+        raise reader_refuses(dependencies)
+    if np.isnan(table.idle_since[number]):
+        raise ProblemError(409, "not-idle", api_errors.NOT_IDLE)
+    channels: Sequence[str] = await query_ledger(
+        lambda: dependencies.deliveries.notify_now(published.result, number), dependencies.limits.deliveries
+    )
+    if not channels:
+        raise ProblemError(409, "no-channel", api_errors.NO_CHANNEL)
+    log.info("notice_requested", by=client, workload=table.keys[number].path, channels=", ".join(channels))
+    return send_json(Notified(list(channels)))

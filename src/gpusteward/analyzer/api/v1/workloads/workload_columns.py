@@ -12,7 +12,7 @@ import numpy as np
 
 from gpusteward.analyzer.api.http.responses import format_utc
 from gpusteward.analyzer.api.v1.compact import Dictionary
-from gpusteward.analyzer.api.v1.workloads.snooze_state import ActiveSnoozes
+from gpusteward.analyzer.api.v1.workloads.snoozes import ActiveSnoozes
 from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
 from gpusteward.analyzer.judge.resumption import Resumption
 from gpusteward.analyzer.ledger.identities import UserLabels

@@ -1,4 +1,6 @@
-"""/api/v1/workloads/KIND/NAMESPACE/NAME: the verdict of one workload with its reasons and evidence."""
+"""/api/v1/workloads/KIND/NAMESPACE/NAME: the verdict of one workload with its reasons and evidence.
+.../series: its GPUs over time, read from the source.
+"""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -11,16 +13,18 @@ from pydantic import Field
 
 from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import ApiDependencies, Dependencies, LastResult
+from gpusteward.analyzer.api.http.concurrency_limits import query_source
 from gpusteward.analyzer.api.http.responses import format_utc, has_current, send_json, send_not_modified
 from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.pagination import make_etag, stamp
-from gpusteward.analyzer.api.v1.workloads.allocations import view_allocations
-from gpusteward.analyzer.api.v1.workloads.snooze_state import ActiveSnoozes, find_snoozes
+from gpusteward.analyzer.api.v1.workloads.allocations import allocation_id, view_allocations
+from gpusteward.analyzer.api.v1.workloads.snoozes import ActiveSnoozes, find_snoozes
 from gpusteward.analyzer.api.v1.workloads.workload_paths import Cluster, Part, find_workload
 from gpusteward.analyzer.api.v1.workloads.workloads import view_workloads
 from gpusteward.analyzer.explain.opinions import Opinion
 from gpusteward.analyzer.judge.reasons import explain_row
+from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.core.api_rows import Allocation, ResultStamp, Workload
 from gpusteward.core.messages import Language
 from gpusteward.core.verdicts import WorkloadVerdict
@@ -134,3 +138,61 @@ def _make_opinion(opinion: Opinion | None) -> SecondOpinion | None:
 
 def _rounded(values: Mapping[str, float]) -> dict[str, float]:
     return {name: round(value, 4) for name, value in values.items() if not np.isnan(value)}
+
+
+LONGEST_SECONDS = 14 * 86400.0
+MOST_CHARTED = 16
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationSeries:
+    """One allocation over time."""
+
+    allocation: Annotated[str, Field(description="The id of the allocation.")]
+    lines: Annotated[
+        dict[str, list[tuple[float, float]]],
+        Field(description="By measure, in base units: unix seconds and value. A gap is a gap, not zero."),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """The GPUs of a workload over time, until the end of the window."""
+
+    courses: list[AllocationSeries]
+    total: Annotated[int, Field(description="How many allocations the workload has.")]
+    seconds: float
+    result: ResultStamp
+
+
+@router.get("/workloads/{kind}/{namespace}/{name}/series", summary="Series of one workload", response_model=Series)
+async def read_series(
+    published: LastResult,
+    dependencies: Dependencies,
+    *,
+    kind: Part,
+    namespace: Part,
+    name: Part,
+    cluster: Cluster = None,
+    seconds: Annotated[float, Query(ge=60, le=LONGEST_SECONDS)] = 3600.0,
+    limit: Annotated[int, Query(ge=1, le=MOST_CHARTED, description="Maximum number of allocations.")] = 8,
+    offset: Annotated[int, Query(ge=0, le=100_000, description="Number of allocations to skip.")] = 0,
+) -> Response:
+    """Core utilization, memory copy, memory used and power over time, as the source has them."""
+    result = published.result
+    number = find_workload(result.workloads, kind=kind, namespace=namespace, name=name, cluster=cluster)
+    rows = result.workloads.rows(number).tolist()
+    allocations = [result.verdicts.usage.allocations[row] for row in rows[offset : offset + limit]]
+
+    def read() -> list[Chart]:
+        return [dependencies.source.read_series(allocation, result.at, seconds=seconds) for allocation in allocations]
+
+    series = [_make_series(chart) for chart in await query_source(read, dependencies.limits.series)]
+    when = stamp(result, dependencies)
+    return send_json(Series(courses=series, total=len(rows), seconds=seconds, result=when))
+
+
+def _make_series(chart: Chart) -> AllocationSeries:
+    return AllocationSeries(
+        allocation_id(chart.allocation), {measure.value: list(points) for measure, points in chart.lines.items()}
+    )

@@ -1,11 +1,14 @@
-"""/api/v1/workloads/.../history: what the ledger has of a workload."""
+"""/api/v1/workloads/.../history: what the ledger has of a workload.
+/api/v1/workloads/ended: what it has of workloads with a name, also of those that hold no GPU any more.
+"""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from fastapi import APIRouter, Depends, Query, Response
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import ApiDependencies, Dependencies, LastResult
@@ -287,3 +290,33 @@ def _show_advice(one: Finding) -> SizeAdvice:
         saving_gpu_hours=count_gpu_hours(one.saving_gpu_ms),
         saving_micros=one.saving_micros,
     )
+
+
+class EndedWorkloads(BaseModel):
+    """Workloads of one name, the latest first."""
+
+    items: Sequence[EndedWorkload]
+
+
+class EndedParameters(BaseModel):
+    """Which workloads."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(max_length=253, description="Name of the workload or of one of its pods.")
+    namespace: str = Field(default="", max_length=253, description="Only in this namespace.")
+    cluster: str = Field(default="", max_length=253, description="Only in this cluster.")
+    kind: str = Field(default="", max_length=253, description="Only of this kind, in any case.")
+
+
+@router.get(
+    "/workloads/ended", summary="Ended workloads", response_model=EndedWorkloads, dependencies=[Depends(may_read)]
+)
+async def list_ended_workloads(dependencies: Dependencies, parameters: Annotated[EndedParameters, Query()]) -> Response:
+    """What the ledger has of workloads with this name: when they ended, GPU-hours and cost. Also finds workloads that
+    still hold GPUs; their `ended_ms` is null."""
+    query = EndedQuery(parameters.name, parameters.namespace, parameters.kind, parameters.cluster)
+    found = await query_ledger(
+        lambda: dependencies.ledger.read_ended_workloads(query), dependencies.limits.ended_workloads
+    )
+    return send_json({"items": found})

@@ -14,18 +14,21 @@ from gpusteward.analyzer.api.dependencies import Dependencies, LastResult
 from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.compact import SelectedCluster, send_compact
-from gpusteward.analyzer.api.v1.listing import Listing, TextColumn, filter_codes, filter_groups
 from gpusteward.analyzer.api.v1.pagination import (
     ActivityName,
     FilterValues,
+    Listing,
     ListQuery,
     ProofName,
     SignatureName,
     StateName,
+    TextColumn,
+    filter_codes,
+    filter_groups,
     send_page,
 )
 from gpusteward.analyzer.api.v1.workloads.period_costs import find_period_costs
-from gpusteward.analyzer.api.v1.workloads.snooze_state import ActiveSnoozes, find_snoozes
+from gpusteward.analyzer.api.v1.workloads.snoozes import ActiveSnoozes, find_snoozes
 from gpusteward.analyzer.api.v1.workloads.workload_columns import (
     NAMED_COLUMNS,
     TABLE_COLUMNS,

@@ -1,9 +1,11 @@
-"""/api/v1/session: signing in and out with a browser, and what the web UI needs to know first."""
+"""/api/v1/session: signing in and out with a browser, and what the web UI needs to know first.
+/api/v1/me: who the client is, and what it may do.
+"""
 
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from gpusteward import __version__
@@ -13,8 +15,9 @@ from gpusteward.analyzer.api.authorization import (
     find_reader,
     identify_token,
     is_cross_site,
+    may_read,
 )
-from gpusteward.analyzer.api.dependencies import ApiDependencies, Service
+from gpusteward.analyzer.api.dependencies import ApiDependencies, Client, Service
 from gpusteward.analyzer.api.http.identities import Identity, Method, is_proxy
 from gpusteward.analyzer.api.http.problems import ProblemError, find_language
 from gpusteward.analyzer.api.http.responses import format_utc, send_json
@@ -25,9 +28,41 @@ from gpusteward.analyzer.reclaim.plan import Mode
 from gpusteward.logs import Log
 from gpusteward.messages.errors import api_errors
 
+router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1")
+
+
+@dataclass(frozen=True, slots=True)
+class Me:
+    """The client of this request."""
+
+    user: Annotated[str, Field(description="Empty for a token of the settings and for an anonymous client.")]
+    groups: list[str]
+    role: Role
+    method: Annotated[Method, Field(description="How it was identified.")]
+    namespaces: Annotated[
+        list[str] | None,
+        Field(
+            description="Names or patterns of the namespaces that it sees, CLUSTER/NAMESPACE if only there; null: all."
+        ),
+    ]
+
+
+@router.get("/me", summary="Who you are", response_model=Me, tags=["health"], dependencies=[Depends(may_read)])
+async def show_me(client: Client) -> Response:
+    """User, role and visible namespaces of the client, and how it was identified."""
+    return send_json(
+        Me(
+            user=client.user,
+            groups=list(client.groups),
+            role=client.role,
+            method=client.method,
+            namespaces=None if client.visible is None else client.visible.names,
+        )
+    )
+
+
 log = Log(__name__)
 
-router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", tags=["session"])
 
 HOUR_SECONDS = 3600
 
@@ -76,13 +111,13 @@ class SessionState:
     features: Features | None
 
 
-@router.get("/session", summary="The session", response_model=SessionState)
+@router.get("/session", summary="The session", response_model=SessionState, tags=["session"])
 async def show_session(request: Request, dependencies: Service) -> Response:
     """Who the client is and what it may do. 200 also for a client that may not read: `may_read` is false then."""
     return send_json(await _describe(request, dependencies))
 
 
-@router.post("/session", summary="Sign in", response_model=SessionState)
+@router.post("/session", summary="Sign in", response_model=SessionState, tags=["session"])
 async def sign_in(request: Request, dependencies: Service, body: SignIn) -> Response:
     """Exchange a token for a session: an HttpOnly cookie that lasts for `server.session_hours`. Changes within the
     session must repeat `csrf` in the header X-Gpusteward-CSRF.
@@ -114,7 +149,7 @@ async def sign_in(request: Request, dependencies: Service, body: SignIn) -> Resp
     return response
 
 
-@router.delete("/session", summary="Sign out", response_model=SessionState)
+@router.delete("/session", summary="Sign out", response_model=SessionState, tags=["session"])
 async def sign_out(request: Request, dependencies: Service) -> Response:
     """End the session. Without one nothing happens."""
     value = read_cookie(request.headers)

@@ -1,1 +1,0 @@
-"""Who the client is: sign-in of browsers, and the role of a request."""
