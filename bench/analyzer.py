@@ -10,7 +10,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import pairwise
 from math import log
@@ -24,9 +24,9 @@ from bench.report import Bar, publish, render_bars, render_head, render_table
 from bench.served import PAGE, PAGE_GZIP, WORKLOADS, Served, measure_serve
 from bench.ways import (
     Analysis,
-    CycleTime,
     GpuOour,
     RecordedRequest,
+    Ways,
     add_unread_signals,
     make_settings,
     prepare_curl,
@@ -64,54 +64,6 @@ NOTES = """\
   process on the same machine, on a kept connection.
 - Differences below 1.25 x between single rounds are noise here.
 """
-
-
-@dataclass(slots=True)
-class Ways:
-    """All ways on the same data, in turns; seconds for the whole fleet, by round."""
-
-    gpus: int
-    window_minutes: float
-    queries: list[str]  # of a cycle
-    allocations: int  # in its result
-    unknown: int  # allocations that were not judged
-    sampled_gpus: int  # that gpu-oour's queries were measured on
-    first_cycle: CycleTime  # with discovery
-    busy_cores: list[float] = field(default_factory=list)  # cores used by other programs before each round
-    curl: list[float] = field(default_factory=list)
-    curl_all_signals: list[float] = field(default_factory=list)  # with the signals that a cycle does not read
-    cycles: list[CycleTime] = field(default_factory=list)
-    oour: list[float] = field(default_factory=list)
-    oour_by_uuid: list[float] = field(default_factory=list)  # without `pod!=""`
-    oour_kept: list[float] = field(default_factory=list)  # and on kept connections
-    alone_seconds: list[float] = field(default_factory=list)  # curl, each query on its own
-
-    @property
-    def cycles_whole(self) -> list[float]:
-        return [cycle.whole for cycle in self.cycles]
-
-    @property
-    def cycles_cpu(self) -> list[float]:
-        return [cycle.cpu for cycle in self.cycles]
-
-    @property
-    def over_curl(self) -> float:
-        """Cycle / curl of the same round, median of the rounds: a busy machine delays both."""
-        return median(cycle.whole / floor for cycle, floor in zip(self.cycles, self.curl, strict=True))
-
-    @property
-    def over_curl_with_page(self) -> float:
-        """The same, until /metrics shows the result."""
-        pairs = zip(self.cycles, self.curl, strict=True)
-        return median((cycle.whole + cycle.rendered) / floor for cycle, floor in pairs)
-
-    def faster_than(self, oour: Iterable[float]) -> float:
-        return median(theirs / cycle.whole for theirs, cycle in zip(oour, self.cycles, strict=True))
-
-    @property
-    def cost_of_all_signals(self) -> float:
-        """How much longer a cycle would take if it read the mean and peak of every signal."""
-        return median(more / less for more, less in zip(self.curl_all_signals, self.curl, strict=True))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,13 @@ import json
 import subprocess
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 from urllib.parse import quote_plus, urlsplit
 
@@ -54,6 +54,54 @@ class CycleTime:
 def make_settings(url: str, window_seconds: float) -> Settings:
     """The defaults except for the engines, separated by a comma, and the window."""
     return Settings.model_validate({"prometheus": {"urls": url.split(","), "time_window_min": window_seconds / 60}})
+
+
+@dataclass(slots=True)
+class Ways:
+    """All ways on the same data, in turns; seconds for the whole fleet, by round."""
+
+    gpus: int
+    window_minutes: float
+    queries: list[str]  # of a cycle
+    allocations: int  # in its result
+    unknown: int  # allocations that were not judged
+    sampled_gpus: int  # that gpu-oour's queries were measured on
+    first_cycle: CycleTime  # with discovery
+    busy_cores: list[float] = field(default_factory=list)  # cores used by other programs before each round
+    curl: list[float] = field(default_factory=list)
+    curl_all_signals: list[float] = field(default_factory=list)  # with the signals that a cycle does not read
+    cycles: list[CycleTime] = field(default_factory=list)
+    oour: list[float] = field(default_factory=list)
+    oour_by_uuid: list[float] = field(default_factory=list)  # without `pod!=""`
+    oour_kept: list[float] = field(default_factory=list)  # and on kept connections
+    alone_seconds: list[float] = field(default_factory=list)  # curl, each query on its own
+
+    @property
+    def cycles_whole(self) -> list[float]:
+        return [cycle.whole for cycle in self.cycles]
+
+    @property
+    def cycles_cpu(self) -> list[float]:
+        return [cycle.cpu for cycle in self.cycles]
+
+    @property
+    def over_curl(self) -> float:
+        """Cycle / curl of the same round, median of the rounds: a busy machine delays both."""
+        return median(cycle.whole / floor for cycle, floor in zip(self.cycles, self.curl, strict=True))
+
+    @property
+    def over_curl_with_page(self) -> float:
+        """The same, until /metrics shows the result."""
+        pairs = zip(self.cycles, self.curl, strict=True)
+        return median((cycle.whole + cycle.rendered) / floor for cycle, floor in pairs)
+
+    def faster_than(self, oour: Iterable[float]) -> float:
+        return median(theirs / cycle.whole for theirs, cycle in zip(oour, self.cycles, strict=True))
+
+    @property
+    def cost_of_all_signals(self) -> float:
+        """How much longer a cycle would take if it read the mean and peak of every signal."""
+        return median(more / less for more, less in zip(self.curl_all_signals, self.curl, strict=True))
 
 
 @dataclass

@@ -7,7 +7,7 @@ from pathlib import Path
 from threading import Thread
 from urllib.parse import quote_plus, unquote_plus
 
-from bench.analyzer import Results, Ways, check_limits, render_report
+from bench.analyzer import Results, check_limits, render_report
 from bench.fleet_data import (
     BLOCK_SECONDS,
     STEP,
@@ -17,7 +17,7 @@ from bench.fleet_data import (
 )
 from bench.measure import About, Memory
 from bench.served import REQUESTED, Served
-from bench.ways import CycleTime, RecordedRequest, add_unread_signals, record_requests
+from bench.ways import CycleTime, RecordedRequest, Ways, add_unread_signals, record_requests
 
 
 class QuietFiles(SimpleHTTPRequestHandler):
