@@ -5,7 +5,6 @@ import ctypes
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 import pynvml
 
@@ -32,11 +31,6 @@ from gpusteward.core.snapshots import Failure
 
 FIRST_READS = 2
 """In the first reads after the readers were created it turns out what a GPU does not support; it is tried once."""
-
-
-class _SignalReader(Protocol):
-    def supported(self) -> Iterator[str]:
-        """The signals that the device has not refused so far."""
 
 
 class MigDevice:
@@ -85,9 +79,14 @@ class GpuDevice:
     def _create_readers(self) -> None:
         """Create the readers, which then find out what this GPU supports."""
         self.process_utilization = ProcessUtilizationReader(self.handle)
-        self._readers = (CallReader(self.handle), FieldReader(self.handle, self._clock), SampleReader(self.handle))
-        self._licence = LicenceReader(self.handle)
         self._gpm = GpmReader(self.handle)
+        self._readers = (
+            CallReader(self.handle),
+            FieldReader(self.handle, self._clock),
+            SampleReader(self.handle),
+            LicenceReader(self.handle),
+            self._gpm,
+        )
         self._reads = 0
         self._unsupported: frozenset[str] = frozenset()
         self._unsupported_of: frozenset[str] = frozenset()
@@ -95,13 +94,8 @@ class GpuDevice:
     def find_unsupported(self, wanted: frozenset[str]) -> frozenset[str]:
         """The wanted signals that neither the device nor a MIG instance of it supports, as far as they were tried."""
         if self._reads <= FIRST_READS or wanted != self._unsupported_of:
-            readers: list[_SignalReader] = [
-                *self._readers,
-                self._licence,
-                self._gpm,
-                *self.partition.instances.values(),
-            ]
-            supported = {name for reader in readers for name in reader.supported()}
+            supported = {name for reader in self._readers for name in reader.supported()}
+            supported.update(*(each.supported() for each in self.partition.instances.values()))
             self._unsupported, self._unsupported_of = wanted - supported, wanted
         return self._unsupported
 
@@ -115,8 +109,6 @@ class GpuDevice:
         self._reads += 1
         for reader in self._readers:
             yield from reader.read(wanted, into)
-        self._licence.read(wanted, into)
-        yield from self._gpm.read(wanted, into)
 
     @property
     def supports_gpm(self) -> bool:

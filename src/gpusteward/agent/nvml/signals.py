@@ -267,17 +267,16 @@ class LicenceReader:
         self._is_final = False
         self._status: float | None = None
 
-    def read(self, wanted: frozenset[str], into: Signals) -> None:
-        """Put 1 into `into` if a vGPU licence is active, 0 if not, nothing if unknown.
+    def read(self, wanted: frozenset[str], into: Signals) -> Iterator[str]:
+        """Put 1 into `into` if a vGPU licence is active, 0 if not, nothing if unknown. There is no error text.
 
         Raises GpuLostError, DriverGoneError.
         """
-        if LICENCE_SIGNAL not in wanted:
-            return
-        if not self._is_final:
+        if LICENCE_SIGNAL in wanted and not self._is_final:
             self._read_licence()
-        if self._status is not None:
+        if LICENCE_SIGNAL in wanted and self._status is not None:
             into[LICENCE_SIGNAL] = self._status
+        yield from ()
 
     def supported(self) -> Iterator[str]:
         if not self._is_final or self._status is not None:
