@@ -14,7 +14,13 @@ from gpusteward.agent.dialects.dcgm_options import DcgmOptions, parse_devices
 from gpusteward.agent.dialects.native import NativeDialect
 from gpusteward.agent.dialects.pod_metrics import Pid2PodDialect, VgpuMonitorDialect
 from gpusteward.agent.endpoints import AgentEndpoints
-from gpusteward.agent.field_list import FieldConfigMap, FieldFile, default_fields, warn_of_unserved
+from gpusteward.agent.field_list import (
+    ReloadedFields,
+    default_fields,
+    warn_of_unserved,
+    watch_field_config_map,
+    watch_field_file,
+)
 from gpusteward.agent.hpc_jobs import HpcJobs
 from gpusteward.agent.http.server import serve
 from gpusteward.agent.kubernetes.kubelet import KubeletClient
@@ -196,7 +202,7 @@ def _find_dcgm(settings: AgentSettings) -> "Dcgm | None":
     return Dcgm(DcgmReader(hostengine, interval_seconds=interval), interval_seconds=interval)
 
 
-def _find_fields(settings: AgentSettings, api: ApiServer | None) -> FieldConfigMap | FieldFile | None:
+def _find_fields(settings: AgentSettings, api: ApiServer | None) -> ReloadedFields | None:
     """The ConfigMap takes precedence over the file, as in dcgm-exporter. None: a list that cannot change."""
     if settings.fields is not None:
         warn_of_unserved(settings.fields, str(settings.config_file))
@@ -207,11 +213,11 @@ def _find_fields(settings: AgentSettings, api: ApiServer | None) -> FieldConfigM
                 "--configmap-data needs the API server: run in the cluster, set --kubernetes-api, or use --collectors"
             )
         namespace, name = settings.configmap_data
-        return FieldConfigMap(f"{namespace}:{name}", lambda: api.read_config_map(namespace, name))
+        return watch_field_config_map(f"{namespace}:{name}", lambda: api.read_config_map(namespace, name))
     if settings.collectors in STOCK_FIELD_FILES and not settings.collectors.exists():
         log.info("fields_built_in", path=settings.collectors, reason="file of dcgm-exporter's image not found")
         return None
-    return FieldFile(settings.collectors) if settings.collectors else None
+    return watch_field_file(settings.collectors) if settings.collectors else None
 
 
 def _dcgm_options(settings: AgentSettings) -> DcgmOptions:

@@ -11,7 +11,6 @@ The file or ConfigMap is reloaded when it changes. A list that is invalid at the
 invalid later is rejected and logged once; the last valid one stays active.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -241,101 +240,84 @@ def warn_of_unserved(fields: FieldList, where: str) -> None:
         log.warning("fields_unserved", source=where, names=",".join(fields.unserved), reason="not in NVML")
 
 
-class _ReloadedFieldList(ABC):
+class ReloadedFields:
     """The last valid list of one source, and counts of its reloads."""
 
-    def __init__(self, where: str, *, period_seconds: float) -> None:
+    def __init__(
+        self,
+        where: str,
+        read: Callable[[], str],
+        *,
+        period_seconds: float = 0.0,
+        has_changed: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """`has_changed`: whether it has to be read again. Raises ConfigurationError when the list is invalid, and what
+        `read` raises."""
         self.reloads_ok = 0
         self.reloads_refused = 0
-        self._where = where
+        self._where, self._read, self._has_changed = where, read, has_changed
         self._period = period_seconds
         self._checked_at: float | None = None
         self._error = ""
-        self._text = self._read_text()
+        self._text = read()
         self.fields = self._parse(self._text)
 
     def poll(self, now: float) -> FieldList:
         """The current list; a new object only when it changed. `now` is in monotonic seconds."""
         if self._checked_at is None or now - self._checked_at >= self._period:
             self._checked_at = now
-            self._check()
+            if self._has_changed():
+                self._check()
         return self.fields
 
     def _check(self) -> None:
+        """Log a new error once: the same one repeats at every check until the list is fixed."""
         try:
-            text = self._read_text()
-            if text != self._text or self._error:
-                self._accept(text)
+            text = self._read()
+            if text == self._text and not self._error:
+                return
+            fields = self._parse(text)
         except GpustewardError as error:
-            self._reject(str(error))
-
-    def _accept(self, text: str) -> None:
-        fields = self._parse(text)
+            if str(error) != self._error:
+                self._error = str(error)
+                self.reloads_refused += 1
+                log.warning("fields_refused", source=self._where, reason=error, kept="the last valid list")
+            return
         self._error = ""
-        if text == self._text:  # it was missing or invalid for a while and is unchanged
-            return
-        self._text, self.fields = text, fields
-        self.reloads_ok += 1
-        log.info("fields_reloaded", source=self._where, metrics=len(fields.metrics), labels=len(fields.labels))
-
-    def _reject(self, error: str) -> None:
-        """Log a new error once; the same error repeats at every check until the list is fixed."""
-        if error == self._error:
-            return
-        self._error = error
-        self.reloads_refused += 1
-        log.warning("fields_refused", source=self._where, reason=error, kept="the last valid list")
+        if text != self._text:  # else it was missing or invalid for a while and is unchanged
+            self._text, self.fields = text, fields
+            self.reloads_ok += 1
+            log.info("fields_reloaded", source=self._where, metrics=len(fields.metrics), labels=len(fields.labels))
 
     def _parse(self, text: str) -> FieldList:
         fields = parse_fields(text, where=self._where)
         warn_of_unserved(fields, self._where)
         return fields
 
-    @abstractmethod
-    def _read_text(self) -> str:
-        """Raises ConfigurationError or SourceError."""
+
+def watch_field_file(path: Path) -> ReloadedFields:
+    """A CSV file. Raises ConfigurationError when it cannot be read or is invalid."""
+    file = WatchedFile(path, setting="--collectors")
+    return ReloadedFields(str(path), file.read, has_changed=file.has_changed)
 
 
-class FieldFile(_ReloadedFieldList):
-    """A CSV file, also from a mounted ConfigMap, whose files are symlinks that change together.
-
-    Raises ConfigurationError when it cannot be read or is invalid at the start.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._file = WatchedFile(path, setting="--collectors")
-        super().__init__(str(path), period_seconds=0.0)
-
-    def _check(self) -> None:
-        if self._file.has_changed():
-            super()._check()
-
-    def _read_text(self) -> str:
-        return self._file.read()
-
-
-class FieldConfigMap(_ReloadedFieldList):
+def watch_field_config_map(
+    name: str, read: Callable[[], Mapping[str, str]], *, period_seconds: float = CONFIG_MAP_PERIOD_SECONDS
+) -> ReloadedFields:
     """The key `metrics` of a ConfigMap, read through the API server.
 
-    Raises ConfigurationError when it is invalid at the start, SourceError when it cannot be read.
+    Raises ConfigurationError when it is invalid, SourceError when it cannot be read.
     """
+    where = f"ConfigMap {name}"
 
-    def __init__(
-        self,
-        name: str,
-        read: Callable[[], Mapping[str, str]],
-        *,
-        period_seconds: float = CONFIG_MAP_PERIOD_SECONDS,
-    ) -> None:
-        self._read = read
-        super().__init__(f"ConfigMap {name}", period_seconds=period_seconds)
-
-    def _read_text(self) -> str:
+    def read_text() -> str:
         try:
-            data = self._read()
+            data = read()
         except SourceError as error:
-            raise SourceError(f"{self._where} cannot be read: {error}; check --configmap-data") from error
+            raise SourceError(f"{where} cannot be read: {error}; check --configmap-data") from error
         if CONFIG_MAP_KEY not in data:
             keys = ", ".join(sorted(data)) or "none"
-            raise ConfigurationError(f"{self._where} has no key {CONFIG_MAP_KEY!r}; its keys: {keys}")
+            raise ConfigurationError(f"{where} has no key {CONFIG_MAP_KEY!r}; its keys: {keys}")
         return data[CONFIG_MAP_KEY]
+
+    return ReloadedFields(where, read_text, period_seconds=period_seconds)

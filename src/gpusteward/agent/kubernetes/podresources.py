@@ -136,6 +136,8 @@ def _find_end(data: memoryview, position: int, wire_type: int) -> tuple[int, int
 
 def _read_varint(data: memoryview, position: int) -> tuple[int, int]:
     """The number at the position, and the position after it."""
+    if position < len(data) and (first := data[position]) < 0x80:  # almost all of them
+        return first, position + 1
     value = 0
     for shift in range(0, 70, 7):
         if position >= len(data):
