@@ -23,6 +23,8 @@ from gpusteward.core.metrics import MetricType
 from gpusteward.logs import Log
 from gpusteward.watched_file import WatchedFile
 
+log = Log(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class Record:
@@ -226,8 +228,6 @@ def _identity(row: _Row) -> object:
         return row.field.name, row.field.unit_of(row.name)
     return row.name if isinstance(row, _UnservedRow) else row.field.name
 
-
-log = Log(__name__)
 
 CONFIG_MAP_KEY = "metrics"
 CONFIG_MAP_PERIOD_SECONDS = 30.0

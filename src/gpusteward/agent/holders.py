@@ -23,7 +23,7 @@ from gpusteward.agent.attribution import (
     locate_process,
 )
 from gpusteward.agent.kubernetes.kubelet import DRA_DRIVER, Claim
-from gpusteward.agent.kubernetes.pods import Pod
+from gpusteward.agent.kubernetes.pods import Pod, PodName
 from gpusteward.agent.shares.annotations import read_grants
 from gpusteward.core.allocations import Allocation, UnlistedDevices
 from gpusteward.core.gpus import GpuProcess
@@ -33,14 +33,12 @@ MEMORY_SECONDS = 60.0
 """How long a uid without a process still contradicts another one. After that the pod was probably replaced by one of
 the same name. The value is our guess."""
 
-_PodName = tuple[str, str]  # namespace, name
-
 
 class HolderUids:
     """Remembers the uids seen on the GPUs of each holder: its identity must not change when its processes end."""
 
     def __init__(self) -> None:
-        self._seen: dict[_PodName, dict[str, float]] = {}  # pod -> uid -> when last seen
+        self._seen: dict[PodName, dict[str, float]] = {}  # pod -> uid -> when last seen
 
     def identify(self, processes: Sequence[GpuProcess], known: AttributionInput, *, now: float) -> AttributionInput:
         """Return the input with the uids of its holders, and with the GPUs that are disputed."""
@@ -80,7 +78,7 @@ def _choose(uids: Mapping[str, float], now: float) -> list[str]:
     return [uid for uid, at in uids.items() if abs(now - at) <= MEMORY_SECONDS] or [max(uids, key=uids.__getitem__)]
 
 
-def _name(allocation: Allocation) -> _PodName:
+def _name(allocation: Allocation) -> PodName:
     return allocation.container.namespace, allocation.container.pod
 
 

@@ -29,7 +29,7 @@ from gpusteward.agent.kubernetes.grpc_client import (
     MessageTooLargeError,
 )
 from gpusteward.agent.kubernetes.podresources import DecodeError, ListPodResourcesResponse, decode
-from gpusteward.agent.kubernetes.pods import Pod
+from gpusteward.agent.kubernetes.pods import Pod, PodName
 from gpusteward.core.errors import SourceError
 
 DRA_DRIVER = "gpu.nvidia.com"
@@ -127,8 +127,6 @@ def accept_names(more: Iterable[str]) -> Accepts:
     prefixes = tuple(name.removesuffix("*") for name in wanted if name.endswith("*"))
     return lambda name: name in wanted or name.startswith(prefixes)
 
-
-__all__ = ["Claim", "KubeletClient", "KubeletListing"]
 
 MESSAGE_LIMIT_BYTES = 4 * 2**20  # 65,000 device ids; what is decoded takes up to 13 times as much memory
 TIMEOUT_SECONDS = 2.0  # a guess: a kubelet responds in milliseconds, and a cycle must not wait for one that hangs
@@ -287,8 +285,6 @@ UNLISTED_SECONDS = 300.0
 """How long running pods keep their claims while the kubelet responds without them. With the API server away, 67 s were
 seen. Meanwhile the kubelet assigns no device to other pods, because it does not know them either. Where no API server
 is configured, the kubelet's word counts after that time: it does list no pod."""
-
-PodName = tuple[str, str]  # namespace, name
 
 
 @dataclass(frozen=True, slots=True)

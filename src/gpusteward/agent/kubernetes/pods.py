@@ -115,6 +115,7 @@ KEPT_LABELS = ("runai-gpu-group", PAIR_LABEL)
 STATIC_POD_UID = "kubernetes.io/config.hash"
 """The cgroups of a static pod contain this value instead of the uid of its mirror pod in the API server."""
 
+PodName = tuple[str, str]  # namespace, name
 _NO_TEXTS: Mapping[str, str] = MappingProxyType({})
 _NO_NAMES: frozenset[str] = frozenset()
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from gpusteward.agent.kubernetes.kubelet import Claim
-from gpusteward.agent.kubernetes.pods import Pod
+from gpusteward.agent.kubernetes.pods import Pod, PodName
 from gpusteward.agent.shares.annotations import (
     RESERVED_GPU_ANNOTATION,
     Grant,
@@ -130,7 +130,6 @@ def _is_of_profile(profile: str, match: re.Match[str]) -> bool:
     return re.sub("[^a-z0-9]", "-", profile.replace(".", "")) == match[2]
 
 
-PodName = tuple[str, str]  # namespace, name
 _Limit = TypeVar("_Limit", int, float)
 
 
