@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import yaml
 
+from gpusteward.analyzer.reclaim.execution.journal import Mode
 from gpusteward.analyzer.reclaim.kinds.registry import list_enforce_rights
-from gpusteward.analyzer.reclaim.plan import Mode
 from gpusteward.cli.api.client import Peer, make_client
 from gpusteward.cli.commands import doctor
 from gpusteward.cli.doctor.check_results import CheckResult, Status

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 import pytest
 import time_machine
 
-from gpusteward.analyzer.reclaim.actions import Action
-from gpusteward.analyzer.reclaim.plan import ActionState
+from gpusteward.analyzer.reclaim.execution.journal import Action, ActionState
 from gpusteward.cli.api.client import Peer, make_client
 from gpusteward.cli.api.workloads import WorkloadName
 from gpusteward.cli.commands import restore

@@ -4,17 +4,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gpusteward.analyzer.reclaim.actions import (
+from gpusteward.analyzer.reclaim.execution.changes import Change
+from gpusteward.analyzer.reclaim.execution.journal import (
     Action,
+    ActionState,
     JournalStep,
+    Mode,
     ReclaimError,
-    Suspended,
-    SwitchState,
     TargetObject,
     Warned,
 )
-from gpusteward.analyzer.reclaim.plan import ActionState, Answer, Change, Decision, Mode, Outcome, Plan
+from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
+from gpusteward.analyzer.reclaim.kinds.replicated import DEPLOYMENT
+from gpusteward.analyzer.reclaim.plan import Answer, Decision, Outcome, Plan, Suspended
 from gpusteward.analyzer.reclaim.policies.policy import Policy, ReclaimAction
+from gpusteward.analyzer.reclaim.switch import SwitchState
 from gpusteward.core.containers import Workload, WorkloadKey
 from gpusteward.core.errors import SourceError
 from gpusteward.core.kinds import WorkloadClass
@@ -26,9 +30,16 @@ POLICY = Policy("night-shift", WorkloadClass.SERVING, ReclaimAction.SUSPEND)
 IDLE = Answer("idle", True, Message("all {gpus} GPUs are idle", "全部 {gpus} 张 GPU 均空闲"), lambda: {"gpus": 2})
 WAITS = Answer("warned", False, Message("the grace period is not over", "宽限期尚未结束"))
 FAILURE = messages.NO_EFFECT.fill(minutes=10)
-CHANGE = Change(
-    "Deployment", "own-job", "/apis/apps/v1/x", "PATCH", {"/spec/replicas": 3}, {"/spec/replicas": 0}, gpus=2.0
-)
+
+
+class Job(KubeObject):
+    """At a path of its own."""
+
+    path = "/apis/apps/v1/x"
+
+
+JOB = Job("apps/v1", "Deployment", {"metadata": {"name": "own-job"}, "spec": {"replicas": 3}})
+CHANGE = Change(DEPLOYMENT, JOB, {"/spec/replicas": 0}, gpus=2.0)
 
 
 def decide(workload: Workload, outcome: Outcome = Outcome.WAIT) -> Decision:

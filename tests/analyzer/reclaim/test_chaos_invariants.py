@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpusteward.analyzer.reclaim.actions import JournalStep
-from gpusteward.analyzer.reclaim.plan import ActionState
+from gpusteward.analyzer.reclaim.execution.journal import ActionState, JournalStep
 from tests.analyzer.reclaim.chaos.fleet import Subject
 from tests.analyzer.reclaim.chaos.invariants import ACTION, INVARIANTS, Observer, check_journal
 from tests.analyzer.reclaim.test_guards import OPEN

@@ -9,18 +9,15 @@ import msgspec
 from sqlalchemy import Engine
 
 from gpusteward.analyzer.judge.activity import ActivityRule
-from gpusteward.analyzer.reclaim.actions import Action
-from gpusteward.analyzer.reclaim.changes import Planned
 from gpusteward.analyzer.reclaim.cluster import Cluster
+from gpusteward.analyzer.reclaim.execution.changes import Change
 from gpusteward.analyzer.reclaim.execution.counters import ReclaimCounters
 from gpusteward.analyzer.reclaim.execution.executor import SELF, Executor
+from gpusteward.analyzer.reclaim.execution.journal import Action, ActionState, Journal
 from gpusteward.analyzer.reclaim.execution.usage_check import UsageCheck
-from gpusteward.analyzer.reclaim.journal import Journal
 from gpusteward.analyzer.reclaim.kinds.objects import ACTION, DELETION_COST, KubeObject
-from gpusteward.analyzer.reclaim.kinds.registry import Chosen
 from gpusteward.analyzer.reclaim.kinds.replicated import DEPLOYMENT
 from gpusteward.analyzer.reclaim.kinds.volcano_job import VOLCANO_JOB
-from gpusteward.analyzer.reclaim.plan import ActionState
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message
 from gpusteward.kubernetes.api import NotFoundError
@@ -96,7 +93,7 @@ def make(version: str, kind: str, name: str, spec: Any = None, **metadata: Any) 
     return KubeObject(version, kind, {"metadata": about, "spec": spec or {}, "status": {}})
 
 
-def act(engine: Engine, server: RefusingServer, planned: Planned, *, source: FakeSource | None = None) -> Action:
+def act(engine: Engine, server: RefusingServer, change: Change, *, source: FakeSource | None = None) -> Action:
     journal = Journal(engine, lambda: "east")
     executor = Executor(
         Cluster(server),
@@ -107,7 +104,7 @@ def act(engine: Engine, server: RefusingServer, planned: Planned, *, source: Fak
         clock=lambda: NOW,
     )
     check = UsageCheck(source or FakeSource(), [HELD], verdict_at=NOW, rule=ActivityRule(), clock=lambda: NOW)
-    return executor.act(journal.add(WARNED), planned, evidence={}, check=check, facts_at=time.monotonic())
+    return executor.act(journal.add(WARNED), change, evidence={}, check=check, facts_at=time.monotonic())
 
 
 JOB = make("batch.volcano.sh/v1alpha1", "Job", "mpi")
@@ -115,7 +112,7 @@ JOB = make("batch.volcano.sh/v1alpha1", "Job", "mpi")
 
 def test_the_dry_run_also_tries_the_command(engine: Engine) -> None:
     server = RefusingServer(JOB, refused={"dry /apis/bus": ForbiddenError("no right")})
-    action = act(engine, server, Planned(Chosen(VOLCANO_JOB, JOB), {}, {}))
+    action = act(engine, server, Change(VOLCANO_JOB, JOB, {}))
     assert action.state is ActionState.REFUSED
     assert {dry_run for _, dry_run in server.writes} == {True}
 
@@ -123,7 +120,7 @@ def test_the_dry_run_also_tries_the_command(engine: Engine) -> None:
 def test_a_command_that_is_refused_leaves_no_annotations(engine: Engine) -> None:
     """Or the next cycle would take the annotation for an action that was done."""
     server = RefusingServer(JOB, refused={"real /apis/bus": ForbiddenError("no right")})
-    action = act(engine, server, Planned(Chosen(VOLCANO_JOB, JOB), {}, {}))
+    action = act(engine, server, Change(VOLCANO_JOB, JOB, {}))
     assert action.state is ActionState.REFUSED
     assert server.objects[JOB.path]["metadata"]["annotations"] == {}
 
@@ -132,7 +129,7 @@ def test_work_that_began_before_the_command_takes_the_annotations_off_again(engi
     """The annotation of a job of Volcano stops nothing; the command does."""
     server = RefusingServer(JOB, refused={})
     working = FakeSource(working={HELD.container.pod})
-    action = act(engine, server, Planned(Chosen(VOLCANO_JOB, JOB), {}, {}), source=working)
+    action = act(engine, server, Change(VOLCANO_JOB, JOB, {}), source=working)
     assert action.state is ActionState.WARNED
     assert "work was seen" in action.steps[-1].note.en
     assert server.objects[JOB.path]["metadata"]["annotations"] == {}
@@ -142,7 +139,7 @@ def test_work_that_began_before_the_command_takes_the_annotations_off_again(engi
 def test_the_journal_keeps_what_happened_in_both_languages(engine: Engine) -> None:
     refusal = ForbiddenError(messages.NOT_CHANGED, field="spec.suspend")
     server = RefusingServer(JOB, refused={"dry /apis/bus": refusal})
-    refused = act(engine, server, Planned(Chosen(VOLCANO_JOB, JOB), {}, {}))
+    refused = act(engine, server, Change(VOLCANO_JOB, JOB, {}))
     stored = Journal(engine, lambda: "east").read(refused.id)
     assert stored is not None
     assert stored.steps[-1].note == stored.failure == refusal.as_message()
@@ -154,7 +151,7 @@ def test_a_pool_that_is_not_lowered_keeps_the_deletion_costs_of_its_owner(engine
     pods = [make("v1", "Pod", "a", annotations={DELETION_COST: "7"}), make("v1", "Pod", "b")]
     server = RefusingServer(pool, *pods, refused={"real /apis/apps": ConflictError("changed meanwhile")})
     costs = {pod.name: (pod, -1000 + number) for number, pod in enumerate(pods)}
-    action = act(engine, server, Planned(Chosen(DEPLOYMENT, pool), {"/spec/replicas": 1}, costs))
+    action = act(engine, server, Change(DEPLOYMENT, pool, {"/spec/replicas": 1}, costs))
     assert action.state is ActionState.WARNED
     notes = [server.objects[pod.path]["metadata"]["annotations"] for pod in pods]
     assert notes == [{DELETION_COST: "7"}, {}]
@@ -164,8 +161,8 @@ def test_a_pool_that_is_not_lowered_keeps_the_deletion_costs_of_its_owner(engine
 def test_a_pool_that_begins_to_work_keeps_the_deletion_costs_of_its_owner(engine: Engine) -> None:
     pool, pod = make("apps/v1", "Deployment", "pool", {"replicas": 3}), make("v1", "Pod", "a")
     server = RefusingServer(pool, pod, refused={})
-    planned = Planned(Chosen(DEPLOYMENT, pool), {"/spec/replicas": 1}, {"a": (pod, -1000)})
-    action = act(engine, server, planned, source=FakeSource(working={HELD.container.pod}))
+    change = Change(DEPLOYMENT, pool, {"/spec/replicas": 1}, {"a": (pod, -1000)})
+    action = act(engine, server, change, source=FakeSource(working={HELD.container.pod}))
     assert action.state is ActionState.WARNED
     assert server.objects[pod.path]["metadata"]["annotations"] == {}
     assert server.objects[pool.path]["spec"]["replicas"] == 3

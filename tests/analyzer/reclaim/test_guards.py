@@ -11,24 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusteward.analyzer.judge.resumption import Chance
-from gpusteward.analyzer.reclaim.actions import Action, Warned
 from gpusteward.analyzer.reclaim.cluster import PodName
-from gpusteward.analyzer.reclaim.decisions.assessment import add_pods
-from gpusteward.analyzer.reclaim.decisions.decide import (
-    PendingPod,
-    Victim,
-    choose_victims,
-    decide,
-    is_warning_due,
-    list_objections,
-    waits_for_pressure,
-)
-from gpusteward.analyzer.reclaim.decisions.facts import Counts, Facts, Inspection, Pool
+from gpusteward.analyzer.reclaim.decisions.decide import decide, is_warning_due, list_objections, waits_for_pressure
 from gpusteward.analyzer.reclaim.decisions.guards import GUARDS, ask_all
-from gpusteward.analyzer.reclaim.decisions.past_actions import find_end, select_warnings
-from gpusteward.analyzer.reclaim.decisions.sightings import Candidate, Sightings
+from gpusteward.analyzer.reclaim.decisions.past import Sightings, find_end, select_warnings
+from gpusteward.analyzer.reclaim.decisions.pressure import PendingPod, Victim, choose_victims
+from gpusteward.analyzer.reclaim.decisions.workloads import Counts, Facts, Pool, ReclaimWorkload, add_pods
+from gpusteward.analyzer.reclaim.execution.changes import Inspection, describe_fields
+from gpusteward.analyzer.reclaim.execution.journal import Action, ActionState, Mode, Warned
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
-from gpusteward.analyzer.reclaim.plan import ActionState, Change, Mode, Outcome
+from gpusteward.analyzer.reclaim.plan import Outcome
 from gpusteward.analyzer.reclaim.policies.policy import Hours, Limits, Policy, ReclaimAction
 from gpusteward.core.containers import OwnerEvidence, Workload, WorkloadKey
 from gpusteward.core.kinds import WorkloadClass
@@ -237,10 +229,10 @@ def test_what_is_left_of_a_victim_serves_the_next_pod() -> None:
 
 
 def test_a_change_reads_as_a_sentence() -> None:
-    change = Change("Notebook", "x", "/", "PATCH", {}, {"/metadata/annotations/kubeflow-resource-stopped": "now"})
-    assert change.text == "metadata.annotations.kubeflow-resource-stopped: (absent) -> now"
-    stop = Change("InferenceService", "x", "/", "PATCH", {}, {"/metadata/annotations/serving.kserve.io~1stop": "true"})
-    assert stop.text == "metadata.annotations[serving.kserve.io/stop]: (absent) -> true"
+    text = describe_fields({}, {"/metadata/annotations/kubeflow-resource-stopped": "now"})
+    assert text == "metadata.annotations.kubeflow-resource-stopped: (absent) -> now"
+    text = describe_fields({}, {"/metadata/annotations/serving.kserve.io~1stop": "true"})
+    assert text == "metadata.annotations[serving.kserve.io/stop]: (absent) -> true"
 
 
 def test_ten_thousand_decisions_are_quick() -> None:
@@ -301,7 +293,9 @@ def test_idle_never_begins_before_the_newest_pod_does() -> None:
 def test_new_pods_are_seen_for_the_first_time() -> None:
     key, seen = WorkloadKey("StatefulSet", "team", "lab"), Sightings()
     for at, pods in enumerate([{"a"}, {"a"}, {"a", "b"}, {"a", "b"}, {"b"}, {"c"}]):
-        seen.update([Candidate(key, "uid", at == 0, frozenset(pods))], at=float(at))
+        verdict = DUE._replace(proof=Proof.SAMPLED if at == 0 else Proof.INTEGRATED)
+        names = tuple(PodName(pod, "") for pod in pods)
+        seen.update([ReclaimWorkload(0, key, (), (), names, frozenset(), verdict, verdict)], at=float(at))
         assert (seen.find(key).cycles, seen.find(key).sampled_at) == ([1, 2, 1, 2, 3, 1][at], 0.0)
 
 

@@ -1,10 +1,10 @@
-"""What the objects say about a candidate, without a cluster. Pure."""
+"""What the objects say about a workload, without a cluster. Pure."""
 
-from types import SimpleNamespace
 from typing import Any
 
 from gpusteward.analyzer.reclaim.cluster import UnreadableClaimError
-from gpusteward.analyzer.reclaim.decisions.inspection import check_replicas, find_incomplete
+from gpusteward.analyzer.reclaim.decisions.workloads import find_incomplete
+from gpusteward.analyzer.reclaim.execution.changes import check_replicas
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
 from gpusteward.analyzer.reclaim.kinds.registry import Chosen, WorkloadObjects
 from gpusteward.analyzer.reclaim.kinds.replicated import DEPLOYMENT
@@ -73,8 +73,7 @@ def find_unknown(*pods: KubeObject, known: dict[str, int], claims: Claims | None
         for gpu in range(count)
         for number in range(containers)
     ]
-    found = SimpleNamespace(allocations=allocations)
-    reason = find_incomplete(make_pool(*pods)[1], found, claims or Claims())  # type: ignore[arg-type]
+    reason = find_incomplete(make_pool(*pods)[1], allocations, claims or Claims())  # type: ignore[arg-type]
     return "" if reason is None else reason.en
 
 

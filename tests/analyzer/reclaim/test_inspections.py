@@ -5,9 +5,8 @@ import contextlib
 import pytest
 from sqlalchemy import Engine
 
-from gpusteward.analyzer.reclaim.actions import Action
 from gpusteward.analyzer.reclaim.decisions import assessment as module
-from gpusteward.analyzer.reclaim.journal import Journal
+from gpusteward.analyzer.reclaim.execution.journal import Action, Journal
 from gpusteward.analyzer.reclaim.kinds.objects import ACTION, KubeObject
 from gpusteward.analyzer.reclaim.plan import Outcome
 from gpusteward.analyzer.settings.settings import Settings

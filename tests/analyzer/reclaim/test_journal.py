@@ -8,10 +8,16 @@ from sqlalchemy import Engine
 
 from gpusteward.analyzer.ledger.db_engine import open_engine
 from gpusteward.analyzer.ledger.schema_version import create_tables
-from gpusteward.analyzer.reclaim.actions import OPEN_STATES, Action, JournalStep, SwitchState, TargetObject, Warned
-from gpusteward.analyzer.reclaim.journal import Journal
-from gpusteward.analyzer.reclaim.plan import ActionState
-from gpusteward.analyzer.reclaim.switch import Switch
+from gpusteward.analyzer.reclaim.execution.journal import (
+    OPEN_STATES,
+    Action,
+    ActionState,
+    Journal,
+    JournalStep,
+    TargetObject,
+    Warned,
+)
+from gpusteward.analyzer.reclaim.switch import Switch, SwitchState
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message

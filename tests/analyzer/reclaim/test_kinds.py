@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gpusteward.analyzer.reclaim.changes import make_restoring_fields
+from gpusteward.analyzer.reclaim.execution.changes import make_restoring_fields
 from gpusteward.analyzer.reclaim.kinds.kind import Right
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject, keep_original, make_patch, make_path
 from gpusteward.analyzer.reclaim.kinds.registry import (

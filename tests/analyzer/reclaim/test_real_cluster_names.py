@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gpusteward.analyzer.reclaim.plan import ActionState, Outcome
+from gpusteward.analyzer.reclaim.execution.journal import ActionState
+from gpusteward.analyzer.reclaim.plan import Outcome
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.containers import Container, WorkloadKey
 from gpusteward.core.usages import AllocationKey

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gpusteward.analyzer.reclaim.cluster import DELETION_COST
-from gpusteward.analyzer.reclaim.plan import ActionState
+from gpusteward.analyzer.reclaim.execution.journal import ActionState
 from gpusteward.analyzer.reclaim.policies.policy import KeepRule, ReclaimAction
 from gpusteward.kubernetes.writes import FIELD_MANAGER
 from tests.analyzer.reclaim.custom_kinds import add_pods, custom, define

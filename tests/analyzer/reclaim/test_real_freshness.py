@@ -18,7 +18,8 @@ import pytest
 import trustme
 
 from gpusteward.analyzer.reclaim.execution import executor, usage_check
-from gpusteward.analyzer.reclaim.plan import ActionState, Outcome
+from gpusteward.analyzer.reclaim.execution.journal import ActionState
+from gpusteward.analyzer.reclaim.plan import Outcome
 from gpusteward.analyzer.reclaim.policies.policy import Limits, ReclaimAction
 from tests.analyzer.reclaim.test_real_prohibitions import read_replicas, start
 from tests.analyzer.reclaim.world import World, suspend_policy

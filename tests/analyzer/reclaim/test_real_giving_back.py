@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gpusteward.analyzer.reclaim.actions import Action, ReclaimError
 from gpusteward.analyzer.reclaim.execution.executor import COSTS
+from gpusteward.analyzer.reclaim.execution.journal import Action, ActionState, ReclaimError
 from gpusteward.analyzer.reclaim.kinds.objects import ACTION, DELETION_COST
-from gpusteward.analyzer.reclaim.plan import ActionState
 from gpusteward.analyzer.reclaim.policies.policy import KeepRule, ReclaimAction
 from gpusteward.analyzer.reclaim.policies.resolve import WatchedPolicies
 from gpusteward.core.errors import SourceError

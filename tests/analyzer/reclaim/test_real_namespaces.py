@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gpusteward.analyzer.reclaim.actions import ReclaimError
+from gpusteward.analyzer.reclaim.execution.journal import ActionState, ReclaimError
 from gpusteward.analyzer.reclaim.kinds.objects import DELETION_COST
-from gpusteward.analyzer.reclaim.plan import ActionState, Outcome
+from gpusteward.analyzer.reclaim.plan import Outcome
 from gpusteward.analyzer.reclaim.policies.policy import KeepRule, ReclaimAction
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.kubernetes.writes import ApiWriter, ForbiddenError

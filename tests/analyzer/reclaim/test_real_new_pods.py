@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gpusteward.analyzer.reclaim.plan import ActionState, Outcome
+from gpusteward.analyzer.reclaim.execution.journal import ActionState
+from gpusteward.analyzer.reclaim.plan import Outcome
 from tests.analyzer.reclaim.world import World
 from tests.analyzer.sources.owners.test_real_owners import make_set
 from tests.kubernetes.cluster import Json, path_of, wait_for

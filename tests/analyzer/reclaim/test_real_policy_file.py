@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gpusteward.analyzer.reclaim.plan import ActionState
+from gpusteward.analyzer.reclaim.execution.journal import ActionState
 from gpusteward.analyzer.reclaim.policies.resolve import WatchedPolicies
 from tests.analyzer.reclaim.test_real_prohibitions import expect_nothing, read_replicas, start
 from tests.analyzer.reclaim.world import World

@@ -3,8 +3,9 @@
 import pytest
 
 from gpusteward.analyzer.reclaim.decisions import assessment
-from gpusteward.analyzer.reclaim.decisions.inspection import InspectionCache
-from gpusteward.analyzer.reclaim.plan import ActionState, Outcome
+from gpusteward.analyzer.reclaim.decisions.assessment import ObjectCache
+from gpusteward.analyzer.reclaim.execution.journal import ActionState
+from gpusteward.analyzer.reclaim.plan import Outcome
 from gpusteward.analyzer.reclaim.policies.policy import KeepRule, ReclaimAction
 from tests.analyzer.reclaim.test_real_prohibitions import SAMPLED, read_replicas, start
 from tests.analyzer.reclaim.world import EMPTY, STEP_SECONDS, World, suspend_policy
@@ -57,7 +58,7 @@ def test_a_pool_is_never_postponed_by_other_idle_workloads(
 ) -> None:
     """More than can be read in a cycle, and all of them idle for longer: how many replicas were active at once is known
     only of a pool that is looked at again and again."""
-    monkeypatch.setattr(InspectionCache, "SECONDS", 1.0)  # read anew in every cycle
+    monkeypatch.setattr(ObjectCache, "SECONDS", 1.0)  # read anew in every cycle
     monkeypatch.setattr(assessment, "MOST_INSPECTIONS", 2)
     others = [start(world, f"other-{number}") for number in range(8)]
     item = start(world, "pool", replicas=3)
@@ -80,7 +81,7 @@ def test_a_pool_whose_objects_are_not_read_keeps_its_warning(
 ) -> None:
     """Where many workloads are read anew, some wait for the next cycle. Nobody knows in this one which replicas of such
     a pool are surplus: that is no sign of work."""
-    monkeypatch.setattr(InspectionCache, "SECONDS", 1.0)  # read anew in every cycle
+    monkeypatch.setattr(ObjectCache, "SECONDS", 1.0)  # read anew in every cycle
     item = start(world, "pool", replicas=4)
     names = sorted(each["metadata"]["name"] for each in world.kubernetes.wait_for_pods(world.namespace, 4))
     keep = KeepRule(window_seconds=600.0, headroom=1.0)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpusteward.analyzer.reclaim.plan import ActionState
+from gpusteward.analyzer.reclaim.execution.journal import ActionState
 from tests.analyzer.reclaim.test_real_prohibitions import read_replicas, start
 from tests.analyzer.reclaim.world import World, suspend_policy
 from tests.kubernetes.cluster import pod, wait_for

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gpusteward.analyzer.reclaim.plan import ActionState, Outcome
+from gpusteward.analyzer.reclaim.execution.journal import ActionState
+from gpusteward.analyzer.reclaim.plan import Outcome
 from gpusteward.analyzer.reclaim.policies.policy import Limits, ReclaimAction
 from gpusteward.analyzer.tables import SIGNATURES
 from gpusteward.core.usages import Measure

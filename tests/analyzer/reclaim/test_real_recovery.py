@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from gpusteward.analyzer.api.v1.reclaim.actions import make_action_row
-from gpusteward.analyzer.reclaim.actions import Action, ReclaimError, TargetObject
 from gpusteward.analyzer.reclaim.execution.executor import COMMAND_SECONDS, STEPS
+from gpusteward.analyzer.reclaim.execution.journal import Action, ActionState, ReclaimError, TargetObject
 from gpusteward.analyzer.reclaim.kinds.objects import ACTION, KubeObject
 from gpusteward.analyzer.reclaim.open_actions import VERIFY_SECONDS
-from gpusteward.analyzer.reclaim.plan import ActionState
 from gpusteward.analyzer.reclaim.policies.policy import ReclaimAction
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import SourceError

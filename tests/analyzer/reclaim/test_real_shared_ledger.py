@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gpusteward.analyzer.reclaim.actions import Action, ReclaimError
+from gpusteward.analyzer.reclaim.execution.journal import Action, ActionState, ReclaimError
 from gpusteward.analyzer.reclaim.kinds.objects import ACTION
-from gpusteward.analyzer.reclaim.plan import ActionState
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import SourceError
 from tests.analyzer.reclaim.test_real_giving_back import MODES, list_costs, lower, start_pool

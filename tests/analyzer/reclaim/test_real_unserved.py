@@ -5,12 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from gpusteward.analyzer.reclaim.actions import ReclaimError
+from gpusteward.analyzer.reclaim.execution.journal import ActionState, ReclaimError
 from gpusteward.analyzer.reclaim.kinds.kind import patch_right
 from gpusteward.analyzer.reclaim.kinds.objects import ACTION
 from gpusteward.analyzer.reclaim.kinds.ray import RAY_CLUSTER
 from gpusteward.analyzer.reclaim.kinds.registry import KINDS
-from gpusteward.analyzer.reclaim.plan import ActionState
 from tests.analyzer.reclaim.custom_kinds import add_pods, create, custom
 from tests.analyzer.reclaim.world import World
 from tests.kubernetes.cluster import ApiError, Cluster, Json, path_of, wait_for

@@ -3,7 +3,7 @@
 import pytest
 
 from gpusteward.analyzer.api.v1.reclaim.actions import make_action_row
-from gpusteward.analyzer.reclaim.plan import ActionState
+from gpusteward.analyzer.reclaim.execution.journal import ActionState
 from tests.analyzer.reclaim.test_real_prohibitions import patch, start
 from tests.analyzer.reclaim.world import World
 from tests.kubernetes.cluster import Cluster, Json, path_of, pod, wait_for

@@ -8,7 +8,7 @@ import pytest
 
 from gpusteward.analyzer.notify.notices.formatting import format_time
 from gpusteward.analyzer.notify.notifier import Notifier
-from gpusteward.analyzer.reclaim.plan import ActionState
+from gpusteward.analyzer.reclaim.execution.journal import ActionState
 from gpusteward.core.containers import WorkloadKey
 from tests.analyzer.notify.notifier_setup import QUICK, running_notifier
 from tests.analyzer.notify.test_dispatcher import channel

@@ -10,19 +10,16 @@ import pytest
 from sqlalchemy import Engine
 
 from gpusteward.analyzer.judge.activity import ActivityRule
-from gpusteward.analyzer.reclaim.actions import Action, ReclaimError
-from gpusteward.analyzer.reclaim.changes import Planned, make_undo_command
 from gpusteward.analyzer.reclaim.cluster import Cluster
+from gpusteward.analyzer.reclaim.execution.changes import Change, make_undo_command
 from gpusteward.analyzer.reclaim.execution.counters import ReclaimCounters
 from gpusteward.analyzer.reclaim.execution.executor import COMMAND_SECONDS, LATE_SECONDS, SELF, Executor
+from gpusteward.analyzer.reclaim.execution.journal import Action, ActionState, Journal, ReclaimError
 from gpusteward.analyzer.reclaim.execution.usage_check import UsageCheck
-from gpusteward.analyzer.reclaim.journal import Journal
 from gpusteward.analyzer.reclaim.kinds.bare_pod import BARE_POD
 from gpusteward.analyzer.reclaim.kinds.objects import ACTION, DELETION_COST, KubeObject
-from gpusteward.analyzer.reclaim.kinds.registry import Chosen
 from gpusteward.analyzer.reclaim.kinds.replicated import DEPLOYMENT
 from gpusteward.analyzer.reclaim.kinds.volcano_job import VOLCANO_JOB
-from gpusteward.analyzer.reclaim.plan import ActionState
 from gpusteward.analyzer.reclaim.policies.policy import ReclaimAction
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.core.errors import SourceError
@@ -35,9 +32,9 @@ from tests.analyzer.reclaim.world import FakeSource
 
 WEB = make("apps/v1", "Deployment", "web", {"replicas": 1})
 POD = make("v1", "Pod", "lonely")
-SUSPEND = Planned(Chosen(DEPLOYMENT, WEB), {"/spec/replicas": 0}, {})
-ABORT = Planned(Chosen(VOLCANO_JOB, JOB), {}, {})
-EVICT = Planned(Chosen(BARE_POD, POD), {}, {})
+SUSPEND = Change(DEPLOYMENT, WEB, {"/spec/replicas": 0})
+ABORT = Change(VOLCANO_JOB, JOB, {})
+EVICT = Change(BARE_POD, POD, {})
 LOST = SourceError("the connection ended")
 COMMANDS = "/apis/bus.volcano.sh/v1alpha1/namespaces/team/commands"
 
@@ -86,12 +83,12 @@ class Site:
         [action] = self.journal.list_newest()
         return action
 
-    def begin(self, planned: Planned, *, by: str = SELF, action: ReclaimAction = ReclaimAction.SUSPEND) -> None:
+    def begin(self, change: Change, *, by: str = SELF, action: ReclaimAction = ReclaimAction.SUSPEND) -> None:
         """It is interrupted: the answer of the server is lost, or the process ends."""
         check = UsageCheck(self.source, [HELD], verdict_at=NOW, rule=ActivityRule(), clock=lambda: self.now)
         added = self.journal.add(replace(WARNED, by=by, action=action, created_at=NOW - 60))
         with pytest.raises((SourceError, Killed)):
-            self.executor.act(added, planned, evidence={}, check=check, facts_at=time.monotonic())
+            self.executor.act(added, change, evidence={}, check=check, facts_at=time.monotonic())
         self.ends_at = ""
         self.restart()
         self.server.refused.clear()
@@ -167,7 +164,7 @@ def test_never_loses_the_record_of_an_eviction_that_arrives_late(site: Site) -> 
 def test_deletion_costs_stay_while_the_write_may_arrive_and_not_longer(site: Site) -> None:
     """A pool that is lowered without them would lose replicas at work."""
     site.server.refused["real /apis/apps"] = LOST
-    site.begin(Planned(Chosen(DEPLOYMENT, WEB), {"/spec/replicas": 0}, {"lonely": (POD, -1000)}))
+    site.begin(Change(DEPLOYMENT, WEB, {"/spec/replicas": 0}, {"lonely": (POD, -1000)}))
     site.recover(seconds=LATE_SECONDS - 1)
     assert site.list_annotations(POD) == {DELETION_COST: "-1000"}
     site.recover(seconds=LATE_SECONDS)

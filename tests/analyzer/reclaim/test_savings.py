@@ -4,9 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gpusteward.analyzer.reclaim.actions import Action
-from gpusteward.analyzer.reclaim.plan import ActionState, Mode
-from gpusteward.analyzer.reclaim.savings import Saving, measure_saving
+from gpusteward.analyzer.reclaim.execution.journal import Action, ActionState, Mode, Saving, measure_saving
 from gpusteward.core.containers import WorkloadKey
 from tests.analyzer.api.fake_reclaim import make_action
 from tests.analyzer.usage_tables import AT

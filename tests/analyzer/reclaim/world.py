@@ -24,16 +24,15 @@ from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.ledger.db_engine import open_engine
 from gpusteward.analyzer.ledger.schema_version import create_tables
 from gpusteward.analyzer.notify.notices.reclaim_notices import ReclaimNotice
-from gpusteward.analyzer.reclaim.actions import Action
 from gpusteward.analyzer.reclaim.cluster import Cluster as ReclaimCluster
 from gpusteward.analyzer.reclaim.cluster import count_gpus
 from gpusteward.analyzer.reclaim.components import ReclaimComponents
 from gpusteward.analyzer.reclaim.execution.executor import OnStep
-from gpusteward.analyzer.reclaim.journal import Journal
+from gpusteward.analyzer.reclaim.execution.journal import Action, ActionState, Journal
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
 from gpusteward.analyzer.reclaim.kinds.registry import OBSERVE_RIGHTS, OWN_NAMESPACE_RIGHTS, list_enforce_rights
 from gpusteward.analyzer.reclaim.lease import ActorLease
-from gpusteward.analyzer.reclaim.plan import ActionState, Decision, Outcome
+from gpusteward.analyzer.reclaim.plan import Decision, Outcome
 from gpusteward.analyzer.reclaim.policies.file import PolicyFile
 from gpusteward.analyzer.reclaim.policies.policy import Policy, ReclaimAction
 from gpusteward.analyzer.reclaim.policies.resolve import WatchedPolicies, WorkloadMetadata

@@ -26,8 +26,8 @@ from gpusteward.analyzer.ledger.snoozes import Snooze
 from gpusteward.analyzer.notify.links import LinkSigner
 from gpusteward.analyzer.notify.outbox.records import Delivery
 from gpusteward.analyzer.pipeline import CycleStats
-from gpusteward.analyzer.reclaim.actions import ReclaimControl
 from gpusteward.analyzer.reclaim.lending import LendableGpus
+from gpusteward.analyzer.reclaim.plan import ReclaimControl
 from gpusteward.analyzer.reclaim.policies.resolve import WatchedPolicies
 from gpusteward.analyzer.reports.charges import Charge
 from gpusteward.analyzer.reports.report import EndedWorkload, GroupDetails, Report

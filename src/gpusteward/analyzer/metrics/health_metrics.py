@@ -10,9 +10,9 @@ from gpusteward.analyzer.metrics import analyzer_metrics as metrics
 from gpusteward.analyzer.metrics.result_metrics import family_by
 from gpusteward.analyzer.notify.outbox.delivery_counters import DELIVERY_RESULTS
 from gpusteward.analyzer.pipeline import DURATION_BUCKETS, CycleStats
-from gpusteward.analyzer.reclaim.actions import ReclaimControl
+from gpusteward.analyzer.reclaim.execution.journal import Mode
 from gpusteward.analyzer.reclaim.lending import LendableGpus
-from gpusteward.analyzer.reclaim.plan import Mode, Outcome
+from gpusteward.analyzer.reclaim.plan import Outcome, ReclaimControl
 from gpusteward.analyzer.reclaim.policies.resolve import WatchedPolicies
 from gpusteward.analyzer.results import Result
 from gpusteward.core.exposition import Family, Samples, render_labels

@@ -13,9 +13,9 @@ from gpusteward.analyzer.ledger.snoozes import active_snoozes
 from gpusteward.analyzer.reclaim.cluster import Cluster
 from gpusteward.analyzer.reclaim.components import ReclaimComponents, no_chance
 from gpusteward.analyzer.reclaim.execution.executor import OnStep
+from gpusteward.analyzer.reclaim.execution.journal import Journal
 from gpusteward.analyzer.reclaim.execution.usage_check import WorkSource
 from gpusteward.analyzer.reclaim.execution.warnings import NoticeSender
-from gpusteward.analyzer.reclaim.journal import Journal
 from gpusteward.analyzer.reclaim.lease import ActorLease
 from gpusteward.analyzer.reclaim.policies.resolve import WatchedPolicies
 from gpusteward.analyzer.reclaim.reclaimer import Reclaimer

@@ -6,16 +6,14 @@ leads the ledger: only the Lease is needed, so that two analyzers do not work on
 
 from collections.abc import Sequence
 
-from gpusteward.analyzer.reclaim.actions import RESTORABLE_STATES, Action, ReclaimError
 from gpusteward.analyzer.reclaim.cluster import PodName, Reading, count_gpus
 from gpusteward.analyzer.reclaim.components import ReclaimComponents
-from gpusteward.analyzer.reclaim.decisions.assessment import Considered
-from gpusteward.analyzer.reclaim.decisions.candidates import CandidateFinder
-from gpusteward.analyzer.reclaim.decisions.past_actions import PastActions, find_end
+from gpusteward.analyzer.reclaim.decisions.past import PastActions, find_end
+from gpusteward.analyzer.reclaim.decisions.workloads import ReclaimWorkload, WorkloadFinder
 from gpusteward.analyzer.reclaim.execution.executor import SELF, Executor
+from gpusteward.analyzer.reclaim.execution.journal import RESTORABLE_STATES, Action, ActionState, Mode, ReclaimError
 from gpusteward.analyzer.reclaim.execution.warnings import Notices
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
-from gpusteward.analyzer.reclaim.plan import ActionState, Mode
 from gpusteward.analyzer.reclaim.policies.policy import ReclaimAction
 from gpusteward.analyzer.results import Result
 from gpusteward.core.errors import SourceError
@@ -45,7 +43,7 @@ class OpenActions:
         self._executor, self._notices = executor, notices
         self._looked_at: set[str] = set()  # actions put back whose object, read in this cycle, has not changed
 
-    def continue_all(self, finder: CandidateFinder, reading: Reading, result: Result) -> list[Action]:
+    def continue_all(self, finder: WorkloadFinder, reading: Reading, result: Result) -> list[Action]:
         """What earlier cycles, or an earlier process, have left open; as it is then."""
         mode = Mode(result.settings.reclaim.mode)
         self._looked_at.clear()
@@ -99,7 +97,7 @@ class OpenActions:
                 action, action.state, at=self._clock(), note=messages.WARNING_DELIVERED, warnings=warnings
             )
 
-    def _watch(self, action: Action, reading: Reading, finder: CandidateFinder, *, may_write: bool) -> None:
+    def _watch(self, action: Action, reading: Reading, finder: WorkloadFinder, *, may_write: bool) -> None:
         """Whether the pods of an action are gone, and whether somebody has changed its object back."""
         if may_write and self._executor.find_revert(action) is not None:
             return
@@ -131,7 +129,7 @@ class OpenActions:
             return [pod for pod in pods if not is_cron or pod.uid in acted_on]
         return pods[_read_keep(action) :]
 
-    def _is_needed(self, action: Action, reading: Reading, finder: CandidateFinder) -> bool:
+    def _is_needed(self, action: Action, reading: Reading, finder: WorkloadFinder) -> bool:
         """All replicas that are left are at work: the others are given back. Which pods these are, the API server says:
         giving back depends neither on the name of the cluster nor on an owner that can be read."""
         assert action.target is not None
@@ -142,15 +140,11 @@ class OpenActions:
         at_work = sum(not working.isdisjoint({PodName(pod.name, pod.uid), PodName(pod.name, "")}) for pod in pods)
         return at_work >= _read_keep(action)
 
-    def end_spells(self, considered: Sequence[Considered], past: PastActions) -> None:
+    def end_spells(self, workloads: Sequence[ReclaimWorkload], past: PastActions) -> None:
         """Warnings of a workload that is not idle any more, or of an earlier spell, are over. Where a write was begun,
         only after its object was looked at: the write may have arrived late."""
-        idle = {
-            (one.found.key.without_cluster, one.found.workload.uid): one
-            for one in considered
-            if one.facts.idle_since is not None
-        }
-        unread = {one.action.id for one in considered if one.action is not None and one.is_unread_pool}
+        idle = {(one.key.without_cluster, one.uid): one for one in workloads if one.facts.idle_since is not None}
+        unread = {one.action.id for one in workloads if one.action is not None and one.is_unread_pool}
         for key, action in past.waiting.items():
             one = idle.get(key)
             if action.id in unread:

@@ -1,24 +1,20 @@
-"""What reclaim would do now: a decision for each workload, with every guard and its answer. Types only; pure.
+"""What reclaim would do now: a decision for each workload, with every guard and its answer. And what clients (API, CLI,
+web UI) can do with it. Types only.
 
 `guards.py` answers, `decide.py` makes the decisions, `reclaimer.py` carries them out.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
+from gpusteward.analyzer.reclaim.execution.changes import Change
+from gpusteward.analyzer.reclaim.execution.journal import Action, ActionState, Mode
 from gpusteward.analyzer.reclaim.policies.policy import Policy, ReclaimAction
-from gpusteward.core.containers import Workload
+from gpusteward.analyzer.reclaim.switch import SwitchState
+from gpusteward.core.containers import Workload, WorkloadKey
 from gpusteward.core.messages import Message
-
-
-class Mode(StrEnum):
-    """How far reclaim goes; chosen by a person."""
-
-    OFF = "off"
-    OBSERVE = "observe"  # plans and server-side dry runs
-    ENFORCE = "enforce"
 
 
 class Outcome(StrEnum):
@@ -29,22 +25,6 @@ class Outcome(StrEnum):
     WAIT = "wait"  # only time is missing: the window, the grace period, working hours, a budget
     REFUSE = "refuse"  # it would be due, and something forbids it
     NOTHING = "nothing"  # not idle, or the policy only notifies
-
-
-class ActionState(StrEnum):
-    """Where an action is; each move is written before and after its step."""
-
-    PLANNED = "planned"  # in observe mode the last one
-    WARNED = "warned"
-    ACTING = "acting"
-    ACTED = "acted"
-    VERIFIED = "verified"  # its pods are gone
-    FAILED = "failed"
-    RESTORING = "restoring"
-    RESTORED = "restored"
-    REFUSED = "refused"
-    REVERTED = "reverted"  # somebody else changed the object back
-    ENDED = "ended"  # the object is gone, or the idle spell of a warning has ended
 
 
 Fields = Callable[[], Mapping[str, object]]
@@ -63,25 +43,6 @@ class Answer(NamedTuple):
     def reason(self) -> Message:
         """In both languages."""
         return self.template.fill(**self.fields()) if self.fields else self.template
-
-
-class Change(NamedTuple):
-    """What exactly would change on one object."""
-
-    kind: str
-    name: str
-    path: str  # in the API of Kubernetes
-    method: str  # PATCH, or POST for an eviction or a command
-    before: Mapping[str, Any]  # JSON pointer -> value; None: absent
-    after: Mapping[str, Any]
-    gpus: float | None = None  # that become free; None: all of the workload
-
-    @property
-    def text(self) -> str:
-        """For people: `spec.replicas: 3 -> 0`."""
-        return ", ".join(
-            f"{_name(key)}: {_show(self.before.get(key))} -> {_show(self.after[key])}" for key in self.after
-        )
 
 
 class Decision(NamedTuple):
@@ -120,10 +81,60 @@ class Plan:
     counts: Mapping[Outcome, int] = field(default_factory=dict)
 
 
-def _name(pointer: str) -> str:
-    parts = [part.replace("~1", "/").replace("~0", "~") for part in pointer.lstrip("/").split("/")]
-    return ".".join(f"[{part}]" if "/" in part or "." in part else part for part in parts).replace(".[", "[")
+class Suspended(NamedTuple):
+    """What is changed at the moment, and not restored yet."""
+
+    actions: int
+    gpus: float
 
 
-def _show(value: object) -> str:
-    return "(absent)" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+class ReclaimControl(Protocol):
+    """What API and CLI use; implemented by `reclaimer.Reclaimer`. Every method may be called from any thread."""
+
+    @property
+    def mode(self) -> Mode: ...
+
+    @property
+    def last_plan(self) -> Plan | None:
+        """Of the last cycle; None before the first, and in mode off."""
+
+    def read_actions(
+        self, *, workload: WorkloadKey | None = None, states: Sequence[ActionState] = (), limit: int = 100
+    ) -> list[Action]:
+        """The newest first. Raises SourceError if the ledger cannot be read."""
+
+    def read_action(self, action_id: str) -> Action | None:
+        """Raises SourceError."""
+
+    def preview(self, workload: WorkloadKey) -> Decision:
+        """What suspending it now would change, with every guard. Raises ReclaimError, SourceError."""
+
+    def suspend(self, workload: WorkloadKey, *, by: str) -> Action:
+        """Act now because a person says so: guards on time are skipped, all others hold. Raises ReclaimError,
+        SourceError."""
+
+    def restore(self, action_id: str, *, by: str) -> Action:
+        """Put the original back, in every mode. Raises SourceError, ReclaimError: where it cannot be done from here,
+        with the command that does it by hand."""
+
+    def switch_off(self, *, by: str, reason: str = "") -> SwitchState:
+        """Stop all actions, also those of other replicas. Raises SourceError."""
+
+    def switch_on(self, *, by: str) -> SwitchState:
+        """Raises SourceError."""
+
+    def read_switch(self) -> SwitchState:
+        """Raises SourceError."""
+
+    @property
+    def suspended(self) -> Suspended | None:
+        """What is changed now, of the last cycle; None: not known, since another analyzer holds the Lease, or no cycle
+        has run yet."""
+
+    def describe(self) -> Mapping[str, Any]:
+        """For /api/v1/health: mode, leader, switch, counts of outcomes, last error."""
+
+    @property
+    def counts(self) -> Mapping[tuple[str, str], int]:
+        """For metrics: (kind of object, outcome) -> number since the start. Outcomes: warned, acted, verified, failed,
+        refused, restored, reverted, dry_run, conflict, no_effect."""

@@ -20,20 +20,27 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
-from gpusteward.analyzer.reclaim.actions import Action, JournalStep, ReclaimError, Suspended, SwitchState
-from gpusteward.analyzer.reclaim.changes import make_undo_command
 from gpusteward.analyzer.reclaim.components import ReclaimComponents
-from gpusteward.analyzer.reclaim.decisions.assessment import Assessor, Considered, Situation, Stop, decide_all
-from gpusteward.analyzer.reclaim.decisions.candidates import CandidateFinder, list_evidence
-from gpusteward.analyzer.reclaim.decisions.decide import is_warning_true, list_objections
+from gpusteward.analyzer.reclaim.decisions.assessment import Assessor, Cycle, Stop, decide_all
+from gpusteward.analyzer.reclaim.decisions.decide import decide_one, is_warning_true, list_objections
 from gpusteward.analyzer.reclaim.decisions.guards import ask_all, name_pods
+from gpusteward.analyzer.reclaim.decisions.workloads import ReclaimWorkload, WorkloadFinder, list_evidence
+from gpusteward.analyzer.reclaim.execution.changes import make_undo_command
 from gpusteward.analyzer.reclaim.execution.counters import ReclaimCounters
 from gpusteward.analyzer.reclaim.execution.executor import SELF, Executor
+from gpusteward.analyzer.reclaim.execution.journal import (
+    Action,
+    ActionState,
+    JournalStep,
+    Mode,
+    ReclaimError,
+    make_action_id,
+)
 from gpusteward.analyzer.reclaim.execution.usage_check import UsageCheck
 from gpusteward.analyzer.reclaim.execution.warnings import Notices
-from gpusteward.analyzer.reclaim.journal import make_action_id
 from gpusteward.analyzer.reclaim.open_actions import OpenActions
-from gpusteward.analyzer.reclaim.plan import ActionState, Decision, Mode, Outcome, Plan
+from gpusteward.analyzer.reclaim.plan import Decision, Outcome, Plan, Suspended
+from gpusteward.analyzer.reclaim.switch import SwitchState
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.reclaim import ReclaimSettings
 from gpusteward.core.containers import WorkloadKey
@@ -152,7 +159,7 @@ class Reclaimer:
             return
         try:
             reading = self._assessor.open_reading(result)
-            self._count_suspended(self._open_actions.continue_all(CandidateFinder(result), reading, result))
+            self._count_suspended(self._open_actions.continue_all(WorkloadFinder(result), reading, result))
         finally:
             self._lease.release()
 
@@ -185,25 +192,25 @@ class Reclaimer:
         with self._locked():
             if self.mode is Mode.OFF:
                 raise ReclaimError(messages.NOT_ON, mode=self.mode.value)
-            return self._consider_fresh(workload, by_person=True, renews=False).decide()
+            return decide_one(self._read_fresh(workload, by_person=True, renews=False))
 
     def suspend(self, workload: WorkloadKey, *, by: str) -> Action:
         with self._locked():
             if self.mode is not Mode.ENFORCE:
                 raise ReclaimError(messages.NOT_ON, mode=self.mode.value)
-            considered = self._consider_fresh(workload, by_person=True)
-            objections = list_objections(ask_all(considered.facts))
-            if considered.planned and not objections:
-                objections = list_objections(self._look_again(considered).answers)
-            if objections or not considered.planned:
+            one = self._read_fresh(workload, by_person=True)
+            objections = list_objections(ask_all(one.facts))
+            if one.changes and not objections:
+                objections = list_objections(self._look_again(one).answers)
+            if objections or not one.changes:
                 reason = objections[0].reason if objections else messages.NOT_INSPECTED
                 raise ReclaimError(messages.REFUSED, reason=reason)
-            action = considered.action
-            if action is not None and not action.pod_uids.issuperset(considered.facts.pods):
+            action = one.action
+            if action is not None and not action.pod_uids.issuperset(one.facts.pods):
                 self._open_actions.end(action, messages.PODS_REPLACED)
                 action = None
-            action = action or self._journal.add(self._make_action(considered, by=by))
-            actions = self._carry_out(replace(considered, action=replace(action, by=by)))
+            action = action or self._journal.add(self._make_action(one, by=by))
+            actions = self._carry_out(replace(one, action=replace(action, by=by)))
             if actions and actions[0].state is not ActionState.ACTED:
                 raise ReclaimError(messages.REFUSED, reason=actions[0].steps[-1].note)
             return actions[0]
@@ -274,42 +281,42 @@ class Reclaimer:
         self._components.policies.poll()
         if self.mode is Mode.OFF:
             self._last_plan = None
-            self._count_suspended(self._open_actions.continue_all(CandidateFinder(result), reading, result))
+            self._count_suspended(self._open_actions.continue_all(WorkloadFinder(result), reading, result))
             return
         stop, problem = self._find_stop(renews=self.mode is Mode.ENFORCE), self._components.policies.error
         objection = stop.leader or stop.switch or problem
-        finder = CandidateFinder(result)
+        finder = WorkloadFinder(result)
         opened = self._open_actions.continue_all(finder, reading, result)
         self._count_suspended(opened)
-        situation = self._assessor.look(finder, reading, result, opened, stop=stop, now=now)
-        considered = self._assessor.assess_all(situation)
+        cycle = self._assessor.look(finder, reading, result, opened, stop=stop, now=now)
+        workloads = self._assessor.assess_all(cycle)
         if problem is None:  # else which replicas of a pool are surplus is not known
-            self._open_actions.end_spells(considered, situation.past)
-        for each in considered:
-            each.tried_at = self._tried_at.get(each.found.key, 0.0)
-        self._tried_at = {each.found.key: each.tried_at for each in considered if each.tried_at}
-        self._assessor.add_pressure(considered)
-        decisions = decide_all(considered, situation.past)
-        others = len(result.workloads) - len(considered)
+            self._open_actions.end_spells(workloads, cycle.past)
+        for each in workloads:
+            each.tried_at = self._tried_at.get(each.key, 0.0)
+        self._tried_at = {each.key: each.tried_at for each in workloads if each.tried_at}
+        self._assessor.add_pressure(workloads)
+        decisions = decide_all(workloads, cycle.past)
+        others = len(result.workloads) - len(workloads)
         self._last_plan = _make_plan(now, self.mode, decisions, objection, others=others)
         if objection is not None:
             return
-        for each, decision in zip(considered, decisions, strict=True):
+        for each, decision in zip(workloads, decisions, strict=True):
             self._renew_warning(each, decision)
         self._warn_all(
-            [each for each, decision in zip(considered, decisions, strict=True) if decision.outcome is Outcome.WARN],
-            situation,
+            [each for each, decision in zip(workloads, decisions, strict=True) if decision.outcome is Outcome.WARN],
+            cycle,
         )
-        for number, each in enumerate(considered):
+        for number, each in enumerate(workloads):
             if decisions[number].outcome is Outcome.ACT and (self.mode is Mode.OBSERVE or self._lease.is_valid):
-                decisions[number] = self._act(each, situation)
+                decisions[number] = self._act(each, cycle)
         self._last_plan = _make_plan(now, self.mode, decisions, objection, others=others)
 
     def _count_suspended(self, opened: Sequence[Action]) -> None:
         changed = [action for action in opened if action.is_open]
         self._suspended = Suspended(len(changed), sum(action.gpus for action in changed))
 
-    def _consider_fresh(self, key: WorkloadKey, *, by_person: bool = False, renews: bool = True) -> Considered:
+    def _read_fresh(self, key: WorkloadKey, *, by_person: bool = False, renews: bool = True) -> ReclaimWorkload:
         """One workload, with everything read now. Raises ReclaimError if the last result does not have it. `renews`:
         the Lease, which is not for one who only looks."""
         result = self._last_result
@@ -318,44 +325,44 @@ class Reclaimer:
             raise ReclaimError(messages.NO_SUCH_WORKLOAD, workload=key.path)
         read_at = time.monotonic()
         self._components.policies.poll()
-        situation = self._assessor.look(
-            CandidateFinder(result),
+        cycle = self._assessor.look(
+            WorkloadFinder(result),
             self._assessor.open_reading(result),
             result,
             self._journal.list_open(),
             stop=self._find_stop(renews=renews and self.mode is Mode.ENFORCE),
             now=self._now(),
         )
-        found = self._assessor.assess_one(number, situation, by_person=by_person)
-        found.read_at = read_at
-        return found
+        one = self._assessor.assess_one(number, cycle, by_person=by_person)
+        one.read_at = read_at
+        return one
 
     # Warnings and actions.
 
-    def _warn_all(self, due: Sequence[Considered], situation: Situation) -> None:
+    def _warn_all(self, due: Sequence[ReclaimWorkload], cycle: Cycle) -> None:
         """One that cannot be warned about does not keep the others from being warned: those that failed in the last
         cycle come last. Raises SourceError after a few failures: the database itself may be gone, and each further one
         would cost its time limit."""
         failed: set[WorkloadKey] = set()
-        for each in sorted(due, key=lambda one: one.found.key in self._unsent):
+        for each in sorted(due, key=lambda one: one.key in self._unsent):
             try:
-                self._warn(each, self._assessor.read_again(each, situation))
+                self._warn(each, self._assessor.read_again(each, cycle))
             except SourceError as error:
-                failed.add(each.found.key)
-                log.warning("warning_not_sent", workload=each.found.key.path, reason=error)
+                failed.add(each.key)
+                log.warning("warning_not_sent", workload=each.key.path, reason=error)
                 if len(failed) >= MOST_FAILURES:
                     self._unsent |= failed
                     raise
         self._unsent = failed
 
-    def _renew_warning(self, one: Considered, decision: Decision) -> None:
+    def _renew_warning(self, one: ReclaimWorkload, decision: Decision) -> None:
         """One that waits for its receiver since an earlier cycle is sent only while it is true, as it is now."""
-        is_waiting = decision.outcome is Outcome.WAIT and one.action is not None and bool(one.planned)
+        is_waiting = decision.outcome is Outcome.WAIT and one.action is not None and bool(one.changes)
         if one.action is not None and is_waiting and self.mode is Mode.ENFORCE and is_warning_true(one.facts):
             text = describe_planned(one, decision)
             self._notices.renew(one.action, text=text, at=self._now(), due_at=decision.due_at)
 
-    def _warn(self, one: Considered, decision: Decision) -> None:
+    def _warn(self, one: ReclaimWorkload, decision: Decision) -> None:
         """The row is written first: the keys of the warning are made of its id, so a second one changes nothing."""
         if decision.outcome is not Outcome.WARN:
             return
@@ -379,42 +386,42 @@ class Reclaimer:
                 "nobody_to_warn", namespace=namespace, effect="nothing is reclaimed", help="set notify.channels"
             )
 
-    def _act(self, one: Considered, situation: Situation) -> Decision:
+    def _act(self, one: ReclaimWorkload, cycle: Cycle) -> Decision:
         """Everything is read again first; the decision as it is then."""
-        self._tried_at[one.found.key] = situation.now
+        self._tried_at[one.key] = cycle.now
         if self.mode is Mode.OBSERVE:
-            decision = self._assessor.read_again(one, situation)
+            decision = self._assessor.read_again(one, cycle)
             if decision.outcome is Outcome.ACT and (decision := self._look_again(one)).outcome is Outcome.ACT:
-                self._tried_at.pop(one.found.key)
+                self._tried_at.pop(one.key)
                 self._try_out(one)
             return decision
-        decision = one.decide()
+        decision = decide_one(one)
         try:
-            fresh = self._consider_fresh(one.found.key)
+            fresh = self._read_fresh(one.key)
             fresh.facts = fresh.facts._replace(counts=one.facts.counts, has_pressure=one.facts.has_pressure)
-            decision = fresh.decide()
+            decision = decide_one(fresh)
             if decision.outcome is Outcome.ACT and fresh.action is not None:
                 decision = self._look_again(fresh)
             if decision.outcome is Outcome.ACT and fresh.action is not None:
                 self._carry_out(fresh)
             else:
                 failed = [each.guard for each in decision.failed]
-                log.info("action_not_taken", workload=one.found.key.path, failed=failed)
+                log.info("action_not_taken", workload=one.key.path, failed=failed)
         except SourceError as error:  # of the journal or the API server: this action is picked up later
-            log.warning("action_interrupted", workload=one.found.key.path, reason=error)
+            log.warning("action_interrupted", workload=one.key.path, reason=error)
         return decision
 
-    def _look_again(self, one: Considered) -> Decision:
+    def _look_again(self, one: ReclaimWorkload) -> Decision:
         """With usage as it is now: the plan says what an action waits for. The write itself has a look of its own."""
         one.facts = one.facts._replace(is_usage_read=True, usage=self._make_check(one).look().problem)
-        return one.decide()
+        return decide_one(one)
 
-    def _make_check(self, one: Considered, *, stopped: Collection[str] = ()) -> UsageCheck:
+    def _make_check(self, one: ReclaimWorkload, *, stopped: Collection[str] = ()) -> UsageCheck:
         """Of all GPUs that its action takes away, but for those of pods that were stopped a moment ago."""
         result = self._last_result
         assert result is not None
         rows = {row for replica in one.surplus for row in replica.rows}
-        pairs = zip(one.found.rows, one.found.allocations, strict=True)
+        pairs = zip(one.rows, one.allocations, strict=True)
         allocations = [each for row, each in pairs if (not rows or row in rows) and each.container.pod not in stopped]
         return UsageCheck(
             self._components.source,
@@ -424,7 +431,7 @@ class Reclaimer:
             clock=self._components.clock,
         )
 
-    def _carry_out(self, one: Considered) -> list[Action]:
+    def _carry_out(self, one: ReclaimWorkload) -> list[Action]:
         """Each object is an action of its own, with a look at usage of its own."""
         result, action = self._last_result, one.action
         assert result is not None
@@ -432,22 +439,22 @@ class Reclaimer:
         evidence = self._make_evidence(one, result)
         done: list[Action] = []
         stopped: set[str] = set()
-        for number, planned in enumerate(one.planned):
+        for number, change in enumerate(one.changes):
             each = action if number == 0 else self._journal.add(replace(action, id=make_action_id()))
-            each = replace(each, gpus=one.facts.gpus / len(one.planned))
+            each = replace(each, gpus=one.facts.gpus / len(one.changes))
             check = self._make_check(one, stopped=stopped)
-            done.append(self._executor.act(each, planned, evidence=evidence, check=check, facts_at=one.read_at))
-            if done[-1].state is ActionState.ACTED and one.inspected and one.inspected.objects:
-                stopped |= one.inspected.objects.list_pods_below(planned.chosen.object.uid)
+            done.append(self._executor.act(each, change, evidence=evidence, check=check, facts_at=one.read_at))
+            if done[-1].state is ActionState.ACTED and one.objects and one.objects.found:
+                stopped |= one.objects.found.list_pods_below(change.object.uid)
         self._assessor.forget_objects()
         return done
 
-    def _try_out(self, one: Considered) -> None:
+    def _try_out(self, one: ReclaimWorkload) -> None:
         """Server-side dry runs in observe mode, once per idle spell."""
         action = one.action
         if action is None or any(step.note.en.startswith("dry run") for step in action.steps):
             return
-        errors = [error for planned in one.planned if (error := self._executor.try_out(planned)) is not None]
+        errors = [error for change in one.changes if (error := self._executor.try_out(change)) is not None]
         note = messages.DRY_RUN_FAILED.fill(reason=errors[0]) if errors else messages.DRY_RUN_ACCEPTED
         result = self._last_result
         assert result is not None
@@ -456,15 +463,15 @@ class Reclaimer:
         )
         self._counters.add(action.workload.kind, "dry_run")
 
-    def _make_action(self, one: Considered, *, by: str) -> Action:
+    def _make_action(self, one: ReclaimWorkload, *, by: str) -> Action:
         policy, now = one.facts.policy, self._now()
         assert policy is not None
         result = self._last_result
         assert result is not None
         return Action(
             id=make_action_id(),
-            workload=one.found.key,
-            uid=one.found.workload.uid,
+            workload=one.key,
+            uid=one.uid,
             action=policy.action,
             mode=self.mode,
             state=ActionState.PLANNED,
@@ -473,23 +480,23 @@ class Reclaimer:
             idle_since=one.facts.idle_since or now,
             created_at=now,
             updated_at=now,
-            evidence={**list_evidence(one.found, result), "pods": list(one.facts.pods)},
+            evidence={**list_evidence(one, result), "pods": list(one.facts.pods)},
             by=by,
             steps=(JournalStep(ActionState.PLANNED, now, by),),
         )
 
-    def _make_evidence(self, one: Considered, result: Result) -> dict[str, Any]:
+    def _make_evidence(self, one: ReclaimWorkload, result: Result) -> dict[str, Any]:
         answers = [
             {"guard": answer.guard, "passed": answer.passed, "reason": answer.reason} for answer in ask_all(one.facts)
         ]
         policy = one.facts.policy
         origins = dict(policy.origins) if policy else {}
-        changes = [planned.change._asdict() for planned in one.planned]
+        changes = [change.make_row() for change in one.changes]
         rows = {row for replica in one.surplus for row in replica.rows}
         inspection = one.facts.inspection
         others = inspection.other_pods[:MOST_KEPT] if inspection else ()
         return {
-            **list_evidence(one.found, result, rows),
+            **list_evidence(one, result, rows),
             "guards": answers,
             "origins": origins,
             "changes": changes,
@@ -512,7 +519,7 @@ class Reclaimer:
             self._lock.release()
 
 
-def describe_planned(one: Considered, decision: Decision) -> Message:
+def describe_planned(one: ReclaimWorkload, decision: Decision) -> Message:
     """For a warning: what would change, and which pods without GPUs that stops."""
     text = "; ".join(change.text for change in decision.changes)
     others = one.facts.inspection.other_pods if one.facts.inspection else ()

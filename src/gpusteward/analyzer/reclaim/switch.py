@@ -3,12 +3,13 @@
 Both are read before each action. What cannot be read counts as off.
 """
 
+from typing import NamedTuple
+
 from sqlalchemy import Engine, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from gpusteward.analyzer.ledger.db_engine import describe_error, with_write_lock
 from gpusteward.analyzer.ledger.schema import reclaim_switch
-from gpusteward.analyzer.reclaim.actions import SwitchState
 from gpusteward.analyzer.reclaim.cluster import Cluster
 from gpusteward.analyzer.reclaim.kinds.objects import DOMAIN
 from gpusteward.core.errors import SourceError
@@ -17,6 +18,15 @@ from gpusteward.messages import reclaim as messages
 
 ANNOTATION = f"{DOMAIN}reclaim"
 _NAME = "switch"
+
+
+class SwitchState(NamedTuple):
+    """The panic switch."""
+
+    is_off: bool  # no action may happen
+    by: str = ""
+    at: float | None = None
+    reason: str = ""
 
 
 class Switch:

@@ -23,12 +23,10 @@ from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.ledger.ledger import Ledger
 from gpusteward.analyzer.ledger.restore_state import restore_history
 from gpusteward.analyzer.notify.notices.reclaim_notices import ReclaimNotice
-from gpusteward.analyzer.reclaim.actions import Action
 from gpusteward.analyzer.reclaim.cluster import Cluster
 from gpusteward.analyzer.reclaim.components import ReclaimComponents
-from gpusteward.analyzer.reclaim.journal import Journal
+from gpusteward.analyzer.reclaim.execution.journal import Action, ActionState, Journal
 from gpusteward.analyzer.reclaim.lease import ActorLease
-from gpusteward.analyzer.reclaim.plan import ActionState
 from gpusteward.analyzer.reclaim.policies.resolve import WatchedPolicies
 from gpusteward.analyzer.reclaim.reclaimer import Reclaimer
 from gpusteward.analyzer.reclaim.switch import Switch

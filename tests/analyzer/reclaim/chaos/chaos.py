@@ -22,10 +22,8 @@ from typing import Any
 
 from gpusteward.analyzer.ledger.db_engine import open_engine
 from gpusteward.analyzer.ledger.schema_version import create_tables
-from gpusteward.analyzer.reclaim.actions import Action
-from gpusteward.analyzer.reclaim.journal import Journal
+from gpusteward.analyzer.reclaim.execution.journal import Action, ActionState, Journal
 from gpusteward.analyzer.reclaim.kinds.objects import make_patch, read_pointer
-from gpusteward.analyzer.reclaim.plan import ActionState
 from tests.analyzer.reclaim.chaos.controllers import MERGE, Controllers
 from tests.analyzer.reclaim.chaos.faults import FaultPlan, Faults
 from tests.analyzer.reclaim.chaos.fleet import (

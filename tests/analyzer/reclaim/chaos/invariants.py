@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gpusteward.analyzer.reclaim.actions import Action
-from gpusteward.analyzer.reclaim.plan import ActionState
+from gpusteward.analyzer.reclaim.execution.journal import Action, ActionState
 from tests.analyzer.reclaim.chaos.fleet import Subject, describe_original
 from tests.kubernetes.cluster import Json
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusteward.analyzer.reclaim.decisions.inspection import make_metadata
+from gpusteward.analyzer.reclaim.decisions.workloads import make_metadata
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
 from gpusteward.analyzer.reclaim.kinds.registry import WorkloadObjects
 from gpusteward.analyzer.reclaim.policies.example import EXAMPLE

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TypeVar
 
 from gpusteward.analyzer.api.http.problems import ProblemError
-from gpusteward.analyzer.reclaim.actions import ReclaimError
+from gpusteward.analyzer.reclaim.execution.journal import ReclaimError
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message
 from gpusteward.messages.errors import api_errors

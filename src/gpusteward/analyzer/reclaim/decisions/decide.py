@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import NamedTuple
 
-from gpusteward.analyzer.reclaim.decisions.facts import Facts
 from gpusteward.analyzer.reclaim.decisions.guards import BY_NAME, GUARDS, Guard, ask_all, list_delivered
-from gpusteward.analyzer.reclaim.plan import Answer, Change, Decision, Outcome
+from gpusteward.analyzer.reclaim.decisions.workloads import Facts, ReclaimWorkload
+from gpusteward.analyzer.reclaim.execution.changes import Change
+from gpusteward.analyzer.reclaim.plan import Answer, Decision, Outcome
 from gpusteward.analyzer.reclaim.policies.policy import Policy
 
 RESEND_SECONDS = 3600.0
@@ -39,6 +39,11 @@ def decide(facts: Facts, *, changes: Sequence[Change] = (), action_id: str = "")
         changes=tuple(changes),
         action_id=action_id,
     )
+
+
+def decide_one(one: ReclaimWorkload) -> Decision:
+    """With what would change on it."""
+    return decide(one.facts, changes=one.changes, action_id=one.action.id if one.action else "")
 
 
 def choose_outcome(facts: Facts) -> Outcome:
@@ -150,71 +155,3 @@ def _last_warning(facts: Facts, missing: int) -> float | None:
         first = max(facts.now, facts.warnings[-1].sent_at + interval)
     quiet, last = facts.policy.quiet_hours, first + (missing - 1) * interval
     return last if quiet is None else quiet.find_next(last, within=False)
-
-
-class PendingPod(NamedTuple):
-    """A pod that waits for GPUs."""
-
-    name: str
-    resource: str
-    gpus: int
-    created: str  # RFC 3339: the oldest comes first
-    model: str = ""  # it asks for; empty: any
-    node: str = ""  # it asks for; empty: any
-
-
-class Victim(NamedTuple):
-    """An idle workload whose GPUs could be given to a pending pod."""
-
-    number: int
-    idle_since: float
-    gpus: dict[tuple[str, str, str], int]  # node, resource, model -> whole GPUs
-
-
-def choose_victims(pending: Sequence[PendingPod], victims: Sequence[Victim]) -> set[int]:
-    """The numbers of the longest idle workloads that together let pending pods start, the oldest pod first. A pod needs
-    all its GPUs on one node; where no set of victims suffices for a pod, nothing is taken for it."""
-    chosen: set[int] = set()
-    spare: dict[tuple[str, str, str], int] = {}  # freed and not yet used
-    oldest = sorted(victims, key=lambda victim: victim.idle_since)
-    for pod in sorted(pending, key=lambda each: each.created):
-        best = _satisfy(pod, oldest, chosen=chosen, spare=spare)
-        if best is None:
-            continue
-        place, taken = best
-        for victim in taken:
-            chosen.add(victim.number)
-            for key, count in victim.gpus.items():
-                spare[key] = spare.get(key, 0) + count
-        spare[place] = spare.get(place, 0) - pod.gpus
-    return chosen
-
-
-_Place = tuple[str, str, str]
-
-
-def _satisfy(
-    pod: PendingPod, oldest: Sequence[Victim], *, chosen: set[int], spare: dict[_Place, int]
-) -> tuple[_Place, list[Victim]] | None:
-    """The node that needs the fewest victims, and these; of equal ones the one with the longest idle."""
-    places = {place: None for victim in oldest for place in victim.gpus if _fits(pod, place)}
-    found: list[tuple[int, float, _Place, list[Victim]]] = []
-    for place in places:
-        count, taken = spare.get(place, 0), list[Victim]()
-        for victim in oldest:
-            if count >= pod.gpus:
-                break
-            if victim.number not in chosen and place in victim.gpus:
-                taken.append(victim)
-                count += victim.gpus[place]
-        if count >= pod.gpus:
-            found.append((len(taken), max((victim.idle_since for victim in taken), default=0.0), place, taken))
-    if not found:
-        return None
-    _, _, place, taken = min(found, key=lambda each: each[:3])
-    return place, taken
-
-
-def _fits(pod: PendingPod, place: _Place) -> bool:
-    node, resource, model = place
-    return resource == pod.resource and pod.node in ("", node) and pod.model in ("", model)

@@ -11,9 +11,9 @@ from functools import lru_cache
 from math import inf
 from typing import NamedTuple
 
-from gpusteward.analyzer.reclaim.actions import Warned
 from gpusteward.analyzer.reclaim.cluster import PodName
-from gpusteward.analyzer.reclaim.decisions.facts import Facts
+from gpusteward.analyzer.reclaim.decisions.workloads import Facts
+from gpusteward.analyzer.reclaim.execution.journal import Warned
 from gpusteward.analyzer.reclaim.plan import Answer, Fields, Outcome
 from gpusteward.analyzer.reclaim.policies.policy import CHANGING_ACTIONS, ReclaimAction
 from gpusteward.core.containers import OwnerEvidence

@@ -24,27 +24,25 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from gpusteward.analyzer.reclaim.actions import Action, ReclaimError, TargetObject
-from gpusteward.analyzer.reclaim.changes import (
+from gpusteward.analyzer.reclaim.cluster import Cluster
+from gpusteward.analyzer.reclaim.execution.changes import (
+    Change,
     DroppedFieldError,
-    Planned,
-    describe_change,
+    describe_action,
     describe_difference,
     find_dropped,
     format_time,
     is_ours,
     is_restored,
-    list_costs,
     list_our_annotations,
     make_annotations,
     make_restoring_fields,
     make_withdrawal,
     name_command,
 )
-from gpusteward.analyzer.reclaim.cluster import Cluster
 from gpusteward.analyzer.reclaim.execution.counters import ReclaimCounters
+from gpusteward.analyzer.reclaim.execution.journal import Action, ActionState, Journal, Mode, ReclaimError, TargetObject
 from gpusteward.analyzer.reclaim.execution.usage_check import UsageCheck
-from gpusteward.analyzer.reclaim.journal import Journal
 from gpusteward.analyzer.reclaim.kinds.kind import Kind
 from gpusteward.analyzer.reclaim.kinds.objects import (
     ACTION,
@@ -55,7 +53,6 @@ from gpusteward.analyzer.reclaim.kinds.objects import (
 )
 from gpusteward.analyzer.reclaim.kinds.registry import find_kind
 from gpusteward.analyzer.reclaim.kinds.volcano_job import is_stopped
-from gpusteward.analyzer.reclaim.plan import ActionState, Mode
 from gpusteward.core.errors import SourceError
 from gpusteward.core.gpu_counts import format_gpus
 from gpusteward.core.messages import Message
@@ -138,47 +135,47 @@ class Executor:
         self._counters, self._clock, self._monotonic, self._on_step = counters, clock, monotonic, on_step
         self._gone_since: dict[tuple[str, float], float] = {}  # when the command of an action was seen to be gone first
 
-    def try_out(self, planned: Planned) -> SourceError | None:
+    def try_out(self, change: Change) -> SourceError | None:
         """A server-side dry run; why it fails. Nothing changes."""
-        kind, one = planned.chosen
+        kind, one = change.kind, change.object
         try:
             if kind.is_evicted:
                 self._cluster.evict(one, dry_run=True)
                 return None
-            fields = {**planned.fields, annotation(ACTION): "dry-run"}
+            fields = {**change.fields, annotation(ACTION): "dry-run"}
             answer = self._cluster.patch(one, fields, dry_run=True)
             if kind.stop:
                 self._cluster.send_command(kind, one, name="gpusteward-dry-run", resume=False, dry_run=True)
-            return find_dropped(answer, planned.fields)
+            return find_dropped(answer, change.fields)
         except SourceError as error:
             return error
 
     def act(
-        self, action: Action, planned: Planned, *, evidence: Mapping[str, Any], check: UsageCheck, facts_at: float
+        self, action: Action, change: Change, *, evidence: Mapping[str, Any], check: UsageCheck, facts_at: float
     ) -> Action:
         """The action as it is then. `check`: of all GPUs that it takes away. `facts_at`: when reading the pods, snoozes
         and policies that it rests on began, by the monotonic clock. Raises SourceError if it is open whether
         the change has happened, or if the journal cannot be written; `recover` continues in a later cycle."""
-        failure = self.try_out(planned)
+        failure = self.try_out(change)
         if failure is not None:
             return self._put_back(action, failure)
-        one = planned.chosen.object
+        one = change.object
         action = self._journal.move(
             action,
             ActionState.ACTING,
             at=self._clock(),
             by=action.by,
             target=TargetObject(one.kind, one.name, one.uid, one.path),
-            original=keep_original(one.json, planned.fields),
-            patch=dict(planned.fields),
-            evidence={**evidence, COSTS: list_costs(planned)} if planned.costs else evidence,
+            original=keep_original(one.json, change.fields),
+            patch=dict(change.fields),
+            evidence={**evidence, COSTS: change.list_costs()} if change.costs else evidence,
         )
         self._on_step("journalled", action)
         objection = self._permission.find_objection()
         if objection is not None:
             return self._return_to_warned(action, objection)
         try:
-            self._change(action, planned, check, facts_at)
+            self._change(action, change, check, facts_at)
         except WriteError as error:
             self._take_off_costs(action)
             return self._put_back(action, error)
@@ -356,12 +353,12 @@ class Executor:
                 raise
             log.warning("fields_not_given_up", path=one.path, reason=error)
 
-    def _change(self, action: Action, planned: Planned, check: UsageCheck, facts_at: float) -> None:
+    def _change(self, action: Action, change: Change, check: UsageCheck, facts_at: float) -> None:
         """Raises SourceError: WriteError if nothing has changed."""
-        kind, one = planned.chosen
+        kind, one = change.kind, change.object
         changed = one
-        if planned.costs:
-            self._cluster.set_deletion_costs(planned.costs)
+        if change.costs:
+            self._cluster.set_deletion_costs(change.costs)
             self._on_step("costs_set", action)
         annotations = make_annotations(action, at=self._clock())
         if kind.stop:
@@ -375,7 +372,7 @@ class Executor:
                 name = name_command(action, "stop")
                 self._cluster.send_command(kind, one, name=name, resume=False, send_before=write_before)
             else:
-                changed = self._cluster.patch(one, {**planned.fields, **annotations}, send_before=write_before)
+                changed = self._cluster.patch(one, {**change.fields, **annotations}, send_before=write_before)
         except WriteError:
             if kind.stop:
                 self._give_up_fields(self._remove_annotations(action, changed) or changed)
@@ -400,7 +397,7 @@ class Executor:
     def _finish_acting(self, action: Action, one: KubeObject | None) -> Action:
         text = messages.EVENT_ACTED.fill(
             gpus=format_gpus(action.gpus),
-            text=describe_change(action),
+            text=describe_action(action),
             since=format_time(action.idle_since),
             action=action.id,
         )
@@ -419,7 +416,7 @@ class Executor:
         self._give_up_fields(one, is_last=True)
         self._take_off_costs(action)
         now, has_failed = self._clock(), bool(action.error)
-        text = messages.EVENT_RESTORED.fill(text=describe_change(action, undo=True), by=by)
+        text = messages.EVENT_RESTORED.fill(text=describe_action(action, undo=True), by=by)
         if not has_failed:  # its pods are gone: a cycle that sees new ones run says so
             text = messages.WAITS_AFTER_RESTORE.fill(text=text, gpus=format_gpus(action.gpus))
         self._try_event(action, one, "Restored", text)

@@ -10,8 +10,7 @@ from typing import Protocol
 
 from gpusteward.analyzer.notify.notices.reclaim_notices import ReclaimNotice
 from gpusteward.analyzer.notify.outbox.records import NoticeKind
-from gpusteward.analyzer.reclaim.actions import Action, Warned
-from gpusteward.analyzer.reclaim.plan import Mode
+from gpusteward.analyzer.reclaim.execution.journal import Action, Mode, Warned
 from gpusteward.core.messages import Message
 
 KINDS = {

@@ -18,11 +18,18 @@ from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.api.v1.pagination import MOST_ROWS
 from gpusteward.analyzer.api.v1.reclaim.plan import DecisionRow, ModeName, make_decision_row
 from gpusteward.analyzer.prices import PriceList
-from gpusteward.analyzer.reclaim.actions import OPEN_STATES, Action, ReclaimControl
-from gpusteward.analyzer.reclaim.journal import read_message
-from gpusteward.analyzer.reclaim.plan import ActionState, Mode
+from gpusteward.analyzer.reclaim.execution.journal import (
+    OPEN_STATES,
+    SAVING_STATES,
+    Action,
+    ActionState,
+    Mode,
+    Saving,
+    measure_saving,
+    read_message,
+)
+from gpusteward.analyzer.reclaim.plan import ReclaimControl
 from gpusteward.analyzer.reclaim.policies.policy import ReclaimAction
-from gpusteward.analyzer.reclaim.savings import SAVING_STATES, Saving, measure_saving
 from gpusteward.core.api_rows import ClusterName
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.messages import Language

@@ -12,7 +12,9 @@ from gpusteward.analyzer.api.dependencies import Dependencies
 from gpusteward.analyzer.api.http.responses import format_utc, send_json
 from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.api.v1.pagination import MOST_ROWS, FilterValues
-from gpusteward.analyzer.reclaim.plan import Change, Decision, Mode, Outcome, Plan
+from gpusteward.analyzer.reclaim.execution.changes import Change
+from gpusteward.analyzer.reclaim.execution.journal import Mode
+from gpusteward.analyzer.reclaim.plan import Decision, Outcome, Plan
 from gpusteward.core.api_rows import ClusterName
 from gpusteward.core.messages import Language
 
@@ -155,13 +157,4 @@ def make_decision_row(decision: Decision, language: Language) -> DecisionRow:
 
 
 def make_change_row(change: Change) -> ChangeRow:
-    return ChangeRow(
-        kind=change.kind,
-        name=change.name,
-        path=change.path,
-        method=change.method,
-        text=change.text,
-        before=dict(change.before),
-        after=dict(change.after),
-        gpus=change.gpus,
-    )
+    return ChangeRow(**change.make_row(), text=change.text)

@@ -1,4 +1,4 @@
-"""The journal: table `actions` of the ledger. A state is written before its step is done and after it.
+"""Actions and their journal, the table `actions` of the ledger. A state is written before its step and after it.
 
 A row begins with a warning (or with a dry run in observe mode) and lives until its object is restored. What is not in
 the journal has not happened: without a database nothing is done.
@@ -11,7 +11,8 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Any, NamedTuple
 
 from msgspec.json import decode
@@ -21,13 +22,121 @@ from sqlalchemy.exc import SQLAlchemyError
 from gpusteward.analyzer.ledger.db_engine import describe_error, with_write_lock
 from gpusteward.analyzer.ledger.idle_spells import mark_reclaimed
 from gpusteward.analyzer.ledger.schema import actions
-from gpusteward.analyzer.reclaim.actions import OPEN_STATES, Action, JournalStep, TargetObject, Warned
-from gpusteward.analyzer.reclaim.plan import ActionState, Mode
 from gpusteward.analyzer.reclaim.policies.policy import ReclaimAction
 from gpusteward.core.containers import WorkloadKey
-from gpusteward.core.errors import SourceError
+from gpusteward.core.errors import GpustewardError, SourceError
 from gpusteward.core.messages import Message
 from gpusteward.messages import reclaim as messages
+
+
+class Mode(StrEnum):
+    """How far reclaim goes; chosen by a person."""
+
+    OFF = "off"
+    OBSERVE = "observe"  # plans and server-side dry runs
+    ENFORCE = "enforce"
+
+
+class ActionState(StrEnum):
+    """Where an action is; each move is written before and after its step."""
+
+    PLANNED = "planned"  # in observe mode the last one
+    WARNED = "warned"
+    ACTING = "acting"
+    ACTED = "acted"
+    VERIFIED = "verified"  # its pods are gone
+    FAILED = "failed"
+    RESTORING = "restoring"
+    RESTORED = "restored"
+    REFUSED = "refused"
+    REVERTED = "reverted"  # somebody else changed the object back
+    ENDED = "ended"  # the object is gone, or the idle spell of a warning has ended
+
+
+OPEN_STATES = frozenset({ActionState.ACTING, ActionState.ACTED, ActionState.VERIFIED, ActionState.RESTORING})
+"""The object is changed, or may be."""
+RESTORABLE_STATES = frozenset({ActionState.ACTED, ActionState.VERIFIED})
+
+
+class ReclaimError(GpustewardError):
+    """What a person asked for is refused; the text says why."""
+
+
+class TargetObject(NamedTuple):
+    """The object that an action changes; not always the workload: a Job of a CronJob, a Workload of Kueue."""
+
+    kind: str
+    name: str
+    uid: str
+    path: str  # in the API of Kubernetes
+
+
+class Warned(NamedTuple):
+    """A warning about an action. Times are unix seconds."""
+
+    keys: tuple[str, ...]  # of the outbox, one per address
+    sent_at: float
+    delivered_at: float | None = None  # at the first address; None: not yet
+
+
+class JournalStep(NamedTuple):
+    """A move from one state to the next."""
+
+    state: ActionState
+    at: float
+    by: str
+    note: Message = Message("", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One row of the table `actions`: what is planned for, or was done to, one object."""
+
+    id: str
+    workload: WorkloadKey
+    uid: str  # of the workload
+    action: ReclaimAction
+    mode: Mode
+    state: ActionState
+    policy: str
+    gpus: float
+    idle_since: float
+    created_at: float
+    updated_at: float
+    target: TargetObject | None = None  # None: not chosen yet
+    original: Mapping[str, Any] = field(default_factory=dict)  # JSON pointer -> value before; None: absent
+    patch: Mapping[str, Any] = field(default_factory=dict)  # JSON pointer -> our value
+    evidence: Mapping[str, Any] = field(default_factory=dict)  # proof, signature, guards, reasons, allocations
+    warnings: tuple[Warned, ...] = ()
+    by: str = ""  # gpusteward, or the person who asked
+    acted_at: float | None = None
+    ended_at: float | None = None  # restored, reverted, failed
+    error: str = ""  # in English; the note of its step has both languages
+    steps: tuple[JournalStep, ...] = ()
+    waiting_gpus: float | None = None  # restored, and its pods wait for so many GPUs; None: they run
+
+    @property
+    def is_open(self) -> bool:
+        return self.state in OPEN_STATES
+
+    @property
+    def pod_uids(self) -> frozenset[str]:
+        """Of the pods that its warnings are about. What was said of other pods, of the same name or not, does not
+        count."""
+        return frozenset(map(str, self.evidence.get("pods", ())))
+
+    @property
+    def begun_at(self) -> float:
+        """When its change was begun last."""
+        found = (step.at for step in reversed(self.steps) if step.state is ActionState.ACTING)
+        return next(found, self.updated_at)
+
+    @property
+    def failure(self) -> Message:
+        """`error` in both languages."""
+        found = (step.note for step in reversed(self.steps) if self.error and step.note.en.startswith(self.error))
+        return next(found, Message(self.error, self.error))
+
 
 MAX_STEPS = 50
 """Of one action; a loop of reverts is stopped long before."""
@@ -269,3 +378,40 @@ def _translated() -> Iterator[None]:
         yield
     except SQLAlchemyError as error:
         raise SourceError(messages.JOURNAL_UNREADABLE, reason=describe_error(error)) from error
+
+
+SAVING_STATES = (
+    *sorted(RESTORABLE_STATES),
+    *(ActionState.RESTORING, ActionState.RESTORED, ActionState.REVERTED, ActionState.ENDED),
+)
+"""An action that failed has given nothing back."""
+PriceOf = Callable[[str, str], int]
+"""Model and namespace -> millionths per GPU-hour; 0: unknown."""
+
+
+class Saving(NamedTuple):
+    """Of one action within a period."""
+
+    gpu_hours: float
+    cost_micros: int | None  # None: a model has no price
+    is_open: bool  # the GPUs are still given back
+
+
+def measure_saving(action: Action, price_of: PriceOf, *, since: float, now: float) -> Saving | None:
+    """From the action to its restore, or until now. None: it gave nothing back in the period."""
+    if action.mode is not Mode.ENFORCE or action.acted_at is None or action.state not in SAVING_STATES:
+        return None
+    end = now if action.ended_at is None else min(action.ended_at, now)
+    seconds = end - max(action.acted_at, since)
+    if seconds < 0:
+        return None
+    hours = action.gpus * seconds / 3600
+    price = _mean_price(action, price_of)
+    return Saving(hours, None if price is None else round(hours * price), action.ended_at is None)
+
+
+def _mean_price(action: Action, price_of: PriceOf) -> float | None:
+    """Of the GPUs that it held, as its evidence lists them."""
+    models = [str(each.get("model", "")) for each in action.evidence.get("allocations") or ()]
+    prices = [price_of(model, action.workload.namespace) for model in models]
+    return sum(prices) / len(prices) if prices and all(prices) else None

@@ -1,0 +1,400 @@
+"""The workloads of a cycle, idle ones and pools with idle replicas: the facts of their verdict, their pods and their
+owner as read now. Reads the cluster, changes nothing.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+
+from gpusteward.analyzer.judge.resumption import Chance
+from gpusteward.analyzer.ledger.identities import make_allocation_id
+from gpusteward.analyzer.reclaim.cluster import PodName, Reading, UnreadableClaimError, count_gpus
+from gpusteward.analyzer.reclaim.execution.changes import Change, Inspection, plan_changes
+from gpusteward.analyzer.reclaim.execution.journal import Action, Warned
+from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
+from gpusteward.analyzer.reclaim.kinds.registry import WorkloadObjects
+from gpusteward.analyzer.reclaim.policies.policy import KEEP, PREFIX, Policy, read_keep
+from gpusteward.analyzer.reclaim.policies.resolve import WatchedPolicies, WorkloadMetadata
+from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, STEPS
+from gpusteward.core.containers import OwnerEvidence, Workload, WorkloadKey
+from gpusteward.core.errors import SourceError
+from gpusteward.core.kinds import find_kind
+from gpusteward.core.messages import Message
+from gpusteward.core.usages import AllocationKey
+from gpusteward.core.verdicts import Activity, Proof, Signature, Step
+from gpusteward.messages import reclaim as messages
+
+
+class Pool(NamedTuple):
+    """The replicas of an owner whose replicas are interchangeable."""
+
+    replicas: int
+    keep: int
+
+    @property
+    def surplus(self) -> int:
+        return max(0, self.replicas - self.keep)
+
+
+class Counts(NamedTuple):
+    """Actions so far, against which the limits of a policy count."""
+
+    cycle: int = 0
+    namespace: int = 0  # of this workload, in this cycle
+    hour: int = 0
+    hour_ends: tuple[float, ...] = ()  # when each action of the last hour does not count any more, the oldest first
+
+
+class Facts(NamedTuple):
+    """All that the guards ask about one workload; of a pool only about its surplus replicas. A plan keeps nothing else
+    of it."""
+
+    now: float
+    workload: Workload
+    activity: Activity
+    signature: Signature
+    highest_step: Step
+    proof: Proof
+    gpus: float
+    idle_gpus: float
+    idle_since: float | None  # since when all of it is idle, proven by integrating signals
+    coverage: float
+    result_at: float
+    cycles_seen: int
+    least_coverage: float = 0.9
+    max_age_seconds: float = 600.0
+    policy: Policy | None = None
+    chance: Chance = Chance()
+    snoozed_until: float | None = None
+    is_left_out: bool = False  # its namespace, by the setting `reclaim.namespaces`
+    is_protected: bool = False
+    has_pressure: bool = False
+    counts: Counts = Counts()
+    reverts: int = 0
+    left_alone_until: float | None = None  # the end of a cool-down
+    open_action: Action | None = None
+    warnings: tuple[Warned, ...] = ()  # for this idle spell
+    pods: tuple[str, ...] = ()  # uids of the pods with GPUs that would stop; empty: not read
+    unknown_pod: str = ""  # one of them whose uid or start is not known
+    pool: Pool | None = None
+    leader: Message | None = None  # why this analyzer may not act; None: it may
+    switch: Message | None = None  # why nobody may act
+    policy_problem: Message | None = None  # why there are no policies
+    inspection: Inspection | None = None  # None: not looked at
+    is_usage_read: bool = False  # once more, right before the action
+    usage: Message | None = None  # why it forbids the action; None: it does not
+
+    @property
+    def idle_seconds(self) -> float:
+        return 0.0 if self.idle_since is None else max(0.0, self.now - self.idle_since)
+
+
+class Replica(NamedTuple):
+    """One pod of a workload."""
+
+    pod: PodName
+    rows: tuple[int, ...]
+    is_idle: bool  # proven: every allocation idle, covered, integrated, and may be reclaimed
+    idle_since: float
+    gpus: float
+
+
+@dataclass
+class ReclaimWorkload:
+    """One workload in one cycle."""
+
+    number: int  # in the result
+    key: WorkloadKey
+    rows: tuple[int, ...]  # of its allocations, in the verdicts
+    allocations: tuple[AllocationKey, ...]
+    pods: tuple[PodName, ...]
+    sampled_pods: frozenset[PodName]  # with an allocation whose verdict no integrating signal proves
+    verdict: Facts  # without what its objects say
+    facts: Facts
+    objects: "ReadObjects | None" = None
+    changes: Sequence[Change] = ()  # what is done to it when it is acted on
+    surplus: Sequence[Replica] = ()  # of a pool
+    action: Action | None = None  # that was warned about, or is planned
+    lacks_only_time: bool = False  # as far as is known without its objects
+    read_at: float = 0.0  # when reading all this began, by the monotonic clock
+    tried_at: float = 0.0  # when an action was tried last that was held back or refused
+
+    @property
+    def uid(self) -> str:
+        return self.facts.workload.uid
+
+    @property
+    def can_be_pool(self) -> bool:
+        return find_kind(self.key.kind).has_deletion_cost and len(self.pods) > 1
+
+    @property
+    def turn(self) -> float:
+        """The lowest is the first to be acted on: the longest idle. One that was held back or refused counts as idle
+        since then, so that it does not keep the others from their turn in every cycle."""
+        return max(self.facts.idle_since or 0.0, self.tried_at)
+
+    @property
+    def is_unread_pool(self) -> bool:
+        """Whether it was warned about, and nobody knows in this cycle which of its replicas are surplus."""
+        return self.action is not None and self.facts.policy is None and self.facts.idle_since is None
+
+
+class WorkloadFinder:
+    """Reads one result."""
+
+    def __init__(self, result: Result) -> None:
+        self._result = result
+        self._coverage = result.verdicts.usage.coverage
+        self._least_coverage = result.workloads.find_least(self._coverage)
+        self._working: dict[str, frozenset[PodName]] = {}  # pods at work, by namespaces that were asked for
+
+    def list_numbers(self) -> list[int]:
+        """Of workloads that are idle, and of possible pools with at least one idle allocation; the longest idle
+        first."""
+        table = self._result.workloads
+        is_idle = table.activity == ACTIVITIES.index(Activity.IDLE)
+        numbers = np.flatnonzero(is_idle).tolist()
+        numbers.sort(key=lambda number: float(table.idle_since[number]))
+        has_idle = np.flatnonzero(~is_idle & (table.idle_allocations > 0)).tolist()
+        return numbers + [number for number in has_idle if find_kind(table.keys[number].kind).has_deletion_cost]
+
+    def make_workload(self, number: int, *, now: float) -> ReclaimWorkload:
+        """With the facts of all its allocations."""
+        table, result = self._result.workloads, self._result
+        rows = tuple(table.rows(number).tolist())
+        allocations = tuple(result.verdicts.usage.allocations[row] for row in rows)
+        since = float(table.idle_since[number])
+        facts = Facts(
+            now=now,
+            workload=table.find_owner(number),
+            activity=ACTIVITIES[table.activity[number]],
+            signature=SIGNATURES[table.signature[number]],
+            highest_step=STEPS[table.step[number]],
+            proof=PROOFS[table.proof[number]],
+            gpus=float(table.gpus[number]),
+            idle_gpus=float(table.idle_gpus[number]),
+            idle_since=None if np.isnan(since) else since,
+            coverage=float(self._least_coverage[number]),
+            result_at=result.at,
+            cycles_seen=0,
+            least_coverage=result.settings.judge.activity.coverage,
+            max_age_seconds=result.settings.max_result_age_seconds,
+        )
+        pods = [PodName(one.container.pod, one.container.pod_uid) for one in allocations]
+        proofs = result.verdicts.proof[list(rows)] == PROOFS.index(Proof.INTEGRATED)
+        return ReclaimWorkload(
+            number=number,
+            key=table.keys[number],
+            rows=rows,
+            allocations=allocations,
+            pods=tuple(dict.fromkeys(pods)),
+            sampled_pods=frozenset(pod for pod, is_integrated in zip(pods, proofs, strict=True) if not is_integrated),
+            verdict=facts,
+            facts=facts,
+        )
+
+    def list_replicas(self, one: ReclaimWorkload) -> list[Replica]:
+        """Its pods; the longest idle first, those that are not idle last."""
+        by_pod: dict[PodName, list[int]] = {}
+        for row, allocation in zip(one.rows, one.allocations, strict=True):
+            by_pod.setdefault(PodName(allocation.container.pod, allocation.container.pod_uid), []).append(row)
+        replicas = [self._make_replica(pod, rows) for pod, rows in by_pod.items()]
+        return sorted(replicas, key=lambda each: (not each.is_idle, each.idle_since, each.pod))
+
+    def _make_replica(self, pod: PodName, rows: list[int]) -> Replica:
+        verdicts = self._result.verdicts
+        is_idle = (
+            (verdicts.activity[rows] == ACTIVITIES.index(Activity.IDLE))
+            & (verdicts.proof[rows] == PROOFS.index(Proof.INTEGRATED))
+            & (verdicts.step[rows] == STEPS.index(Step.RECLAIM))
+            & (self._coverage[rows] >= self._result.settings.judge.activity.coverage)
+        )
+        is_proven = bool(np.all(is_idle))
+        since = float(np.max(verdicts.idle_since[rows])) if is_proven else inf
+        return Replica(pod, tuple(rows), is_proven, since, float(np.sum(self._result.workloads.fractions[rows])))
+
+    def limit_to(self, facts: Facts, surplus: Sequence[Replica], pool: Pool) -> Facts:
+        """The facts of a pool: those of its surplus replicas only."""
+        if not surplus:
+            return facts._replace(pool=pool, activity=Activity.ACTIVE, idle_since=None)
+        verdicts = self._result.verdicts
+        rows = [row for each in surplus for row in each.rows]
+        gpus = sum(each.gpus for each in surplus)
+        signature = min((SIGNATURES[code] for code in verdicts.signature[rows]), key=lambda each: each.rank)
+        steps = [signature.highest_step, *(STEPS[code] for code in verdicts.step[rows])]
+        return facts._replace(
+            pool=pool,
+            activity=Activity.IDLE,
+            signature=signature,
+            highest_step=min(steps, key=tuple(Step).index),
+            proof=PROOFS[int(np.min(verdicts.proof[rows]))],
+            gpus=gpus,
+            idle_gpus=gpus,
+            idle_since=max(each.idle_since for each in surplus),
+            coverage=float(np.min(self._coverage[rows])),
+        )
+
+    def list_working_pods(self, namespace: str) -> frozenset[PodName]:
+        """Pods of all workloads that use a GPU now; without uid where it is not known."""
+        if namespace not in self._working:
+            verdicts = self._result.verdicts
+            rows = np.flatnonzero(verdicts.activity == ACTIVITIES.index(Activity.ACTIVE)).tolist()
+            containers = (verdicts.usage.allocations[row].container for row in rows)
+            self._working[namespace] = frozenset(
+                PodName(one.pod, one.pod_uid) for one in containers if one.namespace == namespace
+            )
+        return self._working[namespace]
+
+
+def list_roots(result: Result) -> dict[str, str]:
+    """The uids of pods, each with the uid of its root owner, where that was read from the API server."""
+    return {
+        one.container.pod_uid: owner.uid
+        for one in result.verdicts.usage.allocations
+        if one.container.pod_uid
+        and (owner := one.container.workload) is not None
+        and owner.evidence is OwnerEvidence.READ
+        and owner.uid
+    }
+
+
+def list_evidence(one: ReclaimWorkload, result: Result, rows: Collection[int] = ()) -> dict[str, object]:
+    """What the verdict is based on, for the journal. `rows`: those that are acted on; empty: all."""
+    verdict = result.workloads.verdict(one.number)
+    chinese = result.workloads.verdict(one.number, language="zh").reasons
+    return {
+        "signature": verdict.signature.value,
+        "proof": verdict.proof.value,
+        "idle_since": verdict.idle_since,
+        "result_at": result.at,
+        "window_seconds": result.verdicts.usage.window_seconds,
+        "numbers": dict(verdict.evidence),
+        "reasons": [Message(en, zh) for en, zh in zip(verdict.reasons, chinese, strict=True)],
+        "allocations": [
+            {
+                "pod": each.container.pod,
+                "pod_uid": each.container.pod_uid,
+                "container": each.container.name,
+                "gpu": each.gpu_uuid,
+                "instance": each.gpu_instance,
+                "node": each.node,
+                "model": each.model,
+                "allocation_id": make_allocation_id(each),
+            }
+            for row, each in zip(one.rows, one.allocations, strict=True)
+            if not rows or row in rows
+        ],
+    }
+
+
+@dataclass
+class ReadObjects:
+    """The objects of a workload as they were read, and what was last found out about them."""
+
+    found: WorkloadObjects | None  # None: they could not be read
+    metadata: WorkloadMetadata | None
+    incomplete: Message | None = None  # why not all of its GPUs are known to be in the verdict
+    error: Message | None = None  # why they could not be read
+    _policy: tuple[object, Policy] | None = field(default=None, repr=False)
+    _changes: tuple[Policy, tuple[Inspection, list[Change]]] | None = field(default=None, repr=False)
+
+    def find_policy(self, policies: WatchedPolicies) -> Policy:
+        """Looked up again when the policies have changed."""
+        assert self.metadata is not None
+        if self._policy is None or self._policy[0] is not policies.current:
+            self._policy = policies.current, policies.find_policy(self.metadata)
+        return self._policy[1]
+
+    def plan_changes(self, policy: Policy, reading: Reading, *, now: float) -> tuple[Inspection, list[Change]]:
+        """For the whole workload; planned again when its policy has changed, and after a refusal, which may be over."""
+        if self._changes is not None and self._changes[0] is policy:
+            return self._changes[1]
+        assert self.found is not None
+        changes = plan_changes(self.found, policy, reading, incomplete=self.incomplete, surplus=(), now=now)
+        self._changes = (policy, changes) if changes[0].refusal is None else None
+        return changes
+
+
+def read_objects(one: ReclaimWorkload, reading: Reading) -> ReadObjects:
+    """Never raises: what cannot be read is a reason to refuse."""
+    namespace = one.key.namespace
+    try:
+        objects = reading.read_workload_objects(namespace, one.pods)
+        annotations = reading.read_namespace(namespace)
+        known = {pod.uid for pod in objects.pods}
+        others = [pod for pod in reading.list_pods_below(namespace, [objects.root.uid]) if pod.uid not in known]
+        incomplete = (
+            messages.INCOMPLETE.fill(pod=others[0].name)
+            if others
+            else find_incomplete(objects, one.allocations, reading)
+        )
+    except SourceError as error:
+        return ReadObjects(None, None, error=error.as_message())
+    models = [each.model for each in one.allocations]
+    metadata = make_metadata(one.key, objects, models=models, namespace_annotations=annotations)
+    return ReadObjects(objects, metadata, incomplete=incomplete)
+
+
+def make_metadata(
+    key: WorkloadKey, objects: WorkloadObjects, *, models: Iterable[str], namespace_annotations: Mapping[str, str]
+) -> WorkloadMetadata:
+    """Of several annotations of one name, that of the pod wins over that of its owner; of `keep` the longest one."""
+    nearest_last = [*reversed(objects.owners), *objects.pods]
+    annotations: dict[str, str] = {}
+    labels: dict[str, str] = {}
+    for one in nearest_last:
+        annotations |= {name: value for name, value in one.annotations.items() if name.startswith(PREFIX)}
+        labels |= one.labels
+    if keeps := [one.annotations[KEEP] for one in nearest_last if KEEP in one.annotations]:
+        annotations[KEEP] = max(keeps, key=_rank_keep)
+    classes = {str(pod.spec.get("priorityClassName") or "") for pod in objects.pods}
+    return WorkloadMetadata(
+        key,
+        sorted(set(models) - {""}),
+        labels,
+        classes.pop() if len(classes) == 1 else "",
+        annotations,
+        namespace_annotations,
+    )
+
+
+def _rank_keep(value: str) -> float:
+    """Until when it keeps; one that cannot be read keeps for ever."""
+    try:
+        return read_keep(value.strip())
+    except (ValueError, OverflowError):
+        return inf
+
+
+def find_incomplete(
+    objects: WorkloadObjects, allocations: Collection[AllocationKey], reading: Reading
+) -> Message | None:
+    """Why a pod may hold a GPU that the verdict does not know of: it may be at work. Raises SourceError."""
+    held = Counter(one.container.pod for one in allocations)
+    gpus = Counter(pod for pod, *_ in {(one.container.pod, one.gpu_uuid, one.gpu_instance) for one in allocations})
+    for pod in objects.pods:
+        asked = sum(count_gpus(pod).values())
+        try:
+            claimed = reading.list_claimed_gpus(pod)
+        except UnreadableClaimError as error:
+            return error.as_message()
+        # Containers may share a claimed device: each of them counts as one allocation, and the device is still one.
+        if (gpus if claimed else held)[pod.name] < asked + len(claimed):
+            return messages.INCOMPLETE.fill(pod=pod.name)
+    return None
+
+
+def add_pods(facts: Facts, pods: Sequence[KubeObject]) -> Facts:
+    """The pods as they were read: idle never begins before the newest of them started. Metrics may have neither uid nor
+    start, and a pod that was created again under the same name looks like the one before."""
+    starts = [pod.started_at for pod in pods]
+    unknown = next((pod.name for pod, start in zip(pods, starts, strict=True) if not pod.uid or start is None), "")
+    since = facts.idle_since
+    if since is not None:
+        since = max([since, *(start for start in starts if start is not None)])
+    return facts._replace(pods=tuple(sorted(pod.uid for pod in pods)), unknown_pod=unknown, idle_since=since)
