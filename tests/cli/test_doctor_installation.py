@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 import yaml
 
-from gpusteward.analyzer.reclaim.execution.journal import Mode
 from gpusteward.analyzer.reclaim.kinds.registry import list_enforce_rights
 from gpusteward.cli.api.client import Peer, make_client
 from gpusteward.cli.commands import doctor

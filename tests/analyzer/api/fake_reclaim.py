@@ -9,16 +9,15 @@ from gpusteward.analyzer.reclaim.execution.journal import (
     Action,
     ActionState,
     JournalStep,
-    Mode,
     ReclaimError,
     TargetObject,
     Warned,
 )
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
 from gpusteward.analyzer.reclaim.kinds.replicated import DEPLOYMENT
+from gpusteward.analyzer.reclaim.permission import Mode, SwitchState
 from gpusteward.analyzer.reclaim.plan import Answer, Decision, Outcome, Plan, Suspended
 from gpusteward.analyzer.reclaim.policies.policy import Policy, ReclaimAction
-from gpusteward.analyzer.reclaim.switch import SwitchState
 from gpusteward.core.containers import Workload, WorkloadKey
 from gpusteward.core.errors import SourceError
 from gpusteward.core.kinds import WorkloadClass

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from gpusteward.analyzer.api.v1.reclaim.actions import make_action_row
-from gpusteward.analyzer.reclaim.execution.journal import ActionState, Mode
+from gpusteward.analyzer.reclaim.execution.journal import ActionState
+from gpusteward.analyzer.reclaim.permission import Mode
 from gpusteward.analyzer.reclaim.policies.example import EXAMPLE
 from gpusteward.analyzer.reclaim.policies.resolve import WatchedPolicies
 from gpusteward.analyzer.settings.settings import Settings

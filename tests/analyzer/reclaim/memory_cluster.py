@@ -15,10 +15,9 @@ from gpusteward.analyzer.reclaim.cluster import Cluster
 from gpusteward.analyzer.reclaim.components import ReclaimComponents
 from gpusteward.analyzer.reclaim.execution.journal import Journal
 from gpusteward.analyzer.reclaim.kinds.objects import Json, KubeObject, make_path, split_pointer
-from gpusteward.analyzer.reclaim.lease import ActorLease
+from gpusteward.analyzer.reclaim.permission import ActorLease, Switch
 from gpusteward.analyzer.reclaim.policies.policy import Policy
 from gpusteward.analyzer.reclaim.reclaimer import Reclaimer
-from gpusteward.analyzer.reclaim.switch import Switch
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.tables import UsageTable

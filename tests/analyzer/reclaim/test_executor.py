@@ -1,6 +1,7 @@
 """Single steps of an action, with a cluster that refuses some of them."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -11,13 +12,14 @@ from sqlalchemy import Engine
 from gpusteward.analyzer.judge.activity import ActivityRule
 from gpusteward.analyzer.reclaim.cluster import Cluster
 from gpusteward.analyzer.reclaim.execution.changes import Change
-from gpusteward.analyzer.reclaim.execution.counters import ReclaimCounters
 from gpusteward.analyzer.reclaim.execution.executor import SELF, Executor
 from gpusteward.analyzer.reclaim.execution.journal import Action, ActionState, Journal
 from gpusteward.analyzer.reclaim.execution.usage_check import UsageCheck
+from gpusteward.analyzer.reclaim.execution.warnings import Notices
 from gpusteward.analyzer.reclaim.kinds.objects import ACTION, DELETION_COST, KubeObject
 from gpusteward.analyzer.reclaim.kinds.replicated import DEPLOYMENT
 from gpusteward.analyzer.reclaim.kinds.volcano_job import VOLCANO_JOB
+from gpusteward.analyzer.reclaim.permission import Permission
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message
 from gpusteward.kubernetes.api import NotFoundError
@@ -76,16 +78,15 @@ class RefusingServer(ApiWriter):
                 raise error
 
 
-class Nobody:
-    """Nobody objects, and nobody is told."""
+class Allowed(Permission):
+    """Nobody objects."""
 
-    is_leader = True
+    is_leader = True  # type: ignore[assignment]
+
+    def __init__(self) -> None: ...
 
     def find_objection(self) -> Message | None:
         return None
-
-    def tell(self, kind: str, action: Action, *, text: Message, at: float) -> tuple[str, ...]:
-        return ()
 
 
 def make(version: str, kind: str, name: str, spec: Any = None, **metadata: Any) -> KubeObject:
@@ -98,9 +99,9 @@ def act(engine: Engine, server: RefusingServer, change: Change, *, source: FakeS
     executor = Executor(
         Cluster(server),
         journal,
-        permission=Nobody(),
-        teller=Nobody(),
-        counters=ReclaimCounters(),
+        permission=Allowed(),
+        notices=Notices(None),
+        counts=Counter(),
         clock=lambda: NOW,
     )
     check = UsageCheck(source or FakeSource(), [HELD], verdict_at=NOW, rule=ActivityRule(), clock=lambda: NOW)

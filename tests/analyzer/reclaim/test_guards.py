@@ -18,8 +18,9 @@ from gpusteward.analyzer.reclaim.decisions.past import Sightings, find_end, sele
 from gpusteward.analyzer.reclaim.decisions.pressure import PendingPod, Victim, choose_victims
 from gpusteward.analyzer.reclaim.decisions.workloads import Counts, Facts, Pool, ReclaimWorkload, add_pods
 from gpusteward.analyzer.reclaim.execution.changes import Inspection, describe_fields
-from gpusteward.analyzer.reclaim.execution.journal import Action, ActionState, Mode, Warned
+from gpusteward.analyzer.reclaim.execution.journal import Action, ActionState, Warned
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
+from gpusteward.analyzer.reclaim.permission import Mode
 from gpusteward.analyzer.reclaim.plan import Outcome
 from gpusteward.analyzer.reclaim.policies.policy import Hours, Limits, Policy, ReclaimAction
 from gpusteward.core.containers import OwnerEvidence, Workload, WorkloadKey

@@ -17,7 +17,7 @@ from gpusteward.analyzer.reclaim.execution.journal import (
     TargetObject,
     Warned,
 )
-from gpusteward.analyzer.reclaim.switch import Switch, SwitchState
+from gpusteward.analyzer.reclaim.permission import Switch, SwitchState
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message

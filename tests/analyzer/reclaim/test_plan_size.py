@@ -13,10 +13,9 @@ from gpusteward.analyzer.ledger.db_engine import open_engine
 from gpusteward.analyzer.ledger.schema_version import create_tables
 from gpusteward.analyzer.reclaim.components import ReclaimComponents
 from gpusteward.analyzer.reclaim.execution.journal import Journal
-from gpusteward.analyzer.reclaim.lease import ActorLease
+from gpusteward.analyzer.reclaim.permission import ActorLease, Switch
 from gpusteward.analyzer.reclaim.plan import Outcome
 from gpusteward.analyzer.reclaim.reclaimer import Reclaimer
-from gpusteward.analyzer.reclaim.switch import Switch
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.core.containers import OwnerEvidence, Workload

@@ -1,6 +1,7 @@
 """Actions that were interrupted, on objects in memory: a change that is not there may still come."""
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -12,10 +13,10 @@ from sqlalchemy import Engine
 from gpusteward.analyzer.judge.activity import ActivityRule
 from gpusteward.analyzer.reclaim.cluster import Cluster
 from gpusteward.analyzer.reclaim.execution.changes import Change, make_undo_command
-from gpusteward.analyzer.reclaim.execution.counters import ReclaimCounters
 from gpusteward.analyzer.reclaim.execution.executor import COMMAND_SECONDS, LATE_SECONDS, SELF, Executor
 from gpusteward.analyzer.reclaim.execution.journal import Action, ActionState, Journal, ReclaimError
 from gpusteward.analyzer.reclaim.execution.usage_check import UsageCheck
+from gpusteward.analyzer.reclaim.execution.warnings import Notices
 from gpusteward.analyzer.reclaim.kinds.bare_pod import BARE_POD
 from gpusteward.analyzer.reclaim.kinds.objects import ACTION, DELETION_COST, KubeObject
 from gpusteward.analyzer.reclaim.kinds.replicated import DEPLOYMENT
@@ -25,7 +26,7 @@ from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.core.errors import SourceError
 from gpusteward.kubernetes.writes import ForbiddenError, Json
 from tests.analyzer.reclaim.memory_cluster import make_reclaimer
-from tests.analyzer.reclaim.test_executor import JOB, WARNED, Nobody, RefusingServer, make
+from tests.analyzer.reclaim.test_executor import JOB, WARNED, Allowed, RefusingServer, make
 from tests.analyzer.reclaim.test_guards import NOW
 from tests.analyzer.reclaim.test_usage_check import HELD
 from tests.analyzer.reclaim.world import FakeSource
@@ -62,9 +63,9 @@ class Site:
         return Executor(
             Cluster(self.server),
             self.journal,
-            permission=Nobody(),
-            teller=Nobody(),
-            counters=ReclaimCounters(),
+            permission=Allowed(),
+            notices=Notices(None),
+            counts=Counter(),
             clock=lambda: self.now,
             monotonic=lambda: self.now,
             on_step=self._end,

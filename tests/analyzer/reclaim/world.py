@@ -31,13 +31,12 @@ from gpusteward.analyzer.reclaim.execution.executor import OnStep
 from gpusteward.analyzer.reclaim.execution.journal import Action, ActionState, Journal
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
 from gpusteward.analyzer.reclaim.kinds.registry import OBSERVE_RIGHTS, OWN_NAMESPACE_RIGHTS, list_enforce_rights
-from gpusteward.analyzer.reclaim.lease import ActorLease
+from gpusteward.analyzer.reclaim.permission import ActorLease, Switch
 from gpusteward.analyzer.reclaim.plan import Decision, Outcome
 from gpusteward.analyzer.reclaim.policies.file import PolicyFile
 from gpusteward.analyzer.reclaim.policies.policy import Policy, ReclaimAction
 from gpusteward.analyzer.reclaim.policies.resolve import WatchedPolicies, WorkloadMetadata
 from gpusteward.analyzer.reclaim.reclaimer import Reclaimer
-from gpusteward.analyzer.reclaim.switch import Switch
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners

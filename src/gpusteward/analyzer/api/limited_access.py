@@ -19,10 +19,10 @@ from gpusteward.analyzer.api.result_store import ResultStore
 from gpusteward.analyzer.ledger.snoozes import Snooze
 from gpusteward.analyzer.notify.outbox.records import Delivery
 from gpusteward.analyzer.pipeline import CycleStats
-from gpusteward.analyzer.reclaim.execution.journal import Action, ActionState, Mode
+from gpusteward.analyzer.reclaim.execution.journal import Action, ActionState
 from gpusteward.analyzer.reclaim.lending import LendableGpus
+from gpusteward.analyzer.reclaim.permission import Mode, SwitchState
 from gpusteward.analyzer.reclaim.plan import Decision, Plan, ReclaimControl, Suspended
-from gpusteward.analyzer.reclaim.switch import SwitchState
 from gpusteward.analyzer.reports.charges import Charge
 from gpusteward.analyzer.reports.report import EndedWorkload, GroupDetails, Report
 from gpusteward.analyzer.reports.report_query import ClusterNamespace, EndedQuery, ReportQuery

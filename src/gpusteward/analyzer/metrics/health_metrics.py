@@ -10,8 +10,8 @@ from gpusteward.analyzer.metrics import analyzer_metrics as metrics
 from gpusteward.analyzer.metrics.result_metrics import family_by
 from gpusteward.analyzer.notify.outbox.delivery_counters import DELIVERY_RESULTS
 from gpusteward.analyzer.pipeline import DURATION_BUCKETS, CycleStats
-from gpusteward.analyzer.reclaim.execution.journal import Mode
 from gpusteward.analyzer.reclaim.lending import LendableGpus
+from gpusteward.analyzer.reclaim.permission import Mode
 from gpusteward.analyzer.reclaim.plan import Outcome, ReclaimControl
 from gpusteward.analyzer.reclaim.policies.resolve import WatchedPolicies
 from gpusteward.analyzer.results import Result

@@ -9,7 +9,7 @@
     execution/       one action on one object: its change, its steps, its journal; warnings before it
     kinds/           what suspending means for each kind of object
     cluster.py       reads and writes objects of Kubernetes; listed_pods.py: what it keeps of a listed pod
-    lease.py         which analyzer may act; switch.py: whether any may
+    permission.py    whether this analyzer may act: the mode, the Lease, the panic switch, the policy file
     replay/          what a policy would have done in the past
     lending.py       which idle GPUs can be lent for how long
 

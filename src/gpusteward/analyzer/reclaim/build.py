@@ -16,10 +16,9 @@ from gpusteward.analyzer.reclaim.execution.executor import OnStep
 from gpusteward.analyzer.reclaim.execution.journal import Journal
 from gpusteward.analyzer.reclaim.execution.usage_check import WorkSource
 from gpusteward.analyzer.reclaim.execution.warnings import NoticeSender
-from gpusteward.analyzer.reclaim.lease import ActorLease
+from gpusteward.analyzer.reclaim.permission import ActorLease, Switch
 from gpusteward.analyzer.reclaim.policies.resolve import WatchedPolicies
 from gpusteward.analyzer.reclaim.reclaimer import Reclaimer
-from gpusteward.analyzer.reclaim.switch import Switch
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.owners.cluster_owners import open_api_as
 from gpusteward.core.containers import WorkloadKey

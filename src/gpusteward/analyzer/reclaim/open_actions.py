@@ -11,9 +11,10 @@ from gpusteward.analyzer.reclaim.components import ReclaimComponents
 from gpusteward.analyzer.reclaim.decisions.past import PastActions, find_end
 from gpusteward.analyzer.reclaim.decisions.workloads import ReclaimWorkload, WorkloadFinder
 from gpusteward.analyzer.reclaim.execution.executor import SELF, Executor
-from gpusteward.analyzer.reclaim.execution.journal import RESTORABLE_STATES, Action, ActionState, Mode, ReclaimError
+from gpusteward.analyzer.reclaim.execution.journal import RESTORABLE_STATES, Action, ActionState, ReclaimError
 from gpusteward.analyzer.reclaim.execution.warnings import Notices
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
+from gpusteward.analyzer.reclaim.permission import Mode
 from gpusteward.analyzer.reclaim.policies.policy import ReclaimAction
 from gpusteward.analyzer.results import Result
 from gpusteward.core.errors import SourceError

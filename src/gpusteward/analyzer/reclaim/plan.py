@@ -10,9 +10,9 @@ from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
 from gpusteward.analyzer.reclaim.execution.changes import Change
-from gpusteward.analyzer.reclaim.execution.journal import Action, ActionState, Mode
+from gpusteward.analyzer.reclaim.execution.journal import Action, ActionState
+from gpusteward.analyzer.reclaim.permission import Mode, SwitchState
 from gpusteward.analyzer.reclaim.policies.policy import Policy, ReclaimAction
-from gpusteward.analyzer.reclaim.switch import SwitchState
 from gpusteward.core.containers import Workload, WorkloadKey
 from gpusteward.core.messages import Message
 

@@ -21,26 +21,25 @@ from dataclasses import replace
 from typing import Any
 
 from gpusteward.analyzer.reclaim.components import ReclaimComponents
-from gpusteward.analyzer.reclaim.decisions.assessment import Assessor, Cycle, Stop, decide_all
-from gpusteward.analyzer.reclaim.decisions.decide import decide_one, is_warning_true, list_objections
-from gpusteward.analyzer.reclaim.decisions.guards import ask_all, name_pods
-from gpusteward.analyzer.reclaim.decisions.workloads import ReclaimWorkload, WorkloadFinder, list_evidence
-from gpusteward.analyzer.reclaim.execution.changes import make_undo_command
-from gpusteward.analyzer.reclaim.execution.counters import ReclaimCounters
-from gpusteward.analyzer.reclaim.execution.executor import SELF, Executor
-from gpusteward.analyzer.reclaim.execution.journal import (
-    Action,
-    ActionState,
-    JournalStep,
-    Mode,
-    ReclaimError,
-    make_action_id,
+from gpusteward.analyzer.reclaim.decisions.assessment import Assessor, Cycle, decide_all
+from gpusteward.analyzer.reclaim.decisions.decide import (
+    decide_one,
+    describe_changes,
+    is_warning_true,
+    list_objections,
+    make_action,
+    make_evidence,
 )
+from gpusteward.analyzer.reclaim.decisions.guards import ask_all
+from gpusteward.analyzer.reclaim.decisions.workloads import ReclaimWorkload, WorkloadFinder
+from gpusteward.analyzer.reclaim.execution.changes import make_undo_command
+from gpusteward.analyzer.reclaim.execution.executor import SELF, Executor
+from gpusteward.analyzer.reclaim.execution.journal import Action, ActionState, ReclaimError, make_action_id
 from gpusteward.analyzer.reclaim.execution.usage_check import UsageCheck
 from gpusteward.analyzer.reclaim.execution.warnings import Notices
 from gpusteward.analyzer.reclaim.open_actions import OpenActions
+from gpusteward.analyzer.reclaim.permission import Mode, Permission, SwitchState
 from gpusteward.analyzer.reclaim.plan import Decision, Outcome, Plan, Suspended
-from gpusteward.analyzer.reclaim.switch import SwitchState
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.reclaim import ReclaimSettings
 from gpusteward.core.containers import WorkloadKey
@@ -56,8 +55,6 @@ LOCK_SECONDS = 30.0
 CLOSE_SECONDS = 1.0
 MOST_FAILURES = 3
 """Of warnings in one cycle."""
-MOST_KEPT = 100
-"""Pods without GPUs that the journal names."""
 
 
 class Reclaimer:
@@ -66,14 +63,16 @@ class Reclaimer:
     def __init__(self, settings: ReclaimSettings, components: ReclaimComponents) -> None:
         self._settings, self._components = settings, components
         self._journal, self._switch, self._lease = components.journal, components.switch, components.lease
-        self._counters = ReclaimCounters()
+        self._permission = Permission(components.lease, components.switch, components.policies)
+        self._permission.mode = self.mode
+        self._counts: Counter[tuple[str, str]] = Counter()  # (kind of object, outcome) -> number since the start
         self._notices = Notices(components.sender)
         self._executor = Executor(
             components.cluster,
             components.journal,
-            permission=self,
-            teller=self._notices,
-            counters=self._counters,
+            permission=self._permission,
+            notices=self._notices,
+            counts=self._counts,
             clock=components.clock,
             monotonic=components.monotonic,
             on_step=components.on_step,
@@ -99,31 +98,11 @@ class Reclaimer:
 
     @property
     def counts(self) -> Mapping[tuple[str, str], int]:
-        return self._counters.counts()
+        return dict(self._counts)
 
     @property
     def suspended(self) -> Suspended | None:
         return self._suspended
-
-    @property
-    def is_leader(self) -> bool:
-        return self._lease.is_valid
-
-    def find_objection(self) -> Message | None:
-        """Why this analyzer may not act at this moment. Renews the Lease, reads the switch and the policy file. Giving
-        back needs the Lease only."""
-        if self.mode is not Mode.ENFORCE:
-            return messages.NOT_ON.fill(mode=self.mode.value)
-        stop = self._find_stop()
-        self._components.policies.poll()
-        return stop.leader or stop.switch or self._components.policies.error
-
-    def _find_stop(self, *, renews: bool = True) -> Stop:
-        """What stops all actions. `renews`: the Lease, which is only for one that acts."""
-        if not renews or self._lease.renew():
-            return Stop(switch=self._switch.find_reason())
-        error = self._lease.error
-        return Stop(error.as_message() if error else messages.LEASE_LOST.fill(holder=self._lease.current or "?"))
 
     def reclaim(self, result: Result) -> None:
         """Raises SourceError if journal or cluster cannot be reached: the next cycle tries again."""
@@ -167,6 +146,7 @@ class Reclaimer:
     def _in_cycle(self, result: Result) -> Iterator[None]:
         """Raises SourceError, and remembers it."""
         self._settings = result.settings.reclaim
+        self._permission.mode = self.mode
         with self._lock:
             try:
                 yield
@@ -209,7 +189,7 @@ class Reclaimer:
             if action is not None and not action.pod_uids.issuperset(one.facts.pods):
                 self._open_actions.end(action, messages.PODS_REPLACED)
                 action = None
-            action = action or self._journal.add(self._make_action(one, by=by))
+            action = action or self._journal.add(make_action(one, self._result, self.mode, at=self._now(), by=by))
             actions = self._carry_out(replace(one, action=replace(action, by=by)))
             if actions and actions[0].state is not ActionState.ACTED:
                 raise ReclaimError(messages.REFUSED, reason=actions[0].steps[-1].note)
@@ -283,14 +263,14 @@ class Reclaimer:
             self._last_plan = None
             self._count_suspended(self._open_actions.continue_all(WorkloadFinder(result), reading, result))
             return
-        stop, problem = self._find_stop(renews=self.mode is Mode.ENFORCE), self._components.policies.error
-        objection = stop.leader or stop.switch or problem
+        stop = self._permission.find_stop(renews=self.mode is Mode.ENFORCE)
+        objection = stop.reason
         finder = WorkloadFinder(result)
         opened = self._open_actions.continue_all(finder, reading, result)
         self._count_suspended(opened)
         cycle = self._assessor.look(finder, reading, result, opened, stop=stop, now=now)
         workloads = self._assessor.assess_all(cycle)
-        if problem is None:  # else which replicas of a pool are surplus is not known
+        if stop.policies is None:  # else which replicas of a pool are surplus is not known
             self._open_actions.end_spells(workloads, cycle.past)
         for each in workloads:
             each.tried_at = self._tried_at.get(each.key, 0.0)
@@ -324,13 +304,12 @@ class Reclaimer:
         if result is None or number is None:
             raise ReclaimError(messages.NO_SUCH_WORKLOAD, workload=key.path)
         read_at = time.monotonic()
-        self._components.policies.poll()
         cycle = self._assessor.look(
             WorkloadFinder(result),
             self._assessor.open_reading(result),
             result,
             self._journal.list_open(),
-            stop=self._find_stop(renews=renews and self.mode is Mode.ENFORCE),
+            stop=self._permission.find_stop(renews=renews and self.mode is Mode.ENFORCE),
             now=self._now(),
         )
         one = self._assessor.assess_one(number, cycle, by_person=by_person)
@@ -359,7 +338,7 @@ class Reclaimer:
         """One that waits for its receiver since an earlier cycle is sent only while it is true, as it is now."""
         is_waiting = decision.outcome is Outcome.WAIT and one.action is not None and bool(one.changes)
         if one.action is not None and is_waiting and self.mode is Mode.ENFORCE and is_warning_true(one.facts):
-            text = describe_planned(one, decision)
+            text = describe_changes(one)
             self._notices.renew(one.action, text=text, at=self._now(), due_at=decision.due_at)
 
     def _warn(self, one: ReclaimWorkload, decision: Decision) -> None:
@@ -368,23 +347,19 @@ class Reclaimer:
             return
         if one.action is not None and not one.action.pod_uids.issuperset(one.facts.pods):
             return  # its pods were replaced a moment ago: the next cycle ends the action, and begins another one
-        action = one.action or self._journal.add(self._make_action(one, by=SELF))
-        text = describe_planned(one, decision)
+        action = one.action or self._journal.add(make_action(one, self._result, self.mode, at=self._now(), by=SELF))
+        text = describe_changes(one)
         warned = self._notices.warn(action, text=text, at=self._now(), due_at=decision.due_at)
         if not warned.keys and self.mode is Mode.ENFORCE:
-            self._log_unwarned(action.workload.namespace)
+            namespace, effect = action.workload.namespace, "nothing is reclaimed"
+            if namespace not in self._unwarned:
+                self._unwarned.add(namespace)
+                log.warning("nobody_to_warn", namespace=namespace, effect=effect, help="set notify.channels")
             return
         state = ActionState.PLANNED if self.mode is Mode.OBSERVE else ActionState.WARNED
         warnings = (*action.warnings, warned)
         self._journal.move(action, state, at=self._now(), note=messages.WARNING_SENT, warnings=warnings)
-        self._counters.add(action.workload.kind, "warned")
-
-    def _log_unwarned(self, namespace: str) -> None:
-        if namespace not in self._unwarned:
-            self._unwarned.add(namespace)
-            log.warning(
-                "nobody_to_warn", namespace=namespace, effect="nothing is reclaimed", help="set notify.channels"
-            )
+        self._counts[action.workload.kind, "warned"] += 1
 
     def _act(self, one: ReclaimWorkload, cycle: Cycle) -> Decision:
         """Everything is read again first; the decision as it is then."""
@@ -418,8 +393,7 @@ class Reclaimer:
 
     def _make_check(self, one: ReclaimWorkload, *, stopped: Collection[str] = ()) -> UsageCheck:
         """Of all GPUs that its action takes away, but for those of pods that were stopped a moment ago."""
-        result = self._last_result
-        assert result is not None
+        result = self._result
         rows = {row for replica in one.surplus for row in replica.rows}
         pairs = zip(one.rows, one.allocations, strict=True)
         allocations = [each for row, each in pairs if (not rows or row in rows) and each.container.pod not in stopped]
@@ -433,10 +407,8 @@ class Reclaimer:
 
     def _carry_out(self, one: ReclaimWorkload) -> list[Action]:
         """Each object is an action of its own, with a look at usage of its own."""
-        result, action = self._last_result, one.action
-        assert result is not None
+        action, evidence = one.action, make_evidence(one, self._result)
         assert action is not None
-        evidence = self._make_evidence(one, result)
         done: list[Action] = []
         stopped: set[str] = set()
         for number, change in enumerate(one.changes):
@@ -456,53 +428,15 @@ class Reclaimer:
             return
         errors = [error for change in one.changes if (error := self._executor.try_out(change)) is not None]
         note = messages.DRY_RUN_FAILED.fill(reason=errors[0]) if errors else messages.DRY_RUN_ACCEPTED
-        result = self._last_result
-        assert result is not None
-        self._journal.move(
-            action, ActionState.PLANNED, at=self._now(), note=note, evidence=self._make_evidence(one, result)
-        )
-        self._counters.add(action.workload.kind, "dry_run")
+        evidence = make_evidence(one, self._result)
+        self._journal.move(action, ActionState.PLANNED, at=self._now(), note=note, evidence=evidence)
+        self._counts[action.workload.kind, "dry_run"] += 1
 
-    def _make_action(self, one: ReclaimWorkload, *, by: str) -> Action:
-        policy, now = one.facts.policy, self._now()
-        assert policy is not None
-        result = self._last_result
-        assert result is not None
-        return Action(
-            id=make_action_id(),
-            workload=one.key,
-            uid=one.uid,
-            action=policy.action,
-            mode=self.mode,
-            state=ActionState.PLANNED,
-            policy=policy.name,
-            gpus=one.facts.gpus,
-            idle_since=one.facts.idle_since or now,
-            created_at=now,
-            updated_at=now,
-            evidence={**list_evidence(one, result), "pods": list(one.facts.pods)},
-            by=by,
-            steps=(JournalStep(ActionState.PLANNED, now, by),),
-        )
-
-    def _make_evidence(self, one: ReclaimWorkload, result: Result) -> dict[str, Any]:
-        answers = [
-            {"guard": answer.guard, "passed": answer.passed, "reason": answer.reason} for answer in ask_all(one.facts)
-        ]
-        policy = one.facts.policy
-        origins = dict(policy.origins) if policy else {}
-        changes = [change.make_row() for change in one.changes]
-        rows = {row for replica in one.surplus for row in replica.rows}
-        inspection = one.facts.inspection
-        others = inspection.other_pods[:MOST_KEPT] if inspection else ()
-        return {
-            **list_evidence(one, result, rows),
-            "guards": answers,
-            "origins": origins,
-            "changes": changes,
-            "pods": list(one.facts.pods),
-            "other_pods": [pod._asdict() for pod in others],
-        }
+    @property
+    def _result(self) -> Result:
+        """That is acted on."""
+        assert self._last_result is not None
+        return self._last_result
 
     def _now(self) -> float:
         return self._components.clock()
@@ -517,15 +451,6 @@ class Reclaimer:
                 yield
         finally:
             self._lock.release()
-
-
-def describe_planned(one: ReclaimWorkload, decision: Decision) -> Message:
-    """For a warning: what would change, and which pods without GPUs that stops."""
-    text = "; ".join(change.text for change in decision.changes)
-    others = one.facts.inspection.other_pods if one.facts.inspection else ()
-    if not others:
-        return Message(text, text)
-    return messages.WARNING_OTHER_PODS.fill(text=text, count=len(others), pods=name_pods(others))
 
 
 def _make_plan(at: float, mode: Mode, decisions: Sequence[Decision], objection: Message | None, *, others: int) -> Plan:

@@ -26,10 +26,9 @@ from gpusteward.analyzer.notify.notices.reclaim_notices import ReclaimNotice
 from gpusteward.analyzer.reclaim.cluster import Cluster
 from gpusteward.analyzer.reclaim.components import ReclaimComponents
 from gpusteward.analyzer.reclaim.execution.journal import Action, ActionState, Journal
-from gpusteward.analyzer.reclaim.lease import ActorLease
+from gpusteward.analyzer.reclaim.permission import ActorLease, Switch
 from gpusteward.analyzer.reclaim.policies.resolve import WatchedPolicies
 from gpusteward.analyzer.reclaim.reclaimer import Reclaimer
-from gpusteward.analyzer.reclaim.switch import Switch
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.analyzer.settings.settings import Settings

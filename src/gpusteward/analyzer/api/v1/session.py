@@ -24,7 +24,7 @@ from gpusteward.analyzer.api.http.responses import format_utc, send_json
 from gpusteward.analyzer.api.http.roles import Role
 from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.api.http.sessions import read_cookie, write_cookie
-from gpusteward.analyzer.reclaim.execution.journal import Mode
+from gpusteward.analyzer.reclaim.permission import Mode
 from gpusteward.logs import Log
 from gpusteward.messages.errors import api_errors
 

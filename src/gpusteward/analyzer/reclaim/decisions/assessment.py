@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 from gpusteward.analyzer.judge.resumption import Chance
 from gpusteward.analyzer.reclaim.cluster import Reading
@@ -25,21 +24,14 @@ from gpusteward.analyzer.reclaim.decisions.workloads import (
 from gpusteward.analyzer.reclaim.execution.changes import Inspection, plan_changes
 from gpusteward.analyzer.reclaim.execution.journal import Action
 from gpusteward.analyzer.reclaim.kinds.objects import ACTION
+from gpusteward.analyzer.reclaim.permission import Stop
 from gpusteward.analyzer.reclaim.plan import Decision, Outcome
 from gpusteward.analyzer.reclaim.policies.policy import CHANGING_ACTIONS, Policy, ReclaimAction
 from gpusteward.analyzer.results import Result
 from gpusteward.core.containers import WorkloadKey
-from gpusteward.core.messages import Message
 
 MOST_INSPECTIONS = 500
 """Workloads whose objects are read in one cycle; the others wait for the next ones."""
-
-
-class Stop(NamedTuple):
-    """Why this analyzer may do nothing at all; None: it may."""
-
-    leader: Message | None = None  # another one acts, or the Lease cannot be renewed
-    switch: Message | None = None  # nobody may act
 
 
 @dataclass(frozen=True)
@@ -158,7 +150,7 @@ class Assessor:
             open_action=past.open.get(key),
             leader=cycle.stop.leader,
             switch=cycle.stop.switch,
-            policy_problem=self._components.policies.error,
+            policy_problem=cycle.stop.policies,
         )
 
     def _choose_inspected(self, workloads: Sequence[ReclaimWorkload], *, now: float) -> list[ReclaimWorkload]:

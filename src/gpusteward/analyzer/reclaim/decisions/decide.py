@@ -2,15 +2,23 @@
 
 from collections.abc import Iterable, Sequence
 from functools import partial
+from typing import Any
 
-from gpusteward.analyzer.reclaim.decisions.guards import BY_NAME, GUARDS, Guard, ask_all, list_delivered
-from gpusteward.analyzer.reclaim.decisions.workloads import Facts, ReclaimWorkload
+from gpusteward.analyzer.reclaim.decisions.guards import BY_NAME, GUARDS, Guard, ask_all, list_delivered, name_pods
+from gpusteward.analyzer.reclaim.decisions.workloads import Facts, ReclaimWorkload, list_evidence
 from gpusteward.analyzer.reclaim.execution.changes import Change
+from gpusteward.analyzer.reclaim.execution.journal import Action, ActionState, JournalStep, make_action_id
+from gpusteward.analyzer.reclaim.permission import Mode
 from gpusteward.analyzer.reclaim.plan import Answer, Decision, Outcome
 from gpusteward.analyzer.reclaim.policies.policy import Policy
+from gpusteward.analyzer.results import Result
+from gpusteward.core.messages import Message
+from gpusteward.messages import reclaim as messages
 
 RESEND_SECONDS = 3600.0
 """A warning that was not delivered for so long is sent again: its channel may have been repaired."""
+MOST_KEPT = 100
+"""Pods without GPUs that the journal names."""
 MOST_DAYS = 8
 """Hours of a policy repeat every week."""
 _LASTING = tuple(
@@ -155,3 +163,48 @@ def _last_warning(facts: Facts, missing: int) -> float | None:
         first = max(facts.now, facts.warnings[-1].sent_at + interval)
     quiet, last = facts.policy.quiet_hours, first + (missing - 1) * interval
     return last if quiet is None else quiet.find_next(last, within=False)
+
+
+def describe_changes(one: ReclaimWorkload) -> Message:
+    """For a warning: what would change, and which pods without GPUs that stops."""
+    text = "; ".join(change.text for change in one.changes)
+    others = one.facts.inspection.other_pods if one.facts.inspection else ()
+    if not others:
+        return Message(text, text)
+    return messages.WARNING_OTHER_PODS.fill(text=text, count=len(others), pods=name_pods(others))
+
+
+def make_action(one: ReclaimWorkload, result: Result, mode: Mode, *, at: float, by: str) -> Action:
+    """A new one, for the journal."""
+    policy = one.facts.policy
+    assert policy is not None
+    return Action(
+        id=make_action_id(),
+        workload=one.key,
+        uid=one.uid,
+        action=policy.action,
+        mode=mode,
+        state=ActionState.PLANNED,
+        policy=policy.name,
+        gpus=one.facts.gpus,
+        idle_since=one.facts.idle_since or at,
+        created_at=at,
+        updated_at=at,
+        evidence={**list_evidence(one, result), "pods": list(one.facts.pods)},
+        by=by,
+        steps=(JournalStep(ActionState.PLANNED, at, by),),
+    )
+
+
+def make_evidence(one: ReclaimWorkload, result: Result) -> dict[str, Any]:
+    """What an action rests on, for the journal: the verdict of what it takes away, and every guard and its answer."""
+    facts = one.facts
+    others = facts.inspection.other_pods[:MOST_KEPT] if facts.inspection else ()
+    return {
+        **list_evidence(one, result, {row for replica in one.surplus for row in replica.rows}),
+        "guards": [{"guard": each.guard, "passed": each.passed, "reason": each.reason} for each in ask_all(facts)],
+        "origins": dict(facts.policy.origins) if facts.policy else {},
+        "changes": [change.make_row() for change in one.changes],
+        "pods": list(facts.pods),
+        "other_pods": [pod._asdict() for pod in others],
+    }

@@ -5,5 +5,4 @@ journal.py      actions, and the table that keeps them
 warnings.py     warnings and other notices, through the outbox
 usage_check.py  usage once more, right before an action
 executor.py     one action on one object, its restore, and what an interrupted process has left
-counters.py     numbers for the metrics page
 """

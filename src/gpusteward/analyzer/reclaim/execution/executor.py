@@ -1,28 +1,45 @@
-"""Carries out one action on one object, and undoes it. Every step is in the journal before it is done and after it.
+"""Carries out one action on one object, and undoes it: a state machine whose steps are all in the journal.
+
+The idea. A change of the cluster and a row of a database cannot be written in one transaction. So the row is written
+first, with the object, its original values and ours; then the object; then the row again. One patch carries the change
+and our annotations, among them the id of the action: both are there or neither. Whoever finds a row in ACTING or
+RESTORING compares it with the object, and goes on from there.
 
 Acting:     WARNED -> dry run -> (journal) ACTING -> lease, switch -> deletion costs -> usage once more -> patch
             -> Event, notice -> (journal) ACTED -> VERIFIED
 Restoring:  ACTED or VERIFIED -> (journal) RESTORING -> patch -> Event, notice -> (journal) RESTORED
 
-Between the answer of the last look at usage and the write that stops pods nothing blocks: see `usage_check.py`.
+What always holds:
+- Nothing is changed whose original values are not in the journal.
+- Between the answer of the last look at usage and the write that stops pods nothing blocks: see `usage_check.py`.
+- Only the object that was read is written: its uid and its resourceVersion are in the patch.
+- Only values that are still ours are put back. What somebody else has set stays, and the action ends as REVERTED.
+- A step that is done twice changes nothing: commands, Events and notices have names made of the id of the action.
+- An owner's server-side apply wins at any time: a second request takes our entries out of `metadata.managedFields`.
 
-One patch carries the change and our annotations, so that both are there or neither. A second request takes our entries
-out of `metadata.managedFields`: an owner's server-side apply wins at any time, and counts as a revert.
-
-A process that ends between two steps leaves a row in ACTING or RESTORING: `recover` compares it with the object, where
-the annotation with the id of the action shows whether the patch has happened, and goes on from there. A change that is
-not there may still arrive: only after `LATE_SECONDS` it counts as not done. A command of Volcano that is gone may be
-carried out yet, however long ago the action began: only when this process has seen it gone for `COMMAND_SECONDS` it
-counts as not sent. Events and notices have names made of that id, so that a second one changes nothing.
+What is left where the process ends after a step, by its name in `STEPS`, and what `recover` makes of it:
+- journalled: the object is as it was. A request that was sent may still arrive: only after `LATE_SECONDS` it counts as
+  not done, and the action goes back to WARNED. `adopt` finds one that arrives even later.
+- costs_set: the same; the costs are in the evidence, and are taken off.
+- patched, commanded, told: the annotation is there, so the action is finished. Of a job of Volcano the annotation alone
+  stops nothing. A command that is gone may be carried out yet, however long ago the action began: only when this
+  process has seen it gone for `COMMAND_SECONDS` it counts as not sent.
+- restoring: the object is still ours, and is restored.
+- unpatched: the object has its original values and no annotation of ours, so the action is finished.
+- acted, restored: nothing.
 
 A write that the server refuses has changed nothing: the action goes back to WARNED (a conflict, a disruption budget)
 or ends as REFUSED (a missing right, admission). After any other failure of a request it is open whether it has
 happened: the row stays as it is, and the next cycle looks.
+
+Without this, a patch whose answer is lost would leave a workload that nobody restores, or be sent again after its owner
+had changed it back; and pods that began to work while something blocked would be stopped.
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from gpusteward.analyzer.reclaim.cluster import Cluster
 from gpusteward.analyzer.reclaim.execution.changes import (
@@ -40,9 +57,9 @@ from gpusteward.analyzer.reclaim.execution.changes import (
     make_withdrawal,
     name_command,
 )
-from gpusteward.analyzer.reclaim.execution.counters import ReclaimCounters
-from gpusteward.analyzer.reclaim.execution.journal import Action, ActionState, Journal, Mode, ReclaimError, TargetObject
+from gpusteward.analyzer.reclaim.execution.journal import Action, ActionState, Journal, ReclaimError, TargetObject
 from gpusteward.analyzer.reclaim.execution.usage_check import UsageCheck
+from gpusteward.analyzer.reclaim.execution.warnings import Notices
 from gpusteward.analyzer.reclaim.kinds.kind import Kind
 from gpusteward.analyzer.reclaim.kinds.objects import (
     ACTION,
@@ -53,6 +70,7 @@ from gpusteward.analyzer.reclaim.kinds.objects import (
 )
 from gpusteward.analyzer.reclaim.kinds.registry import find_kind
 from gpusteward.analyzer.reclaim.kinds.volcano_job import is_stopped
+from gpusteward.analyzer.reclaim.permission import Mode, Permission
 from gpusteward.core.errors import SourceError
 from gpusteward.core.gpu_counts import format_gpus
 from gpusteward.core.messages import Message
@@ -93,24 +111,6 @@ STEPS = ("journalled", "costs_set", "patched", "commanded", "told", "acted", "re
 OnStep = Callable[[str, Action], None]
 
 
-class Teller(Protocol):
-    """Tells people. Implemented by `warnings.Notices`."""
-
-    def tell(self, kind: str, action: Action, *, text: Message, at: float) -> tuple[str, ...]:
-        """Write a notice to the outbox; the keys of its rows. The same one a second time changes nothing."""
-
-
-class Permission(Protocol):
-    """Whether this analyzer may act at this moment."""
-
-    @property
-    def is_leader(self) -> bool:
-        """Whether the Lease is still held; asks nobody."""
-
-    def find_objection(self) -> Message | None:
-        """Why not. Renews the Lease and reads the switch."""
-
-
 class HeldBackError(WriteError):
     """The last look at usage forbids the write: nothing was changed."""
 
@@ -124,15 +124,16 @@ class Executor:
         journal: Journal,
         *,
         permission: Permission,
-        teller: Teller,
-        counters: ReclaimCounters,
+        notices: Notices,
+        counts: Counter[tuple[str, str]],
         clock: Callable[[], float],
         monotonic: Callable[[], float] = time.monotonic,
         on_step: OnStep = lambda _step, _action: None,
     ) -> None:
-        """`on_step` is called after each step, by its name in `STEPS`: tests end the process there."""
-        self._cluster, self._journal, self._permission, self._teller = cluster, journal, permission, teller
-        self._counters, self._clock, self._monotonic, self._on_step = counters, clock, monotonic, on_step
+        """`counts`: (kind of object, outcome) -> number. `on_step` is called after each step, by its name in `STEPS`:
+        tests end the process there."""
+        self._cluster, self._journal, self._permission, self._notices = cluster, journal, permission, notices
+        self._counts, self._clock, self._monotonic, self._on_step = counts, clock, monotonic, on_step
         self._gone_since: dict[tuple[str, float], float] = {}  # when the command of an action was seen to be gone first
 
     def try_out(self, change: Change) -> SourceError | None:
@@ -299,7 +300,7 @@ class Executor:
         self._take_off_costs(action)
         self._give_up_fields(self._remove_annotations(action, one) or one, is_last=True)
         self._try_event(action, one, "Reverted", text, is_warning=True)
-        self._teller.tell("reverted", action, text=text, at=self._clock())
+        self._notices.tell("reverted", action, text=text, at=self._clock())
         return self._close(action, ActionState.REVERTED, text)
 
     def _close_gone(self, action: Action) -> Action:
@@ -403,7 +404,7 @@ class Executor:
         )
         if one is not None:
             self._try_event(action, one, "Reclaimed", text)
-        self._teller.tell("acted", action, text=text, at=self._clock())
+        self._notices.tell("acted", action, text=text, at=self._clock())
         self._on_step("told", action)
         now = self._clock()
         action = self._journal.move(action, ActionState.ACTED, at=now, by=action.by, acted_at=now)
@@ -420,7 +421,7 @@ class Executor:
         if not has_failed:  # its pods are gone: a cycle that sees new ones run says so
             text = messages.WAITS_AFTER_RESTORE.fill(text=text, gpus=format_gpus(action.gpus))
         self._try_event(action, one, "Restored", text)
-        self._teller.tell("restored", action, text=text, at=now)
+        self._notices.tell("restored", action, text=text, at=now)
         state = ActionState.FAILED if has_failed else ActionState.RESTORED
         action = self._journal.move(
             action,
@@ -447,7 +448,7 @@ class Executor:
             self._count(action, "failed")
             return self._return_to_warned(action, error.as_message())
         self._count(action, "refused")
-        self._teller.tell("refused", action, text=error.as_message(), at=self._clock())
+        self._notices.tell("refused", action, text=error.as_message(), at=self._clock())
         return self._close(action, ActionState.REFUSED, error.as_message())
 
     def _return_to_warned(self, action: Action, note: Message) -> Action:
@@ -490,4 +491,4 @@ class Executor:
             log.warning("event_not_written", path=one.path, reason=error)
 
     def _count(self, action: Action, outcome: str) -> None:
-        self._counters.add(action.target.kind if action.target else action.workload.kind, outcome)
+        self._counts[action.target.kind if action.target else action.workload.kind, outcome] += 1

@@ -22,19 +22,12 @@ from sqlalchemy.exc import SQLAlchemyError
 from gpusteward.analyzer.ledger.db_engine import describe_error, with_write_lock
 from gpusteward.analyzer.ledger.idle_spells import mark_reclaimed
 from gpusteward.analyzer.ledger.schema import actions
+from gpusteward.analyzer.reclaim.permission import Mode
 from gpusteward.analyzer.reclaim.policies.policy import ReclaimAction
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import GpustewardError, SourceError
 from gpusteward.core.messages import Message
 from gpusteward.messages import reclaim as messages
-
-
-class Mode(StrEnum):
-    """How far reclaim goes; chosen by a person."""
-
-    OFF = "off"
-    OBSERVE = "observe"  # plans and server-side dry runs
-    ENFORCE = "enforce"
 
 
 class ActionState(StrEnum):

@@ -10,7 +10,8 @@ from typing import Protocol
 
 from gpusteward.analyzer.notify.notices.reclaim_notices import ReclaimNotice
 from gpusteward.analyzer.notify.outbox.records import NoticeKind
-from gpusteward.analyzer.reclaim.execution.journal import Action, Mode, Warned
+from gpusteward.analyzer.reclaim.execution.journal import Action, Warned
+from gpusteward.analyzer.reclaim.permission import Mode
 from gpusteward.core.messages import Message
 
 KINDS = {

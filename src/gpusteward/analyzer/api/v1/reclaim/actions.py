@@ -23,11 +23,11 @@ from gpusteward.analyzer.reclaim.execution.journal import (
     SAVING_STATES,
     Action,
     ActionState,
-    Mode,
     Saving,
     measure_saving,
     read_message,
 )
+from gpusteward.analyzer.reclaim.permission import Mode
 from gpusteward.analyzer.reclaim.plan import ReclaimControl
 from gpusteward.analyzer.reclaim.policies.policy import ReclaimAction
 from gpusteward.core.api_rows import ClusterName

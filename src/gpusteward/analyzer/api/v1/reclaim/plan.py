@@ -13,7 +13,7 @@ from gpusteward.analyzer.api.http.responses import format_utc, send_json
 from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.api.v1.pagination import MOST_ROWS, FilterValues
 from gpusteward.analyzer.reclaim.execution.changes import Change
-from gpusteward.analyzer.reclaim.execution.journal import Mode
+from gpusteward.analyzer.reclaim.permission import Mode
 from gpusteward.analyzer.reclaim.plan import Decision, Outcome, Plan
 from gpusteward.core.api_rows import ClusterName
 from gpusteward.core.messages import Language

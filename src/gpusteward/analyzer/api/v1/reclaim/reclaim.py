@@ -15,11 +15,10 @@ from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.responses import format_utc, send_json
 from gpusteward.analyzer.api.http.routes import DocumentedRoute
 from gpusteward.analyzer.api.v1.reclaim.plan import ModeName
-from gpusteward.analyzer.reclaim.execution.journal import Mode
+from gpusteward.analyzer.reclaim.permission import Mode, SwitchState
 from gpusteward.analyzer.reclaim.plan import ReclaimControl
 from gpusteward.analyzer.reclaim.policies.example import EXAMPLE
 from gpusteward.analyzer.reclaim.policies.file import DEFAULTS
-from gpusteward.analyzer.reclaim.switch import SwitchState
 from gpusteward.core.messages import Language
 from gpusteward.logs import Log
 from gpusteward.messages.errors import api_errors
