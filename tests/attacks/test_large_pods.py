@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 import pytest
 
-from gpusteward.analyzer.reclaim.cluster import Cluster, PodName, Reading
+from gpusteward.analyzer.reclaim.cluster import Cluster, PodId, Reading
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
 from gpusteward.analyzer.reclaim.listed_pods import LONGEST_LABELS, ListedPod, keep_used
 from gpusteward.analyzer.sources.owners.owner_resolver import PodName as NamespacedPod
@@ -210,5 +210,5 @@ def test_of_the_owners_of_pods_without_gpus_little_is_kept():
     finally:
         tracemalloc.stop()
     assert len(found) == LargeOwners.PODS
-    assert PodName("job-0", "pod-job-0") in found
+    assert PodId("job-0", "pod-job-0") in found
     assert kept < LargeOwners.PODS * 10_000  # of 100 kB each

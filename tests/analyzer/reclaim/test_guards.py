@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusteward.analyzer.judge.resumption import Chance
-from gpusteward.analyzer.reclaim.cluster import PodName
+from gpusteward.analyzer.reclaim.cluster import PodId
 from gpusteward.analyzer.reclaim.decisions.decide import decide, is_warning_due, list_objections, waits_for_pressure
 from gpusteward.analyzer.reclaim.decisions.guards import GUARDS, ask_all
 from gpusteward.analyzer.reclaim.decisions.past import Sightings, find_end, select_warnings
@@ -84,7 +84,7 @@ SAYS_NO: dict[str, tuple[dict[str, object], Outcome]] = {
         Outcome.REFUSE,
     ),
     "other_pods": (
-        {"inspection": DUE.inspection and DUE.inspection._replace(other_pods=(PodName("web-head", "uid"),))},
+        {"inspection": DUE.inspection and DUE.inspection._replace(other_pods=(PodId("web-head", "uid"),))},
         Outcome.REFUSE,
     ),
     "kind": ({"inspection": Inspection(refusal=Message("no", "否"))}, Outcome.REFUSE),
@@ -127,7 +127,7 @@ def test_every_guard_is_tried_here() -> None:
 
 def test_pods_without_gpus_are_named_whether_the_policy_allows_to_stop_them_or_not() -> None:
     assert DUE.inspection is not None
-    pods = tuple(PodName(f"head-{number}", f"uid-{number}") for number in range(12))
+    pods = tuple(PodId(f"head-{number}", f"uid-{number}") for number in range(12))
     facts = DUE._replace(inspection=DUE.inspection._replace(other_pods=pods))
     allowed = facts._replace(policy=replace(POLICY, stops_other_pods=True))
     assert (failed(facts), failed(allowed)) == (["other_pods"], [])
@@ -295,7 +295,7 @@ def test_new_pods_are_seen_for_the_first_time() -> None:
     key, seen = WorkloadKey("StatefulSet", "team", "lab"), Sightings()
     for at, pods in enumerate([{"a"}, {"a"}, {"a", "b"}, {"a", "b"}, {"b"}, {"c"}]):
         verdict = DUE._replace(proof=Proof.SAMPLED if at == 0 else Proof.INTEGRATED)
-        names = tuple(PodName(pod, "") for pod in pods)
+        names = tuple(PodId(pod, "") for pod in pods)
         seen.update([ReclaimWorkload(0, key, (), (), names, frozenset(), verdict, verdict)], at=float(at))
         assert (seen.find(key).cycles, seen.find(key).sampled_at) == ([1, 2, 1, 2, 3, 1][at], 0.0)
 

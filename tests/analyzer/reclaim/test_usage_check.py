@@ -10,10 +10,9 @@ from gpusteward.analyzer.reclaim.execution.usage_check import (
     READ_SECONDS,
     WRITE_SECONDS,
     UsageCheck,
-    WorkSource,
     find_longest_age,
 )
-from gpusteward.analyzer.sources.usage_source import Chart, Points
+from gpusteward.analyzer.sources.usage_source import Chart, Points, UsageSource
 from gpusteward.core.containers import Container
 from gpusteward.core.errors import SourceError
 from gpusteward.core.usages import AllocationKey, Measure
@@ -36,7 +35,7 @@ class Source:
         return charts if self.others is None else [charts[0], Chart(allocations[1], {Measure.CORE: self.others})]
 
 
-def look(source: WorkSource | None, *, allocations: Sequence[AllocationKey] = (HELD,)) -> str:
+def look(source: UsageSource | None, *, allocations: Sequence[AllocationKey] = (HELD,)) -> str:
     check = UsageCheck(source, allocations, verdict_at=AT - 20, rule=ActivityRule(), clock=lambda: AT)
     found = check.look().problem
     return found.en if found else ""

@@ -15,12 +15,13 @@ from typing import Any, cast
 import pytest
 
 from gpusteward.analyzer.judge.activity import ActivityRule
-from gpusteward.analyzer.reclaim.execution.usage_check import UsageCheck, WorkSource
+from gpusteward.analyzer.reclaim.execution.usage_check import UsageCheck
 from gpusteward.analyzer.sources.engine.client import Engine
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.analyzer.sources.promql.on_demand_queries import WORK_BATCH, read_work
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.analyzer.sources.scrape.store_queries import detect_schemes
+from gpusteward.analyzer.sources.usage_source import UsageSource
 from gpusteward.core.allocations import Allocation, Share
 from gpusteward.core.containers import Container
 from gpusteward.core.gpus import Gpu, GpuProcess, GpuReading, MigInstance, Place
@@ -170,7 +171,7 @@ EXPECTED = {node.name: problem for node, problem in AGENTS.items()}
 EXPECTED |= {pod: problem for pod, (_, problem) in (DCGM | HAMI).items()}
 
 
-def look(source: WorkSource, *allocations: AllocationKey, at: float = AT) -> str:
+def look(source: UsageSource, *allocations: AllocationKey, at: float = AT) -> str:
     check = UsageCheck(source, allocations, verdict_at=at - 60, rule=ActivityRule(), clock=lambda: at)
     found = check.look().problem
     return found.en if found else ""

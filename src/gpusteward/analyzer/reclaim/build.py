@@ -10,17 +10,17 @@ from sqlalchemy.exc import SQLAlchemyError
 from gpusteward.analyzer.judge.resumption import Chance
 from gpusteward.analyzer.ledger.db_engine import describe_error
 from gpusteward.analyzer.ledger.snoozes import active_snoozes
+from gpusteward.analyzer.notify.notifier import Notifier
 from gpusteward.analyzer.reclaim.cluster import Cluster
 from gpusteward.analyzer.reclaim.components import ReclaimComponents, no_chance
 from gpusteward.analyzer.reclaim.execution.executor import OnStep
 from gpusteward.analyzer.reclaim.execution.journal import Journal
-from gpusteward.analyzer.reclaim.execution.usage_check import WorkSource
-from gpusteward.analyzer.reclaim.execution.warnings import NoticeSender
 from gpusteward.analyzer.reclaim.permission import ActorLease, Switch
 from gpusteward.analyzer.reclaim.policies.resolve import WatchedPolicies
 from gpusteward.analyzer.reclaim.reclaimer import Reclaimer
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.owners.cluster_owners import open_api_as
+from gpusteward.analyzer.sources.usage_source import UsageSource
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import SourceError
 from gpusteward.kubernetes.api import SERVICE_ACCOUNT, read_own_namespace
@@ -47,8 +47,8 @@ def build_reclaimer(
     *,
     cluster: Cluster | None,
     engine: Engine | None,
-    sender: NoticeSender | None,
-    source: WorkSource | None,
+    sender: Notifier | None,
+    source: UsageSource | None,
     holder: str,
     own_namespace: str,
     policies: WatchedPolicies | None = None,

@@ -34,7 +34,7 @@ _SELECTING_GROUPS = ("apps", "batch")
 _MISSING = 404
 
 
-class PodName(NamedTuple):
+class PodId(NamedTuple):
     name: str
     uid: str  # empty: not known
 
@@ -182,13 +182,10 @@ class Cluster:
     def set_deletion_costs(self, costs: Mapping[str, tuple[KubeObject, int]]) -> None:
         """By pod name: with which cost it is deleted; the lowest goes first."""
         for pod, cost in costs.values():
-            self._set_deletion_cost(pod, str(cost))
-
-    def _set_deletion_cost(self, pod: KubeObject, cost: str) -> None:
-        body: Json = {"metadata": {"uid": pod.uid, "annotations": {DELETION_COST: cost}}}
-        changed = _make_object(self._api.patch(pod.path, body), pod)
-        with suppress(SourceError):  # the cost is set; the pod is about to go, or its cost is taken off
-            self.give_up_fields(changed)
+            body: Json = {"metadata": {"uid": pod.uid, "annotations": {DELETION_COST: str(cost)}}}
+            changed = _make_object(self._api.patch(pod.path, body), pod)
+            with suppress(SourceError):  # the cost is set; the pod is about to go, or its cost is taken off
+                self.give_up_fields(changed)
 
     def add_event(self, one: KubeObject, *, name: str, reason: str, text: str, at: str, is_warning: bool) -> None:
         """An Event on an object. The same name a second time changes nothing."""
@@ -300,18 +297,18 @@ class Reading:
         living = (pod for pod in self._asking[namespace] if not pod.is_deleted)
         return [pod for pod in living if not self._list_known_uids_above(pod).isdisjoint(uids)]
 
-    def list_others_below(self, owners: Sequence[KubeObject]) -> list[PodName]:
+    def list_others_below(self, owners: Sequence[KubeObject]) -> list[PodId]:
         """Pods without GPUs that have not ended and belong to one of these owners, directly or through others: what
         stops the owner stops them too."""
-        found: dict[str, PodName] = {}
+        found: dict[str, PodId] = {}
         for owner in owners:
             self.list_holders(owner.namespace)
             for pod in self._others[owner.namespace]:
                 if _may_own(owner, pod) and owner.uid in self._list_known_uids_above(pod, has_gpus=False):
-                    found[pod.uid] = PodName(pod.name, pod.uid)
+                    found[pod.uid] = PodId(pod.name, pod.uid)
         return sorted(found.values())
 
-    def read_workload_objects(self, namespace: str, pods: Collection[PodName]) -> WorkloadObjects:
+    def read_workload_objects(self, namespace: str, pods: Collection[PodId]) -> WorkloadObjects:
         """The pods with these names and their owners. Raises SourceError: UnreadableOwnerError if a pod or an owner is
         gone, or another one by now, or if the pods have different roots."""
         by_name = self._list_by_name(namespace)

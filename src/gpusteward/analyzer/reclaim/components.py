@@ -5,13 +5,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from gpusteward.analyzer.judge.resumption import Chance
+from gpusteward.analyzer.notify.notifier import Notifier
 from gpusteward.analyzer.reclaim.cluster import Cluster
 from gpusteward.analyzer.reclaim.execution.executor import OnStep
 from gpusteward.analyzer.reclaim.execution.journal import Journal
-from gpusteward.analyzer.reclaim.execution.usage_check import WorkSource
-from gpusteward.analyzer.reclaim.execution.warnings import NoticeSender
 from gpusteward.analyzer.reclaim.permission import ActorLease, Switch
 from gpusteward.analyzer.reclaim.policies.resolve import WatchedPolicies
+from gpusteward.analyzer.sources.usage_source import UsageSource
 from gpusteward.core.containers import WorkloadKey
 
 
@@ -33,8 +33,8 @@ class ReclaimComponents:
     switch: Switch
     lease: ActorLease
     policies: WatchedPolicies
-    sender: NoticeSender | None = None  # None: nobody can be warned, so nothing is ever done
-    source: WorkSource | None = None  # to read usage once more before an action; None: it is not
+    sender: Notifier | None = None  # None: nobody can be warned, so nothing is ever done
+    source: UsageSource | None = None  # to read usage once more before an action; None: it is not
     read_chance: Callable[[WorkloadKey, float, float], Chance] = no_chance
     read_snoozes: Callable[[float], Mapping[WorkloadKey, float]] = _no_snoozes  # may raise SourceError
     own_namespace: str = ""  # always protected

@@ -6,7 +6,7 @@ leads the ledger: only the Lease is needed, so that two analyzers do not work on
 
 from collections.abc import Sequence
 
-from gpusteward.analyzer.reclaim.cluster import PodName, Reading, count_gpus
+from gpusteward.analyzer.reclaim.cluster import PodId, Reading, count_gpus
 from gpusteward.analyzer.reclaim.components import ReclaimComponents
 from gpusteward.analyzer.reclaim.decisions.past import PastActions, find_end
 from gpusteward.analyzer.reclaim.decisions.workloads import ReclaimWorkload, WorkloadFinder
@@ -138,7 +138,7 @@ class OpenActions:
         if not working:
             return False
         pods = reading.list_pods_below(action.workload.namespace, [action.uid, action.target.uid])
-        at_work = sum(not working.isdisjoint({PodName(pod.name, pod.uid), PodName(pod.name, "")}) for pod in pods)
+        at_work = sum(not working.isdisjoint({PodId(pod.name, pod.uid), PodId(pod.name, "")}) for pod in pods)
         return at_work >= _read_keep(action)
 
     def end_spells(self, workloads: Sequence[ReclaimWorkload], past: PastActions) -> None:

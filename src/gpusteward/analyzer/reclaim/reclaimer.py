@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import Any
 
 from gpusteward.analyzer.reclaim.components import ReclaimComponents
-from gpusteward.analyzer.reclaim.decisions.assessment import Assessor, Cycle, decide_all
+from gpusteward.analyzer.reclaim.decisions.assessment import Assessor, ReclaimCycle, decide_all
 from gpusteward.analyzer.reclaim.decisions.decide import (
     decide_one,
     describe_changes,
@@ -318,7 +318,7 @@ class Reclaimer:
 
     # Warnings and actions.
 
-    def _warn_all(self, due: Sequence[ReclaimWorkload], cycle: Cycle) -> None:
+    def _warn_all(self, due: Sequence[ReclaimWorkload], cycle: ReclaimCycle) -> None:
         """One that cannot be warned about does not keep the others from being warned: those that failed in the last
         cycle come last. Raises SourceError after a few failures: the database itself may be gone, and each further one
         would cost its time limit."""
@@ -361,7 +361,7 @@ class Reclaimer:
         self._journal.move(action, state, at=self._now(), note=messages.WARNING_SENT, warnings=warnings)
         self._counts[action.workload.kind, "warned"] += 1
 
-    def _act(self, one: ReclaimWorkload, cycle: Cycle) -> Decision:
+    def _act(self, one: ReclaimWorkload, cycle: ReclaimCycle) -> Decision:
         """Everything is read again first; the decision as it is then."""
         self._tried_at[one.key] = cycle.now
         if self.mode is Mode.OBSERVE:

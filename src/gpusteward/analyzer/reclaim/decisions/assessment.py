@@ -35,7 +35,7 @@ MOST_INSPECTIONS = 500
 
 
 @dataclass(frozen=True)
-class Cycle:
+class ReclaimCycle:
     """What all workloads that are looked at together have in common."""
 
     result: Result
@@ -81,7 +81,7 @@ class Assessor:
         *,
         stop: Stop,
         now: float,
-    ) -> Cycle:
+    ) -> ReclaimCycle:
         """Raises SourceError if journal or snoozes cannot be read."""
         cool_down = result.settings.reclaim.cool_down_minutes * 60
         past = PastActions.read(self._components.journal, opened, now=now, cool_down=cool_down)
@@ -90,9 +90,9 @@ class Assessor:
             # Only one cluster is acted on, and its name may have changed since. That a snooze of another cluster's
             # workload of this name holds this one back too is the careful side.
             snoozes[key.without_cluster] = max(until, snoozes.get(key.without_cluster, 0.0))
-        return Cycle(result, finder, reading, past, snoozes, stop, now, self._components.own_namespace)
+        return ReclaimCycle(result, finder, reading, past, snoozes, stop, now, self._components.own_namespace)
 
-    def assess_all(self, cycle: Cycle) -> list[ReclaimWorkload]:
+    def assess_all(self, cycle: ReclaimCycle) -> list[ReclaimWorkload]:
         """Idle workloads and pools, the longest idle first; without pressure and budgets, which depend on the others.
         Raises SourceError."""
         finder, now = cycle.finder, cycle.now
@@ -110,7 +110,7 @@ class Assessor:
             if one.facts.pool is not None or one.verdict.idle_since is not None or one.is_unread_pool
         ]
 
-    def assess_one(self, number: int, cycle: Cycle, *, by_person: bool) -> ReclaimWorkload:
+    def assess_one(self, number: int, cycle: ReclaimCycle, *, by_person: bool) -> ReclaimWorkload:
         """One workload, with its objects read now. `by_person`: suspended even if its policy only tells."""
         one = cycle.finder.make_workload(number, now=cycle.now)
         self._add_past(one, cycle)
@@ -120,7 +120,7 @@ class Assessor:
         add_counts(one, Counter(), cycle.past)
         return one
 
-    def read_again(self, one: ReclaimWorkload, cycle: Cycle) -> Decision:
+    def read_again(self, one: ReclaimWorkload, cycle: ReclaimCycle) -> Decision:
         """The decision with the objects as they are now, if they were read in an earlier cycle."""
         one.verdict = one.verdict._replace(counts=one.facts.counts, has_pressure=one.facts.has_pressure)
         one.objects = self._cache.renew(one, cycle.reading)
@@ -131,7 +131,7 @@ class Assessor:
         """They have changed."""
         self._cache.forget()
 
-    def _add_past(self, one: ReclaimWorkload, cycle: Cycle) -> None:
+    def _add_past(self, one: ReclaimWorkload, cycle: ReclaimCycle) -> None:
         """What earlier cycles and the journal say."""
         key, sighting, past = one.key.without_cluster, self._sightings.find(one.key), cycle.past
         is_same = sighting.uid == one.uid
@@ -172,7 +172,7 @@ class Assessor:
         return [one for one in wanted if one.key not in left]
 
     def _add_objects(
-        self, one: ReclaimWorkload, cycle: Cycle, *, by_person: bool = False, in_any_case: bool = False
+        self, one: ReclaimWorkload, cycle: ReclaimCycle, *, by_person: bool = False, in_any_case: bool = False
     ) -> None:
         """What its objects say: its policy, and what would change; that only where the policy acts, no action on it is
         open, and nothing but time is missing, or `in_any_case`."""
@@ -204,7 +204,7 @@ class Assessor:
         one.facts = facts._replace(policy=policy, chance=chance, warnings=warnings, inspection=inspection)
 
     def _add_pool(
-        self, one: ReclaimWorkload, policy: Policy, chance: Chance, cycle: Cycle, *, in_any_case: bool
+        self, one: ReclaimWorkload, policy: Policy, chance: Chance, cycle: ReclaimCycle, *, in_any_case: bool
     ) -> None:
         """The surplus replicas of a pool, the longest idle first."""
         assert policy.keep is not None

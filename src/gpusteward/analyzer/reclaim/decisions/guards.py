@@ -11,7 +11,7 @@ from functools import lru_cache
 from math import inf
 from typing import NamedTuple
 
-from gpusteward.analyzer.reclaim.cluster import PodName
+from gpusteward.analyzer.reclaim.cluster import PodId
 from gpusteward.analyzer.reclaim.decisions.workloads import Facts
 from gpusteward.analyzer.reclaim.execution.journal import Warned
 from gpusteward.analyzer.reclaim.plan import Answer, Fields, Outcome
@@ -439,7 +439,7 @@ def ask_all(facts: Facts) -> tuple[Answer, ...]:
     return tuple(guard.ask(facts) for guard in GUARDS)
 
 
-def name_pods(pods: Sequence[PodName]) -> str:
+def name_pods(pods: Sequence[PodId]) -> str:
     """For people: the names of the first ones."""
     names = ", ".join(pod.name for pod in pods[:MOST_NAMED])
     return f"{names}, +{len(pods) - MOST_NAMED}" if len(pods) > MOST_NAMED else names

@@ -4,7 +4,7 @@ from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gpusteward.analyzer.reclaim.cluster import PodName
+from gpusteward.analyzer.reclaim.cluster import PodId
 from gpusteward.analyzer.reclaim.decisions.workloads import Facts, ReclaimWorkload
 from gpusteward.analyzer.reclaim.execution.journal import (
     OPEN_STATES,
@@ -34,8 +34,8 @@ class Sighting:
     uid: str
     cycles: int = 0  # in which it was idle, or had surplus replicas
     sampled_at: float | None = None  # when its idleness was last proven by sampled gauges only
-    pods: frozenset[PodName] = frozenset()
-    sampled_pods: dict[PodName, float] = field(default_factory=dict)  # the same of single pods
+    pods: frozenset[PodId] = frozenset()
+    sampled_pods: dict[PodId, float] = field(default_factory=dict)  # the same of single pods
 
 
 class Sightings:

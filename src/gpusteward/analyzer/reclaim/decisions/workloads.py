@@ -12,7 +12,7 @@ import numpy as np
 
 from gpusteward.analyzer.judge.resumption import Chance
 from gpusteward.analyzer.ledger.identities import make_allocation_id
-from gpusteward.analyzer.reclaim.cluster import PodName, Reading, UnreadableClaimError, count_gpus
+from gpusteward.analyzer.reclaim.cluster import PodId, Reading, UnreadableClaimError, count_gpus
 from gpusteward.analyzer.reclaim.execution.changes import Change, Inspection, plan_changes
 from gpusteward.analyzer.reclaim.execution.journal import Action, Warned
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
@@ -94,10 +94,10 @@ class Facts(NamedTuple):
         return 0.0 if self.idle_since is None else max(0.0, self.now - self.idle_since)
 
 
-class Replica(NamedTuple):
+class PoolReplica(NamedTuple):
     """One pod of a workload."""
 
-    pod: PodName
+    pod: PodId
     rows: tuple[int, ...]
     is_idle: bool  # proven: every allocation idle, covered, integrated, and may be reclaimed
     idle_since: float
@@ -112,13 +112,13 @@ class ReclaimWorkload:
     key: WorkloadKey
     rows: tuple[int, ...]  # of its allocations, in the verdicts
     allocations: tuple[AllocationKey, ...]
-    pods: tuple[PodName, ...]
-    sampled_pods: frozenset[PodName]  # with an allocation whose verdict no integrating signal proves
+    pods: tuple[PodId, ...]
+    sampled_pods: frozenset[PodId]  # with an allocation whose verdict no integrating signal proves
     verdict: Facts  # without what its objects say
     facts: Facts
     objects: "ReadObjects | None" = None
     changes: Sequence[Change] = ()  # what is done to it when it is acted on
-    surplus: Sequence[Replica] = ()  # of a pool
+    surplus: Sequence[PoolReplica] = ()  # of a pool
     action: Action | None = None  # that was warned about, or is planned
     lacks_only_time: bool = False  # as far as is known without its objects
     read_at: float = 0.0  # when reading all this began, by the monotonic clock
@@ -151,7 +151,7 @@ class WorkloadFinder:
         self._result = result
         self._coverage = result.verdicts.usage.coverage
         self._least_coverage = result.workloads.find_least(self._coverage)
-        self._working: dict[str, frozenset[PodName]] = {}  # pods at work, by namespaces that were asked for
+        self._working: dict[str, frozenset[PodId]] = {}  # pods at work, by namespaces that were asked for
 
     def list_numbers(self) -> list[int]:
         """Of workloads that are idle, and of possible pools with at least one idle allocation; the longest idle
@@ -185,7 +185,7 @@ class WorkloadFinder:
             least_coverage=result.settings.judge.activity.coverage,
             max_age_seconds=result.settings.max_result_age_seconds,
         )
-        pods = [PodName(one.container.pod, one.container.pod_uid) for one in allocations]
+        pods = [PodId(one.container.pod, one.container.pod_uid) for one in allocations]
         proofs = result.verdicts.proof[list(rows)] == PROOFS.index(Proof.INTEGRATED)
         return ReclaimWorkload(
             number=number,
@@ -198,15 +198,15 @@ class WorkloadFinder:
             facts=facts,
         )
 
-    def list_replicas(self, one: ReclaimWorkload) -> list[Replica]:
+    def list_replicas(self, one: ReclaimWorkload) -> list[PoolReplica]:
         """Its pods; the longest idle first, those that are not idle last."""
-        by_pod: dict[PodName, list[int]] = {}
+        by_pod: dict[PodId, list[int]] = {}
         for row, allocation in zip(one.rows, one.allocations, strict=True):
-            by_pod.setdefault(PodName(allocation.container.pod, allocation.container.pod_uid), []).append(row)
+            by_pod.setdefault(PodId(allocation.container.pod, allocation.container.pod_uid), []).append(row)
         replicas = [self._make_replica(pod, rows) for pod, rows in by_pod.items()]
         return sorted(replicas, key=lambda each: (not each.is_idle, each.idle_since, each.pod))
 
-    def _make_replica(self, pod: PodName, rows: list[int]) -> Replica:
+    def _make_replica(self, pod: PodId, rows: list[int]) -> PoolReplica:
         verdicts = self._result.verdicts
         is_idle = (
             (verdicts.activity[rows] == ACTIVITIES.index(Activity.IDLE))
@@ -216,9 +216,9 @@ class WorkloadFinder:
         )
         is_proven = bool(np.all(is_idle))
         since = float(np.max(verdicts.idle_since[rows])) if is_proven else inf
-        return Replica(pod, tuple(rows), is_proven, since, float(np.sum(self._result.workloads.fractions[rows])))
+        return PoolReplica(pod, tuple(rows), is_proven, since, float(np.sum(self._result.workloads.fractions[rows])))
 
-    def limit_to(self, facts: Facts, surplus: Sequence[Replica], pool: Pool) -> Facts:
+    def limit_to(self, facts: Facts, surplus: Sequence[PoolReplica], pool: Pool) -> Facts:
         """The facts of a pool: those of its surplus replicas only."""
         if not surplus:
             return facts._replace(pool=pool, activity=Activity.ACTIVE, idle_since=None)
@@ -239,14 +239,14 @@ class WorkloadFinder:
             coverage=float(np.min(self._coverage[rows])),
         )
 
-    def list_working_pods(self, namespace: str) -> frozenset[PodName]:
+    def list_working_pods(self, namespace: str) -> frozenset[PodId]:
         """Pods of all workloads that use a GPU now; without uid where it is not known."""
         if namespace not in self._working:
             verdicts = self._result.verdicts
             rows = np.flatnonzero(verdicts.activity == ACTIVITIES.index(Activity.ACTIVE)).tolist()
             containers = (verdicts.usage.allocations[row].container for row in rows)
             self._working[namespace] = frozenset(
-                PodName(one.pod, one.pod_uid) for one in containers if one.namespace == namespace
+                PodId(one.pod, one.pod_uid) for one in containers if one.namespace == namespace
             )
         return self._working[namespace]
 

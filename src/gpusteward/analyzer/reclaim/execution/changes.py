@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from gpusteward.analyzer.reclaim.cluster import PodName, Reading
+from gpusteward.analyzer.reclaim.cluster import PodId, Reading
 from gpusteward.analyzer.reclaim.execution.journal import Action, ActionState
 from gpusteward.analyzer.reclaim.kinds.kind import Kind
 from gpusteward.analyzer.reclaim.kinds.objects import (
@@ -104,7 +104,7 @@ class Inspection(NamedTuple):
     uid: str = ""  # of the owner that was found
     incomplete: Message | None = None  # why not all GPUs of its pods are known to be in the verdict
     pods: int = 0
-    other_pods: tuple[PodName, ...] = ()  # without GPUs, that would stop as well
+    other_pods: tuple[PodId, ...] = ()  # without GPUs, that would stop as well
 
 
 def plan_changes(
@@ -113,7 +113,7 @@ def plan_changes(
     reading: Reading,
     *,
     incomplete: Message | None,
-    surplus: Sequence[PodName],
+    surplus: Sequence[PodId],
     now: float,
 ) -> tuple[Inspection, list[Change]]:
     """What would change, and why it must not. `surplus`: of a pool, the replicas that go, the longest idle first. Never
@@ -150,7 +150,7 @@ def check_replicas(chosen: Chosen, objects: WorkloadObjects) -> Message | None:
     return None if unready is None else messages.REPLICA_NOT_READY.fill(pod=unready.name)
 
 
-def _lower(chosen: Chosen, objects: WorkloadObjects, surplus: Sequence[PodName]) -> Change:
+def _lower(chosen: Chosen, objects: WorkloadObjects, surplus: Sequence[PodId]) -> Change:
     """The replicas of a pool, with the lowest deletion cost for the pods that are to go."""
     by_uid = {pod.uid: pod for pod in objects.pods}
     by_name = {pod.name: pod for pod in objects.pods}

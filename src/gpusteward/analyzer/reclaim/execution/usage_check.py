@@ -11,12 +11,12 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from gpusteward.analyzer.judge.activity import ActivityRule, find_floor, find_highest, is_work
 from gpusteward.analyzer.judge.last_kernels import CLOCK_SECONDS
 from gpusteward.analyzer.judge.valid_ratios import HIGHEST_RATIO
-from gpusteward.analyzer.sources.usage_source import Chart, Points
+from gpusteward.analyzer.sources.usage_source import Chart, Points, UsageSource
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message
 from gpusteward.core.usages import AllocationKey, Measure
@@ -36,14 +36,6 @@ LOWEST_BLANK = 1e6
 """A ratio above it is a value that DCGM does not have: the lowest of these, of 32 bits, reads 2.1e7."""
 
 
-class WorkSource(Protocol):
-    """Part of `sources.usage_source.UsageSource`."""
-
-    def read_work(self, allocations: Sequence[AllocationKey], at: float, *, seconds: float) -> Sequence[Chart]:
-        """Everything about each of these allocations that can prove work, or use by others, in the last seconds, with
-        the times of the samples. Raises SourceError."""
-
-
 class Checked(NamedTuple):
     """What was read."""
 
@@ -55,7 +47,7 @@ class Checked(NamedTuple):
 class UsageCheck:
     """Of the GPUs that an action takes away."""
 
-    source: WorkSource | None
+    source: UsageSource | None
     allocations: Sequence[AllocationKey]
     verdict_at: float
     rule: ActivityRule

@@ -5,10 +5,10 @@ is sent only if the cycle renews it. In observe mode nobody is
 warned; the plan goes on as if a warning were delivered at once.
 """
 
-from collections.abc import Collection, Mapping
-from typing import Protocol
+from collections.abc import Mapping
 
 from gpusteward.analyzer.notify.notices.reclaim_notices import ReclaimNotice
+from gpusteward.analyzer.notify.notifier import Notifier
 from gpusteward.analyzer.notify.outbox.records import NoticeKind
 from gpusteward.analyzer.reclaim.execution.journal import Action, Warned
 from gpusteward.analyzer.reclaim.permission import Mode
@@ -23,25 +23,11 @@ KINDS = {
 }
 
 
-class NoticeSender(Protocol):
-    """Implemented by `notify.notifier.Notifier`."""
-
-    def send_reclaim_notice(self, notice: ReclaimNotice) -> tuple[str, ...]:
-        """The keys of its rows in the outbox; none without a channel."""
-
-    def renew_reclaim_notice(self, notice: ReclaimNotice) -> None:
-        """Give a warning that waits for its receiver its present text. Without this, none of an earlier cycle is
-        sent."""
-
-    def read_delivered(self, keys: Collection[str]) -> Mapping[str, float]:
-        """When these rows were delivered; those that were not are missing. Raises SourceError."""
-
-
 class Notices:
     """Writes notices about actions, and finds out whether warnings were delivered."""
 
-    def __init__(self, sender: NoticeSender | None) -> None:
-        self._sender = sender
+    def __init__(self, notifier: Notifier | None) -> None:
+        self._notifier = notifier
 
     def tell(self, kind: str, action: Action, *, text: Message, at: float) -> tuple[str, ...]:
         """A notice that something has happened."""
@@ -57,15 +43,15 @@ class Notices:
 
     def renew(self, action: Action, *, text: Message, at: float, due_at: float | None) -> None:
         """The last warning of an action is still true, if with another time; those before it are not sent any more."""
-        if self._sender is not None and action.warnings and action.warnings[-1].keys:
+        if self._notifier is not None and action.warnings and action.warnings[-1].keys:
             number = len(action.warnings) - 1
             notice = _make_notice(NoticeKind.WARNING, action, text=text, at=at, due_at=due_at, number=number)
-            self._sender.renew_reclaim_notice(notice)
+            self._notifier.renew_reclaim_notice(notice)
 
     def update(self, warnings: tuple[Warned, ...]) -> tuple[Warned, ...]:
         """The same warnings with the time of their delivery, as far as it is known. Raises SourceError."""
         waiting = [key for each in warnings if each.delivered_at is None for key in each.keys]
-        delivered = self._sender.read_delivered(waiting) if waiting and self._sender else {}
+        delivered = self._notifier.read_delivered(waiting) if waiting and self._notifier else {}
         if not delivered:
             return warnings
         return tuple(each if each.delivered_at is not None else _mark(each, delivered) for each in warnings)
@@ -80,10 +66,10 @@ class Notices:
         due_at: float | None = None,
         number: int = 0,
     ) -> tuple[str, ...]:
-        if self._sender is None:
+        if self._notifier is None:
             return ()
         notice = _make_notice(kind, action, text=text, at=at, due_at=due_at, number=number)
-        return self._sender.send_reclaim_notice(notice)
+        return self._notifier.send_reclaim_notice(notice)
 
 
 def _make_notice(
