@@ -156,6 +156,15 @@ def test_invalid_requests_get_one_response_and_the_connection_is_closed(
         assert response_bytes.count(b"HTTP/1.1") == 1
 
 
+@pytest.mark.parametrize("begun", [b"GET /metrics HTTP/1.1", b"GET /metrics HTTP/1.1\r\n", b"GET / HTTP/1.1\r\nX: a"])
+def test_a_request_that_ends_in_its_head_is_refused(begun: bytes, start: Starter) -> None:
+    with socket.create_connection(start().address) as client:
+        client.settimeout(10)
+        client.sendall(begun)
+        client.shutdown(socket.SHUT_WR)
+        assert receive_all(client).startswith(b"HTTP/1.1 400")
+
+
 def test_close_shuts_all_connections_down_and_frees_the_port() -> None:
     server = serve(FakeContent(), LOOPBACK)
     address = server.address

@@ -233,6 +233,8 @@ class ConnectionHandler(BaseHTTPRequestHandler):
         headers += line
         if len(headers) > most_bytes:
             raise RequestTooLargeError
+        if not line:  # the client stopped sending: what is missing may be a header
+            return self._refuse(HTTPStatus.BAD_REQUEST, "the request is incomplete")
         if _LONE_CARRIAGE_RETURN.search(self.raw_requestline + headers):  # a line end for some, but not for others
             return self._refuse(HTTPStatus.BAD_REQUEST, "a carriage return inside a line")
         self.rfile = io.BufferedReader(io.BytesIO(headers))
