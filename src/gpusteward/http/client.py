@@ -5,11 +5,11 @@ Redirects are not followed. Proxies are used only where a caller passes one.
 
 import contextlib
 import http.client
+import ssl
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from gpusteward.http.connections import Connection, RawResponse, open_connection
 from gpusteward.http.credentials import basic_authorization, is_header
@@ -25,13 +25,9 @@ from gpusteward.http.errors import (
     ResponseTooLargeError,
     TlsError,
     explain_os_error,
-    is_tls_error,
 )
 from gpusteward.http.urls import HttpUrl
 from gpusteward.messages.errors import http_errors as messages
-
-if TYPE_CHECKING:
-    import ssl
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +98,7 @@ class HttpClient:
         self,
         url: HttpUrl,
         *,
-        tls: "ssl.SSLContext | None" = None,
+        tls: ssl.SSLContext | None = None,
         proxy: HttpUrl | None = None,
         connect_timeout_seconds: float | None = None,
         keeps_connections: bool = False,
@@ -276,7 +272,7 @@ def _translate(error: Exception, timeout_seconds: float, idle_seconds: float | N
         return ConnectionLostError(messages.CLOSED_EARLY)
     if isinstance(error, OSError):
         reason = explain_os_error(error)
-        if is_tls_error(error):
+        if isinstance(error, ssl.SSLError):
             return TlsError(messages.TLS_FAILED, reason=reason)
         return ConnectionLostError(messages.CONNECTION_LOST, reason=reason)
     text = "".join(sign if sign.isprintable() else "?" for sign in str(error)[:200])  # it may repeat what was received

@@ -6,10 +6,10 @@ import http.client
 import io
 import select
 import socket
+import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gpusteward.http.credentials import basic_authorization
 from gpusteward.http.errors import (
@@ -19,23 +19,17 @@ from gpusteward.http.errors import (
     NotSentError,
     TlsError,
     explain_os_error,
-    is_tls_error,
 )
 from gpusteward.http.urls import HttpUrl
 from gpusteward.messages.errors import http_errors as messages
-
-if TYPE_CHECKING:
-    import ssl
 
 _PIECE_BYTES = 1 << 18
 _INTERIM = (102, 103)  # besides 100, which http.client skips
 _METHODS_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 
 
-def load_tls_context(ca_file: Path | str | None = None) -> "ssl.SSLContext":
+def load_tls_context(ca_file: Path | str | None = None) -> ssl.SSLContext:
     """Trusts the certificates of a file, or those of the system. Raises ConfigurationFileError."""
-    import ssl  # 5 MB, only where TLS is used
-
     try:
         return ssl.create_default_context(cafile=ca_file)
     except OSError as error:  # an SSLError is one too
@@ -210,7 +204,7 @@ class Connection(TimedSocket):
 
 
 def open_connection(
-    url: HttpUrl, *, tls: "ssl.SSLContext | None", proxy: HttpUrl | None, timeout_seconds: float, socket_path: str = ""
+    url: HttpUrl, *, tls: ssl.SSLContext | None, proxy: HttpUrl | None, timeout_seconds: float, socket_path: str = ""
 ) -> Connection:
     """`socket_path`: a Unix socket where the server listens. Raises ConnectError, ConnectTimeoutError, TlsError."""
     near = proxy or url
@@ -241,7 +235,7 @@ def _translate_errors(timeout_seconds: float) -> Iterator[None]:
         raise ConnectTimeoutError(messages.CONNECT_TIMEOUT, seconds=timeout_seconds) from error
     except OSError as error:
         reason = explain_os_error(error)
-        if is_tls_error(error):
+        if isinstance(error, ssl.SSLError):
             raise TlsError(messages.TLS_FAILED, reason=reason) from error
         raise ConnectError(messages.CONNECT_FAILED, reason=reason) from error
     except (UnicodeError, http.client.HTTPException) as error:  # a host name that DNS cannot have; a proxy that is none

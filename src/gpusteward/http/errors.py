@@ -15,7 +15,7 @@ HttpError
 └── RequestCancelledError    the client was closed by another thread
 """
 
-import sys
+import ssl
 
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message
@@ -74,14 +74,8 @@ class RequestCancelledError(HttpError):
     """The client was closed while the request was under way, or before."""
 
 
-def is_tls_error(error: Exception) -> bool:
-    """Whether it is an ssl.SSLError. Does not load ssl: without TLS it takes 5 MB for nothing."""
-    ssl = sys.modules.get("ssl")
-    return ssl is not None and isinstance(error, ssl.SSLError)
-
-
 def explain_os_error(error: OSError) -> Message | str:
     """The reason without paths and addresses, which may contain credentials."""
-    if is_tls_error(error):
+    if isinstance(error, ssl.SSLError):
         return getattr(error, "verify_message", "") or getattr(error, "reason", "") or "handshake failed"
     return os_errors.explain_os_error(error)

@@ -4,23 +4,19 @@ Paths in it are relative to its own directory. The file and the certificates it 
 invalid change is logged and the previous configuration stays active.
 """
 
+import ssl
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.settings import parse_duration
 from gpusteward.http_server.access import BCRYPT_HASH, BasicAuthentication, TokenBucket
+from gpusteward.http_server.tls import TLS_KEYS, TlsSettings, load_context, read_tls
 from gpusteward.http_server.yaml_section import Section, load_document
 from gpusteward.logs import Log
-
-if TYPE_CHECKING:
-    import ssl
-
-    from gpusteward.http_server.tls import TlsSettings
 
 log = Log(__name__)
 
@@ -38,8 +34,8 @@ HEADERS: Mapping[str, tuple[str, ...]] = {  # the only ones that may be set, and
 class WebConfig:
     """The active configuration of a connection. The default is plain HTTP without authentication."""
 
-    tls: "TlsSettings | None" = None
-    context: "ssl.SSLContext | None" = None
+    tls: TlsSettings | None = None
+    context: ssl.SSLContext | None = None
     authentication: BasicAuthentication | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     bucket: TokenBucket | None = None
@@ -97,8 +93,6 @@ def read_web_config(path: Path) -> WebConfig:
 
     Raises ConfigurationError with the path and the invalid key.
     """
-    from gpusteward.http_server.tls import TLS_KEYS, load_context, read_tls  # loads ssl, 5 MB, only with this file
-
     document = load_document(path, known=SECTIONS)
     tls_section = document.section("tls_server_config", known=TLS_KEYS)
     tls = read_tls(tls_section)

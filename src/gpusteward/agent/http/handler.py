@@ -8,6 +8,7 @@ import io
 import json
 import re
 import socket
+import ssl
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -25,8 +26,6 @@ from gpusteward.http_server.web_config import WebConfig
 from gpusteward.logs import Log
 
 if TYPE_CHECKING:
-    import ssl
-
     from _typeshed import WriteableBuffer
 
     from gpusteward.agent.endpoints import AgentEndpoints
@@ -188,7 +187,7 @@ class ConnectionHandler(BaseHTTPRequestHandler):
         self._stream = RequestStream(self._connection.socket)
         self._reader = io.BufferedReader(self._stream)
 
-    def _do_tls_handshake(self, context: "ssl.SSLContext") -> "ssl.SSLSocket":
+    def _do_tls_handshake(self, context: ssl.SSLContext) -> ssl.SSLSocket:
         wrapped = context.wrap_socket(self._connection.socket, server_side=True, do_handshake_on_connect=False)
         self._connection.socket = wrapped
         wrapped.settimeout(self._context.read_seconds)
