@@ -134,7 +134,7 @@ def test_without_access_to_the_ledger_nothing_else_is_suggested(capsys: pytest.C
         def describe(self) -> Mapping[str, Any]:
             return {"is_ready": False, "buffered_cycles": 0, "lost_cycles": 0, "error": "locked"}
 
-        def read_ended_workloads(self, query: EndedQuery) -> Sequence[EndedWorkload]:
+        def read_ended_workloads(self, query: EndedQuery, **_: Any) -> Sequence[EndedWorkload]:
             raise SourceError("the ledger cannot be read: locked")
 
     with running_api(small_result(), ledger=BrokenLedger()) as api:

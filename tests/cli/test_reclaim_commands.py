@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import time_machine
@@ -85,8 +86,8 @@ class ForgetfulReclaim(FakeReclaim):
         restored = {words[1] for words in self.asked if words[0] == "restore"}
         return [each for each in super().actions if each.id not in restored]
 
-    def read_action(self, action_id: str) -> Action | None:
-        return FakeReclaim(self.workloads).read_action(action_id)
+    def read_action(self, action_id: str, **visible: Any) -> Action | None:
+        return FakeReclaim(self.workloads).read_action(action_id, **visible)
 
 
 def test_restore_all_takes_more_than_one_answer_has(

@@ -5,6 +5,7 @@ import io
 import json
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
@@ -149,7 +150,7 @@ def test_an_analyzer_and_its_ledger_give_the_same_report(ledger: Path, capsys: p
     engine = open_engine(f"sqlite:///{ledger}")
 
     class OpenLedger(FakeLedger):
-        def read_report(self, query: ReportQuery) -> Report:
+        def read_report(self, query: ReportQuery, **_: Any) -> Report:
             return make_report(engine, query, prices=PriceSettings())
 
     with running_api(ledger=OpenLedger()) as api:

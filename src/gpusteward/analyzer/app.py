@@ -14,6 +14,7 @@ from gpusteward.analyzer.api.dependencies import ApiDependencies
 from gpusteward.analyzer.api.event_feed import EventFeed
 from gpusteward.analyzer.api.publisher import ResultPublisher
 from gpusteward.analyzer.api.result_store import ResultStore
+from gpusteward.analyzer.api.source_reader import SourceReader
 from gpusteward.analyzer.api.v1.health.events import HealthEvents
 from gpusteward.analyzer.explain.explainer import Explainer
 from gpusteward.analyzer.gpu_presence import GpuPresence
@@ -144,7 +145,7 @@ class Analyzer:
             events=self.events,
             cycles=self.scheduler,
             settings=self.settings,
-            source=self.source,
+            source=SourceReader(self.source),
             ledger=self.ledger,
             deliveries=self.notifier,
             reclaim=self.reclaimer,

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -22,13 +23,20 @@ from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.reclaim.lending import LendableGpus, lend_result
 from gpusteward.analyzer.reports.charges import Charge
 from gpusteward.analyzer.reports.report import EndedWorkload, GroupDetails, Report
-from gpusteward.analyzer.reports.report_query import LABEL_PREFIX, EndedQuery, ReportQuery, check_grouping
+from gpusteward.analyzer.reports.report_query import (
+    LABEL_PREFIX,
+    ClusterNamespace,
+    EndedQuery,
+    ReportQuery,
+    check_grouping,
+)
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.analyzer.spell_table import SpellTable
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import SourceError
+from gpusteward.core.namespaces import VisibleNamespaces, sees
 from gpusteward.messages.errors import api_errors, ledger_errors
 
 if TYPE_CHECKING:
@@ -116,23 +124,26 @@ class LedgerAccess:
             self._spells.update(result)
             self.lendable = lend_result(replace(result, spells=self._spells.history))
 
-    def read_spells(self, since: float) -> SpellTable:
+    def read_spells(self, since: float, *, visible: VisibleNamespaces | None) -> SpellTable:
         """The idle spells since then. May take as long as the database. Raises SourceError, also where the ledger is
         disabled."""
         from gpusteward.analyzer.ledger.spell_reader import read_spells
 
         engine = self._open()
         try:
-            return read_spells(engine, since=since)
+            table = read_spells(engine, since=since)
         except SQLAlchemyError as error:
             raise SourceError(ledger_errors.NOT_READABLE, reason=describe_error(error)) from error
+        if visible is None:
+            return table
+        return table.select_workloads(np.array([sees(visible, key) for key in table.workloads], np.bool_))
 
     def hand_over(self) -> None:
         """Another analyzer on the same ledger writes from now on, or did until now."""
         if self._ledger is not None:
             self._ledger.hand_over()
 
-    def read_report(self, query: ReportQuery) -> Report:
+    def read_report(self, query: ReportQuery, *, visible: VisibleNamespaces | None) -> Report:
         """May take as long as the database. Raises SourceError, also where the ledger is disabled, and
         ConfigurationError for a label that is not recorded."""
         if self._ledger is None:
@@ -142,15 +153,17 @@ class LedgerAccess:
             make_report,  # 2 MB that are not needed before the first report
         )
 
+        query = replace(query, visible=self._list_visible(visible))
         return make_report(self._ledger.engine, query, prices=self._read_prices(), teams=self._read_teams())
 
-    def read_group_details(self, query: ReportQuery) -> GroupDetails:
+    def read_group_details(self, query: ReportQuery, *, visible: VisibleNamespaces | None) -> GroupDetails:
         """May take as long as the database. Raises SourceError and ConfigurationError, as `read_report` does."""
         if self._ledger is None:
             raise SourceError(api_errors.LEDGER_DISABLED)
         check_grouping(query.by, self._ledger.settings.labels)
         from gpusteward.analyzer.reports.group_details import read_group_details
 
+        query = replace(query, visible=self._list_visible(visible))
         details = read_group_details(self._ledger.engine, query, teams=self._read_teams())
         return replace(details, groupings=self._list_groupings())
 
@@ -159,40 +172,53 @@ class LedgerAccess:
         labels = self._ledger.settings.labels if self._ledger else ()
         return ["namespace", *(["team"] if self._read_teams() else []), "user", *(LABEL_PREFIX + key for key in labels)]
 
-    def read_namespaces(self) -> list[tuple[str, str]]:
-        """Clusters with their namespaces. May take as long as the database. Raises SourceError."""
+    def _list_visible(self, visible: VisibleNamespaces | None) -> tuple[ClusterNamespace, ...] | None:
+        """Those of the recorded namespaces; None: everything. Raises SourceError."""
+        if visible is None:
+            return None
         from gpusteward.analyzer.reports.ledger_sums.ledger_connection import read_namespaces
 
-        return read_namespaces(self._open())
+        return tuple(each for each in read_namespaces(self._open()) if visible.includes(*each))
 
-    def read_ended_workloads(self, query: EndedQuery) -> list[EndedWorkload]:
+    def read_ended_workloads(self, query: EndedQuery, *, visible: VisibleNamespaces | None) -> list[EndedWorkload]:
         """May take as long as the database. Raises SourceError, also where the ledger is disabled."""
         if self._ledger is None:
             raise SourceError(api_errors.LEDGER_DISABLED)
         from gpusteward.analyzer.reports.ended_workloads import read_ended_workloads
 
+        query = replace(query, visible=self._list_visible(visible))
         return read_ended_workloads(self._ledger.engine, query, prices=self._read_prices())
 
-    def read_charges(self, query: ReportQuery) -> Iterator[Charge]:
+    def read_charges(self, query: ReportQuery, *, visible: VisibleNamespaces | None) -> Iterator[Charge]:
         """The rows of a FOCUS export. Raises SourceError and ConfigurationError while they are read."""
         if self._ledger is None:
             raise SourceError(api_errors.LEDGER_DISABLED)
         from gpusteward.analyzer.reports.focus import read_charges
 
+        query = replace(query, visible=self._list_visible(visible))
         return read_charges(self._ledger.engine, query, prices=self._read_prices(), teams=self._read_teams())
 
-    def read_history(self, workload: WorkloadKey, *, limit: int) -> "WorkloadHistory":
-        """May take as long as the database. Raises SourceError, also where the ledger is disabled."""
-        from gpusteward.analyzer.reports.workload_history import read_workload_history
+    def read_history(
+        self, workload: WorkloadKey, *, limit: int, visible: VisibleNamespaces | None
+    ) -> "WorkloadHistory":
+        """Without channels and deliveries for somebody who sees some namespaces: they belong to the whole site. May
+        take as long as the database. Raises SourceError, also where the ledger is disabled."""
+        from gpusteward.analyzer.reports.workload_history import WorkloadHistory, read_workload_history
 
-        return read_workload_history(self._open(), workload, limit=limit, list_keys=list_delivery_keys)
+        if not sees(visible, workload):
+            return WorkloadHistory((), (), (), ())
+        history = read_workload_history(self._open(), workload, limit=limit, list_keys=list_delivery_keys)
+        if visible is None:
+            return history
+        return replace(history, notices=[replace(each, channel="", deliveries=()) for each in history.notices])
 
-    def read_snoozes(self, at: float) -> Mapping[WorkloadKey, Snooze]:
+    def read_snoozes(self, at: float, *, visible: VisibleNamespaces | None) -> Mapping[WorkloadKey, Snooze]:
         """Those that are active. May take as long as the database. Raises SourceError."""
         from gpusteward.analyzer.reports.ledger_sums.ledger_connection import read_ledger
 
         with read_ledger(self._open()) as connection:
-            return active_snoozes(connection, at)
+            found = active_snoozes(connection, at)
+        return {workload: snooze for workload, snooze in found.items() if sees(visible, workload)}
 
     def add_snooze(self, workload: WorkloadKey, *, until: float, reason: str, who: str, at: float) -> Snooze:
         """May take as long as the database. Raises SourceError."""

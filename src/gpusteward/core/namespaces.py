@@ -6,6 +6,8 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import NamedTuple
 
+from gpusteward.core.containers import WorkloadKey
+
 
 class NamespacePattern(NamedTuple):
     """Namespaces of clusters, by name or by a pattern with `*` and `?`."""
@@ -37,6 +39,11 @@ class VisibleNamespaces:
     def fingerprint(self) -> str:
         """The same for the same patterns, also after a restart."""
         return hashlib.blake2b(repr(sorted(self.patterns)).encode(), digest_size=6).hexdigest()
+
+
+def sees(visible: VisibleNamespaces | None, workload: WorkloadKey) -> bool:
+    """Whether somebody who sees these namespaces sees the workload; None: everything."""
+    return visible is None or visible.includes(workload.cluster, workload.namespace)
 
 
 def see_namespaces(patterns: frozenset[NamespacePattern]) -> VisibleNamespaces | None:

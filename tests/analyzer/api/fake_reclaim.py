@@ -22,6 +22,7 @@ from gpusteward.core.containers import Workload, WorkloadKey
 from gpusteward.core.errors import SourceError
 from gpusteward.core.kinds import WorkloadClass
 from gpusteward.core.messages import Message
+from gpusteward.core.namespaces import VisibleNamespaces, sees
 from gpusteward.messages import reclaim as messages
 from tests.analyzer.usage_tables import AT
 
@@ -107,10 +108,10 @@ class FakeReclaim:
 
     suspended: Suspended | None = field(default_factory=lambda: Suspended(2, 4.0))
 
-    @property
-    def last_plan(self) -> Plan | None:
+    def read_plan(self, *, visible: VisibleNamespaces | None) -> Plan | None:
         decisions = tuple(decide(each) for each in self.workloads)
-        return Plan(AT, self.mode, decisions, None, {Outcome.WAIT: len(decisions)})
+        plan = Plan(AT, self.mode, decisions, None, {Outcome.WAIT: len(decisions)})
+        return plan if visible is None else plan.limit_to(visible)
 
     @property
     def actions(self) -> list[Action]:
@@ -120,15 +121,20 @@ class FakeReclaim:
         ]
 
     def read_actions(
-        self, *, workload: WorkloadKey | None = None, states: Sequence[ActionState] = (), limit: int = 100
+        self,
+        *,
+        visible: VisibleNamespaces | None,
+        workload: WorkloadKey | None = None,
+        states: Sequence[ActionState] = (),
+        limit: int = 100,
     ) -> list[Action]:
         self._check()
-        found = [each for each in self.actions if workload in (None, each.workload)]
+        found = [each for each in self.actions if workload in (None, each.workload) and sees(visible, each.workload)]
         return [each for each in found if not states or each.state in states][:limit]
 
-    def read_action(self, action_id: str) -> Action | None:
+    def read_action(self, action_id: str, *, visible: VisibleNamespaces | None) -> Action | None:
         self._check()
-        return next((each for each in self.actions if each.id == action_id), None)
+        return next((each for each in self.actions if each.id == action_id and sees(visible, each.workload)), None)
 
     def preview(self, workload: WorkloadKey) -> Decision:
         self._ask("preview", workload.name)
@@ -140,7 +146,7 @@ class FakeReclaim:
 
     def restore(self, action_id: str, *, by: str) -> Action:
         self._ask("restore", action_id, by)
-        found = self.read_action(action_id)
+        found = self.read_action(action_id, visible=None)
         assert found is not None
         return replace(found, state=ActionState.RESTORED, ended_at=AT)
 

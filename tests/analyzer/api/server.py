@@ -24,6 +24,7 @@ from gpusteward.analyzer.api.http.roles import Roles
 from gpusteward.analyzer.api.http.static_files import UiBundle
 from gpusteward.analyzer.api.publisher import ResultPublisher
 from gpusteward.analyzer.api.result_store import ResultStore
+from gpusteward.analyzer.api.source_reader import SourceReader
 from gpusteward.analyzer.explain.counters import ModelCounters
 from gpusteward.analyzer.explain.opinion_effects import apply_objections, evaluate_opinions
 from gpusteward.analyzer.explain.opinions import Opinion
@@ -38,7 +39,7 @@ from gpusteward.analyzer.pipeline import CycleStats
 from gpusteward.analyzer.reclaim.lending import LendableGpus
 from gpusteward.analyzer.reports.charges import Charge
 from gpusteward.analyzer.reports.report import EndedWorkload, GroupDetails, Report
-from gpusteward.analyzer.reports.report_query import ClusterNamespace, EndedQuery, ReportQuery
+from gpusteward.analyzer.reports.report_query import EndedQuery, ReportQuery
 from gpusteward.analyzer.reports.workload_history import WorkloadHistory
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.serve import configure_server
@@ -51,6 +52,7 @@ from gpusteward.analyzer.spell_table import SpellTable
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import SourceError
+from gpusteward.core.namespaces import VisibleNamespaces
 from gpusteward.core.usages import AllocationKey, Measure
 from tests.analyzer.reports.example_reports import example_report
 from tests.analyzer.spells import make_spell_table
@@ -214,32 +216,29 @@ class FakeLedger:
     def describe(self) -> Mapping[str, Any] | None:
         return None
 
-    def read_report(self, query: ReportQuery) -> Report:
+    def read_report(self, query: ReportQuery, *, visible: VisibleNamespaces | None) -> Report:
         return self._report or example_report(query)
 
-    def read_group_details(self, query: ReportQuery) -> GroupDetails:
+    def read_group_details(self, query: ReportQuery, *, visible: VisibleNamespaces | None) -> GroupDetails:
         return GroupDetails(3_600_000, [], [])
 
-    def read_namespaces(self) -> Sequence[ClusterNamespace]:
-        return ()
-
-    def read_ended_workloads(self, query: EndedQuery) -> Sequence[EndedWorkload]:
+    def read_ended_workloads(self, query: EndedQuery, *, visible: VisibleNamespaces | None) -> Sequence[EndedWorkload]:
         return [one for one in self._ended if query.name == one.name and query.namespace in ("", one.namespace)]
 
-    def read_charges(self, query: ReportQuery) -> Iterator[Charge]:
+    def read_charges(self, query: ReportQuery, *, visible: VisibleNamespaces | None) -> Iterator[Charge]:
         return iter(())
 
-    def read_history(self, workload: WorkloadKey, *, limit: int) -> WorkloadHistory:
+    def read_history(self, workload: WorkloadKey, *, limit: int, visible: VisibleNamespaces | None) -> WorkloadHistory:
         return WorkloadHistory((), (), (), ())
 
     @property
     def lendable(self) -> Sequence[LendableGpus]:
         return ()
 
-    def read_spells(self, since: float) -> SpellTable:
+    def read_spells(self, since: float, *, visible: VisibleNamespaces | None) -> SpellTable:
         return self.spells
 
-    def read_snoozes(self, at: float) -> Mapping[WorkloadKey, Snooze]:
+    def read_snoozes(self, at: float, *, visible: VisibleNamespaces | None) -> Mapping[WorkloadKey, Snooze]:
         return self.snoozes
 
     def add_snooze(self, workload: WorkloadKey, *, until: float, reason: str, who: str, at: float) -> Snooze:
@@ -297,7 +296,7 @@ def make_dependencies(
         events=EventFeed(),
         cycles=cycles or FakeCycles(),
         settings=settings,
-        source=FakeSource(),
+        source=SourceReader(others.pop("source", FakeSource())),
         ledger=FakeLedger(),
         deliveries=FakeDeliveries(),
         model_calls=ModelCounters(failures=Counter()),

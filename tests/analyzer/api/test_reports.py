@@ -5,6 +5,7 @@ import io
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
@@ -40,10 +41,10 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
         ledger.record_until(24)
 
         class OpenLedger(FakeLedger):
-            def read_report(self, query: ReportQuery) -> Report:
+            def read_report(self, query: ReportQuery, **_: Any) -> Report:
                 return make_report(ledger.engine, query, prices=PriceSettings(currency="CNY"), now_ms=at(24))
 
-            def read_group_details(self, query: ReportQuery) -> GroupDetails:
+            def read_group_details(self, query: ReportQuery, **_: Any) -> GroupDetails:
                 return read_group_details(ledger.engine, query, now_ms=at(24))
 
         with running_api(ledger=OpenLedger()) as running:
@@ -146,7 +147,7 @@ def test_a_hanging_database_costs_only_its_own_requests():
     entered, over, types = threading.Semaphore(0), threading.Event(), []
 
     class HangingLedger(FakeLedger):
-        def read_report(self, query: ReportQuery) -> Report:
+        def read_report(self, query: ReportQuery, **_: Any) -> Report:
             entered.release()
             over.wait(60)
             raise SourceError("the ledger cannot be read")

@@ -108,7 +108,7 @@ def test_a_failing_source_is_the_first_problem_and_changes_the_etag(api: Api):
 
 
 class NoLedger(FakeLedger):
-    def read_report(self, query: Any) -> Any:
+    def read_report(self, query: Any, **visible: Any) -> Any:
         from gpusteward.core.errors import SourceError
 
         raise SourceError("the database is down")
@@ -228,9 +228,9 @@ def test_a_failed_read_of_the_ledger_is_not_repeated_by_every_request():
     class Counting(NoLedger):
         reads = 0
 
-        def read_report(self, query: Any) -> Any:
+        def read_report(self, query: Any, **visible: Any) -> Any:
             self.reads += 1
-            return super().read_report(query)
+            return super().read_report(query, **visible)
 
     ledger = Counting()
     with running_api(with_fleet(), ledger=ledger, reads=CachedReads()) as api:

@@ -68,7 +68,7 @@ def test_before_a_warning_the_objects_are_read_again(engine: Engine) -> None:
         reclaimer.reclaim(fleet.judge(now[0]))
         if number == 8:
             assert cluster.requests == requests, "the plan has the objects of an earlier cycle"
-    assert sorted(action.workload.name for action in reclaimer.read_actions()) == ["w-1", "w-2"]
+    assert sorted(action.workload.name for action in reclaimer.read_actions(visible=None)) == ["w-1", "w-2"]
 
 
 def test_a_refusal_ends_with_its_reason_while_the_objects_are_kept(engine: Engine) -> None:
@@ -132,5 +132,5 @@ def test_a_warning_is_never_postponed_by_those_that_cannot_be_sent(
         now[0] = AT + number * STEP
         with contextlib.suppress(SourceError):
             reclaimer.reclaim(fleet.judge(now[0]))
-    warned = {action.workload.name for action in reclaimer.read_actions()}
+    warned = {action.workload.name for action in reclaimer.read_actions(visible=None)}
     assert warned == {f"w-{number}" for number in range(refused, 5)}

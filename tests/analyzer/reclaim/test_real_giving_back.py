@@ -42,9 +42,9 @@ def test_restores_in_every_mode(world: World, node: str, tmp_path: Path, state: 
     [action] = world.run_until_acted()
     change_state(world, state, tmp_path)
     world.cycle()
-    assert [each.id for each in world.reclaimer.read_actions(states=[ActionState.ACTED, ActionState.VERIFIED])] == [
-        action.id
-    ]
+    assert [
+        each.id for each in world.reclaimer.read_actions(visible=None, states=[ActionState.ACTED, ActionState.VERIFIED])
+    ] == [action.id]
     assert world.reclaimer.suspended == (1, 3.0)
     assert world.reclaimer.describe()["suspended"] == 1
     assert world.reclaimer.restore(action.id, by="alice").state is ActionState.RESTORED
@@ -84,7 +84,7 @@ def test_without_open_actions_mode_off_asks_nothing_of_the_api_server(world: Wor
     world.reclaimer.reclaim(result)
     assert len(world.kubernetes.read_audit(without.user)) == reads >= before
     assert world.reclaimer.suspended == (0, 0.0)
-    assert world.reclaimer.read_actions() == []
+    assert world.reclaimer.read_actions(visible=None) == []
 
 
 def test_an_owner_who_changes_it_back_is_noticed_in_mode_off(world: World, node: str, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def wait_for_pods(world: World, *, pending: int, running: int) -> None:
 
 
 def read_waiting(world: World, action_id: str) -> float | None:
-    action = world.reclaimer.read_action(action_id)
+    action = world.reclaimer.read_action(action_id, visible=None)
     assert action is not None
     assert action.state is ActionState.RESTORED
     assert make_action_row(action, "en").waiting_gpus == action.waiting_gpus

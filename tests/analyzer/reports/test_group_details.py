@@ -95,10 +95,15 @@ def test_people_can_be_grouped_by_teams_and_labels_where_there_are_some(tmp_path
     url = SecretStr(f"sqlite:///{tmp_path / 'ledger.db'}")
     query = ReportQuery(at(0), at(1))
     with closing(LedgerAccess(LedgerSettings(url=url), PriceSettings)) as plain:
-        assert plain.read_group_details(query).groupings == ["namespace", "user"]
+        assert plain.read_group_details(query, visible=None).groupings == ["namespace", "user"]
     labelled = LedgerSettings(url=url, labels=("cost-center",))
     with closing(LedgerAccess(labelled, PriceSettings, lambda: TEAMS)) as access:
-        assert access.read_group_details(query).groupings == ["namespace", "team", "user", "label:cost-center"]
+        assert access.read_group_details(query, visible=None).groupings == [
+            "namespace",
+            "team",
+            "user",
+            "label:cost-center",
+        ]
 
 
 def test_only_the_requested_number_of_groups_is_returned(ledger: LedgerRows):

@@ -3,7 +3,7 @@
     build.py         the FastAPI application with all routes
     dependencies.py  the components that endpoints may use
     authorization.py access checks of routes: may_read, may_read_all, may_inspect, may_operate, may_administer
-    limited_access.py the components of a person who sees some namespaces only
+    source_reader.py what clients read from the source
     result_store.py  the last published result, and what is derived from it
     publisher.py     the `publish` stage of the pipeline
     event_feed.py    server-sent events

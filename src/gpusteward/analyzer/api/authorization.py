@@ -29,7 +29,6 @@ from gpusteward.analyzer.api.http.service_accounts import ServiceAccount
 from gpusteward.analyzer.api.http.sessions import CSRF_HEADER, is_csrf_token, read_cookie
 from gpusteward.analyzer.api.http.signing_keys import KeysUnavailableError
 from gpusteward.analyzer.api.http.web_access import is_known_client
-from gpusteward.analyzer.api.limited_access import limit_access
 from gpusteward.core.messages import Message
 from gpusteward.core.namespaces import NamespacePattern, VisibleNamespaces
 from gpusteward.http_server.local_clients import find_page_host, is_local_request
@@ -58,7 +57,11 @@ async def find_reader(request: Request, dependencies: ApiDependencies) -> Identi
 async def may_read_all(request: Request) -> None:
     """For what cannot be divided by namespace. Raises a 401, 403 or 503 problem."""
     await may_read(request)
-    if (await find_identity(request)).visible is not None:
+    _check_sees_all(await find_identity(request))
+
+
+def _check_sees_all(identity: Identity) -> None:
+    if identity.visible is not None:
         raise ProblemError(403, "limited", api_errors.NEEDS_ALL_NAMESPACES)
 
 
@@ -106,6 +109,7 @@ async def find_operator(request: Request, dependencies: ApiDependencies) -> Iden
         raise _unauthorized(api_errors.WRITING_NEEDS_TOKEN)
     if not identity.role.includes(Role.OPERATOR):
         raise ProblemError(403, "forbidden", api_errors.ROLE_TOO_LOW, role=identity.role, needed=Role.OPERATOR)
+    _check_sees_all(identity)
     return identity
 
 
@@ -113,7 +117,7 @@ async def _grant(request: Request, identity: Identity, dependencies: ApiDependen
     """The only place where an endpoint gets its components from. Raises a 503 problem beyond the client's share."""
     dependencies.shares.take(request.scope, identity)
     request.state.identity = identity
-    request.state.dependencies = await limit_access(dependencies, identity.visible)
+    request.state.dependencies = await dependencies.limit_to(identity.visible)
 
 
 async def _identify(request: Request, dependencies: ApiDependencies) -> Identity | None:

@@ -1,7 +1,7 @@
 """The components behind the endpoints; `app.py` creates them, tests replace them with fakes."""
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Protocol
 
@@ -19,31 +19,23 @@ from gpusteward.analyzer.api.http.service_accounts import ServiceAccountVerifier
 from gpusteward.analyzer.api.http.sessions import Sessions, SignInLimit
 from gpusteward.analyzer.api.http.static_files import UiBundle
 from gpusteward.analyzer.api.result_store import PublishedResult, ResultStore
+from gpusteward.analyzer.api.source_reader import SourceReader
 from gpusteward.analyzer.data_health import DataHealth, assess_data, sort_findings
 from gpusteward.analyzer.explain.counters import ModelCounters
 from gpusteward.analyzer.ledger.leadership import Leadership
-from gpusteward.analyzer.ledger.snoozes import Snooze
+from gpusteward.analyzer.ledger_access import LedgerAccess
 from gpusteward.analyzer.notify.links import LinkSigner
-from gpusteward.analyzer.notify.outbox.records import Delivery
+from gpusteward.analyzer.notify.notifier import Notifier
 from gpusteward.analyzer.pipeline import CycleStats
-from gpusteward.analyzer.reclaim.lending import LendableGpus
-from gpusteward.analyzer.reclaim.plan import ReclaimControl
+from gpusteward.analyzer.reclaim.plan import ReclaimControl, Suspended
 from gpusteward.analyzer.reclaim.policies.resolve import WatchedPolicies
-from gpusteward.analyzer.reports.charges import Charge
-from gpusteward.analyzer.reports.report import EndedWorkload, GroupDetails, Report
-from gpusteward.analyzer.reports.report_query import ClusterNamespace, EndedQuery, ReportQuery
-from gpusteward.analyzer.reports.workload_history import WorkloadHistory
-from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.scheduler import CycleScheduler
 from gpusteward.analyzer.settings.masked import MaskedSetting
 from gpusteward.analyzer.settings.settings import Settings
-from gpusteward.analyzer.sources.live_readings import Pod, PodProcesses, ReportedGpu
-from gpusteward.analyzer.sources.usage_source import Chart
-from gpusteward.analyzer.spell_table import SpellTable
 from gpusteward.analyzer.tables import Finding
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.messages import Message
 from gpusteward.core.namespaces import VisibleNamespaces
-from gpusteward.core.usages import AllocationKey
 from gpusteward.http_server.web_config import WebConfig
 from gpusteward.messages import data_health as health_messages
 from gpusteward.messages.errors import api_errors
@@ -52,22 +44,8 @@ LONGEST_SNOOZE_SECONDS = 7 * 86_400.0
 """Where no policy of the workload is known; the default of policies."""
 
 
-class CycleControl(Protocol):
-    """The cycles so far, and starting one. Implemented by `scheduler.CycleScheduler`."""
-
-    @property
-    def stats(self) -> CycleStats: ...
-
-    @property
-    def defect(self) -> str:
-        """Why there will be no more results without a restart; empty: nothing is wrong."""
-
-    def request_cycle(self, *, use_ai: bool | None = None) -> None:
-        """Start a cycle with a language model, without one, or (None) as the settings say."""
-
-
 class SettingsControl(Protocol):
-    """The settings in effect. Implemented by `runtime_settings.RuntimeSettings`."""
+    """The settings in effect. Implemented by `runtime_settings.RuntimeSettings`, which knows the tokens of this API."""
 
     @property
     def current(self) -> Settings: ...
@@ -82,83 +60,6 @@ class SettingsControl(Protocol):
 
     def describe(self) -> Sequence[MaskedSetting]:
         """Every setting with its origin; secrets are masked."""
-
-
-class SourceReader(Protocol):
-    """What clients read from the source. Implemented by `ActiveSource`. The `read_` methods raise SourceError and may
-    take long: never call them on the event loop."""
-
-    @property
-    def request_counts(self) -> Mapping[str, int]:
-        """Queries since the start by result: ok or failed."""
-
-    @property
-    def target_counts(self) -> Mapping[str, int]:
-        """Targets of the embedded source by the state of their last scrape: up, down; empty for an engine."""
-
-    def describe(self) -> Mapping[str, Any]: ...
-
-    def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart: ...
-
-    def read_processes(self, pods: Collection[Pod], at: float) -> PodProcesses: ...
-
-    def read_gpus(self, node: str, cluster: str, at: float) -> Sequence[ReportedGpu]: ...
-
-
-class LedgerReader(Protocol):
-    """What clients read from the ledger. Implemented by `ledger_access.LedgerAccess`."""
-
-    def describe(self) -> Mapping[str, Any] | None:
-        """The state of the ledger; None where it is disabled."""
-
-    def read_report(self, query: ReportQuery) -> Report:
-        """Raises SourceError. May take long: never call it on the event loop."""
-
-    def read_group_details(self, query: ReportQuery) -> GroupDetails:
-        """Raises SourceError. May take long: never call it on the event loop."""
-
-    def read_namespaces(self) -> Sequence[ClusterNamespace]:
-        """Raises SourceError. May take long: never call it on the event loop."""
-
-    def read_ended_workloads(self, query: EndedQuery) -> Sequence[EndedWorkload]:
-        """Raises SourceError. May take long: never call it on the event loop."""
-
-    def read_charges(self, query: ReportQuery) -> Iterator[Charge]:
-        """Raises SourceError and ConfigurationError, also while the rows are read. May take long."""
-
-    def read_history(self, workload: WorkloadKey, *, limit: int) -> WorkloadHistory:
-        """Raises SourceError. May take long: never call it on the event loop."""
-
-    @property
-    def lendable(self) -> Sequence[LendableGpus]:
-        """GPUs that can be lent, as of the last recorded cycle; reads nothing."""
-
-    def read_spells(self, since: float) -> SpellTable:
-        """Idle spells since then. Raises SourceError. May take long: never call it on the event loop."""
-
-    def read_snoozes(self, at: float) -> Mapping[WorkloadKey, Snooze]:
-        """Those that are active. Raises SourceError. May take long: never call it on the event loop."""
-
-    def add_snooze(self, workload: WorkloadKey, *, until: float, reason: str, who: str, at: float) -> Snooze:
-        """Raises SourceError. May take long: never call it on the event loop."""
-
-    def end_snooze(self, workload: WorkloadKey, *, who: str, at: float) -> bool:
-        """Whether there was one. Raises SourceError. May take long: never call it on the event loop."""
-
-
-class DeliveryControl(Protocol):
-    """Notices and control calls in the outbox. Implemented by the notifier. Reading, retrying and notifying raise
-    SourceError and may take long: never call them on the event loop."""
-
-    def describe(self) -> Mapping[str, Any]: ...
-
-    def read_deliveries(self, state: str | None, limit: int) -> Sequence[Delivery]: ...
-
-    def retry_delivery(self, number: int) -> tuple[Delivery | None, bool]:
-        """The delivery, and whether it is tried again."""
-
-    def notify_now(self, result: Result, number: int) -> Sequence[str]:
-        """Send a notice about an idle workload of the result. The names of its channels; none: there is no channel."""
 
 
 @dataclass(frozen=True)
@@ -180,16 +81,20 @@ class RequestLimits:
 
 @dataclass(frozen=True)
 class ApiDependencies:
-    """Everything an endpoint may use. `limited_access.limit_access` makes those of a person who sees some namespaces
-    only."""
+    """Everything an endpoint may use.
+
+    Whose namespaces the client sees is `visible`. Every read takes it, so that none can forget it: the results here are
+    already those of the client, source, ledger and reclaim want it as an argument. What cannot be divided by namespace
+    is refused (`may_read_all`), or is left out by the properties below.
+    """
 
     results: ResultStore
     events: EventFeed
-    cycles: CycleControl
+    cycles: CycleScheduler
     settings: SettingsControl
     source: SourceReader
-    ledger: LedgerReader
-    deliveries: DeliveryControl
+    ledger: LedgerAccess
+    deliveries: Notifier
     model_calls: ModelCounters
     leadership: Leadership = field(default_factory=lambda: Leadership(None, lease_seconds=0))
     limits: RequestLimits = field(default_factory=RequestLimits)
@@ -208,6 +113,25 @@ class ApiDependencies:
     links: LinkSigner = field(default_factory=LinkSigner)
     visible: VisibleNamespaces | None = None  # what the client may see; None: everything
 
+    async def limit_to(self, visible: VisibleNamespaces | None) -> "ApiDependencies":
+        """For a client who sees these namespaces; None: everything. Without the /metrics page of the whole site."""
+        if visible is None:
+            return self
+        return replace(self, results=await self.results.limit_to(visible), visible=visible)
+
+    @property
+    def stats(self) -> CycleStats:
+        """The cycles so far; without error texts for whoever sees some namespaces: they may name anything."""
+        stats = self.cycles.stats
+        if self.visible is None:
+            return stats
+        return replace(stats, last_error=stats.last_error and str(api_errors.HIDDEN_ERROR), stages={})
+
+    @property
+    def suspended(self) -> Suspended | None:
+        """What reclaim has changed at the whole site."""
+        return self.reclaim.suspended if self.reclaim is not None and self.visible is None else None
+
     @property
     def policy_problem(self) -> Message | None:
         """Why there are no policies, where some are needed."""
@@ -218,7 +142,7 @@ class ApiDependencies:
         published = self.results.published
         found = assess_data(
             published.result if published else None,
-            stats=self.cycles.stats,
+            stats=self.stats,
             settings=self.settings.current,
             target_counts=self.source.target_counts,
             now=self.clock(),
@@ -235,7 +159,7 @@ class ApiDependencies:
 
     def find_longest_snooze(self, workload: WorkloadKey) -> float:
         """Seconds for which the workload may be snoozed: as its policy says, else as by default."""
-        plan = self.reclaim.last_plan if self.reclaim is not None else None
+        plan = self.reclaim.read_plan(visible=self.visible) if self.reclaim is not None else None
         for decision in plan.decisions if plan else ():
             found = decision.workload
             key = WorkloadKey(found.kind, found.namespace, found.name, found.cluster)
@@ -245,12 +169,16 @@ class ApiDependencies:
 
     def describe_ledger(self) -> Mapping[str, Any] | None:
         """The state of the ledger, also where the stage `record` failed before it reached the database."""
-        described, error = self.ledger.describe(), self.cycles.stats.stage_error("record")
+        described, error = self.ledger.describe(), self.stats.stage_error("record")
+        if described and self.visible is not None:
+            return {name: described.get(name) for name in ("is_ready", "booked_at")}
         return {**described, "is_ready": False, "error": error} if described and error else described
 
     def describe_deliveries(self) -> Mapping[str, Any]:
-        """The state of deliveries, also where the stage `notify` failed."""
-        described, error = self.deliveries.describe(), self.cycles.stats.stage_error("notify")
+        """The state of deliveries, also where the stage `notify` failed; they go to channels of the whole site."""
+        if self.visible is not None:
+            return {}
+        described, error = self.deliveries.describe(), self.stats.stage_error("notify")
         return {**described, "fault": error} if error else described
 
 

@@ -83,7 +83,7 @@ class EventFeed:
                 queue.get_nowait()
             queue.put_nowait(event)
 
-    async def listen(self, first: Event, visible: VisibleNamespaces | None = None) -> AsyncIterator[bytes]:
+    async def listen(self, first: Event, *, visible: VisibleNamespaces | None) -> AsyncIterator[bytes]:
         """Events as they are sent, until the feed closes or the client disconnects. `visible`: about these only."""
         queue: Queue = asyncio.Queue(QUEUE_LENGTH)
         ends_at = time.monotonic() + self._longest_seconds

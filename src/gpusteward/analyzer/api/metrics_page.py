@@ -50,7 +50,7 @@ def _render_health(dependencies: ApiDependencies, health: DataHealth, content_ty
     published = dependencies.results.published
     page = render_page(
         [
-            *health_metrics.cycle_families(published.result if published else None, dependencies.cycles.stats),
+            *health_metrics.cycle_families(published.result if published else None, dependencies.stats),
             *health_metrics.data_families(health),
             *health_metrics.model_families(dependencies.model_calls),
             *health_metrics.query_families(dependencies.source.request_counts),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any, TypeVar, cast
 
 import numpy as np
+from fastapi.concurrency import run_in_threadpool
 
 from gpusteward.analyzer.metrics.page import ResultPages
 from gpusteward.analyzer.metrics.result_metrics import gpu_id
@@ -83,3 +84,12 @@ class ResultStore:
 
     def publish(self, published: PublishedResult) -> None:
         self.published = published
+
+    async def limit_to(self, visible: VisibleNamespaces) -> "ResultStore":
+        """The same as if there were only these namespaces, without the page. The first request after a cycle takes a
+        moment, in a thread."""
+        limited, published = ResultStore(), self.published
+        if published is not None:
+            found = published.find_limited(visible)
+            limited.publish(await run_in_threadpool(published.limit_to, visible) if found is None else found)
+        return limited

@@ -9,11 +9,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from gpusteward.analyzer.api.dependencies import ApiDependencies, LedgerReader, Service
+from gpusteward.analyzer.api.dependencies import ApiDependencies, Service
 from gpusteward.analyzer.api.http.concurrency_limits import query_ledger
 from gpusteward.analyzer.api.http.problems import ProblemError, find_language
 from gpusteward.analyzer.api.v1.workloads.snoozes import forget_snoozes
 from gpusteward.analyzer.ledger.snoozes import Snooze, clean_workload
+from gpusteward.analyzer.ledger_access import LedgerAccess
 from gpusteward.analyzer.notify.links import (
     LONGEST_TOKEN,
     SNOOZE_HOURS,
@@ -80,9 +81,9 @@ async def confirm(
     return _send_page(HTTPStatus.OK, content, language)
 
 
-def _extend(ledger: LedgerReader, link: SnoozeLink, *, until: float, reason: str, who: str, at: float) -> Snooze:
+def _extend(ledger: LedgerAccess, link: SnoozeLink, *, until: float, reason: str, who: str, at: float) -> Snooze:
     """The snooze of the workload from now on: the present one if it is longer."""
-    present = ledger.read_snoozes(at).get(clean_workload(link.workload))
+    present = ledger.read_snoozes(at, visible=None).get(clean_workload(link.workload))
     if present is not None and present.until >= until:
         return present
     return ledger.add_snooze(link.workload, until=until, reason=reason, who=who, at=at)

@@ -140,7 +140,7 @@ def reclaim_families(control: ReclaimControl | None, policies: WatchedPolicies) 
         yield Family(metrics.RECLAIM_SUSPENDED_GPUS, [("", round(control.suspended.gpus, 4))])
     if mode is Mode.OFF:
         return
-    plan = control.last_plan
+    plan = control.read_plan(visible=None)
     if plan is not None:
         yield Family(metrics.RECLAIM_STOPPED, [("", int(plan.stopped_by is not None))])
         yield family_by(

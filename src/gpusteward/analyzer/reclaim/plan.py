@@ -4,8 +4,9 @@ web UI) can do with it. Types only.
 `guards.py` answers, `decide.py` makes the decisions, `reclaimer.py` carries them out.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
@@ -15,6 +16,7 @@ from gpusteward.analyzer.reclaim.permission import Mode, SwitchState
 from gpusteward.analyzer.reclaim.policies.policy import Policy, ReclaimAction
 from gpusteward.core.containers import Workload, WorkloadKey
 from gpusteward.core.messages import Message
+from gpusteward.core.namespaces import VisibleNamespaces
 
 
 class Outcome(StrEnum):
@@ -80,6 +82,17 @@ class Plan:
     stopped_by: Message | None = None  # the panic switch, or another leader
     counts: Mapping[Outcome, int] = field(default_factory=dict)
 
+    def limit_to(self, visible: VisibleNamespaces) -> "Plan":
+        """As if there were only these namespaces."""
+        decisions = tuple(
+            each for each in self.decisions if visible.includes(each.workload.cluster, each.workload.namespace)
+        )
+        return replace(self, decisions=decisions, counts=Counter(each.outcome for each in decisions))
+
+
+MOST_ACTIONS = 10_000
+"""Read for somebody who sees some namespaces: those of the others are left out afterwards."""
+
 
 class Suspended(NamedTuple):
     """What is changed at the moment, and not restored yet."""
@@ -94,17 +107,22 @@ class ReclaimControl(Protocol):
     @property
     def mode(self) -> Mode: ...
 
-    @property
-    def last_plan(self) -> Plan | None:
-        """Of the last cycle; None before the first, and in mode off."""
+    def read_plan(self, *, visible: VisibleNamespaces | None) -> Plan | None:
+        """Of the last cycle, for somebody who sees these namespaces (None: all of them). None before the first cycle,
+        and in mode off."""
 
     def read_actions(
-        self, *, workload: WorkloadKey | None = None, states: Sequence[ActionState] = (), limit: int = 100
+        self,
+        *,
+        visible: VisibleNamespaces | None,
+        workload: WorkloadKey | None = None,
+        states: Sequence[ActionState] = (),
+        limit: int = 100,
     ) -> list[Action]:
-        """The newest first. Raises SourceError if the ledger cannot be read."""
+        """The newest first, for somebody who sees these namespaces. Raises SourceError if the ledger cannot be read."""
 
-    def read_action(self, action_id: str) -> Action | None:
-        """Raises SourceError."""
+    def read_action(self, action_id: str, *, visible: VisibleNamespaces | None) -> Action | None:
+        """None where there is none in these namespaces. Raises SourceError."""
 
     def preview(self, workload: WorkloadKey) -> Decision:
         """What suspending it now would change, with every guard. Raises ReclaimError, SourceError."""

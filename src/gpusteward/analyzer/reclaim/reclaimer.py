@@ -39,12 +39,13 @@ from gpusteward.analyzer.reclaim.execution.usage_check import UsageCheck
 from gpusteward.analyzer.reclaim.execution.warnings import Notices
 from gpusteward.analyzer.reclaim.open_actions import OpenActions
 from gpusteward.analyzer.reclaim.permission import Mode, Permission, SwitchState
-from gpusteward.analyzer.reclaim.plan import Decision, Outcome, Plan, Suspended
+from gpusteward.analyzer.reclaim.plan import MOST_ACTIONS, Decision, Outcome, Plan, Suspended
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.reclaim import ReclaimSettings
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import GpustewardError, SourceError
 from gpusteward.core.messages import Message
+from gpusteward.core.namespaces import VisibleNamespaces, sees
 from gpusteward.logs import Log
 from gpusteward.messages import reclaim as messages
 
@@ -95,6 +96,10 @@ class Reclaimer:
     @property
     def last_plan(self) -> Plan | None:
         return self._last_plan
+
+    def read_plan(self, *, visible: VisibleNamespaces | None) -> Plan | None:
+        plan = self._last_plan
+        return plan if plan is None or visible is None else plan.limit_to(visible)
 
     @property
     def counts(self) -> Mapping[tuple[str, str], int]:
@@ -156,17 +161,25 @@ class Reclaimer:
                 raise
 
     def read_actions(
-        self, *, workload: WorkloadKey | None = None, states: Sequence[ActionState] = (), limit: int = 100
+        self,
+        *,
+        visible: VisibleNamespaces | None,
+        workload: WorkloadKey | None = None,
+        states: Sequence[ActionState] = (),
+        limit: int = 100,
     ) -> list[Action]:
+        most = limit if visible is None else MOST_ACTIONS
         try:
-            return self._journal.list_newest(workload=workload, states=states, limit=limit)
+            found = self._journal.list_newest(workload=workload, states=states, limit=most)
+            return [each for each in found if sees(visible, each.workload)][:limit]
         except SourceError:  # of a cluster that is not known there is nothing to restore where nothing is open
             if self.mode is Mode.OFF and not self._journal.has_open():
                 return []
             raise
 
-    def read_action(self, action_id: str) -> Action | None:
-        return self._journal.read(action_id)
+    def read_action(self, action_id: str, *, visible: VisibleNamespaces | None) -> Action | None:
+        found = self._journal.read(action_id)
+        return found if found is not None and sees(visible, found.workload) else None
 
     def preview(self, workload: WorkloadKey) -> Decision:
         with self._locked():

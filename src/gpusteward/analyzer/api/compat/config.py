@@ -148,8 +148,7 @@ async def _describe_data(request: Request) -> Json:
     except ProblemError:
         return {}
     dependencies = await find_dependencies(request)
-    health, reclaim = dependencies.assess_data(), dependencies.reclaim
-    suspended = reclaim.suspended if reclaim else None
+    health, suspended = dependencies.assess_data(), dependencies.suspended
     return {
         "unknown_ratio": health.unknown_ratio,
         "targets": health.targets,

@@ -15,7 +15,11 @@ from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.reclaim.execution.journal import ReclaimError
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message
+from gpusteward.core.namespaces import VisibleNamespaces
+from gpusteward.logs import Log
 from gpusteward.messages.errors import api_errors
+
+log = Log(__name__)
 
 CONCURRENT_REQUESTS = 2
 WAITING_REQUESTS = 16
@@ -95,9 +99,9 @@ _LEDGER = _Backend("ledger", LEDGER_TIMEOUT_SECONDS, api_errors.LEDGER_TOO_SLOW)
 _RECLAIM = _Backend("reclaim", RECLAIM_TIMEOUT_SECONDS, api_errors.RECLAIM_TOO_SLOW)
 
 
-async def query_source(read: Callable[[], T], limit: ConcurrencyLimit) -> T:
-    """Raises a 503 or 504 problem."""
-    return await _query(_SOURCE, read, limit)
+async def query_source(read: Callable[[], T], limit: ConcurrencyLimit, *, visible: VisibleNamespaces | None) -> T:
+    """`visible`: what the client may see. Raises a 503 or 504 problem."""
+    return await _query(_SOURCE, lambda: _hide_errors(read, visible), limit)
 
 
 async def query_ledger(read: Callable[[], T], limit: ConcurrencyLimit) -> T:
@@ -105,12 +109,23 @@ async def query_ledger(read: Callable[[], T], limit: ConcurrencyLimit) -> T:
     return await _query(_LEDGER, read, limit)
 
 
-async def query_reclaim(act: Callable[[], T], limit: ConcurrencyLimit) -> T:
-    """Raises a 409 problem for what is refused, or a 503 or 504 problem."""
+async def query_reclaim(act: Callable[[], T], limit: ConcurrencyLimit, *, visible: VisibleNamespaces | None) -> T:
+    """`visible`: what the client may see. Raises a 409 problem for what is refused, or a 503 or 504 problem."""
     try:
-        return await _query(_RECLAIM, act, limit)
+        return await _query(_RECLAIM, lambda: _hide_errors(act, visible), limit)
     except ReclaimError as error:
         raise ProblemError.from_error(409, "refused", error) from error
+
+
+def _hide_errors(read: Callable[[], T], visible: VisibleNamespaces | None) -> T:
+    """The text of an error may name anything: queries contain names of namespaces."""
+    try:
+        return read()
+    except SourceError as error:
+        if visible is None:
+            raise
+        log.warning("reading for a viewer of some namespaces failed", reason=str(error))
+        raise SourceError(api_errors.HIDDEN_ERROR) from None
 
 
 async def _query(backend: _Backend, read: Callable[[], T], limit: ConcurrencyLimit) -> T:

@@ -227,7 +227,7 @@ def dependencies_of(request: Request) -> ApiDependencies:
 
 
 def stamp(result: Result, dependencies: ApiDependencies) -> ResultStamp:
-    now, error = dependencies.clock(), _find_error(result, dependencies.cycles.stats)
+    now, error = dependencies.clock(), _find_error(result, dependencies.stats)
     return ResultStamp(
         tag=result.tag,
         number=result.number,

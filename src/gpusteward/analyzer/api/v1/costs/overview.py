@@ -200,7 +200,8 @@ def _read_chart(dependencies: ApiDependencies, cluster: str | None) -> Report:
     since_ms = now_ms - now_ms % DAY_MS - (CHART_DAYS - 1) * DAY_MS
     clusters = () if cluster is None else (cluster,)
     return dependencies.ledger.read_report(
-        ReportQuery(since_ms, now_ms, by="day", rows=CHART_DAYS + 1, top=0, clusters=clusters)
+        ReportQuery(since_ms, now_ms, by="day", rows=CHART_DAYS + 1, top=0, clusters=clusters),
+        visible=dependencies.visible,
     )
 
 

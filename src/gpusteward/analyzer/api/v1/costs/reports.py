@@ -14,7 +14,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from gpusteward.analyzer.api.authorization import may_read
-from gpusteward.analyzer.api.dependencies import Dependencies, LedgerReader
+from gpusteward.analyzer.api.dependencies import ApiDependencies, Dependencies
 from gpusteward.analyzer.api.http.concurrency_limits import query_ledger
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.routes import DocumentedRoute
@@ -130,7 +130,7 @@ async def make_report(
     if chosen == "focus":
         return await _export_charges(dependencies, query)
     language = parameters.language
-    body = await _query(lambda: _render(dependencies.ledger, query, chosen, language), dependencies)
+    body = await _query(lambda: _render(dependencies, query, chosen, language), dependencies)
     headers = {"Cache-Control": "private, no-store", "Vary": "Accept"}
     if chosen == "html":
         headers["Content-Security-Policy"] = f"{content_policy()}; frame-ancestors 'none'"
@@ -146,7 +146,8 @@ async def read_groups(dependencies: Dependencies, parameters: Annotated[GroupPar
     Groups by day have none: they are the days themselves.
     """
     query = parameters.make_query(top=parameters.top, rows=parameters.rows)
-    body = await _query(lambda: msgspec.json.encode(dependencies.ledger.read_group_details(query)), dependencies)
+    ledger, visible = dependencies.ledger, dependencies.visible
+    body = await _query(lambda: msgspec.json.encode(ledger.read_group_details(query, visible=visible)), dependencies)
     return Response(body, headers={"Cache-Control": "private, no-store"}, media_type=TYPES["json"])
 
 
@@ -160,7 +161,8 @@ async def _query(read: Callable[[], T], dependencies: Dependencies) -> T:
 
 async def _export_charges(dependencies: Dependencies, query: ReportQuery) -> Response:
     """The charges of the period as CSV with the columns of FOCUS."""
-    file, size = await _query(lambda: _spool(write_focus(dependencies.ledger.read_charges(query))), dependencies)
+    ledger, visible = dependencies.ledger, dependencies.visible
+    file, size = await _query(lambda: _spool(write_focus(ledger.read_charges(query, visible=visible))), dependencies)
     headers = {
         "Cache-Control": "private, no-store",
         "Content-Disposition": 'attachment; filename="gpusteward-focus.csv"',
@@ -185,9 +187,9 @@ def _read_pieces(file: IO[bytes]) -> Iterator[bytes]:
             yield piece
 
 
-def _render(ledger: LedgerReader, query: ReportQuery, chosen: Format, language: Language) -> bytes:
+def _render(dependencies: ApiDependencies, query: ReportQuery, chosen: Format, language: Language) -> bytes:
     """Read the report and render it. Runs in a thread, because it waits for the database."""
-    report = ledger.read_report(query)
+    report = dependencies.ledger.read_report(query, visible=dependencies.visible)
     if chosen == "html":
         return render_html(report, language).encode("utf-8", "replace")
     return (render_csv(report) if chosen == "csv" else render_json(report)).encode("utf-8", "replace")

@@ -22,6 +22,7 @@ from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.sources.live_readings import ReportedGpu
 from gpusteward.core.api_rows import ResultStamp
 from gpusteward.core.messages import Language
+from gpusteward.core.usages import AllocationKey
 from gpusteward.messages.errors import api_errors
 
 router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", dependencies=[Depends(may_read)], tags=["gpus"])
@@ -72,7 +73,8 @@ async def show_node(
     """The GPUs of a node with temperature, power, clocks, memory and errors as their exporters report them now, and
     with their holders from the last result. Where exporters cannot be read, the values of the last result remain."""
     row = _find_node(published, node, cluster)
-    readings, error = await _read_gpus(row, dependencies, language)
+    held = None if dependencies.visible is None else published.result.verdicts.usage.allocations
+    readings, error = await _read_gpus(row, held, dependencies, language)
     gpus = make_gpus(published, row, readings, language=language)
     described = sum(one.is_free for one in gpus)
     return send_json(
@@ -87,13 +89,14 @@ async def show_node(
 
 
 async def _read_gpus(
-    row: NodeRow, dependencies: ApiDependencies, language: Language
+    row: NodeRow, held: Sequence[AllocationKey] | None, dependencies: ApiDependencies, language: Language
 ) -> tuple[Sequence[ReportedGpu], str]:
-    """What the exporters report, or why they could not be read."""
+    """What the exporters report, or why they could not be read. `held`: what the client sees; None: everything."""
     try:
         readings = await query_source(
-            lambda: dependencies.source.read_gpus(row.node, row.cluster, dependencies.clock()),
+            lambda: dependencies.source.read_gpus(row.node, row.cluster, dependencies.clock(), held=held),
             dependencies.limits.gpus,
+            visible=dependencies.visible,
         )
     except ProblemError as problem:
         if problem.kind == "busy":

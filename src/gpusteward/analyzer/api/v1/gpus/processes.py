@@ -77,7 +77,9 @@ def _list_pods(held: Iterable[AllocationKey]) -> list[Pod]:
 async def _read(pods: Sequence[Pod], chosen: slice, result: Result, dependencies: ApiDependencies) -> Processes:
     requested = pods[chosen]
     running = await query_source(
-        lambda: dependencies.source.read_processes(requested, time.time()), dependencies.limits.processes
+        lambda: dependencies.source.read_processes(requested, time.time(), visible=dependencies.visible),
+        dependencies.limits.processes,
+        visible=dependencies.visible,
     )
     return Processes(
         processes=[_describe(each) for each in running.processes[:MOST_PROCESSES]],

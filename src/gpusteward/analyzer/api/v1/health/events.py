@@ -49,7 +49,7 @@ async def stream_events(dependencies: Dependencies) -> StreamingResponse:
     published = dependencies.results.published
     first = describe_cycle(published.result) if published else b""
     return StreamingResponse(
-        dependencies.events.listen(first, dependencies.visible),
+        dependencies.events.listen(first, visible=dependencies.visible),
         media_type="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )

@@ -129,7 +129,7 @@ async def show_health(request: Request, dependencies: Dependencies) -> Response:
     result = published.result if published else None
     fleet = view_fleet(published) if published else UNKNOWN_FLEET
     counts = view_gpu_counts(published) if published else NO_GPUS
-    suspended = dependencies.reclaim.suspended if dependencies.reclaim else None
+    suspended = dependencies.suspended
     return send_json(
         Health(
             status=health.status,
@@ -180,7 +180,7 @@ def _describe_policy_problem(dependencies: ApiDependencies) -> str:
 
 
 def _count_cycles(dependencies: ApiDependencies, result: Result | None) -> Cycles:
-    stats = dependencies.cycles.stats
+    stats = dependencies.stats
     return Cycles(
         finished=stats.finished,
         failed=stats.failed,

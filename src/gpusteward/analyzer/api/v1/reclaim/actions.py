@@ -28,7 +28,7 @@ from gpusteward.analyzer.reclaim.execution.journal import (
     read_message,
 )
 from gpusteward.analyzer.reclaim.permission import Mode
-from gpusteward.analyzer.reclaim.plan import ReclaimControl
+from gpusteward.analyzer.reclaim.plan import MOST_ACTIONS, ReclaimControl
 from gpusteward.analyzer.reclaim.policies.policy import ReclaimAction
 from gpusteward.core.api_rows import ClusterName
 from gpusteward.core.containers import WorkloadKey
@@ -140,13 +140,15 @@ class Actions:
 @router.get("/actions", summary="Journal of reclaim", response_model=Actions, dependencies=[Depends(may_read)])
 async def list_actions(dependencies: Dependencies, query: Annotated[ActionQuery, Query()]) -> Response:
     """The newest first. Actions of mode `observe` are dry runs: nothing was changed."""
-    control = dependencies.reclaim
+    control, visible = dependencies.reclaim, dependencies.visible
     if control is None:
         return send_json(Actions([]))
     workload = WorkloadKey(query.kind, query.namespace, query.name, query.cluster) if query.name else None
     states = tuple(ActionState(each) for each in query.state)
     found = await query_reclaim(
-        lambda: control.read_actions(workload=workload, states=states, limit=query.limit), dependencies.limits.reclaim
+        lambda: control.read_actions(visible=visible, workload=workload, states=states, limit=query.limit),
+        dependencies.limits.reclaim,
+        visible=visible,
     )
     return send_json(Actions([make_action_row(each, query.language) for each in found]))
 
@@ -191,9 +193,11 @@ async def restore_workload(
 ) -> Response:
     """As above, for the last action on this workload that can be undone."""
     control, workload = _require_control(dependencies), WorkloadKey(kind, namespace, name, cluster)
+    visible = dependencies.visible
     found = await query_reclaim(
-        lambda: control.read_actions(workload=workload, states=tuple(OPEN_STATES), limit=1),
+        lambda: control.read_actions(visible=visible, workload=workload, states=tuple(OPEN_STATES), limit=1),
         dependencies.limits.reclaim,
+        visible=visible,
     )
     if not found:
         raise ProblemError(404, "not-found", api_errors.NOTHING_TO_RESTORE)
@@ -229,17 +233,23 @@ async def suspend_workload(
     kept or protected workload is refused with 409. Without `preview=false` nothing is changed."""
     control, workload = _require_control(dependencies), WorkloadKey(kind, namespace, name, cluster)
     if preview:
-        decision = await query_reclaim(lambda: control.preview(workload), dependencies.limits.reclaim)
+        decision = await query_reclaim(
+            lambda: control.preview(workload), dependencies.limits.reclaim, visible=dependencies.visible
+        )
         return send_json(SuspendResult(make_decision_row(decision, language), None))
     by = str(client)
     log.info("suspend_requested", by=client, kind=kind, namespace=namespace, name=name)
-    action = await query_reclaim(lambda: control.suspend(workload, by=by), dependencies.limits.reclaim)
+    action = await query_reclaim(
+        lambda: control.suspend(workload, by=by), dependencies.limits.reclaim, visible=dependencies.visible
+    )
     return send_json(SuspendResult(None, make_action_row(action, language)))
 
 
 async def _find_action(dependencies: ApiDependencies, action_id: str) -> Action:
-    control = _require_control(dependencies)
-    found = await query_reclaim(lambda: control.read_action(action_id), dependencies.limits.reclaim)
+    control, visible = _require_control(dependencies), dependencies.visible
+    found = await query_reclaim(
+        lambda: control.read_action(action_id, visible=visible), dependencies.limits.reclaim, visible=visible
+    )
     if found is None:
         raise ProblemError(404, "not-found", api_errors.ACTION_NOT_FOUND)
     return found
@@ -248,7 +258,9 @@ async def _find_action(dependencies: ApiDependencies, action_id: str) -> Action:
 async def _restore(dependencies: ApiDependencies, action_id: str, *, by: str, language: Language) -> Response:
     control = _require_control(dependencies)
     log.info("restore_requested", by=by, action=action_id)
-    action = await query_reclaim(lambda: control.restore(action_id, by=by), dependencies.limits.reclaim)
+    action = await query_reclaim(
+        lambda: control.restore(action_id, by=by), dependencies.limits.reclaim, visible=dependencies.visible
+    )
     return send_json(make_action_row(action, language))
 
 
@@ -313,7 +325,6 @@ def _show_text(stored: Sequence[str], language: Language) -> str:
     return read_message(stored).text(language)
 
 
-MOST_ACTIONS = 10_000
 MOST_ITEMS = 500
 DAY_SECONDS = 86_400
 FRESH_SECONDS = 10.0
@@ -357,7 +368,9 @@ async def read_savings(
 def _read(dependencies: ApiDependencies, days: int) -> Savings:
     now, control, prices = dependencies.clock(), dependencies.reclaim, dependencies.settings.current.prices
     since, price_of = now - days * DAY_SECONDS, PriceList(prices).micros_per_gpu_hour
-    actions = control.read_actions(states=SAVING_STATES, limit=MOST_ACTIONS) if control is not None else []
+    actions: list[Action] = []
+    if control is not None:
+        actions = control.read_actions(visible=dependencies.visible, states=SAVING_STATES, limit=MOST_ACTIONS)
     measured = ((each, measure_saving(each, price_of, since=since, now=now)) for each in actions)
     found = [(each, saving) for each, saving in measured if saving is not None]
     return _sum_up(found, since=since, currency=prices.currency)

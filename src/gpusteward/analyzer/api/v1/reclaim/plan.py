@@ -104,7 +104,7 @@ async def read_plan(dependencies: Dependencies, query: Annotated[PlanQuery, Quer
     """One decision for each workload that holds GPUs, the longest idle first. In mode `observe` outcome `act` means
     that it would be acted on; nothing is."""
     control = dependencies.reclaim
-    plan = control.last_plan if control is not None else None
+    plan = control.read_plan(visible=dependencies.visible) if control is not None else None
     if control is None or plan is None:
         return send_json(PlanPage(None, control.mode if control else Mode.OFF, "", 0, {}, []))
     found = [each for each in plan.decisions if _is_wanted(each, query)]

@@ -68,7 +68,9 @@ async def switch_off(
     until somebody restores it, and lowered pools are scaled up again when they are needed."""
     control, by = _require_control(dependencies), str(client)
     log.warning("reclaim_switched_off", by=client, reason=reason)
-    await query_reclaim(lambda: control.switch_off(by=by, reason=reason), dependencies.limits.reclaim)
+    await query_reclaim(
+        lambda: control.switch_off(by=by, reason=reason), dependencies.limits.reclaim, visible=dependencies.visible
+    )
     return await _send_status(control, dependencies)
 
 
@@ -79,12 +81,12 @@ async def switch_on(dependencies: Dependencies, client: Client) -> Response:
     """Undoes `off`. The mode stays as the settings say."""
     control, by = _require_control(dependencies), str(client)
     log.warning("reclaim_switched_on", by=client)
-    await query_reclaim(lambda: control.switch_on(by=by), dependencies.limits.reclaim)
+    await query_reclaim(lambda: control.switch_on(by=by), dependencies.limits.reclaim, visible=dependencies.visible)
     return await _send_status(control, dependencies)
 
 
 async def _send_status(control: ReclaimControl, dependencies: ApiDependencies) -> Response:
-    switch = await query_reclaim(control.read_switch, dependencies.limits.reclaim)
+    switch = await query_reclaim(control.read_switch, dependencies.limits.reclaim, visible=dependencies.visible)
     return send_json(ReclaimStatus(control.mode.value, _make_row(switch), dict(control.describe())))
 
 

@@ -159,7 +159,7 @@ def _parse(text: str) -> PolicyFile:
 def _run(dependencies: ApiDependencies, file: PolicyFile, period: ReplayPeriod, since: float) -> Replay:
     prices = PriceList(dependencies.settings.current.prices)
     return replay(
-        dependencies.ledger.read_spells(since),
+        dependencies.ledger.read_spells(since, visible=dependencies.visible),
         _resolve_with(file),
         _resolve_with(dependencies.policies.current),
         since=since,

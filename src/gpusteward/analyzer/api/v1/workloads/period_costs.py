@@ -45,7 +45,7 @@ def _read(dependencies: ApiDependencies, days: int, clusters: tuple[str, ...]) -
     query = ReportQuery(
         now_ms - days * DAY_MS, now_ms, by="workload", rows=ALL_ROWS, top=MOST_FINDINGS, clusters=clusters
     )
-    report = dependencies.ledger.read_report(query)
+    report = dependencies.ledger.read_report(query, visible=dependencies.visible)
     amounts = {WorkloadKey(one.kind, one.namespace, one.name, one.cluster): one.amounts for one in report.groups}
     return PeriodCosts(report, amounts)
 

@@ -52,7 +52,7 @@ async def find_snoozes(dependencies: ApiDependencies) -> ActiveSnoozes:
     """Of what the client may see; none while the ledger cannot be read."""
     key, now = (_NAME, dependencies.visible), dependencies.clock()
     read = await dependencies.reads.find(
-        key, lambda: dependencies.ledger.read_snoozes(now), fresh_seconds=FRESH_SECONDS
+        key, lambda: dependencies.ledger.read_snoozes(now, visible=dependencies.visible), fresh_seconds=FRESH_SECONDS
     )
     active = {workload: one for workload, one in read.value.items() if one.until > now} if read else {}
     if not active:
@@ -131,7 +131,9 @@ class Snoozes:
 async def list_active(dependencies: Dependencies) -> Response:
     """The workloads that are snoozed now; the one that ends first comes first."""
     now = dependencies.clock()
-    found = await query_ledger(lambda: dependencies.ledger.read_snoozes(now), dependencies.limits.snoozes)
+    found = await query_ledger(
+        lambda: dependencies.ledger.read_snoozes(now, visible=dependencies.visible), dependencies.limits.snoozes
+    )
     return send_json(Snoozes([show_snooze(one) for one in sorted(found.values(), key=lambda each: each.until)]))
 
 
@@ -182,7 +184,7 @@ def _end(dependencies: ApiDependencies, who: str, parts: tuple[str, str, str], c
     """Raises a 404 problem, or a 409 problem if several clusters have it and none is chosen."""
     now, names = dependencies.clock(), ["" if part == NO_NAME else part for part in parts]
     wanted = clean_workload(WorkloadKey(*names))[:3]
-    active = dependencies.ledger.read_snoozes(now).values()
+    active = dependencies.ledger.read_snoozes(now, visible=dependencies.visible).values()
     found = [one for one in active if one.workload[:3] == wanted and cluster in (None, one.workload.cluster)]
     if len(found) > 1:
         clusters = ", ".join(sorted(one.workload.cluster for one in found))

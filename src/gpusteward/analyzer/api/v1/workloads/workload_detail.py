@@ -185,9 +185,11 @@ async def read_series(
     allocations = [result.verdicts.usage.allocations[row] for row in rows[offset : offset + limit]]
 
     def read() -> list[Chart]:
-        return [dependencies.source.read_series(allocation, result.at, seconds=seconds) for allocation in allocations]
+        source, visible = dependencies.source, dependencies.visible
+        return [source.read_series(each, result.at, seconds=seconds, visible=visible) for each in allocations]
 
-    series = [_make_series(chart) for chart in await query_source(read, dependencies.limits.series)]
+    charts = await query_source(read, dependencies.limits.series, visible=dependencies.visible)
+    series = [_make_series(chart) for chart in charts]
     when = stamp(result, dependencies)
     return send_json(Series(courses=series, total=len(rows), seconds=seconds, result=when))
 

@@ -185,9 +185,9 @@ def _find(
 def _read(
     dependencies: ApiDependencies, workload: WorkloadKey, *, limit: int
 ) -> tuple[WorkloadHistory, EndedWorkload | None]:
-    history = dependencies.ledger.read_history(workload, limit=limit)
+    history = dependencies.ledger.read_history(workload, limit=limit, visible=dependencies.visible)
     query = EndedQuery(workload.name, workload.namespace, workload.kind, workload.cluster)
-    found = dependencies.ledger.read_ended_workloads(query)
+    found = dependencies.ledger.read_ended_workloads(query, visible=dependencies.visible)
     return history, next((one for one in found if _key_of(one) == workload), None)
 
 
@@ -317,6 +317,7 @@ async def list_ended_workloads(dependencies: Dependencies, parameters: Annotated
     still hold GPUs; their `ended_ms` is null."""
     query = EndedQuery(parameters.name, parameters.namespace, parameters.kind, parameters.cluster)
     found = await query_ledger(
-        lambda: dependencies.ledger.read_ended_workloads(query), dependencies.limits.ended_workloads
+        lambda: dependencies.ledger.read_ended_workloads(query, visible=dependencies.visible),
+        dependencies.limits.ended_workloads,
     )
     return send_json({"items": found})
