@@ -20,7 +20,7 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from gpusteward.analyzer.api.http.web_access import CERTIFICATE_STATE
+from gpusteward.analyzer.api.http.middleware import CERTIFICATE_STATE
 from gpusteward.http_server.send_buffers import limit_send_buffer
 from gpusteward.http_server.tls import is_allowed_client
 from gpusteward.http_server.web_config import WebConfig

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 
 from pydantic import SecretStr
 
-from gpusteward.analyzer.api.http.client_shares import EVENTS_PATH, SHARES
+from gpusteward.analyzer.api.http.concurrency_limits import EVENTS_PATH, SHARES
 from gpusteward.analyzer.settings.settings import ServerSettings, Settings
 from tests.analyzer.api.sample_results import small_result
 from tests.analyzer.api.server import Api, running_api

@@ -13,15 +13,16 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
-from gpusteward.analyzer.api.http.jwt_tokens import InvalidTokenError, read_issuer
-from gpusteward.analyzer.api.http.signing_keys import (
+from gpusteward.analyzer.api.http.jwt_tokens import (
     KEEP_SECONDS,
     LONGEST_KEEP_SECONDS,
     RETRY_SECONDS,
+    InvalidTokenError,
     KeysUnavailableError,
     SigningKey,
     SigningKeys,
     parse_keys,
+    read_issuer,
     read_keys,
 )
 from gpusteward.analyzer.settings.auth import OidcSettings

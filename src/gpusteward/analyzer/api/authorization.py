@@ -22,13 +22,17 @@ from gpusteward.analyzer.api.http.identities import (
     is_proxy,
     read_proxy_headers,
 )
-from gpusteward.analyzer.api.http.jwt_tokens import InvalidTokenError, looks_like_token, read_issuer
+from gpusteward.analyzer.api.http.jwt_tokens import (
+    InvalidTokenError,
+    KeysUnavailableError,
+    looks_like_token,
+    read_issuer,
+)
+from gpusteward.analyzer.api.http.middleware import is_known_client
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.roles import Role, parse_bearer, read_authorization
 from gpusteward.analyzer.api.http.service_accounts import ServiceAccount
 from gpusteward.analyzer.api.http.sessions import CSRF_HEADER, is_csrf_token, read_cookie
-from gpusteward.analyzer.api.http.signing_keys import KeysUnavailableError
-from gpusteward.analyzer.api.http.web_access import is_known_client
 from gpusteward.core.messages import Message
 from gpusteward.core.namespaces import NamespacePattern, VisibleNamespaces
 from gpusteward.http_server.local_clients import find_page_host, is_local_request

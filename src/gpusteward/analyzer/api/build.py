@@ -13,10 +13,9 @@ from gpusteward.analyzer.api import docs, metrics_page, snooze_page
 from gpusteward.analyzer.api.compat import config as compat_config
 from gpusteward.analyzer.api.compat import results as compat_results
 from gpusteward.analyzer.api.dependencies import ApiDependencies
-from gpusteward.analyzer.api.http.middleware import RequestMiddleware
+from gpusteward.analyzer.api.http.middleware import RequestMiddleware, WebAccess
 from gpusteward.analyzer.api.http.problems import GPU_OOUR_TAG, PROBLEM_TYPE, Problem, add_handlers
-from gpusteward.analyzer.api.http.routes import DocumentedRoute
-from gpusteward.analyzer.api.http.web_access import WebAccess
+from gpusteward.analyzer.api.http.responses import DocumentedRoute
 from gpusteward.analyzer.api.ui import routes as ui
 from gpusteward.analyzer.api.v1 import session
 from gpusteward.analyzer.api.v1.costs import overview, reports

@@ -9,8 +9,7 @@ from fastapi import Depends, Request
 
 from gpusteward.analyzer.api.event_feed import EventFeed
 from gpusteward.analyzer.api.http.cached_reads import CachedReads
-from gpusteward.analyzer.api.http.client_shares import ClientShares
-from gpusteward.analyzer.api.http.concurrency_limits import ConcurrencyLimit
+from gpusteward.analyzer.api.http.concurrency_limits import ClientShares, ConcurrencyLimit
 from gpusteward.analyzer.api.http.identities import Identity, Refusals
 from gpusteward.analyzer.api.http.oidc import OidcVerifier
 from gpusteward.analyzer.api.http.problems import ProblemError, not_ready

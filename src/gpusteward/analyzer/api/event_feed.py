@@ -18,7 +18,7 @@ from gpusteward.core.namespaces import VisibleNamespaces
 from gpusteward.core.verdicts import Activity
 
 MOST_LISTENERS = 128
-"""Of all clients; `http/client_shares.py` has the share of one."""
+"""Of all clients; `http/concurrency_limits.py` has the share of one."""
 QUEUE_LENGTH = 16
 """A listener that is this many events behind loses the oldest: an event only announces that there is something new."""
 HEARTBEAT_SECONDS = 15.0

@@ -16,8 +16,7 @@ from gpusteward.analyzer.api.authorization import may_operate, may_read, may_rea
 from gpusteward.analyzer.api.compat.results import format_time
 from gpusteward.analyzer.api.dependencies import Client, Dependencies, Service, find_dependencies, reader_refuses
 from gpusteward.analyzer.api.http.problems import GPU_OOUR_TAG, ProblemError, find_language
-from gpusteward.analyzer.api.http.responses import send_json
-from gpusteward.analyzer.api.http.routes import DocumentedRoute
+from gpusteward.analyzer.api.http.responses import DocumentedRoute, send_json
 from gpusteward.analyzer.settings.masked import mask_value
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.messages import Language

@@ -20,8 +20,14 @@ from pydantic import Field
 from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import Dependencies
 from gpusteward.analyzer.api.http.problems import GPU_OOUR_TAG
-from gpusteward.analyzer.api.http.responses import JSON_TYPE, has_current, send_body, send_json, send_not_modified
-from gpusteward.analyzer.api.http.routes import DocumentedRoute
+from gpusteward.analyzer.api.http.responses import (
+    JSON_TYPE,
+    DocumentedRoute,
+    has_current,
+    send_body,
+    send_json,
+    send_not_modified,
+)
 from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.pagination import make_etag
 from gpusteward.analyzer.explain.opinion_effects import OpinionEffect

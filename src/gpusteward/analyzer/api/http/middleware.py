@@ -1,20 +1,104 @@
-"""Around every request: size limits, security headers, large bodies in pieces, the log, and the response to internal
-errors."""
+"""Around every request: size limits, the web config file, security headers, large bodies in pieces, the log, and the
+response to internal errors.
 
+Whoever has a password of the web config file, or a verified client certificate, may read. A bearer token is accepted
+instead of a password; endpoints check it. The probes of a kubelet need neither.
+"""
+
+import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gpusteward.analyzer.api.http.client_shares import ClientShares
+from gpusteward.analyzer.api.http.concurrency_limits import ClientShares, ConcurrencyLimit, run_in_thread
 from gpusteward.analyzer.api.http.problems import ProblemError, send_problem
-from gpusteward.analyzer.api.http.request_limits import LARGEST_REQUEST_BYTES, limit_request
-from gpusteward.analyzer.api.http.web_access import WebAccess
+from gpusteward.analyzer.api.http.roles import parse_bearer, read_authorization
+from gpusteward.analyzer.api.http.sessions import COOKIE, read_cookie
+from gpusteward.http_server.header_limits import find_long_header
+from gpusteward.http_server.web_config import WebConfig
 from gpusteward.logs import Log
 from gpusteward.messages.errors import api_errors
+
+LARGEST_REQUEST_BYTES = 64 * 1024
+"""No endpoint needs more."""
+MOST_HEADERS = 100
+_LENGTH = re.compile(r"[0-9]{1,9}")
+_SESSION = re.compile(r"[A-Za-z0-9_-]{1,100}")
+
+
+def limit_request(scope: Scope) -> None:
+    """Of all cookies the session's own stays: FastAPI parses them for every route, and before 3.12.6 Python takes
+    seconds to parse some. Raises a 413 or 431 problem."""
+    headers = Headers(scope=scope)
+    if len(scope["headers"]) > MOST_HEADERS:
+        raise ProblemError(431, "too-large", api_errors.TOO_MANY_HEADERS, most=MOST_HEADERS)
+    if name := find_long_header(headers.items()):
+        raise ProblemError(431, "too-large", api_errors.HEADER_TOO_LONG, name=name)
+    length = headers.get("content-length", "0")
+    if not _LENGTH.fullmatch(length) or int(length) > LARGEST_REQUEST_BYTES:
+        raise ProblemError(413, "too-large", api_errors.TOO_LARGE, bytes=LARGEST_REQUEST_BYTES)
+    if "cookie" in headers:
+        others = [(name, value) for name, value in scope["headers"] if name != b"cookie"]
+        value = read_cookie(headers)
+        own = [(b"cookie", f"{COOKIE}={value}".encode())] if _SESSION.fullmatch(value) else []
+        scope["headers"] = others + own
+
+
+OPEN_PATHS = frozenset({"/health", "/livez", "/healthz", "/readyz"})
+CERTIFICATE_STATE = "has_client_certificate"
+PASSWORD_STATE = "has_password"  # noqa: S105 - a key of the scope's state
+"""In the `state` of an ASGI scope: what the client has proved. The HTTP server sets the first one."""
+_CHALLENGE = {"WWW-Authenticate": 'Basic realm="gpusteward", charset="UTF-8"'}
+
+
+def is_known_client(scope: Scope) -> bool:
+    """Whether the client has a password of the web config file or a verified certificate."""
+    state = scope.get("state", {})
+    return bool(state.get(CERTIFICATE_STATE) or state.get(PASSWORD_STATE))
+
+
+class WebAccess:
+    """Applies the current web config to requests."""
+
+    def __init__(self, web: Callable[[], WebConfig], password_checks: ConcurrencyLimit) -> None:
+        self._web = web
+        self._password_checks = password_checks
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """For every response."""
+        return self._web().headers
+
+    async def check(self, scope: Scope) -> None:
+        """Raises a 401, 429 or 503 problem."""
+        web = self._web()
+        if scope["path"] in OPEN_PATHS:
+            return
+        if web.bucket is not None and not web.bucket.take():
+            raise ProblemError(429, "rate-limit", api_errors.OVER_RATE_LIMIT)
+        authorization = next(iter(read_authorization(Headers(scope=scope))), "")
+        if web.authentication is None or parse_bearer(authorization) is not None:
+            return
+        if not await self._has_password(web, authorization):
+            raise ProblemError(401, "unauthorized", api_errors.PASSWORD_NEEDED, headers=_CHALLENGE)
+        scope.setdefault("state", {})[PASSWORD_STATE] = True
+
+    async def _has_password(self, web: WebConfig, authorization: str) -> bool:
+        """A hash takes tens of milliseconds: known credentials are recalled, others computed in a few threads."""
+        assert web.authentication is not None
+        if not authorization or web.authentication.recall(authorization):
+            return bool(authorization)
+        await self._password_checks.acquire()
+        try:
+            return await run_in_thread(partial(web.authentication.allow, authorization))
+        finally:
+            self._password_checks.release()
+
 
 log = Log(__name__)
 

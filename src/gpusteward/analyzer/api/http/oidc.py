@@ -3,8 +3,14 @@
 from collections.abc import Mapping, Sequence
 
 from gpusteward.analyzer.api.http.identities import InvalidIdentityError, Person, check_person
-from gpusteward.analyzer.api.http.jwt_tokens import Claims, InvalidTokenError, decode_claims, find_key
-from gpusteward.analyzer.api.http.signing_keys import SigningKeys, read_keys
+from gpusteward.analyzer.api.http.jwt_tokens import (
+    Claims,
+    InvalidTokenError,
+    SigningKeys,
+    decode_claims,
+    find_key,
+    read_keys,
+)
 from gpusteward.analyzer.settings.auth import OidcSettings
 
 

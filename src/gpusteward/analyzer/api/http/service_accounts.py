@@ -16,9 +16,17 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gpusteward.analyzer.api.http.jwt_tokens import Claims, InvalidTokenError, decode_claims, find_key
+from gpusteward.analyzer.api.http.jwt_tokens import (
+    Claims,
+    InvalidTokenError,
+    KeysUnavailableError,
+    SigningKey,
+    SigningKeys,
+    decode_claims,
+    find_key,
+    parse_keys,
+)
 from gpusteward.analyzer.api.http.roles import Role
-from gpusteward.analyzer.api.http.signing_keys import KeysUnavailableError, SigningKey, SigningKeys, parse_keys
 from gpusteward.analyzer.settings.auth import is_secure_url
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.owners.cluster_owners import open_api

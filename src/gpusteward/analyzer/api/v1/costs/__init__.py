@@ -1,4 +1,4 @@
 """What idle GPUs cost in a period: the overview, and reports from the ledger.
 
-Resources: overview.py, reports.py. Parts of the overview: overview_response.py, waste.py.
+Resources: overview.py, reports.py. Parts of the overview: waste.py.
 """

@@ -18,18 +18,16 @@ from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import ApiDependencies, Dependencies, LastResult
 from gpusteward.analyzer.api.http.cached_reads import CachedRead
 from gpusteward.analyzer.api.http.problems import ProblemError
-from gpusteward.analyzer.api.http.routes import DocumentedRoute
+from gpusteward.analyzer.api.http.responses import DocumentedRoute
 from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.compact import SelectedCluster, send_compact
-from gpusteward.analyzer.api.v1.costs.overview_response import (
+from gpusteward.analyzer.api.v1.costs.waste import (
     CHART_DAYS,
     DataProblem,
     DataState,
     GpuNumbers,
     Level,
     Overview,
-)
-from gpusteward.analyzer.api.v1.costs.waste import (
     find_potential,
     list_top,
     make_day,

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import LastResult
-from gpusteward.analyzer.api.http.routes import DocumentedRoute
+from gpusteward.analyzer.api.http.responses import DocumentedRoute
 from gpusteward.analyzer.api.result_store import DeviceKey, PublishedResult, device_key
 from gpusteward.analyzer.api.v1.compact import Dictionary, SelectedCluster, natural_key, send_compact
 from gpusteward.analyzer.api.v1.pagination import (

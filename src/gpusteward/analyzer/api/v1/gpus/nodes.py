@@ -11,8 +11,7 @@ from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import ApiDependencies, Dependencies, LastResult
 from gpusteward.analyzer.api.http.concurrency_limits import query_source
 from gpusteward.analyzer.api.http.problems import ProblemError
-from gpusteward.analyzer.api.http.responses import send_json
-from gpusteward.analyzer.api.http.routes import DocumentedRoute
+from gpusteward.analyzer.api.http.responses import DocumentedRoute, send_json
 from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.compact import SelectedCluster, send_compact
 from gpusteward.analyzer.api.v1.gpus.node_rows import NodeGpu, NodeRow, make_gpus, view_nodes

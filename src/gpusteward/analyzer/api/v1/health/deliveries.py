@@ -10,8 +10,7 @@ from gpusteward.analyzer.api.authorization import may_operate, may_read_all
 from gpusteward.analyzer.api.dependencies import Client, Dependencies, reader_refuses
 from gpusteward.analyzer.api.http.concurrency_limits import query_ledger
 from gpusteward.analyzer.api.http.problems import ProblemError
-from gpusteward.analyzer.api.http.responses import format_utc, send_json
-from gpusteward.analyzer.api.http.routes import DocumentedRoute
+from gpusteward.analyzer.api.http.responses import DocumentedRoute, format_utc, send_json
 from gpusteward.analyzer.api.v1.pagination import MOST_ROWS
 from gpusteward.analyzer.notify.outbox.records import Delivery
 from gpusteward.logs import Log

@@ -12,8 +12,7 @@ from pydantic import Field
 from gpusteward.analyzer.api.authorization import may_inspect, may_read_all
 from gpusteward.analyzer.api.dependencies import Dependencies
 from gpusteward.analyzer.api.http.problems import find_language
-from gpusteward.analyzer.api.http.responses import send_json
-from gpusteward.analyzer.api.http.routes import DocumentedRoute
+from gpusteward.analyzer.api.http.responses import DocumentedRoute, send_json
 from gpusteward.analyzer.api.v1.health.health import view_findings
 from gpusteward.analyzer.settings.masked import MaskedSetting
 from gpusteward.analyzer.settings.settings import NEEDS_RESTART

@@ -13,8 +13,7 @@ from gpusteward.analyzer.api.authorization import may_operate, may_read
 from gpusteward.analyzer.api.dependencies import ApiDependencies, Client, Dependencies
 from gpusteward.analyzer.api.http.concurrency_limits import query_reclaim
 from gpusteward.analyzer.api.http.problems import ProblemError
-from gpusteward.analyzer.api.http.responses import format_utc, send_json
-from gpusteward.analyzer.api.http.routes import DocumentedRoute
+from gpusteward.analyzer.api.http.responses import DocumentedRoute, format_utc, send_json
 from gpusteward.analyzer.api.v1.pagination import MOST_ROWS
 from gpusteward.analyzer.api.v1.reclaim.plan import DecisionRow, ModeName, make_decision_row
 from gpusteward.analyzer.prices import PriceList

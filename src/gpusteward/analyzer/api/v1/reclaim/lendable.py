@@ -9,8 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import Dependencies, LastResult
-from gpusteward.analyzer.api.http.responses import format_utc, send_json
-from gpusteward.analyzer.api.http.routes import DocumentedRoute
+from gpusteward.analyzer.api.http.responses import DocumentedRoute, format_utc, send_json
 from gpusteward.analyzer.api.v1.pagination import FilterValues, stamp
 from gpusteward.analyzer.reclaim.lending import LEAST_PROBABILITY, LendableGpus, LendableWorkload, lend_result
 from gpusteward.core.api_rows import ClusterName, ResultStamp

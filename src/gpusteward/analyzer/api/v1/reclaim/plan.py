@@ -9,8 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import Dependencies
-from gpusteward.analyzer.api.http.responses import format_utc, send_json
-from gpusteward.analyzer.api.http.routes import DocumentedRoute
+from gpusteward.analyzer.api.http.responses import DocumentedRoute, format_utc, send_json
 from gpusteward.analyzer.api.v1.pagination import MOST_ROWS, FilterValues
 from gpusteward.analyzer.reclaim.execution.changes import Change
 from gpusteward.analyzer.reclaim.permission import Mode

@@ -12,8 +12,7 @@ from gpusteward.analyzer.api.authorization import may_administer, may_read_all
 from gpusteward.analyzer.api.dependencies import ApiDependencies, Client, Dependencies
 from gpusteward.analyzer.api.http.concurrency_limits import query_reclaim
 from gpusteward.analyzer.api.http.problems import ProblemError
-from gpusteward.analyzer.api.http.responses import format_utc, send_json
-from gpusteward.analyzer.api.http.routes import DocumentedRoute
+from gpusteward.analyzer.api.http.responses import DocumentedRoute, format_utc, send_json
 from gpusteward.analyzer.api.v1.reclaim.plan import ModeName
 from gpusteward.analyzer.reclaim.permission import Mode, SwitchState
 from gpusteward.analyzer.reclaim.plan import ReclaimControl

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import LastResult
-from gpusteward.analyzer.api.http.routes import DocumentedRoute
+from gpusteward.analyzer.api.http.responses import DocumentedRoute
 from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.pagination import (
     FilterValues,

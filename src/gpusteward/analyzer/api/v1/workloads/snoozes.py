@@ -16,8 +16,7 @@ from gpusteward.analyzer.api.authorization import may_operate, may_read
 from gpusteward.analyzer.api.dependencies import ApiDependencies, Client, Dependencies, LastResult, reader_refuses
 from gpusteward.analyzer.api.http.concurrency_limits import query_ledger
 from gpusteward.analyzer.api.http.problems import ProblemError
-from gpusteward.analyzer.api.http.responses import format_utc, send_json
-from gpusteward.analyzer.api.http.routes import DocumentedRoute
+from gpusteward.analyzer.api.http.responses import DocumentedRoute, format_utc, send_json
 from gpusteward.analyzer.api.v1.workloads.workload_paths import NO_NAME, Cluster, Part, find_workload
 from gpusteward.analyzer.ledger.snoozes import Snooze, clean_workload
 from gpusteward.core.api_rows import ClusterName

@@ -14,8 +14,13 @@ from pydantic import Field
 from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import ApiDependencies, Dependencies, LastResult
 from gpusteward.analyzer.api.http.concurrency_limits import query_source
-from gpusteward.analyzer.api.http.responses import format_utc, has_current, send_json, send_not_modified
-from gpusteward.analyzer.api.http.routes import DocumentedRoute
+from gpusteward.analyzer.api.http.responses import (
+    DocumentedRoute,
+    format_utc,
+    has_current,
+    send_json,
+    send_not_modified,
+)
 from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.pagination import make_etag, stamp
 from gpusteward.analyzer.api.v1.workloads.allocations import allocation_id, view_allocations
