@@ -1,5 +1,6 @@
 """Whoever sees one namespace gets the answers of a site that has only that namespace, or is refused: every route."""
 
+import inspect
 import json
 import re
 import time
@@ -12,8 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpusteward.analyzer.api.source_reader import SourceReader
 from gpusteward.analyzer.ledger_access import LedgerAccess
 from gpusteward.analyzer.prices import PriceSettings
+from gpusteward.analyzer.reclaim.plan import ReclaimControl
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.analyzer.settings.settings import Settings
@@ -140,7 +143,7 @@ def read_answer(response: Response) -> Any:
     except ValueError:
         text = response.body.decode().replace("<p>Namespaces: own</p>", "")
         text = text.replace("<li>Unallocated time is unknown: no source reports the number of GPUs.</li>", "")
-        return re.sub(r"(as of|generated)[^<]+", "TIME", text)
+        return re.sub(r"(as of|generated)[^<]+|\d{4}-\d\d-\d\dT[0-9:]+Z", "TIME", text)
 
 
 @pytest.mark.parametrize(("method", "path"), REQUESTS)
@@ -158,3 +161,16 @@ def test_the_two_sites_differ():
     both, own = make_site(only_own=False), make_site(only_own=True)
     assert (len(both.verdicts), len(own.verdicts)) == (6, 4)
     assert np.allclose(both.verdicts.score[[1, 3, 4, 5]], own.verdicts.score, equal_nan=True)
+
+
+OF_NO_CLIENT = {"read_last_gpus", "read_node_gpus", "read_clusters", "read_switch"}
+"""What the analyzer reads for itself, and what is refused to whoever sees some namespaces only."""
+
+
+@pytest.mark.parametrize("component", [LedgerAccess, SourceReader, ReclaimControl])
+def test_no_read_of_a_client_forgets_whose_namespaces_it_sees(component: type):
+    reads = {name: getattr(component, name) for name in vars(component) if name.startswith("read_")}
+    for name in reads.keys() - OF_NO_CLIENT:
+        parameters = inspect.signature(reads[name]).parameters
+        asked = [parameters[each] for each in ("visible", "held") if each in parameters]
+        assert [each.default for each in asked] == [inspect.Parameter.empty], name

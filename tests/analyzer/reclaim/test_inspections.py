@@ -11,6 +11,7 @@ from gpusteward.analyzer.reclaim.kinds.objects import ACTION, KubeObject
 from gpusteward.analyzer.reclaim.plan import Outcome
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.core.errors import SourceError
+from gpusteward.core.namespaces import NamespacePattern, VisibleNamespaces
 from tests.analyzer.reclaim import memory_cluster
 from tests.analyzer.reclaim.memory_cluster import STEP, MemoryCluster, MemoryFleet, make_reclaimer
 from tests.analyzer.usage_tables import AT
@@ -68,7 +69,16 @@ def test_before_a_warning_the_objects_are_read_again(engine: Engine) -> None:
         reclaimer.reclaim(fleet.judge(now[0]))
         if number == 8:
             assert cluster.requests == requests, "the plan has the objects of an earlier cycle"
-    assert sorted(action.workload.name for action in reclaimer.read_actions(visible=None)) == ["w-1", "w-2"]
+    actions = reclaimer.read_actions(visible=None)
+    assert sorted(action.workload.name for action in actions) == ["w-1", "w-2"]
+    own = VisibleNamespaces(frozenset({NamespacePattern(actions[0].workload.namespace)}))
+    nobody = VisibleNamespaces(frozenset({NamespacePattern("nobody")}))
+    assert actions[0] in reclaimer.read_actions(visible=own)
+    assert reclaimer.read_action(actions[0].id, visible=own) == actions[0]
+    assert (reclaimer.read_actions(visible=nobody), reclaimer.read_action(actions[0].id, visible=nobody)) == ([], None)
+    plan = reclaimer.read_plan(visible=nobody)
+    assert plan is not None
+    assert (plan.decisions, dict(plan.counts)) == ((), {})
 
 
 def test_a_refusal_ends_with_its_reason_while_the_objects_are_kept(engine: Engine) -> None:
