@@ -19,7 +19,7 @@ from pathlib import Path
 from bench.measure import describe_run, name_command, print_progress, read_cpu_seconds
 from bench.report import Bar, at_most, publish, render_bars, render_head, render_table
 from gpusteward.analyzer.api.http.concurrency_limits import EVENTS_PATH, SHARES
-from gpusteward.analyzer.api.http.sessions import MOST_SESSIONS
+from gpusteward.analyzer.api.http.identities import MOST_SESSIONS
 from tests.attacks.test_foreign_pages import FOREIGN
 from tests.attacks.test_heads import ESCAPES, LANGUAGES
 from tests.attacks.test_large_pods import PODS, serving_large_pods

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from gpusteward.analyzer.api.http.concurrency_limits import EVENTS_PATH, SHARES
-from gpusteward.analyzer.api.http.sessions import MOST_SESSIONS
+from gpusteward.analyzer.api.http.identities import MOST_SESSIONS
 from tests.attacks.victims import FREEZE_CPU_SECONDS, TOKENS, Victim, status_of
 
 pytestmark = pytest.mark.slow

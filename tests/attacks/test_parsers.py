@@ -30,11 +30,10 @@ from gpusteward.agent.processes import ProcessTable, parse_cgroup
 from gpusteward.agent.shares.annotations import GRANT_ANNOTATIONS, MIG_ANNOTATION, read_fraction, read_grants
 from gpusteward.agent.shares.ratio_file import read_ratio
 from gpusteward.agent.shares.resolver import DeviceTable
-from gpusteward.analyzer.api.http.identities import InvalidIdentityError, read_proxy_headers
+from gpusteward.analyzer.api.http.identities import InvalidIdentityError, read_cookie, read_proxy_headers
 from gpusteward.analyzer.api.http.jwt_tokens import InvalidTokenError, read_issuer
 from gpusteward.analyzer.api.http.middleware import limit_request
 from gpusteward.analyzer.api.http.problems import find_language
-from gpusteward.analyzer.api.http.sessions import read_cookie
 from gpusteward.analyzer.explain.opinions import ModelOutput
 from gpusteward.analyzer.judge.gpu_models import find_model
 from gpusteward.analyzer.notify.links import InvalidLinkError, LinkSigner

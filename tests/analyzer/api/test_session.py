@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpusteward.analyzer.api.http.sessions import Sessions, SignInLimit
+from gpusteward.analyzer.api.http.identities import Sessions, SignInLimit
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.logs import TextFormatter
 from tests.analyzer.api.sample_results import small_result

@@ -13,13 +13,16 @@ from fastapi import Request
 
 from gpusteward.analyzer.api.dependencies import ApiDependencies, find_identity, find_service
 from gpusteward.analyzer.api.http.identities import (
+    CSRF_HEADER,
     Identity,
     InvalidIdentityError,
     Method,
     Person,
     apply_rules,
     has_identity_header,
+    is_csrf_token,
     is_proxy,
+    read_cookie,
     read_proxy_headers,
 )
 from gpusteward.analyzer.api.http.jwt_tokens import (
@@ -32,7 +35,6 @@ from gpusteward.analyzer.api.http.middleware import is_known_client
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.roles import Role, parse_bearer, read_authorization
 from gpusteward.analyzer.api.http.service_accounts import ServiceAccount
-from gpusteward.analyzer.api.http.sessions import CSRF_HEADER, is_csrf_token, read_cookie
 from gpusteward.core.messages import Message
 from gpusteward.core.namespaces import NamespacePattern, VisibleNamespaces
 from gpusteward.http_server.local_clients import find_page_host, is_local_request

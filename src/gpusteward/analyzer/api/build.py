@@ -20,7 +20,7 @@ from gpusteward.analyzer.api.ui import routes as ui
 from gpusteward.analyzer.api.v1 import session
 from gpusteward.analyzer.api.v1.costs import overview, reports
 from gpusteward.analyzer.api.v1.gpus import gpus, nodes, processes
-from gpusteward.analyzer.api.v1.health import deliveries, events, health, probes, sources
+from gpusteward.analyzer.api.v1.health import deliveries, events, health, sources
 from gpusteward.analyzer.api.v1.reclaim import actions, lendable, plan, reclaim, replay
 from gpusteward.analyzer.api.v1.workloads import (
     allocations,
@@ -39,7 +39,7 @@ _RESOURCES = (
     *(plan, actions, reclaim, snooze_page),
     *(nodes, workload_history, snoozes),
     *(replay, lendable),
-    *(reports, deliveries, sources, health, events, probes),
+    *(reports, deliveries, sources, health, events),
     ui,
 )
 ABOUT = """Who holds each GPU, how well it is used, and the reasons for each verdict.

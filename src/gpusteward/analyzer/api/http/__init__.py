@@ -1,9 +1,8 @@
 """HTTP parts that know no resource: who sends a request, error responses, concurrency limits.
 
 roles.py               bearer tokens of the settings, and their roles
-identities.py          the header of a reverse proxy, and the rules that give people a role and namespaces
+identities.py          sessions of browsers, the header of a reverse proxy, the rules that give roles and namespaces
 oidc.py, service_accounts.py  tokens of an OpenID Connect provider and of the cluster; jwt_tokens.py: all JWTs
-sessions.py            sessions of browsers
 middleware.py          around every request: sizes of what a client may send, rate limit, passwords and client
                        certificates of the web config file, security headers, log, internal errors
 problems.py            the JSON error shape

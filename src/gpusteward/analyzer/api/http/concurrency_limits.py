@@ -148,7 +148,7 @@ async def _query(backend: _Backend, read: Callable[[], T], limit: ConcurrencyLim
         raise ProblemError(504, f"{backend.name}-slow", backend.too_slow) from error
 
 
-class Share(NamedTuple):
+class ClientShare(NamedTuple):
     """How many may be under way."""
 
     of_one_client: int
@@ -157,10 +157,10 @@ class Share(NamedTuple):
 
 EVENTS_PATH = "/api/v1/events"
 OTHERS = "others"
-SHARES: Mapping[str, Share] = {
-    "/metrics": Share(8, 64),
-    EVENTS_PATH: Share(16, 128),  # each window of a browser has one
-    OTHERS: Share(32, 256),  # a browser sends at most 6 at once
+SHARES: Mapping[str, ClientShare] = {
+    "/metrics": ClientShare(8, 64),
+    EVENTS_PATH: ClientShare(16, 128),  # each window of a browser has one
+    OTHERS: ClientShare(32, 256),  # a browser sends at most 6 at once
 }
 _KEY = "gpusteward.share"
 
@@ -173,7 +173,7 @@ class ClientShares:
     addresses. `/metrics` and event streams are counted by themselves; probes are not counted.
     """
 
-    def __init__(self, shares: Mapping[str, Share] = SHARES) -> None:
+    def __init__(self, shares: Mapping[str, ClientShare] = SHARES) -> None:
         self._shares = shares
         self._of_clients = Counter[tuple[str, str, str]]()  # kind, address (`*`: all of them), identity
         self._of_kinds = Counter[str]()

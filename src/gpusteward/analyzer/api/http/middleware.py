@@ -16,9 +16,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gpusteward.analyzer.api.http.concurrency_limits import ClientShares, ConcurrencyLimit, run_in_thread
+from gpusteward.analyzer.api.http.identities import COOKIE, read_cookie
 from gpusteward.analyzer.api.http.problems import ProblemError, send_problem
 from gpusteward.analyzer.api.http.roles import parse_bearer, read_authorization
-from gpusteward.analyzer.api.http.sessions import COOKIE, read_cookie
 from gpusteward.http_server.header_limits import find_long_header
 from gpusteward.http_server.web_config import WebConfig
 from gpusteward.logs import Log

@@ -18,11 +18,10 @@ from gpusteward.analyzer.api.authorization import (
     may_read,
 )
 from gpusteward.analyzer.api.dependencies import ApiDependencies, Client, Service
-from gpusteward.analyzer.api.http.identities import Identity, Method, is_proxy
+from gpusteward.analyzer.api.http.identities import Identity, Method, is_proxy, read_cookie, write_cookie
 from gpusteward.analyzer.api.http.problems import ProblemError, find_language
 from gpusteward.analyzer.api.http.responses import DocumentedRoute, format_utc, send_json
 from gpusteward.analyzer.api.http.roles import Role
-from gpusteward.analyzer.api.http.sessions import read_cookie, write_cookie
 from gpusteward.analyzer.reclaim.permission import Mode
 from gpusteward.logs import Log
 from gpusteward.messages.errors import api_errors

@@ -54,21 +54,21 @@ LEVELS: tuple[Level, ...] = ("critical", "warning", "info")
 _LEVELS: Mapping[str, Level] = {"degraded": "critical", "warning": "warning", "info": "info"}
 
 
-class LedgerState(NamedTuple):
+class LedgerCoverage(NamedTuple):
     """`reason`: why the ledger could not be read. `begins_at`: when it begins, if that is after the period."""
 
     reason: str
     begins_at: float | None
 
 
-class _Found(NamedTuple):
+class _Problem(NamedTuple):
     level: Level
     code: str
     message: Message
 
 
 def find_problems(
-    published: PublishedResult, dependencies: ApiDependencies, ledger: LedgerState, language: Language
+    published: PublishedResult, dependencies: ApiDependencies, ledger: LedgerCoverage, language: Language
 ) -> list[DataProblem]:
     """Of what the client may see."""
     found = [
@@ -81,50 +81,50 @@ def find_problems(
     return [DataProblem(one.level, one.code, one.message.text(language)) for one in found]
 
 
-def _find_source_problems(dependencies: ApiDependencies) -> Iterator[_Found]:
+def _find_source_problems(dependencies: ApiDependencies) -> Iterator[_Problem]:
     """The findings of /health; GPUs that could not be judged are explained below."""
     for one in dependencies.assess_data().findings:
         if one.code != "unknown-gpus":
             is_critical = one.level == "degraded" or one.code == "result-old"
-            yield _Found("critical" if is_critical else _LEVELS[one.level], one.code, one.message)
+            yield _Problem("critical" if is_critical else _LEVELS[one.level], one.code, one.message)
 
 
-def _find_gpu_problems(published: PublishedResult) -> Iterator[_Found]:
+def _find_gpu_problems(published: PublishedResult) -> Iterator[_Problem]:
     result = published.result
     if not len(result.verdicts):
         if not result.verdicts.usage.findings:  # these say why
-            yield _Found("info", "no-gpus", messages.NO_GPUS)
+            yield _Problem("info", "no-gpus", messages.NO_GPUS)
         return
     unknown = float(result.workloads.unknown_gpus.sum())
     total = float(result.workloads.fractions.sum())
     if unknown > 0:
         fields = {"gpus": format_gpus(unknown), "total": format_gpus(total), "reason": find_unknown_reason(result)}
         level: Level = "warning" if unknown > MENTIONED_RATIO * total else "info"
-        yield _Found(level, "unknown-gpus", messages.UNKNOWN_GPUS.fill(**fields))
+        yield _Problem(level, "unknown-gpus", messages.UNKNOWN_GPUS.fill(**fields))
     if view_fleet(published).gpus is None and result.visible is None:
-        yield _Found("info", "gpus-not-counted", messages.GPUS_NOT_COUNTED)
+        yield _Problem("info", "gpus-not-counted", messages.GPUS_NOT_COUNTED)
     if np.isnan(result.cost_micros_per_hour).all():
-        yield _Found("info", "no-price", messages.NO_PRICE)
+        yield _Problem("info", "no-price", messages.NO_PRICE)
 
 
-def _find_ledger_problems(dependencies: ApiDependencies, ledger: LedgerState) -> Iterator[_Found]:
+def _find_ledger_problems(dependencies: ApiDependencies, ledger: LedgerCoverage) -> Iterator[_Problem]:
     described = dependencies.describe_ledger()
     error = ledger.reason or str((described or {}).get("error") or "")
     if not dependencies.settings.current.ledger.enabled:
-        yield _Found("info", "ledger-disabled", messages.LEDGER_DISABLED)
+        yield _Problem("info", "ledger-disabled", messages.LEDGER_DISABLED)
     elif error:
-        yield _Found("warning", "ledger-failed", messages.LEDGER_FAILED.fill(reason=error))
+        yield _Problem("warning", "ledger-failed", messages.LEDGER_FAILED.fill(reason=error))
     elif ledger.begins_at is not None:
         since = datetime.fromtimestamp(ledger.begins_at, UTC).strftime("%Y-%m-%d %H:%M")
-        yield _Found("info", "ledger-short", messages.LEDGER_SHORT.fill(since=since))
+        yield _Problem("info", "ledger-short", messages.LEDGER_SHORT.fill(since=since))
 
 
-def _find_delivery_problems(dependencies: ApiDependencies) -> Iterator[_Found]:
+def _find_delivery_problems(dependencies: ApiDependencies) -> Iterator[_Problem]:
     described = dependencies.describe_deliveries()
     failures = described.get("failures") or {}
     reason = described.get("fault") or "; ".join(f"{target}: {why}" for target, why in sorted(failures.items())[:3])
     if reason:
-        yield _Found("warning", "deliveries-failed", messages.DELIVERIES_FAILED.fill(reason=reason))
+        yield _Problem("warning", "deliveries-failed", messages.DELIVERIES_FAILED.fill(reason=reason))
 
 
 router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", dependencies=[Depends(may_read)], tags=["overview"])
@@ -215,7 +215,7 @@ def _assess(
     first_ms = ledger.costs.value.report.range.first_ms if ledger.costs else None
     wanted_ms = (dependencies.clock() - days * 86_400) * 1000
     is_short = first_ms is not None and first_ms > wanted_ms + DAY_MS
-    state = LedgerState(reason, first_ms / 1000 if is_short and first_ms is not None else None)
+    state = LedgerCoverage(reason, first_ms / 1000 if is_short and first_ms is not None else None)
     problems = find_problems(published, dependencies, state, language)
     return DataState(dependencies.assess_data().status, problems)
 

@@ -1,16 +1,20 @@
-"""/api/v1/health: the state of the analyzer, in numbers."""
+"""/api/v1/health: the state of the analyzer, in numbers. /livez, /healthz, /readyz: probes of a kubelet, which need no
+token: they describe the process, not the cluster.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Annotated, Any
 
 import numpy as np
 from fastapi import APIRouter, Depends, Request, Response
+from fastapi.responses import PlainTextResponse
 from pydantic import Field
 
 from gpusteward import __version__
 from gpusteward.analyzer.api.authorization import may_read
-from gpusteward.analyzer.api.dependencies import ApiDependencies, Dependencies
+from gpusteward.analyzer.api.dependencies import ApiDependencies, Dependencies, Service
 from gpusteward.analyzer.api.http.problems import find_language
 from gpusteward.analyzer.api.http.responses import DocumentedRoute, format_utc, send_json
 from gpusteward.analyzer.api.v1.gpus.gpus import view_fleet, view_gpu_counts
@@ -25,7 +29,7 @@ from gpusteward.analyzer.tables import DOUBTS, Column, Level
 from gpusteward.core.api_rows import ResultStamp
 from gpusteward.core.messages import Language
 
-router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", dependencies=[Depends(may_read)], tags=["health"])
+router = APIRouter(route_class=DocumentedRoute, tags=["health"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +119,7 @@ class Health:
     replica: Replica
 
 
-@router.get("/health", summary="Health in numbers", response_model=Health)
+@router.get("/api/v1/health", summary="Health in numbers", response_model=Health, dependencies=[Depends(may_read)])
 async def show_health(request: Request, dependencies: Dependencies) -> Response:
     """More than gpu-oour's /health: cycles, coverage, reasons for unknown allocations, ledger, deliveries.
 
@@ -212,3 +216,24 @@ def _count_unknown(result: Result | None) -> dict[str, int]:
         return {}
     counts = np.bincount(result.verdicts.doubt, minlength=len(DOUBTS)).tolist()
     return {doubt.value: count for doubt, count in zip(DOUBTS, counts, strict=True) if doubt and count}
+
+
+@router.get("/livez", summary="Liveness", response_class=PlainTextResponse)
+@router.get("/healthz", summary="Liveness", response_class=PlainTextResponse)
+async def show_liveness(dependencies: Service) -> PlainTextResponse:
+    """200 unless only a restart helps: the thread that runs cycles has ended or hangs. A source that is down does not
+    matter."""
+    return _respond(dependencies.cycles.defect)
+
+
+@router.get("/readyz", summary="Readiness", response_class=PlainTextResponse)
+async def show_readiness(dependencies: Service) -> PlainTextResponse:
+    """200 when the first cycle has ended, even if it failed: reports, the last result and the reason of the failure are
+    served while a source is down."""
+    has_ended = dependencies.cycles.stats.last_ended_at is not None
+    return _respond(dependencies.cycles.defect or ("" if has_ended else "the first cycle has not ended yet"))
+
+
+def _respond(problem: str) -> PlainTextResponse:
+    status = HTTPStatus.SERVICE_UNAVAILABLE if problem else HTTPStatus.OK
+    return PlainTextResponse(f"{problem or 'ok'}\n", status, {"Cache-Control": "no-store"})

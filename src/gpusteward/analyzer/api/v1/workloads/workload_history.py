@@ -162,7 +162,7 @@ async def show_history(
     if number is None and not ended and not (history.verdicts or history.snoozes):
         raise ProblemError(404, "not-found", api_errors.WORKLOAD_NOT_FOUND)
     week = await find_period_costs(dependencies, days=COST_DAYS)
-    recorded = _Recorded(history, ended, week.value if week else None)
+    recorded = _FromLedger(history, ended, week.value if week else None)
     return send_json(_make_history(published, number, workload, recorded))
 
 
@@ -194,7 +194,7 @@ def _key_of(one: EndedWorkload | Finding) -> WorkloadKey:
     return WorkloadKey(one.kind, one.namespace, one.name, one.cluster)
 
 
-class _Recorded(NamedTuple):
+class _FromLedger(NamedTuple):
     """What was read from the ledger."""
 
     history: WorkloadHistory
@@ -203,7 +203,7 @@ class _Recorded(NamedTuple):
 
 
 def _make_history(
-    published: PublishedResult, number: int | None, workload: WorkloadKey, recorded: _Recorded
+    published: PublishedResult, number: int | None, workload: WorkloadKey, recorded: _FromLedger
 ) -> History:
     history, ended, week = recorded
     return History(
