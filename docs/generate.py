@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from docs.analyzer_page import write_analyzer_page
+from docs.kinds_page import KINDS_PAGES, write_kinds_page
 from docs.policies_page import write_policies_page
 from docs.tables import code, make_page, make_table
 from gpusteward.agent.dialects.native import REPEATED, UNREAD
@@ -55,6 +56,8 @@ def main() -> None:
     REFERENCE.mkdir(exist_ok=True)
     for name, write in PAGES.items():
         (REFERENCE / name).write_text(write(), encoding="utf-8")
+    for path in KINDS_PAGES:
+        path.write_text(write_kinds_page(path), encoding="utf-8")
 
 
 def write_metrics_page() -> str:

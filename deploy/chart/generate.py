@@ -15,8 +15,7 @@ from pydantic.fields import FieldInfo
 
 from deploy.chart.readme import write_readme
 from deploy.chart.value_comments import CHART, Value, read_values, walk
-from gpusteward.analyzer.reclaim.kinds.kind import Right
-from gpusteward.analyzer.reclaim.kinds.registry import OBSERVE_RIGHTS, OWN_NAMESPACE_RIGHTS, list_enforce_rights
+from gpusteward.analyzer.reclaim.kinds.rights import OBSERVE_RIGHTS, OWN_NAMESPACE_RIGHTS, Right, list_enforce_rights
 from gpusteward.analyzer.reclaim.policies.example import EXAMPLE
 from gpusteward.analyzer.settings.effective import KNOWN
 from gpusteward.analyzer.settings.fields import is_secret

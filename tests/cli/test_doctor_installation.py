@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpusteward.analyzer.reclaim.kinds.registry import list_enforce_rights
+from gpusteward.analyzer.reclaim.kinds.rights import list_enforce_rights
 from gpusteward.analyzer.reclaim.permission import Mode
 from gpusteward.cli.api.client import Peer, make_client
 from gpusteward.cli.commands import doctor

@@ -125,7 +125,7 @@ def _owners(group: str, *names: str, use: WorkloadClass | None = None, **fields:
     return tuple(WorkloadKind(group, name, use, **fields) for name in names)
 
 
-KINDS = (
+_ROWS = (
     # Evicted only where a policy says `action: evict`: nothing starts it again. A pod can own others: those of a
     # LeaderWorkerSet do.
     WorkloadKind("", "Pod", INTERACTIVE, loss=Loss.POD, is_evicted=True),
@@ -274,11 +274,12 @@ KINDS = (
     ),
 )
 
-OWNERS = tuple(kind for kind in KINDS if kind.is_owner and kind.name != "Pod")
+KINDS: Mapping[tuple[str, str], WorkloadKind] = {(kind.group, kind.name): kind for kind in _ROWS}
+"""By group and name."""
+OWNERS = tuple(kind for kind in _ROWS if kind.is_owner and kind.name != "Pod")
 """What the analyzer reads to find the root owner of a pod. An owner of another kind is known by the name in the owner
 reference; what owns it in turn is not."""
-_BY_NAME: Mapping[str, WorkloadKind] = {kind.name: kind for kind in reversed(KINDS)}
-_BY_GROUP: Mapping[tuple[str, str], WorkloadKind] = {(kind.group, kind.name): kind for kind in KINDS}
+_BY_NAME: Mapping[str, WorkloadKind] = {kind.name: kind for kind in reversed(_ROWS)}
 _UNKNOWN = WorkloadKind("", "", is_owner=False)
 MAY_HIDE_A_JOB = ("RayCluster",)
 """Kinds that both people and jobs create. Where only pods can be read, the pods of a RayJob have this owner."""
@@ -286,13 +287,13 @@ MAY_HIDE_A_JOB = ("RayCluster",)
 
 def find_kind(name: str, group: str | None = None) -> WorkloadKind:
     """The row of a kind; without a group the first of its name. One that is not known has an empty row."""
-    found = _BY_NAME.get(name) if group is None else _BY_GROUP.get((group, name))
+    found = _BY_NAME.get(name) if group is None else KINDS.get((group, name))
     return found or _UNKNOWN
 
 
 def list_names(use: WorkloadClass) -> tuple[str, ...]:
     """The names of the kinds of one class."""
-    return tuple(dict.fromkeys(kind.name for kind in KINDS if kind.use is use))
+    return tuple(dict.fromkeys(kind.name for kind in _ROWS if kind.use is use))
 
 
 def find_class(kind: str) -> WorkloadClass:
@@ -303,7 +304,7 @@ def find_class(kind: str) -> WorkloadClass:
 RUN_THROUGH_KINDS = list_names(BATCH)
 """Kinds whose pods are expected to work from start to end. Not Notebook, Deployment or StatefulSet: these wait for
 people or requests."""
-POOL_KINDS = tuple(kind.name for kind in KINDS if kind.is_pool)
+POOL_KINDS = tuple(kind.name for kind in _ROWS if kind.is_pool)
 
 
 def may_be_job(kind: str) -> bool:

@@ -1,41 +1,49 @@
 """What is lost when an object of a kind is suspended, and why an object is refused."""
 
+from collections.abc import Mapping
+
+from gpusteward.core.kinds import Loss
 from gpusteward.core.messages import Message
 
-LOST_REPLICAS = Message(
-    "pods and everything in their memory; a restore starts new pods, which load their models again",
-    "Pod 及其内存中的全部内容；恢复时会启动新 Pod，并重新加载模型",
-)
-LOST_STATEFUL = Message("pods and everything in their memory; volumes stay", "Pod 及其内存中的全部内容；存储卷保留")
-LOST_JOB = Message(
-    "the work since the last checkpoint: a restore starts new pods; completed pods and indexes stay counted",
-    "上一个检查点之后的工作：恢复时会启动新 Pod；已完成的 Pod 和索引仍计入",
-)
-LOST_NOTEBOOK = Message("kernels and their variables; files on volumes stay", "内核及其变量；存储卷上的文件保留")
-LOST_SERVICE = Message(
-    "the endpoint: requests fail until it is restored and the model is loaded again",
-    "服务端点：在恢复并重新加载模型之前，请求会失败",
-)
-LOST_RAY = Message(
-    "head and workers: actors, objects and the job history of the cluster; a restore starts an empty cluster",
-    "head 与 worker：集群的 actor、对象和作业历史；恢复时启动空集群",
-)
-LOST_RAY_JOB = Message(
-    "its cluster; a restore makes a new one and runs the job from the beginning",
-    "其集群；恢复时会新建集群并从头运行作业",
-)
-LOST_TRAINING = Message(
-    "the work since the last checkpoint: a restore starts all pods from the beginning",
-    "上一个检查点之后的工作：恢复时所有 Pod 从头开始",
-)
-LOST_QUEUED = Message(
-    "as for the job itself; after a restore it enters the queue again and may wait",
-    "与作业本身相同；恢复后会重新排队，可能需要等待",
-)
-LOST_POD = Message(
-    "the pod: nothing starts it again, and a restore is not possible",
-    "该 Pod：不会再被启动，也无法恢复",
-)
+LOSSES: Mapping[Loss, Message] = {
+    Loss.MEMORY: Message(
+        "pods and everything in their memory; a restore starts new pods, which load their models again",
+        "Pod 及其内存中的全部内容；恢复时会启动新 Pod，并重新加载模型",
+    ),
+    Loss.MEMORY_NOT_VOLUMES: Message(
+        "pods and everything in their memory; volumes stay", "Pod 及其内存中的全部内容；存储卷保留"
+    ),
+    Loss.WORK_OF_PODS: Message(
+        "the work since the last checkpoint: a restore starts new pods; completed pods and indexes stay counted",
+        "上一个检查点之后的工作：恢复时会启动新 Pod；已完成的 Pod 和索引仍计入",
+    ),
+    Loss.KERNELS: Message("kernels and their variables; files on volumes stay", "内核及其变量；存储卷上的文件保留"),
+    Loss.ENDPOINT: Message(
+        "the endpoint: requests fail until it is restored and the model is loaded again",
+        "服务端点：在恢复并重新加载模型之前，请求会失败",
+    ),
+    Loss.RAY_CLUSTER: Message(
+        "head and workers: actors, objects and the job history of the cluster; a restore starts an empty cluster",
+        "head 与 worker：集群的 actor、对象和作业历史；恢复时启动空集群",
+    ),
+    Loss.RAY_JOB: Message(
+        "its cluster; a restore makes a new one and runs the job from the beginning",
+        "其集群；恢复时会新建集群并从头运行作业",
+    ),
+    Loss.WORK: Message(
+        "the work since the last checkpoint: a restore starts all pods from the beginning",
+        "上一个检查点之后的工作：恢复时所有 Pod 从头开始",
+    ),
+    Loss.PLACE_IN_QUEUE: Message(
+        "as for the job itself; after a restore it enters the queue again and may wait",
+        "与作业本身相同；恢复后会重新排队，可能需要等待",
+    ),
+    Loss.POD: Message(
+        "the pod: nothing starts it again, and a restore is not possible",
+        "该 Pod：不会再被启动，也无法恢复",
+    ),
+}
+"""What is lost while an object is suspended; `make docs` puts it into docs/reclaim-kinds.md."""
 
 UNKNOWN_KIND = Message(
     "reclaim does not know how to suspend a {kind} ({group})", "回收功能不知道如何暂停 {kind}（{group}）"

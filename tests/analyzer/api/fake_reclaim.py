@@ -14,13 +14,12 @@ from gpusteward.analyzer.reclaim.execution.journal import (
     Warned,
 )
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
-from gpusteward.analyzer.reclaim.kinds.replicated import DEPLOYMENT
 from gpusteward.analyzer.reclaim.permission import Mode, SwitchState
 from gpusteward.analyzer.reclaim.plan import Answer, Decision, Outcome, Plan, Suspended
 from gpusteward.analyzer.reclaim.policies.policy import Policy, ReclaimAction
 from gpusteward.core.containers import Workload, WorkloadKey
 from gpusteward.core.errors import SourceError
-from gpusteward.core.kinds import WorkloadClass
+from gpusteward.core.kinds import KINDS, WorkloadClass
 from gpusteward.core.messages import Message
 from gpusteward.core.namespaces import VisibleNamespaces, sees
 from gpusteward.messages import reclaim as messages
@@ -39,7 +38,7 @@ class Job(KubeObject):
 
 
 JOB = Job("apps/v1", "Deployment", {"metadata": {"name": "own-job"}, "spec": {"replicas": 3}})
-CHANGE = Change(DEPLOYMENT, JOB, {"/spec/replicas": 0}, gpus=2.0)
+CHANGE = Change(KINDS["apps", "Deployment"], JOB, {"/spec/replicas": 0}, gpus=2.0)
 
 
 def decide(workload: Workload, outcome: Outcome = Outcome.WAIT) -> Decision:

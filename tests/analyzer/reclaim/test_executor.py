@@ -17,10 +17,9 @@ from gpusteward.analyzer.reclaim.execution.journal import Action, ActionState, J
 from gpusteward.analyzer.reclaim.execution.usage_check import UsageCheck
 from gpusteward.analyzer.reclaim.execution.warnings import Notices
 from gpusteward.analyzer.reclaim.kinds.objects import ACTION, DELETION_COST, KubeObject
-from gpusteward.analyzer.reclaim.kinds.replicated import DEPLOYMENT
-from gpusteward.analyzer.reclaim.kinds.volcano_job import VOLCANO_JOB
 from gpusteward.analyzer.reclaim.permission import Permission
 from gpusteward.core.errors import SourceError
+from gpusteward.core.kinds import KINDS
 from gpusteward.core.messages import Message
 from gpusteward.kubernetes.api import NotFoundError
 from gpusteward.kubernetes.writes import ApiWriter, ConflictError, ForbiddenError, Json
@@ -113,7 +112,7 @@ JOB = make("batch.volcano.sh/v1alpha1", "Job", "mpi")
 
 def test_the_dry_run_also_tries_the_command(engine: Engine) -> None:
     server = RefusingServer(JOB, refused={"dry /apis/bus": ForbiddenError("no right")})
-    action = act(engine, server, Change(VOLCANO_JOB, JOB, {}))
+    action = act(engine, server, Change(KINDS["batch.volcano.sh", "Job"], JOB, {}))
     assert action.state is ActionState.REFUSED
     assert {dry_run for _, dry_run in server.writes} == {True}
 
@@ -121,7 +120,7 @@ def test_the_dry_run_also_tries_the_command(engine: Engine) -> None:
 def test_a_command_that_is_refused_leaves_no_annotations(engine: Engine) -> None:
     """Or the next cycle would take the annotation for an action that was done."""
     server = RefusingServer(JOB, refused={"real /apis/bus": ForbiddenError("no right")})
-    action = act(engine, server, Change(VOLCANO_JOB, JOB, {}))
+    action = act(engine, server, Change(KINDS["batch.volcano.sh", "Job"], JOB, {}))
     assert action.state is ActionState.REFUSED
     assert server.objects[JOB.path]["metadata"]["annotations"] == {}
 
@@ -130,7 +129,7 @@ def test_work_that_began_before_the_command_takes_the_annotations_off_again(engi
     """The annotation of a job of Volcano stops nothing; the command does."""
     server = RefusingServer(JOB, refused={})
     working = FakeSource(working={HELD.container.pod})
-    action = act(engine, server, Change(VOLCANO_JOB, JOB, {}), source=working)
+    action = act(engine, server, Change(KINDS["batch.volcano.sh", "Job"], JOB, {}), source=working)
     assert action.state is ActionState.WARNED
     assert "work was seen" in action.steps[-1].note.en
     assert server.objects[JOB.path]["metadata"]["annotations"] == {}
@@ -140,7 +139,7 @@ def test_work_that_began_before_the_command_takes_the_annotations_off_again(engi
 def test_the_journal_keeps_what_happened_in_both_languages(engine: Engine) -> None:
     refusal = ForbiddenError(messages.NOT_CHANGED, field="spec.suspend")
     server = RefusingServer(JOB, refused={"dry /apis/bus": refusal})
-    refused = act(engine, server, Change(VOLCANO_JOB, JOB, {}))
+    refused = act(engine, server, Change(KINDS["batch.volcano.sh", "Job"], JOB, {}))
     stored = Journal(engine, lambda: "east").read(refused.id)
     assert stored is not None
     assert stored.steps[-1].note == stored.failure == refusal.as_message()
@@ -152,7 +151,7 @@ def test_a_pool_that_is_not_lowered_keeps_the_deletion_costs_of_its_owner(engine
     pods = [make("v1", "Pod", "a", annotations={DELETION_COST: "7"}), make("v1", "Pod", "b")]
     server = RefusingServer(pool, *pods, refused={"real /apis/apps": ConflictError("changed meanwhile")})
     costs = {pod.name: (pod, -1000 + number) for number, pod in enumerate(pods)}
-    action = act(engine, server, Change(DEPLOYMENT, pool, {"/spec/replicas": 1}, costs))
+    action = act(engine, server, Change(KINDS["apps", "Deployment"], pool, {"/spec/replicas": 1}, costs))
     assert action.state is ActionState.WARNED
     notes = [server.objects[pod.path]["metadata"]["annotations"] for pod in pods]
     assert notes == [{DELETION_COST: "7"}, {}]
@@ -162,7 +161,7 @@ def test_a_pool_that_is_not_lowered_keeps_the_deletion_costs_of_its_owner(engine
 def test_a_pool_that_begins_to_work_keeps_the_deletion_costs_of_its_owner(engine: Engine) -> None:
     pool, pod = make("apps/v1", "Deployment", "pool", {"replicas": 3}), make("v1", "Pod", "a")
     server = RefusingServer(pool, pod, refused={})
-    change = Change(DEPLOYMENT, pool, {"/spec/replicas": 1}, {"a": (pod, -1000)})
+    change = Change(KINDS["apps", "Deployment"], pool, {"/spec/replicas": 1}, {"a": (pod, -1000)})
     action = act(engine, server, change, source=FakeSource(working={HELD.container.pod}))
     assert action.state is ActionState.WARNED
     assert server.objects[pod.path]["metadata"]["annotations"] == {}

@@ -6,10 +6,10 @@ from gpusteward.analyzer.reclaim.cluster import UnreadableClaimError
 from gpusteward.analyzer.reclaim.decisions.workloads import find_incomplete
 from gpusteward.analyzer.reclaim.execution.changes import check_replicas
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
-from gpusteward.analyzer.reclaim.kinds.registry import Chosen, WorkloadObjects
-from gpusteward.analyzer.reclaim.kinds.replicated import DEPLOYMENT
 from gpusteward.analyzer.reclaim.kinds.resource_claims import Device, UnknownClaimError, list_claimed_gpus
+from gpusteward.analyzer.reclaim.kinds.targets import Chosen, WorkloadObjects
 from gpusteward.core.containers import Container
+from gpusteward.core.kinds import KINDS
 from gpusteward.core.usages import AllocationKey
 from gpusteward.messages import reclaim as messages
 
@@ -29,7 +29,9 @@ def make_pod(name: str, *, gpus: int = 1, conditions: Any = READY, **metadata: A
 def make_pool(*pods: KubeObject, sets: tuple[str, ...] = ()) -> tuple[Chosen, WorkloadObjects]:
     root = make("Deployment", "pool", spec={"replicas": len(pods)})
     names = sets or ("pool-1",) * len(pods)
-    return Chosen(DEPLOYMENT, root), WorkloadObjects(root, pods, [[make("ReplicaSet", name), root] for name in names])
+    return Chosen(KINDS["apps", "Deployment"], root), WorkloadObjects(
+        root, pods, [[make("ReplicaSet", name), root] for name in names]
+    )
 
 
 def refuse(*pods: KubeObject, sets: tuple[str, ...] = ()) -> str:

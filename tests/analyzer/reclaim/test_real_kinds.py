@@ -16,8 +16,8 @@ import pytest
 from bench.measure import describe_run
 from bench.report import render_head, render_table
 from gpusteward.analyzer.reclaim.execution.journal import ActionState
-from gpusteward.analyzer.reclaim.kinds.notebook import STOPPED
 from gpusteward.analyzer.reclaim.kinds.objects import ACTION
+from gpusteward.analyzer.reclaim.kinds.refusals import STOPPED
 from gpusteward.analyzer.reclaim.policies.policy import KeepRule, ReclaimAction
 from tests.analyzer.reclaim.custom_kinds import add_pods, create, custom, define, reference_to, run_controller
 from tests.analyzer.reclaim.world import World, suspend_policy

@@ -367,7 +367,7 @@ def test_never_in_observe_mode(kubernetes: Cluster, tmp_path: Path, node: str) -
 
 def test_observe_cannot_write_anything(kubernetes: Cluster, tmp_path: Path, node: str) -> None:
     """With the rights of observe the dry run shows the 403 that enforce would meet."""
-    from gpusteward.analyzer.reclaim.kinds.registry import OBSERVE_RIGHTS
+    from gpusteward.analyzer.reclaim.kinds.rights import OBSERVE_RIGHTS
 
     rules = read_rules() + [
         {"apiGroups": [each.group], "resources": [each.resource], "verbs": list(each.verbs)} for each in OBSERVE_RIGHTS

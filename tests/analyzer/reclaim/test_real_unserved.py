@@ -6,10 +6,8 @@ from dataclasses import replace
 import pytest
 
 from gpusteward.analyzer.reclaim.execution.journal import ActionState, ReclaimError
-from gpusteward.analyzer.reclaim.kinds.kind import patch_right
 from gpusteward.analyzer.reclaim.kinds.objects import ACTION
-from gpusteward.analyzer.reclaim.kinds.ray import RAY_CLUSTER
-from gpusteward.analyzer.reclaim.kinds.registry import KINDS
+from gpusteward.core.kinds import KINDS
 from tests.analyzer.reclaim.custom_kinds import add_pods, create, custom
 from tests.analyzer.reclaim.world import World
 from tests.kubernetes.cluster import ApiError, Cluster, Json, path_of, wait_for
@@ -23,7 +21,7 @@ GROUP, KIND = "kaiwo.silogen.ai", "KaiwoJob"
 @pytest.fixture(autouse=True)
 def kind(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the world, whose account has the rights of all kinds."""
-    kind = replace(RAY_CLUSTER, group=GROUP, name=KIND, rights=(patch_right(GROUP, KIND),))
+    kind = replace(KINDS["ray.io", "RayCluster"], group=GROUP, name=KIND)
     monkeypatch.setitem(KINDS, (GROUP, KIND), kind)  # type: ignore[arg-type]
 
 

@@ -17,13 +17,11 @@ from gpusteward.analyzer.reclaim.execution.executor import COMMAND_SECONDS, LATE
 from gpusteward.analyzer.reclaim.execution.journal import Action, ActionState, Journal, ReclaimError
 from gpusteward.analyzer.reclaim.execution.usage_check import UsageCheck
 from gpusteward.analyzer.reclaim.execution.warnings import Notices
-from gpusteward.analyzer.reclaim.kinds.bare_pod import BARE_POD
 from gpusteward.analyzer.reclaim.kinds.objects import ACTION, DELETION_COST, KubeObject
-from gpusteward.analyzer.reclaim.kinds.replicated import DEPLOYMENT
-from gpusteward.analyzer.reclaim.kinds.volcano_job import VOLCANO_JOB
 from gpusteward.analyzer.reclaim.policies.policy import ReclaimAction
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.core.errors import SourceError
+from gpusteward.core.kinds import KINDS
 from gpusteward.kubernetes.writes import ForbiddenError, Json
 from tests.analyzer.reclaim.memory_cluster import make_reclaimer
 from tests.analyzer.reclaim.test_executor import JOB, WARNED, Allowed, RefusingServer, make
@@ -33,9 +31,9 @@ from tests.analyzer.reclaim.world import FakeSource
 
 WEB = make("apps/v1", "Deployment", "web", {"replicas": 1})
 POD = make("v1", "Pod", "lonely")
-SUSPEND = Change(DEPLOYMENT, WEB, {"/spec/replicas": 0})
-ABORT = Change(VOLCANO_JOB, JOB, {})
-EVICT = Change(BARE_POD, POD, {})
+SUSPEND = Change(KINDS["apps", "Deployment"], WEB, {"/spec/replicas": 0})
+ABORT = Change(KINDS["batch.volcano.sh", "Job"], JOB, {})
+EVICT = Change(KINDS["", "Pod"], POD, {})
 LOST = SourceError("the connection ended")
 COMMANDS = "/apis/bus.volcano.sh/v1alpha1/namespaces/team/commands"
 
@@ -165,7 +163,7 @@ def test_never_loses_the_record_of_an_eviction_that_arrives_late(site: Site) -> 
 def test_deletion_costs_stay_while_the_write_may_arrive_and_not_longer(site: Site) -> None:
     """A pool that is lowered without them would lose replicas at work."""
     site.server.refused["real /apis/apps"] = LOST
-    site.begin(Change(DEPLOYMENT, WEB, {"/spec/replicas": 0}, {"lonely": (POD, -1000)}))
+    site.begin(Change(KINDS["apps", "Deployment"], WEB, {"/spec/replicas": 0}, {"lonely": (POD, -1000)}))
     site.recover(seconds=LATE_SECONDS - 1)
     assert site.list_annotations(POD) == {DELETION_COST: "-1000"}
     site.recover(seconds=LATE_SECONDS)

@@ -30,7 +30,7 @@ from gpusteward.analyzer.reclaim.components import ReclaimComponents
 from gpusteward.analyzer.reclaim.execution.executor import OnStep
 from gpusteward.analyzer.reclaim.execution.journal import Action, ActionState, Journal
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
-from gpusteward.analyzer.reclaim.kinds.registry import OBSERVE_RIGHTS, OWN_NAMESPACE_RIGHTS, list_enforce_rights
+from gpusteward.analyzer.reclaim.kinds.rights import OBSERVE_RIGHTS, OWN_NAMESPACE_RIGHTS, list_enforce_rights
 from gpusteward.analyzer.reclaim.permission import ActorLease, Switch
 from gpusteward.analyzer.reclaim.plan import Decision, Outcome
 from gpusteward.analyzer.reclaim.policies.file import PolicyFile

@@ -9,9 +9,7 @@ from contextlib import AbstractContextManager, suppress
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from gpusteward.analyzer.reclaim.kinds.kind import Kind
 from gpusteward.analyzer.reclaim.kinds.objects import DELETION_COST, Json, KubeObject, make_patch, make_path
-from gpusteward.analyzer.reclaim.kinds.registry import WorkloadObjects
 from gpusteward.analyzer.reclaim.kinds.resource_claims import (
     GROUP,
     RESOURCE_CLAIM,
@@ -20,9 +18,10 @@ from gpusteward.analyzer.reclaim.kinds.resource_claims import (
     UnknownClaimError,
     list_claimed_gpus,
 )
+from gpusteward.analyzer.reclaim.kinds.targets import WorkloadObjects
 from gpusteward.analyzer.reclaim.listed_pods import PodPage, is_gpu_resource, keep_used
 from gpusteward.core.errors import SourceError
-from gpusteward.core.kinds import find_kind
+from gpusteward.core.kinds import WorkloadKind, find_kind
 from gpusteward.kubernetes.api import NotFoundError, ObjectError
 from gpusteward.kubernetes.writes import FIELD_MANAGER, ApiWriter, ConflictError, RejectedError
 from gpusteward.messages import reclaim as messages
@@ -159,7 +158,7 @@ class Cluster:
 
     def send_command(
         self,
-        kind: Kind,
+        kind: WorkloadKind,
         target: KubeObject,
         *,
         name: str,

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from gpusteward.analyzer.reclaim.kinds.bare_pod import MIRROR, PREFER_NO_EVICTION, SAFE_TO_EVICT
 from gpusteward.analyzer.reclaim.kinds.objects import ACTION, DELETION_COST, Json
+from gpusteward.analyzer.reclaim.kinds.refusals import MIRROR, PREFER_NO_EVICTION, SAFE_TO_EVICT
 from gpusteward.analyzer.reclaim.policies.policy import ANNOTATIONS
 
 LONGEST_ANNOTATION = 1000  # a longer one of ours is unreadable anyway (256 characters)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gpusteward.analyzer.reclaim.decisions.workloads import make_metadata
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
-from gpusteward.analyzer.reclaim.kinds.registry import WorkloadObjects
+from gpusteward.analyzer.reclaim.kinds.targets import WorkloadObjects
 from gpusteward.analyzer.reclaim.policies.example import EXAMPLE
 from gpusteward.analyzer.reclaim.policies.file import NO_POLICIES, PolicyFile, parse_policies, read_hours
 from gpusteward.analyzer.reclaim.policies.policy import (

@@ -16,7 +16,7 @@ from gpusteward.analyzer.reclaim.cluster import PodId, Reading, UnreadableClaimE
 from gpusteward.analyzer.reclaim.execution.changes import Change, Inspection, plan_changes
 from gpusteward.analyzer.reclaim.execution.journal import Action, Warned
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
-from gpusteward.analyzer.reclaim.kinds.registry import WorkloadObjects
+from gpusteward.analyzer.reclaim.kinds.targets import WorkloadObjects
 from gpusteward.analyzer.reclaim.policies.policy import KEEP, PREFIX, Policy, read_keep
 from gpusteward.analyzer.reclaim.policies.resolve import WatchedPolicies, WorkloadMetadata
 from gpusteward.analyzer.results import Result

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from gpusteward.analyzer.reclaim.cluster import PodId, Reading
 from gpusteward.analyzer.reclaim.execution.journal import Action, ActionState
-from gpusteward.analyzer.reclaim.kinds.kind import Kind
 from gpusteward.analyzer.reclaim.kinds.objects import (
     ACTION,
     DELETION_COST,
@@ -24,9 +23,16 @@ from gpusteward.analyzer.reclaim.kinds.objects import (
     make_path,
     split_pointer,
 )
-from gpusteward.analyzer.reclaim.kinds.registry import Chosen, WorkloadObjects, choose_targets, find_kind, list_stopped
+from gpusteward.analyzer.reclaim.kinds.targets import (
+    Chosen,
+    WorkloadObjects,
+    choose_targets,
+    find_kind_at,
+    list_stopped,
+)
 from gpusteward.analyzer.reclaim.policies.policy import Policy, ReclaimAction
 from gpusteward.core.errors import SourceError
+from gpusteward.core.kinds import WorkloadKind
 from gpusteward.core.messages import Message
 from gpusteward.messages import reclaim as messages
 
@@ -43,7 +49,7 @@ LOWEST_COST = -1_000_000
 class Change:
     """What an action does to one object, as it was read."""
 
-    kind: Kind
+    kind: WorkloadKind
     object: KubeObject
     fields: Mapping[str, Any]  # JSON pointer -> our value; empty: its pod is evicted, or a command stops it
     costs: Mapping[str, tuple[KubeObject, int]] = field(default_factory=dict)  # deletion costs of surplus pods
@@ -257,7 +263,7 @@ def make_undo_command(action: Action) -> str:
     """What a person with a kubeconfig types to undo an action: exactly the original values, and our annotations off."""
     assert action.target is not None
     target, namespace = action.target, action.workload.namespace
-    kind = find_kind(target.path, target.kind)
+    kind = find_kind_at(target.path, target.kind)
     where = f"{name_resource(target.path)} {shlex.quote(target.name)} --namespace {shlex.quote(namespace)}"
     fields = dict(action.original) | dict.fromkeys(annotation(name) for name in _list_annotations(action))
     undo = f"kubectl patch {where} --type merge --patch {shlex.quote(json.dumps(make_patch(fields)))}"
@@ -272,7 +278,7 @@ def make_undo_command(action: Action) -> str:
     return f"{make_withdrawal(action, kind)} && {resume} && {undo}"
 
 
-def make_withdrawal(action: Action, kind: Kind) -> str:
+def make_withdrawal(action: Action, kind: WorkloadKind) -> str:
     """What a person types so that a command which waits for its controller stops nothing."""
     assert kind.stop is not None
     name, namespace = name_command(action, "stop"), action.workload.namespace

@@ -60,7 +60,6 @@ from gpusteward.analyzer.reclaim.execution.changes import (
 from gpusteward.analyzer.reclaim.execution.journal import Action, ActionState, Journal, ReclaimError, TargetObject
 from gpusteward.analyzer.reclaim.execution.usage_check import UsageCheck
 from gpusteward.analyzer.reclaim.execution.warnings import Notices
-from gpusteward.analyzer.reclaim.kinds.kind import Kind
 from gpusteward.analyzer.reclaim.kinds.objects import (
     ACTION,
     DELETION_COST,
@@ -68,11 +67,12 @@ from gpusteward.analyzer.reclaim.kinds.objects import (
     annotation,
     keep_original,
 )
-from gpusteward.analyzer.reclaim.kinds.registry import find_kind
-from gpusteward.analyzer.reclaim.kinds.volcano_job import is_stopped
+from gpusteward.analyzer.reclaim.kinds.refusals import find_refusal, is_stopped
+from gpusteward.analyzer.reclaim.kinds.targets import find_kind_at
 from gpusteward.analyzer.reclaim.permission import Mode, Permission
 from gpusteward.core.errors import SourceError
 from gpusteward.core.gpu_counts import format_gpus
+from gpusteward.core.kinds import WorkloadKind
 from gpusteward.core.messages import Message
 from gpusteward.kubernetes.writes import (
     BusyError,
@@ -202,7 +202,7 @@ class Executor:
         self._give_up_fields(self._remove_annotations(action, one) or one)
         return self._return_to_warned(action, messages.INTERRUPTED)
 
-    def _is_waiting(self, action: Action, kind: Kind, one: KubeObject) -> bool:
+    def _is_waiting(self, action: Action, kind: WorkloadKind, one: KubeObject) -> bool:
         """Whether the command that stops an object waits for its controller. Raises SourceError."""
         name = name_command(action, "stop")
         return not self._cluster.send_command(kind, one, name=name, resume=False, dry_run=True)
@@ -217,7 +217,7 @@ class Executor:
         now = self._monotonic()
         return now - self._gone_since.setdefault((action.id, action.begun_at), now) >= COMMAND_SECONDS
 
-    def _check_stopped(self, action: Action, kind: Kind, one: KubeObject) -> None:
+    def _check_stopped(self, action: Action, kind: WorkloadKind, one: KubeObject) -> None:
         """Raises ReclaimError as long as a command may still stop the object: resumed before that, it would be stopped
         afterwards, and nobody would know."""
         if is_stopped(one):
@@ -272,7 +272,7 @@ class Executor:
         """Whether a workload that was restored is about to run: it is still there, has not finished, and nobody has
         suspended it again. Raises SourceError."""
         kind, one = self._read_target(action)
-        return one is not None and not kind.is_suspended(one) and kind.find_refusal(one) is None
+        return one is not None and not kind.is_suspended(one.read) and find_refusal(kind, one) is None
 
     def verify(self, action: Action) -> Action:
         """Its pods are gone."""
@@ -466,14 +466,14 @@ class Executor:
         log.info("action_closed", action=action.id, state=state.value, reason=text.en)
         return self._journal.move(action, state, at=now, note=text, error=text.en, ended_at=now)
 
-    def _read_kind(self, action: Action) -> Kind:
+    def _read_kind(self, action: Action) -> WorkloadKind:
         assert action.target is not None
-        kind = find_kind(action.target.path, action.target.kind)
+        kind = find_kind_at(action.target.path, action.target.kind)
         if kind is None:
             raise ReclaimError(messages.NOT_RESTORABLE, action=action.id, state=action.state.value)
         return kind
 
-    def _read_target(self, action: Action) -> tuple[Kind, KubeObject | None]:
+    def _read_target(self, action: Action) -> tuple[WorkloadKind, KubeObject | None]:
         """The kind, and the object as it is now; None if it is gone, or another one of the same name. Raises
         SourceError if that is not known: then the action stays open."""
         assert action.target is not None

@@ -3,13 +3,11 @@
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from gpusteward.analyzer.reclaim.kinds.kind import Right
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
 
 GROUP = "resource.k8s.io"
 VERSIONS = ("v1", "v1beta2", "v1beta1")
 RESOURCE_CLAIM = "ResourceClaim"
-CLAIM_RIGHT = Right(GROUP, "resourceclaims", ("get", "list"))
 
 
 class Device(NamedTuple):
