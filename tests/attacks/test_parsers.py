@@ -54,7 +54,7 @@ from gpusteward.http_server.access import parse_basic
 from gpusteward.http_server.local_clients import is_local_request
 from gpusteward.http_server.negotiation import accepts_gzip, choose_format
 from gpusteward.http_server.web_config import WebConfig
-from gpusteward.kubernetes.owners import Owner, find_workload
+from gpusteward.kubernetes.owners import Reference, find_workload
 from tests.agent.http.clients import FakeContent
 from tests.fakes.machines import write_process
 from tests.http.servers import receiving
@@ -247,7 +247,7 @@ def read_annotation(text: str) -> object:
 
 
 def read_owner(text: str) -> object:
-    owners = [Owner(kind, text, controller=True) for kind in ("Job", "ReplicaSet", "StatefulSet")]
+    owners = [Reference("v1", kind, text, controller=True) for kind in ("Job", "ReplicaSet", "StatefulSet")]
     return [find_workload("a", "b", owners=[each], labels={"pod-template-hash": text}) for each in owners]
 
 

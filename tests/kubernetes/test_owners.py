@@ -3,7 +3,7 @@
 import pytest
 
 from gpusteward.core.containers import Workload, weigh_reported
-from gpusteward.kubernetes.owners import Owner, find_workload
+from gpusteward.kubernetes.owners import Reference, find_workload
 
 CASES = {
     "a pod without an owner is its own workload": (None, {}, "Pod", "p-0"),
@@ -90,12 +90,12 @@ CASES = {
 def test_the_workload_is_the_outermost_owner_that_a_pod_names(
     owner: tuple[str, str] | None, labels: dict[str, str], kind: str, name: str
 ) -> None:
-    owners = [Owner(*owner, controller=True)] if owner else []
+    owners = [Reference("v1", *owner, controller=True)] if owner else []
     found = find_workload("ml", "p-0", owners=owners, labels=labels)
     assert found == Workload(kind, "ml", name)
     assert found.evidence is weigh_reported(kind), "the analyzer knows only the kind"
 
 
 def test_an_owner_that_is_not_the_controller_is_ignored() -> None:
-    owners = [Owner("ConfigMap", "settings", controller=None), Owner("Job", "train", controller=True)]
+    owners = [Reference("v1", "ConfigMap", "settings"), Reference("batch/v1", "Job", "train", controller=True)]
     assert find_workload("ml", "p-0", owners=owners, labels={}).name == "train"

@@ -1,31 +1,53 @@
-"""The workload of a pod, from the pod alone (pure).
+"""The owners of a pod (pure).
 
-The agent may read only pods, so it derives the workload from the pod's owner reference, labels and naming conventions.
-The analyzer, which may read owners, follows the owner references further.
+The analyzer may read owners: `climb_owners` follows the owner references of a pod to the root, each owner compared by
+its uid. The agent may read only pods: `find_workload` derives the workload from the pod's owner reference, labels and
+naming conventions.
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TypeVar
+from urllib.parse import quote
+
+import msgspec
 
 from gpusteward.core.containers import OwnerEvidence, Workload
+from gpusteward.core.kinds import KINDS, find_kind, plural_of
+
+MAX_DEPTH = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """An entry of a pod's ownerReferences."""
+class Reference(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True):
+    """An entry of ownerReferences."""
 
+    api_version: str = ""
     kind: str = ""
     name: str = ""
+    uid: str = ""
     controller: bool | None = None
 
+    @property
+    def group(self) -> str:
+        return self.api_version.rpartition("/")[0]
 
-_BY_LABEL = (
-    ("serving.kserve.io/inferenceservice", "InferenceService"),
-    ("leaderworkerset.sigs.k8s.io/name", "LeaderWorkerSet"),
-    ("jobset.sigs.k8s.io/jobset-name", "JobSet"),
-    ("notebooks.kubeflow.org/workspace-name", "Workspace"),
-)
+    def make_path(self, namespace: str) -> str:
+        return make_path(self.api_version, self.kind, namespace, self.name)
+
+
+class Owner(Protocol):
+    """An object that was read."""
+
+    @property
+    def uid(self) -> str: ...
+
+    @property
+    def controller(self) -> Reference | None: ...
+
+
+_Owner = TypeVar("_Owner", bound=Owner)
+
+_BY_LABEL = tuple((kind.pod_label, kind.name) for kind in KINDS.values() if kind.pod_label)
 """Labels that a custom resource sets on its pods, whatever objects are between them; the outermost first."""
 
 _NOTEBOOK_LABEL = "notebook-name"  # too common a name to be trusted on any pod
@@ -39,10 +61,37 @@ _CRON_MINUTES = range(26_000_000, 45_000_000)
 that a user named with eight digits of this range is mistaken for a CronJob's."""
 
 
-def find_workload(namespace: str, pod: str, *, owners: Sequence[Owner], labels: Mapping[str, str]) -> Workload:
+def make_path(version: str, kind: str, namespace: str, name: str = "") -> str:
+    """The path of an object, or of all objects of its kind in a namespace."""
+    start = f"/apis/{version}" if "/" in version else f"/api/{version or 'v1'}"
+    where = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
+    return f"{start}{where}/{plural_of(kind)}" + (f"/{quote(name, safe='')}" if name else "")
+
+
+def find_controller(references: Sequence[Reference]) -> Reference | None:
+    return next((each for each in references if each.controller and each.name), None)
+
+
+def climb_owners(
+    controller: Reference | None, read: Callable[[Reference], _Owner | None]
+) -> tuple[list[_Owner], Reference | None]:
+    """The owners above an object, the nearest first, and the reference of the one at which this ended, if that is not
+    above the root: of that one nothing is known but its reference. `read`: None if it cannot be read."""
+    owners: list[_Owner] = []
+    while controller is not None and controller.kind != "Node":  # a static pod belongs to its node alone
+        may_read = len(owners) < MAX_DEPTH and find_kind(controller.kind, controller.group).is_owner
+        owner = read(controller) if may_read else None
+        if owner is None or owner.uid != controller.uid:  # deleted, and created anew under the same name
+            return owners, controller
+        owners.append(owner)
+        controller = owner.controller
+    return owners, None
+
+
+def find_workload(namespace: str, pod: str, *, owners: Sequence[Reference], labels: Mapping[str, str]) -> Workload:
     """The outermost owner that the pod itself names, marked as derived if its owner reference names another object; a
     pod without an owner is its own workload."""
-    owner = next((each for each in owners if each.controller and each.name), None)
+    owner = find_controller(owners)
     if owner is None or owner.kind == "Node":  # a mirror of a static pod
         return Workload("Pod", namespace, pod)
     kind, name = _from_labels(owner, labels) or _from_owner(owner, labels)
@@ -50,7 +99,7 @@ def find_workload(namespace: str, pod: str, *, owners: Sequence[Owner], labels: 
     return Workload(kind, namespace, name, evidence=OwnerEvidence.REFERENCE if is_named else OwnerEvidence.DERIVED)
 
 
-def _from_labels(owner: Owner, labels: Mapping[str, str]) -> tuple[str, str] | None:
+def _from_labels(owner: Reference, labels: Mapping[str, str]) -> tuple[str, str] | None:
     for label, kind in _BY_LABEL:
         if name := labels.get(label):
             return kind, name
@@ -67,7 +116,7 @@ def _is_notebook(stateful_set: str, notebook: str) -> bool:
     return bool(notebook) and (stateful_set == notebook or stateful_set.startswith(_LONG_NOTEBOOK))
 
 
-def _from_owner(owner: Owner, labels: Mapping[str, str]) -> tuple[str, str]:
+def _from_owner(owner: Reference, labels: Mapping[str, str]) -> tuple[str, str]:
     if owner.kind == "ReplicaSet":
         return _above_replica_set(owner, labels)
     if owner.kind == "Job" and (cron := _CRON_SUFFIX.match(owner.name)) and int(cron[2]) in _CRON_MINUTES:
@@ -75,7 +124,7 @@ def _from_owner(owner: Owner, labels: Mapping[str, str]) -> tuple[str, str]:
     return owner.kind, owner.name
 
 
-def _above_replica_set(owner: Owner, labels: Mapping[str, str]) -> tuple[str, str]:
+def _above_replica_set(owner: Reference, labels: Mapping[str, str]) -> tuple[str, str]:
     """A ReplicaSet of a Deployment or a Rollout is named after it and the hash its pods are labelled with."""
     for label, kind in _HASH_LABELS:
         ending = f"-{labels.get(label, '')}"

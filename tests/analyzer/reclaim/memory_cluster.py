@@ -14,7 +14,7 @@ from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.reclaim.cluster import Cluster
 from gpusteward.analyzer.reclaim.components import ReclaimComponents
 from gpusteward.analyzer.reclaim.execution.journal import Journal
-from gpusteward.analyzer.reclaim.kinds.objects import Json, KubeObject, make_path, split_pointer
+from gpusteward.analyzer.reclaim.kinds.objects import Json, KubeObject, split_pointer
 from gpusteward.analyzer.reclaim.permission import ActorLease, Switch
 from gpusteward.analyzer.reclaim.policies.policy import Policy
 from gpusteward.analyzer.reclaim.reclaimer import Reclaimer
@@ -23,6 +23,7 @@ from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.containers import Container, OwnerEvidence, Workload
 from gpusteward.core.usages import AllocationKey
+from gpusteward.kubernetes.owners import make_path
 from gpusteward.kubernetes.writes import ApiWriter
 from tests.analyzer.reclaim.world import FixedPolicies
 from tests.analyzer.usage_tables import AT, DAY, resting, working

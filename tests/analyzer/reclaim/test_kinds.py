@@ -7,11 +7,12 @@ import yaml
 
 from docs.kinds_page import KINDS_PAGES, write_kinds_page
 from gpusteward.analyzer.reclaim.execution.changes import make_restoring_fields
-from gpusteward.analyzer.reclaim.kinds.objects import KubeObject, keep_original, make_patch, make_path
+from gpusteward.analyzer.reclaim.kinds.objects import KubeObject, keep_original, make_patch
 from gpusteward.analyzer.reclaim.kinds.rights import Right, list_enforce_rights
 from gpusteward.analyzer.reclaim.kinds.targets import WorkloadObjects, choose_targets, find_kind_at
 from gpusteward.analyzer.reclaim.policies.policy import ReclaimAction
 from gpusteward.core.kinds import KINDS
+from gpusteward.kubernetes.owners import make_path
 from tests.analyzer.reclaim.test_guards import OPEN
 from tests.kubernetes.cluster import Json
 

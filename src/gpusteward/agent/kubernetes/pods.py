@@ -18,7 +18,7 @@ import msgspec
 
 from gpusteward.core.containers import Container, Workload, find_user
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.kubernetes.owners import Owner, find_workload
+from gpusteward.kubernetes.owners import Reference, find_workload
 
 _COUNT = re.compile("[0-9]{1,9}")
 
@@ -166,7 +166,7 @@ class _PodMetadata(msgspec.Struct, rename="camel"):
     uid: str
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
-    owner_references: list[Owner] | None = None
+    owner_references: list[Reference] | None = None
 
 
 class _PodSpec(msgspec.Struct, rename="camel"):

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, suppress
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from gpusteward.analyzer.reclaim.kinds.objects import DELETION_COST, Json, KubeObject, make_patch, make_path
+from gpusteward.analyzer.reclaim.kinds.objects import DELETION_COST, Json, KubeObject, make_patch
 from gpusteward.analyzer.reclaim.kinds.resource_claims import (
     GROUP,
     RESOURCE_CLAIM,
@@ -21,12 +21,12 @@ from gpusteward.analyzer.reclaim.kinds.resource_claims import (
 from gpusteward.analyzer.reclaim.kinds.targets import WorkloadObjects
 from gpusteward.analyzer.reclaim.listed_pods import PodPage, is_gpu_resource, keep_used
 from gpusteward.core.errors import SourceError
-from gpusteward.core.kinds import WorkloadKind, find_kind
+from gpusteward.core.kinds import WorkloadKind
 from gpusteward.kubernetes.api import NotFoundError, ObjectError
+from gpusteward.kubernetes.owners import Reference, climb_owners, make_path
 from gpusteward.kubernetes.writes import FIELD_MANAGER, ApiWriter, ConflictError, RejectedError
 from gpusteward.messages import reclaim as messages
 
-MAX_DEPTH = 8
 GIVE_UP_ATTEMPTS = 10  # controllers write the status of an object that was just changed
 _ENDED = ("Succeeded", "Failed")
 _SELECTING_GROUPS = ("apps", "batch")
@@ -368,33 +368,21 @@ class Reading:
         uids = {pod.uid, *_list_owner_uids(pod)}
         if (root := self._roots.get(pod.uid)) is not None:
             return uids | {root}
-        one, depth = pod, 0
-        while (reference := one.controller) is not None and depth < MAX_DEPTH:
-            above = self._read_owner(one.namespace, reference, has_gpus=has_gpus)
-            if above is None:
-                break
-            uids |= {above.uid, *_list_owner_uids(above)}
-            one, depth = above, depth + 1
-        return uids
+        owners, _ = climb_owners(
+            pod.controller, lambda owner: self._read_owner(pod.namespace, owner, has_gpus=has_gpus)
+        )
+        return uids.union(*({owner.uid, *_list_owner_uids(owner)} for owner in owners))
 
     def _climb(self, pod: KubeObject) -> list[KubeObject]:
         """The owners of a pod, the nearest first."""
-        chain: list[KubeObject] = []
-        one = pod
-        while (reference := one.controller) is not None and reference.get("kind") != "Node":
-            above = self._read_owner(pod.namespace, reference)
-            if above is None or len(chain) >= MAX_DEPTH:
-                raise UnreadableOwnerError(messages.OWNER_UNREADABLE, kind=reference["kind"], name=reference["name"])
-            chain.append(above)
-            one = above
+        chain, unread = climb_owners(pod.controller, lambda owner: self._read_owner(pod.namespace, owner))
+        if unread is not None:
+            raise UnreadableOwnerError(messages.OWNER_UNREADABLE, kind=unread.kind, name=unread.name)
         return chain
 
-    def _read_owner(self, namespace: str, reference: Mapping[str, Any], *, has_gpus: bool = True) -> KubeObject | None:
-        """None if it is gone, another one by now, or may not be read. Without GPUs below it its metadata is enough."""
-        version, kind = str(reference.get("apiVersion", "")), str(reference.get("kind", ""))
-        if not find_kind(kind, version.rpartition("/")[0]).is_owner:
-            return None
-        path = make_path(version, kind, namespace, str(reference.get("name", "")))
+    def _read_owner(self, namespace: str, reference: Reference, *, has_gpus: bool = True) -> KubeObject | None:
+        """None if it is gone or may not be read. Without GPUs below it its metadata is enough."""
+        path = reference.make_path(namespace)
         known = self._owners if has_gpus or path in self._owners else self._owners_of_others
         if path not in known:
             try:
@@ -402,8 +390,7 @@ class Reading:
             except ObjectError:
                 read = None
             known[path] = read if has_gpus or read is None else _keep_metadata(read)
-        found = known[path]
-        return found if found is not None and found.uid == reference.get("uid") else None
+        return known[path]
 
 
 def _list_owner_uids(one: KubeObject) -> list[str]:

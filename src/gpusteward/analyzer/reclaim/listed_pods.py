@@ -13,6 +13,7 @@ import msgspec
 from gpusteward.analyzer.reclaim.kinds.objects import ACTION, DELETION_COST, Json
 from gpusteward.analyzer.reclaim.kinds.refusals import MIRROR, PREFER_NO_EVICTION, SAFE_TO_EVICT
 from gpusteward.analyzer.reclaim.policies.policy import ANNOTATIONS
+from gpusteward.kubernetes.owners import Reference
 
 LONGEST_ANNOTATION = 1000  # a longer one of ours is unreadable anyway (256 characters)
 LONGEST_LABELS = 8 * 1024  # characters of all labels together
@@ -26,14 +27,6 @@ _READY = "Ready"
 _REQUIRED: Json = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": True}}
 
 
-class _Owner(msgspec.Struct, rename="camel", omit_defaults=True):
-    api_version: str = ""
-    kind: str = ""
-    name: str = ""
-    uid: str = ""
-    controller: bool | None = None
-
-
 class _Metadata(msgspec.Struct, rename="camel", omit_defaults=True):
     name: str = ""
     namespace: str = ""
@@ -43,7 +36,7 @@ class _Metadata(msgspec.Struct, rename="camel", omit_defaults=True):
     deletion_timestamp: str | None = None
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
-    owner_references: list[_Owner] | None = None
+    owner_references: list[Reference] | None = None
 
 
 class _Resources(msgspec.Struct, omit_defaults=True):

@@ -20,7 +20,6 @@ from gpusteward.analyzer.reclaim.kinds.objects import (
     KubeObject,
     annotation,
     make_patch,
-    make_path,
     split_pointer,
 )
 from gpusteward.analyzer.reclaim.kinds.targets import (
@@ -34,6 +33,7 @@ from gpusteward.analyzer.reclaim.policies.policy import Policy, ReclaimAction
 from gpusteward.core.errors import SourceError
 from gpusteward.core.kinds import WorkloadKind
 from gpusteward.core.messages import Message
+from gpusteward.kubernetes.owners import make_path
 from gpusteward.messages import reclaim as messages
 
 RECLAIMED_AT = f"{DOMAIN}reclaimed-at"

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-from urllib.parse import quote
 
-from gpusteward.core.kinds import plural_of
+import msgspec
+
+from gpusteward.kubernetes.owners import Reference, make_path
 
 Json = dict[str, Any]
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
@@ -68,9 +69,10 @@ class KubeObject:
         return self.metadata.get("ownerReferences") or ()
 
     @property
-    def controller(self) -> Json | None:
+    def controller(self) -> Reference | None:
         """The owner reference of its controller."""
-        return next((each for each in self.owners if each.get("controller") and each.get("name")), None)
+        found = next((each for each in self.owners if each.get("controller") and each.get("name")), None)
+        return None if found is None else msgspec.convert(found, Reference)
 
     @property
     def started_at(self) -> float | None:
@@ -97,13 +99,6 @@ class KubeObject:
         """Whether one of these conditions is true."""
         conditions = self.status.get("conditions") or ()
         return any(each.get("type") in types and each.get("status") == "True" for each in conditions)
-
-
-def make_path(version: str, kind: str, namespace: str, name: str = "") -> str:
-    """The path of an object, or of all objects of its kind in a namespace."""
-    start = f"/apis/{version}" if "/" in version else f"/api/{version or 'v1'}"
-    where = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
-    return f"{start}{where}/{plural_of(kind)}" + (f"/{quote(name, safe='')}" if name else "")
 
 
 def annotation(name: str) -> str:

@@ -83,7 +83,7 @@ def _choose_root(root: KubeObject, action: ReclaimAction, list_objects: ListObje
     if kind is None or kind.loss is None:
         return [], messages.UNKNOWN_KIND.fill(kind=root.kind, group=root.group or "v1")
     if root.controller is not None and not kind.is_evicted:
-        return [], messages.OWNED_BY_UNKNOWN.fill(kind=root.controller["kind"], name=root.controller["name"])
+        return [], messages.OWNED_BY_UNKNOWN.fill(kind=root.controller.kind, name=root.controller.name)
     if kind.is_evicted != (action is ReclaimAction.EVICT):
         is_pod = kind.is_evicted
         return [], messages.EVICTION_NOT_CHOSEN if is_pod else messages.EVICTION_FOR_BARE_PODS.fill(kind=root.kind)

@@ -6,7 +6,7 @@ marked as derived. Owners are cached, so that the pods of one workload cost one 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 from urllib.parse import quote
@@ -14,15 +14,14 @@ from urllib.parse import quote
 import msgspec
 
 from gpusteward.core.containers import OwnerEvidence, Workload
-from gpusteward.core.kinds import find_kind, plural_of
+from gpusteward.core.kinds import find_kind
 from gpusteward.kubernetes.api import ApiServer, ObjectError
-from gpusteward.kubernetes.owners import Owner, find_workload
+from gpusteward.kubernetes.owners import Reference, climb_owners, find_controller, find_workload
 from gpusteward.logs import Log
 from gpusteward.messages.errors import kubernetes_errors as messages
 
 log = Log(__name__)
 
-MAX_DEPTH = 8
 CACHE_SECONDS = 600.0
 """For so long an owner is not read again: a Deployment that is deleted without its ReplicaSets leaves them as roots."""
 RETRY_SECONDS = 600.0
@@ -42,24 +41,6 @@ class PodName(NamedTuple):
         return not self.uid or self.uid == metadata.uid
 
 
-class Reference(msgspec.Struct, rename="camel", frozen=True):
-    """An entry of ownerReferences."""
-
-    api_version: str = ""
-    kind: str = ""
-    name: str = ""
-    uid: str = ""
-    controller: bool | None = None
-
-    @property
-    def group(self) -> str:
-        return self.api_version.rpartition("/")[0]
-
-    def make_path(self, namespace: str) -> str:
-        start = f"apis/{self.api_version}" if self.group else f"api/{self.api_version or 'v1'}"
-        return f"/{start}/namespaces/{quote(namespace, safe='')}/{plural_of(self.kind)}/{quote(self.name, safe='')}"
-
-
 class _Metadata(msgspec.Struct, rename="camel"):
     name: str = ""
     uid: str = ""
@@ -69,7 +50,7 @@ class _Metadata(msgspec.Struct, rename="camel"):
 
     @property
     def controller(self) -> Reference | None:
-        return next((each for each in self.owner_references if each.controller and each.name), None)
+        return find_controller(self.owner_references)
 
     @property
     def notify_annotation(self) -> str:
@@ -131,12 +112,14 @@ class ResolvedOwner:
 
 @dataclass(frozen=True, slots=True)
 class _CachedOwner:
-    """The controller of an owner, and the owner's own annotation."""
+    """What an owner says of itself."""
 
-    is_read: bool  # else nothing is known of it but its reference
-    controller: Reference | None
-    notify_annotation: str
+    reference: Reference  # as the object below names it
     expires_at: float
+    is_read: bool = False  # else nothing is known of it but its reference
+    uid: str = ""
+    controller: Reference | None = None
+    notify_annotation: str = ""
 
 
 class OwnerResolver:
@@ -157,17 +140,16 @@ class OwnerResolver:
 
     def follow_owners(self, pod: PodOwner, budget: Budget) -> ResolvedOwner:
         """From the pod to its root owner, or to the first owner that cannot be read."""
-        workload, controller, annotation = pod.pod, pod.controller, pod.notify_annotation
-        for _depth in range(MAX_DEPTH):
-            if controller is None or controller.kind == "Node":  # a static pod belongs to its node alone
-                return ResolvedOwner(workload, annotation)
-            workload = Workload(controller.kind, workload.namespace, controller.name, uid=controller.uid)
-            owner = self._fetch_owner(controller, workload.namespace, budget)
-            if not owner.is_read:
-                return ResolvedOwner(_choose_outer(workload, pod.derived), annotation)
-            workload = replace(workload, evidence=OwnerEvidence.READ)
-            controller, annotation = owner.controller, annotation or owner.notify_annotation
-        return ResolvedOwner(replace(workload, evidence=OwnerEvidence.REFERENCE), annotation)
+        namespace = pod.pod.namespace
+        owners, unread = climb_owners(pod.controller, lambda owner: self._fetch_owner(owner, namespace, budget))
+        annotations = (pod.notify_annotation, *(owner.notify_annotation for owner in owners))
+        workload = pod.pod
+        if unread is not None:
+            workload = _choose_outer(Workload(unread.kind, namespace, unread.name, uid=unread.uid), pod.derived)
+        elif owners:
+            root = owners[-1].reference
+            workload = Workload(root.kind, namespace, root.name, evidence=OwnerEvidence.READ, uid=root.uid)
+        return ResolvedOwner(workload, next(filter(None, annotations), ""))
 
     def expire_cache(self) -> None:
         now = self._clock()
@@ -175,24 +157,21 @@ class OwnerResolver:
         if len(self._cache) > CACHE_LIMIT:
             self._cache.clear()
 
-    def _fetch_owner(self, reference: Reference, namespace: str, budget: Budget) -> _CachedOwner:
+    def _fetch_owner(self, reference: Reference, namespace: str, budget: Budget) -> _CachedOwner | None:
+        """None: it cannot be read."""
         cached = self._cache.get((namespace, reference))
         if cached is None or cached.expires_at <= self._clock():
             cached = self._cache[namespace, reference] = self._request_owner(reference, namespace, budget)
-        return cached
+        return cached if cached.is_read else None
 
     def _request_owner(self, reference: Reference, namespace: str, budget: Budget) -> _CachedOwner:
-        unread = _CachedOwner(False, None, "", self._clock() + RETRY_SECONDS)
-        if not find_kind(reference.kind, reference.group).is_owner:
-            return unread
         try:
-            metadata = self._read(reference.make_path(namespace), budget).metadata
+            found = self._read(reference.make_path(namespace), budget).metadata
         except ObjectError as error:
             log.debug("owner_unreadable", kind=reference.kind, name=reference.name, reason=error)
-            return unread
-        if reference.uid and metadata.uid != reference.uid:  # deleted, and created anew under the same name
-            return unread
-        return _CachedOwner(True, metadata.controller, metadata.notify_annotation, self._clock() + CACHE_SECONDS)
+            return _CachedOwner(reference, self._clock() + RETRY_SECONDS)
+        expires_at = self._clock() + (CACHE_SECONDS if found.uid == reference.uid else RETRY_SECONDS)
+        return _CachedOwner(reference, expires_at, True, found.uid, found.controller, found.notify_annotation)
 
     def _read(self, path: str, budget: Budget) -> _Object:
         began = self._clock()
@@ -205,11 +184,10 @@ class OwnerResolver:
 
 def _make_pod_owner(namespace: str, name: str, found: _Object) -> PodOwner:
     metadata = found.metadata
-    owners = [Owner(each.kind, each.name, each.controller) for each in metadata.owner_references]
     return PodOwner(
         Workload("Pod", namespace, name, evidence=OwnerEvidence.READ, uid=metadata.uid),
         metadata.controller,
-        find_workload(namespace, name, owners=owners, labels=metadata.labels),
+        find_workload(namespace, name, owners=metadata.owner_references, labels=metadata.labels),
         metadata.notify_annotation,
         _read_time(found.status.start_time),
         found.spec.node_name,
