@@ -8,7 +8,8 @@ from urllib.parse import unquote
 
 import msgspec
 
-from gpusteward.local.cluster_objects import RESOURCES, Json, ObjectKey, Resource
+from gpusteward.analyzer.reclaim.kinds.objects import Json
+from gpusteward.local.cluster_objects import RESOURCES, ObjectKey, Resource
 
 MERGE_PATCH = "application/merge-patch+json"
 _BY_PATH: Mapping[tuple[str, str], Resource] = {(each.version, each.plural): each for each in RESOURCES}

@@ -1,20 +1,17 @@
 """Kubernetes objects of the simulated workloads: what an API server would return for them (pure).
 
 A workload has a root object, for some kinds one between it and its pods, and its pods. The rules of the controllers are
-here too: which pods shall run, and the status that follows from those that do.
+here too: which pods shall run, as the table of kinds says, and the status that follows from those that do.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from functools import partial
 from typing import Any, NamedTuple
 from uuid import NAMESPACE_URL, uuid5
 
+from gpusteward.analyzer.reclaim.execution.changes import format_time
+from gpusteward.analyzer.reclaim.kinds.objects import Json, read_pointer
 from gpusteward.core.containers import Container, Workload
-
-Json = dict[str, Any]
-NOTEBOOK_STOPPED = "kubeflow-resource-stopped"
-DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+from gpusteward.core.kinds import find_kind, plural_of
 
 
 class Resource(NamedTuple):
@@ -27,7 +24,7 @@ class Resource(NamedTuple):
 
     @property
     def plural(self) -> str:
-        return f"{self.kind.lower()}s"
+        return plural_of(self.kind)
 
 
 RESOURCES = (
@@ -47,8 +44,7 @@ RESOURCES = (
     Resource("autoscaling/v2", "HorizontalPodAutoscaler"),
 )
 
-_BETWEEN = {"Deployment": "ReplicaSet", "Notebook": "StatefulSet"}
-"""The kind between a workload and its pods."""
+WORKLOAD_KINDS = ("Deployment", "StatefulSet", "Job", "PyTorchJob", "Notebook")
 VERSIONS = {each.kind: each.version for each in RESOURCES if each.kind != "Event"}
 
 
@@ -67,20 +63,6 @@ class SimulatedPod(NamedTuple):
     ordinal: int
     node: str
     gpus: int
-
-
-@dataclass(frozen=True, slots=True)
-class Controller:
-    """What the controller of a kind does with its object."""
-
-    spec: Callable[[int], Json]  # number of pods -> the spec of the object
-    count_wanted: Callable[[Json, int], int]  # object, pods before -> pods that shall run
-    status: Callable[[int, bool], Json]  # pods that run, suspended -> status
-
-
-def format_time(at: float) -> str:
-    """As Kubernetes writes times: RFC 3339 in whole seconds."""
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def make_uid(*parts: object) -> str:
@@ -119,17 +101,16 @@ def make_reference(owner: Json) -> Json:
 def make_workload_objects(workload: Workload, *, pods: int, created_at: float) -> list[Json]:
     """The root object of a workload, and the one between it and its pods, if its kind has one."""
     root = _make_controlled(ObjectKey(workload.kind, workload.namespace, workload.name), pods, created_at, None)
-    below = _BETWEEN.get(workload.kind)
-    if below is None:
+    if not find_kind(workload.kind).children:
         return [root]
+    below = find_kind(workload.kind).children[0]
     suffix = f"-{make_uid(workload)[:8]}" if below == "ReplicaSet" else ""
     key = ObjectKey(below, workload.namespace, f"{workload.name}{suffix}")
     return [root, _make_controlled(key, pods, created_at, root)]
 
 
 def _make_controlled(key: ObjectKey, pods: int, created_at: float, owner: Json | None) -> Json:
-    controller = CONTROLLERS[key.kind]
-    fields = {"spec": controller.spec(pods), "status": controller.status(pods, False)}
+    fields = {"spec": _make_spec(key.kind, pods), "status": make_status(key.kind, pods, is_suspended=False)}
     return make_object(key, created_at=created_at, owner=owner, **fields)
 
 
@@ -153,59 +134,31 @@ def make_pod(pod: SimulatedPod, owner: Json) -> Json:
     return made
 
 
-def _replicas_spec(pods: int) -> Json:
-    return {"replicas": pods}
+def count_wanted(one: Json, before: int) -> int:
+    """The pods that shall run, of those before: none if the fields of its kind suspend it."""
+    kind, read = find_kind(one["kind"]), partial(read_pointer, one)
+    if kind.replicas:
+        return int(read(kind.replicas) or 0)
+    return 0 if kind.is_suspended(read) else before
 
 
-def _job_spec(pods: int) -> Json:
-    return {"parallelism": pods, "completions": pods, "suspend": False}
+def _make_spec(kind: str, pods: int) -> Json:
+    if kind == "Job":
+        return {"parallelism": pods, "completions": pods, "suspend": False}
+    if kind == "PyTorchJob":
+        replicas = {"Master": {"replicas": 1}, "Worker": {"replicas": max(pods - 1, 0)}}
+        return {"runPolicy": {"suspend": False}, "pytorchReplicaSpecs": replicas}
+    return {"template": {}} if kind == "Notebook" else {"replicas": pods}
 
 
-def _training_spec(pods: int) -> Json:
-    replicas = {"Master": {"replicas": 1}, "Worker": {"replicas": max(pods - 1, 0)}}
-    return {"runPolicy": {"suspend": False}, "pytorchReplicaSpecs": replicas}
-
-
-def _replicas_status(pods: int, _is_suspended: bool) -> Json:
+def make_status(kind: str, pods: int, *, is_suspended: bool) -> Json:
+    """`pods`: those that run."""
+    if kind == "Job":
+        suspended = {"type": "Suspended", "status": str(is_suspended), "reason": "JobSuspended"}
+        return {"active": pods, "ready": pods, "conditions": [suspended]}
+    if kind == "PyTorchJob":
+        states = {"Created": True, "Running": not is_suspended, "Suspended": is_suspended}
+        return {"conditions": [{"type": name, "status": str(value)} for name, value in states.items()]}
+    if kind == "Notebook":
+        return {"readyReplicas": pods, "containerState": {"running": {}} if pods else {}}
     return {"replicas": pods, "readyReplicas": pods, "availableReplicas": pods, "observedGeneration": 1}
-
-
-def _job_status(pods: int, is_suspended: bool) -> Json:
-    suspended = {"type": "Suspended", "status": "True" if is_suspended else "False", "reason": "JobSuspended"}
-    return {"active": pods, "ready": pods, "conditions": [suspended]}
-
-
-def _training_status(_pods: int, is_suspended: bool) -> Json:
-    states = {"Created": True, "Running": not is_suspended, "Suspended": is_suspended}
-    return {"conditions": [{"type": name, "status": str(value)} for name, value in states.items()]}
-
-
-def _notebook_status(pods: int, _is_suspended: bool) -> Json:
-    return {"readyReplicas": pods, "containerState": {"running": {}} if pods else {}}
-
-
-def _count_replicas(one: Json, _before: int) -> int:
-    return int(one["spec"].get("replicas") or 0)
-
-
-def _count_unless(is_stopped: Callable[[Json], bool]) -> Callable[[Json, int], int]:
-    return lambda one, before: 0 if is_stopped(one) else before
-
-
-def _is_notebook_stopped(one: Json) -> bool:
-    return NOTEBOOK_STOPPED in (one["metadata"].get("annotations") or {})
-
-
-def _is_training_suspended(one: Json) -> bool:
-    return bool((one["spec"].get("runPolicy") or {}).get("suspend"))
-
-
-_REPLICATED = Controller(_replicas_spec, _count_replicas, _replicas_status)
-CONTROLLERS: Mapping[str, Controller] = {
-    "Deployment": _REPLICATED,
-    "ReplicaSet": _REPLICATED,
-    "StatefulSet": _REPLICATED,
-    "Job": Controller(_job_spec, _count_unless(lambda one: bool(one["spec"].get("suspend"))), _job_status),
-    "PyTorchJob": Controller(_training_spec, _count_unless(_is_training_suspended), _training_status),
-    "Notebook": Controller(lambda _: {"template": {}}, _count_unless(_is_notebook_stopped), _notebook_status),
-}

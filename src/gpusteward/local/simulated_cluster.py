@@ -15,6 +15,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
+from gpusteward.analyzer.reclaim.execution.changes import format_time
+from gpusteward.analyzer.reclaim.kinds.objects import DELETION_COST, Json
 from gpusteward.core.containers import Workload
 from gpusteward.local.api_requests import (
     MERGE_PATCH,
@@ -31,14 +33,13 @@ from gpusteward.local.api_requests import (
     read_dry_run,
 )
 from gpusteward.local.cluster_objects import (
-    CONTROLLERS,
-    DELETION_COST,
-    Json,
+    WORKLOAD_KINDS,
     ObjectKey,
     SimulatedPod,
-    format_time,
+    count_wanted,
     make_object,
     make_pod,
+    make_status,
     make_workload_objects,
 )
 from gpusteward.local.demo_settings import OWN_NAMESPACE
@@ -183,7 +184,7 @@ class SimulatedCluster:
         if workload not in self._sizes:
             return
         now = self._clock()
-        wanted = CONTROLLERS[key.kind].count_wanted(self._objects[key], self._sizes[workload])
+        wanted = count_wanted(self._objects[key], self._sizes[workload])
         running = self._choose_running(workload, min(wanted, self._sizes[workload]))
         self._running[workload] = running
         for node in self._fleet.nodes:
@@ -209,7 +210,7 @@ class SimulatedCluster:
         for node in self._fleet.nodes:
             for each in node.ownerships(now):
                 container, request = each.allocation.container, each.placement.request
-                if container.workload is None or request is None or container.workload.kind not in CONTROLLERS:
+                if container.workload is None or request is None or container.workload.kind not in WORKLOAD_KINDS:
                     continue
                 gpus[container.pod_uid] += 1
                 pod = SimulatedPod(container, request.ordinal, node.name, gpus[container.pod_uid])
@@ -254,7 +255,7 @@ class SimulatedCluster:
     def _update_owners(self, workload: Workload, pods: int) -> Json:
         """Status of the root, spec and status of what is below it; the owner of the pods."""
         root = self._objects[ObjectKey(workload.kind, workload.namespace, workload.name)]
-        wanted = CONTROLLERS[workload.kind].count_wanted(root, self._sizes[workload])
+        wanted = count_wanted(root, self._sizes[workload])
         self._set_status(root, pods, is_suspended=not wanted)
         if workload not in self._below:
             return root
@@ -264,7 +265,7 @@ class SimulatedCluster:
         return below
 
     def _set_status(self, one: Json, pods: int, *, is_suspended: bool) -> None:
-        status = CONTROLLERS[one["kind"]].status(pods, is_suspended)
+        status = make_status(one["kind"], pods, is_suspended=is_suspended)
         if "observedGeneration" in status:
             status["observedGeneration"] = one["metadata"]["generation"]
         if status != one.get("status"):
