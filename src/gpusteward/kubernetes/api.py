@@ -6,9 +6,9 @@ token is sent only over TLS.
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 from urllib.parse import quote, unquote
 
 import msgspec
@@ -55,11 +55,22 @@ class NotFoundError(ObjectError):
     the object: its kind or version is not served, or not any more; an aggregated server or a proxy answers."""
 
 
+class _ListMetadata(msgspec.Struct):
+    token: str | None = msgspec.field(default=None, name="continue")
+
+
+class _Page(msgspec.Struct, Generic[_T]):
+    metadata: _ListMetadata = msgspec.field(default_factory=_ListMetadata)
+    items: list[_T] | None = None
+
+
 class _ConfigMap(msgspec.Struct):
     data: dict[str, str] | None = None
 
 
-class _Status(msgspec.Struct):
+class Status(msgspec.Struct):
+    """What the server says about an error."""
+
     message: str | None = None
     reason: str | None = None
     details: dict[str, Any] | None = None
@@ -141,23 +152,22 @@ class ApiServer:
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise ObjectError(messages.NOT_DECODED, url=self.url, path=_without_query(path), reason=error) from error
 
-    def read_pages(
-        self, path: str, kind: type[_T], *, find_next: Callable[[_T], str | None], accept: str = "application/json"
-    ) -> Iterator[_T]:
-        """The pages of a list, smaller ones where one would be too large: the objects of one tenant must not fail a
-        list of all. `find_next`: a page -> its `metadata.continue`. Raises SourceError."""
+    def read_pages(self, path: str, kind: type[_T], *, accept: str = "application/json") -> Iterator[list[_T]]:
+        """The objects of a list, page by page; smaller pages where one would be too large: the objects of one tenant
+        must not fail a list of all. Raises SourceError."""
         token, size, start = "", PAGE_SIZE, f"{path}{'&' if '?' in path else '?'}limit="
         while True:
             position = f"&continue={quote(token, safe='')}" if token else ""
             try:
-                page = self.read_json(f"{start}{size}{position}", kind, limit_bytes=PAGE_BYTES, accept=accept)
+                url = f"{start}{size}{position}"
+                page = self.read_json(url, _Page[kind], limit_bytes=PAGE_BYTES, accept=accept)  # type: ignore[valid-type]
             except TooLargeError:
                 if size == 1:
                     raise
                 size = max(1, size // 4)
                 continue
-            token = find_next(page) or ""
-            yield page
+            token = page.metadata.token or ""
+            yield page.items or []
             if not token:
                 return
 
@@ -220,7 +230,7 @@ class ApiServer:
             return
         if 300 <= status < 400:
             raise SourceError(messages.REDIRECTED, url=self.url, path=path, status=status)
-        said = _read_status(response)
+        said = read_status(response)
         fields = {"url": self.url, "path": path, "status": status, "reason": said.message}
         if status == 410:
             raise GoneError(messages.GONE, **fields)
@@ -296,12 +306,12 @@ def _missing_rule(path: str) -> Message:
     return messages.RESOURCE_RULE.fill(group=resource["group"] or "", resource=resource["resource"], verbs=verbs)
 
 
-def _read_status(response: Response) -> _Status:
+def read_status(response: Response) -> Status:
     """The Status object of an error; of another body, the start of it as the message."""
-    body = response.read_start(4096)
+    body = response.read_start(65536)
     try:
-        said = msgspec.json.decode(body, type=_Status)
+        said = msgspec.json.decode(body, type=Status)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        said = _Status(message=body.decode("utf-8", "replace"))
+        said = Status(message=body.decode("utf-8", "replace"))
     said.message = " ".join((said.message or "").split())[:300] or response.reason
     return said

@@ -30,7 +30,7 @@ from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message
 from gpusteward.http.client import HttpClient, Request, Response
 from gpusteward.http.errors import NotSentError
-from gpusteward.kubernetes.api import RESPONSE_LIMIT_BYTES, ApiServer
+from gpusteward.kubernetes.api import RESPONSE_LIMIT_BYTES, ApiServer, read_status
 from gpusteward.messages.errors import kubernetes_errors as messages
 
 Json = dict[str, Any]
@@ -82,11 +82,6 @@ _BY_STATUS: Mapping[int, type[WriteError]] = {
     409: ConflictError,
     429: BusyError,
 }
-
-
-class _Status(msgspec.Struct):
-    message: str | None = None
-    details: dict[str, Any] | None = None
 
 
 class ApiWriter(ApiServer):
@@ -175,9 +170,12 @@ class ApiWriter(ApiServer):
             raise SourceError(messages.NOT_DECODED, url=self.url, path=path, reason=error) from error
 
     def _refuse(self, method: str, path: str, response: Response) -> None:
-        status = response.status
-        reason, is_replaced = _read_status(response)
-        fields: dict[str, object] = {"path": path, "status": status, "reason": reason}
+        status, said = response.status, read_status(response)
+        causes = (said.details or {}).get("causes") or ()
+        is_replaced = status == 422 and any(
+            isinstance(cause, dict) and cause.get("field") == "metadata.uid" for cause in causes
+        )
+        fields: dict[str, object] = {"path": path, "status": status, "reason": said.message}
         if status >= 500:  # it may have been stored: a proxy reports its own time limit this way
             raise SourceError(messages.WRITE_FAILED, **fields)
         if status == 403:
@@ -195,17 +193,3 @@ def _report_late(path: str) -> Iterator[None]:
         yield
     except NotSentError as error:
         raise LateError(messages.WRITE_LATE, path=path) from error
-
-
-def _read_status(response: Response) -> tuple[str, bool]:
-    """The message of a Status object, and whether it is about the uid of the object."""
-    body = response.read_start(65536)
-    try:
-        status = msgspec.json.decode(body, type=_Status)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return " ".join(body.decode("utf-8", "replace").split())[:300] or response.reason, False
-    causes = (status.details or {}).get("causes") or ()
-    is_replaced = response.status == 422 and any(
-        isinstance(cause, dict) and cause.get("field") == "metadata.uid" for cause in causes
-    )
-    return " ".join((status.message or "").split())[:300] or response.reason, is_replaced

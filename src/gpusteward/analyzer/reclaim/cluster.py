@@ -19,7 +19,7 @@ from gpusteward.analyzer.reclaim.kinds.resource_claims import (
     list_claimed_gpus,
 )
 from gpusteward.analyzer.reclaim.kinds.targets import WorkloadObjects
-from gpusteward.analyzer.reclaim.listed_pods import PodPage, is_gpu_resource, keep_used
+from gpusteward.analyzer.reclaim.listed_pods import ListedPod, is_gpu_resource, keep_used
 from gpusteward.core.errors import SourceError
 from gpusteward.core.kinds import WorkloadKind
 from gpusteward.kubernetes.api import NotFoundError, ObjectError
@@ -228,11 +228,11 @@ class Cluster:
     def _pages(self, path: str, version: str, kind: str, query: str) -> Iterator[KubeObject]:
         address = f"{path}?{query}" if query else path
         if (version, kind) == ("v1", "Pod"):
-            for pods in self._api.read_pages(address, PodPage, find_next=lambda page: page.metadata.token):
-                yield from (KubeObject(version, kind, keep_used(pod)) for pod in pods.items or ())
+            for pods in self._api.read_pages(address, ListedPod):
+                yield from (KubeObject(version, kind, keep_used(pod)) for pod in pods)
             return
-        for page in self._api.read_pages(address, dict[str, Any], find_next=_find_next):
-            yield from (KubeObject(version, kind, item) for item in page.get("items") or ())
+        for items in self._api.read_pages(address, dict[str, Any]):
+            yield from (KubeObject(version, kind, item) for item in items)
 
 
 class Reading:
@@ -395,11 +395,6 @@ class Reading:
 
 def _list_owner_uids(one: KubeObject) -> list[str]:
     return [str(each.get("uid", "")) for each in one.owners]
-
-
-def _find_next(page: Json) -> str | None:
-    found: str | None = (page.get("metadata") or {}).get("continue")
-    return found
 
 
 def _keep_metadata(one: KubeObject) -> KubeObject:

@@ -85,22 +85,11 @@ class _Status(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class ListedPod(msgspec.Struct):
-    """One pod of a page."""
+    """One pod of a list."""
 
     metadata: _Metadata = msgspec.field(default_factory=_Metadata)
     spec: _Spec = msgspec.field(default_factory=_Spec)
     status: _Status = msgspec.field(default_factory=_Status)
-
-
-class _PageMetadata(msgspec.Struct):
-    token: str | None = msgspec.field(default=None, name="continue")
-
-
-class PodPage(msgspec.Struct):
-    """A page of a list of pods."""
-
-    metadata: _PageMetadata = msgspec.field(default_factory=_PageMetadata)
-    items: list[ListedPod] | None = None
 
 
 def keep_used(pod: ListedPod) -> Json:

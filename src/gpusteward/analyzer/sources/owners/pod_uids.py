@@ -22,22 +22,13 @@ REQUESTS, SECONDS = 300, 10.0
 ACCEPT = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 
 
-class _Metadata(msgspec.Struct):
+class _PodIdentity(msgspec.Struct):
     name: str = ""
     uid: str = ""
 
 
-class _Item(msgspec.Struct):
-    metadata: _Metadata
-
-
-class _ListMetadata(msgspec.Struct, frozen=True):
-    token: str = msgspec.field(default="", name="continue")
-
-
-class _Page(msgspec.Struct):
-    metadata: _ListMetadata = _ListMetadata()
-    items: list[_Item] = []
+class _ListedIdentity(msgspec.Struct):
+    metadata: _PodIdentity
 
 
 class PodUids:
@@ -77,9 +68,9 @@ class PodUids:
         found: dict[tuple[str, str], str] = {}
         began = self._clock()
         try:
-            for page in self._api.read_pages(path, _Page, find_next=lambda page: page.metadata.token, accept=ACCEPT):
+            for page in self._api.read_pages(path, _ListedIdentity, accept=ACCEPT):
                 budget.requests -= 1
-                found |= {(namespace, one.metadata.name): one.metadata.uid for one in page.items if one.metadata.uid}
+                found |= {(namespace, one.metadata.name): one.metadata.uid for one in page if one.metadata.uid}
         finally:
             budget.seconds -= self._clock() - began
         return found

@@ -260,15 +260,6 @@ class _Pod(msgspec.Struct):
     status: _Status
 
 
-class _ListMetadata(msgspec.Struct):
-    next_page: str | None = msgspec.field(default=None, name="continue")
-
-
-class _PodList(msgspec.Struct):
-    items: list[_Pod]
-    metadata: _ListMetadata = msgspec.field(default_factory=_ListMetadata)
-
-
 ALL_NAMESPACES = "*"
 
 
@@ -307,11 +298,11 @@ class PodTargets:
     def _list_pods(self, name: str) -> Iterator[_Pod]:
         namespace = "" if name == ALL_NAMESPACES else f"/namespaces/{quote(name, safe='')}"
         path, left = f"/api/v1{namespace}/pods?labelSelector={quote(self._settings.selector)}", _MOST_PODS
-        for page in self._api.read_pages(path, _PodList, find_next=lambda page: page.metadata.next_page):
-            left -= len(page.items)
+        for pods in self._api.read_pages(path, _Pod):
+            left -= len(pods)
             if left < 0:
                 raise SourceError(messages.TOO_MANY_PODS, limit=_MOST_PODS)
-            yield from page.items
+            yield from pods
 
     def _make_target(self, pod: _Pod) -> Iterator[Target]:
         if pod.status.phase != "Running" or not pod.status.pod_ip:
