@@ -17,7 +17,7 @@ from gpusteward.analyzer.reclaim.cluster import Cluster, PodId, Reading
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
 from gpusteward.analyzer.reclaim.listed_pods import LONGEST_LABELS, ListedPod, keep_used
 from gpusteward.analyzer.sources.owners.owner_resolver import PodName as NamespacedPod
-from gpusteward.analyzer.sources.owners.pod_uids import PodUids
+from gpusteward.analyzer.sources.owners.pods_by_name import PodUids
 from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
 from gpusteward.analyzer.sources.scrape.targets import PodTargets
 from gpusteward.kubernetes.api import PAGE_BYTES

@@ -44,7 +44,7 @@ from gpusteward.analyzer.reclaim.policies.policy import ANNOTATIONS, KEEP, read_
 from gpusteward.analyzer.reports.report_query import parse_time
 from gpusteward.analyzer.settings.auth import ProxySettings
 from gpusteward.analyzer.sources.engine.decode import decode_labels, decode_vector, read_error
-from gpusteward.analyzer.sources.owners.pod_nodes import is_on_node
+from gpusteward.analyzer.sources.owners.pods_by_name import is_on_node
 from gpusteward.analyzer.sources.scrape.page_parser import ParseErrors, parse_labels, parse_line, parse_page
 from gpusteward.control_characters import escape_controls
 from gpusteward.core.errors import GpustewardError

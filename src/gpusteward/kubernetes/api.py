@@ -7,6 +7,7 @@ token is sent only over TLS.
 import contextlib
 import re
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 from urllib.parse import quote, unquote
@@ -250,6 +251,14 @@ def read_own_namespace(environ: Mapping[str, str], *, account: Path = SERVICE_AC
     with contextlib.suppress(OSError, UnicodeDecodeError):
         return environ.get("POD_NAMESPACE", "").strip() or (account / "namespace").read_text().strip()
     return ""
+
+
+def parse_time(text: str | None) -> float | None:
+    """RFC 3339 -> unix seconds; None: absent or malformed."""
+    try:
+        return datetime.fromisoformat(text).timestamp() if text else None
+    except ValueError:
+        return None
 
 
 class Watch:

@@ -10,7 +10,6 @@ does not list it, because it omits init containers that end: `InitDevices`.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from sys import intern
 from types import MappingProxyType
 
@@ -18,6 +17,7 @@ import msgspec
 
 from gpusteward.core.containers import Container, Workload, find_user
 from gpusteward.core.errors import ConfigurationError
+from gpusteward.kubernetes.api import parse_time
 from gpusteward.kubernetes.owners import Reference, find_workload
 
 _COUNT = re.compile("[0-9]{1,9}")
@@ -222,7 +222,7 @@ class PodDecoder:
             about.uid,
             phase=intern(status.phase),
             workload=find_workload(namespace, about.name, owners=about.owner_references or (), labels=labels),
-            started_at=_parse_time(status.start_time),
+            started_at=parse_time(status.start_time),
             labels=_keep(labels, KEPT_LABELS),
             exported_labels=self._export(labels),
             user=find_user(labels),
@@ -265,10 +265,3 @@ def _container_ids(status: _PodStatus) -> dict[str, str]:
     """Container ids without their prefix (`containerd://<id>` -> `<id>`), of all containers that have started."""
     kinds = (status.container_statuses, status.init_container_statuses, status.ephemeral_container_statuses)
     return {each.id.rpartition("://")[2]: intern(each.name) for kind in kinds for each in kind or () if each.id}
-
-
-def _parse_time(text: str | None) -> float | None:
-    try:
-        return datetime.fromisoformat(text).timestamp() if text else None
-    except ValueError:
-        return None

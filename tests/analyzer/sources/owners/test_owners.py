@@ -16,7 +16,7 @@ from gpusteward.analyzer.sources.owners.cluster_owners import (
 )
 from gpusteward.analyzer.sources.owners.owner_resolver import CACHE_SECONDS as OWNER_SECONDS
 from gpusteward.analyzer.sources.owners.owner_resolver import RETRY_SECONDS
-from gpusteward.analyzer.sources.owners.pod_nodes import is_on_node
+from gpusteward.analyzer.sources.owners.pods_by_name import is_on_node
 from gpusteward.analyzer.sources.owners.settings import KubernetesSettings
 from gpusteward.analyzer.tables import EndedHolder, UsageTable
 from gpusteward.core.containers import Container, OwnerEvidence, Workload

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 import msgspec
 
+from gpusteward.kubernetes.api import parse_time
 from gpusteward.kubernetes.owners import Reference, make_path
 
 Json = dict[str, Any]
@@ -77,10 +77,7 @@ class KubeObject:
     @property
     def started_at(self) -> float | None:
         """When a pod started, in unix seconds; None: not known."""
-        try:
-            return datetime.fromisoformat(str(self.status.get("startTime", ""))).timestamp()
-        except ValueError:
-            return None
+        return parse_time(str(self.status.get("startTime") or ""))
 
     @property
     def is_deleted(self) -> bool:

@@ -3,8 +3,7 @@
     settings.py         `kubernetes.*`
     cluster_owners.py   adds the root owner to every allocation of a usage table; caches and budgets
     cluster_names.py    which names of clusters in the series are those of the API server's cluster
-    pod_uids.py         uids of pods whose metrics do not name them
-    pod_nodes.py        whether such a pod is the pod of this name in the API server, by its node
+    pods_by_name.py     pods whose metrics do not name their uid: the uid, and whether it is the same pod
     owner_resolver.py   follows the owner references of one pod or workload
 
 Reads only. An owner that cannot be read never stops a cycle.

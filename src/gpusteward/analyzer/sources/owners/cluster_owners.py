@@ -8,11 +8,11 @@ workload that its metrics name; others are not affected.
 The API server knows the pods of one cluster. Where the metrics name several, or ever did, only those of
 `kubernetes.cluster` are looked up: the same names may exist in each of them (`cluster_names.py`).
 
-Where the metrics do not name the uid, a pod is known by its name alone, so its node is compared (`pod_nodes.py`). One
-on another node is not the pod of this name here: it gets neither uid nor owner. A name that matches no node may be in a
-form of its own; it contradicts only where others have matched. Until one does, nobody has confirmed that the metrics
-are those of this API server, unless `kubernetes.cluster` says so: the owner counts as a reference, and nothing is done
-to it.
+Where the metrics do not name the uid, a pod is known by its name alone, so its node is compared (`pods_by_name.py`).
+One on another node is not the pod of this name here: it gets neither uid nor owner. A name that matches no node may be
+in a form of its own; it contradicts only where others have matched. Until one does, nobody has confirmed that the
+metrics are those of this API server, unless `kubernetes.cluster` says so: the owner counts as a reference, and nothing
+is done to it.
 """
 
 import time
@@ -32,8 +32,7 @@ from gpusteward.analyzer.sources.owners.owner_resolver import (
     PodOwner,
     ResolvedOwner,
 )
-from gpusteward.analyzer.sources.owners.pod_nodes import is_address, is_on_node
-from gpusteward.analyzer.sources.owners.pod_uids import PodUids
+from gpusteward.analyzer.sources.owners.pods_by_name import PodUids, is_address, is_on_node
 from gpusteward.analyzer.sources.owners.settings import KubernetesSettings
 from gpusteward.analyzer.sources.usage.findings import list_names
 from gpusteward.analyzer.tables import EndedHolder, Finding, UsageTable
@@ -158,7 +157,9 @@ class ClusterOwners:
         pods = {self._name(one): None for one in own}
         ended = {self._name(one): None for one in self._list_own(each.allocation for each in table.ended)}
         self._pod_names = {pod._replace(uid=""): pod for pod in pods}
-        self._expire(pods)
+        oldest = self._clock() - CACHE_SECONDS  # entries in use stay until there is a newer one
+        self._pods = {pod: each for pod, each in self._pods.items() if pod in pods or each.requested_at > oldest}
+        self._forbidden &= {pod.namespace for pod in pods}
         self._resolver.expire_cache()
         self._annotation_budget = _new_budget()
         if is_reachable:
@@ -166,7 +167,8 @@ class ClusterOwners:
             self._refresh(self._resolver, list(pods), budget)
             # Pods of a Job can still be read for a while after their end.
             self._refresh(self._resolver, [pod for pod in ended if pod not in pods], budget)
-        self._has_matched = self._has_matched or self._find_match(table)
+        by_name = (one for one in table.allocations if one.cluster in self._clusters and not one.container.pod_uid)
+        self._has_matched = self._has_matched or any(self._is_here(one) and not is_address(one.node) for one in by_name)
         resolved = self._with_owners(table)
         return replace(resolved, findings=(*table.findings, *self._find_findings(table)))
 
@@ -191,11 +193,6 @@ class ClusterOwners:
         if container.pod_uid or self._uids is None:
             return _pod_of(container)
         return PodName(container.namespace, container.pod, self._uids.find(container.namespace, container.pod))
-
-    def _find_match(self, table: UsageTable) -> bool:
-        """Whether the metrics name the node of any pod as the API server does."""
-        own = (one for one in table.allocations if one.cluster in self._clusters and not one.container.pod_uid)
-        return any(self._is_here(one) and not is_address(one.node) for one in own)
 
     def _is_here(self, allocation: AllocationKey) -> bool | None:
         """Whether this is the pod of the API server: by its uid, else by its node. None: that cannot be told."""
@@ -287,13 +284,19 @@ class ClusterOwners:
 
     def _refresh(self, resolver: OwnerResolver, pods: Sequence[PodName], budget: Budget) -> None:
         """New pods come first, so that those that cannot be read never delay them."""
+        now = self._clock()
+        due = [pod for pod in pods if pod in self._pods and self._pods[pod].refresh_at <= now]
+        due.sort(key=lambda pod: self._pods[pod].requested_at)
         try:
-            for pod in self._list_due(pods):
+            for pod in (*(pod for pod in pods if pod not in self._pods), *due):
                 if budget.is_spent:
                     return
                 self._request(resolver, pod, budget)
-            for pod in pods:
-                self._follow(resolver, pod, budget)
+            for pod in pods:  # an owner may lose its own owner while its pods run
+                entry = self._pods.get(pod)
+                if entry and entry.read and entry.follow_at <= self._clock() and not budget.is_spent:
+                    owner = resolver.follow_owners(entry.read, budget)
+                    self._pods[pod] = replace(entry, owner=owner, follow_at=self._clock() + OWNER_SECONDS)
             self._failure = ""
         except SourceError as error:  # of the server itself: further requests would fail too
             self._log_failure(error)
@@ -302,12 +305,6 @@ class ClusterOwners:
         if str(error) != self._failure:
             self._failure = str(error)
             log.warning("owners_unreadable", reason=error)
-
-    def _list_due(self, pods: Sequence[PodName]) -> list[PodName]:
-        now = self._clock()
-        new = [pod for pod in pods if pod not in self._pods]
-        due = [pod for pod in pods if pod in self._pods and self._pods[pod].refresh_at <= now]
-        return new + sorted(due, key=lambda pod: self._pods[pod].requested_at)
 
     def _request(self, resolver: OwnerResolver, pod: PodName, budget: Budget) -> None:
         """What is known of a pod is kept if it cannot be read later. Raises SourceError if the server cannot be
@@ -327,14 +324,6 @@ class ClusterOwners:
             seconds = RETRY_SECONDS  # it has not started yet: its start tells it from an earlier pod of its name
         self._pods[pod] = _CachedPod(now, now + seconds, read, owner, now + OWNER_SECONDS)
 
-    def _follow(self, resolver: OwnerResolver, pod: PodName, budget: Budget) -> None:
-        """An owner may lose its own owner while its pods run."""
-        entry = self._pods.get(pod)
-        if entry is None or entry.read is None or entry.follow_at > self._clock() or budget.is_spent:
-            return
-        owner = resolver.follow_owners(entry.read, budget)
-        self._pods[pod] = replace(entry, owner=owner, follow_at=self._clock() + OWNER_SECONDS)
-
     def _log_unreadable(self, namespace: str, error: ObjectError) -> None:
         """A deleted pod is not worth a warning; a namespace that may not be read is, once."""
         if error.http_status != _FORBIDDEN or namespace in self._forbidden:
@@ -342,12 +331,6 @@ class ClusterOwners:
             return
         self._forbidden.add(namespace)
         log.warning("owners_unreadable", namespace=namespace, reason=error)
-
-    def _expire(self, pods: Collection[PodName]) -> None:
-        """Entries in use stay until there is a newer one."""
-        oldest = self._clock() - CACHE_SECONDS
-        self._pods = {pod: each for pod, each in self._pods.items() if pod in pods or each.requested_at > oldest}
-        self._forbidden &= {pod.namespace for pod in pods}
 
 
 def _new_budget() -> Budget:

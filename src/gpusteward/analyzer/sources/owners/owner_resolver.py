@@ -7,7 +7,6 @@ marked as derived. Owners are cached, so that the pods of one workload cost one 
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -15,7 +14,7 @@ import msgspec
 
 from gpusteward.core.containers import OwnerEvidence, Workload
 from gpusteward.core.kinds import find_kind
-from gpusteward.kubernetes.api import ApiServer, ObjectError
+from gpusteward.kubernetes.api import ApiServer, ObjectError, parse_time
 from gpusteward.kubernetes.owners import Reference, climb_owners, find_controller, find_workload
 from gpusteward.logs import Log
 from gpusteward.messages.errors import kubernetes_errors as messages
@@ -136,7 +135,16 @@ class OwnerResolver:
         found = self._read(path, budget)
         if not pod.has_uid_of(found.metadata):
             raise ObjectError(messages.REPLACED, path=path)
-        return _make_pod_owner(pod.namespace, pod.name, found)
+        about, status = found.metadata, found.status
+        return PodOwner(
+            Workload("Pod", pod.namespace, pod.name, evidence=OwnerEvidence.READ, uid=about.uid),
+            about.controller,
+            find_workload(pod.namespace, pod.name, owners=about.owner_references, labels=about.labels),
+            about.notify_annotation,
+            parse_time(status.start_time),
+            found.spec.node_name,
+            frozenset({status.host, *(one.ip for one in status.hosts)} - {""}),
+        )
 
     def follow_owners(self, pod: PodOwner, budget: Budget) -> ResolvedOwner:
         """From the pod to its root owner, or to the first owner that cannot be read."""
@@ -180,27 +188,6 @@ class OwnerResolver:
         finally:
             budget.requests -= 1
             budget.seconds -= self._clock() - began
-
-
-def _make_pod_owner(namespace: str, name: str, found: _Object) -> PodOwner:
-    metadata = found.metadata
-    return PodOwner(
-        Workload("Pod", namespace, name, evidence=OwnerEvidence.READ, uid=metadata.uid),
-        metadata.controller,
-        find_workload(namespace, name, owners=metadata.owner_references, labels=metadata.labels),
-        metadata.notify_annotation,
-        _read_time(found.status.start_time),
-        found.spec.node_name,
-        frozenset({found.status.host, *(one.ip for one in found.status.hosts)} - {""}),
-    )
-
-
-def _read_time(text: str | None) -> float | None:
-    """RFC 3339 -> unix seconds."""
-    try:
-        return datetime.fromisoformat(text).timestamp() if text else None
-    except ValueError:
-        return None
 
 
 def _choose_outer(unread: Workload, derived: Workload) -> Workload:

@@ -1,12 +1,22 @@
-"""The uids of pods whose metrics do not name them (dcgm-exporter), listed freshly in every cycle.
+"""Pods whose metrics name them without their uid (dcgm-exporter): their uids, and whether it is the same pod.
 
 A pod that is created again under the same name is another one: its idle time, its warnings and its row of the ledger
-are its own. Only names and uids are listed, namespace by namespace. A pod that is not listed any more keeps its last
-uid as long as metrics name it, and so do all pods while the API server cannot be read: the row of an ended pod must not
-change its identity.
+are its own. So uids are listed freshly in every cycle, only names and uids, namespace by namespace. A pod that is not
+listed any more keeps its last uid as long as metrics name it, and so do all pods while the API server cannot be read:
+the row of an ended pod must not change its identity.
+
+Two clusters may have pods of the same name; a pod has one node for its whole life. How metrics name a node depends on
+the exporter and the scrape job, so that only these are compared:
+
+- a name: the same, or one is the other without its domain (`gpu-1`, `gpu-1.example.com`); a port is ignored;
+- an address: the same as one of the node's. Another address may be that of the exporter's pod, or of a second network,
+  and says nothing;
+- a name that Kubernetes has generated for a pod (`dcgm-exporter-x7k2p`, without `NODE_NAME`) says nothing.
 """
 
+import re
 from collections.abc import Callable, Collection
+from ipaddress import ip_address
 from urllib.parse import quote
 
 import msgspec
@@ -19,6 +29,8 @@ log = Log(__name__)
 
 REQUESTS, SECONDS = 300, 10.0
 """Of one cycle: in a large cluster the namespaces that were listed longest ago come first."""
+_GENERATED = re.compile("-[bcdfghjklmnpqrstvwxz2456789]{5}$")
+_PORT = re.compile(r"^(?:\[(?P<v6>.+)\]|(?P<host>[^:]+))(?::\d+)?$")
 ACCEPT = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 
 
@@ -79,3 +91,31 @@ class PodUids:
         if namespace not in self._unreadable:
             self._unreadable.add(namespace)
             log.warning("pods_not_listed", namespace=namespace, reason=error, effect="pods without uid and start")
+
+
+def is_on_node(reported: str, node: str, addresses: Collection[str]) -> bool | None:
+    """Whether `reported` means this node, or one of these addresses; None: that cannot be told."""
+    name, node = _without_port(reported).lower().rstrip("."), node.lower()
+    if not name or not node:  # a pod without a node has not been scheduled yet
+        return None
+    if name == node or name in addresses:
+        return True
+    if is_address(name):
+        return None
+    if name.startswith(f"{node}.") or (node.startswith(f"{name}.") and not is_address(node)):
+        return True
+    return None if _GENERATED.search(name) else False
+
+
+def is_address(reported: str) -> bool:
+    """With or without a port."""
+    try:
+        ip_address(_without_port(reported))
+    except ValueError:
+        return False
+    return True
+
+
+def _without_port(reported: str) -> str:
+    found = _PORT.match(reported)
+    return found["v6"] or found["host"] if found else reported
