@@ -15,6 +15,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from gpusteward.core.errors import ConfigurationError, SourceError
+from gpusteward.core.kinds import plural_of
 from gpusteward.core.messages import Message
 from gpusteward.http.client import HttpClient, Request, Response
 from gpusteward.http.connections import load_tls_context
@@ -174,8 +175,7 @@ class ApiServer:
 
     def read_config_map(self, namespace: str, name: str) -> Mapping[str, str]:
         """The text entries of a ConfigMap. Raises SourceError."""
-        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/configmaps/{quote(name, safe='')}"
-        return self.read_json(path, _ConfigMap).data or {}
+        return self.read_json(make_path("v1", "ConfigMap", namespace, name), _ConfigMap).data or {}
 
     def watch(self, path: str, *, idle_timeout_seconds: float) -> "Watch":
         """Open a watch, which ends if nothing arrives for that long. Raises SourceError, GoneError for 410."""
@@ -251,6 +251,13 @@ def read_own_namespace(environ: Mapping[str, str], *, account: Path = SERVICE_AC
     with contextlib.suppress(OSError, UnicodeDecodeError):
         return environ.get("POD_NAMESPACE", "").strip() or (account / "namespace").read_text().strip()
     return ""
+
+
+def make_path(version: str, kind: str, namespace: str, name: str = "") -> str:
+    """The path of an object, or of all objects of its kind, in one namespace or in all."""
+    start = f"/apis/{version}" if "/" in version else f"/api/{version or 'v1'}"
+    where = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
+    return f"{start}{where}/{plural_of(kind)}" + (f"/{quote(name, safe='')}" if name else "")
 
 
 def parse_time(text: str | None) -> float | None:

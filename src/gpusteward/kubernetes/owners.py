@@ -8,12 +8,12 @@ naming conventions.
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
-from urllib.parse import quote
 
 import msgspec
 
 from gpusteward.core.containers import OwnerEvidence, Workload
-from gpusteward.core.kinds import KINDS, find_kind, plural_of
+from gpusteward.core.kinds import KINDS, find_kind
+from gpusteward.kubernetes.api import make_path
 
 MAX_DEPTH = 8
 
@@ -59,13 +59,6 @@ _CRON_SUFFIX = re.compile(r"^(.+)-(\d{8})$")
 _CRON_MINUTES = range(26_000_000, 45_000_000)
 """The CronJob controller appends the scheduled time in minutes since 1970. These are the years 2019 to 2055. A job
 that a user named with eight digits of this range is mistaken for a CronJob's."""
-
-
-def make_path(version: str, kind: str, namespace: str, name: str = "") -> str:
-    """The path of an object, or of all objects of its kind in a namespace."""
-    start = f"/apis/{version}" if "/" in version else f"/api/{version or 'v1'}"
-    where = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
-    return f"{start}{where}/{plural_of(kind)}" + (f"/{quote(name, safe='')}" if name else "")
 
 
 def find_controller(references: Sequence[Reference]) -> Reference | None:

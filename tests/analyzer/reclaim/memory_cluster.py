@@ -23,7 +23,7 @@ from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.containers import Container, OwnerEvidence, Workload
 from gpusteward.core.usages import AllocationKey
-from gpusteward.kubernetes.owners import make_path
+from gpusteward.kubernetes.api import make_path
 from gpusteward.kubernetes.writes import ApiWriter
 from tests.analyzer.reclaim.world import FixedPolicies
 from tests.analyzer.usage_tables import AT, DAY, resting, working

@@ -12,7 +12,7 @@ from gpusteward.analyzer.reclaim.kinds.rights import Right, list_enforce_rights
 from gpusteward.analyzer.reclaim.kinds.targets import WorkloadObjects, choose_targets, find_kind_at
 from gpusteward.analyzer.reclaim.policies.policy import ReclaimAction
 from gpusteward.core.kinds import KINDS
-from gpusteward.kubernetes.owners import make_path
+from gpusteward.kubernetes.api import make_path
 from tests.analyzer.reclaim.test_guards import OPEN
 from tests.kubernetes.cluster import Json
 

@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Any, NamedTuple
-from urllib.parse import quote
 
 from gpusteward.analyzer.reclaim.kinds.objects import DELETION_COST, Json, KubeObject, make_patch
 from gpusteward.analyzer.reclaim.kinds.resource_claims import (
@@ -22,8 +21,8 @@ from gpusteward.analyzer.reclaim.kinds.targets import WorkloadObjects
 from gpusteward.analyzer.reclaim.listed_pods import ListedPod, is_gpu_resource, keep_used
 from gpusteward.core.errors import SourceError
 from gpusteward.core.kinds import WorkloadKind
-from gpusteward.kubernetes.api import NotFoundError, ObjectError
-from gpusteward.kubernetes.owners import Reference, climb_owners, make_path
+from gpusteward.kubernetes.api import NotFoundError, ObjectError, make_path
+from gpusteward.kubernetes.owners import Reference, climb_owners
 from gpusteward.kubernetes.writes import FIELD_MANAGER, ApiWriter, ConflictError, RejectedError
 from gpusteward.messages import reclaim as messages
 
@@ -108,7 +107,7 @@ class Cluster:
 
     def read_namespace(self, name: str) -> Mapping[str, str]:
         """The annotations of a namespace; none if it does not exist."""
-        found = self.read(f"/api/v1/namespaces/{quote(name, safe='')}")
+        found = self.read(make_path("v1", "Namespace", "", name))
         return found.annotations if found else {}
 
     def list_pending(self) -> list[KubeObject]:

@@ -33,7 +33,7 @@ from gpusteward.analyzer.reclaim.policies.policy import Policy, ReclaimAction
 from gpusteward.core.errors import SourceError
 from gpusteward.core.kinds import WorkloadKind
 from gpusteward.core.messages import Message
-from gpusteward.kubernetes.owners import make_path
+from gpusteward.kubernetes.api import make_path
 from gpusteward.messages import reclaim as messages
 
 RECLAIMED_AT = f"{DOMAIN}reclaimed-at"

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from gpusteward.kubernetes.api import parse_time
-from gpusteward.kubernetes.owners import Reference, make_path
+from gpusteward.kubernetes.api import make_path, parse_time
+from gpusteward.kubernetes.owners import Reference
 
 Json = dict[str, Any]
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"

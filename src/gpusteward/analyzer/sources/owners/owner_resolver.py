@@ -8,13 +8,12 @@ marked as derived. Owners are cached, so that the pods of one workload cost one 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
-from urllib.parse import quote
 
 import msgspec
 
 from gpusteward.core.containers import OwnerEvidence, Workload
 from gpusteward.core.kinds import find_kind
-from gpusteward.kubernetes.api import ApiServer, ObjectError, parse_time
+from gpusteward.kubernetes.api import ApiServer, ObjectError, make_path, parse_time
 from gpusteward.kubernetes.owners import Reference, climb_owners, find_controller, find_workload
 from gpusteward.logs import Log
 from gpusteward.messages.errors import kubernetes_errors as messages
@@ -131,7 +130,7 @@ class OwnerResolver:
 
     def read_pod(self, pod: PodName, budget: Budget) -> PodOwner:
         """Raises ObjectError if it cannot be read, or if the pod of this name is another one by now."""
-        path = f"/api/v1/namespaces/{quote(pod.namespace, safe='')}/pods/{quote(pod.name, safe='')}"
+        path = make_path("v1", "Pod", pod.namespace, pod.name)
         found = self._read(path, budget)
         if not pod.has_uid_of(found.metadata):
             raise ObjectError(messages.REPLACED, path=path)

@@ -17,12 +17,11 @@ the exporter and the scrape job, so that only these are compared:
 import re
 from collections.abc import Callable, Collection
 from ipaddress import ip_address
-from urllib.parse import quote
 
 import msgspec
 
 from gpusteward.analyzer.sources.owners.owner_resolver import Budget, PodName
-from gpusteward.kubernetes.api import ApiServer, GoneError, ObjectError, TooLargeError
+from gpusteward.kubernetes.api import ApiServer, GoneError, ObjectError, TooLargeError, make_path
 from gpusteward.logs import Log
 
 log = Log(__name__)
@@ -76,7 +75,7 @@ class PodUids:
             self._uids |= {name: uid for name, uid in found.items() if name in wanted}
 
     def _list(self, namespace: str, budget: Budget) -> dict[tuple[str, str], str]:
-        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods"
+        path = make_path("v1", "Pod", namespace)
         found: dict[tuple[str, str], str] = {}
         began = self._clock()
         try:

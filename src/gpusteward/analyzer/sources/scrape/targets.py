@@ -22,7 +22,7 @@ from gpusteward.analyzer.sources.scrape.settings import DEFAULT_PATH, ScrapeSett
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.core.messages import Message
 from gpusteward.http.urls import DEFAULT_PORTS, HttpUrl
-from gpusteward.kubernetes.api import ApiServer
+from gpusteward.kubernetes.api import ApiServer, make_path
 from gpusteward.logs import Log
 from gpusteward.messages.errors import source_errors as messages
 from gpusteward.watched_file import WatchedFile
@@ -296,13 +296,13 @@ class PodTargets:
         return tuple(target for pod in pods for target in self._make_target(pod))
 
     def _list_pods(self, name: str) -> Iterator[_Pod]:
-        namespace = "" if name == ALL_NAMESPACES else f"/namespaces/{quote(name, safe='')}"
-        path, left = f"/api/v1{namespace}/pods?labelSelector={quote(self._settings.selector)}", _MOST_PODS
-        for pods in self._api.read_pages(path, _Pod):
-            left -= len(pods)
+        pods = make_path("v1", "Pod", "" if name == ALL_NAMESPACES else name)
+        path, left = f"{pods}?labelSelector={quote(self._settings.selector)}", _MOST_PODS
+        for page in self._api.read_pages(path, _Pod):
+            left -= len(page)
             if left < 0:
                 raise SourceError(messages.TOO_MANY_PODS, limit=_MOST_PODS)
-            yield from pods
+            yield from page
 
     def _make_target(self, pod: _Pod) -> Iterator[Target]:
         if pod.status.phase != "Running" or not pod.status.pod_ip:
