@@ -33,6 +33,7 @@ from gpusteward.analyzer.sources.promql.unlisted_holders import (
     MAX_SELECTED,
     UUIDS_PER_QUERY,
     can_have_unlisted,
+    find_exporters,
     select_all,
     select_by_uuid,
     select_ended,
@@ -40,12 +41,11 @@ from gpusteward.analyzer.sources.promql.unlisted_holders import (
 from gpusteward.analyzer.sources.usage.absent_holders import StaleAllocations, build_ended_holders, list_rows_to_ask
 from gpusteward.analyzer.sources.usage.coverage import ExpectedSamples
 from gpusteward.analyzer.sources.usage.findings import NOTHING, UnheldWork, find_unheld_work
-from gpusteward.analyzer.sources.usage.label_mapping import LabelMapping, is_exporter_name
 from gpusteward.analyzer.sources.usage.partial_tables import AllocationCache, PartialTable, build_partial_table
 from gpusteward.analyzer.sources.usage.presence import count_devices, list_stale_rows, list_unlisted_rows
-from gpusteward.analyzer.sources.usage.quantities import Aggregation, Level, MetricScheme, Quantity, QueryKey
+from gpusteward.analyzer.sources.usage.quantities import Aggregation, Level, Quantity, QueryKey
 from gpusteward.analyzer.sources.usage.query_results import DeviceKey, HolderKey, QueryResults
-from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers, match_any, write_selector
+from gpusteward.analyzer.sources.usage.selectors import Matchers, match_any, write_selector
 from gpusteward.analyzer.tables import Column
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message, same_text
@@ -333,7 +333,7 @@ class SchemeReader:
             self._run([plan.only_static() for plan in plans], collector, cycle)
             queries_static = True
         self._read_idle(plans[0].only_idle(), collector, cycle)
-        results.exporter_rows = self._find_exporters(detected, results, cycle.at)
+        results.exporter_rows = find_exporters(self._engine, detected, results, cycle.at)
         if can_have_unlisted(detected, results):
             self._find_unlisted(detected, plans[0], collector, cycle)
         if stale.find_without_details(list_stale_rows(results)):
@@ -371,45 +371,6 @@ class SchemeReader:
             )
         ]
         run_tasks(tasks, collector, concurrency=self._engine.max_concurrent_queries)
-
-    def _find_exporters(self, detected: DetectedScheme, results: QueryResults, at: float) -> set[int]:
-        """Where the labels of the holder may be those of the target, a GPU without a holder names the exporter."""
-        mapping = detected.holder.mapping
-        jobs = sorted({details.job for details in results.present.values()} - {""})
-        if not mapping.pod or (mapping.job and not jobs):
-            return set()
-        of_jobs = (match_any(mapping.job, jobs),) if mapping.job else ()
-        try:
-            scraped = self._list_scraped(mapping, of_jobs, at)
-            rows = _select_pods(results, scraped)
-            # Without `up` of their targets, the usual name of an exporter's pod has to do.
-            by_name = _select_by_name(results) if not rows and detected.scheme is MetricScheme.DCGM else set[int]()
-            names = sorted({results.holders.keys[row].pod for row in rows or by_name})
-            if not names or not (metric := detected.holder.main_metric):
-                return rows
-            # A holder may be scraped itself, by the same job: only an exporter has the address of series that name it.
-            is_few = len(names) <= UUIDS_PER_QUERY
-            named = match_any(mapping.pod, names) if is_few else Matcher(mapping.pod, "!=", "")
-            series = write_selector(metric.name, (*of_jobs, named))
-            own = self._list_scraped(mapping, of_jobs, at, only=f" and on (instance, {mapping.pod}) {series}")
-            # Are there no exporters, or do the series have other addresses than the targets?
-            if not own and (mapping.job or by_name):
-                addressed = self._engine.query(f"count({series} and on (instance) {write_selector('up', of_jobs)})", at)
-                return set() if len(decode_vector(addressed)) else rows or by_name
-        except SourceError as error:
-            log.warning("exporters_not_found", reason=error)
-            return set()
-        return _select_pods(results, own)
-
-    def _list_scraped(
-        self, mapping: LabelMapping, matchers: Matchers, at: float, *, only: str = ""
-    ) -> set[tuple[str, str]]:
-        """Namespace and name of pods that are scraped. A target may have no such label for its namespace."""
-        labels = ", ".join(filter(None, (mapping.namespace, mapping.pod)))
-        targets = write_selector("up", (*matchers, Matcher(mapping.pod, "!=", "")))
-        vector = decode_vector(self._engine.query(f"group by ({labels}) ({targets}{only})", at))
-        found = map(decode_labels, vector.labels)
-        return {(one.get(mapping.namespace, ""), one.get(mapping.pod, "")) for one in found}
 
     def _find_unlisted(
         self, detected: DetectedScheme, plan: QueryPlan, collector: ResultCollector, cycle: ReadCycle
@@ -470,13 +431,3 @@ class SchemeReader:
         )
         for shard in shards:
             yield from plan_queries(self._engine, plan.queries, window=cycle.window, shard=shard, at=cycle.at)
-
-
-def _select_by_name(results: QueryResults) -> set[int]:
-    return {row for row, key in enumerate(results.holders.keys) if is_exporter_name(key.pod)}
-
-
-def _select_pods(results: QueryResults, pods: set[tuple[str, str]]) -> set[int]:
-    """The rows whose holder is one of these pods, which may have no namespace."""
-    keys = results.holders.keys
-    return {row for row, key in enumerate(keys) if not pods.isdisjoint({(key.namespace, key.pod), ("", key.pod)})}

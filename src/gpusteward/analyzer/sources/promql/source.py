@@ -1,7 +1,6 @@
 """`PrometheusSource`: the usage table from a Prometheus-compatible engine."""
 
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,9 +14,9 @@ from gpusteward.analyzer.sources.promql.discovery import (
     DiscoveryResult,
     discover,
     has_new_nodes,
-    read_labels,
 )
 from gpusteward.analyzer.sources.promql.expressions import Window
+from gpusteward.analyzer.sources.promql.fleet import SharedUuids
 from gpusteward.analyzer.sources.promql.on_demand_queries import (
     read_chart,
     read_node_gpus,
@@ -28,39 +27,21 @@ from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme
 from gpusteward.analyzer.sources.promql.recording_rules import RuleFreshness
 from gpusteward.analyzer.sources.promql.sample_timing import SampleLag
 from gpusteward.analyzer.sources.promql.scheme_reader import MAX_ENDED_ROWS, PARTIAL_RESPONSES, ReadCycle, SchemeReader
-from gpusteward.analyzer.sources.promql.shared_uuids import SharedUuids
-from gpusteward.analyzer.sources.promql.site_checks import (
-    Fleet,
-    count_fleet,
-    count_once,
-    describe_two_clusters,
-    explain_no_gpus,
-    find_gpus_in_two_clusters,
-    find_gpus_on_two_nodes,
-    find_shared_names,
-    list_down_targets,
-    list_silent_targets,
-    list_without_uuid,
-    names_holders,
-)
+from gpusteward.analyzer.sources.promql.site_checks import SiteChecks
 from gpusteward.analyzer.sources.usage.findings import (
-    NO_GPU_SERIES,
     PodsOnTwoNodes,
     find_contradictions,
     find_failures,
-    list_names,
 )
 from gpusteward.analyzer.sources.usage.partial_tables import choose_rows, merge_partial_tables
 from gpusteward.analyzer.sources.usage.quantities import MetricScheme
-from gpusteward.analyzer.sources.usage.query_results import DeviceKey
 from gpusteward.analyzer.sources.usage.selectors import parse_condition
 from gpusteward.analyzer.sources.usage_source import Chart
-from gpusteward.analyzer.tables import Finding, NodeModel, UsageTable
+from gpusteward.analyzer.tables import Finding, UsageTable
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message, same_text
 from gpusteward.core.usages import AllocationKey
 from gpusteward.logs import Log
-from gpusteward.messages import data_health as messages
 from gpusteward.messages import unknown_reasons
 from gpusteward.messages.errors import source_errors
 
@@ -95,17 +76,8 @@ class PrometheusSource:
         self._rule_freshness = RuleFreshness(settings.window_seconds)
         self._discovered: DiscoveryResult | None = None
         self._cycles_until_discovery = 0
-        self._fleet: Fleet = {}
-        self._in_two_clusters: Mapping[str, Collection[str]] = {}  # uuid -> clusters
-        self._devices: list[int] | None = None  # that reported when the fleet was counted, by scheme
-        self._on_two_nodes: Mapping[DeviceKey, Sequence[NodeModel]] = {}  # GPUs that two nodes report
-        self._shared_names: Mapping[str, Sequence[str]] = {}  # nodes with two GPUs of one index
         self._shared_uuids = SharedUuids(self._engine, self._condition)
-        self._without_uuid: Collection[str] = ()  # nodes whose series lack the label that others have
-        self._without_node = 0  # GPUs whose series do not name their node
-        self._silent: Sequence[str] = ()  # exporters that are up and report no GPU any more
-        self._gpu_jobs: set[str] = set()  # scrape jobs that have had GPU metrics
-        self._fleet_error: Message | None = None  # why the GPUs could not be counted last
+        self._checks = SiteChecks(self._engine, self._condition)
         self._failures: dict[str, Message] = {}
         self._lag = SampleLag()
         self._twins = PodsOnTwoNodes()
@@ -160,107 +132,38 @@ class PrometheusSource:
         # A rule over late samples records a window without the last ones.
         rules = frozenset[str]() if lag else self._choose_rules(discovered, at)
         cycle = ReadCycle(at, Window(self._settings.window_seconds, rules), self._failures)
-        tables = [self._reader.read(detected, cycle) for detected in discovered.schemes]
-        devices = [self._reader.count_devices(detected) for detected in discovered.schemes]
-        is_counted = devices != self._devices
-        if is_counted:  # nodes have appeared or disappeared since GPUs were counted
-            self._fleet = self._count_fleet(discovered, at)
-            self._devices = None if self._fleet_error else devices
-        if identity := self._find_identity(discovered.schemes):
-            self._failures["identity"] = identity
-        if shared := self._shared_uuids.describe(discovered.schemes):
-            self._failures["UUID"] = shared
-        if self._fleet_error and PARTIAL_RESPONSES not in self._failures and not self._is_partial:
-            self._failures["number of GPUs"] = self._fleet_error
-        without_samples = [self._reader.list_without_samples(detected) for detected in discovered.schemes]
-        chosen = self._shared_uuids.leave_out(discovered.schemes, tables, choose_rows(tables, without_samples))
+        schemes = discovered.schemes
+        tables = [self._reader.read(detected, cycle) for detected in schemes]
+        is_counted = self._checks.count(schemes, [self._reader.count_devices(detected) for detected in schemes], at)
+        without_samples = [self._reader.list_without_samples(detected) for detected in schemes]
+        chosen = self._shared_uuids.leave_out(schemes, tables, choose_rows(tables, without_samples))
         table = merge_partial_tables(tables, chosen, at=at, window_seconds=self._settings.window_seconds)
-        self._schemes_in_table = {
-            detected.key for detected, rows in zip(discovered.schemes, chosen, strict=True) if rows
-        }
+        self._schemes_in_table = {detected.key for detected, rows in zip(schemes, chosen, strict=True) if rows}
+        table = self._twins.mark(replace(table, fleet=self._checks.fleet, lag_seconds=lag))
+        self._checks.compare(table, schemes, is_counted=is_counted)
+        self._failures.update(self._list_failures(table, schemes))
         self._finish_cycle(len(table))
-        table = self._twins.mark(replace(table, fleet=self._fleet, lag_seconds=lag))
-        if twins := self._twins.describe():
-            self._failures["clusters"] = twins
-        if is_counted:
-            self._in_two_clusters = self._find_two_clusters(table, discovered.schemes)
-            self._without_node = _count_without_node(table)
-        if is_counted or self._silent:
-            self._silent = self._find_silent(discovered.schemes, at)
-        if self._in_two_clusters:
-            self._failures["cluster labels"] = describe_two_clusters(self._in_two_clusters)
-        if self._without_node:
-            self._failures["nodes"] = source_errors.NO_NODE_LABEL.fill(count=self._without_node)
-        if len(table) and (unnamed := _find_unnamed_namespaces(discovered.schemes)):
-            self._failures["namespaces"] = source_errors.NO_NAMESPACE_LABEL.fill(pod=unnamed)
-        table = self._mark_two_nodes(table)
-        return self._mark_skew(replace(table, findings=tuple(self._find_findings(table, discovered.schemes))))
+        table = self._checks.mark_two_nodes(table)
+        return self._mark_skew(replace(table, findings=tuple(self._find_findings(table, schemes))))
 
-    def _find_identity(self, schemes: Sequence[DetectedScheme]) -> Message | None:
-        """What identifies GPUs whose series have no UUID; None: all have one."""
-        mappings = [detected.holder.mapping for detected in schemes]
-        if self._without_uuid:
-            return source_errors.NO_UUID_ON_NODES.fill(nodes=list_names(self._without_uuid))
-        if not all(mapping.uuid for mapping in mappings):
-            return source_errors.NO_IDENTITY
-        labels = sorted(
-            {
-                one.holder.mapping.uuid.replace(",", ", ")
-                for one in schemes
-                if one.holder.mapping.lacks_uuid and not one.identity
-            }
-        )
-        return source_errors.NO_UUID_LABEL.fill(labels=" / ".join(labels)) if labels else None
+    def _list_failures(self, table: UsageTable, schemes: Sequence[DetectedScheme]) -> Iterator[tuple[str, Message]]:
+        if shared := self._shared_uuids.describe(schemes):
+            yield "UUID", shared
+        # While a part of the engine does not respond, GPUs are not counted; that is said already.
+        is_partial = self._is_partial or PARTIAL_RESPONSES in self._failures
+        if self._checks.fleet_error and not is_partial:
+            yield "number of GPUs", self._checks.fleet_error
+        if twins := self._twins.describe():
+            yield "clusters", twins
+        yield from self._checks.list_failures(table, schemes)
 
     def _find_findings(self, table: UsageTable, schemes: Sequence[DetectedScheme]) -> Iterator[Finding]:
         yield from find_failures({name: why for name, why in self._failures.items() if name != _NO_METRICS})
         unheld = {detected.key: self._reader.find_unheld_work(detected) for detected in schemes}
-        labels = self._list_labels(schemes, table.at) if any(part.working for part in unheld.values()) else ()
+        is_working = any(part.working for part in unheld.values())
+        labels = self._checks.list_labels(schemes, table.at) if is_working else ()
         yield from find_contradictions(table, unheld.values(), labels)
-        yield from self._find_unscraped(table.at, schemes)
-        if not len(table) and table.fleet and not labels:
-            yield from self._find_unnamed(table.at, schemes)
-        if self._shared_names:
-            text = messages.SHARED_NAMES.fill(count=len(self._shared_names), names=list_names(self._shared_names))
-            yield Finding("warning", "two-gpus-one-index", text)
-        if self._on_two_nodes:
-            nodes = {place.node for places in self._on_two_nodes.values() for place in places}
-            text = messages.GPU_ON_TWO_NODES.fill(count=len(self._on_two_nodes), names=list_names(nodes))
-            yield Finding("warning", "gpu-on-two-nodes", text)
-        if not len(table) and not table.fleet:
-            yield Finding("info", NO_GPU_SERIES, explain_no_gpus(self._engine, table.at))
-
-    def _find_unscraped(self, at: float, schemes: Sequence[DetectedScheme]) -> Iterator[Finding]:
-        try:
-            down = list_down_targets(self._engine, schemes, self._gpu_jobs, at)
-        except SourceError as error:
-            log.warning("targets_not_read", reason=error)
-            return
-        if down:
-            text = messages.EXPORTERS_DOWN.fill(count=len(down), names=list_names(down))
-            yield Finding("warning", "exporters-down", text)
-        if self._silent:
-            text = messages.EXPORTERS_SILENT.fill(count=len(self._silent), names=list_names(self._silent))
-            yield Finding("warning", "exporters-silent", text)
-
-    def _find_unnamed(self, at: float, schemes: Sequence[DetectedScheme]) -> Iterator[Finding]:
-        """Where nobody works, a site without any holder may be one whose exporters do not know pods."""
-        try:
-            is_named = names_holders(self._engine, schemes, at)
-        except SourceError as error:
-            log.warning("holders_not_looked_up", reason=error)
-            return
-        if not is_named:
-            labels = ", ".join(sorted(self._list_labels(schemes, at))) or "-"
-            yield Finding("warning", "no-holder-named", messages.NO_HOLDER_NAMED.fill(labels=labels))
-
-    def _list_labels(self, schemes: Sequence[DetectedScheme], at: float) -> Collection[str]:
-        """Of all series that could name holders; asked only where that is in question."""
-        found: set[str] = set()
-        for detected in schemes:
-            with suppress(SourceError):
-                found |= read_labels(self._engine, detected.holder.metrics, detected.matchers, at)
-        return found - {"__name__"}
+        yield from self._checks.find_findings(table, schemes, is_unheld_work=is_working)
 
     def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
         """The chart of one allocation before `at`. Raises SourceError."""
@@ -298,8 +201,8 @@ class PrometheusSource:
             self._discovered = last
             self._cycles_until_discovery = self._settings.relearn_cycles
             self._reader.expire()
-            self._devices = None  # count the fleet again
-            self._gpu_jobs |= last.intervals.of_gpus - {""}
+            self._checks.expire()
+            self._checks.gpu_jobs |= last.intervals.of_gpus - {""}
             self._reader.expected.update(last.intervals)
             schemes = ",".join(detected.scheme for detected in last.schemes)
             log.info("site_discovered", engine=last.engine, schemes=schemes or "none")
@@ -330,33 +233,6 @@ class PrometheusSource:
             self._failures["recording rules"] = same_text(self._rule_freshness.problem)
         return rules
 
-    def _count_fleet(self, discovered: DiscoveryResult, at: float) -> Fleet:
-        self._fleet_error = None
-        try:
-            fleet = count_fleet(self._engine, discovered.schemes, self._condition, at=at)
-            self._on_two_nodes = find_gpus_on_two_nodes(self._engine, discovered.schemes, self._condition, at=at)
-            self._without_uuid = list_without_uuid(self._engine, discovered.schemes, self._condition, at=at)
-            self._shared_names = find_shared_names(self._engine, discovered.schemes, self._condition, at=at)
-            return count_once(fleet, self._on_two_nodes)
-        except SourceError as error:
-            log.warning("fleet_not_counted", reason=error)
-            self._fleet_error = error.as_message()
-            return self._fleet
-
-    def _find_two_clusters(self, table: UsageTable, schemes: Sequence[DetectedScheme]) -> Mapping[str, Collection[str]]:
-        try:
-            return find_gpus_in_two_clusters(self._engine, schemes, self._condition, table)
-        except SourceError as error:
-            log.warning("clusters_not_compared", reason=error)
-            return self._in_two_clusters
-
-    def _find_silent(self, schemes: Sequence[DetectedScheme], at: float) -> Sequence[str]:
-        try:
-            return list_silent_targets(self._engine, schemes, self._gpu_jobs, at)
-        except SourceError as error:
-            log.warning("silent_targets_not_read", reason=error)
-            return self._silent
-
     def _finish_cycle(self, table_rows: int) -> None:
         self._reader.finish_cycle(table_rows)
         was_partial, self._is_partial = self._is_partial, PARTIAL_RESPONSES in self._failures
@@ -367,17 +243,6 @@ class PrometheusSource:
         if not table_rows:
             self._discovered = None  # the metrics may have been renamed: discover again in the next cycle
 
-    def _mark_two_nodes(self, table: UsageTable) -> UsageTable:
-        """Which node has the GPU is not known, and so neither who holds it."""
-        if not self._on_two_nodes:
-            return table
-        doubtful = {
-            row: unknown_reasons.REPORTED_BY_TWO_NODES
-            for row, each in enumerate(table.allocations)
-            if DeviceKey(each.gpu_uuid, "", each.cluster) in self._on_two_nodes
-        }
-        return replace(table, unknown={**table.unknown, **doubtful})
-
     def _mark_skew(self, table: UsageTable) -> UsageTable:
         skew = self._engine.skew_seconds
         table = replace(table, clock_skew=skew)
@@ -385,23 +250,6 @@ class PrometheusSource:
             return table
         reason = unknown_reasons.CLOCK_SKEW.fill(seconds=abs(skew))
         return replace(table, unknown=dict.fromkeys(range(len(table)), reason))
-
-
-def _count_without_node(table: UsageTable) -> int:
-    """By the fleet, or by holders where free GPUs are not counted."""
-    counted = sum(gpus for key, gpus in table.fleet.items() if not key.node)
-    held = {one.gpu_uuid for row, one in enumerate(table.allocations) if not one.node and row not in table.unknown}
-    return max(counted, len(held))
-
-
-def _find_unnamed_namespaces(schemes: Iterable[DetectedScheme]) -> str:
-    """The label of holders whose namespace is that of the exporter, or missing: relabeling has dropped theirs."""
-    for detected in schemes:
-        mapping = detected.holder.mapping
-        is_renamed = mapping.pod == "exported_pod" and mapping.namespace == "namespace"
-        if detected.scheme is MetricScheme.DCGM and mapping.pod and (is_renamed or not mapping.namespace):
-            return mapping.pod
-    return ""
 
 
 def _trust_order(detected: DetectedScheme) -> int:

@@ -3,6 +3,8 @@
 Exporters and their targets differ: one has no used memory, another labels only some metrics with the pod. The other
 metrics are asked for such holders in every cycle, but only if there may be any: rows with samples in the window, or of
 the last cycle, that are not present. Most of them have just ended.
+
+A GPU without a holder may name the exporter's own pod: that pod holds nothing (`find_exporters`).
 """
 
 from collections import Counter
@@ -11,12 +13,18 @@ from dataclasses import replace
 
 import numpy as np
 
+from gpusteward.analyzer.sources.engine.client import Engine
+from gpusteward.analyzer.sources.engine.decode import decode_labels, decode_vector
 from gpusteward.analyzer.sources.promql.expressions import Query
 from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme, holder_matchers, plan_presence
-from gpusteward.analyzer.sources.usage.label_mapping import LabelMapping
+from gpusteward.analyzer.sources.usage.label_mapping import LabelMapping, is_exporter_name
 from gpusteward.analyzer.sources.usage.quantities import PRESENCE_NOW, PRESENCE_TIMES, Level, MetricScheme, Quantity
 from gpusteward.analyzer.sources.usage.query_results import QueryResults
-from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers, match_any
+from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers, match_any, write_selector
+from gpusteward.core.errors import SourceError
+from gpusteward.logs import Log
+
+log = Log(__name__)
 
 MAX_ENDED = 5000
 """Holders that ended within one window and whose time is read; 50 queries."""
@@ -104,3 +112,54 @@ def _find_most_common(results: QueryResults, rows: Sequence[int], tried: Collect
             known = int(np.isfinite(results.column(*key)[rows]).sum())
             counts[key.quantity] = max(counts[key.quantity], known)
     return next((quantity for quantity, known in counts.most_common(1) if known), None)
+
+
+def find_exporters(engine: Engine, detected: DetectedScheme, results: QueryResults, at: float) -> set[int]:
+    """Where the labels of the holder may be those of the target, a GPU without a holder names the exporter."""
+    mapping = detected.holder.mapping
+    jobs = sorted({details.job for details in results.present.values()} - {""})
+    if not mapping.pod or (mapping.job and not jobs):
+        return set()
+    of_jobs = (match_any(mapping.job, jobs),) if mapping.job else ()
+    try:
+        scraped = _list_scraped(engine, mapping, of_jobs, at)
+        rows = _select_pods(results, scraped)
+        # Without `up` of their targets, the usual name of an exporter's pod has to do.
+        by_name = _select_by_name(results) if not rows and detected.scheme is MetricScheme.DCGM else set[int]()
+        names = sorted({results.holders.keys[row].pod for row in rows or by_name})
+        if not names or not (metric := detected.holder.main_metric):
+            return rows
+        # A holder may be scraped itself, by the same job: only an exporter has the address of series that name it.
+        is_few = len(names) <= UUIDS_PER_QUERY
+        named = match_any(mapping.pod, names) if is_few else Matcher(mapping.pod, "!=", "")
+        series = write_selector(metric.name, (*of_jobs, named))
+        own = _list_scraped(engine, mapping, of_jobs, at, only=f" and on (instance, {mapping.pod}) {series}")
+        # Are there no exporters, or do the series have other addresses than the targets?
+        if not own and (mapping.job or by_name):
+            addressed = engine.query(f"count({series} and on (instance) {write_selector('up', of_jobs)})", at)
+            return set() if len(decode_vector(addressed)) else rows or by_name
+    except SourceError as error:
+        log.warning("exporters_not_found", reason=error)
+        return set()
+    return _select_pods(results, own)
+
+
+def _list_scraped(
+    engine: Engine, mapping: LabelMapping, matchers: Matchers, at: float, *, only: str = ""
+) -> set[tuple[str, str]]:
+    """Namespace and name of pods that are scraped. A target may have no such label for its namespace."""
+    labels = ", ".join(filter(None, (mapping.namespace, mapping.pod)))
+    targets = write_selector("up", (*matchers, Matcher(mapping.pod, "!=", "")))
+    vector = decode_vector(engine.query(f"group by ({labels}) ({targets}{only})", at))
+    found = map(decode_labels, vector.labels)
+    return {(one.get(mapping.namespace, ""), one.get(mapping.pod, "")) for one in found}
+
+
+def _select_by_name(results: QueryResults) -> set[int]:
+    return {row for row, key in enumerate(results.holders.keys) if is_exporter_name(key.pod)}
+
+
+def _select_pods(results: QueryResults, pods: set[tuple[str, str]]) -> set[int]:
+    """The rows whose holder is one of these pods, which may have no namespace."""
+    keys = results.holders.keys
+    return {row for row, key in enumerate(keys) if not pods.isdisjoint({(key.namespace, key.pod), ("", key.pod)})}
