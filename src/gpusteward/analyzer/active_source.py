@@ -4,12 +4,10 @@ import os
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from math import ceil
 from typing import Any
 
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.live_readings import Pod, PodProcesses, ReportedGpu
-from gpusteward.analyzer.sources.memory_limits import SERIES_BYTES, MemoryLimits
 from gpusteward.analyzer.sources.owners.cluster_owners import open_api
 from gpusteward.analyzer.sources.usage.selectors import parse_condition
 from gpusteward.analyzer.sources.usage_source import Chart, CountingSource
@@ -83,7 +81,6 @@ class ActiveSource:
         """The engine or engines if configured, else the scraped exporters. Imports only what is used."""
         addresses, max_workers = settings.prometheus.addresses, settings.scheduler.max_workers
         pod_labels, limits = settings.ledger.pod_labels, settings.memory.limits
-        warn_about_limits(settings, limits)
         if len(addresses) > 1:
             from gpusteward.analyzer.sources.promql.several_engines import SeveralEngines
 
@@ -126,21 +123,6 @@ class ActiveSource:
             return open_api(settings.kubernetes, self._environ)
         except SourceError:
             return None
-
-
-def warn_about_limits(settings: Settings, limits: MemoryLimits) -> None:
-    """Limits that are set themselves are used; those that allow more than the budget are logged."""
-    series = ceil(limits.store / SERIES_BYTES)
-    for path, chosen, fitting in (
-        ("prometheus.response_limit_bytes", settings.prometheus.response_limit_bytes, limits.response),
-        ("scrape.page_limit_bytes", settings.scrape.page_limit_bytes, limits.page),
-        ("scrape.series_limit", settings.scrape.series_limit, series),
-        ("scrape.target_series_limit", settings.scrape.target_series_limit, series),
-        ("scrape.target_label_limit_bytes", settings.scrape.target_label_limit_bytes, limits.target),
-    ):
-        if chosen is not None and chosen > fitting:
-            reason = "allows more memory than the budget: remove it, or raise memory.budget_bytes"
-            log.warning("limit_exceeds_budget", setting=path, value=chosen, fitting=fitting, reason=reason)
 
 
 def _relevant_settings(settings: Settings) -> tuple[object, ...]:

@@ -136,7 +136,7 @@ class MemorySettings(BaseModel):
         default=None,
         ge=SMALLEST_BUDGET_BYTES,
         description="Memory that the analyzer may take. The limits of responses, pages, series and labels follow from "
-        "it, unless they are set themselves. Default: the memory limit of the container; 512 MiB without one.",
+        "it. Default: the memory limit of the container; 512 MiB without one.",
     )
 
     @property

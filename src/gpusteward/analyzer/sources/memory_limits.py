@@ -1,39 +1,36 @@
-"""How much memory each part of a source may take: shares of one budget, `memory.budget_bytes`.
+"""What may be kept of everything that other systems send: plain caps, all of them from one number.
 
-Everything that other systems send is limited by what it costs in memory, not only by its size as it is sent. The
-factors were measured as the growth of VmHWM of `gpusteward serve`, or are sizes of CPython's objects; each stands with
-its derivation where it is used.
-
-    program    128 MiB: 100 MB without any data, and what API, ledger and notifications need
-    rest       the budget without the program: of the default, 384 MiB
-      engine   3/4 rows that are kept and everything computed from them; 1/4 responses that are being read
-      scraping 25/32 series that are kept; 1/16 pages that are being received; 5/32 for decoding and parsing one of
-               them, and for the table of a cycle
+`memory.budget_bytes` stays a setting because it is the one number that a larger site raises, together with the memory
+limit of its container; settings for each cap would only let them contradict it. Of the budget, 128 MiB are the
+program's: 100 MB without any data, and what API, ledger and notifications need. The divisors of the rest were chosen by
+the growth of VmHWM of `gpusteward serve` with the sites that it must hold at the default of 512 MiB (50,000 GPUs of an
+engine, 1,000 scraped nodes of 8 GPUs), and with engines and pages that are made to fill it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
-
-from gpusteward.core.errors import SourceError
-from gpusteward.messages.errors import source_errors as messages
 
 MIB = 1 << 20
 DEFAULT_BUDGET_BYTES = 512 * MIB
 """The memory limit of the manifest; used where the process has no limit."""
 SMALLEST_BUDGET_BYTES = 192 * MIB
 _PROGRAM_BYTES = 128 * MIB
+TARGET_SHARE = 16
+"""One target may fill this part of what is kept of all, so that a few hostile ones cannot fill it."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryLimits:
-    """In bytes."""
+    """Numbers of rows and series, and bytes as they are sent or stored."""
 
     budget: int
-    rows: int  # rows of an engine and what is computed from them
-    response: int  # a response that is read in pieces
-    whole_response: int  # a response that is decoded as a whole
-    store: int  # series of all scraped targets
-    target: int  # series of one target
+    rows: int  # holders of an engine and their details; as many of its devices
+    row_label_bytes: int  # the labels of its holders, as they are sent; as many of its devices
+    response: int  # a response that is read in pieces; three are read at once
+    whole_response: int  # a response that is decoded as a whole, which takes up to 18 times its size
+    series: int  # of all scraped targets
+    label_bytes: int  # the labels of these series, as they are on the pages
+    window_bytes: int  # their values
     pages: int  # pages that are being received at the same time
     page: int  # one page, as it is sent and decoded
 
@@ -42,61 +39,26 @@ class MemoryLimits:
         rest = max(budget, SMALLEST_BUDGET_BYTES) - _PROGRAM_BYTES
         return cls(
             budget,
-            rows=rest * 3 // 4,
-            # Three are read at once (two queries that the engine computes, and one more). The rows of a result are
-            # kept until it is complete: 24 bytes of at least 37 that a row has as text, so 0.65 bytes per byte.
+            rows=rest // 2000,
+            row_label_bytes=rest // 6,
             response=rest // 8,
-            # The worst is a matrix: `[1,"ab"],` has 9 bytes and becomes a tuple, a number, a text and a reference to
-            # them, 144 bytes. 16 times, and twice for the text itself while it is decoded.
             whole_response=rest // 64,
-            store=rest * 25 // 32,
-            # So that a few hostile targets cannot fill the store.
-            target=rest * 25 // 32 // 16,
+            series=rest // 2400,
+            label_bytes=rest // 8,
+            window_bytes=rest * 5 // 12,
             pages=rest // 16,
-            # Decoded page by page: its parts, the joined page, and up to three times its size for its lines.
             page=rest // 32,
         )
 
     def divide(self, count: int) -> Self:
         """The limits of each of several engines, which are read at the same time."""
-        return type(self)(
-            self.budget,
-            self.rows // count,
-            self.response // count,
-            self.whole_response // count,
-            self.store,
-            self.target,
-            self.pages,
-            self.page,
+        return replace(
+            self,
+            rows=self.rows // count,
+            row_label_bytes=self.row_label_bytes // count,
+            response=self.response // count,
+            whole_response=self.whole_response // count,
         )
-
-
-SERIES_BYTES = 2600
-"""Of a counter that is kept for an hour at the default interval: 242 values of 8 bytes with spare columns, and
-`scrape.target_samples.LINE_BYTES` with its labels."""
-
-
-def measure_text(text: str | bytes) -> int:
-    """The most that a text takes, as Python keeps it: one character outside Latin-1 makes all of them larger."""
-    return len(text) if text.isascii() else 4 * len(text)
-
-
-class RowMemory:
-    """What the rows of one index may take. Not thread-safe."""
-
-    def __init__(self, limits: MemoryLimits) -> None:
-        self._limits = limits
-        self.taken = 0
-        self.reserved = 0  # by other indexes
-        self._rows = 0
-
-    def take(self, size: int, *, rows: int = 0) -> None:
-        """Raises SourceError if it does not fit."""
-        self.taken += size
-        self._rows += rows
-        if self.taken + self.reserved > self._limits.rows:
-            budget = self._limits.budget
-            raise SourceError(messages.TOO_MANY_ROWS, rows=self._rows, before=budget, budget=2 * budget)
 
 
 DEFAULT_LIMITS = MemoryLimits.of_budget(DEFAULT_BUDGET_BYTES)

@@ -14,9 +14,8 @@ ENGINE_TIMEOUT = Message(
 )
 ENGINE_RESPONSE_TOO_LARGE = Message(
     "{reason}; lower prometheus.series_limit, or raise memory.budget_bytes and the memory limit of the container to"
-    " {budget} (or prometheus.response_limit_bytes alone)",
-    "{reason}；请减小 prometheus.series_limit，或将 memory.budget_bytes 和容器的内存限制增大到 {budget}"
-    "（或只增大 prometheus.response_limit_bytes）",
+    " {budget}",
+    "{reason}；请减小 prometheus.series_limit，或将 memory.budget_bytes 和容器的内存限制增大到 {budget}",
 )
 ENGINE_NOT_UNDERSTOOD = Message(
     "{path}: {reason}; check prometheus.url",
@@ -115,8 +114,8 @@ TOO_MANY_ROWS = Message(
 STOPPING = Message("the program is stopping", "程序正在停止")
 TARGET_TIMEOUT = Message("{reason}; consider raising scrape.timeout", "{reason}；可考虑增大 scrape.timeout")
 TARGET_PAGE_TOO_LARGE = Message(
-    "{reason}; raise memory.budget_bytes and the memory limit of the container, or scrape.page_limit_bytes",
-    "{reason}；请增大 memory.budget_bytes 和容器的内存限制，或增大 scrape.page_limit_bytes",
+    "{reason}; raise memory.budget_bytes and the memory limit of the container",
+    "{reason}；请增大 memory.budget_bytes 和容器的内存限制",
 )
 TARGET_STATUS = Message("the target responded with HTTP {status}{hint}", "目标返回 HTTP {status}{hint}")
 TARGET_HINTS = {

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ import trustme
 from gpusteward.analyzer.sources.engine.client import Engine, LimitError
 from gpusteward.analyzer.sources.engine.decode import decode_vector
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
+from gpusteward.analyzer.sources.memory_limits import DEFAULT_LIMITS
 from gpusteward.core.errors import ConfigurationError, SourceError
 from tests.analyzer.sources.faulty_engine import FaultyEngine, fails, faulty
 from tests.constants import make_settings
@@ -35,10 +37,11 @@ def server() -> Iterator[FaultyEngine]:
         yield one
 
 
-def query(server: FaultyEngine, prefix: str = "", **settings: object) -> bytes:
-    with closing(
-        Engine(make_settings(PrometheusSettings, url=server.url + prefix, retry_delay_seconds=0.01, **settings))
-    ) as engine:
+def query(
+    server: FaultyEngine, prefix: str = "", *, limit_bytes: int = DEFAULT_LIMITS.whole_response, **settings: object
+) -> bytes:
+    chosen = make_settings(PrometheusSettings, url=server.url + prefix, retry_delay_seconds=0.01, **settings)
+    with closing(Engine(chosen, limits=replace(DEFAULT_LIMITS, whole_response=limit_bytes))) as engine:
         return engine.query("up", 1.0)
 
 
@@ -210,8 +213,8 @@ def test_a_response_that_cannot_be_decoded_is_an_error(server: FaultyEngine, bod
 def test_a_small_response_that_expands_to_a_large_one_is_not_read_to_its_end(server: FaultyEngine):
     server.fault = packed(gzip.compress(b" " * (64 << 20)))
     tracemalloc.start()
-    with pytest.raises(LimitError, match="response_limit_bytes"):
-        query(server, response_limit_bytes=4 << 20)
+    with pytest.raises(LimitError, match=r"memory\.budget_bytes"):
+        query(server, limit_bytes=4 << 20)
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < 16 << 20
@@ -266,5 +269,5 @@ def test_unreadable_files_are_configuration_errors_that_name_the_setting(tmp_pat
 def test_a_response_is_freed_without_the_garbage_collector(server: FaultyEngine, status: int, body: bytes):
     server.fault = fails("", status=status, body=body)
     with collecting_garbage() as garbage, suppress(SourceError):
-        decode_vector(query(server, response_limit_bytes=100_000, retries=1))
+        decode_vector(query(server, limit_bytes=100_000, retries=1))
     assert garbage == []

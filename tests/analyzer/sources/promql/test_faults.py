@@ -5,12 +5,14 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
+from gpusteward.analyzer.sources.memory_limits import DEFAULT_LIMITS, MemoryLimits
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.errors import SourceError
@@ -72,13 +74,15 @@ def proxy(engine: RunningEngine) -> Iterator[FaultyEngine]:
 
 
 @contextmanager
-def reading(url: str, *, limit: int | None = None, **settings: object) -> Iterator[PrometheusSource]:
+def reading(
+    url: str, *, limit: int | None = None, limits: MemoryLimits = DEFAULT_LIMITS, **settings: object
+) -> Iterator[PrometheusSource]:
     """`limit`: series per query, below the smallest valid value, because a larger site takes minutes to fill."""
     quick = {"timeout_seconds": 5, "retries": 1, "retry_delay_seconds": 0.01}
     chosen = make_settings(PrometheusSettings, url=url, **quick | settings)
     if limit:
         chosen = chosen.model_copy(update={"series_limit": limit})
-    with closing(PrometheusSource(chosen)) as source:
+    with closing(PrometheusSource(chosen, limits=limits)) as source:
         yield source
 
 
@@ -259,7 +263,8 @@ def test_queries_over_the_limit_of_the_engine_are_sharded(proxy: FaultyEngine):
 
 
 def test_a_response_over_the_size_limit_is_not_read_to_its_end(proxy: FaultyEngine):
-    with reading(proxy.url, response_limit_bytes=2048) as source:
+    small = replace(DEFAULT_LIMITS, response=2048, whole_response=2048)
+    with reading(proxy.url, limits=small) as source:
         try:
             table = source.read(AT)
         except SourceError as error:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
-from gpusteward.analyzer.sources.promql import shared_uuids
+from gpusteward.analyzer.sources.promql import fleet
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.analyzer.tables import UsageTable
 from tests.analyzer.engines import Sample, import_samples, running_prometheus, running_victoria
@@ -62,7 +62,7 @@ def test_a_label_of_the_uuid_that_is_the_same_everywhere_is_no_gpu_on_two_nodes(
 def test_with_many_such_nodes_all_gpus_are_identified_by_node_and_index(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(shared_uuids, "MAX_NODES", 0)
+    monkeypatch.setattr(fleet, "MAX_NODES", 0)
     table = read(tmp_path, clones("n1"), other(), up("n1"), up("n2"))
     assert list_gpus(table) == [("c", "n2/0", False), *CLONES]
     assert sum(table.fleet.values()) == 3

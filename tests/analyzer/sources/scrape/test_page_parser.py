@@ -2,13 +2,14 @@
 
 import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusteward.analyzer.sources.memory_limits import DEFAULT_LIMITS
+from gpusteward.analyzer.sources.memory_limits import DEFAULT_LIMITS, TARGET_SHARE, MemoryLimits
 from gpusteward.analyzer.sources.scrape import page_parser
 from gpusteward.analyzer.sources.scrape.page_parser import parse_labels, parse_line
 from gpusteward.analyzer.sources.scrape.sample_store import SampleStore, StoreOptions
@@ -159,34 +160,39 @@ def test_label_values_are_unescaped():
     assert line.labels == {"a": "} 7"}
 
 
+def of_one_target(**limits: int) -> MemoryLimits:
+    """Limits with these for one target."""
+    return replace(DEFAULT_LIMITS, **{name: TARGET_SHARE * limit for name, limit in limits.items()})
+
+
 def test_series_beyond_the_limit_are_left_out_and_counted():
-    store = SampleStore(StoreOptions(interval=15, keep_seconds=60, series_limit=100, target_series_limit=4))
+    store = SampleStore(StoreOptions(interval=15, keep_seconds=60, limits=of_one_target(series=4)))
     for number in range(6):
         store.ingest("a", (page("one") + page("two") + page("three")).encode(), AT + number)
     assert store.series == 4
-    assert store.describe_target("a").error_counts[page_parser.TOO_MANY] == 12
+    assert store.describe_target("a").error_counts[page_parser.NO_MEMORY] == 12
 
 
 def test_lines_beyond_the_series_limit_are_not_parsed():
-    store = SampleStore(StoreOptions(interval=15, keep_seconds=60, target_series_limit=2))
+    store = SampleStore(StoreOptions(interval=15, keep_seconds=60, limits=of_one_target(series=2)))
     store.ingest("a", page("one").encode(), AT)
     store.ingest("a", (page("one") + 100 * "DCGM_FI_DEV_GPU_UTIL{?} 1\n").encode(), AT + 1)
-    assert store.describe_target("a").error_counts == {page_parser.TOO_MANY: 100}
+    assert store.describe_target("a").error_counts == {page_parser.NO_MEMORY: 100}
 
 
 def test_labels_beyond_the_byte_limit_are_left_out_and_counted():
-    store = SampleStore(StoreOptions(interval=15, keep_seconds=60, target_label_limit_bytes=40_000))
+    store = SampleStore(StoreOptions(interval=15, keep_seconds=60, limits=of_one_target(label_bytes=40_000)))
     long = "".join(page(f"long-{number}", note="x" * 8_000) for number in range(3))
     store.ingest("a", (page("one") + long + page("two")).encode(), AT)
     store.ingest("a", (page("one", core="70") + page("three")).encode(), AT + 1)
-    assert store.describe_target("a").error_counts == {page_parser.TOO_MUCH_TEXT: 4}, (
+    assert store.describe_target("a").error_counts == {page_parser.NO_MEMORY: 4}, (
         "two of the long ones, and those behind them"
     )
     assert store.series == 2 + 4 + 2, "the next page was within the limit"
 
 
 def test_a_line_that_is_too_long_does_not_count_towards_the_byte_limit():
-    store = SampleStore(StoreOptions(interval=15, keep_seconds=60, target_label_limit_bytes=1_024))
+    store = SampleStore(StoreOptions(interval=15, keep_seconds=60, limits=of_one_target(label_bytes=1_024)))
     store.ingest("a", (page(note="x" * 20_000) + page("one")).encode(), AT)
     assert store.describe_target("a").error_counts == {page_parser.TOO_LONG: 2}
     assert store.series == 2
@@ -198,9 +204,8 @@ def test_the_default_budget_is_more_than_an_agent_with_many_holders_needs():
     copies = [re.sub(r'pod="([^"]+)"', rf'pod="\1-{number}"', golden) for number in range(64)]
     store = SampleStore(StoreOptions(interval=15, keep_seconds=3600))
     store.ingest("a", "\n".join(copies).encode(), AT)
-    refused = {page_parser.TOO_MANY, page_parser.TOO_MUCH_TEXT, page_parser.NO_MEMORY}
-    assert not refused & set(store.describe_target("a").error_counts)
-    assert store.nbytes < store.memory_bytes < DEFAULT_LIMITS.target
+    assert page_parser.NO_MEMORY not in store.describe_target("a").error_counts
+    assert store.kept.window_bytes < DEFAULT_LIMITS.window_bytes // TARGET_SHARE
 
 
 def test_the_memory_of_expired_series_is_free_again_whatever_their_size():
@@ -214,14 +219,14 @@ def test_the_memory_of_expired_series_is_free_again_whatever_their_size():
             for each in (store, alone):
                 each.ingest("a", kept.encode(), AT + STEP * number)
         assert store.series == alone.series
-        assert store.memory_bytes == pytest.approx(alone.memory_bytes, rel=0.01)
+        assert store.kept == alone.kept
 
 
 def test_all_targets_together_have_a_series_limit():
-    store = SampleStore(StoreOptions(interval=15, keep_seconds=60, series_limit=5, target_series_limit=4))
-    for target in ("a", "b", "c"):
-        store.ingest(target, (page(f"one-{target}") + page(f"two-{target}")).encode(), AT)
-    assert store.series == 5
+    store = SampleStore(StoreOptions(interval=15, keep_seconds=60, limits=of_one_target(series=4)))
+    for target in range(TARGET_SHARE + 4):
+        store.ingest(f"{target}", (page(f"one-{target}") + page(f"two-{target}")).encode(), AT)
+    assert store.series == 4 * TARGET_SHARE
 
 
 GOOD = page("one", core="40") + page("two", core="70")

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from gpusteward.analyzer.sources.scrape.page_parser import NO_LABELS, TOO_MUCH_TEXT
+from gpusteward.analyzer.sources.scrape.page_parser import NO_LABELS, NO_MEMORY
 from gpusteward.analyzer.sources.scrape.ring_buffers import measure_increase
 from gpusteward.analyzer.sources.scrape.sample_store import SampleStore, StoreOptions, TargetSummary
 from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
@@ -18,7 +18,7 @@ from gpusteward.analyzer.sources.usage.selectors import parse_condition
 from gpusteward.analyzer.tables import NodeModel
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.messages import unknown_reasons
-from tests.analyzer.sources.scrape.test_page_parser import AT, STEP, page
+from tests.analyzer.sources.scrape.test_page_parser import AT, STEP, of_one_target, page
 from tests.analyzer.tables import of_pod
 
 pytestmark = pytest.mark.slow
@@ -120,16 +120,16 @@ def test_a_target_that_is_not_scraped_any_more_expires_with_all_its_samples():
 
 
 def test_expired_series_no_longer_count_towards_the_limit():
-    store = SampleStore(StoreOptions(interval=15, keep_seconds=60, target_series_limit=30))
+    store = SampleStore(StoreOptions(interval=15, keep_seconds=60, limits=of_one_target(series=30)))
     for number in range(300):
         store.ingest("a", page(f"pod-{number}").encode(), AT + 15 * number)
     assert store.series <= 30
-    assert "too many" not in str(store.describe_target("a").error_counts)
+    assert NO_MEMORY not in str(store.describe_target("a").error_counts)
 
 
 def test_one_target_cannot_fill_the_memory_with_long_labels():
     """A page may have as many long lines as its size allows, and different ones at every scrape."""
-    store = SampleStore(StoreOptions(interval=15, keep_seconds=3600, target_label_limit_bytes=2 << 20))
+    store = SampleStore(StoreOptions(interval=15, keep_seconds=3600, limits=of_one_target(label_bytes=2 << 20)))
     tracemalloc.start()
     try:
         for number in range(8):
@@ -138,8 +138,8 @@ def test_one_target_cannot_fill_the_memory_with_long_labels():
         held, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert held < 3 * store.options.target_label_limit_bytes
-    assert store.describe_target("a").error_counts[TOO_MUCH_TEXT] == 8 * 100 - store.series
+    assert held < 3 * (2 << 20)
+    assert store.describe_target("a").error_counts[NO_MEMORY] == 8 * 100 - store.series
 
 
 def test_long_labels_of_expired_series_are_dropped_even_if_they_are_few():
@@ -179,7 +179,7 @@ def test_label_values_that_change_with_every_page_are_dropped_too():
         store.ingest("a", text.encode(), AT + 15 * number)
         store.read_window(AT + 15 * number, 60)
         with store.lock_targets() as (series_labels, _):
-            peaks.append(series_labels.shared_texts)
+            peaks.append(series_labels.interpreted)
     assert max(peaks) == max(peaks[:60]), "it grows no further"
 
 

@@ -98,27 +98,21 @@ class Engine:
             ("time", f"{at:.3f}"),
             ("timeout", f"{round(self._settings.timeout_seconds * 1000)}ms"),
         )
-        is_whole = read is collect
-        return self._attempt("/api/v1/query", (*fields, *_PARTIAL_RESPONSES), read, self._limit(is_whole=is_whole))
+        # Decoded as a whole, a response takes many times the memory of its text.
+        limit = self.limits.whole_response if read is collect else self.limits.response
+        return self._attempt("/api/v1/query", (*fields, *_PARTIAL_RESPONSES), read, limit)
 
     def query_range(self, expression: str, *, start: float, end: float, step: float) -> Body:
         """The whole response to a range query. Raises SourceError, LimitError."""
         times = (("start", f"{start:.3f}"), ("end", f"{end:.3f}"), ("step", f"{step:g}"))
-        limit = min(_CHART_BYTES, self._limit(is_whole=True))
+        limit = min(_CHART_BYTES, self.limits.whole_response)
         fields = (("query", expression), *times)
         return self._attempt("/api/v1/query_range", (*fields, *_PARTIAL_RESPONSES), collect, limit)
 
     def fetch(self, path: str, fields: Fields = (), *, use_get: bool = False) -> Body:
         """The whole body of a response. Raises SourceError, LimitError."""
         fields = (*fields, *_PARTIAL_RESPONSES)
-        return self._attempt(path, fields, collect, self._limit(is_whole=True), use_get=use_get)
-
-    def _limit(self, *, is_whole: bool) -> int:
-        """Of the body. Decoded as a whole, it takes many times the memory of its text."""
-        chosen = self._settings.response_limit_bytes
-        if is_whole:
-            return min(chosen or self.limits.whole_response, self.limits.whole_response)
-        return chosen or self.limits.response
+        return self._attempt(path, fields, collect, self.limits.whole_response, use_get=use_get)
 
     def close(self) -> None:
         """Close connections and stop waiting; requests in progress fail."""

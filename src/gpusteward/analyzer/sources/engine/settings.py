@@ -132,9 +132,6 @@ class PrometheusSettings(BaseModel):
     series_limit: int = Field(
         default=100_000, ge=100, description="Series one query may select; larger queries are split by node."
     )
-    response_limit_bytes: int | None = Field(
-        default=None, ge=1024, description="Largest accepted response; default: from memory.budget_bytes."
-    )
     relearn_cycles: ClassVar[int] = 12
     """Number of cycles after which metric names and labels are discovered again."""
     scrape_interval_seconds: float | None = Field(

@@ -7,7 +7,7 @@ billion clusters. Keys are found in the same way.
 """
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from gpusteward.analyzer.sources.engine.client import Engine, LimitError
 from gpusteward.analyzer.sources.engine.decode import Series, Vector, decode_labels, decode_matrix, decode_pieces
-from gpusteward.analyzer.sources.memory_limits import DEFAULT_LIMITS, RowMemory, measure_text
+from gpusteward.analyzer.sources.memory_limits import DEFAULT_LIMITS, MemoryLimits
 from gpusteward.analyzer.sources.promql.expressions import Query, Window
 from gpusteward.analyzer.sources.usage.quantities import COUNTS, PRESENCE_TIMES, Level
 from gpusteward.analyzer.sources.usage.query_results import (
@@ -38,31 +38,38 @@ from gpusteward.analyzer.sources.usage.query_results import (
 from gpusteward.analyzer.sources.usage.selectors import Matchers
 from gpusteward.core.errors import SourceError
 from gpusteward.logs import Log
+from gpusteward.messages.errors import source_errors
+
+log = Log(__name__)
 
 D = TypeVar("D", bound=HolderDetails | DeviceDetails)
 V = TypeVar("V", bound=HolderDetails | DeviceDetails | ScrapeTarget)
 Hashes = NDArray[np.int64]
 
 
-HOLDER_BYTES = 1400
-"""A holder in this index, in the columns of the table, in its verdict and in the responses of the API: (193 - 100) MB
-at 50,000 GPUs (bench/results/analyzer.md) are 1,860 bytes each, without its texts and details of 460 bytes."""
-_DEVICE_BYTES = 300
-_DETAIL_BYTES = 300
-"""A tuple of ten references, three list entries, and hashes; texts that are equal are kept once."""
-_TEXT_BYTES = 48
-"""Two hash tables of 12 bytes, twice while they are rebuilt."""
-_LABEL_FACTOR = 2
-"""A label is kept once here and once in the rendered page of /metrics."""
+class RowLimit:
+    """Counts the rows, with their details, and the texts of all indexes of one kind. Not thread-safe."""
+
+    def __init__(self, limits: MemoryLimits = DEFAULT_LIMITS) -> None:
+        self._limits = limits
+        self.rows = 0
+        self.label_bytes = 0
+
+    def add(self, rows: int, texts: Iterable[bytes]) -> None:
+        """Raises SourceError if that is too much."""
+        self.rows += rows
+        self.label_bytes += sum(map(len, texts))
+        if self.rows > self._limits.rows or self.label_bytes > self._limits.row_label_bytes:
+            budget = self._limits.budget
+            raise SourceError(source_errors.TOO_MANY_ROWS, rows=self.rows, before=budget, budget=2 * budget)
 
 
 class TextRowIndex(RowIndex[K], Generic[K, D]):
     """Rows by label texts, many at once."""
 
-    def __init__(self, labels: K, memory: RowMemory | None = None) -> None:
+    def __init__(self, labels: K, limit: RowLimit | None = None) -> None:
         super().__init__(labels)
-        self._memory = memory or RowMemory(DEFAULT_LIMITS)
-        self._row_bytes = HOLDER_BYTES if isinstance(labels, HolderKey) else _DEVICE_BYTES
+        self._limit = limit or RowLimit()
         self._by_text, self._by_key = _HashIndex(), _HashIndex()
         self._details: _DetailCache[D] = _DetailCache()
         self._targets: _DetailCache[ScrapeTarget] = _DetailCache()
@@ -75,7 +82,7 @@ class TextRowIndex(RowIndex[K], Generic[K, D]):
         new: dict[K, int] = {}
         for position in np.flatnonzero(rows < 0).tolist():
             rows[position] = new.setdefault(keys[position], before + len(new))
-        self._memory.take(len(new) * self._row_bytes + _LABEL_FACTOR * _measure_texts(new), rows=len(new))
+        self._limit.add(len(new), ())
         self.keys += new
         self._by_key.add(_hash(new), np.arange(before, len(self.keys)))
         return rows
@@ -86,8 +93,7 @@ class TextRowIndex(RowIndex[K], Generic[K, D]):
         rows = self._by_text.find(hashes)
         new = np.flatnonzero(rows < 0)
         if len(new):
-            self._memory.take(len(new) * _TEXT_BYTES)
-            rows[new] = self._add_labels([decode_labels(texts[position]) for position in new.tolist()])
+            rows[new] = self._add_labels([texts[position] for position in new.tolist()])[0]
             self._by_text.add(hashes[new], rows[new])
         return rows
 
@@ -105,11 +111,10 @@ class TextRowIndex(RowIndex[K], Generic[K, D]):
         positions = cache.by_text.find(hashes)
         new = np.flatnonzero(positions < 0)
         if len(new):
-            parsed = [decode_labels(texts[position]) for position in new.tolist()]
-            size = sum(measure_text(texts[position]) for position in new.tolist())
-            self._memory.take(len(new) * _DETAIL_BYTES + _LABEL_FACTOR * size)
+            self._limit.add(len(new), ())  # details take about as much as a row
+            rows, parsed = self._add_labels([texts[position] for position in new.tolist()])
             positions[new] = np.arange(len(new)) + len(cache.details)
-            cache.rows = np.concatenate((cache.rows, self._add_labels(parsed)))
+            cache.rows = np.concatenate((cache.rows, rows))
             make = cast("Callable[[Iterable[str]], V]", type(labels[0])._make)
             names = list(zip(*labels, strict=True))  # of each detail
             cache.details += [make([self._share(find_label(each, detail)) for detail in names]) for each in parsed]
@@ -123,8 +128,11 @@ class TextRowIndex(RowIndex[K], Generic[K, D]):
         self.keys = [self._make((uuids.get(key.uuid, key.uuid), *key[1:])) for key in self.keys]
         self._by_text = _HashIndex()
 
-    def _add_labels(self, labels: Iterable[Mapping[str, str]]) -> Rows:
-        return self.add([self._read_key(each) for each in labels])
+    def _add_labels(self, texts: Sequence[bytes]) -> tuple[Rows, list[dict[str, str]]]:
+        """The rows of new texts, and their labels."""
+        self._limit.add(0, texts)
+        labels = [decode_labels(text) for text in texts]
+        return self.add([self._read_key(each) for each in labels]), labels
 
 
 class _DetailCache(Generic[V]):
@@ -162,15 +170,8 @@ class _HashIndex:
         self._numbers = np.concatenate((self._numbers, numbers.astype(np.int32)))[order]
 
 
-def _measure_texts(keys: Iterable[tuple[str, ...]]) -> int:
-    return sum(measure_text(part) for key in keys for part in key)
-
-
 def _hash(values: Collection[bytes] | Collection[K]) -> Hashes:
     return np.fromiter(map(hash, values), np.int64, len(values))
-
-
-log = Log(__name__)
 
 
 @dataclass(frozen=True, slots=True)

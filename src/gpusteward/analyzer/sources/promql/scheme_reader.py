@@ -10,7 +10,6 @@ from typing import NamedTuple
 from gpusteward.analyzer.sources.engine.client import Engine, LimitError
 from gpusteward.analyzer.sources.engine.decode import decode_labels, decode_names, decode_vector
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
-from gpusteward.analyzer.sources.memory_limits import RowMemory
 from gpusteward.analyzer.sources.promql.expressions import Window
 from gpusteward.analyzer.sources.promql.query_plan import (
     DetectedScheme,
@@ -25,6 +24,7 @@ from gpusteward.analyzer.sources.promql.query_runner import (
     HolderIndex,
     QueryTask,
     ResultCollector,
+    RowLimit,
     plan_queries,
     run_tasks,
 )
@@ -224,7 +224,6 @@ class _Indexes:
 
     holders: HolderIndex
     devices: DeviceIndex
-    memory: RowMemory
     static: StaticValues = field(default_factory=StaticValues)
 
 
@@ -253,6 +252,7 @@ class SchemeReader:
         self._limit = SeriesLimit(settings.series_limit)
         self._shards = Shards(settings.window_seconds)
         self._indexes: dict[tuple[HolderKey, DeviceKey], _Indexes] = {}
+        self._forget_rows()
         self._states: defaultdict[Hashable, _SchemeState] = defaultdict(_SchemeState)
         self._table_rows = 0
 
@@ -305,7 +305,7 @@ class SchemeReader:
         """Note the size of the merged table. After an empty one the row indexes are built anew."""
         self._table_rows = table_rows
         if not table_rows:
-            self._indexes.clear()
+            self._forget_rows()
 
     def expire(self) -> None:
         """After a discovery: query static values and count series again, and allow larger queries again."""
@@ -408,13 +408,17 @@ class SchemeReader:
     def _find_indexes(self, plans: Sequence[QueryPlan]) -> _Indexes:
         """Those of the last cycle, unless the labels have changed or most of the rows have ended."""
         labels = (plans[0].mapping.holder, plans[-1].mapping.device)
-        indexes = self._indexes.get(labels)
-        if indexes is None or len(indexes.holders) > _ROW_FACTOR * self._table_rows + self._max_ended_rows:
-            memory = RowMemory(self._engine.limits)
-            holders, devices = HolderIndex(labels[0], memory), DeviceIndex(labels[1], memory)
-            indexes = self._indexes[labels] = _Indexes(holders, devices, memory)
-        indexes.memory.reserved = sum(each.memory.taken for each in self._indexes.values()) - indexes.memory.taken
-        return indexes
+        known = self._indexes.get(labels)
+        if known is not None and len(known.holders) > _ROW_FACTOR * self._table_rows + self._max_ended_rows:
+            self._forget_rows()
+        if labels not in self._indexes:
+            holders, devices = HolderIndex(labels[0], self._holder_limit), DeviceIndex(labels[1], self._device_limit)
+            self._indexes[labels] = _Indexes(holders, devices)
+        return self._indexes[labels]
+
+    def _forget_rows(self) -> None:
+        self._indexes.clear()
+        self._holder_limit, self._device_limit = RowLimit(self._engine.limits), RowLimit(self._engine.limits)
 
     def _run(self, plans: Iterable[QueryPlan], collector: ResultCollector, cycle: ReadCycle) -> None:
         tasks = [task for plan in plans if plan.queries for task in self._plan_tasks(plan, collector.results, cycle)]

@@ -44,6 +44,11 @@ class MetricFamily:
     floor: float | None  # of a gauge that only proves work: lower values are not kept; in the unit of the page
     attributions: frozenset[str] | None  # the values of the label `by` that are needed; None: all
 
+    @property
+    def value_bytes(self) -> int:
+        """What one sample of a series takes in the window."""
+        return 4 * self.is_windowed_gauge + 8 * self.is_windowed_counter
+
     def needs(self, attribution: str) -> bool:
         """Whether a series with this value of the label `by` is kept."""
         return self.attributions is None or attribution in self.attributions
@@ -122,6 +127,8 @@ def choose_families(page: bytes) -> Mapping[bytes, MetricFamily]:
 
 
 MAX_LINE_BYTES = 16_384
+MAX_NEW_SERIES = 20_000
+"""Of one page: so many lines of unknown series are looked at, however many there are."""
 _PART_BYTES = 1 << 18
 MAX_EXAMPLE_BYTES = 120
 MAX_AGE_SECONDS = 300.0
@@ -137,8 +144,6 @@ TOO_LONG = "line is too long"
 CUT_OFF = "page ends in the middle of a line"
 DUPLICATE = "series is on the page twice"
 OTHER_NODE = "names a node that this target may not report; see scrape.any_node_targets"
-TOO_MANY = "too many series; raise scrape.target_series_limit or scrape.series_limit"
-TOO_MUCH_TEXT = "labels are too long in total; raise scrape.target_label_limit_bytes"
 NO_MEMORY = "series need more memory than the budget; raise memory.budget_bytes and the memory limit of the container"
 
 _LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"([^"\\]*+(?:\\.[^"\\]*+)*+)"\s*(?:,|$)')
@@ -163,7 +168,7 @@ class ParseErrors:
 
 @dataclass(slots=True)
 class ParsedPage:
-    """The values of known series, and the lines of unknown ones."""
+    """The values of known series, and the first lines of unknown ones."""
 
     rows: list[int]
     values: list[float]
@@ -178,10 +183,8 @@ def parse_page(
     *,
     errors: ParseErrors,
     at: float,
-    max_unknown: int | None = None,
 ) -> ParsedPage:
-    """Every line of these metric families. `known`: hash of a line without its value -> row. `max_unknown`: how many
-    lines of unknown series are kept; one more is kept if there are more, and their number is in `unknown_count`."""
+    """Every line of these metric families. `known`: hash of a line without its value -> row."""
     rows: list[int] = []
     values: list[float] = []
     unknown: list[bytes] = []
@@ -197,7 +200,7 @@ def parse_page(
         row = find_row(hash(line[:end]))
         if row is None:
             unknown_count += 1
-            if max_unknown is None or len(unknown) <= max_unknown:
+            if len(unknown) < MAX_NEW_SERIES:
                 unknown.append(line)
             continue
         if row == IGNORED:

@@ -10,10 +10,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusteward.analyzer.sources.memory_limits import DEFAULT_LIMITS, MemoryLimits
+from gpusteward.analyzer.sources.memory_limits import DEFAULT_LIMITS, TARGET_SHARE, MemoryLimits
 from gpusteward.analyzer.sources.scrape.page_parser import FAMILIES, NO_MEMORY
 from gpusteward.analyzer.sources.scrape.series import RowIndexes, SeriesLabels
-from gpusteward.analyzer.sources.scrape.target_samples import FreeCapacity, PageOrigin, SeriesWindow, TargetSamples
+from gpusteward.analyzer.sources.scrape.series_values import SeriesWindow
+from gpusteward.analyzer.sources.scrape.target_samples import NOTHING, Kept, PageOrigin, TargetSamples
 from gpusteward.analyzer.sources.usage.label_mapping import ALL_CLUSTERS, ClusterChoice
 from gpusteward.analyzer.sources.usage.query_results import K, LabelRowIndex
 from gpusteward.analyzer.sources.usage.selectors import Matchers
@@ -21,11 +22,10 @@ from gpusteward.logs import Log
 
 log = Log(__name__)
 
-_MOST = 1 << 62
 _OUTLIER = 4
 """Targets of one site differ by less, so none makes room for another of the same kind."""
 _STALE_SHARE = 16
-"""Rows and texts of deleted pods are dropped when their series had this part of the store's memory."""
+"""Rows and texts of deleted pods are dropped when their series were this part of all that may be kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,6 @@ class StoreOptions:
 
     interval: float  # seconds between two scrapes
     keep_seconds: float
-    series_limit: int | None = None  # of all targets; None: as many as fit into memory
-    target_series_limit: int | None = None  # of one
-    target_label_limit_bytes: int | None = None  # of one
     limits: MemoryLimits = DEFAULT_LIMITS
     condition: Matchers = ()
     clusters: ClusterChoice = ALL_CLUSTERS
@@ -66,8 +63,9 @@ class SampleStore:
         self._series_labels = SeriesLabels(options.condition)
         self._targets: dict[str, TargetSamples] = {}
         self._lock = threading.Lock()
-        self._size = 0  # known lines of all targets
-        self.memory_bytes = 0  # of all targets, an estimate
+        limits = options.limits
+        self._most = Kept(limits.series, limits.label_bytes, limits.window_bytes)
+        self.kept = NOTHING  # of all targets
 
     def __len__(self) -> int:
         """Targets with samples."""
@@ -80,24 +78,23 @@ class SampleStore:
 
     @property
     def nbytes(self) -> int:
-        return sum(samples.nbytes for samples in list(self._targets.values()))
+        return sum(samples.values.nbytes for samples in list(self._targets.values()))
 
     def ingest(self, target: str, page: bytes, at: float, *, make_origin: Callable[[], PageOrigin] = PageOrigin) -> int:
         """Parse and keep a page of a target. `make_origin`: called for the first page of a target. Returns the number
         of values."""
         with self._lock:
             samples = self._targets[target] if target in self._targets else self._add_target(target, make_origin())
-            before, memory_before = len(samples), samples.memory_bytes
+            before = samples.kept
             values = samples.ingest(page, at)
-            self._size += len(samples) - before
-            self.memory_bytes += samples.memory_bytes - memory_before
+            self.kept = self.kept.plus(samples.kept.minus(before))
             return values
 
     def add_failed_scrape(self, target: str, at: float) -> None:
         """A scrape failed, or the target was removed."""
         with self._lock:
             if target in self._targets:
-                self._targets[target].add_failed_scrape(at)
+                self._targets[target].values.add_failed_scrape(at)
 
     def drop_expired(self, at: float) -> None:
         """Drop targets that have not been scraped for as long as samples are kept."""
@@ -110,7 +107,7 @@ class SampleStore:
         """Every series of every target over the window before `at`, with the rows they refer to."""
         with self._lock:
             self._drop_stale_rows()
-            windows = [samples.read_window(at, seconds) for samples in self._targets.values()]
+            windows = [samples.values.read_window(at, seconds) for samples in self._targets.values()]
             return StoreWindow(_concatenate(windows), self._series_labels.copy_rows(), at)
 
     def list_names(self) -> set[str]:
@@ -142,8 +139,7 @@ class SampleStore:
 
     def _drop(self, target: str) -> None:
         if samples := self._targets.pop(target, None):
-            self._size -= len(samples)
-            self.memory_bytes -= samples.memory_bytes
+            self.kept = self.kept.minus(samples.kept)
 
     def _add_target(self, target: str, origin: PageOrigin) -> TargetSamples:
         samples = TargetSamples(
@@ -154,40 +150,29 @@ class SampleStore:
             find_free=lambda needed: self._find_free(target, needed),
         )
         self._targets[target] = samples
-        self.memory_bytes += samples.memory_bytes
         return samples
 
-    def _find_free(self, target: str, needed: int) -> FreeCapacity:
-        """`needed`: the memory that the target asks for."""
-        samples, options = self._targets[target], self.options
-        lines = min(_or_most(options.series_limit) - self._size, _or_most(options.target_series_limit) - len(samples))
-        label_bytes = _or_most(options.target_label_limit_bytes) - samples.series.label_bytes
-        return FreeCapacity(lines, label_bytes, self._find_free_memory(target, needed))
-
-    def _find_free_memory(self, target: str, needed: int) -> int:
-        """A limit that is set itself replaces that of the memory."""
-        limits, own = self.options.limits, self._targets[target].memory_bytes
-        if self.options.series_limit is not None:
-            return _MOST
-        if needed and self.memory_bytes + needed > limits.store:
-            self._drop_largest(_OUTLIER * (own + needed))
-        free = limits.store - self.memory_bytes
-        return free if self.options.target_series_limit is not None else min(free, limits.target - own)
-
-    def _drop_largest(self, least_bytes: int) -> None:
-        """While the store is full, the target that has most makes room for one that needs far less."""
-        largest = max(self._targets, key=lambda each: self._targets[each].memory_bytes)
-        if self._targets[largest].memory_bytes > least_bytes:
-            log.warning("samples_dropped", target=largest, reason=NO_MEMORY)
-            self._drop(largest)
-            self._drop_stale_rows()
+    def _find_free(self, target: str, needed: Kept) -> Kept:
+        """How much more may be kept of a target. While the store is full, the target that has most makes room for one
+        that needs far less."""
+        own = self._targets[target].kept
+        if self.kept.plus(needed).find_share(self._most) > 1:
+            largest = max(self._targets.values(), key=lambda samples: samples.kept.find_share(self._most))
+            if largest.kept.find_share(self._most) > _OUTLIER * own.plus(needed).find_share(self._most):
+                name = next(name for name, samples in self._targets.items() if samples is largest)
+                log.warning("samples_dropped", target=name, reason=NO_MEMORY)
+                self._drop(name)
+                self._drop_stale_rows()
+        free = self._most.minus(self.kept)
+        of_target = Kept(*(most // TARGET_SHARE for most in self._most)).minus(own)
+        return Kept(*map(min, free, of_target))
 
     def _drop_stale_rows(self) -> None:
         """Pods come and go; the rows of deleted ones would stay for ever."""
-        if self._series_labels.total_bytes - self.memory_bytes <= self.options.limits.store // _STALE_SHARE:
+        if self._series_labels.interpreted - self.series <= self._most.series // _STALE_SHARE:
             return
         before, self._series_labels = self._series_labels, SeriesLabels(self.options.condition)
-        self._series_labels.total_bytes = self.memory_bytes
+        self._series_labels.interpreted = self.series
         alive = {rows for samples in self._targets.values() for rows in samples.series.list_rows()}
         holders = {
             scheme: _renumber(
@@ -198,10 +183,6 @@ class SampleStore:
         devices = _renumber(before.devices, self._series_labels.devices, {rows.device for rows in alive})
         for samples in self._targets.values():
             samples.renumber(self._series_labels, holders, devices)
-
-
-def _or_most(limit: int | None) -> int:
-    return _MOST if limit is None else limit
 
 
 def _renumber(before: LabelRowIndex[K], after: LabelRowIndex[K], alive: set[int]) -> NDArray[np.int32]:

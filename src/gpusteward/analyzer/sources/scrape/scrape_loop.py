@@ -181,8 +181,8 @@ class ScrapeLoop:
         limits: MemoryLimits = DEFAULT_LIMITS,
     ) -> None:
         """Raises ConfigurationError for credentials or certificates that cannot be used."""
-        self._page_bytes = settings.page_limit_bytes or limits.page
-        self._received = ReceivedBytes(max(limits.pages, self._page_bytes))
+        self._page_bytes = limits.page
+        self._received = ReceivedBytes(limits.pages)
         self._registry = registry
         self._store = store
         self._settings = settings

@@ -82,15 +82,7 @@ class SeriesLabels:
         self._device_matchers = device_matchers(condition)
         self._details: dict[Details, Details] = {}  # equal ones once: many series have the same
         self._fleet_keys: dict[NodeModel, NodeModel] = {}
-        self.total_bytes = 0  # of all series, also of dropped ones, whose texts are still here
-
-    def __len__(self) -> int:
-        """Holders, and texts that series share."""
-        return sum(map(len, self.holders.values())) + self.shared_texts
-
-    @property
-    def shared_texts(self) -> int:
-        return len(self._details) + len(self._fleet_keys)
+        self.interpreted = 0  # series, also dropped ones, whose rows and texts are still here
 
     def copy_rows(self) -> RowIndexes:
         """The rows as they are now; later ones are not added."""
@@ -98,6 +90,7 @@ class SeriesLabels:
 
     def interpret(self, family: MetricFamily, labels: Labels, mapping: LabelMapping, *, label_bytes: int) -> SeriesInfo:
         unified = _unify(labels, mapping)
+        self.interpreted += 1
         return SeriesInfo(
             family,
             self._find_traits(labels, unified),
@@ -190,6 +183,7 @@ class SeriesTable:
         self._fleet_key: list[NodeModel | None] = []
         self._label_bytes = array("H")
         self.label_bytes = 0  # of all series
+        self.value_bytes = 0  # of one sample of all series
 
     def __len__(self) -> int:
         return len(self._family)
@@ -233,6 +227,7 @@ class SeriesTable:
         self._fleet_key.append(info.fleet_key)
         self._label_bytes.append(info.label_bytes)
         self.label_bytes += info.label_bytes
+        self.value_bytes += info.family.value_bytes
         return len(self) - 1
 
     def keep(self, series: SeriesNumbers) -> None:
@@ -246,6 +241,7 @@ class SeriesTable:
         self._fleet_key = [self._fleet_key[row] for row in kept]
         self._label_bytes = array("H", [self._label_bytes[row] for row in kept])
         self.label_bytes = sum(self._label_bytes)
+        self.value_bytes = sum(FAMILIES[number].value_bytes for number in self._family)
 
     def is_chosen(self, series: int, choice: SeriesChoice) -> bool:
         row = (self._device if choice.of_devices else self._holder)[series]

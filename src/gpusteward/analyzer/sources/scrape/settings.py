@@ -94,26 +94,6 @@ class ScrapeSettings(BaseModel):
     """Largest number of concurrent scrapes."""
     target_limit: ClassVar[int] = 5_000
     """Largest number of targets; further ones are left out."""
-    series_limit: int | None = Field(
-        default=None,
-        ge=100,
-        description="Largest number of series of all targets; default: as many as fit into memory.budget_bytes.",
-    )
-    target_series_limit: int | None = Field(
-        default=None,
-        ge=10,
-        description="Largest number of series of one target; default: as many as fit into a sixteenth of that memory.",
-    )
-    target_label_limit_bytes: int | None = Field(
-        default=None,
-        ge=1024,
-        description="Largest total size of names and labels of one target, as on its page; default: as its series.",
-    )
-    page_limit_bytes: int | None = Field(
-        default=None,
-        ge=1024,
-        description="Largest size of a page, both compressed and uncompressed; default: from memory.budget_bytes.",
-    )
     username: str = Field(default="", description="User name for basic authentication.")
     password: SecretStr = Field(default=SecretStr(""), description="Password for basic authentication.")
     password_file: Path | None = Field(default=None, description="File with the password; read at every start.")

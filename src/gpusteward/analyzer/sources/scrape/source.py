@@ -199,13 +199,12 @@ class ScrapeSource:
 
     def _read_processes(self, pods: Collection[Pod], cluster: str, at: float) -> PodProcesses:
         """A page does not name its cluster: the target does."""
-        limit = self.store.options.target_series_limit or MAX_PROCESS_SAMPLES
         names = frozenset((pod.namespace, pod.name) for pod in pods)
 
         def read(target: str, page: bytes) -> list[LiveSample]:
             samples = _parse_processes(page, names, cluster, at)
             own = (sample for sample in samples if self.store.may_report(target, sample.labels.get("node", "")))
-            return list(islice(own, limit))
+            return list(islice(own, MAX_PROCESS_SAMPLES))
 
         samples = self._loop.fetch_now(self._find_targets(pods), read)
         return collect_processes(chain.from_iterable(samples), pods, HolderLabels(cluster=_CLUSTER))
@@ -267,9 +266,6 @@ def _make_store_options(
     return StoreOptions(
         interval=settings.interval,
         keep_seconds=max(window_seconds, settings.keep_minutes * 60),
-        series_limit=settings.series_limit,
-        target_series_limit=settings.target_series_limit,
-        target_label_limit_bytes=settings.target_label_limit_bytes,
         limits=limits,
         condition=condition,
         clusters=clusters,

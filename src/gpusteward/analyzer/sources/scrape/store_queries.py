@@ -32,7 +32,8 @@ from gpusteward.analyzer.sources.scrape.series import (
     SeriesNumbers,
     SeriesTrait,
 )
-from gpusteward.analyzer.sources.scrape.target_samples import SeriesWindow, TargetSamples, TimeSeries
+from gpusteward.analyzer.sources.scrape.series_values import SeriesWindow, TimeSeries
+from gpusteward.analyzer.sources.scrape.target_samples import TargetSamples
 from gpusteward.analyzer.sources.usage.quantities import (
     COUNTS,
     MEASURES,
@@ -159,7 +160,7 @@ def add_sample_times(
         # Rows may have got other numbers since the window was read.
         rows = dict(zip(series_labels.holders[scheme].find(keys).tolist(), holders, strict=True))
         for samples in targets.values():
-            for found in samples.read_presence(scheme, rows.keys() - {-1}, at=at, seconds=seconds):
+            for found in samples.values.read_presence(scheme, rows.keys() - {-1}, at=at, seconds=seconds):
                 row = rows[found.holder]
                 results.last_details.setdefault(row, found.details)
                 results.seen.add(row, found.details.pod_uid, found.times)
@@ -241,7 +242,7 @@ def read_chart(
                 found = [
                     series
                     for samples in reporting
-                    for series in samples.read_gauges(SeriesChoice(family, holders), at=at, seconds=seconds)
+                    for series in samples.values.read_gauges(SeriesChoice(family, holders), at=at, seconds=seconds)
                 ]
                 if measure not in lines and (points := _merge(found, metric.scale)):
                     lines[measure] = points
@@ -299,7 +300,7 @@ def _add_work_of(
 ) -> None:
     """Of one target: metrics, each with the series that it is read of."""
     for metric, choice in about:
-        for series in samples.read_samples(choice, at=at, seconds=seconds):
+        for series in samples.values.read_samples(choice, at=at, seconds=seconds):
             if len(series.times):  # one that has ended earlier is not there, as in an engine
                 add_work(lines, metric, list(zip(series.times.tolist(), series.values.tolist(), strict=True)))
 
