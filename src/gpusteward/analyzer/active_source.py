@@ -1,81 +1,40 @@
 """`ActiveSource`: the source of the present settings; replaced between two cycles when the settings change."""
 
 import os
-from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from gpusteward.analyzer.settings.settings import Settings
-from gpusteward.analyzer.sources.live_readings import Pod, PodProcesses, ReportedGpu
 from gpusteward.analyzer.sources.owners.cluster_owners import open_api
 from gpusteward.analyzer.sources.usage.selectors import parse_condition
-from gpusteward.analyzer.sources.usage_source import Chart, CountingSource
-from gpusteward.analyzer.tables import UsageTable
+from gpusteward.analyzer.sources.usage_source import CountingSource, ReplaceableSource
 from gpusteward.core.errors import SourceError
-from gpusteward.core.usages import AllocationKey
 from gpusteward.kubernetes.api import ApiServer, read_own_namespace
 from gpusteward.logs import Log
 
 log = Log(__name__)
 
 
-class ActiveSource:
-    """A `UsageSource` that passes calls on to a replaceable one. Charts being read during a replacement fail."""
+class ActiveSource(ReplaceableSource):
+    """The source of the present settings."""
 
     def __init__(self, settings: Settings, *, environ: Mapping[str, str] = os.environ) -> None:
         """Raises ConfigurationError."""
+        super().__init__()
         self._environ = environ
         self._opened_for = _relevant_settings(settings)
         self._source = self._open(settings)
-        self._closed_counts = Counter[str](ok=0, failed=0)  # requests of sources that were replaced
         self._is_closed = False
-
-    @property
-    def request_counts(self) -> Mapping[str, int]:
-        """Requests since the start by result: ok or failed."""
-        return self._closed_counts + Counter(self._source.request_counts)
-
-    @property
-    def target_counts(self) -> Mapping[str, int]:
-        return self._source.target_counts
-
-    @property
-    def source(self) -> CountingSource:
-        """The source in use."""
-        return self._source
 
     def adopt(self, settings: Settings) -> None:
         """Replace the source if its settings changed. Raises ConfigurationError, and then keeps the old one."""
-        if _relevant_settings(settings) == self._opened_for or self._is_closed:
-            return
-        before = self._source
-        self._source = self._open(settings, before)
-        self._opened_for = _relevant_settings(settings)
-        before.close()
-        self._closed_counts.update(before.request_counts)
-
-    def read(self, at: float) -> UsageTable:
-        return self._source.read(at)
-
-    def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
-        return self._source.read_series(allocation, at, seconds=seconds)
-
-    def read_work(self, allocations: Sequence[AllocationKey], at: float, *, seconds: float) -> Sequence[Chart]:
-        return self._source.read_work(allocations, at, seconds=seconds)
-
-    def read_processes(self, pods: Collection[Pod], at: float) -> PodProcesses:
-        return self._source.read_processes(pods, at)
-
-    def read_gpus(self, node: str, cluster: str, at: float) -> Sequence[ReportedGpu]:
-        return self._source.read_gpus(node, cluster, at)
-
-    def describe(self) -> Mapping[str, Any]:
-        return self._source.describe()
+        if _relevant_settings(settings) != self._opened_for and not self._is_closed:
+            self._replace(self._open(settings, self._source))
+            self._opened_for = _relevant_settings(settings)
 
     def close(self) -> None:
         self._is_closed = True
-        self._source.close()
+        super().close()
 
     def _open(self, settings: Settings, before: CountingSource | None = None) -> CountingSource:
         """The engine or engines if configured, else the scraped exporters. Imports only what is used."""

@@ -6,7 +6,7 @@ import weakref
 
 import pytest
 
-from gpusteward.analyzer.sources.promql.expressions import Query
+from gpusteward.analyzer.sources.promql.query_plan import Query
 from gpusteward.analyzer.sources.promql.query_runner import (
     QueryTask,
     ResultChunk,

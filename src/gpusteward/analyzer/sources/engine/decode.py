@@ -6,8 +6,9 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from math import isfinite
 from operator import attrgetter, itemgetter
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -20,10 +21,11 @@ from gpusteward.messages.errors import engine_errors
 log = Log(__name__)
 
 Body = bytes | bytearray
-_R = TypeVar("_R", bound="_Response")
+_D = TypeVar("_D")
+_Row = TypeVar("_Row", bound="_VectorRow | _TextRow | _MatrixRow")
 
 
-class _Response(msgspec.Struct, gc=False, rename="camel"):
+class _Response(msgspec.Struct, Generic[_D], gc=False, rename="camel"):
     """What every response contains beside its data."""
 
     status: str
@@ -31,71 +33,44 @@ class _Response(msgspec.Struct, gc=False, rename="camel"):
     warnings: list[str] = []
     infos: list[str] = []
     is_partial: bool = False
+    data: _D | None = None
 
 
-class _VectorRow(msgspec.Struct, gc=False, rename="camel"):
+class _Result(msgspec.Struct, Generic[_Row], gc=False, rename="camel"):
+    """The data of a query."""
+
+    result_type: str
+    result: list[_Row]
+
+
+class _VectorRow(msgspec.Struct, gc=False):
     metric: msgspec.Raw
     value: tuple[float, float]  # the second is a string: the decoders below convert it
 
 
-class _VectorData(msgspec.Struct, gc=False, rename="camel"):
-    result_type: str
-    result: list[_VectorRow]
-
-
-class _VectorResponse(_Response, gc=False, rename="camel"):
-    data: _VectorData | None = None
-
-
-class _TextRow(msgspec.Struct, gc=False, rename="camel"):
+class _TextRow(msgspec.Struct, gc=False):
     """The same with the value as text, for numbers that msgspec does not convert: `+Inf`."""
 
     metric: msgspec.Raw
     value: tuple[float, str]
 
 
-class _TextData(msgspec.Struct, gc=False, rename="camel"):
-    result_type: str
-    result: list[_TextRow]
-
-
-class _TextResponse(_Response, gc=False, rename="camel"):
-    data: _TextData | None = None
-
-
-class _MatrixRow(msgspec.Struct, gc=False, rename="camel"):
+class _MatrixRow(msgspec.Struct, gc=False):
     metric: dict[str, str]
     values: list[tuple[float, str]]
 
 
-class _MatrixData(msgspec.Struct, gc=False, rename="camel"):
-    result_type: str
-    result: list[_MatrixRow]
-
-
-class _MatrixResponse(_Response, gc=False, rename="camel"):
-    data: _MatrixData | None = None
-
-
-class _NamesResponse(_Response, gc=False, rename="camel"):
-    data: list[str] | None = None
-
-
-class _PlainResponse(_Response, gc=False, rename="camel"):
-    data: dict[str, Any] | None = None
-
-
-class _ErrorResponse(msgspec.Struct, gc=False, rename="camel"):
+class _ErrorResponse(msgspec.Struct, gc=False):
     error: str = ""
 
 
-_VECTOR = msgspec.json.Decoder(_VectorResponse, strict=False)  # converts strings to numbers
+_VECTOR = msgspec.json.Decoder(_Response[_Result[_VectorRow]], strict=False)  # converts strings to numbers
 _ROWS = msgspec.json.Decoder(list[_VectorRow], strict=False)
-_TEXT_VECTOR = msgspec.json.Decoder(_TextResponse)
+_TEXT_VECTOR = msgspec.json.Decoder(_Response[_Result[_TextRow]])
 _TEXT_ROWS = msgspec.json.Decoder(list[_TextRow])
-_MATRIX = msgspec.json.Decoder(_MatrixResponse)
-_NAMES = msgspec.json.Decoder(_NamesResponse)
-_PLAIN = msgspec.json.Decoder(_PlainResponse)
+_MATRIX = msgspec.json.Decoder(_Response[_Result[_MatrixRow]])
+_NAMES = msgspec.json.Decoder(_Response[list[str]])
+_PLAIN = msgspec.json.Decoder(_Response[dict[str, Any]])
 _ERROR = msgspec.json.Decoder(_ErrorResponse)
 _METRIC, _VALUE, _SECOND = attrgetter("metric"), attrgetter("value"), itemgetter(1)
 _SLICE_BYTES = 1 << 19
@@ -134,12 +109,16 @@ def decode_vector(body: Body) -> Vector:
     with paused_collector():
         try:
             response = _decode(_VECTOR, body)
-            vector = _vector(_result(response, "vector"))
+            vector = _vector(_result(response.data, "vector"))
+            warnings = response.warnings
         except _FormatError:
-            text_response = _decode(_TEXT_VECTOR, body)
-            vector = _text_vector(_result(text_response, "vector"))
-            return replace(vector, missing_stores=_find_missing_stores(text_response))
-        return replace(vector, missing_stores=_find_missing_stores(response))
+            texts = _decode(_TEXT_VECTOR, body)
+            vector, warnings = _text_vector(_result(texts.data, "vector")), texts.warnings
+    # A warning of the storage means that series or samples are missing; PromQL warnings are about style. Thanos names
+    # the address of the store; the rest of the text changes from query to query.
+    missing = (text for text in warnings if not text.startswith("PromQL"))
+    stores = (found[1] if (found := _STORE_ADDRESS.search(text)) else text[:200] for text in missing)
+    return replace(vector, missing_stores=frozenset(stores))
 
 
 def decode_pieces(pieces: Iterable[bytes]) -> Iterator[Vector]:
@@ -179,8 +158,7 @@ def _decode_rows(text: Body) -> Vector:
         raise SourceError(engine_errors.UNREADABLE_RESPONSE, reason=error) from error
 
 
-def _result(response: _VectorResponse | _TextResponse | _MatrixResponse, result_type: str) -> Any:
-    data = response.data
+def _result(data: _Result[_Row] | None, result_type: str) -> list[_Row]:
     if data is None or data.result_type != result_type:
         actual = data.result_type if data else engine_errors.NO_RESULT
         raise SourceError(engine_errors.WRONG_RESULT_TYPE, actual=actual, expected=result_type)
@@ -192,7 +170,12 @@ def _vector(rows: list[_VectorRow]) -> Vector:
 
 
 def _text_vector(rows: list[_TextRow]) -> Vector:
-    return _finish(rows, _numbers(list(map(_SECOND, map(_VALUE, rows)))))
+    texts = list(map(_SECOND, map(_VALUE, rows)))
+    try:
+        values = np.fromiter(map(float, texts), np.float64, len(texts))
+    except ValueError:
+        values = np.array([_number(text) for text in texts])  # raises for the invalid one
+    return _finish(rows, values)
 
 
 def _finish(rows: list[_VectorRow] | list[_TextRow], values: Column) -> Vector:
@@ -203,8 +186,10 @@ def _finish(rows: list[_VectorRow] | list[_TextRow], values: Column) -> Vector:
 def decode_matrix(body: Body) -> list[Series]:
     """The series of a range query; points without a number are left out. Raises SourceError."""
     with paused_collector():
-        rows: list[_MatrixRow] = _result(_decode(_MATRIX, body), "matrix")
-        return [Series(row.metric, list(_finite(row.values))) for row in rows]
+        return [
+            Series(row.metric, [(at, value) for at, text in row.values if isfinite(value := _number(text))])
+            for row in _result(_decode(_MATRIX, body).data, "matrix")
+        ]
 
 
 def decode_names(body: Body) -> list[str]:
@@ -239,7 +224,7 @@ class _FormatError(SourceError):
     """Not the shape that was expected."""
 
 
-def _decode(decoder: msgspec.json.Decoder[_R], body: Body) -> _R:
+def _decode(decoder: msgspec.json.Decoder[_Response[_D]], body: Body) -> _Response[_D]:
     try:
         response = decoder.decode(body)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -255,31 +240,11 @@ def _decode(decoder: msgspec.json.Decoder[_R], body: Body) -> _R:
     return response
 
 
-def _find_missing_stores(response: _Response) -> frozenset[str]:
-    """A warning of the storage means that series or samples are missing; PromQL warnings are about style. Thanos names
-    the address of the store; the rest of the text changes from query to query."""
-    missing = (text for text in response.warnings if not text.startswith("PromQL"))
-    return frozenset(found[1] if (found := _STORE_ADDRESS.search(text)) else text[:200] for text in missing)
-
-
-def _numbers(texts: list[str]) -> Column:
-    try:
-        return np.fromiter(map(float, texts), np.float64, len(texts))
-    except ValueError:
-        return np.array([_number(text) for text in texts])  # raises for the invalid one
-
-
 def _number(text: str) -> float:
     try:
         return float(text)
     except ValueError as error:
         raise SourceError(engine_errors.NOT_A_NUMBER, text=repr(text[:40])) from error
-
-
-def _finite(points: list[tuple[float, str]]) -> Iterator[tuple[float, float]]:
-    for time, text in points:
-        if np.isfinite(value := _number(text)):
-            yield time, value
 
 
 class _Pauses:

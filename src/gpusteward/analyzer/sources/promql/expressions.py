@@ -2,31 +2,16 @@
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from itertools import chain
 
+from gpusteward.analyzer.sources.promql.query_plan import Query, split_names
 from gpusteward.analyzer.sources.usage.quantities import (
-    CORE_COUNT,
     EXCESSES,
-    FLOORS,
-    IDLE_KEYS,
     PRESENCE_IN_WINDOW,
     PRESENCE_TIMES,
-    STATIC_QUANTITIES,
-    UNHELD_FLOOR,
     Aggregation,
-    Level,
     Quantity,
-    QueryKey,
-)
-from gpusteward.analyzer.sources.usage.query_results import (
-    DeviceDetails,
-    DeviceKey,
-    HolderDetails,
-    HolderKey,
-    ScrapeTarget,
 )
 from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers, write_selector
-from gpusteward.core.usages import LEAST_EXCESS
 
 RULE_PREFIX = "gpusteward:"
 RULE_INTERVAL_SECONDS = 60.0
@@ -59,76 +44,23 @@ class Window:
         return f"{aggregation}({write_selector(metric, matchers)}{write_range(self.seconds)})"
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
-    """One query for all GPUs at once."""
-
-    key: QueryKey
-    metric: str
-    scale: float
-    key_labels: HolderKey | DeviceKey  # the label of each part of the key
-    matchers: Matchers = ()
-    detail_labels: HolderDetails | DeviceDetails | ScrapeTarget | None = None  # the label of each detail, if queried
-    fallbacks: tuple[HolderDetails, ...] = ()  # further labels of the details, for series without the first ones
-    other_than: tuple["Query", ...] = ()  # leave out the keys that these have now
-
-    @property
-    def level(self) -> Level:
-        return self.key.level
-
-    @property
-    def quantity(self) -> Quantity:
-        return self.key.quantity
-
-    @property
-    def aggregation(self) -> Aggregation:
-        return self.key.aggregation
-
-    @property
-    def floor(self) -> float | None:
-        """In base units. Only values above it are returned; None: all."""
-        if self.aggregation in EXCESSES:
-            return LEAST_EXCESS
-        return UNHELD_FLOOR if self.quantity is Quantity.UNHELD else FLOORS.get(self.quantity)
-
-    @property
-    def is_static(self) -> bool:
-        """Whether the result of an earlier cycle is still valid."""
-        return (
-            self.level is Level.DEVICE and self.aggregation is Aggregation.LAST and self.quantity in STATIC_QUANTITIES
-        )
-
-    @property
-    def is_for_idle(self) -> bool:
-        """Whether only a verdict of idle needs it: what contradicts idleness, and what limits its proof."""
-        return self.aggregation in EXCESSES or self.key in IDLE_KEYS
-
-    @property
-    def is_coverage(self) -> bool:
-        """Whether it counts the samples that coverage is measured by."""
-        return self.key == CORE_COUNT
-
-    def write(self, window: Window, shard: Matchers = ()) -> str:
-        """The PromQL text: the maximum of the series with the same key. An exporter that was restarted, or is scraped
-        twice, has several. The maximum of means never understates use, and the maximum of counts does not add up
-        coverage from series that may overlap."""
-        matchers = (*self.matchers, *shard)
-        if self.key == PRESENCE_TIMES:  # the samples themselves: only they have their times
-            return f"{write_selector(self.metric, matchers)}{write_range(window.seconds)}"
-        inner = window.aggregate(self.metric, matchers, self.aggregation)
-        if self.quantity is Quantity.LAST_KERNEL:
-            inner = f"timestamp({inner}) - {inner}"  # of several series the one with the newest kernel
-        if self.key == PRESENCE_IN_WINDOW:
-            inner = f"{inner} unless {write_selector(self.metric, matchers)}"
-        if self.other_than:
-            others = " or ".join(write_selector(other.metric, (*other.matchers, *shard)) for other in self.other_than)
-            inner = f"{inner} unless on ({', '.join(_list_names(self.key_labels))}) ({others})"
-        condition = "" if self.floor is None else f" > {self.floor / self.scale:g}"
-        return f"max by ({', '.join(self.list_labels())}) ({inner}){condition}"
-
-    def list_labels(self) -> list[str]:
-        """Of its key and its details."""
-        return _list_names((*self.key_labels, *(self.detail_labels or ()), *chain.from_iterable(self.fallbacks)))
+def write_query(query: Query, window: Window, shard: Matchers = ()) -> str:
+    """The PromQL text: the maximum of the series with the same key. An exporter that was restarted, or is scraped
+    twice, has several. The maximum of means never understates use, and the maximum of counts does not add up coverage
+    from series that may overlap."""
+    selector = write_selector(query.metric, (*query.matchers, *shard))
+    if query.key == PRESENCE_TIMES:  # the samples themselves: only they have their times
+        return f"{selector}{write_range(window.seconds)}"
+    inner = window.aggregate(query.metric, (*query.matchers, *shard), query.aggregation)
+    if query.quantity is Quantity.LAST_KERNEL:
+        inner = f"timestamp({inner}) - {inner}"  # of several series the one with the newest kernel
+    if query.key == PRESENCE_IN_WINDOW:
+        inner = f"{inner} unless {selector}"
+    if query.other_than:
+        others = " or ".join(write_selector(other.metric, (*other.matchers, *shard)) for other in query.other_than)
+        inner = f"{inner} unless on ({', '.join(split_names(query.key_labels))}) ({others})"
+    condition = "" if query.floor is None else f" > {query.floor / query.scale:g}"
+    return f"max by ({', '.join(query.list_labels())}) ({inner}){condition}"
 
 
 def write_excess(aggregation: Aggregation, selector: str, window_seconds: float) -> str:
@@ -148,12 +80,6 @@ def write_excess(aggregation: Aggregation, selector: str, window_seconds: float)
     compared, steps = (f"min_over_time({minutes})", hour) if is_of_hour else (f"max_over_time({minutes})", minutes)
     median, lowest = f"quantile_over_time(0.5, {steps})", f"min_over_time({steps})"
     return f"{compared} - {SPREADS:g} * {median} + {SPREADS - 1:g} * {lowest}"
-
-
-def _list_names(labels: Iterable[str]) -> list[str]:
-    """Each once. Names of several labels in one text are joined by commas (`PodLabelNames`)."""
-    names = (name for text in labels for name in text.split(","))
-    return list(dict.fromkeys(filter(None, names)))
 
 
 def write_range(seconds: float) -> str:

@@ -1,19 +1,42 @@
 """The queries of one cycle for the metrics of a site: one per metric and aggregation for all GPUs, never one per GPU.
 
-The plan is used for engines (written as PromQL) and for scraped samples (evaluated in memory).
+The idea. What is wanted is said without any engine: a `Query` has a key (of holders or devices, which quantity, how the
+window becomes one number), a metric that provides it, and matchers of the series that are meant. The engine computes
+the windows; what comes back is one number per holder or device, so that its amount does not grow with the length of the
+window. Two things run the same plan: `query_runner` writes it as PromQL (`expressions.py`), and `scrape.store_queries`
+evaluates it on samples in memory. That is why both sources give the same table for the same samples.
+
+What must hold:
+- Who exists is asked first and separately (`plan_presence`), of series that nearly every holder has. A holder without
+  utilization is then a row that is unknown; derived from the utilization itself, it would be no row at all.
+- Devices without a holder are selected there too. Only so can a holder that has ended (its device reports, it does not)
+  be told from one whose exporter is down (neither reports).
+- What is missing is asked for, not concluded: holders without a video signal where others have it, devices that work
+  without a holder. An absent series and an idle GPU look alike otherwise.
+- Signals that only prove work have a floor (`quantities.FLOORS`): an idle fleet returns nothing for them.
+- What does not change is static and read again after a discovery only; what only a verdict of idle needs is read of
+  quiet holders only (`Query.is_for_idle`): comparing energy minute by minute is the most expensive of all queries.
+
+Without one plan for the whole site a cycle over 10,000 GPUs would take a minute and a half instead of a second
+(bench/results/analyzer.md), and the samples of its first and its last GPU would be of different times.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import chain, product
 
-from gpusteward.analyzer.sources.promql.expressions import Query
 from gpusteward.analyzer.sources.usage.label_mapping import CANDIDATES, HOLDER_NAMESPACES, LabelMapping
 from gpusteward.analyzer.sources.usage.quantities import (
     CORE_AGGREGATIONS,
+    CORE_COUNT,
+    EXCESSES,
+    FLOORS,
+    IDLE_KEYS,
     NO_VIDEO,
     PRESENCE_IN_WINDOW,
     PRESENCE_NOW,
+    STATIC_QUANTITIES,
+    UNHELD_FLOOR,
     Aggregation,
     Level,
     MetricScheme,
@@ -21,9 +44,16 @@ from gpusteward.analyzer.sources.usage.quantities import (
     QueryKey,
     UsageMetric,
 )
-from gpusteward.analyzer.sources.usage.query_results import DeviceDetails, HolderDetails, ScrapeTarget
+from gpusteward.analyzer.sources.usage.query_results import (
+    DeviceDetails,
+    DeviceKey,
+    HolderDetails,
+    HolderKey,
+    ScrapeTarget,
+)
 from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers
 from gpusteward.core import metrics as metrics_table
+from gpusteward.core.usages import LEAST_EXCESS
 
 DEVICE_DETAIL_LABELS = DeviceDetails(parent_uuid="parent_uuid", model="model")
 _HOLDER_LABELS = frozenset(label for field in ("namespace", "pod", "container") for label in CANDIDATES[field])
@@ -96,6 +126,62 @@ class DetectedScheme:
 
 
 @dataclass(frozen=True, slots=True)
+class Query:
+    """One query for all GPUs at once."""
+
+    key: QueryKey
+    metric: str
+    scale: float
+    key_labels: HolderKey | DeviceKey  # the label of each part of the key
+    matchers: Matchers = ()
+    detail_labels: HolderDetails | DeviceDetails | ScrapeTarget | None = None  # the label of each detail, if queried
+    fallbacks: tuple[HolderDetails, ...] = ()  # further labels of the details, for series without the first ones
+    other_than: tuple["Query", ...] = ()  # leave out the keys that these have now
+
+    @property
+    def level(self) -> Level:
+        return self.key.level
+
+    @property
+    def quantity(self) -> Quantity:
+        return self.key.quantity
+
+    @property
+    def aggregation(self) -> Aggregation:
+        return self.key.aggregation
+
+    @property
+    def floor(self) -> float | None:
+        """In base units. Only values above it are returned; None: all."""
+        if self.aggregation in EXCESSES:
+            return LEAST_EXCESS
+        return UNHELD_FLOOR if self.quantity is Quantity.UNHELD else FLOORS.get(self.quantity)
+
+    @property
+    def is_static(self) -> bool:
+        """Whether the result of an earlier cycle is still valid."""
+        return (
+            self.level is Level.DEVICE and self.aggregation is Aggregation.LAST and self.quantity in STATIC_QUANTITIES
+        )
+
+    @property
+    def is_for_idle(self) -> bool:
+        """Whether only a verdict of idle needs it: what contradicts idleness, and what limits its proof."""
+        return self.aggregation in EXCESSES or self.key in IDLE_KEYS
+
+    def list_labels(self) -> list[str]:
+        """Of its key and its details, each once. Names of several labels in one text are joined by commas."""
+        labels = (*self.key_labels, *(self.detail_labels or ()), *chain.from_iterable(self.fallbacks))
+        return split_names(labels)
+
+
+def split_names(labels: Iterable[str]) -> list[str]:
+    """The names of labels, each once; those of several labels may be one text, joined by commas."""
+    names = (name for text in labels for name in text.split(","))
+    return list(dict.fromkeys(filter(None, names)))
+
+
+@dataclass(frozen=True, slots=True)
 class QueryPlan:
     """The queries about one group of series, and the selector by which its series are counted first."""
 
@@ -104,23 +190,14 @@ class QueryPlan:
     metric: str
     matchers: Matchers
 
-    def without_static(self) -> "QueryPlan":
-        return replace(self, queries=tuple(query for query in self.queries if not query.is_static))
-
-    def only_static(self) -> "QueryPlan":
-        return replace(self, queries=tuple(query for query in self.queries if query.is_static))
-
-    def without_idle(self) -> "QueryPlan":
-        return replace(self, queries=tuple(query for query in self.queries if not query.is_for_idle))
-
-    def only_idle(self) -> "QueryPlan":
-        """What only verdicts of idle need."""
-        return replace(self, queries=tuple(query for query in self.queries if query.is_for_idle))
+    def choose(self, is_wanted: Callable[[Query], bool]) -> "QueryPlan":
+        """Some of its queries."""
+        return replace(self, queries=tuple(filter(is_wanted, self.queries)))
 
     def with_targets(self) -> "QueryPlan":
         """Counts samples by scrape target."""
         labels = ScrapeTarget("job", "instance", self.mapping.cluster)
-        queries = (replace(one, detail_labels=labels) if one.is_coverage else one for one in self.queries)
+        queries = (replace(one, detail_labels=labels) if one.key == CORE_COUNT else one for one in self.queries)
         return replace(self, queries=tuple(queries))
 
     def only_presence_in_window(self) -> "QueryPlan":
@@ -131,37 +208,31 @@ class QueryPlan:
 
 def plan_holders(detected: DetectedScheme, condition: Matchers) -> QueryPlan:
     """All queries about holders: presence first, then the windows."""
-    group = detected.holder
+    group, mapping = detected.holder, detected.holder.mapping
     condition = (*condition, *detected.matchers)
     all_holders = holder_matchers(condition)
-    label = _held_label(detected)
+    # For `label!=""` an engine goes through all values of the label, and a cluster has a hundred times as many pods as
+    # namespaces, so the namespace is cheaper; dcgm-exporter sets both or neither.
+    is_dcgm = detected.scheme is MetricScheme.DCGM
+    is_sibling = is_dcgm and mapping.namespace in HOLDER_NAMESPACES.get(mapping.pod, ())
+    label = mapping.namespace if is_sibling else mapping.pod
     held = (*all_holders, Matcher(label, "!=", "")) if label else all_holders
-    metrics = _holder_metrics(detected)
+    metrics = list(_split_mig(group.holder_metrics, mapping.instance)) if is_dcgm else group.holder_metrics
     devices = [metric for metric in group.metrics if metric.level is Level.DEVICE]
     queries = [
         *plan_presence(detected, all_holders),
         *_plan_missing_video(detected, held),
-        *_plan_metrics(metrics, group.mapping, held),
-        *_plan_metrics(devices, group.mapping, device_matchers(condition)),
-        *(_plan_unheld(metrics, group.mapping, all_holders, label) if _shows_unheld(detected, condition) else ()),
+        *_plan_metrics(metrics, mapping, held),
+        *_plan_metrics(devices, mapping, device_matchers(condition)),
     ]
+    if is_dcgm and reports_unheld_devices(detected.scheme, condition):
+        # The core of devices without a holder, where they work: usually none. gpusteward's agent reports the use of
+        # every device by itself.
+        unheld = (*all_holders, Matcher(label, "=", "")) if label else all_holders
+        key = QueryKey(Level.HOLDER, Quantity.UNHELD, Aggregation.MEAN)
+        cores = (metric for metric in metrics if metric.quantity is Quantity.CORE)
+        queries += [Query(key, one.name, one.scale, mapping.holder, (*unheld, *one.matchers)) for one in cores]
     return _make_plan(group, queries, held)
-
-
-def _shows_unheld(detected: DetectedScheme, condition: Matchers) -> bool:
-    """gpusteward's agent reports the use of every device by itself."""
-    return detected.scheme is MetricScheme.DCGM and reports_unheld_devices(detected.scheme, condition)
-
-
-def _plan_unheld(
-    metrics: Iterable[UsageMetric], mapping: LabelMapping, matchers: Matchers, label: str
-) -> Iterator[Query]:
-    """The core of devices without a holder, where they work: usually none."""
-    unheld = (*matchers, Matcher(label, "=", "")) if label else matchers
-    key = QueryKey(Level.HOLDER, Quantity.UNHELD, Aggregation.MEAN)
-    for metric in metrics:
-        if metric.quantity is Quantity.CORE:
-            yield Query(key, metric.name, metric.scale, mapping.holder, (*unheld, *metric.matchers))
 
 
 def plan_devices(group: SeriesGroup, condition: Matchers) -> QueryPlan:
@@ -171,8 +242,9 @@ def plan_devices(group: SeriesGroup, condition: Matchers) -> QueryPlan:
 
 
 def holder_matchers(condition: Matchers) -> Matchers:
-    """The part of a condition that applies to series about holders, without `pod!=""`, which is added separately."""
-    return tuple(matcher for matcher in condition if not _means_held(matcher))
+    """The part of a condition that applies to series about holders. Without gpu-oour's `pod!=""`, which means every
+    holder, whatever the label is called at this site: that is added separately."""
+    return tuple(matcher for matcher in condition if matcher != Matcher("pod", "!=", ""))
 
 
 def device_matchers(condition: Matchers) -> Matchers:
@@ -188,32 +260,10 @@ def reports_unheld_devices(scheme: MetricScheme, condition: Matchers) -> bool:
     return scheme is MetricScheme.DCGM and holder_matchers(condition) == device_matchers(condition)
 
 
-def _holder_metrics(detected: DetectedScheme) -> list[UsageMetric]:
-    metrics = detected.holder.holder_metrics
-    if detected.scheme is not MetricScheme.DCGM:
-        return metrics
-    return list(_split_mig(metrics, detected.holder.mapping.instance))
-
-
-def _held_label(detected: DetectedScheme) -> str:
-    """The label that shows whether a device is held. For `label!=""` an engine goes through all values of the label,
-    and a cluster has a hundred times as many pods as namespaces, so the namespace is cheaper; dcgm-exporter sets both
-    or neither."""
-    mapping = detected.holder.mapping
-    is_sibling = detected.scheme is MetricScheme.DCGM and mapping.namespace in HOLDER_NAMESPACES.get(mapping.pod, ())
-    return mapping.namespace if is_sibling else mapping.pod
-
-
-def _means_held(matcher: Matcher) -> bool:
-    """gpu-oour's `pod!=""` means every holder, whatever the label is called at this site."""
-    return (matcher.label, matcher.operator, matcher.value) == ("pod", "!=", "")
-
-
 def _make_plan(group: SeriesGroup, queries: list[Query], matchers: Matchers) -> QueryPlan:
     metric = group.main_metric
-    if metric is None:
-        return QueryPlan(group.mapping, tuple(queries), "", matchers)
-    return QueryPlan(group.mapping, tuple(queries), metric.name, (*matchers, *metric.matchers))
+    counted = (*matchers, *metric.matchers) if metric else matchers
+    return QueryPlan(group.mapping, tuple(queries), metric.name if metric else "", counted)
 
 
 _PRESENCE_QUANTITIES = {

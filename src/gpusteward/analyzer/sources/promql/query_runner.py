@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from gpusteward.analyzer.sources.engine.client import Engine, LimitError
 from gpusteward.analyzer.sources.engine.decode import Series, Vector, decode_labels, decode_matrix, decode_pieces
 from gpusteward.analyzer.sources.memory_limits import DEFAULT_LIMITS, MemoryLimits
-from gpusteward.analyzer.sources.promql.expressions import Query, Window
+from gpusteward.analyzer.sources.promql.expressions import Window, write_query
+from gpusteward.analyzer.sources.promql.query_plan import Query
 from gpusteward.analyzer.sources.usage.quantities import COUNTS, PRESENCE_TIMES, Level
 from gpusteward.analyzer.sources.usage.query_results import (
     DeviceDetails,
@@ -259,7 +260,7 @@ def plan_queries(
 ) -> Iterator[QueryTask]:
     """One instant query each."""
     for query in queries:
-        yield QueryTask(query, partial(_fetch_query, engine, query, query.write(window, shard), at))
+        yield QueryTask(query, partial(_fetch_query, engine, query, write_query(query, window, shard), at))
 
 
 def _fetch_query(

@@ -38,11 +38,11 @@ from gpusteward.analyzer.sources.promql.unlisted_holders import (
     select_by_uuid,
     select_ended,
 )
-from gpusteward.analyzer.sources.usage.absent_holders import StaleAllocations, build_ended_holders, list_rows_to_ask
+from gpusteward.analyzer.sources.usage.absent_holders import SchemeState, list_rows_to_ask
 from gpusteward.analyzer.sources.usage.coverage import ExpectedSamples
-from gpusteward.analyzer.sources.usage.findings import NOTHING, UnheldWork, find_unheld_work
-from gpusteward.analyzer.sources.usage.partial_tables import AllocationCache, PartialTable, build_partial_table
-from gpusteward.analyzer.sources.usage.presence import count_devices, list_stale_rows, list_unlisted_rows
+from gpusteward.analyzer.sources.usage.findings import UnheldWork
+from gpusteward.analyzer.sources.usage.partial_tables import PartialTable
+from gpusteward.analyzer.sources.usage.presence import list_stale_rows, list_unlisted_rows
 from gpusteward.analyzer.sources.usage.quantities import Aggregation, Level, Quantity, QueryKey
 from gpusteward.analyzer.sources.usage.query_results import DeviceKey, HolderKey, QueryResults
 from gpusteward.analyzer.sources.usage.selectors import Matchers, match_any, write_selector
@@ -126,7 +126,11 @@ class Shards:
             counted = decode_vector(engine.query(f"count({series.selector})", at))
             if not len(counted) or not counted.values[0] > limit:
                 return UNSHARDED
-            sizes = _count_by(engine, series.selector, label, at) if label else {}
+            sizes: dict[str, float] = {}
+            if label:
+                counts = decode_vector(engine.query(f"count by ({label}) ({series.selector})", at))
+                names = (decode_labels(text).get(label, "") for text in counts.labels)
+                sizes = dict(zip(names, counts.values.tolist(), strict=True))
             if "" in sizes:
                 self._with_unlabelled.add(series)
         except LimitError:
@@ -145,12 +149,6 @@ class Shards:
         names = decode_names(engine.fetch(f"/api/v1/label/{label}/values", fields, use_get=True))
         unlabelled = [""] if series in self._with_unlabelled else []
         return dict.fromkeys((*names, *unlabelled), _USUAL_GPUS)
-
-
-def _count_by(engine: Engine, selector: str, label: str, at: float) -> dict[str, float]:
-    counts = decode_vector(engine.query(f"count by ({label}) ({selector})", at))
-    names = (decode_labels(text).get(label, "") for text in counts.labels)
-    return dict(zip(names, counts.values.tolist(), strict=True))
 
 
 def group(sizes: Sequence[tuple[str, float]], limit: int) -> Iterator[list[str]]:
@@ -227,16 +225,6 @@ class _Indexes:
     static: StaticValues = field(default_factory=StaticValues)
 
 
-@dataclass
-class _SchemeState:
-    """What is kept of one scheme from cycle to cycle."""
-
-    allocations: AllocationCache = field(default_factory=AllocationCache)
-    stale: StaleAllocations = field(default_factory=StaleAllocations)
-    unheld_work: UnheldWork = NOTHING  # of the last cycle
-    devices: int = 0  # that report now
-
-
 class SchemeReader:
     """Reads metric schemes from an engine. Not thread-safe."""
 
@@ -253,7 +241,7 @@ class SchemeReader:
         self._shards = Shards(settings.window_seconds)
         self._indexes: dict[tuple[HolderKey, DeviceKey], _Indexes] = {}
         self._forget_rows()
-        self._states: defaultdict[Hashable, _SchemeState] = defaultdict(_SchemeState)
+        self._states: defaultdict[Hashable, SchemeState] = defaultdict(SchemeState)
         self._table_rows = 0
 
     def read(self, detected: DetectedScheme, cycle: ReadCycle) -> PartialTable:
@@ -268,18 +256,13 @@ class SchemeReader:
             cycle.failures[PARTIAL_RESPONSES] = same_text(", ".join(sorted(stores)))
         if results.is_empty and results.failures:
             raise SourceError(next(iter(results.failures.values())))
-        state = self._states[detected.key]
-        state.unheld_work = find_unheld_work(detected.scheme, results, self.expected.window_seconds)
-        state.devices = count_devices(detected.scheme, results)
-        table = build_partial_table(
-            detected.scheme, results, expected=self.expected, allocations=state.allocations, at=cycle.at
+        table = self._states[detected.key].build_table(
+            detected.scheme,
+            results,
+            expected=self.expected,
+            at=cycle.at,
+            reports_unheld_devices=reports_unheld_devices(detected.scheme, self._condition),
         )
-        unheld = reports_unheld_devices(detected.scheme, self._condition)
-        ended = build_ended_holders(
-            detected.scheme, results, expected=self.expected, at=cycle.at, reports_unheld_devices=unheld
-        )
-        table = replace(table, ended=ended)
-        state.stale.update(results, table, cycle.at, reports_unheld_devices=unheld)
         seconds = time.monotonic() - started
         log.debug("scheme_read", scheme=detected.scheme, rows=len(table.allocations), seconds=seconds)
         return table
@@ -327,12 +310,15 @@ class SchemeReader:
         results = collector.results
         results.lacks_video = bool(list_missing_video(detected))
         queries_static = static.is_due
-        at_first = [plan.without_idle() for plan in plans]
-        self._run([plan if queries_static else plan.without_static() for plan in at_first], collector, cycle)
+        at_first = [
+            plan.choose(lambda query: not query.is_for_idle and (queries_static or not query.is_static))
+            for plan in plans
+        ]
+        self._run(at_first, collector, cycle)
         if not queries_static and static.has_new_devices(results):
-            self._run([plan.only_static() for plan in plans], collector, cycle)
+            self._run([plan.choose(lambda query: query.is_static) for plan in plans], collector, cycle)
             queries_static = True
-        self._read_idle(plans[0].only_idle(), collector, cycle)
+        self._read_idle(plans[0].choose(lambda query: query.is_for_idle), collector, cycle)
         results.exporter_rows = find_exporters(self._engine, detected, results, cycle.at)
         if can_have_unlisted(detected, results):
             self._find_unlisted(detected, plans[0], collector, cycle)

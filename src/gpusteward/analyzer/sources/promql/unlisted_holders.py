@@ -15,8 +15,7 @@ import numpy as np
 
 from gpusteward.analyzer.sources.engine.client import Engine
 from gpusteward.analyzer.sources.engine.decode import decode_labels, decode_vector
-from gpusteward.analyzer.sources.promql.expressions import Query
-from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme, holder_matchers, plan_presence
+from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme, Query, holder_matchers, plan_presence
 from gpusteward.analyzer.sources.usage.label_mapping import LabelMapping, is_exporter_name
 from gpusteward.analyzer.sources.usage.quantities import PRESENCE_NOW, PRESENCE_TIMES, Level, MetricScheme, Quantity
 from gpusteward.analyzer.sources.usage.query_results import QueryResults

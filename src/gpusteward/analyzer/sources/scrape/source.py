@@ -36,20 +36,16 @@ from gpusteward.analyzer.sources.scrape.store_queries import (
 )
 from gpusteward.analyzer.sources.scrape.target_samples import PageOrigin
 from gpusteward.analyzer.sources.scrape.targets import ReportedNode, TargetRegistry, make_target_lists
-from gpusteward.analyzer.sources.usage.absent_holders import StaleAllocations, build_ended_holders, list_rows_to_ask
+from gpusteward.analyzer.sources.usage.absent_holders import SchemeState, list_rows_to_ask
 from gpusteward.analyzer.sources.usage.coverage import ExpectedSamples
 from gpusteward.analyzer.sources.usage.findings import (
     PodsOnTwoNodes,
-    UnheldWork,
     find_contradictions,
     find_failures,
-    find_unheld_work,
 )
 from gpusteward.analyzer.sources.usage.label_mapping import ALL_CLUSTERS, ClusterChoice
 from gpusteward.analyzer.sources.usage.partial_tables import (
-    AllocationCache,
     PartialTable,
-    build_partial_table,
     choose_rows,
     merge_partial_tables,
 )
@@ -99,17 +95,13 @@ class ScrapeSource:
         options = _make_store_options(settings, window_seconds, condition, clusters, limits)
         same = before if before is not None and before.store.options == options else None
         self.store: SampleStore = same.store if same else SampleStore(options)
-        self._allocations: dict[MetricScheme, AllocationCache] = (
-            same._allocations if same else {scheme: AllocationCache() for scheme in MetricScheme}
-        )
-        self._stale: dict[MetricScheme, StaleAllocations] = (
-            same._stale if same else {scheme: StaleAllocations() for scheme in MetricScheme}
+        self._states: dict[MetricScheme, SchemeState] = (
+            same._states if same else {scheme: SchemeState() for scheme in MetricScheme}
         )
         self._expected = ExpectedSamples(window_seconds=window_seconds, fixed_interval=settings.interval)
         self._condition = condition
         self._schemes: tuple[DetectedScheme, ...] = ()
         self._twins = PodsOnTwoNodes()
-        self._unheld_work: dict[MetricScheme, UnheldWork] = {}  # of the last read
         self._has_history = False  # samples were added by `ingest`, so the first read need not wait for scrapes
         self._loop = ScrapeLoop(self._registry, self.store, settings, limits=limits)
         if self._registry.origins:
@@ -149,12 +141,13 @@ class ScrapeSource:
         self._schemes = detect_schemes(self.store.list_names())
         window = self.store.read_window(at, self._window_seconds)
         tables = [self._read_scheme(detected, window, at) for detected in self._schemes]
-        chosen = choose_rows(tables, [self._stale[detected.scheme].without_samples for detected in self._schemes])
+        states = [self._states[detected.scheme] for detected in self._schemes]
+        chosen = choose_rows(tables, [state.stale.without_samples for state in states])
         table = self._twins.mark(merge_partial_tables(tables, chosen, at=at, window_seconds=self._window_seconds))
         failures = {name: same_text(reason) for name, reason in self._registry.errors.items()}
         if twins := self._twins.describe():
             failures["clusters"] = twins
-        contradictions = find_contradictions(table, self._unheld_work.values(), ())
+        contradictions = find_contradictions(table, [state.unheld_work for state in states], ())
         findings = (*find_failures(failures), *contradictions)
         return replace(table, fleet=count_fleet(window), findings=findings, clock_skew=self._find_clock_skew())
 
@@ -164,21 +157,15 @@ class ScrapeSource:
         return known[len(known) // 2] if known else None
 
     def _read_scheme(self, detected: DetectedScheme, window: StoreWindow, at: float) -> PartialTable:
-        scheme = detected.scheme
-        stale, allocations = self._stale[scheme], self._allocations[scheme]
-        previous_rows = stale.list_previous_rows(window.rows.holders[scheme], at)
+        scheme, state = detected.scheme, self._states[detected.scheme]
+        previous_rows = state.stale.list_previous_rows(window.rows.holders[scheme], at)
         results = run_queries(detected, window, previous_rows=previous_rows)
-        if without_details := stale.find_without_details(list_stale_rows(results)):
+        if without_details := state.stale.find_without_details(list_stale_rows(results)):
             add_last_details(results, detected, window, without_details)
-        self._unheld_work[scheme] = find_unheld_work(scheme, results, self._window_seconds)
-        table = build_partial_table(scheme, results, expected=self._expected, allocations=allocations, at=at)
-        unheld = reports_unheld_devices(scheme, self._condition)
         if rows := list_rows_to_ask(scheme, results, expected=self._expected, at=at):
             add_sample_times(results, scheme, self.store, rows, at=at, seconds=self._window_seconds)
-            ended = build_ended_holders(scheme, results, expected=self._expected, at=at, reports_unheld_devices=unheld)
-            table = replace(table, ended=ended)
-        stale.update(results, table, at, reports_unheld_devices=unheld)
-        return table
+        unheld = reports_unheld_devices(scheme, self._condition)
+        return state.build_table(scheme, results, expected=self._expected, at=at, reports_unheld_devices=unheld)
 
     def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
         """The chart of one allocation before `at`, as far back as samples are kept."""

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusteward.analyzer.sources.promql.expressions import Query
 from gpusteward.analyzer.sources.promql.on_demand_queries import (
     AHEAD_SECONDS,
     MAX_POINTS,
@@ -18,6 +17,7 @@ from gpusteward.analyzer.sources.promql.on_demand_queries import (
 )
 from gpusteward.analyzer.sources.promql.query_plan import (
     DetectedScheme,
+    Query,
     SeriesGroup,
     list_missing_video,
     plan_devices,

@@ -14,15 +14,21 @@ there is evidence that they have ended: their GPU reports without them, or their
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from gpusteward.analyzer.sources.usage.coverage import ExpectedSamples
-from gpusteward.analyzer.sources.usage.partial_tables import AllocationCache, PartialTable, measure_coverage
-from gpusteward.analyzer.sources.usage.presence import PresenceTable, list_ended_rows, list_present_rows
+from gpusteward.analyzer.sources.usage.findings import NOTHING, UnheldWork, find_unheld_work
+from gpusteward.analyzer.sources.usage.partial_tables import (
+    AllocationCache,
+    PartialTable,
+    build_partial_table,
+    measure_coverage,
+)
+from gpusteward.analyzer.sources.usage.presence import PresenceTable, count_devices, list_ended_rows, list_present_rows
 from gpusteward.analyzer.sources.usage.quantities import (
     CORE_COUNT,
     FLOORS,
@@ -42,7 +48,7 @@ from gpusteward.analyzer.sources.usage.query_results import (
     RowIndex,
 )
 from gpusteward.analyzer.sources.usage.unknown_rows import HIGHEST_CORE
-from gpusteward.analyzer.tables import Column, EndedHolder
+from gpusteward.analyzer.tables import EndedHolder
 from gpusteward.core.usages import AllocationKey
 
 MAX_INTERRUPTED = 1000
@@ -106,14 +112,10 @@ def _find_stays(results: QueryResults, row: int, interval: float, *, by_device: 
         breaks = np.flatnonzero(np.diff(times) > _MISSED * interval).tolist() if not pod_uid else []
         if by_device and breaks:
             of_device = np.concatenate(results.seen.devices[key.device])
-            breaks = [each for each in breaks if _has_any(of_device, times[each], times[each + 1])]
+            breaks = [each for each in breaks if ((of_device > times[each]) & (of_device < times[each + 1])).any()]
         edges = [0, *(each + 1 for each in breaks), len(times)]
         for first, end in pairwise(edges):
             yield _Stay(float(times[first]), float(times[end - 1]), pod_uid)
-
-
-def _has_any(times: Column, after: float, before: float) -> bool:
-    return bool(((times > after) & (times < before)).any())
 
 
 def _of_pod(allocation: AllocationKey, pod_uid: str) -> AllocationKey:
@@ -189,7 +191,9 @@ class StaleAllocations:
 
     def update(self, results: QueryResults, table: PartialTable, at: float, *, reports_unheld_devices: bool) -> None:
         """Note the rows of this cycle. `reports_unheld_devices`: whether a GPU without a holder is reported as well."""
-        stale = dict(_list_stale(results, table))
+        # Every stale row is unknown, so only the unknown rows are checked: usually a few.
+        unknown = ((position, table.holder_rows[position]) for position in table.unknown)
+        stale = {position: row for position, row in unknown if row not in results.present}
         if PRESENCE_NOW in results.failures:  # absence means nothing
             self.without_samples, self._rows = frozenset(), _pack(table.holder_rows)
             return
@@ -238,14 +242,6 @@ def _pod_of(key: HolderKey) -> tuple[str, str, str]:
     return key.cluster, key.namespace, key.pod
 
 
-def _list_stale(results: QueryResults, table: PartialTable) -> Iterator[tuple[TableRow, HolderRow]]:
-    """Every stale row is unknown, so only the unknown rows are checked: usually a few."""
-    for position in table.unknown:
-        row = table.holder_rows[position]
-        if row not in results.present:
-            yield position, row
-
-
 def _pack(rows: Iterable[HolderRow]) -> "array[int]":
     """8 bytes each; a list of numbers takes 40."""
     return array("q", rows)
@@ -254,3 +250,34 @@ def _pack(rows: Iterable[HolderRow]) -> "array[int]":
 def keep_latest(since: dict[HolderKey, float], limit: int) -> dict[HolderKey, float]:
     """The `limit` entries with the latest times."""
     return since if len(since) <= limit else dict(sorted(since.items(), key=lambda item: item[1])[-limit:])
+
+
+@dataclass
+class SchemeState:
+    """What is kept of one metric scheme from cycle to cycle, for the table of its next one."""
+
+    allocations: AllocationCache = field(default_factory=AllocationCache)
+    stale: StaleAllocations = field(default_factory=StaleAllocations)
+    unheld_work: UnheldWork = NOTHING  # of the last cycle
+    devices: int = 0  # that report now
+
+    def build_table(
+        self,
+        scheme: MetricScheme,
+        results: QueryResults,
+        *,
+        expected: ExpectedSamples,
+        at: float,
+        reports_unheld_devices: bool,
+    ) -> PartialTable:
+        """The usage of every holder, with those that have ended. `reports_unheld_devices`: whether a device without a
+        holder is reported as well."""
+        self.unheld_work = find_unheld_work(scheme, results, expected.window_seconds)
+        self.devices = count_devices(scheme, results)
+        table = build_partial_table(scheme, results, expected=expected, allocations=self.allocations, at=at)
+        ended = build_ended_holders(
+            scheme, results, expected=expected, at=at, reports_unheld_devices=reports_unheld_devices
+        )
+        table = replace(table, ended=ended)
+        self.stale.update(results, table, at, reports_unheld_devices=reports_unheld_devices)
+        return table

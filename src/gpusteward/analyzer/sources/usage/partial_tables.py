@@ -1,4 +1,23 @@
-"""Query results -> rows of one metric scheme -> one usage table for all schemes."""
+"""Query results -> rows of one metric scheme -> one usage table for all schemes.
+
+The idea. A site may have several exporters: gpusteward's agent on some nodes, HAMi or dcgm-exporter on others, two of
+them on the same GPU. Each metric scheme is read by itself, with its own row numbers, labels and meaning, and becomes a
+`PartialTable`: one row per allocation, all measures in base units under the same names. Only then are they merged, GPU
+by GPU: what one scheme reports is taken from it as a whole, and left out of those that are trusted less. Measures of
+two exporters are never mixed in one row: their windows, counters and attribution differ.
+
+What must hold:
+- A row comes from `presence`: the holder exists now, or was there in the last cycle and only stopped reporting. Numbers
+  without such a row are use by somebody who holds nothing, never an allocation.
+- A number that was not measured is NaN, never 0, and a row that must not be judged has a reason in `unknown`. The order
+  is presence, coverage, measures, reasons: each uses what the one before it found, and no later step invents a value.
+- A row that is only kept as stale yields to any scheme that reports its GPU now.
+- Allocation keys stay the same objects from cycle to cycle (`AllocationCache`): what is kept per allocation elsewhere,
+  in the judge and in the ledger, is found by them, and comparing them costs nothing while nothing changes.
+
+Merged by measure, a GPU with two exporters would have twice the holders, and one that fails would leave rows whose idle
+core is that of one exporter and whose coverage is that of the other: idle, although nobody has looked.
+"""
 
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
