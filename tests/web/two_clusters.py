@@ -20,8 +20,8 @@ from gpusteward.analyzer.app import Analyzer
 from gpusteward.analyzer.serve import run_analyzer
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.flags import Flags
+from gpusteward.analyzer.sources.scrape.sample_store import PageOrigin
 from gpusteward.analyzer.sources.scrape.source import ScrapeSource
-from gpusteward.analyzer.sources.scrape.target_samples import PageOrigin
 from gpusteward.analyzer.sources.scrape.targets import ReportedNode
 from gpusteward.local.demo_settings import PRICES
 from gpusteward.local.simulated_fleet import SimulatedFleet, serve_fleet

@@ -18,8 +18,7 @@ from gpusteward.analyzer.sources.memory_limits import (
 )
 from gpusteward.analyzer.sources.promql.query_runner import DeviceIndex, HolderIndex, RowLimit
 from gpusteward.analyzer.sources.scrape.page_parser import NO_MEMORY, split_lines
-from gpusteward.analyzer.sources.scrape.sample_store import SampleStore, StoreOptions
-from gpusteward.analyzer.sources.scrape.target_samples import Kept
+from gpusteward.analyzer.sources.scrape.sample_store import Kept, SampleStore, StoreOptions
 from gpusteward.analyzer.sources.usage.quantities import MetricScheme
 from gpusteward.analyzer.sources.usage.query_results import MAX_LABEL_LENGTH, DeviceKey, HolderDetails, HolderKey
 from gpusteward.core.errors import SourceError

@@ -8,14 +8,16 @@ five minutes. Of its objects only what is used is decoded; the server cannot lea
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import NamedTuple
-from urllib.parse import urlencode
+from typing import Generic, NamedTuple, TypeVar
+from urllib.parse import quote_plus
 
 import msgspec
 
 from gpusteward.core.errors import SourceError
 from gpusteward.kubernetes.api import ApiServer, ObjectError
 from gpusteward.messages.errors import kubernetes_errors
+
+T = TypeVar("T")
 
 LISTED = (("", "nodes"), ("resource.k8s.io", "resourceslices"))
 """Group and resource of what is listed; `deploy/chart/generate.py` makes the rights from it."""
@@ -45,6 +47,7 @@ _UNMONITORED: Mapping[str, tuple[str, ...]] = {
     "liqo.io/type": ("virtual-node",),  # the node of another cluster
 }
 """Labels of nodes on which no exporter is expected."""
+_NODES = "/api/v1/nodes"
 _SLICES = ("/apis/resource.k8s.io/v1/resourceslices", "/apis/resource.k8s.io/v1beta1/resourceslices")
 
 
@@ -81,8 +84,8 @@ class _ListMetadata(msgspec.Struct, rename="camel"):
     continue_: str | None = msgspec.field(default=None, name="continue")
 
 
-class _Nodes(msgspec.Struct):
-    items: list[_Node] = []
+class _Page(msgspec.Struct, Generic[T]):
+    items: list[T] = []
     metadata: _ListMetadata = msgspec.field(default_factory=_ListMetadata)
 
 
@@ -93,11 +96,6 @@ class _SliceSpec(msgspec.Struct, rename="camel"):
 
 class _Slice(msgspec.Struct):
     spec: _SliceSpec = msgspec.field(default_factory=_SliceSpec)
-
-
-class _Slices(msgspec.Struct):
-    items: list[_Slice] = []
-    metadata: _ListMetadata = msgspec.field(default_factory=_ListMetadata)
 
 
 class OfferedNode(NamedTuple):
@@ -128,7 +126,7 @@ class OfferedGpus:
         if self._clock() >= self._valid_until:
             found = (
                 node.metadata.name
-                for node in self._read_nodes()
+                for node in self._read_items(_NODES, _Page[_Node])
                 if offers_gpus(node.status.capacity or {}, node.metadata.labels or {})
             )
             self._found = next(found, "") or self._search_slices()
@@ -142,7 +140,7 @@ class OfferedGpus:
         if now - self._listed_at < LIST_SECONDS:
             return self._listed
         try:
-            found = (_describe(node) for node in self._read_nodes(until=now + LIST_LIMIT_SECONDS))
+            found = (_describe(node) for node in self._read_items(_NODES, _Page[_Node], now + LIST_LIMIT_SECONDS))
             self._listed = [node for node in found if node is not None]
         except SourceError:
             if now - self._listed_at < KEPT_SECONDS:
@@ -151,40 +149,31 @@ class OfferedGpus:
         self._listed_at = now
         return self._listed
 
-    def _read_nodes(self, until: float = float("inf")) -> Iterator[_Node]:
+    def _read_items(self, path: str, kind: type[_Page[T]], until: float = float("inf")) -> Iterator[T]:
         """Page by page. Raises SourceError, also if it takes longer than `until`."""
-        token: str | None = ""
+        position = ""
         for _ in range(MAX_PAGES):
             if self._clock() > until:
                 raise SourceError(kubernetes_errors.NODES_TOO_SLOW, seconds=LIST_LIMIT_SECONDS)
-            page = self._api.read_json(_page_path("/api/v1/nodes", token or ""), _Nodes)
+            page = self._api.read_json(f"{path}?limit={PAGE_SIZE}{position}", kind)
             yield from page.items
-            token = page.metadata.continue_
-            if not token:
+            if not page.metadata.continue_:
                 return
+            position = f"&continue={quote_plus(page.metadata.continue_)}"
         raise SourceError(kubernetes_errors.TOO_MANY_NODES, count=MAX_PAGES * PAGE_SIZE)
 
     def _search_slices(self) -> str:
         """With dynamic resource allocation the capacity of a node does not have its GPUs."""
         for path in _SLICES:
             try:
-                return self._search_version(path)
+                specs = (one.spec for one in self._read_items(path, _Page[_Slice]))
+                spec = next((one for one in specs if "gpu" in one.driver.lower()), _SliceSpec())
             except ObjectError as error:
                 if error.http_status != 404:  # 404: the cluster does not have this version
                     raise
-        return ""
-
-    def _search_version(self, path: str) -> str:
-        token: str | None = ""
-        for _ in range(MAX_PAGES):
-            page = self._api.read_json(_page_path(path, token or ""), _Slices)
-            found = (one.spec for one in page.items if "gpu" in one.spec.driver.lower())
-            if spec := next(found, None):
+            else:
                 return spec.node_name or spec.driver
-            token = page.metadata.continue_
-            if not token:
-                return ""
-        raise SourceError(kubernetes_errors.TOO_MANY_NODES, count=MAX_PAGES * PAGE_SIZE)
+        return ""
 
 
 def offers_gpus(capacity: Mapping[str, str], labels: Mapping[str, str]) -> bool:
@@ -239,7 +228,3 @@ def count_gpus(resources: Sequence[Mapping[str, str]], labels: Mapping[str, str]
     replicas = labels.get(_GPU_REPLICAS, "")
     shares = offered.get("nvidia.com/gpu", 0) + offered.get("nvidia.com/gpu.shared", 0)
     return max(1, shares // max(1, int(replicas) if replicas.isdecimal() else 1))
-
-
-def _page_path(path: str, token: str) -> str:
-    return f"{path}?{urlencode({'limit': PAGE_SIZE, **({'continue': token} if token else {})})}"

@@ -9,10 +9,9 @@ import pytest
 
 from gpusteward.analyzer.sources.scrape.page_parser import NO_LABELS, NO_MEMORY
 from gpusteward.analyzer.sources.scrape.ring_buffers import measure_increase
-from gpusteward.analyzer.sources.scrape.sample_store import SampleStore, StoreOptions, TargetSummary
+from gpusteward.analyzer.sources.scrape.sample_store import PageOrigin, SampleStore, StoreOptions, TargetSummary
 from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
 from gpusteward.analyzer.sources.scrape.source import ScrapeSource
-from gpusteward.analyzer.sources.scrape.target_samples import PageOrigin
 from gpusteward.analyzer.sources.usage.label_mapping import ClusterChoice
 from gpusteward.analyzer.sources.usage.selectors import parse_condition
 from gpusteward.analyzer.tables import NodeModel

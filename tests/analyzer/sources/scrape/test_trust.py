@@ -10,10 +10,9 @@ import pytest
 
 from gpusteward.analyzer.sources.live_readings import Pod
 from gpusteward.analyzer.sources.scrape.page_parser import OTHER_NODE
-from gpusteward.analyzer.sources.scrape.sample_store import SampleStore, StoreOptions
+from gpusteward.analyzer.sources.scrape.sample_store import PageOrigin, SampleStore, StoreOptions
 from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
 from gpusteward.analyzer.sources.scrape.source import ScrapeSource
-from gpusteward.analyzer.sources.scrape.target_samples import PageOrigin
 from gpusteward.analyzer.sources.scrape.targets import FileTargets, PodTargets, ReportedNode, StaticTargets
 from gpusteward.core.errors import SourceError
 from gpusteward.kubernetes.api import ApiServer, read_own_namespace

@@ -8,6 +8,6 @@
 
 Details of the above: discovery.py (what the site has, found before the first read and again every few cycles),
 expressions.py (PromQL texts), unlisted_holders.py (holders that another series names than the presence series),
-sample_timing.py (scrape intervals, late samples), recording_rules.py. Several engines as one: several_engines.py. What
-is wrong with the whole site: site_checks.py, shared_uuids.py. Outside the cycle: on_demand_queries.py.
+sample_timing.py (scrape intervals, late samples), recording_rules.py. Several engines as one: several_engines.py. Its
+GPUs, and what is wrong with the whole site: fleet.py, site_checks.py. Outside the cycle: on_demand_queries.py.
 """

@@ -9,6 +9,7 @@ read with the usual labels, they would have no holders.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from itertools import zip_longest
 from typing import Any
@@ -67,35 +68,17 @@ def detect_schemes(
     engine: Engine, names: Collection[str], clusters: ClusterChoice, at: float
 ) -> Iterator[DetectedScheme]:
     """The schemes among these metric names, most trusted first. Raises SourceError."""
-    yield from _detect_native(engine, names, clusters, at)
-    yield from _detect_hami(engine, names, clusters, at)
-    yield from _detect_dcgm(engine, names, clusters, at)
-
-
-def _detect_native(
-    engine: Engine, names: Collection[str], clusters: ClusterChoice, at: float
-) -> Iterator[DetectedScheme]:
     metrics = native_metrics(names)
     holders = tuple(metric for metric in metrics if metric.level is Level.HOLDER)
     devices = tuple(metric for metric in metrics if metric.level is Level.DEVICE)
     for part in _read_parts(engine, holders, clusters, at):
         detected = DetectedScheme(MetricScheme.NATIVE, part.group, replace(part.group, metrics=devices))
         yield from _split_by_job(engine, detected, part.labels, at)
-
-
-def _detect_hami(
-    engine: Engine, names: Collection[str], clusters: ClusterChoice, at: float
-) -> Iterator[DetectedScheme]:
     for part in _read_parts(engine, hami_metrics(names), clusters, at):
         devices = dcgm_metrics(names, level=Level.DEVICE)
         device = _make_part(engine, devices, part.group.matchers, clusters, at) if devices else None
         detected = DetectedScheme(MetricScheme.HAMI, part.group, device.group if device else None)
         yield from _split_by_job(engine, detected, part.labels, at)
-
-
-def _detect_dcgm(
-    engine: Engine, names: Collection[str], clusters: ClusterChoice, at: float
-) -> Iterator[DetectedScheme]:
     for part in _read_parts(engine, dcgm_metrics(names), clusters, at):
         group = replace(part.group, fallbacks=_find_fallbacks(engine, part.group, part.labels, at))
         yield from _split_by_job(engine, DetectedScheme(MetricScheme.DCGM, group), part.labels, at)
@@ -223,14 +206,11 @@ def _compare_jobs(
     held = _write_held(series, usual)
     left = _list_jobs(engine, f"count by (job) ({all_series} unless on (job) ({held}))", at)
     for label in others:
-        jobs = _list_jobs(engine, _write_holders(series, label, left), at) if left else set[str]()
+        named = _write_held((*series, match_any("job", sorted(left))), label)
+        jobs = _list_jobs(engine, f"count by (job) ({named})", at) if left else set[str]()
         left -= jobs
         if jobs:
             yield label, jobs
-
-
-def _write_holders(series: Matchers, label: str, jobs: Collection[str]) -> str:
-    return f"count by (job) ({_write_held((*series, match_any('job', sorted(jobs))), label)})"
 
 
 def _write_held(series: Matchers, label: str) -> str:
@@ -287,10 +267,15 @@ def discover(
     ignored_nodes: dict[str, float] = {}
     native = [detected for detected in schemes if detected.scheme is MetricScheme.NATIVE]
     others = [detected for detected in schemes if detected.scheme is not MetricScheme.NATIVE]
-    if native and others and _covers_all(engine, native, others, condition, at):
-        expressions = [_write_node_count(plan_holders(other, condition)) for other in others]
-        ignored_nodes = {expression: _count(engine, expression, at) for expression in expressions}
-        schemes = native
+    if native and others:
+        agents = [each.holder.mapping for each in native]
+        plans = [plan_holders(other, condition) for other in others]
+        uncovered = (expression for plan in plans for expression in _write_uncovered(plan, agents))
+        # Schemes whose devices gpusteward's agent knows all holders of are not needed.
+        if all(_count(engine, expression, at) == 0 for expression in uncovered):
+            expressions = map(_write_node_count, plans)
+            ignored_nodes = {expression: _count(engine, expression, at) for expression in expressions}
+            schemes = native
     return DiscoveryResult(
         engine=product,
         version=version,
@@ -314,27 +299,12 @@ def _identify(engine: Engine, at: float) -> tuple[str, str]:
         build = decode_plain(engine.fetch("/api/v1/status/buildinfo", use_get=True))
     except SourceError:
         build = {}
-    if "goVersion" not in build and _has_now_function(engine, at):
-        return VICTORIA, ""
+    if "goVersion" not in build:
+        with suppress(SourceError):
+            decode_vector(engine.query("now()", at))
+            return VICTORIA, ""
     product = "Prometheus" if build else "Prometheus-compatible"
     return str(build.get("application") or product), str(build.get("version") or "")
-
-
-def _has_now_function(engine: Engine, at: float) -> bool:
-    try:
-        decode_vector(engine.query("now()", at))
-    except SourceError:
-        return False
-    return True
-
-
-def _covers_all(
-    engine: Engine, native: list[DetectedScheme], others: list[DetectedScheme], condition: Matchers, at: float
-) -> bool:
-    """Whether gpusteward's agent knows the holders of every device in the other schemes, which then are not needed."""
-    agents = [each.holder.mapping for each in native]
-    plans = [plan_holders(other, condition) for other in others]
-    return all(_count(engine, expression, at) == 0 for plan in plans for expression in _write_uncovered(plan, agents))
 
 
 def _write_uncovered(plan: QueryPlan, agents: Iterable[LabelMapping]) -> Iterator[str]:

@@ -285,25 +285,20 @@ def read_pod_processes(
     engine: Engine, schemes: Iterable[DetectedScheme], pods: Collection[Pod], at: float
 ) -> PodProcesses:
     """Processes as reported by gpusteward's agents; nothing is known where none runs. Raises SourceError."""
-    mappings = [detected.holder.mapping for detected in schemes if detected.scheme is MetricScheme.NATIVE]
-    parts = [_read_processes(engine, mapping, pods, at) for mapping in mappings] if pods else []
+    parts: list[PodProcesses] = []
+    for detected in schemes if pods else ():
+        if detected.scheme is MetricScheme.NATIVE:
+            mapping = detected.holder.mapping
+            matchers = (
+                match_any("__name__", sorted(PROCESS_METRICS)),
+                match_any(mapping.namespace, sorted({pod.namespace for pod in pods})),
+                match_any(mapping.pod, sorted({pod.name for pod in pods})),
+            )
+            labels = HolderLabels(mapping.namespace, mapping.pod, mapping.container, mapping.cluster)
+            vector = decode_vector(engine.query(write_selector("", matchers), at))
+            parts.append(collect_processes(_list_samples(vector), pods, labels))
     processes = [process for part in parts for process in part.processes]
     return PodProcesses(processes, frozenset(pod for part in parts for pod in part.reported))
-
-
-def _read_processes(engine: Engine, mapping: LabelMapping, pods: Collection[Pod], at: float) -> PodProcesses:
-    labels = HolderLabels(mapping.namespace, mapping.pod, mapping.container, mapping.cluster)
-    vector = decode_vector(engine.query(_select_processes(pods, labels), at))
-    return collect_processes(_list_samples(vector), pods, labels)
-
-
-def _select_processes(pods: Collection[Pod], labels: HolderLabels) -> str:
-    matchers = (
-        match_any("__name__", sorted(PROCESS_METRICS)),
-        match_any(labels.namespace, sorted({pod.namespace for pod in pods})),
-        match_any(labels.pod, sorted({pod.name for pod in pods})),
-    )
-    return write_selector("", matchers)
 
 
 def _list_samples(vector: Vector) -> Iterator[LiveSample]:
@@ -333,11 +328,8 @@ def read_node_gpus(
             matchers.append(Matcher(mapping.cluster, "=", cluster))
         vector = decode_vector(engine.query(write_selector("", matchers), at))
         labels = GpuLabels(mapping.uuid, mapping.gpu, mapping.model, mapping.instance)
-        samples += [(each, _complete_labels(labels, each.metric)) for each in _list_samples(vector)]
+        # The labels of the site; as the exporter names them where the site's series of holders do not have them.
+        for each in _list_samples(vector):
+            own = find_labels(each.metric)
+            samples.append((each, GpuLabels(*(found or default for found, default in zip(labels, own, strict=True)))))
     return collect_readings(samples)
-
-
-def _complete_labels(labels: GpuLabels, metric: str) -> GpuLabels:
-    """The labels of the site; as the exporter names them where the site's series of holders do not have them."""
-    own = find_labels(metric)
-    return GpuLabels(*(found or default for found, default in zip(labels, own, strict=True)))

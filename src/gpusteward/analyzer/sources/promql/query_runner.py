@@ -242,17 +242,17 @@ def run_tasks(tasks: Sequence[QueryTask], collector: ResultCollector, *, concurr
 
     The engine computes `concurrency` queries at once, while one more result is being read.
     """
+
+    def run(task: QueryTask) -> None:
+        try:
+            collector.merge(task.fetch(collector))
+        except SourceError as error:
+            log.warning("query_failed", queries=f"{task.query.quantity} {task.query.aggregation}", reason=error)
+            collector.fail(task.query, error)
+
     with ThreadPoolExecutor(max_workers=concurrency + 1, thread_name_prefix="engine") as pool:
-        for future in [pool.submit(_run, task, collector) for task in tasks]:
+        for future in [pool.submit(run, task) for task in tasks]:
             future.result()
-
-
-def _run(task: QueryTask, collector: ResultCollector) -> None:
-    try:
-        collector.merge(task.fetch(collector))
-    except SourceError as error:
-        log.warning("query_failed", queries=f"{task.query.quantity} {task.query.aggregation}", reason=error)
-        collector.fail(task.query, error)
 
 
 def plan_queries(

@@ -9,7 +9,7 @@ rules/recording.yaml; for another window than ten minutes add `--window-min 30`,
 """
 
 import argparse
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from gpusteward.analyzer.sources.engine.client import Engine
@@ -22,7 +22,6 @@ from gpusteward.analyzer.sources.usage.quantities import (
     HAMI_NAMES,
     Aggregation,
     Quantity,
-    UsageMetric,
     dcgm_metrics,
     dcgm_names,
     hami_metrics,
@@ -47,42 +46,24 @@ _HEAD = """\
 
 def write_rules(window_seconds: float = DEFAULT_WINDOW_SECONDS) -> str:
     """The rules file for one window, as YAML."""
-    groups = [
-        ("native", native_metrics({metric.name for metric in METRICS})),
-        ("hami", hami_metrics(HAMI_NAMES)),
-        ("dcgm", _with_mig(dcgm_metrics(set(dcgm_names())))),
-    ]
-    body = "".join(_write_group(name, metrics, window_seconds) for name, metrics in groups)
-    return f"{_HEAD}groups:\n{body}"
-
-
-def _with_mig(metrics: tuple[UsageMetric, ...]) -> tuple[UsageMetric, ...]:
-    """Engine activity is the core of a MIG instance, so it needs all aggregations of a core."""
-    engines = (
-        replace(metric, aggregations=CORE_AGGREGATIONS) for metric in metrics if metric.quantity is Quantity.ENGINE
-    )
-    return (*metrics, *engines)
-
-
-def _write_group(name: str, metrics: tuple[UsageMetric, ...], window_seconds: float) -> str:
-    rules = "".join(_write_rule(*rule, window_seconds) for rule in _list_rules(metrics))
-    return f"  - name: gpusteward-{name}\n    interval: {write_duration(RULE_INTERVAL_SECONDS)}\n    rules:\n{rules}"
-
-
-def _write_rule(metric: str, aggregation: Aggregation, window_seconds: float) -> str:
-    record = rule_name(metric, aggregation, window_seconds)
-    return f"      - record: {record}\n        expr: {Window(window_seconds).aggregate(metric, (), aggregation)}\n"
-
-
-def _list_rules(metrics: tuple[UsageMetric, ...]) -> Iterator[tuple[str, Aggregation]]:
-    """Each metric and aggregation once; the last value needs no rule."""
-    pairs = [
-        (metric.name, aggregation)
-        for metric in metrics
-        for aggregation in metric.aggregations
-        if aggregation is not Aggregation.LAST
-    ]
-    return iter(dict.fromkeys(pairs))
+    dcgm = dcgm_metrics(set(dcgm_names()))
+    # Engine activity is the core of a MIG instance, so it needs all aggregations of a core.
+    engines = (replace(one, aggregations=CORE_AGGREGATIONS) for one in dcgm if one.quantity is Quantity.ENGINE)
+    groups = {
+        "native": native_metrics({metric.name for metric in METRICS}),
+        "hami": hami_metrics(HAMI_NAMES),
+        "dcgm": (*dcgm, *engines),
+    }
+    lines = [f"{_HEAD}groups:\n"]
+    for name, metrics in groups.items():
+        interval = write_duration(RULE_INTERVAL_SECONDS)
+        lines.append(f"  - name: gpusteward-{name}\n    interval: {interval}\n    rules:\n")
+        pairs = ((metric.name, aggregation) for metric in metrics for aggregation in metric.aggregations)
+        for metric, aggregation in dict.fromkeys(pairs):
+            if aggregation is not Aggregation.LAST:  # the last value needs no rule
+                lines.append(f"      - record: {rule_name(metric, aggregation, window_seconds)}\n")
+                lines.append(f"        expr: {Window(window_seconds).aggregate(metric, (), aggregation)}\n")
+    return "".join(lines)
 
 
 class RuleFreshness:
@@ -96,8 +77,16 @@ class RuleFreshness:
         self, engine: Engine, rules: frozenset[str], schemes: Iterable[DetectedScheme], at: float
     ) -> frozenset[str]:
         """The rules, or none of them if those of one scheme are late: then windows are computed from samples."""
-        pairs = [(self._choose_sample(rules, detected), detected.holder.mapping.cluster) for detected in schemes]
-        samples = dict.fromkeys((rule, cluster) for rule, cluster in pairs if rule)
+        samples: dict[tuple[str, str], None] = {}  # one rule of each scheme: they are evaluated one after the other
+        for detected in schemes:
+            metrics = [metric for group in detected.groups for metric in group.metrics]
+            names = (
+                rule_name(metric.name, aggregation, self._window_seconds)
+                for metric in sorted(metrics, key=lambda metric: metric.quantity is not Quantity.CORE)
+                for aggregation in metric.aggregations
+            )
+            if rule := next((name for name in names if name in rules), ""):
+                samples[rule, detected.holder.mapping.cluster] = None
         problem = next(filter(None, (_find_problem(engine, rule, cluster, at) for rule, cluster in samples)), "")
         if problem and not self.problem:
             log.warning("recording_rules_late", reason=problem)
@@ -105,20 +94,6 @@ class RuleFreshness:
             log.info("recording_rules_in_time")
         self.problem = problem
         return frozenset() if problem else rules
-
-    def _choose_sample(self, rules: Collection[str], detected: DetectedScheme) -> str:
-        """One rule of a scheme: they are one group, evaluated one after the other."""
-        names = (
-            rule_name(metric, aggregation, self._window_seconds) for metric, aggregation in _list_windows(detected)
-        )
-        return next((name for name in names if name in rules), "")
-
-
-def _list_windows(detected: DetectedScheme) -> Iterator[tuple[str, Aggregation]]:
-    """The core first: every holder has it."""
-    metrics = [metric for group in detected.groups for metric in group.metrics]
-    for metric in sorted(metrics, key=lambda metric: metric.quantity is not Quantity.CORE):
-        yield from ((metric.name, aggregation) for aggregation in metric.aggregations)
 
 
 def _find_problem(engine: Engine, rule: str, cluster: str, at: float) -> str:

@@ -161,21 +161,18 @@ class SampleLag:
         ends = _read_ends(engine, schemes, intervals, at)
         self.seconds = max(0.0, at - ends[1]) if ends else None
         interval = intervals.longest_of_gpus or DEFAULT_INTERVAL_SECONDS
-        if ends is None or not self._is_late(at, *ends, normal=interval + _SLACK_SECONDS, hidden=hidden):
+        oldest, newest = ends or (0.0, at)
+        lag, normal = at - newest, interval + _SLACK_SECONDS
+        # The newest samples of all targets must be alike, and later than a scrape explains.
+        if newest - oldest > normal or not normal + hidden < lag <= MAX_LAG_SECONDS:
             self._before, self._is_constant = None, False
             return 0.0
-        lag = at - ends[1]
         elapsed, grown = (at - self._before[0], abs(lag - self._before[1])) if self._before else (0.0, 0.0)
         if elapsed <= 0 or grown > interval:
             self._before, self._is_constant = (at, lag), False
         elif elapsed >= 2 * interval:  # before that, samples that stopped cannot be told from late ones
             self._before, self._is_constant = (at, lag), True
         return lag if self._is_constant else 0.0
-
-    @staticmethod
-    def _is_late(at: float, oldest: float, newest: float, *, normal: float, hidden: float) -> bool:
-        """Whether the newest samples of all targets are alike, and later than a scrape explains."""
-        return newest - oldest <= normal and normal + hidden < at - newest <= MAX_LAG_SECONDS
 
 
 def _read_ends(
@@ -184,7 +181,13 @@ def _read_ends(
     """The oldest and the newest of the last samples of all targets; one query, over `up` where the engine has it: there
     is one series per target, also of a target that is down."""
     jobs = intervals.of_gpus & intervals.seconds.keys() - {""}
-    selectors = [write_selector("up", (match_any("job", sorted(jobs)),))] if jobs else list(_select_metrics(schemes))
+    selectors = [
+        write_selector(metric.name, (*metric.matchers, *detected.matchers))
+        for detected in schemes
+        if (metric := detected.holder.main_metric)
+    ]
+    if jobs:
+        selectors = [write_selector("up", (match_any("job", sorted(jobs)),))]
     if not selectors:
         return None
     times = " or ".join(f"timestamp({selector})" for selector in selectors)
@@ -198,9 +201,3 @@ def _read_ends(
         decode_labels(text).get(_END): value for text, value in zip(vector.labels, vector.values.tolist(), strict=True)
     }
     return (found["min"], found["max"]) if found.keys() >= {"min", "max"} else None
-
-
-def _select_metrics(schemes: Collection[DetectedScheme]) -> Iterable[str]:
-    for detected in schemes:
-        if metric := detected.holder.main_metric:
-            yield write_selector(metric.name, (*metric.matchers, *detected.matchers))

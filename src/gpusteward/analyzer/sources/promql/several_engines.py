@@ -284,7 +284,14 @@ class SeveralEngines:
         failure = next((part for part in parts if isinstance(part, Message)), None)
         if failure is not None:
             raise SourceError(failure)
-        return [_join_charts(one, [part[number] for part in found]) for number, one in enumerate(allocations)]
+        charts: list[Chart] = []
+        for number, one in enumerate(allocations):
+            lines: dict[Measure, list[tuple[float, float]]] = {}
+            for part in found:
+                for measure, points in part[number].lines.items():
+                    lines[measure] = sorted([*lines.get(measure, ()), *points])
+            charts.append(Chart(one, lines))
+        return charts
 
     def _read_first(self, read: Callable[[PrometheusSource], Chart], allocation: AllocationKey) -> Chart:
         failure: Message | None = None  # not the error: it would refer to this frame, and this frame to it
@@ -372,13 +379,6 @@ def _find_twins(shards: Sequence[EngineShard], tables: Sequence[UsageTable]) -> 
     return None
 
 
-def _join_charts(allocation: AllocationKey, charts: Sequence[Chart]) -> Chart:
-    lines: dict[Measure, list[tuple[float, float]]] = {}
-    for measure, points in ((measure, points) for chart in charts for measure, points in chart.lines.items()):
-        lines[measure] = sorted([*lines.get(measure, ()), *points])
-    return Chart(allocation, lines)
-
-
 def join_tables(tables: Sequence[UsageTable]) -> UsageTable:
     """All rows of all tables; an allocation that several engines have is one row."""
     parts = [
@@ -393,14 +393,11 @@ def join_tables(tables: Sequence[UsageTable]) -> UsageTable:
     for table in tables:
         for key, gpus in table.fleet.items():
             fleet[key] = max(gpus, fleet.get(key, 0))
-    has_duplicates = not _are_disjoint([{each.gpu_uuid for each in one.allocations} for one in tables])
-    joined = _join_duplicates(joined) if has_duplicates else joined
+    held = [{each.gpu_uuid for each in one.allocations} for one in tables]
+    if len(set[str]().union(*held)) < sum(map(len, held)):
+        joined = _join_duplicates(joined)
     skews = [one.clock_skew for one in tables if one.clock_skew is not None]
     return replace(joined, fleet=fleet, lag_seconds=first.lag_seconds, clock_skew=min(skews, key=abs, default=None))
-
-
-def _are_disjoint(sets: Sequence[set[str]]) -> bool:
-    return len(set[str]().union(*sets)) == sum(map(len, sets))
 
 
 def _join_duplicates(table: UsageTable) -> UsageTable:

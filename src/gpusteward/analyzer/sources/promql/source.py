@@ -128,7 +128,11 @@ class PrometheusSource:
         lag = self.find_lag(at) if lag is None else lag
         at -= lag
         discovered = self._discovered or self._discover(at)
-        self._failures = {} if discovered.schemes else self._explain_no_schemes()
+        self._failures = {}
+        if not discovered.schemes and self._settings.clusters:
+            self._failures["prometheus.clusters"] = source_errors.NO_SUCH_CLUSTERS
+        elif not discovered.schemes:
+            self._failures[_NO_METRICS] = source_errors.NO_GPU_METRICS
         # A rule over late samples records a window without the last ones.
         rules = frozenset[str]() if lag else self._choose_rules(discovered, at)
         cycle = ReadCycle(at, Window(self._settings.window_seconds, rules), self._failures)
@@ -217,13 +221,8 @@ class PrometheusSource:
             for detected in (self._discovered.schemes if self._discovered else ())
             if detected.detected_key not in keys and detected.key in self._schemes_in_table
         ]
-        schemes = tuple(sorted((*found.schemes, *stale), key=_trust_order)) if stale else found.schemes
-        return replace(found, schemes=schemes)
-
-    def _explain_no_schemes(self) -> dict[str, Message]:
-        if not self._settings.clusters:
-            return {_NO_METRICS: source_errors.NO_GPU_METRICS}
-        return {"prometheus.clusters": source_errors.NO_SUCH_CLUSTERS}
+        schemes = sorted((*found.schemes, *stale), key=lambda one: list(MetricScheme).index(one.scheme))
+        return replace(found, schemes=tuple(schemes)) if stale else found
 
     def _choose_rules(self, discovered: DiscoveryResult, at: float) -> frozenset[str]:
         if not discovered.rules or not self._settings.use_recording_rules:
@@ -250,7 +249,3 @@ class PrometheusSource:
             return table
         reason = unknown_reasons.CLOCK_SKEW.fill(seconds=abs(skew))
         return replace(table, unknown=dict.fromkeys(range(len(table)), reason))
-
-
-def _trust_order(detected: DetectedScheme) -> int:
-    return list(MetricScheme).index(detected.scheme)

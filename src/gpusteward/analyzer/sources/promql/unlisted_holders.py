@@ -44,7 +44,8 @@ def can_have_unlisted(detected: DetectedScheme, results: QueryResults) -> bool:
 def select_by_uuid(detected: DetectedScheme, condition: Matchers, uuids: Collection[str]) -> Iterator[Query]:
     """All metrics of these devices, with a holder or without."""
     matchers = holder_matchers((*condition, *detected.matchers))
-    others = _list_other_metrics(detected, matchers)
+    listed = {query.metric for query in plan_presence(detected, matchers)}
+    others = sorted({metric.name for metric in detected.holder.metrics} - listed)
     found = sorted(set(uuids))
     label = detected.holder.mapping.uuid
     for presence in list(plan_presence(detected, matchers))[:1] if others and label else ():
@@ -61,8 +62,10 @@ def select_ended(
     label = detected.holder.mapping.uuid
     queries = [replace(each, key=PRESENCE_TIMES) for each in plan_presence(detected, matchers)] if label else []
     if by_core:
-        names = _list_core_metrics(detected, queries)
-        queries = [replace(each, metric=name) for each in queries[:1] for name in names]
+        # None of the agent's: it names every holder, and reports the use of others too.
+        is_native, listed = detected.scheme is MetricScheme.NATIVE, {query.metric for query in queries}
+        names = [] if is_native else detected.holder.list_metrics(Quantity.CORE, Quantity.ENGINE)
+        queries = [replace(each, metric=name) for each in queries[:1] for name in names if name not in listed]
     found = sorted(set(uuids))
     for query in queries:
         for start in range(0, len(found), _TIMES_PER_QUERY):
@@ -77,14 +80,6 @@ def _match_devices(mapping: LabelMapping, uuids: Collection[str]) -> Matcher:
     return match_any(mapping.uuid.partition(",")[0], sorted({uuid.rpartition("/")[0] for uuid in uuids}))
 
 
-def _list_core_metrics(detected: DetectedScheme, presence: Collection[Query]) -> list[str]:
-    """None of the agent's: it names every holder, and reports the use of others too."""
-    if detected.scheme is MetricScheme.NATIVE:
-        return []
-    listed = {query.metric for query in presence}
-    return [name for name in detected.holder.list_metrics(Quantity.CORE, Quantity.ENGINE) if name not in listed]
-
-
 def select_all(
     detected: DetectedScheme, condition: Matchers, results: QueryResults, rows: Sequence[int], tried: set[Quantity]
 ) -> Iterator[Query]:
@@ -97,11 +92,6 @@ def select_all(
         if metric.quantity is quantity and metric.name not in listed:
             yield replace(presence[0], metric=metric.name, matchers=matchers, other_than=presence)
     tried |= {quantity} if quantity else set()
-
-
-def _list_other_metrics(detected: DetectedScheme, matchers: Matchers) -> list[str]:
-    listed = {query.metric for query in plan_presence(detected, matchers)}
-    return sorted({metric.name for metric in detected.holder.metrics} - listed)
 
 
 def _find_most_common(results: QueryResults, rows: Sequence[int], tried: Collection[Quantity]) -> Quantity | None:
@@ -124,7 +114,9 @@ def find_exporters(engine: Engine, detected: DetectedScheme, results: QueryResul
         scraped = _list_scraped(engine, mapping, of_jobs, at)
         rows = _select_pods(results, scraped)
         # Without `up` of their targets, the usual name of an exporter's pod has to do.
-        by_name = _select_by_name(results) if not rows and detected.scheme is MetricScheme.DCGM else set[int]()
+        is_sought = not rows and detected.scheme is MetricScheme.DCGM
+        keys = results.holders.keys if is_sought else ()
+        by_name = {row for row, key in enumerate(keys) if is_exporter_name(key.pod)}
         names = sorted({results.holders.keys[row].pod for row in rows or by_name})
         if not names or not (metric := detected.holder.main_metric):
             return rows
@@ -152,10 +144,6 @@ def _list_scraped(
     vector = decode_vector(engine.query(f"group by ({labels}) ({targets}{only})", at))
     found = map(decode_labels, vector.labels)
     return {(one.get(mapping.namespace, ""), one.get(mapping.pod, "")) for one in found}
-
-
-def _select_by_name(results: QueryResults) -> set[int]:
-    return {row for row, key in enumerate(results.holders.keys) if is_exporter_name(key.pod)}
 
 
 def _select_pods(results: QueryResults, pods: set[tuple[str, str]]) -> set[int]:

@@ -6,8 +6,8 @@
     page_parser.py     a page -> values by series; a malformed line affects no other
     series.py          what the labels of a series contain; the series of one target in arrays
     ring_buffers.py    the last values of one target in arrays of fixed size; window aggregation
-    target_samples.py  one target: its series, their values, its parse errors
-    sample_store.py    all targets together, within limits
+    series_values.py   the values of these series, and what is read from them
+    sample_store.py    one target: its series and parse errors; all targets together, within limits
     store_queries.py   the query plan of `sources.promql`, computed from the store; charts
     source.py          `ScrapeSource`: a `UsageTable` from all of it
 

@@ -1,4 +1,5 @@
-"""The samples of all targets, within limits. Safe to use from several threads."""
+"""One target: its pages become series with values, within its part of what may be kept. And the samples of all targets
+together: `SampleStore` is safe to use from several threads."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -11,14 +12,208 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusteward.analyzer.sources.memory_limits import DEFAULT_LIMITS, TARGET_SHARE, MemoryLimits
-from gpusteward.analyzer.sources.scrape.page_parser import FAMILIES, NO_MEMORY
-from gpusteward.analyzer.sources.scrape.series import RowIndexes, SeriesLabels
-from gpusteward.analyzer.sources.scrape.series_values import SeriesWindow
-from gpusteward.analyzer.sources.scrape.target_samples import NOTHING, Kept, PageOrigin, TargetSamples
-from gpusteward.analyzer.sources.usage.label_mapping import ALL_CLUSTERS, ClusterChoice
+from gpusteward.analyzer.sources.scrape import page_parser
+from gpusteward.analyzer.sources.scrape.page_parser import (
+    BY_ENCODED_NAME,
+    FAMILIES,
+    NO_MEMORY,
+    ParsedLine,
+    ParsedPage,
+    ParseErrors,
+    choose_families,
+)
+from gpusteward.analyzer.sources.scrape.series import Labels, RowIndexes, SeriesLabels, SeriesTable
+from gpusteward.analyzer.sources.scrape.series_values import SeriesValues, SeriesWindow
+from gpusteward.analyzer.sources.scrape.targets import ReportedNode
+from gpusteward.analyzer.sources.usage.label_mapping import (
+    ALL_CLUSTERS,
+    MAPPED_LABELS,
+    ClusterChoice,
+    LabelMapping,
+    map_labels,
+)
+from gpusteward.analyzer.sources.usage.quantities import MetricScheme
 from gpusteward.analyzer.sources.usage.query_results import K, LabelRowIndex
 from gpusteward.analyzer.sources.usage.selectors import Matchers
+from gpusteward.core.containers import normalize_label
 from gpusteward.logs import Log
+
+_MAX_VALUE = 1e30
+"""No measured value comes near it, and it fits into 32 bits."""
+_ADDRESS = "instance"
+"""The label that stands for the node where an exporter names none: the address of the target."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageOrigin:
+    """What is known of a target beside its pages."""
+
+    labels: Labels = field(default_factory=dict)  # added to every series that has none of that name
+    fixed_labels: Labels = field(default_factory=dict)  # replace those of the page
+    node: ReportedNode = field(default_factory=lambda: ReportedNode(may_be_any=True))
+
+
+class Kept(NamedTuple):
+    """How much is kept of one target or of all, or may be kept; negative: too much."""
+
+    series: int  # also lines that are ignored
+    label_bytes: int
+    window_bytes: int
+
+    def plus(self, other: "Kept") -> "Kept":
+        return Kept(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
+
+    def minus(self, other: "Kept") -> "Kept":
+        return Kept(*(mine - theirs for mine, theirs in zip(self, other, strict=True)))
+
+    def find_share(self, most: "Kept") -> float:
+        """Of what may be kept, by what there is most of."""
+        return max(mine / limit for mine, limit in zip(self, most, strict=True))
+
+
+NOTHING = Kept(0, 0, 0)
+
+
+class TargetSamples:
+    """Not safe to use from several threads at once: the store holds a lock."""
+
+    def __init__(
+        self,
+        origin: PageOrigin,
+        series_labels: SeriesLabels,
+        *,
+        capacity: int,
+        find_free: Callable[[Kept], Kept],
+        clusters: ClusterChoice = ALL_CLUSTERS,
+    ) -> None:
+        """`capacity`: scrapes that are kept. `find_free`: how much more may be kept, where so much is needed."""
+        self._labels, self._fixed_labels, self.node = origin.labels, origin.fixed_labels, origin.node
+        self._series_labels = series_labels
+        self._find_free = find_free
+        self._clusters = clusters
+        self._mapped_labels = MAPPED_LABELS | {clusters.label}
+        self._pod_labels = frozenset(map(normalize_label, clusters.pod_labels))
+        self._capacity = capacity
+        self.errors = ParseErrors()
+        self.series = SeriesTable()
+        self.values = SeriesValues(self.series, capacity)
+        self.scraped_at = -np.inf  # when a page was last parsed
+        self._known: dict[int, int] = {}  # hash of a line without its value -> its series
+        self._label_names: dict[MetricScheme, set[str]] = {scheme: set() for scheme in MetricScheme}  # mapped ones only
+
+    @property
+    def kept(self) -> Kept:
+        return Kept(len(self._known), self.series.label_bytes, self.series.value_bytes * self._capacity)
+
+    def ingest(self, page: bytes, at: float) -> int:
+        """Parse and keep a page. Returns the number of values."""
+        if at == self.values.written_at:
+            return 0
+        if not len(self.series):
+            self.node.forget()
+        families = choose_families(page)
+        parsed = page_parser.parse_page(page, self._known, families, errors=self.errors, at=at)
+        if parsed.unknown_lines:
+            self._add_unknown(parsed, at=at)
+        rows, values = np.array(parsed.rows, np.int64), np.array(parsed.values, np.float64)
+        is_invalid = ~(np.abs(values) < _MAX_VALUE)
+        if is_invalid.any():
+            values[is_invalid] = np.nan
+            self.errors.add(page_parser.NOT_FINITE, times=int(is_invalid.sum()))
+        if duplicates := len(rows) - len(np.unique(rows)):
+            self.errors.add(page_parser.DUPLICATE, times=duplicates)
+        self.values.add_page(rows, values, at)
+        self.scraped_at = at
+        if self.values.is_due_to_drop:
+            self._drop_expired_series()
+        return len(rows)
+
+    def renumber(
+        self,
+        series_labels: SeriesLabels,
+        holders: Mapping[MetricScheme, NDArray[np.int32]],
+        devices: NDArray[np.int32],
+    ) -> None:
+        """Use other row numbers of holders and devices from now on."""
+        self._series_labels = series_labels
+        self.series.renumber(holders, devices)
+
+    def _add_unknown(self, parsed: ParsedPage, *, at: float) -> None:
+        """Add the series of unknown lines, and their values to the page."""
+        lines = self._select_within_limits(parsed)
+        found = [line for each in lines if (line := page_parser.parse_line(each, errors=self.errors))]
+        for line in found:
+            names = self._mapped_labels.intersection((*line.labels, *self._labels))
+            family = BY_ENCODED_NAME[line.name]
+            self._label_names[family.scheme] |= names
+            if family.shows_presence:
+                pod_labels = {name for name in line.labels if normalize_label(name) in self._pod_labels}
+                self._label_names[family.scheme] |= pod_labels
+        choice = self._clusters
+        mappings = {
+            scheme: map_labels(names, cluster_label=choice.label, pod_labels=choice.pod_labels)
+            for scheme, names in self._label_names.items()
+        }
+        for line in found:
+            if line.key not in self._known:
+                self._known[line.key] = self._add_series(line, mappings)
+            value = page_parser.parse_value(line.line, line.end, errors=self.errors, at=at)
+            if value is not None and self._known[line.key] != page_parser.IGNORED:
+                parsed.rows.append(self._known[line.key])
+                parsed.values.append(value)
+        self.values.add_columns()
+
+    def _select_within_limits(self, parsed: ParsedPage) -> list[bytes]:
+        """Lines beyond the limits are not parsed: a page full of them must not delay other targets."""
+        if (unread := parsed.unknown_count - len(parsed.unknown_lines)) > 0:
+            self.errors.add(page_parser.NO_MEMORY, times=unread)
+        lines = parsed.unknown_lines
+        values = (BY_ENCODED_NAME[line[: line.find(b"{")]].value_bytes for line in lines)
+        lengths = np.fromiter(map(len, lines), np.int64, len(lines))
+        is_read = (
+            lengths <= page_parser.MAX_LINE_BYTES
+        )  # a longer line is refused by itself and takes nothing from others
+        each = (np.ones(len(lines), np.int64), lengths, self._capacity * np.fromiter(values, np.int64, len(lines)))
+        sizes = [np.cumsum(size * is_read) for size in each]
+        free = self._find_free(Kept(*(int(size[-1]) for size in sizes)))
+        fitting = min(int(np.searchsorted(size, most, side="right")) for size, most in zip(sizes, free, strict=True))
+        if refused := lines[fitting:]:
+            self.errors.add(page_parser.NO_MEMORY, refused[-1][: page_parser.MAX_LINE_BYTES], times=len(refused))
+        return lines[:fitting]
+
+    def _add_series(self, line: ParsedLine, mappings: Mapping[MetricScheme, LabelMapping]) -> int:
+        family = BY_ENCODED_NAME[line.name]
+        if not family.needs(line.labels.get("by", "")):
+            return page_parser.IGNORED
+        labels, mapping = {**self._labels, **line.labels, **self._fixed_labels}, mappings[family.scheme]
+        if not self._set_node(labels, mapping.node):
+            self.errors.add(page_parser.OTHER_NODE, line.line)
+            return page_parser.IGNORED
+        if not self._clusters.includes(labels.get(mapping.cluster, "")):
+            return page_parser.IGNORED
+        info = self._series_labels.interpret(family, labels, mapping, label_bytes=line.end)
+        return self.series.add(info)
+
+    def _set_node(self, labels: dict[str, str], label: str) -> bool:
+        """Whether the target may report the node that these labels name; replaces other names of its own node."""
+        if label == _ADDRESS:  # the exporter names no node
+            labels[label] = self._labels.get(label, "") if self.node.is_only else labels[label]
+            return True
+        node = self.node.admit(labels.get(label, ""))
+        if label and node is not None:
+            labels[label] = node
+        return node is not None
+
+    def _drop_expired_series(self) -> None:
+        """Drop series without a value in any kept scrape. Lines that are ignored are parsed again where they still
+        exist: what was refused may be about a node that is known now."""
+        is_alive = self.values.find_alive()
+        number = np.cumsum(is_alive) - 1  # the new one
+        if not is_alive.all():
+            self.values.keep(is_alive)
+            self.series.keep(is_alive)
+        self._known = {key: int(number[row]) for key, row in self._known.items() if row >= 0 and is_alive[row]}
+
 
 log = Log(__name__)
 
@@ -62,6 +257,7 @@ class SampleStore:
         self._capacity = ceil(options.keep_seconds / options.interval) + 2
         self._series_labels = SeriesLabels(options.condition)
         self._targets: dict[str, TargetSamples] = {}
+        self._kept: dict[str, Kept] = {}  # of each target
         self._lock = threading.Lock()
         limits = options.limits
         self._most = Kept(limits.series, limits.label_bytes, limits.window_bytes)
@@ -85,9 +281,9 @@ class SampleStore:
         of values."""
         with self._lock:
             samples = self._targets[target] if target in self._targets else self._add_target(target, make_origin())
-            before = samples.kept
             values = samples.ingest(page, at)
-            self.kept = self.kept.plus(samples.kept.minus(before))
+            before, self._kept[target] = self._kept.get(target, NOTHING), samples.kept
+            self.kept = self.kept.plus(self._kept[target].minus(before))
             return values
 
     def add_failed_scrape(self, target: str, at: float) -> None:
@@ -113,7 +309,7 @@ class SampleStore:
     def list_names(self) -> set[str]:
         """The metric families that are kept now."""
         with self._lock:
-            numbers = set[int]().union(*(samples.series.families for samples in self._targets.values()))
+            numbers = set[int]().union(*(samples.series.rows["family"].tolist() for samples in self._targets.values()))
         return {FAMILIES[number].name for number in numbers}
 
     def may_report(self, target: str, node: str) -> bool:
@@ -138,8 +334,8 @@ class SampleStore:
             self._drop(target)
 
     def _drop(self, target: str) -> None:
-        if samples := self._targets.pop(target, None):
-            self.kept = self.kept.minus(samples.kept)
+        if self._targets.pop(target, None):
+            self.kept = self.kept.minus(self._kept.pop(target, NOTHING))
 
     def _add_target(self, target: str, origin: PageOrigin) -> TargetSamples:
         samples = TargetSamples(
@@ -155,13 +351,12 @@ class SampleStore:
     def _find_free(self, target: str, needed: Kept) -> Kept:
         """How much more may be kept of a target. While the store is full, the target that has most makes room for one
         that needs far less."""
-        own = self._targets[target].kept
-        if self.kept.plus(needed).find_share(self._most) > 1:
-            largest = max(self._targets.values(), key=lambda samples: samples.kept.find_share(self._most))
-            if largest.kept.find_share(self._most) > _OUTLIER * own.plus(needed).find_share(self._most):
-                name = next(name for name, samples in self._targets.items() if samples is largest)
-                log.warning("samples_dropped", target=name, reason=NO_MEMORY)
-                self._drop(name)
+        own = self._kept.get(target, NOTHING)
+        if self._kept and self.kept.plus(needed).find_share(self._most) > 1:
+            largest = max(self._kept, key=lambda name: self._kept[name].find_share(self._most))
+            if self._kept[largest].find_share(self._most) > _OUTLIER * own.plus(needed).find_share(self._most):
+                log.warning("samples_dropped", target=largest, reason=NO_MEMORY)
+                self._drop(largest)
                 self._drop_stale_rows()
         free = self._most.minus(self.kept)
         of_target = Kept(*(most // TARGET_SHARE for most in self._most)).minus(own)
@@ -173,21 +368,24 @@ class SampleStore:
             return
         before, self._series_labels = self._series_labels, SeriesLabels(self.options.condition)
         self._series_labels.interpreted = self.series
-        alive = {rows for samples in self._targets.values() for rows in samples.series.list_rows()}
+        tables = [samples.series for samples in self._targets.values()]
         holders = {
             scheme: _renumber(
-                index, self._series_labels.holders[scheme], {rows.holder for rows in alive if rows.scheme is scheme}
+                index,
+                self._series_labels.holders[scheme],
+                [table.rows["holder"][table.find_holders(scheme)] for table in tables],
             )
             for scheme, index in before.holders.items()
         }
-        devices = _renumber(before.devices, self._series_labels.devices, {rows.device for rows in alive})
+        devices = _renumber(before.devices, self._series_labels.devices, [table.rows["device"] for table in tables])
         for samples in self._targets.values():
             samples.renumber(self._series_labels, holders, devices)
 
 
-def _renumber(before: LabelRowIndex[K], after: LabelRowIndex[K], alive: set[int]) -> NDArray[np.int32]:
+def _renumber(before: LabelRowIndex[K], after: LabelRowIndex[K], alive: list[NDArray[np.int32]]) -> NDArray[np.int32]:
+    """The new number of each row, -1 for those that no series has."""
     numbers = np.full(len(before), -1, np.int32)
-    for row in sorted(alive):
+    for row in np.unique(np.concatenate([*alive, np.empty(0, np.int32)])).tolist():
         numbers[row] = after.add_key(before.keys[row])
     return numbers
 

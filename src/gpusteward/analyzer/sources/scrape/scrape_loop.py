@@ -24,9 +24,8 @@ from urllib.parse import urljoin
 
 from gpusteward.analyzer.sources.http_settings import make_credentials, make_tls_context
 from gpusteward.analyzer.sources.memory_limits import DEFAULT_LIMITS, MemoryLimits
-from gpusteward.analyzer.sources.scrape.sample_store import SampleStore
+from gpusteward.analyzer.sources.scrape.sample_store import PageOrigin, SampleStore
 from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings, parse_target
-from gpusteward.analyzer.sources.scrape.target_samples import PageOrigin
 from gpusteward.analyzer.sources.scrape.targets import ReportedNode, Target, TargetRegistry
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.http.async_connection import AsyncConnection, AsyncResponse, ReceivedBytes, open_async_connection

@@ -1,8 +1,7 @@
 """The series of the targets: what their labels contain, and the series of one target in arrays."""
 
 import re
-from array import array
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from enum import IntFlag
 from typing import NamedTuple
@@ -51,17 +50,31 @@ class SeriesTrait(IntFlag):
     FOR_DEVICES = 64  # ... as far as it is about devices
 
 
-@dataclass(frozen=True, slots=True)
-class SeriesInfo:
+class SeriesInfo(NamedTuple):
     """What is kept of the labels of one series."""
 
-    family: MetricFamily
+    family: int  # its number
     traits: int
     holder: int  # row among the holders of its scheme
     device: int  # row among all devices
     label_bytes: int  # of its line without the value
-    details: Details | None = None  # of a series that shows which holders or devices exist
-    fleet_key: NodeModel | None = None  # of a whole GPU
+    details: Details | None  # of a series that shows which holders or devices exist
+    fleet_key: NodeModel | None  # of a whole GPU
+
+
+_SERIES = np.dtype(
+    [
+        ("family", np.int16),
+        ("traits", np.uint8),
+        ("holder", np.int32),
+        ("device", np.int32),
+        ("label_bytes", np.uint16),
+        ("details", object),
+        ("fleet_key", object),
+    ]
+)
+"""A `SeriesInfo` in an array: kept as objects, the series of a thousand nodes would be 100 MB."""
+_VALUE_BYTES = np.array([family.value_bytes for family in FAMILIES])
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,16 +102,20 @@ class SeriesLabels:
         return RowIndexes({scheme: keys.copy() for scheme, keys in self.holders.items()}, self.devices.copy())
 
     def interpret(self, family: MetricFamily, labels: Labels, mapping: LabelMapping, *, label_bytes: int) -> SeriesInfo:
-        unified = _unify(labels, mapping)
         self.interpreted += 1
+        unified = {role: labels.get(getattr(mapping, role), "") for role in LabelMapping.__slots__}
+        unified["uuid"] = read_label(labels, mapping.uuid)
+        fleet_key = None
+        if _is_whole_gpu(family, labels, unified):
+            fleet_key = NodeModel(unified["node"], unified["model"], unified["cluster"])
         return SeriesInfo(
-            family,
+            family.number,
             self._find_traits(labels, unified),
             self.holders[family.scheme].add_labels(unified),
             self.devices.add_labels(unified),
             label_bytes,
             self._read_details(family, labels, unified, mapping.pod_labels),
-            self._read_fleet_key(family, labels, unified),
+            None if fleet_key is None else self._fleet_keys.setdefault(fleet_key, fleet_key),
         )
 
     def _find_traits(self, labels: Labels, unified: Labels) -> int:
@@ -117,20 +134,14 @@ class SeriesLabels:
     def _read_details(self, family: MetricFamily, labels: Labels, unified: Labels, pod_labels: str) -> Details | None:
         details: Details
         if family.shows_devices:
-            details = DeviceDetails._make(_select(labels, DEVICE_DETAIL_LABELS))
+            details = DeviceDetails._make(labels.get(name, "") for name in DEVICE_DETAIL_LABELS)
         elif family.shows_presence:
-            names = detail_labels(family.scheme, UNIFIED_LABELS)
-            details = HolderDetails._make(_select({**labels, **unified}, names))
+            every = {**labels, **unified}
+            details = HolderDetails._make(every.get(name, "") for name in detail_labels(family.scheme, UNIFIED_LABELS))
             details = details._replace(pod_labels=read_pod_labels(labels, pod_labels))
         else:
             return None
         return self._details.setdefault(details, details)
-
-    def _read_fleet_key(self, family: MetricFamily, labels: Labels, unified: Labels) -> NodeModel | None:
-        if not _is_whole_gpu(family, labels, unified):
-            return None
-        key = NodeModel(unified["node"], unified["model"], unified["cluster"])
-        return self._fleet_keys.setdefault(key, key)
 
 
 def is_match(matcher: Matcher, labels: Labels) -> bool:
@@ -139,16 +150,6 @@ def is_match(matcher: Matcher, labels: Labels) -> bool:
     if matcher.operator in ("=", "!="):
         return (value == matcher.value) is (matcher.operator == "=")
     return bool(re.fullmatch(matcher.value, value)) is (matcher.operator == "=~")
-
-
-def _unify(labels: Labels, mapping: LabelMapping) -> dict[str, str]:
-    unified = {role: labels.get(getattr(mapping, role), "") for role in LabelMapping.__slots__}
-    unified["uuid"] = read_label(labels, mapping.uuid)
-    return unified
-
-
-def _select(labels: Labels, names: Sequence[str]) -> list[str]:
-    return [labels.get(name, "") for name in names]
 
 
 def _is_whole_gpu(family: MetricFamily, labels: Labels, unified: Labels) -> bool:
@@ -167,101 +168,62 @@ class SeriesChoice(NamedTuple):
     traits: int = 0  # which they must have
 
 
-class SeriesRows(NamedTuple):
-    scheme: MetricScheme
-    holder: int
-    device: int
-
-
 class SeriesTable:
-    """The series of one target in columns: kept as objects, those of a thousand nodes would be 100 MB."""
+    """The series of one target, by their numbers."""
 
     def __init__(self) -> None:
-        self._family, self._traits = array("h"), array("B")
-        self._holder, self._device = array("i"), array("i")
-        self._details: list[Details | None] = []
-        self._fleet_key: list[NodeModel | None] = []
-        self._label_bytes = array("H")
-        self.label_bytes = 0  # of all series
-        self.value_bytes = 0  # of one sample of all series
+        self._rows = np.empty(0, _SERIES)
+        self._new: list[SeriesInfo] = []
 
     def __len__(self) -> int:
-        return len(self._family)
+        return len(self._rows) + len(self._new)
 
     @property
-    def families(self) -> set[int]:
-        """Numbers of the families that have series."""
-        return set(self._family)
+    def rows(self) -> NDArray[np.void]:
+        """An array of `SeriesInfo`."""
+        if self._new:
+            self._rows, self._new = np.concatenate((self._rows, np.array(self._new, _SERIES))), []
+        return self._rows
 
     @property
-    def family(self) -> NDArray[np.int16]:
-        return np.array(self._family, np.int16)
+    def label_bytes(self) -> int:
+        """Of all series."""
+        return int(self.rows["label_bytes"].sum(dtype=np.int64))
 
     @property
-    def traits(self) -> NDArray[np.uint8]:
-        return np.array(self._traits, np.uint8)
-
-    @property
-    def holder(self) -> NDArray[np.int32]:
-        return np.array(self._holder, np.int32)
-
-    @property
-    def device(self) -> NDArray[np.int32]:
-        return np.array(self._device, np.int32)
-
-    @property
-    def details(self) -> NDArray[np.object_]:
-        return _make_object_array(self._details)
-
-    @property
-    def fleet_key(self) -> NDArray[np.object_]:
-        return _make_object_array(self._fleet_key)
+    def value_bytes(self) -> int:
+        """Of one sample of all series."""
+        return int(_VALUE_BYTES[self.rows["family"]].sum())
 
     def add(self, info: SeriesInfo) -> int:
         """The number of a new series."""
-        self._family.append(info.family.number)
-        self._traits.append(info.traits)
-        self._holder.append(info.holder)
-        self._device.append(info.device)
-        self._details.append(info.details)
-        self._fleet_key.append(info.fleet_key)
-        self._label_bytes.append(info.label_bytes)
-        self.label_bytes += info.label_bytes
-        self.value_bytes += info.family.value_bytes
+        self._new.append(info)
         return len(self) - 1
 
-    def keep(self, series: SeriesNumbers) -> None:
-        """Only these, in this order."""
-        kept = series.tolist()
-        self._family = array("h", [self._family[row] for row in kept])
-        self._traits = array("B", [self._traits[row] for row in kept])
-        self._holder = array("i", [self._holder[row] for row in kept])
-        self._device = array("i", [self._device[row] for row in kept])
-        self._details = [self._details[row] for row in kept]
-        self._fleet_key = [self._fleet_key[row] for row in kept]
-        self._label_bytes = array("H", [self._label_bytes[row] for row in kept])
-        self.label_bytes = sum(self._label_bytes)
-        self.value_bytes = sum(FAMILIES[number].value_bytes for number in self._family)
+    def keep(self, is_kept: NDArray[np.bool_]) -> None:
+        """Only these, in their order."""
+        self._rows = self.rows[is_kept]
 
-    def is_chosen(self, series: int, choice: SeriesChoice) -> bool:
-        row = (self._device if choice.of_devices else self._holder)[series]
-        is_wanted = self._family[series] == choice.family.number and row in choice.rows
-        return is_wanted and self._traits[series] & choice.traits == choice.traits
+    def choose(self, choice: SeriesChoice) -> NDArray[np.bool_]:
+        """Which series are chosen."""
+        rows = self.rows
+        is_chosen = np.isin(rows["device" if choice.of_devices else "holder"], list(choice.rows))
+        is_chosen &= rows["family"] == choice.family.number
+        is_chosen &= (rows["traits"] & choice.traits) == choice.traits
+        return is_chosen
 
     def has_any(self, holders: Collection[int], devices: Collection[int] = ()) -> bool:
         """Whether a series is about one of these, or about a holder of the same number in another scheme."""
-        return not (set(self._holder).isdisjoint(holders) and set(self._device).isdisjoint(devices))
+        own = set(self.rows["holder"].tolist()), set(self.rows["device"].tolist())
+        return not (own[0].isdisjoint(holders) and own[1].isdisjoint(devices))
 
-    def list_rows(self) -> Iterable[SeriesRows]:
-        for number, holder, device in zip(self._family, self._holder, self._device, strict=True):
-            yield SeriesRows(FAMILIES[number].scheme, holder, device)
+    def find_holders(self, scheme: MetricScheme) -> NDArray[np.bool_]:
+        """Which series name their holder by the rows of this scheme."""
+        return np.isin(self.rows["family"], [family.number for family in FAMILIES if family.scheme is scheme])
 
     def renumber(self, holders: Mapping[MetricScheme, NDArray[np.int32]], devices: NDArray[np.int32]) -> None:
         """Replace the row numbers of holders and devices: old number -> new number."""
-        rows = zip(self._family, self._holder, strict=True)
-        self._holder = array("i", [int(holders[FAMILIES[number].scheme][row]) for number, row in rows])
-        self._device = array("i", [int(devices[row]) for row in self._device])
-
-
-def _make_object_array(values: Sequence[object]) -> NDArray[np.object_]:
-    return np.fromiter(values, object, len(values))
+        for scheme, numbers in holders.items():
+            own = self.find_holders(scheme)
+            self.rows["holder"][own] = numbers[self.rows["holder"][own]]
+        self.rows["device"] = devices[self.rows["device"]]

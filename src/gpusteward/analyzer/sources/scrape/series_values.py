@@ -120,7 +120,7 @@ class SeriesValues:
     def add_columns(self) -> None:
         """For new series."""
         known = len(self._latest)
-        families = self.series.family[known:].tolist()
+        families = self.series.rows["family"][known:].tolist()
         floors = [FAMILIES[number].floor for number in families]
         self._floors = np.append(self._floors, [np.inf if floor is None else floor for floor in floors])
         gauges = [
@@ -167,12 +167,10 @@ class SeriesValues:
         increase = np.concatenate(increases)
         excess, hour_excess = self._measure_excess(at, seconds)
         return SeriesWindow(
-            family=self.series.family,
-            traits=self.series.traits,
-            holder=self.series.holder,
-            device=self.series.device,
-            details=self.series.details,
-            fleet_key=self.series.fleet_key,
+            **{
+                name: self.series.rows[name]
+                for name in ("family", "traits", "holder", "device", "details", "fleet_key")
+            },
             mean=self._expand(self._gauge_series, stats.mean),
             peak=self._expand(self._gauge_series, stats.peak),
             spread=self._expand(self._gauge_series, stats.spread),
@@ -201,7 +199,7 @@ class SeriesValues:
 
     def _find_most_varied(self, series: SeriesNumbers) -> SeriesNumbers:
         """The columns of power and energy among those of these series."""
-        return np.flatnonzero(np.isin(self.series.family[series], MOST_VARIED))
+        return np.flatnonzero(np.isin(self.series.rows["family"][series], MOST_VARIED))
 
     def read_gauges(self, choice: SeriesChoice, *, at: float, seconds: float) -> Iterator[TimeSeries]:
         """The samples of the chosen gauges."""
@@ -213,20 +211,18 @@ class SeriesValues:
         lines = self._times.find_lines(at - seconds, at)
         yield from self._read_chosen(self._gauges, self._gauge_series, choice, lines)
         times, last_times = self._times.times[lines], self._find_last_times(at - seconds)
-        for series in np.flatnonzero(np.isfinite(self._floors)).tolist():
-            if self.series.is_chosen(series, choice):
-                own = times[times <= last_times[series]]  # when it was there before, is not kept
-                yield TimeSeries(own, np.zeros(len(own)))
+        for series in np.flatnonzero(np.isfinite(self._floors) & self.series.choose(choice)).tolist():
+            own = times[times <= last_times[series]]  # when it was there before, is not kept
+            yield TimeSeries(own, np.zeros(len(own)))
         yield from self._read_chosen(self._counters, self._counter_series, choice, lines)
 
     def _read_chosen(
         self, buffer: RingBuffer, columns: SeriesNumbers, choice: SeriesChoice, lines: Lines
     ) -> Iterator[TimeSeries]:
-        for column, series in enumerate(columns.tolist()):
-            if self.series.is_chosen(series, choice):
-                values = buffer.read_column(column, lines)
-                is_there = ~np.isnan(values)
-                yield TimeSeries(self._times.times[lines][is_there], values[is_there])
+        for column in np.flatnonzero(self.series.choose(choice)[columns]).tolist():
+            values = buffer.read_column(column, lines)
+            is_there = ~np.isnan(values)
+            yield TimeSeries(self._times.times[lines][is_there], values[is_there])
 
     def read_presence(
         self, scheme: MetricScheme, holders: Collection[int], *, at: float, seconds: float
@@ -236,10 +232,9 @@ class SeriesValues:
         the device, which have no presence."""
         if not self.series.has_any(holders):
             return
-        family, holder, device = self.series.family, self.series.holder, self.series.device
-        details = self.series.details
-        is_read = np.isin(family, [each.number for each in FAMILIES if each.scheme is scheme])
-        is_read &= self.series.traits & int(SeriesTrait.FOR_HOLDERS) != 0
+        rows = self.series.rows
+        family, holder, device, details = rows["family"], rows["holder"], rows["device"], rows["details"]
+        is_read = self.series.find_holders(scheme) & (rows["traits"] & int(SeriesTrait.FOR_HOLDERS) != 0)
         is_own = np.isin(holder, list(holders)) & is_read
         shown = {
             (int(holder[row]), int(self._last_page[row])): details[row]

@@ -22,7 +22,7 @@ from gpusteward.analyzer.sources.live_readings import (
 from gpusteward.analyzer.sources.memory_limits import DEFAULT_LIMITS, MemoryLimits
 from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme, list_missing_metrics, reports_unheld_devices
 from gpusteward.analyzer.sources.scrape.page_parser import ParseErrors, parse_line, parse_value, split_lines
-from gpusteward.analyzer.sources.scrape.sample_store import SampleStore, StoreOptions, StoreWindow
+from gpusteward.analyzer.sources.scrape.sample_store import PageOrigin, SampleStore, StoreOptions, StoreWindow
 from gpusteward.analyzer.sources.scrape.scrape_loop import ScrapeLoop, TargetHealth
 from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
 from gpusteward.analyzer.sources.scrape.store_queries import (
@@ -34,7 +34,6 @@ from gpusteward.analyzer.sources.scrape.store_queries import (
     read_work,
     run_queries,
 )
-from gpusteward.analyzer.sources.scrape.target_samples import PageOrigin
 from gpusteward.analyzer.sources.scrape.targets import ReportedNode, TargetRegistry, make_target_lists
 from gpusteward.analyzer.sources.usage.absent_holders import SchemeState, list_rows_to_ask
 from gpusteward.analyzer.sources.usage.coverage import ExpectedSamples

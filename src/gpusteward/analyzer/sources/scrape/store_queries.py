@@ -24,7 +24,7 @@ from gpusteward.analyzer.sources.promql.query_plan import (
     plan_holders,
 )
 from gpusteward.analyzer.sources.scrape.page_parser import BY_NAME, FAMILIES
-from gpusteward.analyzer.sources.scrape.sample_store import SampleStore, StoreWindow
+from gpusteward.analyzer.sources.scrape.sample_store import SampleStore, StoreWindow, TargetSamples
 from gpusteward.analyzer.sources.scrape.series import (
     UNIFIED_LABELS,
     SeriesChoice,
@@ -33,7 +33,6 @@ from gpusteward.analyzer.sources.scrape.series import (
     SeriesTrait,
 )
 from gpusteward.analyzer.sources.scrape.series_values import SeriesWindow, TimeSeries
-from gpusteward.analyzer.sources.scrape.target_samples import TargetSamples
 from gpusteward.analyzer.sources.usage.quantities import (
     COUNTS,
     MEASURES,

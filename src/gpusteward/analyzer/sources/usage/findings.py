@@ -195,7 +195,8 @@ def find_contradictions(table: UsageTable, found: Iterable[UnheldWork], labels: 
     working = {key for key in working if key not in held}
     if not working:
         return
-    known = _count_known(table)
+    works = np.flatnonzero(table.column(Measure.CORE, Stat.MEAN) > UNHELD_FLOOR).tolist()
+    known = len({(table.allocations[row].cluster, table.allocations[row].gpu_uuid) for row in works})
     text = messages.USED_BY_NOBODY_KNOWN.fill(
         count=len(working),
         names=list_names(key.uuid for key in working),
@@ -204,9 +205,3 @@ def find_contradictions(table: UsageTable, found: Iterable[UnheldWork], labels: 
     )
     is_most = len(working) >= DEGRADED_RATIO * (len(working) + known)
     yield Finding("degraded" if is_most else "warning", "used-by-nobody-known", text)
-
-
-def _count_known(table: UsageTable) -> int:
-    """GPUs that work for a holder."""
-    rows = np.flatnonzero(table.column(Measure.CORE, Stat.MEAN) > UNHELD_FLOOR).tolist()
-    return len({(table.allocations[row].cluster, table.allocations[row].gpu_uuid) for row in rows})

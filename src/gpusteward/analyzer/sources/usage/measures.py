@@ -124,7 +124,8 @@ def _integrate_engine(presence: PresenceTable, window: WindowCoverage) -> Stats:
     )
     cores = presence.column(Level.HOLDER, Quantity.CORE, Aggregation.COUNT)
     is_covered = (count >= FULL_COVERAGE * cores) & (window.coverage >= FULL_COVERAGE)
-    is_own = ~_has_other_holders(presence) | (peak == 0)
+    has_others = presence.is_shared | (presence.holders_on_device > 1)
+    is_own = ~has_others | (peak == 0)
     # The longest time without a sample: all that are missing may be missing in a row.
     missing = np.maximum(_expected_samples(presence, window) - count, 0.0)
     return {
@@ -192,10 +193,6 @@ def _find_last_kernels(presence: PresenceTable) -> Stats:
         (Measure.CONTAINER_KERNEL, Stat.LAST): launched,
         (Measure.LAST_KERNEL, Stat.LAST): np.where(is_only_gpu, launched, np.nan),
     }
-
-
-def _has_other_holders(presence: PresenceTable) -> Flags:
-    return presence.is_shared | (presence.holders_on_device > 1)
 
 
 def _replace_copy_of_mig(presence: PresenceTable, stats: Stats) -> None:

@@ -119,7 +119,9 @@ def choose_rows(tables: Sequence[PartialTable], without_samples: Sequence[Collec
         return [range(len(tables[0].allocations))]
     # Stale results no longer name the GPU of a MIG instance; the allocation still does.
     gpus = [[DeviceKey(each.gpu_uuid, "", each.cluster) for each in table.allocations] for table in tables]
-    reported = DeviceSet(_list_reported(gpus, without_samples) if any(without_samples) else ())
+    reported = DeviceSet()  # by rows that are not only kept as stale
+    for rows, stale in zip(gpus, without_samples, strict=True) if any(without_samples) else ():
+        reported.update(gpu for row, gpu in enumerate(rows) if row not in stale)
     taken = DeviceSet()
     chosen: list[Sequence[int]] = []
     for rows, stale in zip(gpus, without_samples, strict=True):
@@ -129,19 +131,18 @@ def choose_rows(tables: Sequence[PartialTable], without_samples: Sequence[Collec
     return chosen
 
 
-def _list_reported(gpus: Iterable[list[DeviceKey]], without_samples: Iterable[Collection[int]]) -> Iterable[DeviceKey]:
-    for rows, stale in zip(gpus, without_samples, strict=True):
-        yield from (gpu for row, gpu in enumerate(rows) if row not in stale)
-
-
 def merge_partial_tables(
     tables: Sequence[PartialTable], chosen: Sequence[Sequence[int]], *, at: float, window_seconds: float
 ) -> UsageTable:
     """The chosen rows of each table as one usage table."""
     parts = [table.take(rows) for table, rows in zip(tables, chosen, strict=True)]
-    keys = dict.fromkeys(key for part in parts for key in part.stats)
-    columns = ((key, _concatenate([_find_column(part, key) for part in parts])) for key in keys)
-    stats = {key: column for key, column in columns if not _may_be_left_out(key) or np.isfinite(column).any()}
+    stats: Stats = {}
+    for key in dict.fromkeys(key for part in parts for key in part.stats):
+        found = (part.stats.get(key, repeat_value(np.nan, len(part.allocations))) for part in parts)
+        column = _concatenate(list(found))
+        may_be_left_out = key[0] in _ONLY_PROOFS or key[1] is Stat.STEP
+        if not may_be_left_out or np.isfinite(column).any():
+            stats[key] = column
     allocations = parts[0].allocations if len(parts) == 1 else [each for part in parts for each in part.allocations]
     ends = accumulate(len(part.allocations) for part in parts)
     unknown = {
@@ -169,15 +170,6 @@ def join_ended(tables: Sequence[Sequence[EndedHolder]], present: Iterable[Alloca
         for each in table
         if first[each.allocation.names] == number and not (isnan(each.returned_at) and each.allocation.names in names)
     )
-
-
-def _may_be_left_out(key: tuple[Measure, Stat]) -> bool:
-    return key[0] in _ONLY_PROOFS or key[1] is Stat.STEP
-
-
-def _find_column(part: PartialTable, key: tuple[Measure, Stat]) -> Column:
-    column = part.stats.get(key)
-    return repeat_value(np.nan, len(part.allocations)) if column is None else column
 
 
 def _concatenate(columns: Sequence[Column]) -> Column:

@@ -36,7 +36,11 @@ class PresenceTable:
         self.scheme = scheme
         self.results = results
         keys = results.holders.keys
-        present, stale = _list_rows(results) if rows is None else (list(rows), [])
+        present = list_present_rows(results) if rows is None else list(rows)
+        stale: dict[int, None] = {}
+        if rows is None:
+            previous = _list_stale_previous_rows(results, set(present))
+            stale = dict.fromkeys((*list_stale_rows(results), *previous))
         self.rows = [*present, *stale]
         self.keys: list[HolderKey] = [keys[row] for row in self.rows]
         self.is_stale: Flags = np.arange(len(self.rows)) >= len(present)
@@ -121,8 +125,8 @@ class PresenceTable:
         numbers: dict[DeviceKey, int] = {}
         return np.array(
             [
-                numbers.setdefault(DeviceKey(parent, "", key.cluster) if parent else key, len(numbers))
-                for parent, key in zip(parents, self._device_keys, strict=True)
+                numbers.setdefault(DeviceKey(parent, "", key.cluster) if parent else key.device, len(numbers))
+                for parent, key in zip(parents, self.keys, strict=True)
             ],
             np.int64,
         )
@@ -131,10 +135,6 @@ class PresenceTable:
     def holders_on_device(self) -> Column:
         """The number of rows on the device of each row."""
         return np.bincount(self.device_numbers, minlength=1)[self.device_numbers].astype(np.float64)
-
-    @cached_property
-    def _device_keys(self) -> list[DeviceKey]:
-        return [key.device for key in self.keys]
 
     @cached_property
     def _device_rows(self) -> Rows:
@@ -160,27 +160,17 @@ def count_devices(scheme: MetricScheme, results: QueryResults) -> int:
 
 def list_present_rows(results: QueryResults) -> list[int]:
     """Holders that exist now."""
-    return _without_earlier_names(_with_pod(results, list(results.present)), results.holders.keys)
-
-
-def _list_rows(results: QueryResults) -> tuple[list[int], list[int]]:
-    """Present rows and stale ones."""
-    present = list_present_rows(results)
-    stale = dict.fromkeys((*list_stale_rows(results), *_list_stale_previous_rows(results, set(present))))
-    return present, list(stale)
+    rows, keys = _with_pod(results, list(results.present)), results.holders.keys
+    clusters = {keys[row].cluster for row in rows}
+    if len(clusters) < 2 or "" not in clusters:
+        return rows
+    # Not of holders that name their cluster now: an engine returns their earlier series for a while.
+    named = {keys[row][:-1] for row in rows if keys[row].cluster}
+    return [row for row in rows if keys[row].cluster or keys[row][:-1] not in named]
 
 
 def _gpu_of(key: HolderKey) -> DeviceKey:
     return DeviceKey(key.uuid, "", key.cluster)
-
-
-def _without_earlier_names(rows: list[int], keys: Sequence[HolderKey]) -> list[int]:
-    """Without the rows of holders that name their cluster now: an engine returns their earlier series for a while."""
-    clusters = {keys[row].cluster for row in rows}
-    if len(clusters) < 2 or "" not in clusters:
-        return rows
-    named = {keys[row][:-1] for row in rows if keys[row].cluster}
-    return [row for row in rows if keys[row].cluster or keys[row][:-1] not in named]
 
 
 def list_unlisted_rows(results: QueryResults, ended: Collection[int] = ()) -> list[int]:

@@ -363,13 +363,10 @@ def dcgm_metrics(names: Collection[str], *, level: Level = Level.HOLDER) -> tupl
         if name in names
     ]
     if all(metric.quantity is not Quantity.ENERGY for metric in found):  # the only other value that is never the same
-        found = [_count_changes(metric) if metric.quantity is Quantity.POWER else metric for metric in found]
+        power = [replace(one, aggregations=(*one.aggregations, Aggregation.CHANGES)) for one in found]
+        found = [new if one.quantity is Quantity.POWER else one for one, new in zip(found, power, strict=True)]
     only = (UsageMetric(quantity, name, _PEAK, level=level) for name, quantity in _DCGM_ONLY.items() if name in names)
     return (*(split for metric in found for split in _split_static(metric)), *only)
-
-
-def _count_changes(metric: UsageMetric) -> UsageMetric:
-    return replace(metric, aggregations=(*metric.aggregations, Aggregation.CHANGES))
 
 
 def _split_static(metric: UsageMetric) -> Iterator[UsageMetric]:

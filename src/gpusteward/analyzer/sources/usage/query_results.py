@@ -316,7 +316,12 @@ class QueryResults:
             known = self.missing_stores.get(chunk.key, frozenset())
             self.missing_stores[chunk.key] = known | chunk.missing_stores
         if chunk.key == PRESENCE_TIMES:
-            self._add_times(chunk)
+            for row, details, times in zip(chunk.rows.tolist(), chunk.holder_details, chunk.times, strict=True):
+                holder = self.holders.keys[row]
+                self.seen.devices.setdefault(holder.device, []).append(times)
+                if holder.pod:
+                    self.last_details[row] = details
+                    self.seen.add(row, details.pod_uid, times)
         elif chunk.values is not None:
             if chunk.targets:
                 self.counted.append(chunk)
@@ -332,14 +337,6 @@ class QueryResults:
         """Merge values in base units; of several values for one row the largest is kept."""
         self._columns.setdefault(key, _NO_ROWS)
         np.fmax.at(self._grow(key, len(self.holders if key.level is Level.HOLDER else self.devices)), rows, values)
-
-    def _add_times(self, chunk: ResultChunk) -> None:
-        for row, details, times in zip(chunk.rows.tolist(), chunk.holder_details, chunk.times, strict=True):
-            key = self.holders.keys[row]
-            self.seen.devices.setdefault(key.device, []).append(times)
-            if key.pod:
-                self.last_details[row] = details
-                self.seen.add(row, details.pod_uid, times)
 
     def fill_gaps(self, key: QueryKey, column: Column) -> None:
         """Use values of an earlier cycle where this one has none."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gpusteward.analyzer.sources.usage.presence import PresenceTable
 from gpusteward.analyzer.sources.usage.quantities import Aggregation, Level, MetricScheme, Quantity
-from gpusteward.analyzer.sources.usage.query_results import Flags, HolderKey, Rows
+from gpusteward.analyzer.sources.usage.query_results import Flags, Rows
 from gpusteward.analyzer.tables import Column
 from gpusteward.core.messages import Message
 from gpusteward.core.usage_split import OUTSIDE_MEMORY_BYTES
@@ -152,12 +152,9 @@ class OutsideUse:
 
     def _name_on_device(self, others: Rows, device: int) -> list[str]:
         keys = self._presence.results.holders.keys
-        return sorted({_name(keys[row]) for row in others[self._number_devices(others) == device].tolist()})
+        found = (keys[row] for row in others[self._number_devices(others) == device].tolist())
+        # A container whose pod the agent does not know has a name only, or none.
+        return sorted({f"{key.namespace}/{key.pod}" if key.pod else key.container or "?" for key in found})
 
     def _number_devices(self, others: Rows) -> Rows:
         return self._presence.results.holders.number_devices()[others]
-
-
-def _name(key: HolderKey) -> str:
-    """A container whose pod the agent does not know has a name only, or none."""
-    return f"{key.namespace}/{key.pod}" if key.pod else key.container or "?"

@@ -92,7 +92,9 @@ def _list_reasons(presence: PresenceTable, stats: Stats, coverage: Column) -> It
         is_copied = find_copied_rows(presence, group_rows(presence, presence.device_numbers))
         yield is_copied & (core_peak > 0), unknown_reasons.COPIED_USE
     outside = OutsideUse(presence)
-    yield _used_by_others(presence, stats, outside), outside.explain
+    # Signals of the device, such as its traffic, are not those of a holder where somebody else uses it.
+    video = presence.column(Level.HOLDER, Quantity.VIDEO, Aggregation.INCREASE)
+    yield outside.is_used & ~(core_peak > 0) & ~(video > 0), outside.explain
     yield _contradicted_zeros(presence, stats), unknown_reasons.CONTRADICTED_ZERO
     yield _unattributed_work(presence, stats), unknown_reasons.UNATTRIBUTED
     if presence.results.has(Level.DEVICE, Quantity.UNATTRIBUTED, Aggregation.PEAK):
@@ -142,13 +144,6 @@ def _unmeasured_mig(presence: PresenceTable, has_no_sample: Flags) -> Iterator[t
         # Where the GPU reports engine activity, the core is derived from it.
         engine = presence.column(Level.DEVICE, Quantity.ENGINE, Aggregation.PEAK)
         yield is_unmeasured & ~np.isfinite(engine), unknown_reasons.UNMEASURED_MIG
-
-
-def _used_by_others(presence: PresenceTable, stats: Stats, outside: OutsideUse) -> Flags:
-    """Rows without work of their own on a device that somebody who does not hold it uses. Signals of the device, such
-    as its traffic, are not theirs there."""
-    video = presence.column(Level.HOLDER, Quantity.VIDEO, Aggregation.INCREASE)
-    return outside.is_used & ~(stats[Measure.CORE, Stat.PEAK] > 0) & ~(video > 0)
 
 
 def _works_without_holders(presence: PresenceTable, stats: Stats) -> Flags:
