@@ -10,7 +10,7 @@ read with the usual labels, they would have no holders.
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any
 
@@ -21,7 +21,6 @@ from gpusteward.analyzer.sources.promql.query_plan import (
     DetectedScheme,
     QueryPlan,
     SeriesGroup,
-    list_missing_metrics,
     plan_holders,
 )
 from gpusteward.analyzer.sources.promql.sample_timing import read_scrape_intervals
@@ -253,7 +252,7 @@ class DiscoveryResult:
                 {"job": job, "seconds": seconds, "targets": count}
                 for (job, seconds), count in sorted(self.intervals.count_slow_targets().items())
             ],
-            "dialects": [_describe(detected) for detected in self.schemes],
+            "dialects": [detected.describe() for detected in self.schemes],
         }
 
 
@@ -372,13 +371,3 @@ def _is_recorded(engine: Engine, metric: str, rule: str, group: SeriesGroup, at:
     cluster = group.mapping.cluster
     missing = f"count({write_selector(metric, group.matchers)} unless on ({cluster}) {recorded})"
     return not cluster or _count(engine, missing, at) == 0
-
-
-def _describe(detected: DetectedScheme) -> dict[str, Any]:
-    return {
-        "name": detected.scheme.value,
-        **({"only": write_selector("", detected.matchers)} if detected.matchers else {}),
-        "labels": {field: str(label) for field, label in asdict(detected.holder.mapping).items() if label},
-        "metrics": sorted({metric.name for group in detected.groups for metric in group.metrics}),
-        "missing_metrics": list_missing_metrics(detected),
-    }

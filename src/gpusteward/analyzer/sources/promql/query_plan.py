@@ -22,8 +22,9 @@ Without one plan for the whole site a cycle over 10,000 GPUs would take a minute
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import chain, product
+from typing import Any
 
 from gpusteward.analyzer.sources.usage.label_mapping import CANDIDATES, HOLDER_NAMESPACES, LabelMapping
 from gpusteward.analyzer.sources.usage.quantities import (
@@ -51,7 +52,7 @@ from gpusteward.analyzer.sources.usage.query_results import (
     HolderKey,
     ScrapeTarget,
 )
-from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers
+from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers, write_selector
 from gpusteward.core import metrics as metrics_table
 from gpusteward.core.usages import LEAST_EXCESS
 
@@ -123,6 +124,16 @@ class DetectedScheme:
     @property
     def groups(self) -> list[SeriesGroup]:
         return [group for group in (self.holder, self.device) if group]
+
+    def describe(self) -> dict[str, Any]:
+        """For `/api/v1/sources`; `missing_metrics` limit every proof of this scheme."""
+        return {
+            "name": self.scheme.value,
+            **({"only": write_selector("", self.matchers)} if self.matchers else {}),
+            "labels": {field: str(label) for field, label in asdict(self.holder.mapping).items() if label},
+            "metrics": sorted({metric.name for group in self.groups for metric in group.metrics}),
+            "missing_metrics": [VIDEO_METRICS[quantity] for quantity in list_missing_video(self)],
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,11 +323,6 @@ VIDEO_METRICS: Mapping[Quantity, str] = {
     Quantity.ENCODER: "DCGM_FI_DEV_ENC_UTIL",
     Quantity.DECODER: "DCGM_FI_DEV_DEC_UTIL",
 }
-
-
-def list_missing_metrics(detected: DetectedScheme) -> list[str]:
-    """The metrics whose absence limits every proof of this scheme, for people."""
-    return [VIDEO_METRICS[quantity] for quantity in list_missing_video(detected)]
 
 
 def _plan_missing_video(detected: DetectedScheme, matchers: Matchers) -> Iterator[Query]:

@@ -66,6 +66,7 @@ def _make_families() -> Iterable[MetricFamily]:
     for number, (name, (scheme, own)) in enumerate(families.items()):
         aggregations = {aggregation for metric in own for aggregation in metric.aggregations}
         quantities = {metric.quantity for metric in own}
+        values = [matcher.value for metric in own for matcher in metric.matchers if matcher.label == "by"]
         yield MetricFamily(
             number,
             name,
@@ -79,7 +80,7 @@ def _make_families() -> Iterable[MetricFamily]:
             shows_devices=Quantity.IDENTITY in quantities,
             shows_gpus=not quantities.isdisjoint(SHOWS_GPUS),
             floor=_find_floor(own),
-            attributions=_find_attributions(own),
+            attributions=frozenset(values) if all(metric.matchers for metric in own) else None,
         )
 
 
@@ -97,11 +98,6 @@ def _find_floor(metrics: Iterable[UsageMetric]) -> float | None:
         if _OF_COUNTERS.isdisjoint(metric.aggregations)
     ]
     return floors[0] if floors and None not in floors else None
-
-
-def _find_attributions(metrics: Iterable[UsageMetric]) -> frozenset[str] | None:
-    values = [matcher.value for metric in metrics for matcher in metric.matchers if matcher.label == "by"]
-    return frozenset(values) if all(metric.matchers for metric in metrics) else None
 
 
 FAMILIES: tuple[MetricFamily, ...] = tuple(_make_families())
@@ -287,10 +283,8 @@ def parse_labels(text: bytes) -> dict[str, str]:
         if match is None:
             raise ValueError(NO_LABELS)
         value = match[2]
-        labels[match[1]] = (_ESCAPE.sub(_unescape, value) if "\\" in value else value)[:MAX_LABEL_LENGTH]
+        if "\\" in value:
+            value = _ESCAPE.sub(lambda found: _ESCAPED.get(found[1], found[1]), value)
+        labels[match[1]] = value[:MAX_LABEL_LENGTH]
         position = match.end()
     return labels
-
-
-def _unescape(found: re.Match[str]) -> str:
-    return _ESCAPED.get(found[1], found[1])

@@ -199,7 +199,7 @@ class ScrapeLoop:
         self._slots = asyncio.Semaphore(settings.max_concurrent)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
-        self._thread = threading.Thread(target=self._run, name="scrape", daemon=True)
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._scrape_all()), name="scrape", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -243,9 +243,6 @@ class ScrapeLoop:
                 self._loop.call_soon_threadsafe(self._closing.set)
         if self._thread.is_alive():
             self._thread.join(CLOSE_SECONDS)
-
-    def _run(self) -> None:
-        asyncio.run(self._scrape_all())
 
     async def _scrape_all(self) -> None:
         self._loop = asyncio.get_running_loop()

@@ -1,7 +1,7 @@
 """`ScrapeSource`: a usage table from exporters that are scraped here."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from typing import Any
@@ -20,7 +20,7 @@ from gpusteward.analyzer.sources.live_readings import (
     find_labels,
 )
 from gpusteward.analyzer.sources.memory_limits import DEFAULT_LIMITS, MemoryLimits
-from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme, list_missing_metrics, reports_unheld_devices
+from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme, reports_unheld_devices
 from gpusteward.analyzer.sources.scrape.page_parser import ParseErrors, parse_line, parse_value, split_lines
 from gpusteward.analyzer.sources.scrape.sample_store import PageOrigin, SampleStore, StoreOptions, StoreWindow
 from gpusteward.analyzer.sources.scrape.scrape_loop import ScrapeLoop, TargetHealth
@@ -60,9 +60,10 @@ from gpusteward.kubernetes.api import ApiServer
 from gpusteward.messages.errors import source_errors as messages
 
 _CLUSTER = "cluster"
-MAX_PROCESS_SAMPLES = 20_000
-"""Of one target."""
-MAX_GPU_SAMPLES = 20_000
+MAX_SAMPLES = 20_000
+"""Of one target, read on demand."""
+MAX_STATES = 200
+MAX_FAILURES = 50
 _GPU_METRICS = frozenset(name.encode() for name in GPU_METRICS)
 _PROCESS_METRICS = frozenset(name.encode() for name in PROCESS_METRICS)
 
@@ -91,7 +92,13 @@ class ScrapeSource:
         labels = {clusters.label or _CLUSTER: own_cluster}
         lists = make_target_lists(settings, api, own_namespace=own_namespace, labels=labels)
         self._registry = TargetRegistry(lists, limit=settings.target_limit)
-        options = _make_store_options(settings, window_seconds, condition, clusters, limits)
+        options = StoreOptions(
+            interval=settings.interval,
+            keep_seconds=max(window_seconds, settings.keep_minutes * 60),
+            limits=limits,
+            condition=condition,
+            clusters=clusters,
+        )
         same = before if before is not None and before.store.options == options else None
         self.store: SampleStore = same.store if same else SampleStore(options)
         self._states: dict[MetricScheme, SchemeState] = (
@@ -136,7 +143,11 @@ class ScrapeSource:
         if self._registry.origins and not self._has_history:
             at = max(at, self._loop.wait_for_first_round(2 * self._settings.timeout))
         if not len(self.store):
-            raise self._explain_no_samples()
+            health, origins = dict(self._loop.health), self._registry.origins
+            errors = [*self._registry.errors.values(), *(state.error for state in health.values() if state.error)]
+            if errors and origins:
+                raise SourceError(messages.NO_TARGET_READ, count=len(health), reason=errors[0])
+            raise SourceError(messages.NO_TARGETS if origins else messages.NO_SOURCE, origins=", ".join(origins))
         self._schemes = detect_schemes(self.store.list_names())
         window = self.store.read_window(at, self._window_seconds)
         tables = [self._read_scheme(detected, window, at) for detected in self._schemes]
@@ -188,9 +199,13 @@ class ScrapeSource:
         names = frozenset((pod.namespace, pod.name) for pod in pods)
 
         def read(target: str, page: bytes) -> list[LiveSample]:
-            samples = _parse_processes(page, names, cluster, at)
-            own = (sample for sample in samples if self.store.may_report(target, sample.labels.get("node", "")))
-            return list(islice(own, MAX_PROCESS_SAMPLES))
+            own = (
+                sample._replace(labels={**sample.labels, _CLUSTER: cluster})
+                for sample in _parse_samples(page, _PROCESS_METRICS, at)
+                if (sample.labels.get("namespace", ""), sample.labels.get("pod", "")) in names
+                and self.store.may_report(target, sample.labels.get("node", ""))
+            )
+            return list(islice(own, MAX_SAMPLES))
 
         samples = self._loop.fetch_now(self._find_targets(pods), read)
         return collect_processes(chain.from_iterable(samples), pods, HolderLabels(cluster=_CLUSTER))
@@ -200,7 +215,7 @@ class ScrapeSource:
         del cluster  # a target knows its node; nodes of the same name in two clusters have different GPUs
 
         def read(_: str, page: bytes) -> list[LiveSample]:
-            return list(islice(_parse_gpus(page, at), MAX_GPU_SAMPLES))
+            return list(islice(_parse_samples(page, _GPU_METRICS, at), MAX_SAMPLES))
 
         with self.store.lock_targets() as (_labels, targets):
             names = [target for target, samples in targets.items() if samples.node.node == node]
@@ -215,138 +230,58 @@ class ScrapeSource:
             return [target for target, samples in targets.items() if samples.series.has_any(holders)]
 
     def describe(self) -> Mapping[str, Any]:
-        """The targets, their scrapes, and what was found there, as plain data."""
-        report = describe(
-            self.store,
-            self._registry,
-            dict(self._loop.health),
-            schemes=self._schemes,
-            interval=self._settings.interval,
-            scrape_counts=self.request_counts,
-        )
-        if not self._registry.origins:
-            return {**report, "failures": {"targets": messages.NO_SOURCE.en}}
-        twins = self._twins.describe()
-        return {**report, "failures": {**report["failures"], "clusters": twins.en}} if twins else report
+        """The targets, failing ones first, their scrapes, and what was found there, as plain data for people."""
+        targets = [self._describe_target(name, state) for name, state in sorted(dict(self._loop.health).items())]
+        failed = {target["target"]: target["error"] for target in targets if target["error"]}
+        bad_lines = Counter[str]()
+        for target in targets:
+            bad_lines.update(target["bad_lines"])
+        failures = {**self._registry.errors, **dict(list(failed.items())[:MAX_FAILURES])}
+        if twins := self._twins.describe():
+            failures["clusters"] = twins.en
+        return {
+            "url": "",
+            "engine": "gpusteward",
+            "version": __version__,
+            "scrape_intervals_seconds": {"scrape": self._settings.interval},
+            # Each target may have its own labels.
+            "dialects": [{**detected.describe(), "labels": {}} for detected in self._schemes],
+            "origins": list(self._registry.origins),
+            "targets": len(targets),
+            "targets_up": len(targets) - len(failed),
+            "targets_left_out": self._registry.omitted,
+            "scrapes": {"ok": self.request_counts.get("ok", 0), "failed": self.request_counts.get("failed", 0)},
+            "series": self.store.series,
+            "bad_lines": dict(bad_lines),
+            "failures": failures if self._registry.origins else {"targets": messages.NO_SOURCE.en},
+            "states": sorted(targets, key=lambda target: not (target["error"] or target["bad_lines"]))[:MAX_STATES],
+        }
+
+    def _describe_target(self, name: str, state: TargetHealth) -> dict[str, Any]:
+        summary = self.store.describe_target(name)
+        return {
+            "target": name,
+            "error": state.error,
+            "failures_in_a_row": state.failures_in_a_row,
+            "scrapes": state.scrapes,
+            "scraped_at": state.scraped_at,
+            "seconds": round(state.seconds, 4),
+            "page_bytes": state.page_bytes,
+            "values": state.values,
+            "series": summary.series,
+            "bad_lines": summary.error_counts,
+            "examples": summary.error_examples,
+        }
 
     def close(self) -> None:
         self._loop.close()
 
-    def _explain_no_samples(self) -> SourceError:
-        if not self._registry.origins:
-            return SourceError(messages.NO_SOURCE)
-        health = dict(self._loop.health)
-        errors = [*self._registry.errors.values(), *(state.error for state in health.values() if state.error)]
-        if errors:
-            return SourceError(messages.NO_TARGET_READ, count=len(health), reason=errors[0])
-        return SourceError(messages.NO_TARGETS, origins=", ".join(self._registry.origins))
 
-
-def _make_store_options(
-    settings: ScrapeSettings,
-    window_seconds: float,
-    condition: Matchers,
-    clusters: ClusterChoice,
-    limits: MemoryLimits,
-) -> StoreOptions:
-    return StoreOptions(
-        interval=settings.interval,
-        keep_seconds=max(window_seconds, settings.keep_minutes * 60),
-        limits=limits,
-        condition=condition,
-        clusters=clusters,
-    )
-
-
-def _parse_processes(page: bytes, pods: Collection[tuple[str, str]], cluster: str, at: float) -> Iterator[LiveSample]:
-    """Samples of pods with these namespaces and names. Malformed lines are counted by the regular scrapes, not here."""
+def _parse_samples(page: bytes, metrics: Collection[bytes], at: float) -> Iterator[LiveSample]:
+    """Of these metrics. Malformed lines are counted by the regular scrapes, not here."""
     errors = ParseErrors()
     for line in split_lines(page):
-        if line[: line.find(b"{")] not in _PROCESS_METRICS:
-            continue
-        parsed = parse_line(line, errors=errors)
-        if parsed is None or (parsed.labels.get("namespace", ""), parsed.labels.get("pod", "")) not in pods:
-            continue
-        value = parse_value(line, parsed.end, errors=errors, at=at)
-        if value is not None:
-            yield LiveSample(parsed.name.decode(), {**parsed.labels, _CLUSTER: cluster}, value)
-
-
-def _parse_gpus(page: bytes, at: float) -> Iterator[LiveSample]:
-    """Malformed lines are counted by the regular scrapes, not here."""
-    errors = ParseErrors()
-    for line in split_lines(page):
-        if line[: line.find(b"{")] not in _GPU_METRICS:
-            continue
-        parsed = parse_line(line, errors=errors)
-        value = None if parsed is None else parse_value(line, parsed.end, errors=errors, at=at)
-        if parsed is not None and value is not None:
-            yield LiveSample(parsed.name.decode(), parsed.labels, value)
-
-
-MAX_STATES = 200
-MAX_FAILURES = 50
-
-
-def describe(
-    store: SampleStore,
-    registry: TargetRegistry,
-    health: Mapping[str, TargetHealth],
-    *,
-    schemes: Iterable[DetectedScheme],
-    interval: float,
-    scrape_counts: Mapping[str, int],
-) -> Mapping[str, Any]:
-    """For people: the targets, their scrapes, and what was found there."""
-    targets = [_describe_target(store, name, state) for name, state in sorted(health.items())]
-    failed = {target["target"]: target["error"] for target in targets if target["error"]}
-    return {
-        "url": "",
-        "engine": "gpusteward",
-        "version": __version__,
-        "scrape_intervals_seconds": {"scrape": interval},
-        "dialects": [_describe_scheme(detected) for detected in schemes],
-        "origins": list(registry.origins),
-        "targets": len(targets),
-        "targets_up": len(targets) - len(failed),
-        "targets_left_out": registry.omitted,
-        "scrapes": {"ok": scrape_counts.get("ok", 0), "failed": scrape_counts.get("failed", 0)},
-        "series": store.series,
-        "bad_lines": dict(_sum_errors(targets)),
-        "failures": {**registry.errors, **dict(list(failed.items())[:MAX_FAILURES])},
-        "states": sorted(targets, key=lambda target: not (target["error"] or target["bad_lines"]))[:MAX_STATES],
-    }
-
-
-def _describe_target(store: SampleStore, name: str, state: TargetHealth) -> dict[str, Any]:
-    summary = store.describe_target(name)
-    return {
-        "target": name,
-        "error": state.error,
-        "failures_in_a_row": state.failures_in_a_row,
-        "scrapes": state.scrapes,
-        "scraped_at": state.scraped_at,
-        "seconds": round(state.seconds, 4),
-        "page_bytes": state.page_bytes,
-        "values": state.values,
-        "series": summary.series,
-        "bad_lines": summary.error_counts,
-        "examples": summary.error_examples,
-    }
-
-
-def _sum_errors(targets: Iterable[Mapping[str, Any]]) -> Counter[str]:
-    total = Counter[str]()
-    for target in targets:
-        total.update(target["bad_lines"])
-    return total
-
-
-def _describe_scheme(detected: DetectedScheme) -> dict[str, Any]:
-    groups = [group for group in (detected.holder, detected.device) if group]
-    return {
-        "name": detected.scheme.value,
-        "labels": {},  # each target may have its own
-        "metrics": sorted({metric.name for group in groups for metric in group.metrics}),
-        "missing_metrics": list_missing_metrics(detected),
-    }
+        if line[: line.find(b"{")] in metrics and (parsed := parse_line(line, errors=errors)):
+            value = parse_value(line, parsed.end, errors=errors, at=at)
+            if value is not None:
+                yield LiveSample(parsed.name.decode(), parsed.labels, value)

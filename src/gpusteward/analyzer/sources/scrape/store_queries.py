@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -77,20 +78,17 @@ class _TraitFilter(NamedTuple):
 def detect_schemes(names: Collection[str]) -> tuple[DetectedScheme, ...]:
     """The metric schemes with these families, in the order of preference. Labels are unified already."""
     found: list[DetectedScheme] = []
+    group = partial(SeriesGroup, UNIFIED_LABELS)
     if metrics := native_metrics(names):
         holders = tuple(metric for metric in metrics if metric.level is Level.HOLDER)
         devices = tuple(metric for metric in metrics if metric.level is Level.DEVICE)
-        found.append(DetectedScheme(MetricScheme.NATIVE, _group(holders), _group(devices)))
+        found.append(DetectedScheme(MetricScheme.NATIVE, group(holders), group(devices)))
     if metrics := hami_metrics(names):
         devices = dcgm_metrics(names, level=Level.DEVICE)
-        found.append(DetectedScheme(MetricScheme.HAMI, _group(metrics), _group(devices) if devices else None))
+        found.append(DetectedScheme(MetricScheme.HAMI, group(metrics), group(devices) if devices else None))
     if metrics := dcgm_metrics(names):
-        found.append(DetectedScheme(MetricScheme.DCGM, _group(metrics)))
+        found.append(DetectedScheme(MetricScheme.DCGM, group(metrics)))
     return tuple(found)
-
-
-def _group(metrics: tuple[Any, ...]) -> SeriesGroup:
-    return SeriesGroup(UNIFIED_LABELS, metrics)
 
 
 def run_queries(detected: DetectedScheme, window: StoreWindow, *, previous_rows: Sequence[int] = ()) -> QueryResults:

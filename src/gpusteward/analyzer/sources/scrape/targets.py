@@ -198,20 +198,17 @@ class FileTargets:
         return tuple(targets)
 
     def _parse_one(self, text: str, group: _Group) -> Target:
+        scheme = group.labels.get("__scheme__", self._settings.scheme)
+        if scheme not in DEFAULT_PORTS:
+            raise ConfigurationError(messages.TARGET_SCHEME, scheme=scheme[:20])
         url = parse_target(
             text,
-            scheme=_check_scheme(group.labels.get("__scheme__", self._settings.scheme)),
+            scheme=scheme,
             port=self._settings.port,
             path=group.labels.get("__metrics_path__", DEFAULT_PATH),
         )
         labels = {name: value for name, value in group.labels.items() if not name.startswith("__")}
         return Target(url, labels, node=labels.get("node", ""), may_report_any_node=url in self._any_node)
-
-
-def _check_scheme(scheme: str) -> str:
-    if scheme not in DEFAULT_PORTS:
-        raise ConfigurationError(messages.TARGET_SCHEME, scheme=scheme[:20])
-    return scheme
 
 
 def _decode_groups(text: str, path: Path) -> list[_Group]:
