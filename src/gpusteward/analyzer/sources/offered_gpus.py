@@ -51,42 +51,42 @@ _NODES = "/api/v1/nodes"
 _SLICES = ("/apis/resource.k8s.io/v1/resourceslices", "/apis/resource.k8s.io/v1beta1/resourceslices")
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
+class _NodeMetadata(msgspec.Struct, rename="camel"):
     name: str = ""
     labels: dict[str, str] | None = None
     creation_timestamp: datetime | None = None
     deletion_timestamp: datetime | None = None
 
 
-class _Condition(msgspec.Struct, rename="camel"):
+class _NodeCondition(msgspec.Struct, rename="camel"):
     type: str = ""
     status: str = ""
     last_transition_time: datetime | None = None
 
 
-class _Address(msgspec.Struct):
+class _NodeAddress(msgspec.Struct):
     address: str = ""
 
 
 class _NodeStatus(msgspec.Struct):
     capacity: dict[str, str] | None = None
     allocatable: dict[str, str] | None = None
-    conditions: list[_Condition] | None = None
-    addresses: list[_Address] | None = None
+    conditions: list[_NodeCondition] | None = None
+    addresses: list[_NodeAddress] | None = None
 
 
-class _Node(msgspec.Struct):
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+class _ListedNode(msgspec.Struct):
+    metadata: _NodeMetadata = msgspec.field(default_factory=_NodeMetadata)
     status: _NodeStatus = msgspec.field(default_factory=_NodeStatus)
 
 
-class _ListMetadata(msgspec.Struct, rename="camel"):
+class _ListedPageMetadata(msgspec.Struct, rename="camel"):
     continue_: str | None = msgspec.field(default=None, name="continue")
 
 
-class _Page(msgspec.Struct, Generic[T]):
+class _ListedPage(msgspec.Struct, Generic[T]):
     items: list[T] = []
-    metadata: _ListMetadata = msgspec.field(default_factory=_ListMetadata)
+    metadata: _ListedPageMetadata = msgspec.field(default_factory=_ListedPageMetadata)
 
 
 class _SliceSpec(msgspec.Struct, rename="camel"):
@@ -126,7 +126,7 @@ class OfferedGpus:
         if self._clock() >= self._valid_until:
             found = (
                 node.metadata.name
-                for node in self._read_items(_NODES, _Page[_Node])
+                for node in self._read_items(_NODES, _ListedPage[_ListedNode])
                 if offers_gpus(node.status.capacity or {}, node.metadata.labels or {})
             )
             self._found = next(found, "") or self._search_slices()
@@ -140,7 +140,9 @@ class OfferedGpus:
         if now - self._listed_at < LIST_SECONDS:
             return self._listed
         try:
-            found = (_describe(node) for node in self._read_items(_NODES, _Page[_Node], now + LIST_LIMIT_SECONDS))
+            found = (
+                _describe(node) for node in self._read_items(_NODES, _ListedPage[_ListedNode], now + LIST_LIMIT_SECONDS)
+            )
             self._listed = [node for node in found if node is not None]
         except SourceError:
             if now - self._listed_at < KEPT_SECONDS:
@@ -149,7 +151,7 @@ class OfferedGpus:
         self._listed_at = now
         return self._listed
 
-    def _read_items(self, path: str, kind: type[_Page[T]], until: float = float("inf")) -> Iterator[T]:
+    def _read_items(self, path: str, kind: type[_ListedPage[T]], until: float = float("inf")) -> Iterator[T]:
         """Page by page. Raises SourceError, also if it takes longer than `until`."""
         position = ""
         for _ in range(MAX_PAGES):
@@ -166,7 +168,7 @@ class OfferedGpus:
         """With dynamic resource allocation the capacity of a node does not have its GPUs."""
         for path in _SLICES:
             try:
-                specs = (one.spec for one in self._read_items(path, _Page[_Slice]))
+                specs = (one.spec for one in self._read_items(path, _ListedPage[_Slice]))
                 spec = next((one for one in specs if "gpu" in one.driver.lower()), _SliceSpec())
             except ObjectError as error:
                 if error.http_status != 404:  # 404: the cluster does not have this version
@@ -186,7 +188,7 @@ def offers_gpus(capacity: Mapping[str, str], labels: Mapping[str, str]) -> bool:
     )
 
 
-def _describe(node: _Node) -> OfferedNode | None:
+def _describe(node: _ListedNode) -> OfferedNode | None:
     """None for a node without GPUs of NVIDIA, or without an exporter on purpose."""
     metadata, status, labels = node.metadata, node.status, node.metadata.labels or {}
     gpus = count_gpus([status.allocatable or {}, status.capacity or {}], labels)

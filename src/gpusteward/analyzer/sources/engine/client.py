@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing, contextmanager
 from typing import TypeVar
 from urllib.parse import urlencode
 
-from gpusteward.analyzer.sources.engine.decode import Body, read_error
+from gpusteward.analyzer.sources.engine.decode import Body, Vector, decode_vector, read_error
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.analyzer.sources.http_settings import make_credentials, make_tls_context, parse_setting_url
 from gpusteward.analyzer.sources.memory_limits import DEFAULT_LIMITS, MemoryLimits
@@ -90,6 +90,10 @@ class Engine:
     def query(self, expression: str, at: float) -> Body:
         """The whole response to an instant query. Raises SourceError, LimitError."""
         return self.read_query(expression, at, collect)
+
+    def query_vector(self, expression: str, at: float) -> Vector:
+        """A small instant vector. Raises SourceError, LimitError."""
+        return decode_vector(self.query(expression, at))
 
     def read_query(self, expression: str, at: float, read: Read[T]) -> T:
         """What `read` returns for the response to an instant query. Raises SourceError, LimitError."""

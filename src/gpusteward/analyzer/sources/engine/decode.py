@@ -25,7 +25,7 @@ _D = TypeVar("_D")
 _Row = TypeVar("_Row", bound="_VectorRow | _TextRow | _MatrixRow")
 
 
-class _Response(msgspec.Struct, Generic[_D], gc=False, rename="camel"):
+class _EngineResponse(msgspec.Struct, Generic[_D], gc=False, rename="camel"):
     """What every response contains beside its data."""
 
     status: str
@@ -64,13 +64,13 @@ class _ErrorResponse(msgspec.Struct, gc=False):
     error: str = ""
 
 
-_VECTOR = msgspec.json.Decoder(_Response[_Result[_VectorRow]], strict=False)  # converts strings to numbers
+_VECTOR = msgspec.json.Decoder(_EngineResponse[_Result[_VectorRow]], strict=False)  # converts strings to numbers
 _ROWS = msgspec.json.Decoder(list[_VectorRow], strict=False)
-_TEXT_VECTOR = msgspec.json.Decoder(_Response[_Result[_TextRow]])
+_TEXT_VECTOR = msgspec.json.Decoder(_EngineResponse[_Result[_TextRow]])
 _TEXT_ROWS = msgspec.json.Decoder(list[_TextRow])
-_MATRIX = msgspec.json.Decoder(_Response[_Result[_MatrixRow]])
-_NAMES = msgspec.json.Decoder(_Response[list[str]])
-_PLAIN = msgspec.json.Decoder(_Response[dict[str, Any]])
+_MATRIX = msgspec.json.Decoder(_EngineResponse[_Result[_MatrixRow]])
+_NAMES = msgspec.json.Decoder(_EngineResponse[list[str]])
+_PLAIN = msgspec.json.Decoder(_EngineResponse[dict[str, Any]])
 _ERROR = msgspec.json.Decoder(_ErrorResponse)
 _METRIC, _VALUE, _SECOND = attrgetter("metric"), attrgetter("value"), itemgetter(1)
 _SLICE_BYTES = 1 << 19
@@ -96,8 +96,12 @@ class Vector:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def rows(self) -> Iterator[tuple[dict[str, str], float]]:
+        """The labels and the value of each series. Raises SourceError."""
+        return zip(map(decode_labels, self.labels), self.values.tolist(), strict=True)
 
-class Series(NamedTuple):
+
+class MatrixSeries(NamedTuple):
     """A series of a range query: unix seconds and values."""
 
     labels: dict[str, str]
@@ -183,11 +187,11 @@ def _finish(rows: list[_VectorRow] | list[_TextRow], values: Column) -> Vector:
     return Vector(list(map(bytes, map(_METRIC, rows))), values)
 
 
-def decode_matrix(body: Body) -> list[Series]:
+def decode_matrix(body: Body) -> list[MatrixSeries]:
     """The series of a range query; points without a number are left out. Raises SourceError."""
     with paused_collector():
         return [
-            Series(row.metric, [(at, value) for at, text in row.values if isfinite(value := _number(text))])
+            MatrixSeries(row.metric, [(at, value) for at, text in row.values if isfinite(value := _number(text))])
             for row in _result(_decode(_MATRIX, body).data, "matrix")
         ]
 
@@ -224,7 +228,7 @@ class _FormatError(SourceError):
     """Not the shape that was expected."""
 
 
-def _decode(decoder: msgspec.json.Decoder[_Response[_D]], body: Body) -> _Response[_D]:
+def _decode(decoder: msgspec.json.Decoder[_EngineResponse[_D]], body: Body) -> _EngineResponse[_D]:
     try:
         response = decoder.decode(body)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:

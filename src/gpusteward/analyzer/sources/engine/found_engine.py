@@ -35,26 +35,26 @@ class EngineService(NamedTuple):
         return f"{self.namespace}/{self.name}"
 
 
-class _Port(msgspec.Struct):
+class _ServicePort(msgspec.Struct):
     port: int
     name: str = ""
     appProtocol: str = ""  # noqa: N815
 
 
-class _Spec(msgspec.Struct):
-    ports: list[_Port] = []
+class _ServiceSpec(msgspec.Struct):
+    ports: list[_ServicePort] = []
     type: str = ""
     externalName: str = ""  # noqa: N815
 
 
-class _About(msgspec.Struct):
+class _ServiceMetadata(msgspec.Struct):
     name: str
     namespace: str
 
 
 class _Service(msgspec.Struct):
-    metadata: _About
-    spec: _Spec
+    metadata: _ServiceMetadata
+    spec: _ServiceSpec
 
 
 class _Services(msgspec.Struct):

@@ -15,7 +15,7 @@ from itertools import zip_longest
 from typing import Any
 
 from gpusteward.analyzer.sources.engine.client import Engine, Fields, LimitError
-from gpusteward.analyzer.sources.engine.decode import decode_labels, decode_names, decode_plain, decode_vector
+from gpusteward.analyzer.sources.engine.decode import decode_names, decode_plain
 from gpusteward.analyzer.sources.promql.expressions import RULE_PREFIX, rule_name, write_duration
 from gpusteward.analyzer.sources.promql.query_plan import (
     DetectedScheme,
@@ -141,7 +141,7 @@ def _find_fallbacks(
 
 def _lacks(engine: Engine, series: Matchers, label: str, at: float) -> bool:
     selector = write_selector("", (*series, Matcher(label, "=", "")))
-    return len(decode_vector(engine.query(f"count({selector})", at))) > 0
+    return len(engine.query_vector(f"count({selector})", at)) > 0
 
 
 def _list_sampled(metrics: Iterable[UsageMetric]) -> list[str]:
@@ -219,8 +219,7 @@ def _write_held(series: Matchers, label: str) -> str:
 
 
 def _list_jobs(engine: Engine, expression: str, at: float) -> set[str]:
-    vector = decode_vector(engine.query(expression, at))
-    return {decode_labels(text).get("job", "") for text in vector.labels} - {""}
+    return {labels.get("job", "") for labels, _ in engine.query_vector(expression, at).rows()} - {""}
 
 
 VICTORIA = "VictoriaMetrics"
@@ -300,7 +299,7 @@ def _identify(engine: Engine, at: float) -> tuple[str, str]:
         build = {}
     if "goVersion" not in build:
         with suppress(SourceError):
-            decode_vector(engine.query("now()", at))
+            engine.query_vector("now()", at)
             return VICTORIA, ""
     product = "Prometheus" if build else "Prometheus-compatible"
     return str(build.get("application") or product), str(build.get("version") or "")
@@ -343,7 +342,7 @@ def _write_node_count(plan: QueryPlan) -> str:
 
 def _count(engine: Engine, expression: str, at: float) -> float:
     try:
-        vector = decode_vector(engine.query(expression, at))
+        vector = engine.query_vector(expression, at)
     except SourceError:
         return float("nan")
     return float(vector.values[0]) if len(vector) else 0.0

@@ -9,7 +9,6 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 
 from gpusteward.analyzer.sources.engine.client import Engine
-from gpusteward.analyzer.sources.engine.decode import decode_labels, decode_vector
 from gpusteward.analyzer.sources.promql.discovery import read_labels
 from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme, SeriesGroup, device_matchers
 from gpusteward.analyzer.sources.usage.findings import list_names
@@ -108,15 +107,15 @@ def _count_gpus(engine: Engine, series: GpuSeries, at: float) -> Counter[NodeMod
         devices = f"group by ({join_labels(by, mapping.uuid)}) ({selector}{shown})"
         shown += f" unless on ({join_labels(mapping.uuid, mapping.cluster)}) {selector}"
         try:
-            vector = decode_vector(engine.query(f"count by ({by}) ({devices})", at))
+            vector = engine.query_vector(f"count by ({by}) ({devices})", at)
         except SourceError:
             if not number:
                 raise
             continue  # GPUs that only this metric shows; they count if they are held
         if vector.missing_stores:
             raise SourceError(engine_errors.PARTIAL_RESPONSE, reason=", ".join(sorted(vector.missing_stores)))
-        for text, count in zip(vector.labels, vector.values.tolist(), strict=True):
-            counts[series.find_place(decode_labels(text))] += int(count)
+        for labels, count in vector.rows():
+            counts[series.find_place(labels)] += int(count)
     return counts
 
 
@@ -131,7 +130,7 @@ def count_once(fleet: Fleet, gpus: Mapping[DeviceKey, Sequence[NodeModel]]) -> F
 
 def query_labels(engine: Engine, expression: str, at: float) -> list[dict[str, str]]:
     """The labels of the result. Raises SourceError."""
-    return list(map(decode_labels, decode_vector(engine.query(expression, at)).labels))
+    return [labels for labels, _ in engine.query_vector(expression, at).rows()]
 
 
 class SharedUuids:

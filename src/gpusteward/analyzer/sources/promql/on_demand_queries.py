@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from gpusteward.analyzer.sources.engine.client import Engine
-from gpusteward.analyzer.sources.engine.decode import Vector, decode_labels, decode_matrix, decode_vector
+from gpusteward.analyzer.sources.engine.decode import Vector, decode_matrix
 from gpusteward.analyzer.sources.live_readings import (
     DCGM_LABELS,
     GPU_METRICS,
@@ -295,16 +295,14 @@ def read_pod_processes(
                 match_any(mapping.pod, sorted({pod.name for pod in pods})),
             )
             labels = HolderLabels(mapping.namespace, mapping.pod, mapping.container, mapping.cluster)
-            vector = decode_vector(engine.query(write_selector("", matchers), at))
+            vector = engine.query_vector(write_selector("", matchers), at)
             parts.append(collect_processes(_list_samples(vector), pods, labels))
     processes = [process for part in parts for process in part.processes]
     return PodProcesses(processes, frozenset(pod for part in parts for pod in part.reported))
 
 
 def _list_samples(vector: Vector) -> Iterator[LiveSample]:
-    for text, value in zip(vector.labels, vector.values.tolist(), strict=True):
-        labels = decode_labels(text)
-        yield LiveSample(labels.get("__name__", ""), labels, value)
+    return (LiveSample(labels.get("__name__", ""), labels, value) for labels, value in vector.rows())
 
 
 def read_node_gpus(
@@ -326,7 +324,7 @@ def read_node_gpus(
         matchers = [match_any("__name__", sorted(GPU_METRICS)), Matcher(mapping.node, "=", node)]
         if mapping.cluster and cluster:
             matchers.append(Matcher(mapping.cluster, "=", cluster))
-        vector = decode_vector(engine.query(write_selector("", matchers), at))
+        vector = engine.query_vector(write_selector("", matchers), at)
         labels = GpuLabels(mapping.uuid, mapping.gpu, mapping.model, mapping.instance)
         # The labels of the site; as the exporter names them where the site's series of holders do not have them.
         for each in _list_samples(vector):

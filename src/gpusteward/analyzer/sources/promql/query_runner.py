@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusteward.analyzer.sources.engine.client import Engine, LimitError
-from gpusteward.analyzer.sources.engine.decode import Series, Vector, decode_labels, decode_matrix, decode_pieces
+from gpusteward.analyzer.sources.engine.decode import MatrixSeries, Vector, decode_labels, decode_matrix, decode_pieces
 from gpusteward.analyzer.sources.memory_limits import DEFAULT_LIMITS, MemoryLimits
 from gpusteward.analyzer.sources.promql.expressions import Window, write_query
 from gpusteward.analyzer.sources.promql.query_plan import Query
@@ -212,7 +212,7 @@ class ResultCollector:
         values = vector.values if scale == 1.0 else vector.values * scale
         return ResultChunk(query.key, rows, values, missing_stores=missing, targets=targets)
 
-    def read_times(self, query: Query, found: Sequence[Series]) -> ResultChunk:
+    def read_times(self, query: Query, found: Sequence[MatrixSeries]) -> ResultChunk:
         """The times of the samples of a range selector. Raises SourceError for labels that cannot be read."""
         names = sorted(query.list_labels())
         texts = [

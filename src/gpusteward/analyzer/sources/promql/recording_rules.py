@@ -13,7 +13,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from gpusteward.analyzer.sources.engine.client import Engine
-from gpusteward.analyzer.sources.engine.decode import decode_vector
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.analyzer.sources.promql.expressions import RULE_INTERVAL_SECONDS, Window, rule_name, write_duration
 from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme
@@ -100,7 +99,7 @@ def _find_problem(engine: Engine, rule: str, cluster: str, at: float) -> str:
     """`cluster`: the label of the cluster; each may evaluate its own rules, and the latest counts."""
     by = f" by ({cluster})" if cluster else ""
     try:
-        vector = decode_vector(engine.query(f"min(max{by} (timestamp({rule})))", at))
+        vector = engine.query_vector(f"min(max{by} (timestamp({rule})))", at)
     except SourceError as error:
         return f"the time of the last evaluation could not be read ({error}); windows are computed from samples"
     if len(vector) and at - vector.values[0] <= MAX_AGE_SECONDS:

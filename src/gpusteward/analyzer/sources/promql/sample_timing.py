@@ -19,7 +19,6 @@ from typing import NamedTuple
 import numpy as np
 
 from gpusteward.analyzer.sources.engine.client import Engine
-from gpusteward.analyzer.sources.engine.decode import decode_labels, decode_vector
 from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme
 from gpusteward.analyzer.sources.usage.coverage import ScrapeIntervals
 from gpusteward.analyzer.sources.usage.query_results import ScrapeTarget, find_label
@@ -123,12 +122,9 @@ def _read_by_target(engine: Engine, labels: _TargetLabels, expression: str, at: 
 
 def _query(engine: Engine, expression: str, at: float) -> Iterator[tuple[dict[str, str], float]]:
     try:
-        vector = decode_vector(engine.query(expression, at))
+        yield from engine.query_vector(expression, at).rows()
     except SourceError as error:
         log.warning("scrape_interval_not_read", query=expression, reason=error)
-        return
-    for text, value in zip(vector.labels, vector.values.tolist(), strict=True):
-        yield decode_labels(text), value
 
 
 MAX_LAG_SECONDS = 300.0
@@ -193,11 +189,9 @@ def _read_ends(
     times = " or ".join(f"timestamp({selector})" for selector in selectors)
     ends = (f'label_replace({name}({times}), "{_END}", "{name}", "", "")' for name in ("min", "max"))
     try:
-        vector = decode_vector(engine.query(" or ".join(ends), at))
+        vector = engine.query_vector(" or ".join(ends), at)
     except SourceError as error:
         log.warning("sample_lag_not_read", reason=error)
         return None
-    found = {
-        decode_labels(text).get(_END): value for text, value in zip(vector.labels, vector.values.tolist(), strict=True)
-    }
+    found = {labels.get(_END): value for labels, value in vector.rows()}
     return (found["min"], found["max"]) if found.keys() >= {"min", "max"} else None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from gpusteward.analyzer.sources.engine.client import Engine, LimitError
-from gpusteward.analyzer.sources.engine.decode import decode_labels, decode_names, decode_vector
+from gpusteward.analyzer.sources.engine.decode import decode_names
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.analyzer.sources.promql.expressions import Window
 from gpusteward.analyzer.sources.promql.query_plan import (
@@ -123,14 +123,13 @@ class Shards:
         self, engine: Engine, series: SeriesSet, label: str, *, at: float, limit: int
     ) -> Sequence[Matchers]:
         try:
-            counted = decode_vector(engine.query(f"count({series.selector})", at))
+            counted = engine.query_vector(f"count({series.selector})", at)
             if not len(counted) or not counted.values[0] > limit:
                 return UNSHARDED
             sizes: dict[str, float] = {}
             if label:
-                counts = decode_vector(engine.query(f"count by ({label}) ({series.selector})", at))
-                names = (decode_labels(text).get(label, "") for text in counts.labels)
-                sizes = dict(zip(names, counts.values.tolist(), strict=True))
+                counts = engine.query_vector(f"count by ({label}) ({series.selector})", at)
+                sizes = {labels.get(label, ""): count for labels, count in counts.rows()}
             if "" in sizes:
                 self._with_unlabelled.add(series)
         except LimitError:

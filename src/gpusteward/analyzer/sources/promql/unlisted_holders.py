@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from gpusteward.analyzer.sources.engine.client import Engine
-from gpusteward.analyzer.sources.engine.decode import decode_labels, decode_vector
+from gpusteward.analyzer.sources.engine.decode import decode_vector
 from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme, Query, holder_matchers, plan_presence
 from gpusteward.analyzer.sources.usage.label_mapping import LabelMapping, is_exporter_name
 from gpusteward.analyzer.sources.usage.quantities import PRESENCE_NOW, PRESENCE_TIMES, Level, MetricScheme, Quantity
@@ -141,9 +141,8 @@ def _list_scraped(
     """Namespace and name of pods that are scraped. A target may have no such label for its namespace."""
     labels = ", ".join(filter(None, (mapping.namespace, mapping.pod)))
     targets = write_selector("up", (*matchers, Matcher(mapping.pod, "!=", "")))
-    vector = decode_vector(engine.query(f"group by ({labels}) ({targets}{only})", at))
-    found = map(decode_labels, vector.labels)
-    return {(one.get(mapping.namespace, ""), one.get(mapping.pod, "")) for one in found}
+    found = engine.query_vector(f"group by ({labels}) ({targets}{only})", at)
+    return {(one.get(mapping.namespace, ""), one.get(mapping.pod, "")) for one, _ in found.rows()}
 
 
 def _select_pods(results: QueryResults, pods: set[tuple[str, str]]) -> set[int]:

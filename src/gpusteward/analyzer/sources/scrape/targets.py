@@ -150,7 +150,7 @@ def _find_any_node_targets(settings: ScrapeSettings) -> frozenset[HttpUrl]:
     return frozenset(parse_target(text, scheme=settings.scheme, port=settings.port) for text in texts)
 
 
-class _Group(msgspec.Struct):
+class _TargetGroup(msgspec.Struct):
     targets: list[str]
     labels: dict[str, str] = {}
 
@@ -182,7 +182,7 @@ class FileTargets:
             raise ConfigurationError(self._error)
         return None
 
-    def _parse(self, groups: list[_Group]) -> tuple[Target, ...]:
+    def _parse(self, groups: list[_TargetGroup]) -> tuple[Target, ...]:
         """Raises ConfigurationError if no address is valid."""
         entries = [(text, group) for group in groups for text in group.targets]
         targets: list[Target] = []
@@ -197,7 +197,7 @@ class FileTargets:
         self.warning = f"{len(errors)} of {len(entries)} targets left out: {errors[0]}" if errors else ""
         return tuple(targets)
 
-    def _parse_one(self, text: str, group: _Group) -> Target:
+    def _parse_one(self, text: str, group: _TargetGroup) -> Target:
         scheme = group.labels.get("__scheme__", self._settings.scheme)
         if scheme not in DEFAULT_PORTS:
             raise ConfigurationError(messages.TARGET_SCHEME, scheme=scheme[:20])
@@ -211,12 +211,12 @@ class FileTargets:
         return Target(url, labels, node=labels.get("node", ""), may_report_any_node=url in self._any_node)
 
 
-def _decode_groups(text: str, path: Path) -> list[_Group]:
+def _decode_groups(text: str, path: Path) -> list[_TargetGroup]:
     """Raises ConfigurationError."""
     try:
         if path.suffix == ".json":
-            return msgspec.json.decode(text, type=list[_Group])
-        return msgspec.convert(yaml.safe_load(text) or [], type=list[_Group])
+            return msgspec.json.decode(text, type=list[_TargetGroup])
+        return msgspec.convert(yaml.safe_load(text) or [], type=list[_TargetGroup])
     except (msgspec.MsgspecError, yaml.YAMLError, RecursionError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
         raise ConfigurationError(messages.TARGETS_FILE_INVALID, path=path, reason=reason) from None
@@ -227,34 +227,34 @@ _PORT_NAME = "metrics"
 _MAX_PORT = 65535
 
 
-class _Port(msgspec.Struct, rename="camel"):
+class _ContainerPort(msgspec.Struct, rename="camel"):
     name: str = ""
     container_port: int = 0
 
 
-class _Container(msgspec.Struct):
-    ports: list[_Port] | None = None
+class _PodContainer(msgspec.Struct):
+    ports: list[_ContainerPort] | None = None
 
 
-class _Spec(msgspec.Struct, rename="camel"):
+class _PodSpec(msgspec.Struct, rename="camel"):
     node_name: str | None = None
-    containers: list[_Container] | None = None
+    containers: list[_PodContainer] | None = None
 
 
-class _Status(msgspec.Struct):
+class _PodStatus(msgspec.Struct):
     phase: str | None = None
     pod_ip: str | None = msgspec.field(default=None, name="podIP")
 
 
-class _Metadata(msgspec.Struct):
+class _ListedPodMetadata(msgspec.Struct):
     name: str = ""
     namespace: str = ""
 
 
-class _Pod(msgspec.Struct):
-    metadata: _Metadata
-    spec: _Spec
-    status: _Status
+class _ListedPod(msgspec.Struct):
+    metadata: _ListedPodMetadata
+    spec: _PodSpec
+    status: _PodStatus
 
 
 ALL_NAMESPACES = "*"
@@ -292,16 +292,16 @@ class PodTargets:
         pods = (pod for namespace in listed for pod in self._list_pods(namespace))
         return tuple(target for pod in pods for target in self._make_target(pod))
 
-    def _list_pods(self, name: str) -> Iterator[_Pod]:
+    def _list_pods(self, name: str) -> Iterator[_ListedPod]:
         pods = make_path("v1", "Pod", "" if name == ALL_NAMESPACES else name)
         path, left = f"{pods}?labelSelector={quote(self._settings.selector)}", _MOST_PODS
-        for page in self._api.read_pages(path, _Pod):
+        for page in self._api.read_pages(path, _ListedPod):
             left -= len(page)
             if left < 0:
                 raise SourceError(messages.TOO_MANY_PODS, limit=_MOST_PODS)
             yield from page
 
-    def _make_target(self, pod: _Pod) -> Iterator[Target]:
+    def _make_target(self, pod: _ListedPod) -> Iterator[Target]:
         if pod.status.phase != "Running" or not pod.status.pod_ip:
             return
         ports = (port for container in pod.spec.containers or () for port in container.ports or ())
