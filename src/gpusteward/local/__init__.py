@@ -3,11 +3,10 @@
     up.py               `gpusteward up`: an agent on the GPUs of this machine, and an analyzer that scrapes it
     demo_settings.py    settings and socket of `gpusteward demo`, checked first
     demo.py             `gpusteward demo`: an analyzer on simulated nodes with a history
-    simulated_fleet.py  HTTP server for the metrics and snapshots of simulated nodes
-    demo_loads.py       loads that `gpusteward demo load` puts on it; demo_control.py: how that finds a running demo
-    demo_inbox.py       the channel of its notices
-    simulated_cluster.py  API server over the simulated nodes; cluster_objects.py: its objects; cluster_server.py: HTTP;
-                        api_requests.py: what a request names, and its checks
+    demo_control.py     how `gpusteward demo load` finds a running demo
+    simulated_fleet.py  HTTP server for the metrics and snapshots of simulated nodes, and for loads on them
+    simulated_cluster.py  API server over the simulated nodes; cluster_objects.py: its objects; cluster_server.py: HTTP,
+                        and the channel of its notices; api_requests.py: what a request names, and its checks
     history_seed.py     simulated history in the ledger
 
 The only package that imports both programs.

@@ -1,20 +1,62 @@
-"""HTTP server of the simulated API server, and the same without HTTP for the analyzer of the demo."""
+"""HTTP server of the simulated API server, and the same without HTTP for the analyzer of the demo; the channel of the
+demo, which takes notices as an incoming webhook of Slack does, and prints them in the terminal."""
 
 import socket
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TypeVar
+from typing import TextIO, TypeVar
 
 import msgspec
 
 from gpusteward.kubernetes.api import ApiServer, ObjectError
 from gpusteward.local.api_requests import ApiRequest
-from gpusteward.local.demo_inbox import INBOX_PATH, DemoInbox
+from gpusteward.local.demo_control import INBOX_PATH
 from gpusteward.local.simulated_cluster import SimulatedCluster
 from gpusteward.messages.errors import kubernetes_errors as messages
+
+
+class _Text(msgspec.Struct):
+    text: str = ""
+
+
+class _Button(msgspec.Struct):
+    text: _Text
+    url: str = ""
+
+
+class _Block(msgspec.Struct):
+    type: str = ""
+    text: _Text | None = None
+    elements: Sequence[_Button] = ()
+
+
+class _Message(msgspec.Struct):
+    blocks: Sequence[_Block] = ()
+
+
+class DemoInbox:
+    """Prints the title of each notice and its first link."""
+
+    def __init__(self, out: TextIO | None = None) -> None:
+        self._out = out or sys.stdout
+
+    def receive(self, body: bytes) -> None:
+        """Raises ValueError for anything but a message."""
+        message = msgspec.json.decode(body, type=_Message)
+        print("\n".join(_describe(message)), file=self._out, flush=True)
+
+
+def _describe(message: _Message) -> Iterator[str]:
+    for block in message.blocks:
+        if block.type == "header" and block.text:
+            yield f"* {block.text.text}"
+        for button in block.elements[:1]:
+            yield f"  {button.text.text}: {button.url}"
+
 
 MAX_REQUEST_BYTES = 1 << 20
 _JSON = "json"

@@ -17,14 +17,12 @@ from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners
 from gpusteward.analyzer.sources.scrape.source import ScrapeSource
 from gpusteward.core.messages import Language
-from gpusteward.local.cluster_server import DirectApi, serve_cluster
+from gpusteward.local.cluster_server import DemoInbox, DirectApi, serve_cluster
 from gpusteward.local.demo_control import DemoAddress, write_control_file
-from gpusteward.local.demo_inbox import DemoInbox
-from gpusteward.local.demo_loads import DemoLoads
 from gpusteward.local.demo_settings import SCRAPE_TIMEOUT_SECONDS, DemoSetup, url_of
 from gpusteward.local.history_seed import Advance, SeededHistory
 from gpusteward.local.simulated_cluster import SimulatedCluster
-from gpusteward.local.simulated_fleet import SimulatedFleet, serve_fleet
+from gpusteward.local.simulated_fleet import DemoLoads, SimulatedFleet, serve_fleet
 from gpusteward.logs import Log
 from gpusteward.messages.cli import local as messages
 from gpusteward.simulate.fleets import fleet as simulate_fleet

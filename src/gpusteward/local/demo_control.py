@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 FOLDER_PREFIX = "gpusteward-demo-"
 CONTROL_FILE = "control.json"
 CONTROL_PATH = "/load"
+INBOX_PATH = "/services/T0DEMO/B0DEMO/inbox"  # of the channel of its notices
 MAX_MINUTES = 1440
 
 

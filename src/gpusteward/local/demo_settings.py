@@ -17,8 +17,7 @@ from gpusteward.analyzer.reclaim.policies.example import EXAMPLE
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.flags import Flags, refuse_settings
 from gpusteward.core.messages import Language
-from gpusteward.local.demo_control import FOLDER_PREFIX
-from gpusteward.local.demo_inbox import INBOX_PATH
+from gpusteward.local.demo_control import FOLDER_PREFIX, INBOX_PATH
 from gpusteward.logs import configure_logs
 
 INTERVAL_SECONDS = 30

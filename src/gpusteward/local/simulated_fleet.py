@@ -1,12 +1,15 @@
-"""HTTP server for simulated nodes: metrics pages of the agent's dialects, snapshots, and requests to the simulation."""
+"""HTTP server for simulated nodes: metrics pages of the agent's dialects, snapshots, and the loads that
+`gpusteward demo load` asks for."""
 
+import secrets
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from hmac import compare_digest
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import NamedTuple, Protocol
+from typing import Annotated, NamedTuple
 
 import msgspec
 
@@ -15,9 +18,11 @@ from gpusteward.agent.dialects.dcgm_options import DcgmOptions
 from gpusteward.agent.dialects.native import NativeDialect
 from gpusteward.agent.field_list import default_fields
 from gpusteward.agent.usage_counters import UsageCounters
+from gpusteward.core.containers import Workload
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.exposition import TEXT_TYPE, Family, LabelCache, render_page
-from gpusteward.local.demo_control import CONTROL_PATH
+from gpusteward.local.demo_control import CONTROL_PATH, MAX_MINUTES
+from gpusteward.simulate.fleets import create_load_application
 from gpusteward.simulate.nodes import SimulatedNode
 
 LONGEST_GAP_SECONDS = 120.0
@@ -99,18 +104,111 @@ class SimulatedFleet:
         return Page(self.render_metrics(name, time.time()), TEXT_TYPE)
 
 
-class Control(Protocol):
-    """Requests that change the simulation."""
+class LoadRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A load: in the pods of a workload, or in a new pod on a free GPU."""
 
-    def is_token(self, authorization: str) -> bool: ...
+    share_percent: Annotated[float, msgspec.Meta(gt=0, le=100)]
+    minutes: Annotated[float, msgspec.Meta(gt=0, le=MAX_MINUTES)]
+    workload: Annotated[str, msgspec.Meta(max_length=1000)] = ""
+
+
+class LoadedGpu(msgspec.Struct, frozen=True):
+    """A GPU that the load uses."""
+
+    node: str
+    gpu: int
+
+
+class StartedLoad(msgspec.Struct, frozen=True):
+    """The workload in which the load runs, and its GPUs."""
+
+    namespace: str
+    kind: str
+    name: str
+    gpus: tuple[LoadedGpu, ...]
+
+
+class DemoLoads:
+    """Starts loads on the simulated nodes."""
+
+    def __init__(self, fleet: SimulatedFleet) -> None:
+        self.token = secrets.token_urlsafe()
+        self._fleet = fleet
+        self._count = 0
+        self._lock = threading.Lock()
+
+    def is_token(self, authorization: str) -> bool:
+        return compare_digest(authorization.encode(), f"Bearer {self.token}".encode())
 
     def handle(self, body: bytes) -> bytes:
-        """The response. Raises ConfigurationError."""
-        ...
+        """The response to a request. Raises ConfigurationError."""
+        try:
+            request = msgspec.json.decode(body, type=LoadRequest)
+        except msgspec.MsgspecError as error:
+            raise ConfigurationError(f"the load is invalid: {error}") from error
+        return msgspec.json.encode(self.start(request, time.time()))
+
+    def start(self, request: LoadRequest, now: float) -> StartedLoad:
+        """Raises ConfigurationError if there is no such workload, or no free GPU."""
+        with self._lock:
+            return self._load_workload(request, now) if request.workload else self._add_pod(request, now)
+
+    def _load_workload(self, request: LoadRequest, now: float) -> StartedLoad:
+        workload = _choose(request.workload, self._list_workloads(now))
+        gpus: list[LoadedGpu] = []
+        for node in self._fleet.nodes:
+            loaded = node.with_load_in(
+                workload, ratio=request.share_percent / 100, since=now, until=now + 60 * request.minutes
+            )
+            if loaded is not node:
+                self._fleet.replace_node(loaded)
+                devices = enumerate(zip(node.devices, loaded.devices, strict=True))
+                gpus += [LoadedGpu(node.name, index) for index, (before, after) in devices if before is not after]
+        return StartedLoad(workload.namespace, workload.kind, workload.name, tuple(gpus))
+
+    def _list_workloads(self, now: float) -> set[Workload]:
+        held = (each.allocation.container.workload for node in self._fleet.nodes for each in node.ownerships(now))
+        return {workload for workload in held if workload}
+
+    def _add_pod(self, request: LoadRequest, now: float) -> StartedLoad:
+        until = now + 60 * request.minutes
+        node, index = self._find_free_gpu(now, until)
+        self._count += 1
+        application = create_load_application(self._count, ratio=request.share_percent / 100, since=now, until=until)
+        self._fleet.replace_node(node.with_pod(index, application))
+        workload = application.pod(0, 0).container.workload
+        assert workload is not None
+        return StartedLoad(workload.namespace, workload.kind, workload.name, (LoadedGpu(node.name, index),))
+
+    def _find_free_gpu(self, now: float, until: float) -> tuple[SimulatedNode, int]:
+        for node in self._fleet.nodes:
+            for index, device in enumerate(node.devices):
+                if device.is_free(now, until):
+                    return node, index
+        raise ConfigurationError(
+            "no GPU of the demo is free for that long; name a workload with --workload (gpusteward "
+            "idle lists some), or start the demo with more --nodes"
+        )
+
+
+def _choose(text: str, workloads: set[Workload]) -> Workload:
+    found = [each for each in workloads if text in _list_names(each)]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise ConfigurationError(f"no workload named {text!r} holds a GPU now; gpusteward top lists them")
+    names = ", ".join(sorted(f"{each.namespace}/{each.kind}/{each.name}" for each in found))
+    raise ConfigurationError(f"several workloads are named {text!r}: {names}; write one of these")
+
+
+def _list_names(workload: Workload) -> tuple[str, ...]:
+    """The forms in which `gpusteward explain` takes a workload."""
+    namespace, kind, name = workload.namespace, workload.kind, workload.name
+    return name, f"{namespace}/{name}", f"{kind}/{name}", f"{namespace}/{kind}/{name}"
 
 
 @contextmanager
-def serve_fleet(fleet: SimulatedFleet, *, control: Control | None = None) -> Iterator[list[str]]:
+def serve_fleet(fleet: SimulatedFleet, *, control: DemoLoads | None = None) -> Iterator[list[str]]:
     """Serve on a free loopback port; yields the address of the metrics page of every node."""
     server = _FleetServer(("127.0.0.1", 0), _Handler)
     server.fleet, server.control = fleet, control
@@ -129,7 +227,7 @@ class _FleetServer(ThreadingHTTPServer):
     block_on_close = False  # the scraper keeps its connections open
     request_queue_size = 128  # all nodes are scraped at once
     fleet: SimulatedFleet
-    control: Control | None
+    control: DemoLoads | None
 
     def handle_error(self, request: object, client_address: object) -> None:
         """The scraper may close a connection during a response, as it does when the demo stops."""
@@ -160,7 +258,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._send(*self._control(control, self.rfile.read(int(length))))
 
-    def _control(self, control: Control, body: bytes) -> tuple[HTTPStatus, Page]:
+    def _control(self, control: DemoLoads, body: bytes) -> tuple[HTTPStatus, Page]:
         try:
             return HTTPStatus.OK, Page(control.handle(body), "application/json")
         except ConfigurationError as error:

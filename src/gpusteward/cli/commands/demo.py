@@ -5,16 +5,9 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from gpusteward.cli import flags
 from gpusteward.cli.api.client import Peer, Response, UnreachableError, make_client
 from gpusteward.cli.commands.serve import build_settings_parser
-from gpusteward.cli.flags import (
-    SERVER_VARIABLE,
-    FlagParser,
-    add_language_flag,
-    integer_between,
-    language_of,
-    make_parser,
-)
 from gpusteward.cli.output.tables import show_progress
 from gpusteward.cli.output.terminal_text import clean
 from gpusteward.cli.program import EXIT_OK, require_libraries
@@ -29,7 +22,7 @@ SEED = 7
 LOAD = "load"
 
 
-def build_parser() -> FlagParser:
+def build_parser() -> flags.FlagParser:
     parser = build_settings_parser(
         "demo",
         "Run the analyzer on simulated GPU nodes with three weeks of history.",
@@ -37,7 +30,7 @@ def build_parser() -> FlagParser:
     )
     parser.add_argument(
         "--nodes",
-        type=integer_between(1, MAX_NODES),
+        type=flags.integer_between(1, MAX_NODES),
         default=NODES,
         help=f"number of nodes, 1 to {MAX_NODES} (default {NODES})",
     )
@@ -58,7 +51,7 @@ def run(arguments: Sequence[str]) -> int:
         from gpusteward.analyzer.settings.flags import flags_from
         from gpusteward.local.demo_settings import prepare_demo
     options = build_parser().parse(arguments)
-    language = language_of(options)
+    language = flags.language_of(options)
     title = messages.SIMULATING_HISTORY.text(language)
     with prepare_demo(flags_from(options), language) as setup:
         with require_libraries():
@@ -73,18 +66,18 @@ SHARE, MINUTES = 80, 5
 MAX_LISTED = 4
 
 
-def build_load_parser() -> FlagParser:
-    parser = make_parser("demo load", "Start a load on simulated GPUs of the demo that runs on this machine.")
+def build_load_parser() -> flags.FlagParser:
+    parser = flags.make_parser("demo load", "Start a load on simulated GPUs of the demo that runs on this machine.")
     parser.add_argument(
         "--share",
-        type=integer_between(1, 100),
+        type=flags.integer_between(1, 100),
         default=SHARE,
         metavar="PERCENT",
         help=f"share of the time in which the GPU is busy, 1 to 100 (default {SHARE})",
     )
     parser.add_argument(
         "--minutes",
-        type=integer_between(1, MAX_MINUTES),
+        type=flags.integer_between(1, MAX_MINUTES),
         default=MINUTES,
         help=f"duration of the load (default {MINUTES})",
     )
@@ -94,14 +87,14 @@ def build_load_parser() -> FlagParser:
         metavar="WORKLOAD",
         help="load all GPUs of this workload (default: a new pod on a free GPU)",
     )
-    add_language_flag(parser)
+    flags.add_language_flag(parser)
     return parser
 
 
 def run_load(arguments: Sequence[str]) -> int:
     """Raises ConfigurationError, and SourceError if no demo is running."""
     options = build_load_parser().parse(arguments)
-    language = language_of(options)
+    language = flags.language_of(options)
     request = {"share_percent": options.share, "minutes": options.minutes, "workload": options.workload}
     started = _read(_send(json.dumps(request).encode()))
     print(_describe(started, options.share, options.minutes, language))
@@ -110,7 +103,7 @@ def run_load(arguments: Sequence[str]) -> int:
 
 def _send(body: bytes) -> Response:
     """To the demo at GPUSTEWARD_SERVER, or the latest one that is still running."""
-    for demo in find_demos(os.environ.get(SERVER_VARIABLE, "")):
+    for demo in find_demos(os.environ.get(flags.SERVER_VARIABLE, "")):
         client = make_client(Peer.ANALYZER, demo.url, token=demo.token)
         try:
             return client.request(CONTROL_PATH, method="POST", body=body)
