@@ -7,20 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
+from gpusteward.cli import flags
 from gpusteward.cli.api.client import Client
 from gpusteward.cli.doctor import engine, installation, node, servers
 from gpusteward.cli.doctor.check_results import CheckResult, Status
-from gpusteward.cli.flags import (
-    AGENT_VARIABLE,
-    SERVER_VARIABLE,
-    FlagParser,
-    add_agent_flags,
-    add_request_flags,
-    language_of,
-    make_agent_client,
-    make_analyzer_client,
-    make_parser,
-)
 from gpusteward.cli.output.tables import show_progress, write_rows
 from gpusteward.cli.output.terminal_text import Line, fit, write_paragraphs
 from gpusteward.cli.program import EXIT_FAILURE, EXIT_OK
@@ -30,12 +20,12 @@ KEYS = ("check", "status", "finding", "mend")  # of JSON and CSV: scripts read t
 Check = Callable[[], Iterable[CheckResult]]
 
 
-def build_parser() -> FlagParser:
-    parser = make_parser(
+def build_parser() -> flags.FlagParser:
+    parser = flags.make_parser(
         "doctor", "Check driver, permissions, sockets, servers and clocks. Changes nothing, requires none of them."
     )
-    add_request_flags(parser)
-    add_agent_flags(parser)
+    flags.add_request_flags(parser)
+    flags.add_agent_flags(parser)
     parser.add_argument(
         "--prometheus-url",
         metavar="URL",
@@ -78,7 +68,7 @@ def build_parser() -> FlagParser:
 def run(arguments: Sequence[str]) -> int:
     """Raises ConfigurationError."""
     options = build_parser().parse(arguments)
-    language = language_of(options)
+    language = flags.language_of(options)
     results = _check_installation(options) if options.cluster else _check_all(list(_plan(options)))
     if options.output == "table":
         write_paragraphs(_describe(results), sys.stdout)
@@ -99,7 +89,7 @@ def _check_all(checks: Sequence[Check]) -> Sequence[CheckResult]:
 
 def _check_installation(options: argparse.Namespace) -> Sequence[CheckResult]:
     """Raises ConfigurationError."""
-    analyzer = make_analyzer_client(options)
+    analyzer = flags.make_analyzer_client(options)
     agents = installation.parse_agents(options.agents) if options.agents else None
     api_server = installation.find_api_server(os.environ, options.kubernetes_api)
 
@@ -131,17 +121,23 @@ def _plan(options: argparse.Namespace) -> Iterator[Check]:
     yield partial(node.check_hostengine, found)
     yield partial(node.check_proc, options.proc, in_container=_is_pod())
     yield node.check_cgroups
-    yield partial(node.check_kubelet, options.kubelet_socket, is_node=_is_node(options.kubelet_socket))
+    socket = options.kubelet_socket
+    is_node = _is_pod() or socket != node.KUBELET_SOCKET or socket.parent.parent.exists()  # a kubelet is expected here
+    yield partial(node.check_kubelet, options.kubelet_socket, is_node=is_node)
     yield from _plan_servers(options)
 
 
 def _plan_servers(options: argparse.Namespace) -> Iterator[Check]:
     """The clocks of all servers that have an address are compared at the end."""
-    analyzer, agent = make_analyzer_client(options), make_agent_client(options)
-    yield partial(servers.check_analyzer, analyzer, is_required=bool(options.server or os.environ.get(SERVER_VARIABLE)))
-    yield partial(servers.check_agent, agent, is_required=bool(options.agent or os.environ.get(AGENT_VARIABLE)))
+    analyzer, agent = flags.make_analyzer_client(options), flags.make_agent_client(options)
+    yield partial(
+        servers.check_analyzer, analyzer, is_required=bool(options.server or os.environ.get(flags.SERVER_VARIABLE))
+    )
+    yield partial(servers.check_agent, agent, is_required=bool(options.agent or os.environ.get(flags.AGENT_VARIABLE)))
     clients = {"analyzer": analyzer, "agent": agent}
-    engines, origin = _find_engines(options)
+    engines, origin = engine.find_engines(
+        options.prometheus_url, options.config, os.environ, directory=Path.cwd(), timeout_seconds=options.timeout
+    )
     api_server = installation.find_api_server(os.environ, options.kubernetes_api)
     check_engine = partial(engine.check_engine, origin=origin)
     checks: list[tuple[str, Client | CheckResult, Callable[[Client], Iterable[CheckResult]]]] = [
@@ -159,14 +155,3 @@ def _plan_servers(options: argparse.Namespace) -> Iterator[Check]:
 
 def _is_pod() -> bool:
     return "KUBERNETES_SERVICE_HOST" in os.environ
-
-
-def _is_node(socket: Path) -> bool:
-    """Whether a kubelet is expected here."""
-    return _is_pod() or socket != node.KUBELET_SOCKET or socket.parent.parent.exists()
-
-
-def _find_engines(options: argparse.Namespace) -> engine.EnginesOrReason:
-    return engine.find_engines(
-        options.prometheus_url, options.config, os.environ, directory=Path.cwd(), timeout_seconds=options.timeout
-    )

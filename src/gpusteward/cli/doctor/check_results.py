@@ -33,3 +33,19 @@ class CheckResult:
             "finding": format_text(self.text, self.fields),
             "mend": format_text(self.fix, self.fields),
         }
+
+
+def ok(check: str, text: str, fix: str = "", /, **fields: object) -> CheckResult:
+    return CheckResult(check, Status.OK, text, fix, fields)
+
+
+def warn(check: str, text: str, fix: str = "", /, **fields: object) -> CheckResult:
+    return CheckResult(check, Status.WARN, text, fix, fields)
+
+
+def fail(check: str, text: str, fix: str = "", /, **fields: object) -> CheckResult:
+    return CheckResult(check, Status.FAIL, text, fix, fields)
+
+
+def skip(check: str, text: str, fix: str = "", /, **fields: object) -> CheckResult:
+    return CheckResult(check, Status.SKIP, text, fix, fields)

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusteward.cli.api.client import Client, Peer, Query, make_client
-from gpusteward.cli.doctor.check_results import CheckResult, Status
+from gpusteward.cli.doctor.check_results import CheckResult, Status, fail, ok, skip, warn
 from gpusteward.cli.json_access import Row, as_object, get_object, get_objects
 from gpusteward.cli.output.terminal_text import clean
 from gpusteward.cli.program import MissingLibraryError, require_libraries
 from gpusteward.core import metrics
 from gpusteward.core.errors import ConfigurationError, GpustewardError, SourceError
 from gpusteward.core.messages import Message
-from gpusteward.core.settings import Origin
 from gpusteward.logs import configure_logs
 from gpusteward.messages.errors import service_discovery
 
@@ -29,9 +28,8 @@ VARIABLES = ("GPUSTEWARD_PROMETHEUS__URL", "PROM_URL")
 CONFIG_VARIABLE, DEFAULT_FILE = "GPUSTEWARD_CONFIG", "config.yaml"  # as in `analyzer.settings.file`
 EnginesOrReason = tuple[Sequence[Client] | CheckResult, str | Message]
 """A client per engine, or why there is none; where the addresses come from."""
-NO_ENGINE = CheckResult(
+NO_ENGINE = skip(
     "prometheus",
-    Status.SKIP,
     "no Prometheus is configured",
     "no action needed if the analyzer scrapes agents itself; otherwise set --prometheus-url URL, PROM_URL, or "
     "prometheus.url in the settings file of the analyzer (--config FILE)",
@@ -85,7 +83,7 @@ def _find_in_settings(
         return NO_ENGINE, ""
     clients = [_make_client(settings.with_url(url), timeout_seconds) for url in settings.addresses]
     origin = effective.origin("prometheus.url" if settings.url else "prometheus.urls")
-    return clients, clean(_name_origin(origin))
+    return clients, clean(f"{origin.place} line {origin.line}" if origin.line else origin.place)
 
 
 def _find_service(
@@ -100,22 +98,15 @@ def _find_service(
         service = find_engine_service(open_api(settings.kubernetes, environ), settings.prometheus)
     except SourceError as error:
         fields = {"reason": error.as_message()}
-        return CheckResult(
+        return fail(
             "prometheus",
-            Status.FAIL,
             "{reason}",
-            (
-                "no action needed if the analyzer scrapes agents itself; otherwise set --prometheus-url URL, "
-                "PROM_URL, or prometheus.url in the settings file of the analyzer (--config FILE)"
-            ),
-            fields,
+            "no action needed if the analyzer scrapes agents itself; otherwise set --prometheus-url URL, "
+            "PROM_URL, or prometheus.url in the settings file of the analyzer (--config FILE)",
+            **fields,
         ), ""
     client = _make_client(settings.prometheus.with_url(service.url), timeout_seconds)
     return [client], service_discovery.FOUND_BY_LABEL.fill(service=service)
-
-
-def _name_origin(origin: Origin) -> str:
-    return f"{origin.place} line {origin.line}" if origin.line else origin.place
 
 
 def _read_settings(
@@ -169,25 +160,16 @@ def check_engine(client: Client, *, origin: str | Message) -> Iterator[CheckResu
         names = _read_names(client)
     except SourceError as error:
         fields = {"reason": getattr(error, "problem", error), "origin": origin}
-        yield CheckResult(
-            "prometheus",
-            Status.FAIL,
-            "{reason}",
-            "check the address, which comes from {origin}, and the network policies",
-            fields,
+        yield fail(
+            "prometheus", "{reason}", "check the address, which comes from {origin}, and the network policies", **fields
         )
         return
-    yield CheckResult(
-        "prometheus",
-        Status.OK,
-        "{url} responds; the address comes from {origin}",
-        fields={"url": client.url, "origin": origin},
-    )
+    yield ok("prometheus", "{url} responds; the address comes from {origin}", url=client.url, origin=origin)
     found = {dialect: name for dialect, wanted in DIALECTS.items() for name in wanted if name in names}
     if not found:
         yield _explain_no_metrics(client)
         return
-    yield CheckResult("metrics", Status.OK, "found GPU metrics of {dialects}", fields={"dialects": ", ".join(found)})
+    yield ok("metrics", "found GPU metrics of {dialects}", dialects=", ".join(found))
     if "DCGM" in found and "gpusteward" not in found:
         yield from _check_video(names)
     for name in found.values():
@@ -199,15 +181,12 @@ def _check_video(names: set[str]) -> Iterator[CheckResult]:
     missing = [wanted[0] for wanted in VIDEO if names.isdisjoint(wanted)]
     if missing:
         fields = {"fields": ", ".join(missing)}
-        yield CheckResult(
+        yield warn(
             "video engines",
-            Status.WARN,
             "{fields} are not exported",
-            (
-                "add them to the CSV of dcgm-exporter: without them work of video engines is not seen, and "
-                "idleness leads to a notice at most"
-            ),
-            fields,
+            "add them to the CSV of dcgm-exporter: without them work of video engines is not seen, and "
+            "idleness leads to a notice at most",
+            **fields,
         )
 
 
@@ -218,20 +197,16 @@ def _explain_no_metrics(client: Client) -> CheckResult:
     except SourceError:
         is_empty = False
     if is_empty:
-        return CheckResult(
+        return fail(
             "metrics",
-            Status.FAIL,
             "it has no series at all",
-            (
-                "check the address and, where the engine has tenants, prometheus.headers (X-Scope-OrgID): "
-                "this tenant is empty"
-            ),
+            "check the address and, where the engine has tenants, prometheus.headers (X-Scope-OrgID): "
+            "this tenant is empty",
         )
-    return CheckResult(
+    return fail(
         "metrics",
-        Status.FAIL,
         "no GPU metrics in the last hour",
-        ("have it scrape the agents (or dcgm-exporter) with a ServiceMonitor or the annotation prometheus.io/scrape"),
+        "have it scrape the agents (or dcgm-exporter) with a ServiceMonitor or the annotation prometheus.io/scrape",
     )
 
 
@@ -249,9 +224,8 @@ def _check_interval(client: Client, name: str, origin: str | Message) -> Iterato
         sample = _query(client, f"topk(1, {name})")
         labels = {key: str(value) for key, value in get_object(sample, "metric").items() if key in ("job", "instance")}
         if not sample:
-            yield CheckResult(
+            yield warn(
                 "metrics",
-                Status.WARN,
                 "it has GPU metric names, but no samples from the last minutes",
                 "restore the exporters that are down; see its /targets page",
             )
@@ -260,12 +234,11 @@ def _check_interval(client: Client, name: str, origin: str | Message) -> Iterato
         seen = _value(_query(client, f"count_over_time(up{{{selector}}}[{LOOKBACK_SECONDS}s])"))
     except SourceError as error:
         fields = {"reason": error, "origin": origin}
-        yield CheckResult(
+        yield warn(
             "scrape interval",
-            Status.WARN,
             "{reason}",
             "check the address, which comes from {origin}, and the network policies",
-            fields,
+            **fields,
         )
         return
     if seen is not None and seen > 1:
@@ -275,38 +248,31 @@ def _check_interval(client: Client, name: str, origin: str | Message) -> Iterato
 def _describe_interval(job: str, seconds: float, *, is_profiling: bool) -> CheckResult:
     fields = {"job": job, "seconds": seconds, "collected": DCGM_INTERVAL_SECONDS}
     if is_profiling and seconds > PROFILING_SECONDS:
-        return CheckResult(
+        return warn(
             "scrape interval",
-            Status.WARN,
             "job {job} is scraped every {seconds:.0f} s",
-            (
-                "DCGM averages profiling fields over {collected:.0f} s, and a scrape that is not clearly "
-                "sooner can skip one: set scrape_interval of that job to 15s, as dcgm-exporter's own "
-                "ServiceMonitor does, or dcgm-exporter's -c and judge.proof.dcgm_interval_seconds to twice "
-                "the scrape interval; until then idleness leads to a notice at most"
-            ),
-            fields,
+            "DCGM averages profiling fields over {collected:.0f} s, and a scrape that is not clearly "
+            "sooner can skip one: set scrape_interval of that job to 15s, as dcgm-exporter's own "
+            "ServiceMonitor does, or dcgm-exporter's -c and judge.proof.dcgm_interval_seconds to twice "
+            "the scrape interval; until then idleness leads to a notice at most",
+            **fields,
         )
     if is_profiling:
-        return CheckResult(
+        return ok(
             "scrape interval",
-            Status.OK,
-            (
-                "job {job} is scraped every {seconds:.0f} s; engine activity proves idleness if DCGM is read "
-                "every {collected:.0f} s or less often (judge.proof.dcgm_interval_seconds, dcgm-exporter's "
-                "-c)"
-            ),
-            fields=fields,
+            "job {job} is scraped every {seconds:.0f} s; engine activity proves idleness if DCGM is read "
+            "every {collected:.0f} s or less often (judge.proof.dcgm_interval_seconds, dcgm-exporter's "
+            "-c)",
+            **fields,
         )
     if seconds > MAX_INTERVAL_SECONDS:
-        return CheckResult(
+        return warn(
             "scrape interval",
-            Status.WARN,
             "job {job} is scraped every {seconds:.0f} s",
             "set scrape_interval of that job to 30s or less",
-            fields,
+            **fields,
         )
-    return CheckResult("scrape interval", Status.OK, "job {job} is scraped every {seconds:.0f} s", fields=fields)
+    return ok("scrape interval", "job {job} is scraped every {seconds:.0f} s", **fields)
 
 
 def _literal(value: str) -> str:

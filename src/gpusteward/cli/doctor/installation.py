@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from gpusteward.cli.api.client import Client, Peer, make_client
 from gpusteward.cli.api.pagination import read_all
-from gpusteward.cli.doctor.check_results import CheckResult, Status
+from gpusteward.cli.doctor.check_results import CheckResult, Status, fail, ok, skip, warn
 from gpusteward.cli.doctor.servers import check_data, describe_health
 from gpusteward.cli.json_access import (
     Row,
@@ -45,25 +45,16 @@ def find_api_server(environ: Mapping[str, str], url: str | None, *, account: Pat
         return make_client(Peer.API_SERVER, url, timeout_seconds=5.0)
     host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT", "443")
     if not host:
-        return CheckResult(
+        return skip(
             "rights",
-            Status.SKIP,
             "not running in a pod",
-            (
-                "no action needed; to check a cluster from here, run kubectl proxy and set --kubernetes-api "
-                "http://127.0.0.1:8001"
-            ),
+            "no action needed; to check a cluster from here, run kubectl proxy and set --kubernetes-api "
+            "http://127.0.0.1:8001",
         )
     try:
         token = (account / "token").read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):
-        return CheckResult(
-            "rights",
-            Status.FAIL,
-            "{path} is missing",
-            "set automountServiceAccountToken: true",
-            {"path": account / "token"},
-        )
+        return fail("rights", "{path} is missing", "set automountServiceAccountToken: true", path=account / "token")
     server = f"https://{f'[{host}]' if ':' in host else host}:{port}"
     return make_client(Peer.API_SERVER, server, token=token, timeout_seconds=5.0, ca_file=str(account / "ca.crt"))
 
@@ -106,15 +97,13 @@ def _check(client: Client, rights: Sequence[tuple[str, str, str]], mend: str) ->
             for verb, resource, namespace in rights
         }
     except (SourceError, ConfigurationError) as error:
-        yield CheckResult(
-            "rights", Status.FAIL, "{reason}", "allow this pod to reach the API server", {"reason": error}
-        )
+        yield fail("rights", "{reason}", "allow this pod to reach the API server", reason=error)
         return
     denied = [right for right, is_allowed in allowed.items() if not is_allowed]
     if denied:
-        yield CheckResult("rights", Status.FAIL, "may not {rights}", mend, {"rights": ", ".join(denied)})
+        yield fail("rights", "may not {rights}", mend, rights=", ".join(denied))
     else:
-        yield CheckResult("rights", Status.OK, "may {rights}", fields={"rights": ", ".join(allowed)})
+        yield ok("rights", "may {rights}", rights=", ".join(allowed))
 
 
 def _is_allowed(client: Client, verb: str, resource: str, *, namespace: str) -> bool:
@@ -175,43 +164,34 @@ def check_agents(api_server: Client | CheckResult, agents: tuple[str, str]) -> I
     try:
         state = get_object(as_object(api_server.read(path)), "status")
     except SourceError as error:
-        yield CheckResult(
+        yield fail(
             "agents",
-            Status.FAIL,
             "{reason}",
-            (
-                'check the name, and that the service account has a role with apiGroups ["apps"], resources '
-                '["daemonsets"], verbs ["get"]'
-            ),
-            {"reason": error},
+            'check the name, and that the service account has a role with apiGroups ["apps"], resources '
+            '["daemonsets"], verbs ["get"]',
+            reason=error,
         )
         return
     wanted, ready = get_count(state, "desiredNumberScheduled"), get_count(state, "numberReady")
     fields = {"ready": ready, "wanted": wanted, "namespace": namespace, "name": name}
     if not wanted:
-        yield CheckResult(
+        yield fail(
             "agents",
-            Status.FAIL,
             "no node is selected by DaemonSet {namespace}/{name}, so no agent runs",
-            (
-                "label the GPU nodes (gpu-feature-discovery sets nvidia.com/gpu.present=true), or change "
-                "agent.nodeSelector and agent.tolerations of the chart"
-            ),
-            fields,
+            "label the GPU nodes (gpu-feature-discovery sets nvidia.com/gpu.present=true), or change "
+            "agent.nodeSelector and agent.tolerations of the chart",
+            **fields,
         )
     elif ready < wanted:
-        yield CheckResult(
+        yield fail(
             "agents",
-            Status.FAIL,
             "{ready} of {wanted} {wanted:|agent|agents} ready",
-            (
-                "kubectl -n {namespace} get pods -o wide names the others; kubectl -n {namespace} logs POD "
-                "says why an agent is not ready"
-            ),
-            fields,
+            "kubectl -n {namespace} get pods -o wide names the others; kubectl -n {namespace} logs POD "
+            "says why an agent is not ready",
+            **fields,
         )
     else:
-        yield CheckResult("agents", Status.OK, "{ready} of {wanted} {wanted:|agent|agents} ready", fields=fields)
+        yield ok("agents", "{ready} of {wanted} {wanted:|agent|agents} ready", **fields)
 
 
 def check_verdicts(analyzer: Client) -> Iterator[CheckResult]:
@@ -220,9 +200,7 @@ def check_verdicts(analyzer: Client) -> Iterator[CheckResult]:
         health = as_object(analyzer.read("/api/v1/health"))
         sources = as_object(analyzer.read("/api/v1/sources"))
     except SourceError as error:
-        yield CheckResult(
-            "analyzer", Status.FAIL, "{reason}", "check its log and its listen address", {"reason": error}
-        )
+        yield fail("analyzer", "{reason}", "check its log and its listen address", reason=error)
         return
     yield describe_health(health)
     yield from check_data(health)
@@ -232,9 +210,7 @@ def check_verdicts(analyzer: Client) -> Iterator[CheckResult]:
             workloads = read_all(analyzer, "/api/v1/workloads", (), advance=_advance).rows
             gpus = read_all(analyzer, "/api/v1/gpus", (), advance=_advance).rows
         except SourceError as error:
-            yield CheckResult(
-                "holders", Status.FAIL, "{reason}", "check its log and its listen address", {"reason": error}
-            )
+            yield fail("holders", "{reason}", "check its log and its listen address", reason=error)
         else:
             yield _describe_holders(health, workloads)
             yield from _describe_proof(gpus)
@@ -253,27 +229,19 @@ def _describe_holders(health: Row, workloads: Sequence[Row]) -> CheckResult:
     gpus = {"gpus": show_gpus(found), "held": show_gpus(found - free)}
     fields = {**gpus, "known": known, "workloads": len(workloads)}
     if known < len(workloads):
-        return CheckResult(
+        return warn(
             "holders",
-            Status.WARN,
-            (
-                "GPUs: {gpus} found, {held} held; owners of {known} of {workloads} "
-                "{workloads:|workload|workloads} read from the API server"
-            ),
-            (
-                "nothing is ever done to the others; see `rights`, and set kubernetes.cluster where several "
-                "clusters are read"
-            ),
-            fields,
-        )
-    return CheckResult(
-        "holders",
-        Status.OK,
-        (
             "GPUs: {gpus} found, {held} held; owners of {known} of {workloads} "
-            "{workloads:|workload|workloads} read from the API server"
-        ),
-        fields=fields,
+            "{workloads:|workload|workloads} read from the API server",
+            "nothing is ever done to the others; see `rights`, and set kubernetes.cluster where several "
+            "clusters are read",
+            **fields,
+        )
+    return ok(
+        "holders",
+        "GPUs: {gpus} found, {held} held; owners of {known} of {workloads} "
+        "{workloads:|workload|workloads} read from the API server",
+        **fields,
     )
 
 
@@ -288,24 +256,16 @@ def _describe_proof(gpus: Sequence[Row]) -> Iterator[CheckResult]:
     for model, count in sorted(held.items()):
         fields = {"model": model, "measured": measured[model], "held": count}
         if measured[model] < count:
-            yield CheckResult(
+            yield warn(
                 "proof",
-                Status.WARN,
                 "{model}: {measured} of {held} {held:|holder|holders} measured without gaps",
-                (
-                    "the others get notices at most: run the agent on their nodes, or have dcgm-exporter "
-                    "export DCGM_FI_PROF_GR_ENGINE_ACTIVE and scrape it every 15 s; `gpusteward explain "
-                    "WORKLOAD` has the reason of each"
-                ),
-                fields,
+                "the others get notices at most: run the agent on their nodes, or have dcgm-exporter "
+                "export DCGM_FI_PROF_GR_ENGINE_ACTIVE and scrape it every 15 s; `gpusteward explain "
+                "WORKLOAD` has the reason of each",
+                **fields,
             )
         else:
-            yield CheckResult(
-                "proof",
-                Status.OK,
-                "{model}: {measured} of {held} {held:|holder|holders} measured without gaps",
-                fields=fields,
-            )
+            yield ok("proof", "{model}: {measured} of {held} {held:|holder|holders} measured without gaps", **fields)
 
 
 def _describe_notices(deliveries: Row) -> CheckResult:
@@ -315,25 +275,20 @@ def _describe_notices(deliveries: Row) -> CheckResult:
     targets = get_texts(deliveries, "targets")
     fields = {"sent": int(sent), "dead": int(dead), "targets": len(targets), "reason": clean(reason)}
     if not targets:
-        return CheckResult(
+        return skip(
             "notices",
-            Status.SKIP,
             "no channel is set, so owners are not told",
             "set notify.channels if owners are to be told (docs/how-to/notifications.md)",
         )
     if reason:
-        return CheckResult(
+        return warn(
             "notices",
-            Status.WARN,
             "{sent} {sent:|delivery|deliveries} since the start, {dead} given up: {reason}",
             "`/api/v1/deliveries` has each with its reason; check the address and credentials of the channel",
-            fields,
+            **fields,
         )
-    return CheckResult(
-        "notices",
-        Status.OK,
-        "{targets} {targets:|channel|channels}, {sent} {sent:|delivery|deliveries} since the start",
-        fields=fields,
+    return ok(
+        "notices", "{targets} {targets:|channel|channels}, {sent} {sent:|delivery|deliveries} since the start", **fields
     )
 
 
@@ -345,29 +300,22 @@ def _describe_source(health: Row, sources: Row) -> CheckResult:
     name = " ".join(filter(None, (get_text(sources, "engine"), get_text(sources, "service"), get_text(sources, "url"))))
     fields = {"engine": name, "dialects": dialects, "targets": int(targets or 0), "up": up, "reason": reason}
     if targets is not None and not up:
-        return CheckResult(
+        return fail(
             "targets",
-            Status.FAIL,
             "none of {targets} {targets:|target|targets} can be scraped: {reason}",
-            (
-                "check that agents run and that a NetworkPolicy allows the analyzer to reach their port; "
-                "/api/v1/sources shows every target"
-            ),
-            fields,
+            "check that agents run and that a NetworkPolicy allows the analyzer to reach their port; "
+            "/api/v1/sources shows every target",
+            **fields,
         )
     if not dialects:
-        return CheckResult(
+        return fail(
             "targets",
-            Status.FAIL,
             "{engine} has no GPU metrics: {reason}",
-            (
-                "have it scrape the agents (or dcgm-exporter) with a ServiceMonitor or the annotation "
-                "prometheus.io/scrape"
-            ),
-            fields,
+            "have it scrape the agents (or dcgm-exporter) with a ServiceMonitor or the annotation prometheus.io/scrape",
+            **fields,
         )
     if targets is None:
-        return CheckResult("targets", Status.OK, "{engine} has GPU metrics of {dialects}", fields=fields)
+        return ok("targets", "{engine} has GPU metrics of {dialects}", **fields)
     status = Status.OK if up == targets else Status.WARN
     return CheckResult(
         "targets",
@@ -388,38 +336,30 @@ def _describe_verdicts(health: Row) -> CheckResult:
         "reasons": ", ".join(f"{clean(name)}: {get_count(unknown, name)}" for name in unknown),
     }
     if health.get("ready") is not True:
-        return CheckResult(
+        return fail(
             "verdicts",
-            Status.FAIL,
             "there is no verdict yet",
             "the lines above say what is missing; the log of the analyzer has every failed cycle",
-            fields,
+            **fields,
         )
     if not allocations:
-        return CheckResult(
+        return warn(
             "verdicts",
-            Status.WARN,
             "no container holds a GPU ({gpus} in all)",
             "no action needed if that is so; otherwise start a pod with a GPU and run this again",
-            fields,
+            **fields,
         )
     if sum(get_count(unknown, name) for name in unknown) == allocations:
-        return CheckResult(
+        return warn(
             "verdicts",
-            Status.WARN,
             "{allocations} {allocations:|allocation|allocations}, not judged yet ({reasons})",
-            (
-                "no action needed: the window fills by itself; an allocation is not judged idle until its "
-                "sample coverage is 90%"
-            ),
-            fields,
+            "no action needed: the window fills by itself; an allocation is not judged idle until its "
+            "sample coverage is 90%",
+            **fields,
         )
-    return CheckResult(
+    return ok(
         "verdicts",
-        Status.OK,
-        (
-            "{allocations} {allocations:|allocation|allocations} judged; GPUs: {active} active, {idle} idle, "
-            "{unknown} unknown"
-        ),
-        fields=fields,
+        "{allocations} {allocations:|allocation|allocations} judged; GPUs: {active} active, {idle} idle, "
+        "{unknown} unknown",
+        **fields,
     )

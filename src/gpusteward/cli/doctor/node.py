@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from gpusteward.agent.settings.values import Hostengine, parse_hostengine
-from gpusteward.cli.doctor.check_results import CheckResult, Status
+from gpusteward.cli.doctor.check_results import CheckResult, Status, fail, ok, skip, warn
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.core.exposition import LabelCache
 from gpusteward.core.settings import InvalidSettingError, find_variable
@@ -51,12 +51,11 @@ def check_nvml(
     try:
         reading = wait_for(lambda: _read_once(nvml), timeout_seconds)
     except TimeoutError:
-        yield CheckResult(
+        yield fail(
             "driver",
-            Status.FAIL,
             "the driver did not respond within {seconds:.0f} s",
             "look for Xid errors in dmesg; drain and reboot the node",
-            {"seconds": timeout_seconds},
+            seconds=timeout_seconds,
         )
     except SourceError as error:
         yield _explain(error, has_gpu(pci))
@@ -99,19 +98,13 @@ def wait_for(work: Callable[[], _Result], seconds: float) -> _Result:
 def _describe_reading(reading: "NvmlReading") -> Iterator[CheckResult]:
     whole = [one.gpu for one in reading.readings if one.gpu.mig is None and not one.lost]
     versions = sorted({gpu.facts.get("driver_version", "?") for gpu in whole})
-    yield CheckResult(
-        "driver",
-        Status.OK,
-        "{gpus} {gpus:|GPU|GPUs}, driver {version}",
-        fields={"gpus": len(whole), "version": ", ".join(versions) or "?"},
-    )
+    yield ok("driver", "{gpus} {gpus:|GPU|GPUs}, driver {version}", gpus=len(whole), version=", ".join(versions) or "?")
     for reason in dict.fromkeys(failure.reason for failure in reading.failures):
-        yield CheckResult(
+        yield fail(
             "driver",
-            Status.FAIL,
             "{reason}",
             "look for its Xid in dmesg; drain the node, then reset the GPU or reboot",
-            {"reason": reason},
+            reason=reason,
         )
     yield from _describe_unavailable(reading)
 
@@ -133,20 +126,15 @@ def _describe_unavailable(reading: "NvmlReading") -> Iterator[CheckResult]:
             if has_profiling
             else ""
         )
-        yield CheckResult("families", Status.OK, text, advice, {"model": model, "families": ", ".join(families)})
+        yield ok("families", text, advice, model=model, families=", ".join(families))
 
 
 def _explain(reason: SourceError, is_needed: bool) -> CheckResult:
     if not is_needed:
-        return CheckResult(
-            "driver",
-            Status.SKIP,
-            "this machine has no NVIDIA GPU",
-            "no action needed unless an agent will run on this machine",
+        return skip(
+            "driver", "this machine has no NVIDIA GPU", "no action needed unless an agent will run on this machine"
         )
-    return CheckResult(
-        "driver", Status.FAIL, "{reason}", "run nvidia-smi as the same user and fix what it reports", {"reason": reason}
-    )
+    return fail("driver", "{reason}", "run nvidia-smi as the same user and fix what it reports", reason=reason)
 
 
 def has_gpu(pci: Path) -> bool:
@@ -176,29 +164,19 @@ def check_devices(dev: Path = Path("/dev")) -> Iterator[CheckResult]:
         path for path in sorted(dev.glob("nvidia*")) if path.name.removeprefix("nvidia")[:1] in (*"0123456789", "c")
     ]
     if not devices:
-        yield CheckResult(
-            "devices",
-            Status.SKIP,
-            "there is no /dev/nvidia*",
-            "no action needed unless an agent will run on this machine",
-        )
+        yield skip("devices", "there is no /dev/nvidia*", "no action needed unless an agent will run on this machine")
         return
     closed = [path for path in devices if not os.access(path, os.R_OK | os.W_OK)]
     for path in closed:
-        yield CheckResult(
+        yield fail(
             "devices",
-            Status.FAIL,
             "this user may not open {path}",
-            (
-                "it belongs to group {group}: join the group, run as root, or give the container the "
-                "nvidia runtime class"
-            ),
-            {"path": path, "group": _group(path)},
+            "it belongs to group {group}: join the group, run as root, or give the container the nvidia runtime class",
+            path=path,
+            group=_group(path),
         )
     if not closed:
-        yield CheckResult(
-            "devices", Status.OK, "{count} {count:|device|devices} can be opened", fields={"count": len(devices)}
-        )
+        yield ok("devices", "{count} {count:|device|devices} can be opened", count=len(devices))
 
 
 def _group(path: Path) -> str:
@@ -228,15 +206,12 @@ def check_hostengine(
 ) -> Iterator[CheckResult]:
     """Connect as the agent does, ask what each GPU supports, disconnect. A call that hangs is abandoned."""
     if hostengine is None:
-        yield CheckResult(
+        yield skip(
             "dcgm",
-            Status.SKIP,
             "no DCGM hostengine is configured",
-            (
-                "no action needed on Hopper and newer; on older GPUs, profiling fields such as Tensor Core "
-                "activity and the utilization of MIG instances need one: set --dcgm-hostengine of the agent, "
-                "or agent.profiling.hostengine of the chart"
-            ),
+            "no action needed on Hopper and newer; on older GPUs, profiling fields such as Tensor Core "
+            "activity and the utilization of MIG instances need one: set --dcgm-hostengine of the agent, "
+            "or agent.profiling.hostengine of the chart",
         )
         return
     from gpusteward.agent.dcgm.client import describe_hostengine
@@ -245,24 +220,20 @@ def check_hostengine(
     try:
         report = wait_for(lambda: describe_hostengine(hostengine), timeout_seconds)
     except TimeoutError:
-        yield CheckResult(
+        yield fail(
             "dcgm",
-            Status.FAIL,
             "the hostengine {hostengine} did not respond within {seconds:.0f} s",
             "restart the hostengine, and check its log",
-            fields,
+            **fields,
         )
     except SourceError as error:
         fields |= {"reason": error.as_message()}
-        yield CheckResult(
+        yield fail(
             "dcgm",
-            Status.FAIL,
             "the hostengine {hostengine} cannot be used: {reason}",
-            (
-                "check the address, that nv-hostengine runs (the GPU operator runs it as nvidia-dcgm), and "
-                "that libdcgm of the same major version is installed here"
-            ),
-            fields,
+            "check the address, that nv-hostengine runs (the GPU operator runs it as nvidia-dcgm), and "
+            "that libdcgm of the same major version is installed here",
+            **fields,
         )
     else:
         yield from _describe_report(report)
@@ -270,29 +241,21 @@ def check_hostengine(
 
 def _describe_report(report: "HostengineReport") -> Iterator[CheckResult]:
     fields = {"hostengine": report.hostengine, "version": report.version, "gpus": len(report.fields_by_gpu)}
-    yield CheckResult(
-        "dcgm",
-        Status.OK,
-        "the hostengine {hostengine} responds; DCGM {version}, {gpus} {gpus:|GPU|GPUs}",
-        fields=fields,
-    )
+    yield ok("dcgm", "the hostengine {hostengine} responds; DCGM {version}, {gpus} {gpus:|GPU|GPUs}", **fields)
     by_fields: dict[tuple[str, ...], list[str]] = {}
     for uuid, names in report.fields_by_gpu.items():
         by_fields.setdefault(names, []).append(uuid)
     for names, uuids in by_fields.items():
         given = {"count": len(uuids), "gpu": uuids[0], "fields": ", ".join(names)}
         if names:
-            yield CheckResult("dcgm", Status.OK, "{count} {count:|GPU|GPUs} (such as {gpu}): {fields}", fields=given)
+            yield ok("dcgm", "{count} {count:|GPU|GPUs} (such as {gpu}): {fields}", **given)
         else:
-            yield CheckResult(
+            yield warn(
                 "dcgm",
-                Status.WARN,
                 "{count} {count:|GPU|GPUs} (such as {gpu}) without profiling fields",
-                (
-                    "DCGM does not profile GeForce GPUs; on data center GPUs the hostengine must run as root "
-                    "or with CAP_SYS_ADMIN"
-                ),
-                given,
+                "DCGM does not profile GeForce GPUs; on data center GPUs the hostengine must run as root "
+                "or with CAP_SYS_ADMIN",
+                **given,
             )
 
 
@@ -306,36 +269,32 @@ def check_proc(proc: Path = Path("/proc"), *, in_container: bool = False) -> Ite
     try:
         pids = sorted(int(each.name) for each in proc.iterdir() if each.name.isdigit())[:MAX_PROCESSES]
     except OSError as error:
-        yield CheckResult(
+        yield fail(
             "processes",
-            Status.FAIL,
             "{path} cannot be read: {reason}",
             "mount the host's /proc and set its path with --proc",
-            {"path": proc, "reason": explain_os_error(error)},
+            path=proc,
+            reason=explain_os_error(error),
         )
         return
     hidden = sum(_is_hidden(proc / str(pid) / "cgroup") for pid in pids)
     fields = {"count": len(pids), "hidden": hidden}
     if hidden:
-        yield CheckResult(
+        yield fail(
             "processes",
-            Status.FAIL,
             "the cgroups of {hidden} of {count} {count:|process|processes} cannot be read",
             "run as root, or mount /proc without hidepid",
-            fields,
+            **fields,
         )
     elif in_container and not (proc / "2" / "comm").exists():  # kthreadd, which exists on every host
-        yield CheckResult(
+        yield warn(
             "processes",
-            Status.WARN,
             "only {count} {count:|process is|processes are} visible: this is a separate PID namespace",
             "an agent needs hostPID: true to identify the processes of other pods",
-            fields,
+            **fields,
         )
     else:
-        yield CheckResult(
-            "processes", Status.OK, "{count} {count:|process|processes} visible, all cgroups readable", fields=fields
-        )
+        yield ok("processes", "{count} {count:|process|processes} visible, all cgroups readable", **fields)
 
 
 def _is_hidden(path: Path) -> bool:
@@ -351,56 +310,44 @@ def _is_hidden(path: Path) -> bool:
 
 def check_cgroups(root: Path = Path("/sys/fs/cgroup")) -> Iterator[CheckResult]:
     if not root.is_dir():
-        yield CheckResult(
-            "cgroups", Status.WARN, "{path} does not exist", "mount /sys/fs/cgroup of the host", {"path": root}
-        )
+        yield warn("cgroups", "{path} does not exist", "mount /sys/fs/cgroup of the host", path=root)
         return
     version = "v2" if (root / "cgroup.controllers").exists() else "v1"
-    yield CheckResult("cgroups", Status.OK, "cgroup {version}", fields={"version": version})
+    yield ok("cgroups", "cgroup {version}", version=version)
 
 
 def check_kubelet(path: Path = KUBELET_SOCKET, *, is_node: bool) -> Iterator[CheckResult]:
     """Query the socket as the agent does. `is_node`: a kubelet is expected here."""
     if not path.exists():
         if is_node:
-            yield CheckResult(
+            yield fail(
                 "kubelet",
-                Status.FAIL,
                 "{path} does not exist",
-                (
-                    "mount /var/lib/kubelet/pod-resources of the host into the pod, or set the socket with "
-                    "--kubelet-socket"
-                ),
-                {"path": path},
+                "mount /var/lib/kubelet/pod-resources of the host into the pod, or set the socket with "
+                "--kubelet-socket",
+                path=path,
             )
         else:
-            yield CheckResult(
-                "kubelet",
-                Status.SKIP,
-                "no kubelet on this machine",
-                "no action needed unless this is a node of a cluster",
-            )
+            yield skip("kubelet", "no kubelet on this machine", "no action needed unless this is a node of a cluster")
         return
     try:
         claims = _count_claims(path)
     except (OSError, SourceError) as error:
         reason = explain_os_error(error) if isinstance(error, OSError) else error
         fields = {"path": path, "reason": reason}
-        yield CheckResult(
+        yield fail(
             "kubelet",
-            Status.FAIL,
             "no response on {path}: {reason}",
             "the socket belongs to root: run the agent as root, and check that the kubelet is running",
-            fields,
+            **fields,
         )
         return
-    yield CheckResult(
+    yield ok(
         "kubelet",
-        Status.OK,
         "it is listening; to query it, run pip install gpusteward"
         if claims is None
         else "it responds; {claims} GPU {claims:|claim|claims} on this node",
-        fields={"claims": claims},
+        claims=claims,
     )
 
 

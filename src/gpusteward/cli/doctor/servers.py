@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
 from gpusteward.cli.api.client import Client, UnreachableError
-from gpusteward.cli.doctor.check_results import CheckResult, Status
+from gpusteward.cli.doctor.check_results import CheckResult, Status, fail, ok, skip, warn
 from gpusteward.cli.json_access import Row, as_object, get_count, get_number, get_object, get_objects, get_text
 from gpusteward.cli.output.quantities import percent
 from gpusteward.cli.output.terminal_text import clean
@@ -86,9 +86,7 @@ def check_analyzer(client: Client, *, is_required: bool) -> Iterator[CheckResult
         )
         return
     except SourceError as error:
-        yield CheckResult(
-            "analyzer", Status.FAIL, "{reason}", "check its log and its listen address", {"reason": error}
-        )
+        yield fail("analyzer", "{reason}", "check its log and its listen address", reason=error)
         return
     yield describe_health(health)
     yield from check_data(health)
@@ -105,20 +103,18 @@ def describe_health(health: Row) -> CheckResult:
         "error": get_text(cycles, "last_error") or "-",
     }
     if get_text(cycles, "last_error"):
-        return CheckResult(
+        return fail(
             "analyzer",
-            Status.FAIL,
             "status {status}: {error}",
             "make its source reachable: /api/v1/sources shows the addresses and the results",
-            fields,
+            **fields,
         )
     if health.get("ready") is not True:
-        return CheckResult(
+        return warn(
             "analyzer",
-            Status.WARN,
             "no cycle has finished yet",
             "wait for one interval ({interval:.0f} s); if there is still no result, check its log",
-            fields,
+            **fields,
         )
     if status != "healthy":
         level = Status.FAIL if status == "degraded" else Status.WARN
@@ -128,9 +124,7 @@ def describe_health(health: Row) -> CheckResult:
             "version {version}, {allocations} {allocations:|allocation|allocations}, status {status}",
             fields=fields,
         )
-    return CheckResult(
-        "analyzer", Status.OK, "version {version}, {allocations} {allocations:|allocation|allocations}", fields=fields
-    )
+    return ok("analyzer", "version {version}, {allocations} {allocations:|allocation|allocations}", **fields)
 
 
 def check_data(health: Row) -> Iterator[CheckResult]:
@@ -156,15 +150,14 @@ def check_agent(client: Client, *, is_required: bool) -> Iterator[CheckResult]:
         )
         return
     if response.status == 200:
-        yield CheckResult("agent", Status.OK, "it is ready")
+        yield ok("agent", "it is ready")
     else:
         reason = clean(response.body[:300].decode("utf-8", "replace").strip()) or str(response.status)
-        yield CheckResult(
+        yield fail(
             "agent",
-            Status.FAIL,
             "it is not ready: {reason}",
             "run gpusteward doctor on that node and fix what it finds",
-            {"reason": reason},
+            reason=reason,
         )
 
 
@@ -172,10 +165,8 @@ def _explain_unreachable(
     check: str, client: Client, error: UnreachableError, *, is_required: bool, fix: str
 ) -> CheckResult:
     if is_required:
-        return CheckResult(
-            check, Status.FAIL, "{reason}", "check its log and its listen address", {"reason": error.problem}
-        )
-    return CheckResult(check, Status.SKIP, "not running at {url}", fix, {"url": client.url})
+        return fail(check, "{reason}", "check its log and its listen address", reason=error.problem)
+    return skip(check, "not running at {url}", fix, url=client.url)
 
 
 def check_clocks(servers: Mapping[str, Client]) -> Iterator[CheckResult]:
@@ -183,11 +174,11 @@ def check_clocks(servers: Mapping[str, Client]) -> Iterator[CheckResult]:
     skews = {name: skew for name, client in servers.items() if (skew := measure_skew(client)) is not None}
     agreeing = {name: skew for name, skew in skews.items() if abs(skew) <= MAX_SKEW_SECONDS}
     if not skews:
-        yield CheckResult("clock", Status.SKIP, "no server responded, so there is no clock to compare with")
+        yield skip("clock", "no server responded, so there is no clock to compare with")
     if agreeing:
         worst = max(map(abs, agreeing.values()))
         fields = {"servers": ", ".join(agreeing), "skew": max(1.0, worst)}
-        yield CheckResult("clock", Status.OK, "within {skew:.0f} s of this machine: {servers}", fields=fields)
+        yield ok("clock", "within {skew:.0f} s of this machine: {servers}", **fields)
     for name in skews.keys() - agreeing.keys():
         status = Status.FAIL if abs(skews[name]) > BROKEN_SECONDS else Status.WARN
         fields = {"server": name, "skew": skews[name]}
@@ -231,34 +222,23 @@ def check_samples(client: Client, health: Row) -> Iterator[CheckResult]:
     if coverage is not None and coverage < MIN_COVERAGE:
         yield _explain(_read_sources(client), fields, window_seconds=window)
     elif coverage is not None and measured < allocations:
-        yield CheckResult(
+        yield ok(
             "samples",
-            Status.OK,
-            (
-                "sample coverage {coverage} of {measured} {measured:|allocation|allocations}; the "
-                "utilization of {unmeasured} {unmeasured:|other|others} cannot be measured, such as MIG "
-                "instances before Hopper without a DCGM hostengine"
-            ),
+            "sample coverage {coverage} of {measured} {measured:|allocation|allocations}; the "
+            "utilization of {unmeasured} {unmeasured:|other|others} cannot be measured, such as MIG "
+            "instances before Hopper without a DCGM hostengine",
             "no action needed; /api/v1/allocations?activity=unknown gives the reason for each",
-            fields,
+            **fields,
         )
     elif coverage is not None:
-        yield CheckResult(
-            "samples",
-            Status.OK,
-            "sample coverage {coverage} of {measured} {measured:|allocation|allocations}",
-            fields=fields,
-        )
+        yield ok("samples", "sample coverage {coverage} of {measured} {measured:|allocation|allocations}", **fields)
     elif allocations and "measured" in health:
-        yield CheckResult(
+        yield warn(
             "samples",
-            Status.WARN,
             "{allocations} {allocations:|allocation|allocations}, but no utilization samples",
-            (
-                "have the exporter export utilization: gpusteward agent, or DCGM_FI_DEV_GPU_UTIL, and "
-                "DCGM_FI_PROF_GR_ENGINE_ACTIVE for MIG"
-            ),
-            fields,
+            "have the exporter export utilization: gpusteward agent, or DCGM_FI_DEV_GPU_UTIL, and "
+            "DCGM_FI_PROF_GR_ENGINE_ACTIVE for MIG",
+            **fields,
         )
 
 
@@ -267,15 +247,12 @@ def _explain(sources: Row, fields: Mapping[str, object], *, window_seconds: floa
     failures, scrapes = get_object(sources, "failures"), get_object(sources, "scrapes")
     if failing := next(iter(failures), ""):
         failure = {**fields, "failing": get_text({"name": failing}, "name"), "reason": get_text(failures, failing)}
-        return CheckResult(
+        return warn(
             "samples",
-            Status.WARN,
-            (
-                "sample coverage only {coverage} of {measured} {measured:|allocation|allocations}; an "
-                "allocation below 90% is not judged idle"
-            ),
+            "sample coverage only {coverage} of {measured} {measured:|allocation|allocations}; an "
+            "allocation below 90% is not judged idle",
             "restore {failing}: {reason}; /api/v1/sources lists all failures",
-            failure,
+            **failure,
         )
     if failed := get_count(scrapes, "failed"):
         scraped = {
@@ -283,43 +260,31 @@ def _explain(sources: Row, fields: Mapping[str, object], *, window_seconds: floa
             "scrapes": failed + get_count(scrapes, "ok"),
             "targets": get_count(sources, "targets"),
         }
-        return CheckResult(
+        return warn(
             "samples",
-            Status.WARN,
-            (
-                "sample coverage only {coverage} of {measured} {measured:|allocation|allocations}; an "
-                "allocation below 90% is not judged idle"
-            ),
-            (
-                "find the targets that sometimes fail ({failed} of {scrapes} {scrapes:|scrape|scrapes} "
-                "of {targets} {targets:|target|targets} failed): the log of the analyzer names them; "
-                "raise scrape.timeout for slow ones"
-            ),
-            {**fields, **scraped},
+            "sample coverage only {coverage} of {measured} {measured:|allocation|allocations}; an "
+            "allocation below 90% is not judged idle",
+            "find the targets that sometimes fail ({failed} of {scrapes} {scrapes:|scrape|scrapes} "
+            "of {targets} {targets:|target|targets} failed): the log of the analyzer names them; "
+            "raise scrape.timeout for slow ones",
+            **fields,
+            **scraped,
         )
     if _is_filling(sources, window_seconds):
-        return CheckResult(
+        return ok(
             "samples",
-            Status.OK,
             "the window is not full yet: sample coverage {coverage} of {minutes:.0f} {minutes:|minute|minutes}",
-            (
-                "no action needed: the window fills by itself; an allocation is not judged idle until its "
-                "sample coverage is 90%"
-            ),
-            fields,
+            "no action needed: the window fills by itself; an allocation is not judged idle until its "
+            "sample coverage is 90%",
+            **fields,
         )
-    return CheckResult(
+    return warn(
         "samples",
-        Status.WARN,
-        (
-            "sample coverage only {coverage} of {measured} {measured:|allocation|allocations}; an allocation "
-            "below 90% is not judged idle"
-        ),
-        (
-            "look for gaps in the metric `up` of the exporters; if there are none, set "
-            "prometheus.scrape_interval_seconds to their actual interval"
-        ),
-        fields,
+        "sample coverage only {coverage} of {measured} {measured:|allocation|allocations}; an allocation "
+        "below 90% is not judged idle",
+        "look for gaps in the metric `up` of the exporters; if there are none, set "
+        "prometheus.scrape_interval_seconds to their actual interval",
+        **fields,
     )
 
 
