@@ -72,20 +72,23 @@ class ClusterSource:
         at = get_time(page.result, "at")
         rows = page.rows if request.view is not View.WORKLOADS else self._costs.add_to(page.rows)
         has_several = len(get_texts(health, "clusters")) > 1
+        stale = messages.NO_NEWER_RESULT.text(self._language) if is_stale(page.result) else ""
         return Listing(
             [
-                {**item, "at": at, "key": _key(request.view, item), SHOWS_CLUSTER: has_several and _has_cluster(item)}
+                {
+                    **item,
+                    "at": at,
+                    "key": _key(request.view, item),
+                    SHOWS_CLUSTER: has_several and get_text(item, "cluster") != "",
+                }
                 for item in rows
             ],
             page.total,
             summary=list(self._summarize(health)),
             at=at,
-            warning=get_text(get_object(health, "cycles"), "last_error") or self._warn_stale(page.result),
+            warning=get_text(get_object(health, "cycles"), "last_error") or stale,
             stamp=page.result,
         )
-
-    def _warn_stale(self, stamp: Row) -> str:
-        return messages.NO_NEWER_RESULT.text(self._language) if is_stale(stamp) else ""
 
     def _read_rows(self, request: ListRequest) -> ListPage:
         """If a cycle ends between two pages, the rows read so far are shown."""
@@ -93,7 +96,7 @@ class ClusterSource:
         query = [*_make_query(request), *self._clusters, ("limit", str(min(request.rows, MAX_PAGE_ROWS)))]
         page = read_page(self._client, path, query)
         rows = page.rows
-        while page.next_cursor and len(rows) < request.rows:
+        while page.next_cursor and page.rows and len(rows) < request.rows:
             try:
                 page = read_page(self._client, path, query, cursor=page.next_cursor)
             except StatusError as error:
@@ -177,10 +180,6 @@ def _process_row(row: Row) -> dict[str, Any]:
         "memory_bytes": get_number(row, "memory_bytes"),
         "outside_allocation": row.get("outside_allocation") is True,
     }
-
-
-def _has_cluster(item: Row) -> bool:
-    return get_text(item, "cluster") != ""
 
 
 def _count_gpus(health: Row, language: Language) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from gpusteward.cli.api.workloads import SHORT_KINDS, WorkloadName, name_of
 from gpusteward.cli.json_access import Row, get_count, get_number, get_objects, get_text, get_texts, get_time
@@ -20,29 +21,9 @@ Total = Callable[[Sequence[Row]], str]
 GPU_ACTIVITIES = {**ACTIVITIES, "free": FREE}
 
 
-def write_text(key: str) -> Write:
-    return lambda row, _: get_text(row, key) or quantities.UNKNOWN
-
-
 def _place_in_cluster(row: Row, key: str) -> str:
     text = get_text(row, key) or quantities.UNKNOWN
     return f"{get_text(row, 'cluster')}/{text}" if row.get(SHOWS_CLUSTER) else text
-
-
-def write_in_cluster(key: str) -> Write:
-    return lambda row, _: _place_in_cluster(row, key)
-
-
-def fit_in_cluster(key: str) -> Fit:
-    return lambda row, _, width: cut_middle(_place_in_cluster(row, key), width)
-
-
-def write_count(key: str) -> Write:
-    return lambda row, _: str(get_count(row, key))
-
-
-def write_number(key: str, show: Callable[[float | None], str]) -> Write:
-    return lambda row, _: show(get_number(row, key))
 
 
 def write_activity(row: Row, language: Language) -> str:
@@ -77,16 +58,8 @@ def write_idle_time(row: Row, _: Language) -> str:
     return quantities.UNKNOWN if began is None or at is None else quantities.duration(at - began)
 
 
-def write_gpus(key: str) -> Write:
-    return lambda row, _: quantities.gpus(get_number(row, key))
-
-
 def sum_gpus(*keys: str) -> Total:
     return lambda rows: "/".join(quantities.gpus(sum(get_number(row, key) or 0 for row in rows)) for key in keys)
-
-
-def write_money(key: str, currency: str = "currency") -> Write:
-    return lambda row, _: quantities.money(get_number(row, key), get_text(row, currency))
 
 
 def sum_money(key: str, currency: str = "currency") -> Total:
@@ -201,29 +174,60 @@ class ViewColumn:
         return self.fit(row, language, width)
 
 
-NAMESPACE = ViewColumn(
-    Message("namespace", "命名空间"),
-    write_in_cluster("namespace"),
-    10,
-    share=1,
-    sort="namespace",
-    fit=fit_in_cluster("namespace"),
-)
-SCORE = ViewColumn(Message("score", "评分"), write_number("score", quantities.score), 6, sort="score", to_right=True)
+def _in_cluster(title: Message, key: str) -> ViewColumn:
+    """A name with its cluster, where there are several."""
+    return ViewColumn(
+        title,
+        lambda row, _: _place_in_cluster(row, key),
+        10,
+        share=1,
+        sort=key,
+        fit=lambda row, _, width: cut_middle(_place_in_cluster(row, key), width),
+    )
+
+
+def _number(
+    title: Message, width: int, key: str, show: Callable[[float | None], str], *, sort: str = "", **options: Any
+) -> ViewColumn:
+    return ViewColumn(title, lambda row, _: show(get_number(row, key)), width, sort=sort, to_right=True, **options)
+
+
+def _gpus(title: Message, width: int, key: str, *, sort: str = "", at_least: int = 0) -> ViewColumn:
+    return _number(title, width, key, quantities.gpus, sort=sort, at_least=at_least, total=sum_gpus(key))
+
+
+def _count(title: Message, width: int, key: str, *, total: Total | None = None) -> ViewColumn:
+    return ViewColumn(title, lambda row, _: str(get_count(row, key)), width, sort=key, to_right=True, total=total)
+
+
+def _money(
+    title: Message, width: int, key: str, currency: str = "currency", *, sort: str = "", at_least: int = 0
+) -> ViewColumn:
+    return ViewColumn(
+        title,
+        lambda row, _: quantities.money(get_number(row, key), get_text(row, currency)),
+        width,
+        sort=sort,
+        to_right=True,
+        at_least=at_least,
+        total=sum_money(key, currency),
+    )
+
+
+NAMESPACE = _in_cluster(Message("namespace", "命名空间"), "namespace")
 ACTIVITY = ViewColumn(Message("activity", "活动"), write_activity, 8, word="activity")
+SCORE, MODEL = Message("score", "评分"), Message("model", "型号")
+MEMORY, SM, PROCESSES = Message("memory", "显存"), Message("sm", "SM"), Message("processes", "进程")
+WORKLOAD_COUNT = Message("workloads", "工作负载")
 
 CLUSTER: Mapping[View, Sequence[ViewColumn]] = {
     View.GPUS: (
-        ViewColumn(
-            Message("node", "节点"), write_in_cluster("node"), 10, share=1, sort="node", fit=fit_in_cluster("node")
-        ),
+        _in_cluster(Message("node", "节点"), "node"),
         ViewColumn(Message("gpu", "GPU"), write_gpu, 4, sort="id"),
-        ViewColumn(Message("model", "型号"), write_model, 15, sort="model"),
-        ViewColumn(
-            Message("GPUs", "GPU 数"), write_gpus("gpus"), 6, to_right=True, at_least=94, total=sum_gpus("gpus")
-        ),
+        ViewColumn(MODEL, write_model, 15, sort="model"),
+        _gpus(Message("GPUs", "GPU 数"), 6, "gpus", at_least=94),
         ACTIVITY,
-        SCORE,
+        _number(SCORE, 6, "score", quantities.score, sort="score"),
         ViewColumn(Message("held by", "占用者"), write_holders, 12, share=2, sort="holders", fit=fit_holders),
     ),
     View.WORKLOADS: (
@@ -240,138 +244,51 @@ CLUSTER: Mapping[View, Sequence[ViewColumn]] = {
             total=sum_gpus("idle_gpus", "gpus"),
         ),
         ViewColumn(Message("for", "时长"), write_idle_time, 7, sort="idle_since", to_right=True),
-        ViewColumn(
-            messages.COST_PER_HOUR,
-            write_money("idle_cost_micros_per_hour"),
-            10,
-            sort="idle_cost_per_hour",
-            to_right=True,
-            at_least=108,
-            total=sum_money("idle_cost_micros_per_hour"),
-        ),
-        ViewColumn(
-            messages.COST_OF_SPELL,
-            write_money("idle_cost_micros"),
-            12,
-            sort="idle_cost",
-            to_right=True,
-            total=sum_money("idle_cost_micros"),
-        ),
-        ViewColumn(
-            messages.COST_7D,
-            write_money("idle_cost_micros_7d", "currency_7d"),
-            12,
-            to_right=True,
-            at_least=132,
-            total=sum_money("idle_cost_micros_7d", "currency_7d"),
-        ),
-        ViewColumn(Message("model", "型号"), write_names("models"), 14, at_least=160),
+        _money(messages.COST_PER_HOUR, 10, "idle_cost_micros_per_hour", sort="idle_cost_per_hour", at_least=108),
+        _money(messages.COST_OF_SPELL, 12, "idle_cost_micros", sort="idle_cost"),
+        _money(messages.COST_7D, 12, "idle_cost_micros_7d", "currency_7d", at_least=132),
+        ViewColumn(MODEL, write_names("models"), 14, at_least=160),
         ViewColumn(Message("node", "节点"), write_names("nodes"), 12, at_least=176),
-        ViewColumn(
-            Message("score", "评分"),
-            write_number("score", quantities.score),
-            6,
-            sort="score",
-            to_right=True,
-            at_least=186,
-            is_wide=True,
-        ),
+        _number(SCORE, 6, "score", quantities.score, sort="score", at_least=186, is_wide=True),
         ViewColumn(Message("proof", "测量方式"), write_proof, 10, at_least=198, is_wide=True),
     ),
     View.TENANTS: (
         NAMESPACE,
-        ViewColumn(Message("GPUs", "GPU"), write_gpus("gpus"), 6, sort="gpus", to_right=True, total=sum_gpus("gpus")),
-        ViewColumn(messages.ACTIVE_GPUS, write_gpus("active_gpus"), 11, to_right=True, total=sum_gpus("active_gpus")),
-        ViewColumn(
-            messages.IDLE_GPUS,
-            write_gpus("idle_gpus"),
-            10,
-            sort="idle_gpus",
-            to_right=True,
-            total=sum_gpus("idle_gpus"),
-        ),
-        ViewColumn(
-            messages.UNKNOWN_GPUS,
-            write_gpus("unknown_gpus"),
-            12,
-            sort="unknown_gpus",
-            to_right=True,
-            total=sum_gpus("unknown_gpus"),
-        ),
-        ViewColumn(
-            Message("workloads", "工作负载"),
-            write_count("workloads"),
-            9,
-            sort="workloads",
-            to_right=True,
-            total=sum_counts("workloads"),
-        ),
-        ViewColumn(
-            Message("score", "评分"),
-            write_number("average_score", quantities.score),
-            6,
-            sort="average_score",
-            to_right=True,
-        ),
-        ViewColumn(
-            Message("memory", "显存"),
-            write_number("memory_used_bytes", quantities.memory),
-            10,
-            to_right=True,
-            at_least=94,
-        ),
+        _gpus(Message("GPUs", "GPU"), 6, "gpus", sort="gpus"),
+        _gpus(messages.ACTIVE_GPUS, 11, "active_gpus"),
+        _gpus(messages.IDLE_GPUS, 10, "idle_gpus", sort="idle_gpus"),
+        _gpus(messages.UNKNOWN_GPUS, 12, "unknown_gpus", sort="unknown_gpus"),
+        _count(WORKLOAD_COUNT, 9, "workloads", total=sum_counts("workloads")),
+        _number(SCORE, 6, "average_score", quantities.score, sort="average_score"),
+        _number(MEMORY, 10, "memory_used_bytes", quantities.memory, at_least=94),
     ),
 }
 
 NODE: Mapping[View, Sequence[ViewColumn]] = {
     View.GPUS: (
-        ViewColumn(Message("gpu", "GPU"), write_text("gpu"), 11, sort="gpu"),
-        ViewColumn(Message("model", "型号"), write_model, 9, share=1, sort="model"),
-        ViewColumn(
-            Message("util", "利用率"),
-            write_number("utilization_ratio", quantities.percent),
-            6,
-            sort="util",
-            to_right=True,
-        ),
-        ViewColumn(
-            Message("memory", "显存"),
-            write_number("memory_used_bytes", quantities.memory),
-            9,
-            sort="memory",
-            to_right=True,
-        ),
-        ViewColumn(
-            Message("power", "功率"), write_number("power_watts", quantities.watts), 6, sort="power", to_right=True
-        ),
-        ViewColumn(
-            Message("temp", "温度"),
-            write_number("temperature_celsius", quantities.celsius),
-            5,
-            sort="temp",
-            to_right=True,
-        ),
+        ViewColumn(Message("gpu", "GPU"), lambda row, _: get_text(row, "gpu") or quantities.UNKNOWN, 11, sort="gpu"),
+        ViewColumn(MODEL, write_model, 9, share=1, sort="model"),
+        _number(Message("util", "利用率"), 6, "utilization_ratio", quantities.percent, sort="util"),
+        _number(MEMORY, 9, "memory_used_bytes", quantities.memory, sort="memory"),
+        _number(Message("power", "功率"), 6, "power_watts", quantities.watts, sort="power"),
+        _number(Message("temp", "温度"), 5, "temperature_celsius", quantities.celsius, sort="temp"),
         ViewColumn(Message("held by", "占用者"), write_holders, 12, share=5, fit=fit_holders),
     ),
     View.WORKLOADS: (
         NAMESPACE,
         ViewColumn(Message("workload", "工作负载"), write_workload, 12, share=2, sort="name", fit=fit_workload),
-        ViewColumn(Message("gpus", "GPU"), write_count("gpus"), 5, sort="gpus", to_right=True),
-        ViewColumn(Message("processes", "进程"), write_count("processes"), 9, sort="processes", to_right=True),
-        ViewColumn(Message("sm", "SM"), write_number("sm_ratio", quantities.percent), 5, sort="sm", to_right=True),
-        ViewColumn(
-            Message("memory", "显存"), write_number("memory_bytes", quantities.memory), 9, sort="memory", to_right=True
-        ),
+        _count(Message("gpus", "GPU"), 5, "gpus"),
+        _count(PROCESSES, 9, "processes"),
+        _number(SM, 5, "sm_ratio", quantities.percent, sort="sm"),
+        _number(MEMORY, 9, "memory_bytes", quantities.memory, sort="memory"),
     ),
     View.TENANTS: (
         NAMESPACE,
-        ViewColumn(Message("gpus", "GPU"), write_count("gpus"), 5, sort="gpus", to_right=True),
-        ViewColumn(Message("workloads", "工作负载"), write_count("workloads"), 9, sort="workloads", to_right=True),
-        ViewColumn(Message("processes", "进程"), write_count("processes"), 9, sort="processes", to_right=True),
-        ViewColumn(Message("sm", "SM"), write_number("sm_ratio", quantities.percent), 5, sort="sm", to_right=True),
-        ViewColumn(
-            Message("memory", "显存"), write_number("memory_bytes", quantities.memory), 9, sort="memory", to_right=True
-        ),
+        _count(Message("gpus", "GPU"), 5, "gpus"),
+        _count(WORKLOAD_COUNT, 9, "workloads"),
+        _count(PROCESSES, 9, "processes"),
+        _number(SM, 5, "sm_ratio", quantities.percent, sort="sm"),
+        _number(MEMORY, 9, "memory_bytes", quantities.memory, sort="memory"),
     ),
 }
 

@@ -36,7 +36,8 @@ def draw_sparkline(
         return GAP * max(0, width)
     highest = top or max(value for _, value in points) or 1.0
     columns = _fill_columns(points, start=start, step=(end - start) / width, width=width)
-    return "".join(GAP if value is None else _block(value / highest) for value in columns)
+    tops = (None if value is None else int(value / highest * len(BLOCKS)) for value in columns)
+    return "".join(GAP if top is None else BLOCKS[min(len(BLOCKS) - 1, max(0, top))] for top in tops)
 
 
 def _fill_columns(
@@ -62,10 +63,6 @@ def _find_usual_distance(points: Sequence[tuple[float, float]]) -> float:
     """The median, so that gaps do not count."""
     distances = sorted(after[0] - before[0] for before, after in pairwise(points))
     return distances[len(distances) // 2] if distances else 0.0
-
-
-def _block(ratio: float) -> str:
-    return BLOCKS[min(len(BLOCKS) - 1, max(0, int(ratio * len(BLOCKS))))]
 
 
 TIME_RANGES = (3600.0, 6 * 3600.0, 24 * 3600.0, 7 * 86400.0)
