@@ -7,6 +7,7 @@ from typing import Any
 from gpusteward.cli.output.terminal_text import clean
 
 Row = Mapping[str, Any]
+LARGEST = 1e21
 
 
 def as_object(document: object) -> Row:
@@ -21,11 +22,11 @@ def get_text(row: Row, key: str) -> str:
 
 
 def get_number(row: Row, key: str) -> float | None:
-    """None if missing or not a number."""
+    """None if missing or not a number that can be shown."""
     value = row.get(key)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return value
+    return value if abs(value) < LARGEST else None  # NaN is not smaller either
 
 
 def get_count(row: Row, key: str) -> int:
@@ -54,7 +55,7 @@ def get_time(row: Row, key: str) -> float | None:
         return None
     try:
         return datetime.fromisoformat(value).timestamp()
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
 
 

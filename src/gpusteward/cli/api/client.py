@@ -245,7 +245,7 @@ class Client:
         """The response, whatever its status. Raises UnreachableError."""
         sent = {**self._make_headers(), **(headers or {})}
         try:
-            with self._open().send(
+            with HttpClient(self.server, tls=self._tls, socket_path=self.socket_path).send(
                 Request(method, target, body, sent),
                 timeout_seconds=self.timeout_seconds,
                 limit_bytes=MAX_RESPONSE_BYTES,
@@ -272,9 +272,6 @@ class Client:
             on_unauthorized=self.on_unauthorized,
             language="zh" if self.headers.get("Accept-Language") == "zh" else "en",
         )
-
-    def _open(self) -> HttpClient:
-        return HttpClient(self.server, tls=self._tls, socket_path=self.socket_path)
 
     def _make_headers(self) -> dict[str, str]:
         headers = {"Accept": "application/json", "User-Agent": f"gpusteward/{__version__}", **self.headers}

@@ -72,10 +72,11 @@ def _read_pages(client: Client, path: str, query: Query, *, advance: Advance) ->
     while True:
         page = read_page(client, path, query, cursor=cursor)
         yield page
-        done, cursor = done + len(page.rows), page.next_cursor
+        done += len(page.rows)
         advance(done, page.total)
-        if cursor is None:
+        if page.next_cursor in (None, cursor):  # a list that never ends is no list
             return
+        cursor = page.next_cursor
 
 
 def _collect(pages: Iterable[ListPage], is_wanted: Callable[[Row], bool]) -> WholeList:

@@ -37,14 +37,11 @@ def read_snapshot(client: Client) -> Snapshot:
         readings=get_objects(document, "readings"),
         processes=get_objects(document, "processes"),
         allocations=get_objects(document, "allocations"),
-        failures=list(_list_failures(document)),
+        failures=[
+            f"{get_text(each, 'collector')}: {get_text(each, 'reason')}" for each in get_objects(document, "failures")
+        ],
         holders_are_processes=document.get("holders_are_processes") is True,
     )
-
-
-def _list_failures(document: Row) -> Iterator[str]:
-    for failure in get_objects(document, "failures"):
-        yield f"{get_text(failure, 'collector')}: {get_text(failure, 'reason')}"
 
 
 def gpus_by_uuid(snapshot: Snapshot) -> Mapping[str, Row]:

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpusteward.cli.api.client import Client, StatusError
@@ -32,14 +32,11 @@ def read_idle_costs(client: Client) -> IdleCosts:
         report = as_object(client.read(REPORT_PATH, QUERY))
     except SourceError:
         return IdleCosts()
-    return IdleCosts(get_text(report, "currency"), dict(_list_costs(report)))
-
-
-def _list_costs(report: Row) -> Iterator[tuple[WorkloadName, float]]:
-    for group in get_objects(report, "groups"):
-        micros = get_number(get_object(group, "amounts"), "idle_cost_micros")
-        if micros is not None:
-            yield name_of(group), micros
+    micros = {
+        name_of(each): get_number(get_object(each, "amounts"), "idle_cost_micros")
+        for each in get_objects(report, "groups")
+    }
+    return IdleCosts(get_text(report, "currency"), {name: each for name, each in micros.items() if each is not None})
 
 
 class IdleCostCache:
@@ -55,10 +52,8 @@ class IdleCostCache:
     def add_to(self, rows: Sequence[Row]) -> list[Row]:
         """The rows with `idle_cost_micros_7d` and `currency_7d`; None where it is unknown or not read yet."""
         self._refresh()
-        return [{**row, **self._describe(name_of(row))} for row in rows]
-
-    def _describe(self, name: WorkloadName) -> Row:
-        return {"idle_cost_micros_7d": self._costs.micros.get(name), "currency_7d": self._costs.currency}
+        micros, currency = self._costs.micros, self._costs.currency
+        return [{**row, "idle_cost_micros_7d": micros.get(name_of(row)), "currency_7d": currency} for row in rows]
 
     def _refresh(self) -> None:
         with self._lock:
@@ -82,14 +77,10 @@ NOT_PLANNED: Mapping[str, object] = {"next": "", "next_action": None, "next_outc
 def read_plans(client: Client, only: WorkloadName | None = None) -> dict[WorkloadName, Row]:
     """The decisions after which something happens by itself; none in mode off, and where the analyzer has no plan."""
     try:
-        page = as_object(client.read(PLAN_PATH, [*PLAN_QUERY, *(_select(only) if only else ())]))
+        page = as_object(client.read(PLAN_PATH, [*PLAN_QUERY, *(only.filters if only else ())]))
     except StatusError:  # an older analyzer
         return {}
     return {name_of(each): each for each in get_objects(page, "items")}
-
-
-def _select(name: WorkloadName) -> list[tuple[str, str]]:
-    return [("kind", name.kind), ("namespace", name.namespace), ("name", name.name), *name.query]
 
 
 def describe_plan(decision: Row | None, language: Language, *, now: float | None = None) -> Mapping[str, object]:

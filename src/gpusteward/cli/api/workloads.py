@@ -51,6 +51,11 @@ class WorkloadName(NamedTuple):
         return [("cluster", self.cluster)] if self.cluster else []
 
     @property
+    def filters(self) -> list[tuple[str, str]]:
+        """Of a list, so that it has only this one."""
+        return [("kind", self.kind), ("namespace", self.namespace), ("name", self.name), *self.query]
+
+    @property
     def full(self) -> str:
         """Not yet safe for a terminal or a shell."""
         parts = [part or NO_NAME for part in (self.namespace, self.kind, self.name)]
@@ -200,11 +205,8 @@ def _list_ended_queries(parts: Sequence[str], namespace: str) -> Iterator[list[t
 def _suggest(client: Client, wanted: str) -> str:
     """The nearest name with as many parts, as it is printed elsewhere."""
     names = map(name_of, read_page(client, PATH, [("limit", str(MAX_COMPARED))]).rows)
-    return suggest(wanted, [_shorten(name, wanted.count("/") + 1) for name in names])
-
-
-def _shorten(name: WorkloadName, parts: int) -> str:
-    return (name.name, f"{name.namespace}/{name.name}", name.full)[parts - 1]
+    forms = ((name.name, f"{name.namespace}/{name.name}", name.full) for name in names)
+    return suggest(wanted, [each[wanted.count("/")] for each in forms])
 
 
 NAMESPACES_PATH = "/api/v1/namespaces"

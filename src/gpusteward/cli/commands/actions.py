@@ -3,15 +3,8 @@
 import sys
 from collections.abc import Sequence
 
+from gpusteward.cli import flags
 from gpusteward.cli.api.workloads import find_workload, label_workloads, name_of
-from gpusteward.cli.flags import (
-    FlagParser,
-    add_request_flags,
-    integer_between,
-    language_of,
-    make_analyzer_client,
-    make_parser,
-)
 from gpusteward.cli.json_access import Row, as_object, get_number, get_objects, get_text
 from gpusteward.cli.output import quantities
 from gpusteward.cli.output.tables import Column, write_json, write_rows
@@ -29,25 +22,25 @@ KEYS = (
 )
 
 
-def build_parser() -> FlagParser:
-    parser = make_parser("actions", "List what reclaim planned, did, refused and put back, the newest first.")
+def build_parser() -> flags.FlagParser:
+    parser = flags.make_parser("actions", "List what reclaim planned, did, refused and put back, the newest first.")
     parser.add_argument("workload", nargs="?", metavar="WORKLOAD", help="only actions on this one")
     parser.add_argument("--state", action="append", choices=list(STATES), help="only in this state; may be repeated")
     parser.add_argument(
-        "--limit", type=integer_between(1, 1000), default=50, metavar="NUMBER", help="maximum number (default 50)"
+        "--limit", type=flags.integer_between(1, 1000), default=50, metavar="NUMBER", help="maximum number (default 50)"
     )
-    add_request_flags(parser)
+    flags.add_request_flags(parser)
     return parser
 
 
 def run(arguments: Sequence[str]) -> int:
     """Raises ConfigurationError, SourceError."""
     options = build_parser().parse(arguments)
-    client, language = make_analyzer_client(options), language_of(options)
+    client, language = flags.make_analyzer_client(options), flags.language_of(options)
     query = [("language", language), ("limit", str(options.limit)), *(("state", each) for each in options.state or ())]
     if options.workload:
         name = find_workload(client, options.workload).name
-        query += [("kind", name.kind), ("namespace", name.namespace), ("name", name.name), *name.query]
+        query += name.filters
     page = as_object(client.read(PATH, query))
     found = get_objects(page, "items")
     if options.output == "json":
@@ -90,7 +83,7 @@ def _make_row(action: Row, label: str, language: Language) -> dict[str, object]:
     return {
         **action,
         "workload": label,
-        "at": quantities.iso_time(get_text(action, "updated_at") or None),
+        "at": quantities.iso_time(get_text(action, "updated_at")),
         "gpus": get_number(action, "gpus"),
         "shown_state": messages.DRY_RUN.text(language, state=state) if is_dry_run else state,
     }

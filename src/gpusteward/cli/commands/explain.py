@@ -5,16 +5,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from gpusteward.cli import flags
 from gpusteward.cli.api.workloads import WorkloadName, find_workload, label_workloads
-from gpusteward.cli.flags import (
-    WORKLOAD_FORMS,
-    FlagParser,
-    add_request_flags,
-    add_workload_flags,
-    language_of,
-    make_analyzer_client,
-    make_parser,
-)
 from gpusteward.cli.json_access import Row, as_object, get_object, get_objects, get_text, get_texts
 from gpusteward.cli.output.tables import write_json, write_rows
 from gpusteward.cli.output.terminal_text import Line, write_paragraphs
@@ -38,22 +30,22 @@ ENDED_KEYS = (
 """Of a workload that has ended."""
 
 
-def build_parser() -> FlagParser:
-    parser = make_parser(
+def build_parser() -> flags.FlagParser:
+    parser = flags.make_parser(
         "explain",
         "Show the verdict on one workload: reasons, evidence, and the opinion of a language model if any; "
         "of a workload that has ended its GPU-hours and cost.",
     )
-    parser.add_argument("workload", metavar="WORKLOAD", help=WORKLOAD_FORMS)
-    add_workload_flags(parser)
-    add_request_flags(parser)
+    parser.add_argument("workload", metavar="WORKLOAD", help=flags.WORKLOAD_FORMS)
+    flags.add_workload_flags(parser)
+    flags.add_request_flags(parser)
     return parser
 
 
 def run(arguments: Sequence[str]) -> int:
     """Raises ConfigurationError, and SourceError for an unreachable analyzer or an unknown workload."""
     options = build_parser().parse(arguments)
-    client, language = make_analyzer_client(options), language_of(options)
+    client, language = flags.make_analyzer_client(options), flags.language_of(options)
     name, ended = find_workload(client, options.workload, namespace=options.namespace, cluster=options.cluster)
     if ended is not None:
         _write_ended(name, ended, output=options.output, language=language)

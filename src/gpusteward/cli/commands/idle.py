@@ -4,21 +4,11 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from gpusteward.cli import flags
 from gpusteward.cli.api.client import Client
 from gpusteward.cli.api.pagination import read_all
 from gpusteward.cli.api.workload_facts import IdleCosts, describe_plan, read_idle_costs, read_plans
 from gpusteward.cli.api.workloads import check_namespaces, label_workloads, name_of
-from gpusteward.cli.flags import (
-    WIDE,
-    FlagParser,
-    add_cluster_flag,
-    add_namespace_flag,
-    add_request_flags,
-    language_of,
-    make_analyzer_client,
-    make_parser,
-    read_duration,
-)
 from gpusteward.cli.json_access import Row, get_count, get_number, get_object, get_text, get_texts, get_time
 from gpusteward.cli.output import quantities
 from gpusteward.cli.output.quantities import MICROS
@@ -54,27 +44,31 @@ SORTS: Mapping[str, Callable[[IdleRow], Any]] = {
 """The highest and the longest first, names in order; unknown values last."""
 
 
-def build_parser() -> FlagParser:
-    parser = make_parser(
+def build_parser() -> flags.FlagParser:
+    parser = flags.make_parser(
         "idle", "List workloads with idle GPUs, and those that look hung, starved or artificially kept busy."
     )
-    add_namespace_flag(parser)
-    add_cluster_flag(parser)
+    flags.add_namespace_flag(parser)
+    flags.add_cluster_flag(parser)
     parser.add_argument(
-        "--longer-than", type=read_duration, default=0.0, metavar="TIME", help="only if idle for at least 30m, 2h, 7d"
+        "--longer-than",
+        type=flags.read_duration,
+        default=0.0,
+        metavar="TIME",
+        help="only if idle for at least 30m, 2h, 7d",
     )
     parser.add_argument(
         "--sort", choices=SORTS, default="cost", help="order of the rows (default cost: of the current idle spell)"
     )
     parser.add_argument("--exit-code", action="store_true", help=f"exit {EXIT_FOUND} if any workload is listed")
-    add_request_flags(parser, has_wide=True)
+    flags.add_request_flags(parser, has_wide=True)
     return parser
 
 
 def run(arguments: Sequence[str]) -> int:
     """Raises ConfigurationError, also for an unknown namespace; SourceError if the analyzer cannot be reached."""
     options = build_parser().parse(arguments)
-    client, language = make_analyzer_client(options), language_of(options)
+    client, language = flags.make_analyzer_client(options), flags.language_of(options)
     namespaces = options.namespace or ()
     with show_progress(messages.READING_WORKLOADS.text(language)) as advance:
         holding = check_namespaces(client, namespaces)
@@ -92,7 +86,7 @@ def run(arguments: Sequence[str]) -> int:
         write_rows(rows, (), keys=KEYS, output=options.output)
     else:
         if rows:
-            _write_table(rows, is_wide=options.output == WIDE, costs=costs, language=language)
+            _write_table(rows, is_wide=options.output == flags.WIDE, costs=costs, language=language)
         else:
             print(_explain_empty(namespaces, holding, language), file=sys.stderr)
         print(describe_result_time(stamp, language), file=sys.stdout if rows else sys.stderr)
@@ -195,16 +189,12 @@ def list_columns(
     if is_wide:
         yield Column("since", messages.SINCE)
         yield Column("score", messages.SCORE, quantities.score, to_right=True)
-        yield Column("resumption_30m", cli_replay.CHANCE, _percent, to_right=True)
+        yield Column("resumption_30m", cli_replay.CHANCE, quantities.chance, to_right=True)
     titles = messages.COST_PER_HOUR, messages.COST_OF_SPELL, messages.COST_7D
     if any(row.get("next") for row in rows):
         yield Column("next", messages.NEXT, priority=5)
     for key, title, currency in zip(COSTS, titles, (now, now, ledger_currency or now), strict=True):
         yield Column(key, title.fill(currency=currency), to_right=True)
-
-
-def _percent(share: float | None) -> str:
-    return quantities.UNKNOWN if share is None else f"{share:.0%}"
 
 
 def _translate(words: Mapping[str, Any], language: Language) -> Any:
@@ -223,7 +213,7 @@ def format_row(row: Row, *, is_wide: bool = False) -> dict[str, object]:
             for key, each in names.items()
         },
         "held": f"{quantities.gpus(row['idle_gpus'])}/{quantities.gpus(row['gpus'])}",
-        "since": quantities.iso_time(row["idle_since"]),
+        "since": quantities.iso_time(row["idle_since"] or ""),
         **{key: quantities.amount(row[key]) for key in COSTS},
     }
 

@@ -63,6 +63,6 @@ def _show(row: Row, language: Language) -> dict[str, object]:
         "horizon": messages.HORIZONS[horizon].text(language) if horizon in messages.HORIZONS else horizon,
         "model": get_text(row, "model").removeprefix("NVIDIA "),
         **{key: quantities.gpus(get_number(row, key)) for key in ("gpus", "expected_gpus", "unknown_gpus")},
-        "probability": quantities.UNKNOWN if probability is None else f"{probability:.0%}",
+        "probability": quantities.chance(probability),
         "sources": shown,
     }

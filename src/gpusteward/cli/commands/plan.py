@@ -5,17 +5,9 @@ import time
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 
+from gpusteward.cli import flags
 from gpusteward.cli.api.client import Client
 from gpusteward.cli.api.workloads import find_workload, label_workloads, name_of
-from gpusteward.cli.flags import (
-    FlagParser,
-    add_cluster_flag,
-    add_namespace_flag,
-    add_request_flags,
-    language_of,
-    make_analyzer_client,
-    make_parser,
-)
 from gpusteward.cli.json_access import (
     Row,
     as_object,
@@ -44,25 +36,25 @@ KEYS = (
 )
 
 
-def build_parser() -> FlagParser:
-    parser = make_parser(
+def build_parser() -> flags.FlagParser:
+    parser = flags.make_parser(
         "plan",
         "Show what reclaim would do now: for each workload the outcome, when, and why; for one workload "
         "every guard with its answer, and what exactly would change.",
     )
     parser.add_argument("workload", nargs="?", metavar="WORKLOAD", help="only this one, with every guard")
-    add_namespace_flag(parser)
-    add_cluster_flag(parser)
+    flags.add_namespace_flag(parser)
+    flags.add_cluster_flag(parser)
     parser.add_argument("--all", action="store_true", help="also workloads for which nothing is planned")
     parser.add_argument("--guards", action="store_true", help="every guard of each workload")
-    add_request_flags(parser)
+    flags.add_request_flags(parser)
     return parser
 
 
 def run(arguments: Sequence[str]) -> int:
     """Raises ConfigurationError, SourceError."""
     options = build_parser().parse(arguments)
-    client, language = make_analyzer_client(options), language_of(options)
+    client, language = flags.make_analyzer_client(options), flags.language_of(options)
     query = _make_query(client, options)
     page = as_object(client.read(PATH, [("language", language), *query]))
     decisions = get_objects(page, "items")
@@ -79,7 +71,7 @@ def run(arguments: Sequence[str]) -> int:
 def _make_query(client: Client, options: Namespace) -> list[tuple[str, str]]:
     if options.workload:
         name = find_workload(client, options.workload).name
-        return [("kind", name.kind), ("namespace", name.namespace), ("name", name.name), *name.query]
+        return name.filters
     query = [("limit", str(MOST_ROWS))]
     query += [("namespace", name) for name in options.namespace or ()]
     query += [("cluster", name) for name in options.cluster or ()]

@@ -6,19 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from gpusteward.cli import flags
 from gpusteward.cli.api.processes import list_holders_without_process, list_node_rows, list_processes, read_snapshot
-from gpusteward.cli.flags import (
-    FlagParser,
-    add_agent_flags,
-    add_language_flag,
-    add_namespace_flag,
-    add_output_flags,
-    add_server_flags,
-    language_of,
-    make_agent_client,
-    make_analyzer_client,
-    make_parser,
-)
 from gpusteward.cli.output import quantities
 from gpusteward.cli.output.tables import Column, write_rows
 from gpusteward.cli.program import EXIT_OK, is_plugin
@@ -43,8 +32,8 @@ PROCESS_HOLDER_COLUMNS = (*COLUMNS[:-1], replace(COLUMNS[-1], title=Message("hol
 PLACES = {"host": messages.ON_HOST, "unattributed": messages.UNATTRIBUTED}
 
 
-def build_parser() -> FlagParser:
-    parser = make_parser(
+def build_parser() -> flags.FlagParser:
+    parser = flags.make_parser(
         "ps",
         "List the processes on the GPUs of a node with their pods."
         if is_plugin()
@@ -59,18 +48,18 @@ def build_parser() -> FlagParser:
     )
     where = "" if is_plugin() else " (--server)"
     parser.add_argument("--node", metavar="NODE", help=f"the processes of pods on this node of the cluster{where}")
-    add_namespace_flag(parser)
-    add_output_flags(parser)
-    add_language_flag(parser)
-    add_agent_flags(parser)
-    add_server_flags(parser)
+    flags.add_namespace_flag(parser)
+    flags.add_output_flags(parser)
+    flags.add_language_flag(parser)
+    flags.add_agent_flags(parser)
+    flags.add_server_flags(parser)
     return parser
 
 
 def run(arguments: Sequence[str]) -> int:
     """Raises ConfigurationError, and SourceError if the agent cannot be reached."""
     options = build_parser().parse(arguments)
-    language = language_of(options)
+    language = flags.language_of(options)
     _check(options)
     listed = _read_node(options) if options.node else _read_agent(options)
     rows = [row for row in listed.rows if _is_wanted(row, options.gpu, options.namespace)]
@@ -106,12 +95,12 @@ class _Listed(NamedTuple):
 
 
 def _read_node(options: argparse.Namespace) -> _Listed:
-    rows = list_node_rows(make_analyzer_client(options), options.node, all_holders=options.all)
+    rows = list_node_rows(flags.make_analyzer_client(options), options.node, all_holders=options.all)
     return _Listed(options.node, rows)
 
 
 def _read_agent(options: argparse.Namespace) -> _Listed:
-    snapshot = read_snapshot(make_agent_client(options))
+    snapshot = read_snapshot(flags.make_agent_client(options))
     for failure in snapshot.failures:
         print(f"gpusteward: {failure}", file=sys.stderr)
     rows = [*list_processes(snapshot), *(list_holders_without_process(snapshot) if options.all else ())]

@@ -60,7 +60,7 @@ def _describe(status: Row, language: Language) -> Iterator[Line]:
     text, word = messages.SWITCH_ON.text(language), "ok"
     if switch.get("is_off") is True:
         reason = get_text(switch, "reason") or messages.NO_REASON.text(language)
-        at = quantities.iso_time(get_text(switch, "at") or None)
+        at = quantities.iso_time(get_text(switch, "at"))
         text, word = messages.SWITCH_OFF.text(language, by=get_text(switch, "by"), at=at, reason=reason), "warn"
     yield Line(text, messages.SWITCH.text(language), word)
     for name, value in get_object(status, "details").items():

@@ -4,20 +4,12 @@ as one HTML page without scripts."""
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 
 from gpusteward.analyzer.reclaim.policies.example import EXAMPLE
-from gpusteward.cli.flags import (
-    FlagParser,
-    add_language_flag,
-    add_server_flags,
-    integer_between,
-    language_of,
-    make_analyzer_client,
-    make_parser,
-)
+from gpusteward.cli import flags
 from gpusteward.cli.json_access import (
     Row,
     as_object,
@@ -41,8 +33,8 @@ FORMATS = ("table", "json", "html")
 TABLE_ROWS = 20
 
 
-def build_parser() -> FlagParser:
-    parser = make_parser(
+def build_parser() -> flags.FlagParser:
+    parser = flags.make_parser(
         "replay",
         "Replay a policy over the recorded idle spells: what it would have released and saved, and every "
         "release that would have been regretted; beside the present policy and fixed windows. Changes nothing.",
@@ -57,14 +49,14 @@ def build_parser() -> FlagParser:
     )
     parser.add_argument(
         "--regret",
-        type=integer_between(1, 1440),
+        type=flags.integer_between(1, 1440),
         default=30,
         metavar="MINUTES",
         help="a release is regretted if work comes back within this time (default 30)",
     )
     parser.add_argument("--output", "-o", choices=FORMATS, default="table", help="output format (default table)")
-    add_language_flag(parser)
-    add_server_flags(parser)
+    flags.add_language_flag(parser)
+    flags.add_server_flags(parser)
     parser.set_defaults(timeout=60.0)
     return parser
 
@@ -72,7 +64,7 @@ def build_parser() -> FlagParser:
 def run(arguments: Sequence[str]) -> int:
     """Raises ConfigurationError, SourceError."""
     options = build_parser().parse(arguments)
-    client, language = make_analyzer_client(options), language_of(options)
+    client, language = flags.make_analyzer_client(options), flags.language_of(options)
     body = {"since": options.since, "regret_minutes": options.regret, "policy": _read_policy(options)}
     page = as_object(client.write(PATH, body=json.dumps(body).encode()))
     if not get_object(page, "policy"):
@@ -144,10 +136,10 @@ def show_totals(row: Row, language: Language) -> dict[str, object]:
         "name": name_policy(get_text(row, "name"), language),
         "releases": get_count(row, "releases"),
         "regretted": get_count(row, "regretted"),
-        "regret": percent(get_number(row, "regret")),
+        "regret": quantities.chance(get_number(row, "regret")),
         "gpu_hours": f"{get_number(row, 'gpu_hours') or 0:.1f}",
         "cost": quantities.amount(get_number(row, "cost")),
-        "oracle_share": percent(get_number(row, "oracle_share")),
+        "oracle_share": quantities.chance(get_number(row, "oracle_share")),
         "unmet_gpu_hours": f"{get_number(row, 'unmet_gpu_hours') or 0:.1f}",
     }
 
@@ -159,10 +151,6 @@ def name_policy(name: str, language: Language) -> str:
     if name.startswith("fixed "):
         return messages.FIXED.text(language, minutes=name.removeprefix("fixed ").removesuffix(" min"))
     return name
-
-
-def percent(share: float | None) -> str:
-    return quantities.UNKNOWN if share is None else f"{share:.0%}"
 
 
 def _list_release_columns() -> Iterator[Column]:
@@ -225,45 +213,24 @@ def render_page(page: Row, language: Language) -> str:
 
 
 def _render_totals(rows: Sequence[Row], caption: str, currency: str, language: Language) -> str:
-    titles = [messages.POLICY, messages.RELEASES, messages.REGRETTED, messages.REGRET, messages.GPU_HOURS]
-    titles += [messages.COST.fill(currency=currency)] if currency else []
-    titles += [messages.SHARE, messages.UNMET]
-    cells = [list(_list_cells(row, has_cost=bool(currency))) for row in rows]
-    return _render_table([each.text(language) for each in titles], cells, caption)
-
-
-def _list_cells(row: Row, *, has_cost: bool) -> Iterator[str]:
-    yield get_text(row, "name")
-    yield str(get_count(row, "releases"))
-    yield str(get_count(row, "regretted"))
-    yield _percent(get_number(row, "regret"))
-    yield f"{get_number(row, 'gpu_hours') or 0:.1f}"
-    if has_cost:
-        yield quantities.amount(get_number(row, "cost"))
-    yield _percent(get_number(row, "oracle_share"))
-    yield f"{get_number(row, 'unmet_gpu_hours') or 0:.1f}"
+    columns = list(list_columns(currency))
+    shown = [{**show_totals(row, language), "name": get_text(row, "name")} for row in rows]
+    return _render_table(columns, shown, caption, language)
 
 
 def _render_regretted(rows: Sequence[Row], language: Language) -> str:
     if not rows:
         return f"<p>{escape(messages.NONE_REGRETTED.text(language))}</p>"
-    titles = (messages.WORKLOAD, messages.POLICY, messages.RELEASED_AT, messages.NEEDED_AFTER, messages.GPUS)
-    cells = [
-        [
-            "/".join(part for part in (get_text(row, key) for key in ("cluster", "namespace", "kind", "name")) if part),
-            get_text(row, "policy"),
-            get_text(row, "at"),
-            quantities.duration((get_number(row, "minutes") or 0) * 60),
-            quantities.gpus(get_number(row, "gpus")),
-        ]
-        for row in rows
-    ]
-    return _render_table([each.text(language) for each in titles], cells, messages.REGRETTED_TITLE.text(language))
+    shown = [{**_show_release(row), "at": get_text(row, "at")} for row in rows]
+    return _render_table(list(_list_release_columns()), shown, messages.REGRETTED_TITLE.text(language), language)
 
 
-def _render_table(titles: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -> str:
-    head = "".join(f'<th scope="col">{escape(title)}</th>' for title in titles)
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+def _render_table(
+    columns: Sequence[Column], rows: Sequence[Mapping[str, object]], caption: str, language: Language
+) -> str:
+    head = "".join(f'<th scope="col">{escape(column.title.text(language))}</th>' for column in columns)
+    cells = ("".join(f"<td>{escape(str(row[column.key]))}</td>" for column in columns) for row in rows)
+    body = "".join(f"<tr>{each}</tr>" for each in cells)
     title = f"<caption>{escape(caption)}</caption>" if caption else ""
     return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
@@ -288,7 +255,3 @@ def _render_frontier(rows: Sequence[Row], policy: Row) -> str:
         f'<text x="8" y="{_MARGIN}" fill="#8c959f">100 %</text>'
     )
     return f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">{axes}{marks}</svg>'
-
-
-def _percent(share: float | None) -> str:
-    return quantities.UNKNOWN if share is None else f"{share:.0%}"

@@ -48,7 +48,7 @@ def run(arguments: Sequence[str]) -> int:
     tried: set[str] = set()
     while True:  # one answer may not have all of them
         items = get_objects(as_object(client.read(PATH, RESTORABLE)), "items")
-        found = [each for each in items if _can_be(each) and get_text(each, "id") not in tried]
+        found = [each for each in items if each.get("is_restorable") is True and get_text(each, "id") not in tried]
         chosen = found if options.all else _choose(found, options.workload)
         results += _restore(client, chosen, language, is_only=len(chosen) == 1 and not results)
         tried |= {get_text(each, "id") for each in chosen}
@@ -60,11 +60,6 @@ def run(arguments: Sequence[str]) -> int:
     if options.output == "json":
         write_json([each for each in results if each is not None])
     return EXIT_OK if all(each is not None for each in results) else EXIT_FAILURE
-
-
-def _can_be(action: Row) -> bool:
-    """Restored: not an evicted pod."""
-    return action.get("is_restorable") is True
 
 
 def _choose(found: Sequence[Row], text: str) -> list[Row]:

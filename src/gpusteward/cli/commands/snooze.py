@@ -5,18 +5,9 @@ from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gpusteward.cli import flags
 from gpusteward.cli.api.client import Client
 from gpusteward.cli.api.workloads import WorkloadName, find_workload, name_of
-from gpusteward.cli.flags import (
-    WORKLOAD_FORMS,
-    FlagParser,
-    add_request_flags,
-    add_workload_flags,
-    language_of,
-    make_analyzer_client,
-    make_parser,
-    read_duration,
-)
 from gpusteward.cli.json_access import Row, as_object, get_objects, get_text
 from gpusteward.cli.output.tables import Column, write_rows
 from gpusteward.cli.output.terminal_text import clean
@@ -34,25 +25,21 @@ COLUMNS = (
 )
 
 
-def build_parser() -> FlagParser:
-    parser = make_parser(
+def build_parser() -> flags.FlagParser:
+    parser = flags.make_parser(
         "snooze",
         "Send no notices about a workload and do not touch it for some time, at most as long as its policy "
         "allows; list such workloads, or end it early. Changes need the role operator.",
     )
+    parser.add_argument("workload", metavar="WORKLOAD", nargs="?", default="", help=flags.WORKLOAD_FORMS)
     parser.add_argument(
-        "workload",
-        metavar="WORKLOAD",
-        nargs="?",
-        default="",
-        help=WORKLOAD_FORMS,
+        "--for", dest="seconds", type=flags.read_duration, metavar="DURATION", help="how long: 30m, 8h, 2d"
     )
-    parser.add_argument("--for", dest="seconds", type=read_duration, metavar="DURATION", help="how long: 30m, 8h, 2d")
     parser.add_argument("--reason", default="", metavar="TEXT", help="why, for others who look at the workload")
     parser.add_argument("--list", dest="is_list", action="store_true", help="list the workloads that are snoozed")
     parser.add_argument("--end", dest="is_end", action="store_true", help="end the snooze of the workload")
-    add_workload_flags(parser)
-    add_request_flags(parser)
+    flags.add_workload_flags(parser)
+    flags.add_request_flags(parser)
     return parser
 
 
@@ -60,14 +47,14 @@ def run(arguments: Sequence[str]) -> int:
     """Raises ConfigurationError, and SourceError for an unreachable analyzer or an unknown workload."""
     options = build_parser().parse(arguments)
     _check(options)
-    client = make_analyzer_client(options)
+    client, language = flags.make_analyzer_client(options), flags.language_of(options)
     if options.is_list:
         rows = get_objects(as_object(client.read(PATH)), "items")
     elif options.is_end:
         rows = [_end(client, options)]
     else:
         rows = [_add(client, options)]
-    write_rows([_format(row) for row in rows], COLUMNS, keys=KEYS, output=options.output, language=language_of(options))
+    write_rows([_format(row) for row in rows], COLUMNS, keys=KEYS, output=options.output, language=language)
     return EXIT_OK
 
 

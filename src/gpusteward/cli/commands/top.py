@@ -6,20 +6,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from gpusteward.cli import flags
 from gpusteward.cli.api.workloads import check_namespaces
-from gpusteward.cli.flags import (
-    AGENT,
-    OUTPUTS,
-    WIDE,
-    FlagParser,
-    add_cluster_flag,
-    add_language_flag,
-    add_server_flags,
-    language_of,
-    make_agent_client,
-    make_analyzer_client,
-    read_seconds,
-)
 from gpusteward.cli.output.tables import Column, write_rows
 from gpusteward.cli.output.verdict_texts import describe_result_time, describe_time, warn_stale
 from gpusteward.cli.program import EXIT_OK, describe_exits, is_plugin, require_libraries
@@ -46,8 +34,8 @@ SORTS: Mapping[str, str] = {
 INTERNAL_KEYS = frozenset(("key", "at", "order", "namespaces", "workloads_held", SHOWS_CLUSTER))
 
 
-def build_parser() -> FlagParser:
-    parser = FlagParser(
+def build_parser() -> flags.FlagParser:
+    parser = flags.FlagParser(
         prog="gpusteward top",
         description="Watch GPUs, workloads and tenants of a cluster."
         if is_plugin()
@@ -57,12 +45,12 @@ def build_parser() -> FlagParser:
     default = "default workloads" if is_plugin() else "default workloads; with --agent gpus"
     parser.add_argument("--view", choices=[view.value for view in View], help=f"first view ({default})")
     parser.add_argument(
-        "--refresh", type=read_seconds, default=5.0, metavar="SECONDS", help="refresh interval (default 5)"
+        "--refresh", type=flags.read_seconds, default=5.0, metavar="SECONDS", help="refresh interval (default 5)"
     )
     parser.add_argument(
         "--output",
         "-o",
-        choices=(OUTPUTS[0], WIDE, *OUTPUTS[1:]),
+        choices=(flags.OUTPUTS[0], flags.WIDE, *flags.OUTPUTS[1:]),
         help="print the view once and exit; table without a terminal",
     )
     parser.add_argument(
@@ -71,14 +59,18 @@ def build_parser() -> FlagParser:
         help="first order: cost, rate, gpus, since, name or a column; --sort=-COLUMN: descending",
     )
     parser.add_argument("--namespace", "-n", default="", metavar="NAME", help="only this namespace")
-    add_cluster_flag(parser)
-    add_language_flag(parser)
-    add_server_flags(parser)
+    flags.add_cluster_flag(parser)
+    flags.add_language_flag(parser)
+    flags.add_server_flags(parser)
     if is_plugin():
         parser.set_defaults(agent=None)
         return parser
     parser.add_argument(
-        "--agent", nargs="?", const="", metavar="URL", help=f"watch one machine: address of its agent (default {AGENT})"
+        "--agent",
+        nargs="?",
+        const="",
+        metavar="URL",
+        help=f"watch one machine: address of its agent (default {flags.AGENT})",
     )
     return parser
 
@@ -97,7 +89,7 @@ def make_app(options: argparse.Namespace) -> "TopApp":
     """Raises MissingLibraryError if Textual is not installed, ConfigurationError for invalid flags."""
     with require_libraries():
         from gpusteward.cli.top.app import TopApp
-    language = language_of(options)
+    language = flags.language_of(options)
     choice = _choose_source(options, language)
     return TopApp(
         choice.source,
@@ -121,7 +113,7 @@ class _SourceChoice(NamedTuple):
 
 def _choose_source(options: argparse.Namespace, language: Language) -> _SourceChoice:
     if options.agent is None:
-        view, client = View(options.view or View.WORKLOADS), make_analyzer_client(options)
+        view, client = View(options.view or View.WORKLOADS), flags.make_analyzer_client(options)
         if options.namespace:
             check_namespaces(client, [options.namespace])
         clusters = options.cluster or ()
@@ -131,7 +123,7 @@ def _choose_source(options: argparse.Namespace, language: Language) -> _SourceCh
         raise ConfigurationError("--agent (one machine) and --server (a cluster) cannot be used together")
     view = View(options.view or View.GPUS)
     sorts = _choose_sorts(options, view, NODE[view], FIRST_NODE_SORTS)
-    return _SourceChoice(NodeSource(make_agent_client(options), language), NODE, sorts, view)
+    return _SourceChoice(NodeSource(flags.make_agent_client(options), language), NODE, sorts, view)
 
 
 def _prints_once(options: argparse.Namespace) -> bool:
@@ -153,12 +145,12 @@ def _choose_sorts(
 
 def _print_once(options: argparse.Namespace) -> int:
     """For scripts, and without a terminal."""
-    language = language_of(options)
+    language = flags.language_of(options)
     source, view_columns, sorts, view = _choose_source(options, language)
     listing = source.read(ListRequest(view, sorts[view], namespace=options.namespace, rows=MAX_ROWS))
-    is_wide = options.output == WIDE
+    is_wide = options.output == flags.WIDE
     shown = [column for column in view_columns[view] if is_wide or not column.is_wide]
-    rows = [{**item, **_format(item, shown, language)} for item in listing.items]
+    rows = [{**item, **{_key(column): column.write(item, language) for column in shown}} for item in listing.items]
     columns = [
         Column(_key(column), column.title, to_right=column.to_right, is_flexible=column.share > 1) for column in shown
     ]
@@ -191,10 +183,6 @@ def _sum_up(items: Sequence[Item], columns: Sequence[ViewColumn], language: Lang
     count = messages.ALL_ROWS.text(language, total=len(items))
     sums = {_key(column): column.total(items) if column.total else BLANK for column in columns}
     return {**sums, _key(columns[0]): count}
-
-
-def _format(item: Item, columns: Sequence[ViewColumn], language: Language) -> Mapping[str, str]:
-    return {_key(column): column.write(item, language) for column in columns}
 
 
 def _key(column: ViewColumn) -> str:

@@ -18,6 +18,11 @@ def percent(ratio: float | None) -> str:
     return "<1%" if 0 < ratio < 0.005 else f"{ratio * 100:.0f}%"
 
 
+def chance(share: float | None) -> str:
+    """Of an estimate: without a border for small values."""
+    return UNKNOWN if share is None else f"{share:.0%}"
+
+
 def score(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.1f}"
 
@@ -91,18 +96,27 @@ def duration(seconds: float | None) -> str:
 
 def local_time(at: float | None) -> str:
     """Date and time to the minute, with the time zone: the server may be in another one."""
-    return UNKNOWN if at is None else time.strftime("%Y-%m-%d %H:%M %Z", time.localtime(at))
+    try:
+        return UNKNOWN if at is None else time.strftime("%Y-%m-%d %H:%M %Z", time.localtime(at))
+    except (ValueError, OverflowError, OSError):  # a server may say anything
+        return UNKNOWN
 
 
 def clock_time(at: float, *, now: float) -> str:
     """The time of day to the second; with the date if that is not today."""
-    then, today = time.localtime(at), time.localtime(now)
+    try:
+        then, today = time.localtime(at), time.localtime(now)
+    except (ValueError, OverflowError, OSError):
+        return UNKNOWN
     return time.strftime("%H:%M:%S" if then[:3] == today[:3] else "%Y-%m-%d %H:%M:%S", then)
 
 
-def iso_time(text: str | None) -> str:
+def iso_time(text: str) -> str:
     """A time of the API."""
-    return UNKNOWN if text is None else local_time(datetime.fromisoformat(text).timestamp())
+    try:
+        return local_time(datetime.fromisoformat(text).timestamp())
+    except (ValueError, OverflowError):
+        return UNKNOWN
 
 
 def evidence(name: str, value: float) -> str:

@@ -137,14 +137,11 @@ def describe_resumption(resumption: Row, language: Language) -> str:
     if get_number(first, "probability") is None:
         return cli_replay.TOO_FEW.text(language, spells=get_count(first, "spells"))
     names = {"half_hour": "within_30_minutes", "two_hours": "within_2_hours", "morning": "until_morning"}
-    chances = {key: show_chance(get_object(resumption, name)) for key, name in names.items()}
+    chances = {
+        key: quantities.chance(get_number(get_object(resumption, name), "probability")) for key, name in names.items()
+    }
     of = cli_replay.OF_WORKLOAD if get_text(first, "of") == "workload" else cli_replay.OF_KIND
     return cli_replay.RESUMPTION_TEXT.text(language, **chances, spells=get_count(first, "spells"), of=of)
-
-
-def show_chance(chance: Row) -> str:
-    probability = get_number(chance, "probability")
-    return quantities.UNKNOWN if probability is None else f"{probability:.0%}"
 
 
 def _verdict(judged: Row, language: Language) -> str:
