@@ -56,11 +56,15 @@ class RowLimit:
         self.rows = 0
         self.label_bytes = 0
 
+    @property
+    def is_exceeded(self) -> bool:
+        return self.rows > self._limits.rows or self.label_bytes > self._limits.row_label_bytes
+
     def add(self, rows: int, texts: Iterable[bytes]) -> None:
         """Raises SourceError if that is too much."""
         self.rows += rows
         self.label_bytes += sum(map(len, texts))
-        if self.rows > self._limits.rows or self.label_bytes > self._limits.row_label_bytes:
+        if self.is_exceeded:
             budget = self._limits.budget
             raise SourceError(source_errors.TOO_MANY_ROWS, rows=self.rows, before=budget, budget=2 * budget)
 

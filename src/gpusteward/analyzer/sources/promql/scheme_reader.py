@@ -254,6 +254,7 @@ class SchemeReader:
         if stores := frozenset[str]().union(*results.missing_stores.values()):
             cycle.failures[PARTIAL_RESPONSES] = same_text(", ".join(sorted(stores)))
         if results.is_empty and results.failures:
+            self.finish_cycle(self._table_rows)  # rows that were too many must not fail the next cycle too
             raise SourceError(next(iter(results.failures.values())))
         table = self._states[detected.key].build_table(
             detected.scheme,
@@ -284,9 +285,10 @@ class SchemeReader:
         return self._states[detected.key].stale.without_samples
 
     def finish_cycle(self, table_rows: int) -> None:
-        """Note the size of the merged table. After an empty one the row indexes are built anew."""
+        """Note the size of the merged table. After an empty one the row indexes are built anew, and where they are
+        full: many of their rows may have ended."""
         self._table_rows = table_rows
-        if not table_rows:
+        if not table_rows or self._holder_limit.is_exceeded or self._device_limit.is_exceeded:
             self._forget_rows()
 
     def expire(self) -> None:
