@@ -34,6 +34,17 @@ T = TypeVar("T")
 Read = Callable[[Iterable[bytes]], T]  # reads a body as it arrives; called again for each retry
 
 _RETRIED_STATUSES = frozenset({429, 500, 502, 503, 504})
+_LIMITS = (
+    "too many samples",
+    "too many time",
+    "maxuniquetimeseries",
+    "maxseries",
+    "maxsamples",
+    "err-mimir-max",
+    "the limit",
+)
+"""Error texts that mean: select fewer series."""
+_ERROR_TEXT_BYTES = 65_536
 _FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 _LONGEST_WAIT_SECONDS = 30.0
 _PARTIAL_RESPONSES = (("partial_response", "true"), ("deny_partial_response", "1"))
@@ -133,41 +144,28 @@ class Engine:
                 if attempt == self._settings.retries or self._closed.is_set():
                     raise
                 log.debug("engine_retried", path=path, attempt=attempt + 1, reason=error)
-                self._wait(attempt, error.wait_seconds)
+                own = self._settings.retry_delay_seconds * 2.0**attempt
+                if self._closed.wait(min(max(own, error.wait_seconds), _LONGEST_WAIT_SECONDS)):
+                    raise SourceError(messages.STOPPING) from error
         raise AssertionError("unreachable")
-
-    def _wait(self, attempt: int, requested_seconds: float) -> None:
-        own = self._settings.retry_delay_seconds * 2.0**attempt
-        if self._closed.wait(min(max(own, requested_seconds), _LONGEST_WAIT_SECONDS)):
-            raise SourceError(messages.STOPPING)
 
     def _send(self, path: str, fields: Fields, limit_bytes: int, *, use_get: bool) -> Generator[bytes, None, None]:
         if self._closed.is_set():
             raise SourceError(messages.STOPPING)
-        request = self._write(path, urlencode(fields), use_get=use_get)
+        form, headers = urlencode(fields), self._headers | self._credentials.headers()
+        if use_get:
+            request = Request("GET", f"{path}?{form}" if form else path, None, headers)
+        else:
+            request = Request("POST", path, form.encode(), headers | _FORM)
         with ExitStack() as opened:
             with self._slots:  # until it responds: while a response is read, the engine can work on another query
                 response = opened.enter_context(
                     self._http.send(request, timeout_seconds=self._settings.timeout_seconds, limit_bytes=limit_bytes)
                 )
-            self._note_clock(response)
+            if (date := response.date) is not None:  # to the second: the engine may run on another machine
+                self.skew_seconds = date - time.time()
             _check_status(response)
             yield from response.chunks
-
-    def _write(self, path: str, form: str, *, use_get: bool) -> Request:
-        headers = self._headers | self._credentials.headers()
-        if use_get:
-            return Request("GET", f"{path}?{form}" if form else path, None, headers)
-        return Request("POST", path, form.encode(), headers | _FORM)
-
-    def _note_clock(self, response: Response) -> None:
-        """The difference of the clocks, to the second: the engine may run on another machine."""
-        if (date := response.date) is not None:
-            self.skew_seconds = date - time.time()
-
-    def _count(self, result: str) -> None:
-        with self._count_lock:
-            self.request_counts[result] += 1
 
     @contextmanager
     def _translated(self, path: str) -> Iterator[None]:
@@ -189,7 +187,8 @@ class Engine:
         except HttpError as error:
             raise _TransientError(messages.ENGINE_UNREACHABLE, path=path, reason=error) from error
         finally:
-            self._count(result)
+            with self._count_lock:
+                self.request_counts[result] += 1
 
 
 class _TransientError(SourceError):
@@ -204,38 +203,15 @@ def _check_status(response: Response) -> None:
     """Raises SourceError, LimitError for everything but 200."""
     if response.status == 200:
         return
-    text = _read_error_text(response)
+    body = response.read_start(_ERROR_TEXT_BYTES)
+    text = read_error(body)[:400]
+    if not text:  # it may be the HTML page of a proxy instead, or endless
+        plain = body[:200].decode("utf-8", "replace").strip()
+        text = "" if plain.startswith("<") else " ".join(plain.split())
     reason = f"HTTP {response.status}" + (f": {text}" if text else "")
-    if response.status != 429 and _is_limit(text):
+    if response.status != 429 and any(words in text.lower() for words in _LIMITS):
         raise LimitError(messages.ENGINE_LIMIT, reason=reason)
     if response.status in _RETRIED_STATUSES:
         raise _TransientError(messages.ENGINE_FAILED, reason=reason, wait_seconds=response.retry_after_seconds)
     hint = messages.ENGINE_HINTS.get(response.status, messages.NO_HINT)
     raise SourceError(messages.ENGINE_REFUSED, reason=reason, hint=hint)
-
-
-_LIMITS = (
-    "too many samples",
-    "too many time",
-    "maxuniquetimeseries",
-    "maxseries",
-    "maxsamples",
-    "err-mimir-max",
-    "the limit",
-)
-_ERROR_TEXT_BYTES = 65_536
-
-
-def _read_error_text(response: Response) -> str:
-    """The error of a response; it may be the HTML page of a proxy instead, or endless."""
-    body = response.read_start(_ERROR_TEXT_BYTES)
-    return (read_error(body) or _read_plain_text(body))[:400]
-
-
-def _read_plain_text(body: bytes) -> str:
-    text = body[:200].decode("utf-8", "replace").strip()
-    return "" if text.startswith("<") else " ".join(text.split())
-
-
-def _is_limit(text: str) -> bool:
-    return any(words in text.lower() for words in _LIMITS)
