@@ -126,6 +126,28 @@ def test_texts_of_dropped_targets_are_dropped_before_they_take_much_of_the_store
         assert sum(map(len, series_labels.holders.values())) < 20 * 200
 
 
+def test_texts_of_ended_series_are_dropped_before_they_take_much_of_the_store():
+    """Few series with long labels, within all limits at any time."""
+    store = SampleStore(StoreOptions(interval=15, keep_seconds=60, limits=SMALL))
+    for number in range(1_000):
+        long = "".join(f',label_{each}="{each:x<2000}"' for each in range(6)).encode()
+        text = page(f"pod-{number}").encode().replace(b"}", long + b"}")
+        store.ingest("a", text, AT + 15 * number)
+        store.read_window(AT + 15 * number, 15)
+        with store.lock_targets() as (series_labels, _):
+            assert series_labels.interpreted_bytes <= store.kept.label_bytes + SMALL.label_bytes // 16
+    assert series_labels.interpreted < 1_000
+
+
+def test_texts_count_with_the_memory_that_python_keeps_them_in():
+    counted = []
+    for letter in ("a", "\N{GRINNING FACE}"):
+        store = SampleStore(StoreOptions(interval=15, keep_seconds=60))
+        store.ingest("a", page(letter + "p" * 200).encode(), AT)
+        counted.append(store.kept.label_bytes)
+    assert counted[1] > 4 * counted[0]
+
+
 def test_what_cannot_be_divided_into_rows_is_refused_before_it_is_decoded():
     endless = (part for part in [b'{"status":"success","data":{"result":[{"metric":{"a":"', *[b"x" * (1 << 18)] * 20])
     with pytest.raises(SourceError, match="a part of the response is larger"):

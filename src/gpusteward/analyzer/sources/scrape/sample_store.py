@@ -22,7 +22,7 @@ from gpusteward.analyzer.sources.scrape.page_parser import (
     ParseErrors,
     choose_families,
 )
-from gpusteward.analyzer.sources.scrape.series import Labels, RowIndexes, SeriesLabels, SeriesTable
+from gpusteward.analyzer.sources.scrape.series import Labels, RowIndexes, SeriesLabels, SeriesTable, count_text_bytes
 from gpusteward.analyzer.sources.scrape.series_values import SeriesValues, SeriesWindow
 from gpusteward.analyzer.sources.scrape.targets import ReportedNode
 from gpusteward.analyzer.sources.usage.label_mapping import (
@@ -173,7 +173,8 @@ class TargetSamples:
         is_read = (
             lengths <= page_parser.MAX_LINE_BYTES
         )  # a longer line is refused by itself and takes nothing from others
-        each = (np.ones(len(lines), np.int64), lengths, self._capacity * np.fromiter(values, np.int64, len(lines)))
+        texts = np.fromiter(map(count_text_bytes, lines), np.int64, len(lines))
+        each = (np.ones(len(lines), np.int64), texts, self._capacity * np.fromiter(values, np.int64, len(lines)))
         sizes = [np.cumsum(size * is_read) for size in each]
         free = self._find_free(Kept(*(int(size[-1]) for size in sizes)))
         fitting = min(int(np.searchsorted(size, most, side="right")) for size, most in zip(sizes, free, strict=True))
@@ -191,7 +192,8 @@ class TargetSamples:
             return page_parser.IGNORED
         if not self._clusters.includes(labels.get(mapping.cluster, "")):
             return page_parser.IGNORED
-        info = self._series_labels.interpret(family, labels, mapping, label_bytes=line.end)
+        label_bytes = count_text_bytes(line.line[: line.end])
+        info = self._series_labels.interpret(family, labels, mapping, label_bytes=label_bytes)
         return self.series.add(info)
 
     def _set_node(self, labels: dict[str, str], label: str) -> bool:
@@ -364,10 +366,13 @@ class SampleStore:
 
     def _drop_stale_rows(self) -> None:
         """Pods come and go; the rows of deleted ones would stay for ever."""
-        if self._series_labels.interpreted - self.series <= self._most.series // _STALE_SHARE:
+        before = self._series_labels
+        stale, stale_bytes = before.interpreted - self.series, before.interpreted_bytes - self.kept.label_bytes
+        if stale <= self._most.series // _STALE_SHARE and stale_bytes <= self._most.label_bytes // _STALE_SHARE:
             return
-        before, self._series_labels = self._series_labels, SeriesLabels(self.options.condition)
+        self._series_labels = SeriesLabels(self.options.condition)
         self._series_labels.interpreted = self.series
+        self._series_labels.interpreted_bytes = self.kept.label_bytes
         tables = [samples.series for samples in self._targets.values()]
         holders = {
             scheme: _renumber(

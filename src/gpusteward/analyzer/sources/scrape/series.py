@@ -57,7 +57,7 @@ class SeriesInfo(NamedTuple):
     traits: int
     holder: int  # row among the holders of its scheme
     device: int  # row among all devices
-    label_bytes: int  # of its line without the value
+    label_bytes: int  # of its line without the value, as `count_text_bytes` counts them
     details: Details | None  # of a series that shows which holders or devices exist
     fleet_key: NodeModel | None  # of a whole GPU
 
@@ -68,13 +68,18 @@ _SERIES = np.dtype(
         ("traits", np.uint8),
         ("holder", np.int32),
         ("device", np.int32),
-        ("label_bytes", np.uint16),
+        ("label_bytes", np.uint32),
         ("details", object),
         ("fleet_key", object),
     ]
 )
 """A `SeriesInfo` in an array: kept as objects, the series of a thousand nodes would be 100 MB."""
 _VALUE_BYTES = np.array([family.value_bytes for family in FAMILIES])
+
+
+def count_text_bytes(line: bytes) -> int:
+    """How much memory its labels may take: Python keeps a text with one rare character in four bytes per character."""
+    return len(line) if line.isascii() else 4 * len(line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +101,7 @@ class SeriesLabels:
         self._details: dict[Details, Details] = {}  # equal ones once: many series have the same
         self._fleet_keys: dict[NodeModel, NodeModel] = {}
         self.interpreted = 0  # series, also dropped ones, whose rows and texts are still here
+        self.interpreted_bytes = 0  # of their labels
 
     def copy_rows(self) -> RowIndexes:
         """The rows as they are now; later ones are not added."""
@@ -103,6 +109,7 @@ class SeriesLabels:
 
     def interpret(self, family: MetricFamily, labels: Labels, mapping: LabelMapping, *, label_bytes: int) -> SeriesInfo:
         self.interpreted += 1
+        self.interpreted_bytes += label_bytes
         unified = {role: labels.get(getattr(mapping, role), "") for role in LabelMapping.__slots__}
         unified["uuid"] = read_label(labels, mapping.uuid)
         fleet_key = None
