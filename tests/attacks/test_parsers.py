@@ -114,6 +114,10 @@ def repeat(piece: str) -> str:
     return (piece * (SIZE // len(piece) + 1))[:SIZE]
 
 
+CONTENT_TYPES = (
+    *('boundary="' + repeat(";"), "boundary*=undefined''abc", "boundary*" + "1" * 5_000 + "=a"),
+    *(repeat("a*0=b;"), "boundary=a\r\n " + repeat(";")),
+)
 DURATIONS: Mapping[str, str] = {
     "digits": repeat("1"),
     "digits and a point": repeat("1") + ".",
@@ -210,6 +214,14 @@ def read_request(text: str) -> object:
 
 def read_header(text: str) -> object:
     return read_request(f"GET / HTTP/1.1\r\nX-A: {text[: 12 * 1024]}\r\n\r\n")
+
+
+def read_content_type(text: str) -> object:
+    return read_request(f"GET / HTTP/1.1\r\nContent-Type: multipart/a; {text[: 15 * 1024]}\r\n\r\n")
+
+
+def read_response_type(text: str) -> object:
+    return read_response(f"HTTP/1.1 200 OK\r\nContent-Type: multipart/a; {text[:65_400]}\r\nContent-Length: 0\r\n\r\n")
 
 
 def read_response(text: str) -> list[bytes]:
@@ -327,6 +339,8 @@ PARSERS: Mapping[str, tuple[Callable[[str], object], Iterable[str]]] = {
         ("GET " + repeat("a"), "GET" + repeat(" "), *repeated("GET / HTTP/1.1\r\n", "a ")),
     ),
     "headers to the agent": (read_header, repeated("\r\n a", "\r\nA: b", "\r")),
+    "types of content to the agent": (read_content_type, CONTENT_TYPES),
+    "types of content of receivers and targets": (read_response_type, CONTENT_TYPES),
     "responses of receivers and targets": (
         read_response,
         ("HTTP/1.1 200 " + repeat("a"), *repeated("HTTP/1.1 100 A\r\n\r\n")),

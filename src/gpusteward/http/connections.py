@@ -108,6 +108,22 @@ class _TimedReader(io.RawIOBase):
         super().close()
 
 
+class _HeadReader:
+    """The lines of a head, with another name for Content-Type. The parser of the standard library is that of e-mails:
+    while it reads the headers it looks for the parts that a Content-Type promises, takes seconds for the parameters of
+    a long one, and raises errors of any kind for a wrong one."""
+
+    def __init__(self, stream: io.BufferedReader) -> None:
+        self._stream = stream
+
+    def readline(self, size: int) -> bytes:
+        line = self._stream.readline(size)
+        return b"X-" + line if line[:13].lower() == b"content-type:" else line
+
+    def close(self) -> None:
+        self._stream.close()
+
+
 class RawResponse(http.client.HTTPResponse):
     """A response whose headers have arrived; its body is read piece by piece, as it was sent."""
 
@@ -123,10 +139,15 @@ class RawResponse(http.client.HTTPResponse):
             raise
 
     def _read_head(self) -> None:
-        self.begin()
-        while self.status in _INTERIM:
-            self.headers = None  # type: ignore[assignment]  # so that it begins again
+        stream, self.fp = self.fp, _HeadReader(self.fp)  # type: ignore[assignment]
+        try:
             self.begin()
+            while self.status in _INTERIM:
+                self.headers = None  # type: ignore[assignment]  # so that it begins again
+                self.begin()
+        finally:
+            self.fp = self.fp and stream  # None: closed
+        self.headers["Content-Type"] = self.headers.get("X-Content-Type", "")
         if self.headers.defects:  # what follows such a line is no header for it: also the length of the body
             raise http.client.HTTPException("a line that is not a header")
         if self.fp.raw.has_ended:  # type: ignore[attr-defined]

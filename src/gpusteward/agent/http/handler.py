@@ -4,6 +4,7 @@ The requests are parsed by `http.server`. Its limits are added here: of the time
 client that sends byte by byte from occupying a connection.
 """
 
+import http.client
 import io
 import json
 import re
@@ -155,10 +156,23 @@ class RequestStream(io.RawIOBase):
         return count
 
 
+class RequestHeaders(http.client.HTTPMessage):
+    """Headers that name no parts. The parser of the standard library is that of e-mails: while it reads the headers it
+    looks for the parts that a Content-Type promises, takes seconds for the parameters of a long one, and raises errors
+    of any kind for a wrong one."""
+
+    def get_content_type(self) -> str:
+        return "text/plain"
+
+    def get_content_maintype(self) -> str:
+        return "text"
+
+
 class ConnectionHandler(BaseHTTPRequestHandler):
     """Reads requests from a connection and responds until one side closes it."""
 
     protocol_version = "HTTP/1.1"  # connections stay open
+    MessageClass = RequestHeaders
 
     def __init__(self, connection: ClientConnection, context: ServerContext) -> None:
         """Not the parent's, which would serve the connection here."""
