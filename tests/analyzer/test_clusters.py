@@ -12,11 +12,11 @@ from gpusteward.analyzer.app import Analyzer
 from gpusteward.analyzer.ledger.identities import make_allocation_id
 from gpusteward.analyzer.ledger.restore_state import read_clusters, restore_history
 from gpusteward.analyzer.metrics.page import render_result
-from gpusteward.analyzer.notify.alertmanager.alerts import ActiveAlerts
+from gpusteward.analyzer.notify.alertmanager import ActiveAlerts
 from gpusteward.analyzer.notify.control_webhook import control_events
 from gpusteward.analyzer.notify.notices.messages import MessageOptions
-from gpusteward.analyzer.notify.notices.notice_history import NoticeHistory
 from gpusteward.analyzer.notify.notices.planner import NoticePlanner
+from gpusteward.analyzer.notify.notices.routing import NoticeHistory
 from gpusteward.analyzer.reports.make_report import make_report
 from gpusteward.analyzer.reports.report_query import ReportQuery
 from gpusteward.analyzer.results import Result

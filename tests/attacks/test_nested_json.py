@@ -9,8 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from gpusteward.analyzer.notify.channels import FeishuSender
-from gpusteward.analyzer.notify.errors import DeliveryError
-from gpusteward.analyzer.notify.outbox.records import PendingDelivery
+from gpusteward.analyzer.notify.outbox.records import DeliveryError, PendingDelivery
 from gpusteward.kubernetes.api import ApiServer, ObjectError
 from gpusteward.kubernetes.writes import ApiWriter
 from tests.analyzer.api.sample_results import small_result

@@ -172,7 +172,7 @@ def test_a_workload_that_does_not_exist_cannot_be_snoozed(unchanged: Running):
 
 
 def test_a_snoozed_workload_is_not_reported_to_the_control_webhook_and_its_alert_is_resolved(unchanged: Running):
-    from gpusteward.analyzer.notify.alertmanager.alerts import ActiveAlerts, is_resolved
+    from gpusteward.analyzer.notify.alertmanager import ActiveAlerts, is_resolved
     from gpusteward.analyzer.notify.control_webhook import control_events
     from gpusteward.analyzer.notify.notices.messages import MessageOptions
     from gpusteward.analyzer.settings.notify import AlertmanagerSettings

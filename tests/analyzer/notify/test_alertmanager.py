@@ -6,8 +6,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from gpusteward.analyzer.notify.alertmanager.alerts import ActiveAlerts, Alert
-from gpusteward.analyzer.notify.alertmanager.pusher import AlertPusher
+from gpusteward.analyzer.notify.alertmanager import ActiveAlerts, Alert, AlertPusher
 from gpusteward.analyzer.notify.notices.messages import MessageOptions
 from gpusteward.analyzer.notify.outbox.delivery_counters import DeliveryCounters
 from gpusteward.analyzer.results import Result

@@ -8,8 +8,7 @@ import time
 import pytest
 
 from gpusteward.analyzer.notify.channels import FeishuSender, sign_feishu
-from gpusteward.analyzer.notify.errors import DeliveryError
-from gpusteward.analyzer.notify.outbox.records import PendingDelivery
+from gpusteward.analyzer.notify.outbox.records import DeliveryError, PendingDelivery
 from gpusteward.analyzer.settings.notify import is_feishu
 from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners
 from gpusteward.kubernetes.api import ApiServer

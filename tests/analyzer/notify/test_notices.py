@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from gpusteward.analyzer.notify.notices.messages import MessageOptions, write_outage
-from gpusteward.analyzer.notify.notices.notice_history import NoticeHistory
 from gpusteward.analyzer.notify.notices.planner import NoticePlanner
+from gpusteward.analyzer.notify.notices.routing import NoticeHistory
 from gpusteward.analyzer.notify.outbox.records import NoticeKind, NoticeRecord, OutboxEvent
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gpusteward.analyzer.notify.errors import DeliveryError
 from gpusteward.analyzer.notify.http_post import post
+from gpusteward.analyzer.notify.outbox.records import DeliveryError
 from gpusteward.analyzer.settings.effective import KNOWN
 from gpusteward.analyzer.settings.fields import describe_allowed
 from gpusteward.analyzer.settings.file import SettingsFile

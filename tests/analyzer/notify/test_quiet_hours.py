@@ -5,7 +5,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from gpusteward.analyzer.notify.notices.quiet_hours import find_due_digest, is_quiet
+from gpusteward.analyzer.notify.notices.digest import find_due_digest
+from gpusteward.analyzer.notify.notices.routing import is_quiet
 from gpusteward.analyzer.setting_values import read_weekly, read_zone, split_hours
 
 SHANGHAI = "Asia/Shanghai"

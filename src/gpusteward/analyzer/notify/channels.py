@@ -1,5 +1,5 @@
 """Senders of the current settings: the control webhook, webhooks of Feishu and Slack, and every other channel through
-Apprise.
+Apprise, which only this module imports, and only if it is needed: it takes 45 MB.
 
 Rows of the outbox name a target; only the settings know its address.
 """
@@ -7,18 +7,26 @@ Rows of the outbox name a target; only the settings know its address.
 import base64
 import hashlib
 import hmac
+import logging
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
 from gpusteward.analyzer.notify.control_webhook import ControlSender
-from gpusteward.analyzer.notify.errors import DeliveryError
 from gpusteward.analyzer.notify.http_post import host_of, post
 from gpusteward.analyzer.notify.outbox.dispatcher import Sender
-from gpusteward.analyzer.notify.outbox.records import CONTROL, PendingDelivery, channel_target, read_buttons
+from gpusteward.analyzer.notify.outbox.records import (
+    CONTROL,
+    DeliveryError,
+    PendingDelivery,
+    channel_target,
+    read_buttons,
+)
 from gpusteward.analyzer.settings.notify import (
     ControlSettings,
     NotifySettings,
@@ -27,8 +35,10 @@ from gpusteward.analyzer.settings.notify import (
     secrets_of,
     urls_of,
 )
+from gpusteward.core.errors import ConfigurationError
+from gpusteward.messages.notices import CHANNEL_UNUSABLE
 
-TIMEOUT_SECONDS = 10.0
+TIMEOUT_SECONDS, APPRISE_TIMEOUT_SECONDS = 10.0, 30.0
 SLACK_TITLE, SLACK_TEXT, SLACK_LABEL = 150, 3000, 75
 """The longest texts that Slack accepts in a header, a section and a button."""
 _FEISHU_RATE_LIMITED = (9499, 11232)  # too many requests of this bot, of all bots
@@ -45,20 +55,12 @@ def build_senders(
     for name, secret in notify.channels.items():
         bot_secrets = iter(secrets_of(notify, name))
         for number, url in enumerate(urls_of(secret)):
-            senders[channel_target(name, number)] = (
-                FeishuSender(url, next(bot_secrets, ""), clock) if is_feishu(url) else _open_other(name, url)
-            )
+            target = channel_target(name, number)
+            if is_feishu(url):
+                senders[target] = FeishuSender(url, next(bot_secrets, ""), clock)
+            else:
+                senders[target] = SlackSender(url) if is_slack(url) else AppriseSender.open(name, url)
     return senders
-
-
-def _open_other(name: str, url: str) -> Sender:
-    return SlackSender(url) if is_slack(url) else _open_apprise(name, url)
-
-
-def _open_apprise(name: str, url: str) -> Sender:
-    from gpusteward.analyzer.notify.apprise_channel import AppriseSender  # 45 MB
-
-    return AppriseSender.open(name, url)
 
 
 class _FeishuResponse(msgspec.Struct):
@@ -156,3 +158,51 @@ def sign_feishu(secret: str, *, at: float) -> dict[str, str]:
     seconds = str(int(at))
     digest = hmac.new(f"{seconds}\n{secret}".encode(), b"", hashlib.sha256).digest()
     return {"timestamp": seconds, "sign": base64.b64encode(digest).decode()}
+
+
+@dataclass(frozen=True, slots=True)
+class AppriseSender:
+    """One address of a channel."""
+
+    host: str
+    _services: Any = field(repr=False)  # an Apprise object with one service
+
+    @classmethod
+    def open(cls, name: str, url: str) -> "AppriseSender":
+        """Raises ConfigurationError, without the address, which is a secret."""
+        import apprise
+
+        _disable_log()
+        # Nothing is stored on disk, texts are not treated as templates, redirects are not followed.
+        asset = apprise.AppriseAsset(storage_mode="memory", http_redirects=False, allow_templates=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Apprise's plugins import deprecated modules
+            service = apprise.Apprise.instantiate(url, asset=asset)
+        if service is None:
+            raise ConfigurationError(CHANNEL_UNUSABLE, channel=name)
+        service.redirects = False  # even if the URL enables them
+        services = apprise.Apprise(asset=asset)
+        services.add(service)
+        return cls(f"{urlsplit(url).scheme}:{name}", services)
+
+    def send(self, delivery: PendingDelivery) -> None:
+        from apprise import NotifyFormat
+
+        title, _, body = delivery.body.partition("\n")
+        body = "\n".join([body, *(f"{each.label}: {each.url}" for each in read_buttons(delivery.headers))]).strip()
+        text = {"body": body or title, "title": title, "body_format": NotifyFormat.TEXT}
+        try:
+            was_sent = self._services.notify(**text, interpret_escapes=False, timeout=APPRISE_TIMEOUT_SECONDS)
+        # Plugins may raise anything; it costs this attempt only. The text of the error may contain the address.
+        except Exception as error:
+            raise DeliveryError(f"Apprise failed ({type(error).__name__})") from error
+        if not was_sent:
+            raise DeliveryError("not accepted by the service (Apprise gives no reason)")
+
+
+def _disable_log() -> None:
+    """Apprise logs addresses and bodies."""
+    logger = logging.getLogger("apprise")
+    logger.propagate = False
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())

@@ -48,9 +48,14 @@ from gpusteward.analyzer.explain.opinions import Opinion
 from gpusteward.analyzer.judge.resumption import seconds_until_morning
 from gpusteward.analyzer.ledger.identities import clean_text, make_allocation_id
 from gpusteward.analyzer.ledger.snoozes import clean_workload
-from gpusteward.analyzer.notify.errors import DeliveryError
 from gpusteward.analyzer.notify.http_post import host_of, post
-from gpusteward.analyzer.notify.outbox.records import CONTROL, OutboxEvent, PendingDelivery, make_event_key
+from gpusteward.analyzer.notify.outbox.records import (
+    CONTROL,
+    DeliveryError,
+    OutboxEvent,
+    PendingDelivery,
+    make_event_key,
+)
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.notify import ControlSettings
 from gpusteward.analyzer.tables import STATES

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from gpusteward import __version__
-from gpusteward.analyzer.notify.errors import DeliveryError
+from gpusteward.analyzer.notify.outbox.records import DeliveryError
 from gpusteward.http.client import HttpClient, Request, Response
 from gpusteward.http.connections import load_tls_context
 from gpusteward.http.credentials import basic_authorization

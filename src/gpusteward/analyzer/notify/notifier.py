@@ -17,11 +17,10 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from gpusteward.analyzer.ledger.db_engine import describe_error
 from gpusteward.analyzer.ledger.snoozes import active_snoozes
-from gpusteward.analyzer.notify.alertmanager.pusher import AlertPublisher
+from gpusteward.analyzer.notify.alertmanager import AlertPublisher
 from gpusteward.analyzer.notify.channels import build_senders
 from gpusteward.analyzer.notify.control_webhook import AwaitedOpinions, control_events
 from gpusteward.analyzer.notify.links import LinkSigner
-from gpusteward.analyzer.notify.notices.notice_history import NoticeHistory
 from gpusteward.analyzer.notify.notices.planner import NoticePlanner, ReadNotifyAnnotation
 from gpusteward.analyzer.notify.notices.reclaim_notices import (
     ReclaimNotice,
@@ -29,7 +28,7 @@ from gpusteward.analyzer.notify.notices.reclaim_notices import (
     make_buttons,
     make_options,
 )
-from gpusteward.analyzer.notify.notices.routing import ChannelRouter
+from gpusteward.analyzer.notify.notices.routing import ChannelRouter, NoticeHistory
 from gpusteward.analyzer.notify.outbox.delivery_counters import DeliveryCounters
 from gpusteward.analyzer.notify.outbox.dispatcher import POLL_SECONDS, Dispatcher
 from gpusteward.analyzer.notify.outbox.records import Delivery, NoticeKind, OutboxBatch, PendingDelivery, Review

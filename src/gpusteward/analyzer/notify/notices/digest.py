@@ -1,7 +1,7 @@
 """The weekly digest: GPU-hours recorded in the ledger, and workloads that are idle now."""
 
 from collections.abc import Iterator, Sequence
-from datetime import date
+from datetime import date, datetime, timedelta
 
 import numpy as np
 from sqlalchemy import Engine
@@ -11,6 +11,7 @@ from gpusteward.analyzer.notify.notices.messages import MessageOptions, name_wor
 from gpusteward.analyzer.reports.report import Report, Waster
 from gpusteward.analyzer.reports.report_query import ReportQuery
 from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.setting_values import read_weekly, read_zone
 from gpusteward.analyzer.tables import ACTIVITIES
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.gpu_counts import format_gpus
@@ -87,3 +88,21 @@ def _write_idle_workloads(result: Result, namespaces: Sequence[str], language: L
         gpus=format_gpus(float(table.gpus[is_idle].sum())),
         partly=int(is_partly_idle.sum()),
     )
+
+
+MAX_DIGEST_DELAY = timedelta(hours=12)
+"""A digest that could not be sent within this time is skipped: on Thursday the previous week is no longer news."""
+
+
+def find_due_digest(at: float, weekly: str, zone: str) -> date | None:
+    """The day of the digest that is due at this time; None when none is due."""
+    when = read_weekly(weekly)
+    if when is None:
+        return None
+    day, hour = when
+    now = datetime.fromtimestamp(at, read_zone(zone))
+    last = now.date() - timedelta(days=(now.weekday() - day) % 7)
+    due = datetime.combine(last, hour, now.tzinfo)
+    if due > now:
+        due -= timedelta(days=7)
+    return due.date() if now - due < MAX_DIGEST_DELAY else None

@@ -12,12 +12,10 @@ from datetime import date
 
 from sqlalchemy import Engine
 
-from gpusteward.analyzer.notify.notices.digest import read_week, write_digest
+from gpusteward.analyzer.notify.notices.digest import find_due_digest, read_week, write_digest
 from gpusteward.analyzer.notify.notices.idle_workloads import IdleWorkload, IdleWorkloadBuilder, find_idle_workloads
 from gpusteward.analyzer.notify.notices.messages import MessageOptions, write_idle, write_outage, write_recovery
-from gpusteward.analyzer.notify.notices.notice_history import NoticeHistory, clean_key
-from gpusteward.analyzer.notify.notices.quiet_hours import find_due_digest, is_quiet
-from gpusteward.analyzer.notify.notices.routing import ChannelRouter
+from gpusteward.analyzer.notify.notices.routing import ChannelRouter, NoticeHistory, clean_key, is_quiet
 from gpusteward.analyzer.notify.outbox.records import (
     ASKED,
     NOTICE,

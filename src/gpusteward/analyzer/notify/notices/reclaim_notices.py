@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from gpusteward.analyzer.notify.links import LinkSigner, make_details_button, make_snooze_buttons
 from gpusteward.analyzer.notify.notices.formatting import format_duration, format_time, safe_line, safe_name
 from gpusteward.analyzer.notify.notices.messages import MessageOptions, name_workload, write_as_of
-from gpusteward.analyzer.notify.notices.notice_history import clean_key
+from gpusteward.analyzer.notify.notices.routing import clean_key
 from gpusteward.analyzer.notify.outbox.records import (
     NOTICE,
     Button,

@@ -16,9 +16,8 @@ from typing import NamedTuple, Protocol
 from sqlalchemy.exc import SQLAlchemyError
 
 from gpusteward.analyzer.ledger.db_engine import describe_error
-from gpusteward.analyzer.notify.errors import DeliveryError
 from gpusteward.analyzer.notify.outbox.delivery_counters import DeliveryCounters
-from gpusteward.analyzer.notify.outbox.records import CONTROL, Outcome, PendingDelivery
+from gpusteward.analyzer.notify.outbox.records import CONTROL, DeliveryError, Outcome, PendingDelivery
 from gpusteward.analyzer.notify.outbox.retry import CircuitBreakers, backoff_seconds
 from gpusteward.analyzer.notify.outbox.store import Outbox
 from gpusteward.analyzer.settings.notify import OutboxSettings

@@ -1,4 +1,4 @@
-"""Rows that are written to the outbox and read from it, and the names of their targets."""
+"""Rows that are written to the outbox and read from it, the names of their targets, and why a delivery failed."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -206,3 +206,16 @@ class Outcome:
     attempts: int
     next_ms: int
     error: str = ""
+
+
+class DeliveryError(Exception):
+    """The receiver did not accept the message. The text never contains an address: addresses may contain tokens.
+
+    `is_refusal`: the receiver works but rejects this message; retrying helps only after the receiver has changed.
+    `wait_seconds`: the delay before the next attempt that the receiver requested (Retry-After).
+    """
+
+    def __init__(self, reason: str, *, is_refusal: bool = False, wait_seconds: float = 0.0) -> None:
+        super().__init__(reason)
+        self.is_refusal = is_refusal
+        self.wait_seconds = wait_seconds
