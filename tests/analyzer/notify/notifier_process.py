@@ -10,9 +10,8 @@ from itertools import count
 
 from gpusteward.analyzer.ledger.db_engine import open_engine
 from gpusteward.analyzer.notify.channels import build_senders
-from gpusteward.analyzer.notify.outbox.delivery_counters import DeliveryCounters
 from gpusteward.analyzer.notify.outbox.dispatcher import Dispatcher
-from gpusteward.analyzer.notify.outbox.records import NOTICE, OutboxEvent, channel_target
+from gpusteward.analyzer.notify.outbox.records import NOTICE, DeliveryCounters, OutboxEvent, channel_target
 from gpusteward.analyzer.notify.outbox.store import Outbox
 from tests.analyzer.notify.notifier_setup import settings_of
 

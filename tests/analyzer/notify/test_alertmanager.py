@@ -8,7 +8,7 @@ from typing import Any
 
 from gpusteward.analyzer.notify.alertmanager import ActiveAlerts, Alert, AlertPusher
 from gpusteward.analyzer.notify.notices.messages import MessageOptions
-from gpusteward.analyzer.notify.outbox.delivery_counters import DeliveryCounters
+from gpusteward.analyzer.notify.outbox.records import DeliveryCounters
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.notify import AlertmanagerSettings
 from gpusteward.analyzer.settings.settings import Settings

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from gpusteward.analyzer.notify.notices.formatting import MAX_NAME_LENGTH, safe_label, safe_line, safe_name
-from gpusteward.analyzer.notify.notices.idle_workloads import IdleWorkloadBuilder
+from gpusteward.analyzer.notify.notices.idle_workloads import NoticeWorkloadBuilder
 from gpusteward.analyzer.notify.notices.messages import MessageOptions, write_idle, write_outage
 from tests.analyzer.notify.notifier_setup import gpu_of, result_of, settings_of
 from tests.analyzer.usage_tables import AT
@@ -72,7 +72,7 @@ def test_a_hostile_name_adds_no_line_and_no_markup_to_a_message(name: str, langu
             settings=settings,
         )
         expected, written = (
-            write_idle(list(IdleWorkloadBuilder(each).build([0])), options, at=AT) for each in (ordinary, hostile)
+            write_idle(list(NoticeWorkloadBuilder(each).build([0])), options, at=AT) for each in (ordinary, hostile)
         )
         assert written.count("\n") == expected.count("\n")
         own = re.sub(r"[()（）]", "", written.replace("[.]", "").replace("\n", ""))
@@ -84,7 +84,7 @@ def test_a_hostile_name_adds_no_line_and_no_markup_to_a_message(name: str, langu
 def test_a_notice_says_that_samples_miss_short_work(count: int):
     options = MessageOptions("en", "UTC", "USD", repeat_hours=24, window_seconds=600)
     result = result_of([gpu_of("ml", f"web-{number}", gpu=number) for number in range(count)], settings=settings_of())
-    idle = list(IdleWorkloadBuilder(result).build(range(count)))
+    idle = list(NoticeWorkloadBuilder(result).build(range(count)))
     for is_sampled in (True, False):
         text = write_idle([replace(each, is_sampled=is_sampled) for each in idle], options, at=AT)
         assert ("short work between two samples is not seen" in text) is is_sampled

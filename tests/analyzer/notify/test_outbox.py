@@ -10,8 +10,13 @@ from sqlalchemy import event as engine_event
 
 from gpusteward.analyzer.ledger.db_engine import open_engine, with_write_lock
 from gpusteward.analyzer.ledger.schema import METADATA, notices, outbox
-from gpusteward.analyzer.notify.outbox.delivery_counters import DeliveryCounters
-from gpusteward.analyzer.notify.outbox.records import SUPERSEDED, NoticeRecord, OutboxEvent, Outcome
+from gpusteward.analyzer.notify.outbox.records import (
+    SUPERSEDED,
+    AttemptOutcome,
+    DeliveryCounters,
+    NoticeRecord,
+    OutboxEvent,
+)
 from gpusteward.analyzer.notify.outbox.store import MAX_BUFFERED, Outbox
 from gpusteward.analyzer.settings.notify import OutboxSettings
 from tests.analyzer.notify.notifier_setup import gpu_of, open_ledger, result_of, running_notifier, settings_of
@@ -53,10 +58,10 @@ def test_only_the_first_pending_row_of_a_stream_is_due(ledger: Engine):
     box.add([event("a", "a1"), event("a", "a2"), event("b", "b1")], at_ms=NOW)
     assert keys(box) == ["a1", "b1"]
     (first, _) = box.read_due(["control"], now_ms=NOW, limit=100)
-    box.save_outcomes([Outcome(first.id, "pending", 1, NOW + 5000, "HTTP 500")])
+    box.save_outcomes([AttemptOutcome(first.id, "pending", 1, NOW + 5000, "HTTP 500")])
     assert keys(box) == ["b1"]  # a2 waits behind a1
     assert keys(box, now_ms=NOW + 5000) == ["a1", "b1"]
-    box.save_outcomes([Outcome(first.id, "dead", 2, NOW, "HTTP 500")])
+    box.save_outcomes([AttemptOutcome(first.id, "dead", 2, NOW, "HTTP 500")])
     assert keys(box) == ["a2", "b1"]
 
 
@@ -65,7 +70,7 @@ def test_a_key_is_stored_once_even_after_it_was_delivered(ledger: Engine):
     for _ in range(2):
         box.add([event("a", "a1")], [record("n1")], at_ms=NOW)
     (row,) = box.read_due(["control"], now_ms=NOW, limit=100)
-    box.save_outcomes([Outcome(row.id, "done", 1, NOW)])
+    box.save_outcomes([AttemptOutcome(row.id, "done", 1, NOW)])
     box.add([event("a", "a1")], [record("n1")], at_ms=NOW)
     assert keys(box) == []
     assert len(box.read_notices(0)) == 1
@@ -98,7 +103,7 @@ def test_finished_rows_are_deleted_after_their_retention(ledger: Engine):
     box, _ = opened(ledger, keep_done_hours=1, keep_dead_hours=2)
     box.add([event("a", "a1"), event("b", "b1"), event("c", "c1")], at_ms=NOW)
     done, dead, _ = box.read_due(["control"], now_ms=NOW, limit=100)
-    box.save_outcomes([Outcome(done.id, "done", 1, NOW), Outcome(dead.id, "dead", 1, NOW, "no")])
+    box.save_outcomes([AttemptOutcome(done.id, "done", 1, NOW), AttemptOutcome(dead.id, "dead", 1, NOW, "no")])
     box.expire(NOW + 3_600_001)
     with ledger.connect() as connection:
         assert sorted(connection.scalars(select(outbox.c.key))) == ["b1", "c1"]
@@ -175,7 +180,7 @@ def test_a_cycle_replaces_the_control_calls_of_earlier_ones_and_no_notice(ledger
     assert box.state_changes > changes, "rows that were read before are not sent"
     assert states(box) == [("a", SUPERSEDED), ("b", SUPERSEDED), ("n", "pending"), ("b", "pending")]
     assert counters.counts()["superseded"] == {"control": 2}
-    box.save_outcomes([Outcome(in_flight.id, "pending", 1, NOW, "HTTP 500")])
+    box.save_outcomes([AttemptOutcome(in_flight.id, "pending", 1, NOW, "HTTP 500")])
     assert keys(box, now_ms=NOW + 400_000) == ["n1", "b2"], "a failed call does not make it pending again"
 
 
@@ -191,7 +196,7 @@ def test_a_cycle_that_is_stored_twice_keeps_its_control_calls(ledger: Engine):
     for _ in range(2):
         box.add([event("a", "a1")], at_ms=NOW, replaces_states=True)
     assert keys(box) == ["a1"]
-    box.save_outcomes([Outcome(box.read_due(["control"], now_ms=NOW, limit=1)[0].id, "done", 1, NOW)])
+    box.save_outcomes([AttemptOutcome(box.read_due(["control"], now_ms=NOW, limit=1)[0].id, "done", 1, NOW)])
     box.add([event("a", "a1")], at_ms=NOW, replaces_states=True)
     assert keys(box) == []
 
@@ -226,7 +231,7 @@ def test_a_dead_control_call_can_be_retried_only_while_it_is_true(ledger: Engine
     box.add([event("a", "a1")], at_ms=NOW, replaces_states=True)
     (row,) = box.read_due(["control"], now_ms=NOW, limit=1)
     for at_ms, is_true in ((NOW, True), (NOW + 1, False)):
-        box.save_outcomes([Outcome(row.id, "dead", 5, NOW, "HTTP 400")])
+        box.save_outcomes([AttemptOutcome(row.id, "dead", 5, NOW, "HTTP 400")])
         if not is_true:
             box.add([], at_ms=at_ms, replaces_states=True)
         assert box.retry(row.id, now_ms=at_ms)[1] is is_true
@@ -306,7 +311,7 @@ def test_a_dead_delivery_is_listed_and_can_be_retried_like_a_new_one(ledger: Eng
     box, _ = opened(ledger, max_age_hours=1)
     box.add([event(name, f"{name}1", kind="notice") for name in ("a", "b", "c")], at_ms=NOW)
     first, second, _ = box.read_due(["control"], now_ms=NOW, limit=100)
-    box.save_outcomes([Outcome(first.id, "dead", 5, NOW, "HTTP 400"), Outcome(second.id, "done", 1, NOW)])
+    box.save_outcomes([AttemptOutcome(first.id, "dead", 5, NOW, "HTTP 400"), AttemptOutcome(second.id, "done", 1, NOW)])
     states = [(row.stream, row.state) for row in box.read_deliveries(limit=10)]
     assert states == [("c", "pending"), ("b", "done"), ("a", "dead")]
     (dead,) = box.read_deliveries("dead", limit=10)

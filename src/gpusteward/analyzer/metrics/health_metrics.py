@@ -8,7 +8,7 @@ from gpusteward.analyzer.data_health import DataHealth
 from gpusteward.analyzer.explain.counters import ModelCounters
 from gpusteward.analyzer.metrics import analyzer_metrics as metrics
 from gpusteward.analyzer.metrics.result_metrics import family_by
-from gpusteward.analyzer.notify.outbox.delivery_counters import DELIVERY_RESULTS
+from gpusteward.analyzer.notify.outbox.records import DELIVERY_RESULTS
 from gpusteward.analyzer.pipeline import DURATION_BUCKETS, CycleStats
 from gpusteward.analyzer.reclaim.lending import LendableGpus
 from gpusteward.analyzer.reclaim.permission import Mode

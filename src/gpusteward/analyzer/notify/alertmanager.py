@@ -20,10 +20,9 @@ import numpy as np
 from gpusteward.analyzer.ledger.snoozes import clean_workload
 from gpusteward.analyzer.notify.http_post import post
 from gpusteward.analyzer.notify.notices.formatting import safe_label
-from gpusteward.analyzer.notify.notices.idle_workloads import IdleWorkload, IdleWorkloadBuilder, find_idle_workloads
+from gpusteward.analyzer.notify.notices.idle_workloads import NoticeWorkload, NoticeWorkloadBuilder, find_idle_workloads
 from gpusteward.analyzer.notify.notices.messages import MessageOptions, describe_idle, describe_outage
-from gpusteward.analyzer.notify.outbox.delivery_counters import DeliveryCounters
-from gpusteward.analyzer.notify.outbox.records import DeliveryError
+from gpusteward.analyzer.notify.outbox.records import DeliveryCounters, DeliveryError
 from gpusteward.analyzer.notify.outbox.retry import backoff_seconds
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.notify import AlertmanagerSettings
@@ -110,14 +109,14 @@ class ActiveAlerts:
 
     def _select(
         self, result: Result, settings: AlertmanagerSettings, snoozed: Collection[WorkloadKey]
-    ) -> Iterator[IdleWorkload]:
+    ) -> Iterator[NoticeWorkload]:
         """The largest workloads, if there are too many."""
         idle, keys = find_idle_workloads(result, minutes=settings.idle_minutes), result.workloads.keys
         numbers = np.array([one for one in idle if clean_workload(keys[one]) not in snoozed], dtype=np.intp)
         largest = numbers[np.argsort(-result.workloads.gpus[numbers], kind="stable")]
         self.left_out = max(0, len(largest) - settings.max_alerts)
         if len(largest):
-            yield from IdleWorkloadBuilder(result).build(largest[: settings.max_alerts].tolist())
+            yield from NoticeWorkloadBuilder(result).build(largest[: settings.max_alerts].tolist())
 
 
 def is_resolved(alert: Alert) -> bool:
@@ -131,7 +130,7 @@ def _is_unknown(result: Result, key: WorkloadKey) -> bool:
 
 
 def _idle_alert(
-    workload: IdleWorkload, settings: AlertmanagerSettings, options: MessageOptions, *, ends_at: float
+    workload: NoticeWorkload, settings: AlertmanagerSettings, options: MessageOptions, *, ends_at: float
 ) -> Alert:
     summary, *evidence = describe_idle(workload, options)
     annotations = {"summary": summary, "description": "\n".join(evidence), "signature": workload.signature}
@@ -189,14 +188,8 @@ class AlertPublisher:
         """The alerts of a successful cycle: firing and resolved. Those of `snoozed` workloads are resolved."""
         if not self._pushers:
             return
-        settings, notify = self._settings.alertmanager, self._settings.notify
-        options = MessageOptions(
-            language=notify.language,
-            time_zone=notify.time_zone,
-            currency=self._settings.prices.currency,
-            repeat_hours=notify.repeat_hours,
-            window_seconds=result.verdicts.usage.window_seconds,
-        )
+        settings = self._settings.alertmanager
+        options = MessageOptions.of(self._settings, window_seconds=result.verdicts.usage.window_seconds)
         firing_and_resolved = self._alerts.update(result, settings, options, snoozed=snoozed)
         self._push([*firing_and_resolved, *self._alerts.end_outage(settings, now=result.at)])
 

@@ -22,16 +22,17 @@ from gpusteward.analyzer.notify.channels import build_senders
 from gpusteward.analyzer.notify.control_webhook import AwaitedOpinions, control_events
 from gpusteward.analyzer.notify.links import LinkSigner
 from gpusteward.analyzer.notify.notices.planner import NoticePlanner, ReadNotifyAnnotation
-from gpusteward.analyzer.notify.notices.reclaim_notices import (
-    ReclaimNotice,
-    add_reclaim_notice,
-    make_buttons,
-    make_options,
-)
-from gpusteward.analyzer.notify.notices.routing import ChannelRouter, NoticeHistory
-from gpusteward.analyzer.notify.outbox.delivery_counters import DeliveryCounters
+from gpusteward.analyzer.notify.notices.reclaim_notices import ReclaimNotice, plan_reclaim
+from gpusteward.analyzer.notify.notices.routing import NoticeHistory
 from gpusteward.analyzer.notify.outbox.dispatcher import POLL_SECONDS, Dispatcher
-from gpusteward.analyzer.notify.outbox.records import Delivery, NoticeKind, OutboxBatch, PendingDelivery, Review
+from gpusteward.analyzer.notify.outbox.records import (
+    Delivery,
+    DeliveryCounters,
+    NoticeKind,
+    OutboxBatch,
+    PendingDelivery,
+    Review,
+)
 from gpusteward.analyzer.notify.outbox.store import Outbox
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
@@ -133,7 +134,8 @@ class Notifier:
             self._outage_since = None
             snoozed = self._read_snoozed()
             self._alerts.publish(result, snoozed=snoozed)
-            self._forget_withdrawn()
+            while self._withdrawn:  # who has not received a notice is notified when the workload is idle again
+                self._history.forget(NoticeKind.IDLE, *self._withdrawn.popleft())
             batch = self._plan(result, snoozed)
             if self._outbox is not None and self._dispatcher is not None:
                 self._outbox.add(
@@ -182,28 +184,15 @@ class Notifier:
             self._dispatcher.wake()
 
     def _write_reclaim(self, notice: ReclaimNotice) -> OutboxBatch:
-        settings, batch = self._settings, OutboxBatch()
+        settings, key, annotation = self._settings, notice.workload, ""
         if self._outbox is None or not settings.notify.channels:
-            return batch
-        router = ChannelRouter(settings.notify)
-        key = notice.workload
-        annotation = ""
+            return OutboxBatch()
         if settings.notify.annotation and notice.pod:
             annotation = self._read_notify_annotation(key.namespace, notice.pod, key.cluster)
-        for channel in router.find(key.namespace, annotation=annotation):
-            options = make_options(settings, channel)
-            public_url, language = settings.server.public_url, options.language
-            buttons = make_buttons(notice, self._links, public_url, channel=channel, language=language)
-            targets = router.targets(channel)
-            add_reclaim_notice(batch, notice, channel, targets=targets, options=options, buttons=buttons)
-        self._report_missing_links()
-        return batch
-
-    def _report_missing_links(self) -> None:
-        """Once."""
-        if not self._settings.server.public_url and not self._has_reported_links:
+        if not settings.server.public_url and not self._has_reported_links:
             self._has_reported_links = True
             log.warning("notices_without_links", reason="server.public_url is empty", effect="no snooze by link")
+        return plan_reclaim(notice, settings, self._links, annotation=annotation)
 
     def read_delivered(self, keys: Collection[str]) -> Mapping[str, float]:
         """When these rows of the outbox were delivered, in unix seconds; those that were not are missing. Raises
@@ -331,11 +320,6 @@ class Notifier:
         review = planner.review_idle(waiting, result, snoozed=snoozed)
         self._withdrawn.extend(review.forgotten)
         return review
-
-    def _forget_withdrawn(self) -> None:
-        """Who has not received a notice is notified when the workload is idle again."""
-        while self._withdrawn:
-            self._history.forget(NoticeKind.IDLE, *self._withdrawn.popleft())
 
     def _now_ms(self) -> int:
         return round(self._clock() * 1000)

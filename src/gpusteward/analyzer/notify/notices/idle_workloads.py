@@ -1,4 +1,4 @@
-"""Finds idle workloads and the facts that a message contains: GPUs, idle time, memory in use, cost so far. Pure."""
+"""Idle workloads with the facts that a message contains: GPUs, idle time, memory in use, cost so far. Pure."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ WorkloadNumbers = Sequence[int]  # positions in `Result.workloads`
 
 
 @dataclass(frozen=True, slots=True)
-class IdleWorkload:
+class NoticeWorkload:
     """One workload with only idle GPUs. None means unknown."""
 
     key: WorkloadKey
@@ -46,7 +46,7 @@ def find_idle_workloads(result: Result, *, minutes: float) -> WorkloadNumbers:
     return found
 
 
-class IdleWorkloadBuilder:
+class NoticeWorkloadBuilder:
     """Builds idle workloads from one result; columns that all of them need are computed once."""
 
     def __init__(self, result: Result) -> None:
@@ -57,16 +57,16 @@ class IdleWorkloadBuilder:
         held, means = usage.column(Measure.MEMORY_USED, Stat.LAST), usage.column(Measure.MEMORY_USED, Stat.MEAN)
         self._memory = np.where(np.isnan(held), means, held)
 
-    def build(self, numbers: WorkloadNumbers) -> Iterator[IdleWorkload]:
+    def build(self, numbers: WorkloadNumbers) -> Iterator[NoticeWorkload]:
         for number in numbers:
             yield self._build(number)
 
-    def _build(self, number: int) -> IdleWorkload:
+    def _build(self, number: int) -> NoticeWorkload:
         result, table = self._result, self._result.workloads
         rows = table.rows(number).tolist()
         allocations = result.verdicts.usage.allocations
         since = float(table.idle_since[number])
-        return IdleWorkload(
+        return NoticeWorkload(
             key=table.keys[number],
             pod=allocations[rows[0]].container.pod,
             gpus=float(table.gpus[number]),

@@ -13,7 +13,8 @@ from gpusteward.analyzer.notify.notices.formatting import (
     safe_line,
     safe_name,
 )
-from gpusteward.analyzer.notify.notices.idle_workloads import MAX_ALLOCATIONS, IdleWorkload
+from gpusteward.analyzer.notify.notices.idle_workloads import MAX_ALLOCATIONS, NoticeWorkload
+from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import SourceError
 from gpusteward.core.gpu_counts import format_gpus
@@ -37,13 +38,28 @@ class MessageOptions:
     window_seconds: float
     with_cluster: bool = False  # where there are several
 
+    @classmethod
+    def of(
+        cls, settings: Settings, channel: str = "", *, window_seconds: float = 0.0, with_cluster: bool = False
+    ) -> "MessageOptions":
+        """Empty `channel`: as in channels without a language of their own."""
+        notify = settings.notify
+        return cls(
+            language=notify.languages.get(channel, notify.language),
+            time_zone=notify.time_zone,
+            currency=settings.prices.currency,
+            repeat_hours=notify.repeat_hours,
+            window_seconds=window_seconds,
+            with_cluster=with_cluster,
+        )
+
 
 def write_as_of(at: float, options: MessageOptions) -> str:
     """When a message was true: it may wait for its receiver."""
     return messages.AS_OF.text(options.language, time=format_time(at, options.time_zone))
 
 
-def write_idle(workloads: Sequence[IdleWorkload], options: MessageOptions, *, at: float) -> str:
+def write_idle(workloads: Sequence[NoticeWorkload], options: MessageOptions, *, at: float) -> str:
     """One message about one or several idle workloads."""
     language = options.language
     body = describe_idle(workloads[0], options) if len(workloads) == 1 else _list_workloads(workloads, options)
@@ -87,7 +103,7 @@ def write_recovery(options: MessageOptions, *, since: float, now: float) -> str:
     return "\n".join((title, write_as_of(now, options), text))
 
 
-def describe_idle(workload: IdleWorkload, options: MessageOptions) -> Iterator[str]:
+def describe_idle(workload: NoticeWorkload, options: MessageOptions) -> Iterator[str]:
     """One workload with all its evidence, line by line."""
     language = options.language
     yield messages.IDLE_WORKLOAD.text(
@@ -119,14 +135,16 @@ def _name_namespace(key: WorkloadKey, options: MessageOptions) -> str:
     return f"{cluster}{safe_name(key.namespace)}"
 
 
-def _name_namespaces(workloads: Sequence[IdleWorkload], options: MessageOptions) -> str:
+def _name_namespaces(workloads: Sequence[NoticeWorkload], options: MessageOptions) -> str:
     namespaces = {(workload.key.cluster, workload.key.namespace) for workload in workloads}
     if len(namespaces) > 1:
         return messages.NAMESPACES.text(options.language, number=len(namespaces))
     return _name_namespace(workloads[0].key, options)
 
 
-def _name_gpus(workload: IdleWorkload, language: Language, *, shown: int, name: Callable[[AllocationKey], str]) -> str:
+def _name_gpus(
+    workload: NoticeWorkload, language: Language, *, shown: int, name: Callable[[AllocationKey], str]
+) -> str:
     named = [name(allocation) for allocation in workload.allocations[:shown]]
     if workload.allocations_total > shown:
         named.append(messages.MORE_GPUS.text(language, number=workload.allocations_total - shown))
@@ -145,7 +163,7 @@ def _name_gpu_slot(allocation: AllocationKey) -> str:
     return f"{safe_name(allocation.node)}{index}{instance}"
 
 
-def _list_workloads(workloads: Sequence[IdleWorkload], options: MessageOptions) -> Iterator[str]:
+def _list_workloads(workloads: Sequence[NoticeWorkload], options: MessageOptions) -> Iterator[str]:
     language, gpus = options.language, sum(workload.gpus for workload in workloads)
     yield messages.IDLE_WORKLOADS.text(language, workloads=len(workloads), gpus=format_gpus(gpus))
     largest = sorted(workloads, key=lambda each: (-each.gpus, each.idle_since, each.key))
@@ -164,11 +182,11 @@ def _list_workloads(workloads: Sequence[IdleWorkload], options: MessageOptions) 
         yield messages.TOTAL_COST.text(language, cost=format_money(total, options.currency))
 
 
-def _tenant_of(workload: IdleWorkload) -> tuple[str, str]:
+def _tenant_of(workload: NoticeWorkload) -> tuple[str, str]:
     return workload.key.cluster, workload.key.namespace
 
 
-def _write_line(workload: IdleWorkload, options: MessageOptions) -> str:
+def _write_line(workload: NoticeWorkload, options: MessageOptions) -> str:
     language = options.language
     return messages.LINE.text(
         language,
@@ -180,7 +198,7 @@ def _write_line(workload: IdleWorkload, options: MessageOptions) -> str:
     )
 
 
-def _write_details(workload: IdleWorkload, options: MessageOptions) -> Iterator[str]:
+def _write_details(workload: NoticeWorkload, options: MessageOptions) -> Iterator[str]:
     language = options.language
     if workload.core_peak_ratio is not None:
         yield messages.LINE_PEAK.text(language, peak=format_percent(workload.core_peak_ratio))

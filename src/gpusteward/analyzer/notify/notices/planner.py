@@ -8,19 +8,16 @@ stored and waits for its receiver is reviewed in every cycle: `review_idle`.
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import date
 
 from sqlalchemy import Engine
 
 from gpusteward.analyzer.notify.notices.digest import find_due_digest, read_week, write_digest
-from gpusteward.analyzer.notify.notices.idle_workloads import IdleWorkload, IdleWorkloadBuilder, find_idle_workloads
+from gpusteward.analyzer.notify.notices.idle_workloads import NoticeWorkload, NoticeWorkloadBuilder, find_idle_workloads
 from gpusteward.analyzer.notify.notices.messages import MessageOptions, write_idle, write_outage, write_recovery
 from gpusteward.analyzer.notify.notices.routing import ChannelRouter, NoticeHistory, clean_key, is_quiet
 from gpusteward.analyzer.notify.outbox.records import (
     ASKED,
-    NOTICE,
     NoticeKind,
-    NoticeRecord,
     OutboxBatch,
     OutboxEvent,
     PendingDelivery,
@@ -64,8 +61,7 @@ class NoticePlanner:
         read_notify_annotation: ReadNotifyAnnotation,
     ) -> None:
         """`engine` is the ledger's, for digests; None without a ledger."""
-        self._notify = settings.notify
-        self._currency = settings.prices.currency
+        self._settings, self._notify = settings, settings.notify
         self._history = history
         self._engine = engine
         self._router = ChannelRouter(settings.notify)
@@ -92,10 +88,15 @@ class NoticePlanner:
         for channel, by_namespace in self._route(self._find_due(result, snoozed, now=now)).items():
             groups = [
                 idle_workloads
-                for namespace, idle_workloads in sorted(by_namespace.items())
-                if self._is_within_rate(channel, *namespace, now=now)
+                for tenant, idle_workloads in sorted(by_namespace.items())
+                if self._history.is_within_rate(
+                    (NoticeKind.IDLE, channel, *tenant), now_ms=_ms(now), minutes=self._notify.owner_minutes
+                )
             ]
-            for idle_workloads in self._merge(groups):
+            # One message per namespace; where a channel would get too many of them, one message for all.
+            if len(groups) > self._notify.merge_above:
+                groups = [[each for group in groups for each in group]]
+            for idle_workloads in groups:
                 self._add_idle(batch, channel, idle_workloads, at=result.at, now=now)
         return batch
 
@@ -104,7 +105,7 @@ class NoticePlanner:
         same again within a minute is the same message."""
         batch = OutboxBatch()
         self._follow_result(result)
-        for channel, by_namespace in self._route(IdleWorkloadBuilder(result).build([number])).items():
+        for channel, by_namespace in self._route(NoticeWorkloadBuilder(result).build([number])).items():
             idle_workloads = [each for group in by_namespace.values() for each in group]
             workload = clean_key(result.workloads.keys[number])
             key = make_event_key(NoticeKind.IDLE, "now", channel, *workload, str(_ms(now) // 60_000))
@@ -123,7 +124,7 @@ class NoticePlanner:
             return Review()
         self._follow_result(result)
         numbers = {clean_key(key): number for number, key in enumerate(result.workloads.keys)}
-        builder, renewed, withdrawn = IdleWorkloadBuilder(result), list[OutboxEvent](), list[str]()
+        builder, renewed, withdrawn = NoticeWorkloadBuilder(result), list[OutboxEvent](), list[str]()
         ended: dict[str, tuple[str, WorkloadKey]] = {}  # by the key of their record
         for row in waiting:
             subject, channel = read_subject(row.headers), read_channel(row.target)
@@ -176,21 +177,19 @@ class NoticePlanner:
         channels = self._router.namespaces_by_channel()
         keys = {channel: make_event_key(NoticeKind.DIGEST, channel, day.isoformat()) for channel in channels}
         due = [channel for channel, key in keys.items() if not self._history.has_digest(key)][:DIGESTS_PER_CYCLE]
-        try:
-            bodies = {
-                channel: self._write_digest(result, channel, channels[channel], day=day, now=now) for channel in due
-            }
-        except SourceError as error:  # retried in the next cycle until MAX_DIGEST_DELAY
-            log.warning("digest_delayed", reason=error)
-            return batch
+        bodies: dict[str, str] = {}
+        for channel in due:
+            namespaces, options, week = channels[channel], self._message_options(channel), None
+            if self._engine is not None:
+                try:
+                    week = read_week(self._engine, result, namespaces=namespaces, now=now)
+                except SourceError as error:  # all of them are retried in the next cycle until MAX_DIGEST_DELAY
+                    log.warning("digest_delayed", reason=error)
+                    return batch
+            bodies[channel] = write_digest(week, result, day=day, namespaces=namespaces, options=options)
         for channel, body in bodies.items():
             self._add(batch, NoticeKind.DIGEST, channel, [NO_WORKLOAD], body=body, key=keys[channel], now=now)
         return batch
-
-    def _write_digest(self, result: Result, channel: str, namespaces: Sequence[str], *, day: date, now: float) -> str:
-        """Raises SourceError when the ledger cannot be read."""
-        week = None if self._engine is None else read_week(self._engine, result, namespaces=namespaces, now=now)
-        return write_digest(week, result, day=day, namespaces=namespaces, options=self._message_options(channel))
 
     def _is_quiet(self, now: float) -> bool:
         return is_quiet(now, self._notify.quiet_hours, self._notify.time_zone)
@@ -198,11 +197,7 @@ class NoticePlanner:
     def _is_due(self, kind: NoticeKind, workload: WorkloadKey, *, now: float, hours: float) -> bool:
         return self._history.is_due(kind, workload, now_ms=_ms(now), repeat_hours=hours)
 
-    def _is_within_rate(self, channel: str, cluster: str, namespace: str, *, now: float) -> bool:
-        key = (NoticeKind.IDLE, channel, cluster, namespace)
-        return self._history.is_within_rate(key, now_ms=_ms(now), minutes=self._notify.owner_minutes)
-
-    def _find_due(self, result: Result, snoozed: Collection[WorkloadKey], *, now: float) -> Iterable[IdleWorkload]:
+    def _find_due(self, result: Result, snoozed: Collection[WorkloadKey], *, now: float) -> Iterable[NoticeWorkload]:
         keys, hours = result.workloads.keys, self._notify.repeat_hours
         found = {
             number: clean_key(keys[number]) for number in find_idle_workloads(result, minutes=self._notify.idle_minutes)
@@ -212,11 +207,11 @@ class NoticePlanner:
             for number, key in found.items()
             if key not in snoozed and self._is_due(NoticeKind.IDLE, key, now=now, hours=hours)
         ]
-        return IdleWorkloadBuilder(result).build(due) if due else ()
+        return NoticeWorkloadBuilder(result).build(due) if due else ()
 
-    def _route(self, idle_workloads: Iterable[IdleWorkload]) -> Mapping[str, Mapping[_Tenant, list[IdleWorkload]]]:
+    def _route(self, idle_workloads: Iterable[NoticeWorkload]) -> Mapping[str, Mapping[_Tenant, list[NoticeWorkload]]]:
         """Channel -> cluster and namespace -> idle workloads."""
-        routed: dict[str, dict[_Tenant, list[IdleWorkload]]] = defaultdict(lambda: defaultdict(list))
+        routed: dict[str, dict[_Tenant, list[NoticeWorkload]]] = defaultdict(lambda: defaultdict(list))
         for idle_workload in idle_workloads:
             cluster, namespace = idle_workload.key.cluster, idle_workload.key.namespace
             annotation = ""
@@ -226,14 +221,8 @@ class NoticePlanner:
                 routed[channel][cluster, namespace].append(idle_workload)
         return routed
 
-    def _merge(self, groups: list[list[IdleWorkload]]) -> list[list[IdleWorkload]]:
-        """One message per namespace; where a channel would get too many of them, one message for all."""
-        if len(groups) <= self._notify.merge_above:
-            return groups
-        return [[idle_workload for group in groups for idle_workload in group]]
-
     def _add_idle(
-        self, batch: OutboxBatch, channel: str, idle_workloads: Sequence[IdleWorkload], *, at: float, now: float
+        self, batch: OutboxBatch, channel: str, idle_workloads: Sequence[NoticeWorkload], *, at: float, now: float
     ) -> None:
         tenants = sorted({(each.key.cluster, each.key.namespace) for each in idle_workloads})
         namespaces = [f"{cluster}/{namespace}" if cluster else namespace for cluster, namespace in tenants]
@@ -264,34 +253,15 @@ class NoticePlanner:
         now: float,
         headers: Mapping[str, str] = NO_HEADERS,
     ) -> None:
-        """One message: an event per address of the channel, a record per workload (only the first keeps the text)."""
-        for target in self._router.targets(channel):
-            stream = make_stream(target, kind)
-            batch.events.append(OutboxEvent(stream, make_event_key(key, target), NOTICE, target, body, headers))
-        for number, workload in enumerate(workloads):
-            record_key = key if workload == NO_WORKLOAD else _make_record_key(key, workload)
-            batch.notices.append(
-                NoticeRecord(
-                    key=record_key,
-                    kind=kind,
-                    cluster=workload.cluster,
-                    namespace=workload.namespace,
-                    owner_kind=workload.kind,
-                    owner_name=workload.name,
-                    channel=channel,
-                    body=body if not number else "",
-                )
-            )
+        """One message."""
+        records = {key if each == NO_WORKLOAD else _make_record_key(key, each): each for each in workloads}
+        batch.add_notice(kind, channel, self._router.targets(channel), records, key=key, body=body, headers=headers)
+        for record_key, workload in records.items():
             self._history.add(kind, channel, workload, at_ms=_ms(now), key=record_key)
 
     def _message_options(self, channel: str) -> MessageOptions:
-        return MessageOptions(
-            language=self._notify.languages.get(channel, self._notify.language),
-            time_zone=self._notify.time_zone,
-            currency=self._currency,
-            repeat_hours=self._notify.repeat_hours,
-            window_seconds=self._window_seconds,
-            with_cluster=self._with_cluster,
+        return MessageOptions.of(
+            self._settings, channel, window_seconds=self._window_seconds, with_cluster=self._with_cluster
         )
 
 

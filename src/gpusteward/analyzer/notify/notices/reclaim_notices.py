@@ -1,23 +1,13 @@
 """Notices of reclaim: warnings before an action, and what was done, restored or refused (pure)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gpusteward.analyzer.notify.links import LinkSigner, make_details_button, make_snooze_buttons
 from gpusteward.analyzer.notify.notices.formatting import format_duration, format_time, safe_line, safe_name
 from gpusteward.analyzer.notify.notices.messages import MessageOptions, name_workload, write_as_of
-from gpusteward.analyzer.notify.notices.routing import clean_key
-from gpusteward.analyzer.notify.outbox.records import (
-    NOTICE,
-    Button,
-    NoticeKind,
-    NoticeRecord,
-    OutboxBatch,
-    OutboxEvent,
-    make_event_key,
-    make_stream,
-    write_buttons,
-)
+from gpusteward.analyzer.notify.notices.routing import ChannelRouter, clean_key
+from gpusteward.analyzer.notify.outbox.records import Button, NoticeKind, OutboxBatch, make_event_key, write_buttons
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.gpu_counts import format_gpus
@@ -65,10 +55,10 @@ class ReclaimNotice:
 
 def write_reclaim(notice: ReclaimNotice, options: MessageOptions) -> str:
     """The first line is the title."""
-    language = options.language
+    language, name = options.language, name_workload(notice.workload, options)
     fields = {
-        "workload": name_workload(notice.workload, options),
-        "name": name_workload(notice.workload, options),
+        "workload": name,
+        "name": name,
         "gpus": format_gpus(notice.gpus),
         "since": format_time(notice.idle_since, options.time_zone),
         "duration": format_duration(max(0.0, notice.at - notice.idle_since), language),
@@ -88,7 +78,20 @@ def _applies(line: Message, notice: ReclaimNotice) -> bool:
     return line is not messages.RECLAIM_BY or bool(notice.by)
 
 
-def make_buttons(
+def plan_reclaim(notice: ReclaimNotice, settings: Settings, signer: LinkSigner, *, annotation: str) -> OutboxBatch:
+    """To every channel of the workload; `annotation`: of its pod."""
+    batch, router, workload = OutboxBatch(), ChannelRouter(settings.notify), clean_key(notice.workload)
+    for channel in router.find(notice.workload.namespace, annotation=annotation):
+        options = MessageOptions.of(settings, channel)
+        key = make_event_key(notice.kind, notice.action_id, str(notice.number), channel)
+        buttons = _make_buttons(notice, signer, settings.server.public_url, channel=channel, language=options.language)
+        body, headers = write_reclaim(notice, options), write_buttons(buttons)
+        targets = router.targets(channel)
+        batch.add_notice(notice.kind, channel, targets, {key: workload}, key=key, body=body, headers=headers)
+    return batch
+
+
+def _make_buttons(
     notice: ReclaimNotice, signer: LinkSigner, public_url: str, *, channel: str, language: Language
 ) -> list[Button]:
     """Those of the choices that a warning has, and one to the web UI; none without an address that people can reach."""
@@ -99,45 +102,3 @@ def make_buttons(
         return buttons
     snooze = make_snooze_buttons(signer, public_url, notice.workload, channel=channel, language=language, now=notice.at)
     return [*snooze, *buttons]
-
-
-def add_reclaim_notice(
-    batch: OutboxBatch,
-    notice: ReclaimNotice,
-    channel: str,
-    *,
-    targets: Sequence[str],
-    options: MessageOptions,
-    buttons: Sequence[Button] = (),
-) -> None:
-    """An event per address of the channel, and a record."""
-    body = write_reclaim(notice, options)
-    key = make_event_key(notice.kind, notice.action_id, str(notice.number), channel)
-    headers = write_buttons(buttons)
-    for target in targets:
-        stream = make_stream(target, notice.kind)
-        batch.events.append(OutboxEvent(stream, make_event_key(key, target), NOTICE, target, body, headers))
-    workload = clean_key(notice.workload)
-    batch.notices.append(
-        NoticeRecord(
-            key=key,
-            kind=notice.kind,
-            cluster=workload.cluster,
-            namespace=workload.namespace,
-            owner_kind=workload.kind,
-            owner_name=workload.name,
-            channel=channel,
-            body=body,
-        )
-    )
-
-
-def make_options(settings: Settings, channel: str) -> MessageOptions:
-    notify = settings.notify
-    return MessageOptions(
-        language=notify.languages.get(channel, notify.language),
-        time_zone=notify.time_zone,
-        currency=settings.prices.currency,
-        repeat_hours=notify.repeat_hours,
-        window_seconds=0.0,
-    )

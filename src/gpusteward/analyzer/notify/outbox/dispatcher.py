@@ -1,9 +1,6 @@
-"""Delivers pending rows of the outbox: in order per stream, at least once.
+"""Delivers pending rows of the outbox. One thread reads and updates rows; worker threads make the calls.
 
-Control calls are states, not events: only those of the last cycle are sent, and none while they may be untrue. Nor are
-notices about idle workloads and warnings that wait for their receiver.
-One thread reads and updates rows; worker threads make the calls. A row stays pending until its outcome is stored, so a
-call that was interrupted by the end of the process is repeated after the restart, with the same key.
+A host that hangs or fails costs only itself: it never has all workers, and its circuit breaker stops further calls.
 """
 
 import queue
@@ -16,8 +13,13 @@ from typing import NamedTuple, Protocol
 from sqlalchemy.exc import SQLAlchemyError
 
 from gpusteward.analyzer.ledger.db_engine import describe_error
-from gpusteward.analyzer.notify.outbox.delivery_counters import DeliveryCounters
-from gpusteward.analyzer.notify.outbox.records import CONTROL, DeliveryError, Outcome, PendingDelivery
+from gpusteward.analyzer.notify.outbox.records import (
+    CONTROL,
+    AttemptOutcome,
+    DeliveryCounters,
+    DeliveryError,
+    PendingDelivery,
+)
 from gpusteward.analyzer.notify.outbox.retry import CircuitBreakers, backoff_seconds
 from gpusteward.analyzer.notify.outbox.store import Outbox
 from gpusteward.analyzer.settings.notify import OutboxSettings
@@ -77,7 +79,7 @@ class Dispatcher:
         self._ready: deque[PendingDelivery] = deque()
         self._state_changes = 0  # of the outbox, when the states in `_ready` were read
         self._in_flight: dict[int, str] = {}  # row id -> host; until the outcome is stored
-        self._unsaved: list[Outcome] = []
+        self._unsaved: list[AttemptOutcome] = []
         self._jobs: queue.SimpleQueue[tuple[PendingDelivery, Sender] | None] = queue.SimpleQueue()
         self._ended: queue.SimpleQueue[_Attempt | None] = queue.SimpleQueue()  # None: wake up
         self._sending: set[int] = set()  # row ids of calls being made right now
@@ -229,23 +231,23 @@ class Dispatcher:
         self._breakers.end(attempt.host, has_failed=has_failed, now=time.monotonic())
         self._unsaved.append(self._decide_outcome(attempt.delivery, attempt.error))
 
-    def _decide_outcome(self, row: PendingDelivery, error: DeliveryError | None) -> Outcome:
+    def _decide_outcome(self, row: PendingDelivery, error: DeliveryError | None) -> AttemptOutcome:
         now_ms, attempts = self._now_ms(), row.attempts + 1
         if error is None:
             self._counters.add("sent", row.kind)
             self.failures.pop(row.target, None)
-            return Outcome(row.id, "done", attempts, now_ms)
+            return AttemptOutcome(row.id, "done", attempts, now_ms)
         self._counters.add("failed", row.kind)
         self._log_failure(row, error)
         if self._is_final(error, attempts):
             self._counters.add("dead", row.kind)
             log.error("delivery_given_up", kind=row.kind, target=row.target, attempts=attempts, reason=error)
-            return Outcome(row.id, "dead", attempts, now_ms, str(error))
+            return AttemptOutcome(row.id, "dead", attempts, now_ms, str(error))
         backoff = backoff_seconds(
             attempts, first=self._settings.first_wait_seconds, longest=self._settings.longest_wait_seconds
         )
         wait_ms = round(max(backoff, error.wait_seconds) * 1000)
-        return Outcome(row.id, "pending", attempts, now_ms + wait_ms, str(error))
+        return AttemptOutcome(row.id, "pending", attempts, now_ms + wait_ms, str(error))
 
     def _is_final(self, error: DeliveryError, attempts: int) -> bool:
         limit = min(MAX_REFUSALS, self._settings.max_attempts) if error.is_refusal else self._settings.max_attempts

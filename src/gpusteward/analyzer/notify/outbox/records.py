@@ -1,6 +1,8 @@
 """Rows that are written to the outbox and read from it, the names of their targets, and why a delivery failed."""
 
 import hashlib
+import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -17,8 +19,6 @@ NOTICE = "notice"
 """Kind of messages to channels."""
 BUTTONS = "buttons"
 """Among the headers of a notice: its buttons, as JSON. Channels without buttons get them as lines of text."""
-
-
 SUBJECT = "subject"
 """Among the headers of a notice about idle workloads: which ones, as JSON."""
 
@@ -143,6 +143,29 @@ class OutboxBatch:
     events: list[OutboxEvent] = field(default_factory=list)
     notices: list[NoticeRecord] = field(default_factory=list)
 
+    def add_notice(
+        self,
+        kind: NoticeKind,
+        channel: str,
+        targets: Sequence[str],
+        records: Mapping[str, WorkloadKey],
+        *,
+        key: str,
+        body: str,
+        headers: Mapping[str, str],
+    ) -> None:
+        """One message to a channel: an event for each of its addresses, a record for each workload by the key of the
+        record. Only the first record keeps the text."""
+        for target in targets:
+            stream = make_stream(target, kind)
+            self.events.append(OutboxEvent(stream, make_event_key(key, target), NOTICE, target, body, headers))
+        for record_key, workload in records.items():
+            owner_kind, namespace, owner_name, cluster = workload
+            self.notices.append(
+                NoticeRecord(record_key, kind, cluster, namespace, owner_kind, owner_name, channel, body)
+            )
+            body = ""
+
     def extend(self, other: "OutboxBatch") -> None:
         self.events += other.events
         self.notices += other.notices
@@ -198,7 +221,7 @@ class Delivery:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class AttemptOutcome:
     """The new state of a row after an attempt."""
 
     id: int
@@ -219,3 +242,32 @@ class DeliveryError(Exception):
         super().__init__(reason)
         self.is_refusal = is_refusal
         self.wait_seconds = wait_seconds
+
+
+DELIVERY_RESULTS = ("sent", "failed", "dead", "refused", "superseded")
+
+
+@dataclass
+class DeliveryCounters:
+    """Written by the threads that deliver, read by any thread. `pending` is a gauge, the others are counters."""
+
+    sent: Counter[str] = field(default_factory=Counter)
+    failed: Counter[str] = field(default_factory=Counter)  # attempts
+    dead: Counter[str] = field(default_factory=Counter)  # given up after too many attempts or too much time
+    refused: Counter[str] = field(default_factory=Counter)  # never stored: outbox full, or the database refused it
+    superseded: Counter[str] = field(default_factory=Counter)  # not sent: a later cycle replaced it
+    pending: Mapping[str, int] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def add(self, result: str, kind: str, number: int = 1) -> None:
+        """`result` is sent, failed, dead, refused or superseded."""
+        with self._lock:
+            counter: Counter[str] = getattr(self, result)
+            if number:
+                counter[kind] += number
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """result -> kind -> number."""
+        with self._lock:
+            counters = {name: dict(getattr(self, name)) for name in DELIVERY_RESULTS}
+        return {**counters, "pending": dict(self.pending)}

@@ -34,10 +34,10 @@ from gpusteward.analyzer.notify.outbox.records import (
     CONTROL,
     NOTICE,
     SUPERSEDED,
+    AttemptOutcome,
     Delivery,
     NoticeRecord,
     OutboxEvent,
-    Outcome,
     PendingDelivery,
 )
 
@@ -167,7 +167,7 @@ def read_due(connection: Connection, targets: Iterable[str], *, now_ms: int, lim
     return [_make_delivery(row) for row in connection.execute(query)]
 
 
-def update_outcomes(connection: Connection, outcomes: Iterable[Outcome]) -> None:
+def update_outcomes(connection: Connection, outcomes: Iterable[AttemptOutcome]) -> None:
     rows = [{f"row_{name}": value for name, value in asdict(each).items()} for each in outcomes]
     connection.execute(_UPDATE_OUTCOME, rows)
 

@@ -1,18 +1,12 @@
-"""The outbox: rows of the ledger's table `outbox`, delivered in order per stream, at least once.
+"""The outbox in the ledger's table `outbox`, or in memory; the idea and its invariants: `__init__.py`.
 
-- An event has a key; the same key a second time changes nothing. The events of a cycle are stored in one transaction.
-- A row names its target (`control`, `channel/ops/0`), never an address: addresses contain tokens and come from the
-  current settings. A row whose target is no longer in the settings stays pending until it is too old.
+- A row whose target is no longer in the settings stays pending until it is too old.
 - When a working database refuses a batch, the batch is split in halves until the refused event is alone. That event is
   dropped, counted and logged; all others are stored.
 - Without a ledger the same tables are kept in memory, with a lower limit, and pending rows are lost at a restart. When
   the database fails at run time, new events are buffered in memory up to `MAX_BUFFERED` and stored when it is back.
   Nothing is sent meanwhile: older events of the same stream may still be in the database.
-- A notice that something has happened is an event: it is delivered, however late. A control call is a state: each cycle
-  replaces those of all earlier cycles. A notice that says how things are is a state too: each cycle reviews those that
-  wait, gives those about idle workloads their present text, and withdraws what is not true any more. What was not sent
-  by then is done with the error `SUPERSEDED`. After a start and after a failed cycle it is not known what is still
-  true: the dispatcher sends no call, no notice about idle workloads and no warning until the next successful cycle.
+- A state that was not sent before a cycle replaced it is done with the error `SUPERSEDED`.
 """
 
 import threading
@@ -26,16 +20,16 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from gpusteward.analyzer.ledger.db_engine import describe_error, is_data_error, with_write_lock
 from gpusteward.analyzer.notify.outbox import rows
-from gpusteward.analyzer.notify.outbox.delivery_counters import DeliveryCounters
 from gpusteward.analyzer.notify.outbox.records import (
     ASKED,
     CONTROL,
     NOTICE,
+    AttemptOutcome,
     Delivery,
+    DeliveryCounters,
     NoticeKind,
     NoticeRecord,
     OutboxEvent,
-    Outcome,
     PendingDelivery,
     Review,
     ReviewNotices,
@@ -180,7 +174,7 @@ class Outbox:
         self._report_recovery()
         return due
 
-    def save_outcomes(self, outcomes: Sequence[Outcome]) -> None:
+    def save_outcomes(self, outcomes: Sequence[AttemptOutcome]) -> None:
         """Raises SQLAlchemyError."""
         if not outcomes:
             return
