@@ -21,8 +21,7 @@ from gpusteward.analyzer.ledger.spell_memory import SpellMemory
 from gpusteward.analyzer.notify.outbox.records import list_delivery_keys
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.reclaim.lending import LendableGpus, lend_result
-from gpusteward.analyzer.reports.charges import Charge
-from gpusteward.analyzer.reports.report import EndedWorkload, GroupDetails, Report
+from gpusteward.analyzer.reports.report import Charge, EndedWorkload, GroupDetails, Report
 from gpusteward.analyzer.reports.report_query import (
     LABEL_PREFIX,
     ClusterNamespace,
@@ -84,7 +83,7 @@ class LedgerAccess:
         """When there were GPUs last; None: never, or the ledger is disabled. Raises SourceError."""
         if self._ledger is None:
             return None
-        from gpusteward.analyzer.reports.ledger_sums.ledger_connection import read_ledger
+        from gpusteward.analyzer.reports.ledger_sums.ledger_extent import read_ledger
 
         with read_ledger(self._ledger.engine) as connection:
             return read_last_gpus(connection, time.time_ns() // 1_000_000)
@@ -93,7 +92,7 @@ class LedgerAccess:
         """What nodes had within the last day. Raises SourceError."""
         if self._ledger is None:
             return {}
-        from gpusteward.analyzer.reports.ledger_sums.ledger_connection import read_ledger
+        from gpusteward.analyzer.reports.ledger_sums.ledger_extent import read_ledger
 
         now_ms = time.time_ns() // 1_000_000
         with read_ledger(self._ledger.engine) as connection:
@@ -104,7 +103,7 @@ class LedgerAccess:
         if self._ledger is None:
             return ()
         from gpusteward.analyzer.ledger.restore_state import read_clusters
-        from gpusteward.analyzer.reports.ledger_sums.ledger_connection import read_ledger
+        from gpusteward.analyzer.reports.ledger_sums.ledger_extent import read_ledger
 
         with read_ledger(self._ledger.engine) as connection:
             return read_clusters(connection, present)
@@ -176,7 +175,7 @@ class LedgerAccess:
         """Those of the recorded namespaces; None: everything. Raises SourceError."""
         if visible is None:
             return None
-        from gpusteward.analyzer.reports.ledger_sums.ledger_connection import read_namespaces
+        from gpusteward.analyzer.reports.ledger_sums.ledger_extent import read_namespaces
 
         return tuple(each for each in read_namespaces(self._open()) if visible.includes(*each))
 
@@ -214,7 +213,7 @@ class LedgerAccess:
 
     def read_snoozes(self, at: float, *, visible: VisibleNamespaces | None) -> Mapping[WorkloadKey, Snooze]:
         """Those that are active. May take as long as the database. Raises SourceError."""
-        from gpusteward.analyzer.reports.ledger_sums.ledger_connection import read_ledger
+        from gpusteward.analyzer.reports.ledger_sums.ledger_extent import read_ledger
 
         with read_ledger(self._open()) as connection:
             found = active_snoozes(connection, at)

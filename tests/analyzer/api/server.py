@@ -37,8 +37,7 @@ from gpusteward.analyzer.listen_socket import open_socket
 from gpusteward.analyzer.notify.outbox.records import Delivery
 from gpusteward.analyzer.pipeline import CycleStats
 from gpusteward.analyzer.reclaim.lending import LendableGpus
-from gpusteward.analyzer.reports.charges import Charge
-from gpusteward.analyzer.reports.report import EndedWorkload, GroupDetails, Report
+from gpusteward.analyzer.reports.report import Charge, EndedWorkload, GroupDetails, Report
 from gpusteward.analyzer.reports.report_query import EndedQuery, ReportQuery
 from gpusteward.analyzer.reports.workload_history import WorkloadHistory
 from gpusteward.analyzer.results import Result

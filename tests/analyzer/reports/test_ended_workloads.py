@@ -8,7 +8,7 @@ import pytest
 from gpusteward.analyzer.ledger.periods import HOUR_MS
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.reports.ended_workloads import MAX_ENDED, read_ended_workloads
-from gpusteward.analyzer.reports.ledger_sums.ledger_connection import read_namespaces
+from gpusteward.analyzer.reports.ledger_sums.ledger_extent import read_namespaces
 from gpusteward.analyzer.reports.report import EndedWorkload
 from gpusteward.analyzer.reports.report_query import EndedQuery
 from tests.analyzer.reports.ledger_rows import A100, H100, LedgerRows, at, open_ledger_rows

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpusteward.analyzer.judge.gpu_models import MIB
 from gpusteward.analyzer.prices import HOUR_MS
 from gpusteward.analyzer.reports.report import Finding
-from gpusteward.analyzer.reports.right_sizing.mig_profiles import BOARDS, MIB, find_board
-from gpusteward.analyzer.reports.right_sizing.right_sizing import WholeGpuWorkload, find_smaller
+from gpusteward.analyzer.reports.right_sizing import BOARDS, WholeGpuWorkload, find_board, find_smaller
 from tests.analyzer.reports.ledger_rows import A100, GIB, H100, T4
 
 SMALL = WholeGpuWorkload(
@@ -143,6 +143,6 @@ def test_a_suggested_part_always_holds_the_peaks(board: object, core: float, mem
     )
     for found in find_smaller([holder]):
         profile = {each.name: each for each in board.profiles}[found.profile]
-        assert core < profile.compute_fraction
-        assert memory < profile.memory_fraction * 0.9
+        assert core < profile.compute
+        assert memory < profile.memory
         assert 0 < found.saving_gpu_ms < holder.allocated_gpu_ms

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, FromClause, RowMapping, Select, func, select, union_all
 
-from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS, Period, TimeSpan
+from gpusteward.analyzer.ledger.periods import Period
 from gpusteward.analyzer.ledger.schema import allocations, time_column
 from gpusteward.analyzer.reports.ledger_sums.ledger_extent import LedgerExtent, is_partial
 from gpusteward.analyzer.reports.ledger_sums.period_totals import (
@@ -19,7 +19,6 @@ from gpusteward.analyzer.reports.ledger_sums.unallocated import select_fleet_row
 from gpusteward.analyzer.reports.report import Point, Range
 from gpusteward.analyzer.reports.report_query import ReportScope
 
-MAX_HOURLY_BARS = 48
 _SUMMED = ("allocated_ms", "active_ms", "idle_ms", "unknown_ms", "idle_cost")
 
 
@@ -48,10 +47,7 @@ def read_chart(
     scope: ReportScope,
     has_costs: bool,
 ) -> ChartSeries:
-    is_hourly = period.until_ms - period.since_ms <= MAX_HOURLY_BARS * HOUR_MS and extent.has_hours(period)
-    step_ms = HOUR_MS if is_hourly else DAY_MS
-    if is_hourly:  # hourly rows also for whole days
-        period = Period(period.since_ms, period.until_ms, TimeSpan(0, 0), [TimeSpan(period.since_ms, period.until_ms)])
+    step_ms, period = extent.choose_step(period)
     usage = _read_usage(connection, select_usage_rows(period), step_ms, scope)
     fleet = _read_fleet(connection, select_fleet_rows(period, scope), step_ms)
     points = [_make_point(at, usage.get(at), fleet.get(at)) for at in sorted(usage.keys() | fleet.keys())]

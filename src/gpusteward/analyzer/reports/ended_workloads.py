@@ -8,7 +8,6 @@ from gpusteward.analyzer.ledger.periods import BEGAN, ROLLED, floor_day, read_pr
 from gpusteward.analyzer.ledger.schema import allocations, progress, time_column, usage_daily, usage_hourly
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.reports.ledger_sums.amounts import (
-    COSTS,
     NO_SUMS,
     SUMMED,
     UNPRICED,
@@ -17,8 +16,8 @@ from gpusteward.analyzer.reports.ledger_sums.amounts import (
     read_currencies,
     use_currency,
 )
-from gpusteward.analyzer.reports.ledger_sums.ledger_connection import read_ledger
-from gpusteward.analyzer.reports.ledger_sums.period_totals import is_visible, to_integer
+from gpusteward.analyzer.reports.ledger_sums.ledger_extent import read_ledger
+from gpusteward.analyzer.reports.ledger_sums.period_totals import is_visible, to_integer, unpriced_time
 from gpusteward.analyzer.reports.report import MAX_NAMES, EndedWorkload
 from gpusteward.analyzer.reports.report_query import EndedQuery
 
@@ -108,9 +107,8 @@ def _sum_usage(connection: Connection, is_own: ColumnElement[bool], *, first_ms:
 
 
 def _sum_rows(connection: Connection, table: Table, is_own: ColumnElement[bool], *, since_ms: int) -> Sums:
-    free = and_(*(table.c[cost] == 0 for cost in COSTS))
-    unpriced = func.sum(case((free, table.c.allocated_ms), else_=0))
     sums = [to_integer(func.sum(table.c[name])).label(name) for name in SUMMED]
+    unpriced = to_integer(func.sum(unpriced_time(table))).label(UNPRICED)
     is_theirs = table.c.allocation_id.in_(select(allocations.c.id).where(is_own))
-    found = select(*sums, to_integer(unpriced).label(UNPRICED)).where(time_column(table) >= since_ms, is_theirs)
+    found = select(*sums, unpriced).where(time_column(table) >= since_ms, is_theirs)
     return {name: int(value or 0) for name, value in connection.execute(found).mappings().one().items()}

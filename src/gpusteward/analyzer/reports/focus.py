@@ -13,14 +13,13 @@ from sqlalchemy import Connection, Engine, RowMapping, func, select, union_all
 from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS, Period, floor_day
 from gpusteward.analyzer.ledger.schema import allocations
 from gpusteward.analyzer.prices import PriceList, PriceSettings, cost_of
-from gpusteward.analyzer.reports.charges import Charge, ChargePeriod, UnitPrices
 from gpusteward.analyzer.reports.ledger_sums.amounts import COSTS, UNPRICED, read_currencies, use_currency
 from gpusteward.analyzer.reports.ledger_sums.grouping import find_team
-from gpusteward.analyzer.reports.ledger_sums.ledger_connection import read_ledger
 from gpusteward.analyzer.reports.ledger_sums.ledger_extent import (
     describe_range,
     is_partial,
     read_extent,
+    read_ledger,
     round_query,
     split_days,
 )
@@ -30,9 +29,9 @@ from gpusteward.analyzer.reports.ledger_sums.period_totals import (
     to_integer,
     unpriced_time,
 )
-from gpusteward.analyzer.reports.ledger_sums.unallocated import price_unallocated, read_unallocated
+from gpusteward.analyzer.reports.ledger_sums.unallocated import read_unallocated
 from gpusteward.analyzer.reports.render import quantities
-from gpusteward.analyzer.reports.report import Range
+from gpusteward.analyzer.reports.report import Charge, ChargePeriod, Range, UnitPrices
 from gpusteward.analyzer.reports.report_query import ReportQuery, ReportScope
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.messages.errors import ledger_errors
@@ -87,8 +86,7 @@ def _read_day(
     period = ChargePeriod(day.since_ms, min(day.until_ms, covered.until_ms), partial)
     for row in _read_usage(connection, day, scope):
         yield _make_charge(row, period, settings)
-    unallocated = price_unallocated(read_unallocated(connection, day, scope), settings.prices)
-    for key, part in unallocated.items():
+    for key, part in read_unallocated(connection, day, scope, settings.prices).items():
         if part.gpu_ms:
             names = {"cluster": key.cluster, "node": key.node, "model": key.model}
             yield Charge(

@@ -7,13 +7,11 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, RowMapping, Select, func, literal, select
 
-from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS, Period, TimeSpan
+from gpusteward.analyzer.ledger.periods import Period
 from gpusteward.analyzer.ledger.schema import allocations, time_column
-from gpusteward.analyzer.reports.chart_series import MAX_HOURLY_BARS
 from gpusteward.analyzer.reports.ledger_sums.amounts import COSTS, read_currencies
 from gpusteward.analyzer.reports.ledger_sums.grouping import WORKLOAD, Grouping, GroupKey, make_grouping
-from gpusteward.analyzer.reports.ledger_sums.ledger_connection import read_ledger
-from gpusteward.analyzer.reports.ledger_sums.ledger_extent import LedgerExtent, read_extent, round_query
+from gpusteward.analyzer.reports.ledger_sums.ledger_extent import read_extent, read_ledger, round_query
 from gpusteward.analyzer.reports.ledger_sums.period_totals import (
     RowSelection,
     only_scope,
@@ -57,8 +55,7 @@ def read_group_details(
 
 def _read_details(connection: Connection, query: ReportQuery, teams: Mapping[str, str], *, now_ms: int) -> GroupDetails:
     extent = read_extent(connection)
-    period = extent.divide(*round_query(query, now_ms=now_ms))
-    step_ms, period = _choose_step(period, extent)
+    step_ms, period = extent.choose_step(extent.divide(*round_query(query, now_ms=now_ms)))
     grouping = make_grouping(query.by, teams, dialect=connection.dialect.name)
     has_costs = read_currencies(connection).are_comparable(period)
     found: dict[GroupKey, _Found] = {}
@@ -70,14 +67,6 @@ def _read_details(connection: Connection, query: ReportQuery, teams: Mapping[str
     steps = sorted({at_ms for each in found.values() for at_ms in each.times})
     ordered = sorted(found.items(), key=lambda item: (item[1].order, item[0]))[: query.rows]
     return GroupDetails(step_ms, steps, [_make_detail(key, each, steps, grouping) for key, each in ordered])
-
-
-def _choose_step(period: Period, extent: LedgerExtent) -> tuple[int, Period]:
-    """Hours for a short period whose hourly rows are kept; days otherwise."""
-    if period.until_ms - period.since_ms > MAX_HOURLY_BARS * HOUR_MS or not extent.has_hours(period):
-        return DAY_MS, period
-    hours = [TimeSpan(period.since_ms, period.until_ms)]
-    return HOUR_MS, Period(period.since_ms, period.until_ms, TimeSpan(0, 0), hours)
 
 
 def _make_detail(key: GroupKey, found: _Found, steps: Sequence[int], grouping: Grouping) -> GroupDetail:

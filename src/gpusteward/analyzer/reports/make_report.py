@@ -6,24 +6,19 @@ from itertools import islice
 
 from sqlalchemy import Connection, Engine, RowMapping
 
-from gpusteward.analyzer.ledger.periods import Period
 from gpusteward.analyzer.prices import PriceList, PriceSettings
 from gpusteward.analyzer.reports.chart_series import read_chart
-from gpusteward.analyzer.reports.days import read_days
-from gpusteward.analyzer.reports.groups import read_groups
+from gpusteward.analyzer.reports.groups import read_days, read_groups
 from gpusteward.analyzer.reports.ledger_sums.amounts import (
-    Unallocated,
     make_amounts,
     read_currencies,
     read_sums,
     use_currency,
 )
 from gpusteward.analyzer.reports.ledger_sums.grouping import make_grouping
-from gpusteward.analyzer.reports.ledger_sums.ledger_connection import read_ledger
-from gpusteward.analyzer.reports.ledger_sums.ledger_extent import describe_range, read_extent, round_query
+from gpusteward.analyzer.reports.ledger_sums.ledger_extent import describe_range, read_extent, read_ledger, round_query
 from gpusteward.analyzer.reports.ledger_sums.period_totals import TOTALS, UNMEASURED, PeriodTotals
 from gpusteward.analyzer.reports.ledger_sums.unallocated import (
-    price_unallocated,
     read_coverage,
     read_unallocated,
     read_unused,
@@ -31,10 +26,8 @@ from gpusteward.analyzer.reports.ledger_sums.unallocated import (
 )
 from gpusteward.analyzer.reports.previous_period import read_previous
 from gpusteward.analyzer.reports.report import Finding, Report, Waster
-from gpusteward.analyzer.reports.report_query import ReportQuery, ReportScope
-from gpusteward.analyzer.reports.right_sizing.flagged_workloads import select_unflagged
-from gpusteward.analyzer.reports.right_sizing.right_sizing import MAX_PART_RATIO, WholeGpuWorkload, find_smaller
-from gpusteward.analyzer.tables import NodeModel
+from gpusteward.analyzer.reports.report_query import ReportQuery
+from gpusteward.analyzer.reports.right_sizing import MAX_PART_RATIO, WholeGpuWorkload, find_smaller, select_unflagged
 
 
 def make_report(
@@ -60,7 +53,8 @@ def _read_report(
     currencies = read_currencies(connection)
     prices, has_costs = use_currency(prices, currencies.find_single(period)), currencies.are_comparable(period)
     totals = PeriodTotals(connection, TOTALS, period=period, scope=query.scope, has_costs=has_costs)
-    unallocated = _read_unallocated(connection, period, query.scope, prices if has_costs else None)
+    listed = PriceList(prices if has_costs else PriceSettings())  # costs that cannot be added are unknown
+    unallocated = read_unallocated(connection, period, query.scope, listed)
     sums = read_sums(totals.read_total())
     total = make_amounts(sums, prices=prices, unallocated=sum_unallocated(unallocated.values()))
     covered = describe_range(query, period, extent=extent, is_empty=not sums["allocations"], now_ms=now_ms)
@@ -92,13 +86,6 @@ def _read_report(
         fleet_coverage_ratio=read_coverage(connection, period, query.scope, covered),
         currency_changes=currencies.list_changes(period),
     )
-
-
-def _read_unallocated(
-    connection: Connection, period: Period, scope: ReportScope, prices: PriceSettings | None
-) -> dict[NodeModel, Unallocated]:
-    """`prices`: None where costs cannot be added."""
-    return price_unallocated(read_unallocated(connection, period, scope), PriceList(prices or PriceSettings()))
 
 
 def _find_smaller(connection: Connection, totals: PeriodTotals, query: ReportQuery, *, until_ms: int) -> list[Finding]:

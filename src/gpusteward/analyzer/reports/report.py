@@ -1,11 +1,11 @@
-"""The contents of a report. Standard library only, because clients read reports too.
+"""The contents of a report, and of a row of the FOCUS export. Standard library only, because clients read them too.
 
 Durations are GPU-milliseconds, money millionths of the currency, energy millijoules, times milliseconds since 1970:
 all integers, so that sums are exact. None is unknown, never 0.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,3 +230,45 @@ class EndedWorkload:
     currency: str
     amounts: Amounts
     cluster: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ChargePeriod:
+    """The part of one day that is in the export."""
+
+    begin_ms: int
+    end_ms: int
+    is_partial: bool
+
+
+@dataclass(frozen=True, slots=True)
+class UnitPrices:
+    """Micros per GPU-hour; None is unknown."""
+
+    contracted: int | None = None
+    listed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """One row. `names`: columns of `allocations`. Time is in GPU-milliseconds, money in micros."""
+
+    period: ChargePeriod
+    currency: str
+    names: Mapping[str, str]
+    team: str = ""
+    times: Mapping[str, int] = field(default_factory=dict)  # by column of the usage tables; empty: unallocated time
+    costs: Mapping[str, int] = field(default_factory=dict)
+    unpriced_ms: int = 0
+    prices: UnitPrices = UnitPrices()
+    list_cost: int = 0
+    unallocated_ms: int | None = None  # None: of an allocation
+    unallocated_cost: int | None = None
+
+    @property
+    def cost(self) -> int:
+        return sum(self.costs.values())
+
+    @property
+    def allocated_ms(self) -> int:
+        return self.times.get("allocated_ms", 0)

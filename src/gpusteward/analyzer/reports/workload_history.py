@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Engine, Table, and_, select
+from sqlalchemy import ColumnElement, Connection, Engine, Table, and_, func, select
 
 from gpusteward.analyzer.ledger.schema import allocations, idle_spells, notices, outbox, verdict_changes
 from gpusteward.analyzer.ledger.snoozes import Snooze, clean_workload, list_snoozes
-from gpusteward.analyzer.reports.ledger_sums.ledger_connection import read_ledger
+from gpusteward.analyzer.reports.ledger_sums.ledger_extent import read_ledger
 from gpusteward.core.containers import WorkloadKey
 
 ListKeys = Callable[[str, str], Sequence[str]]
@@ -99,43 +99,23 @@ def _is_of(table: Table, workload: WorkloadKey) -> ColumnElement[bool]:
 
 
 def _read_verdicts(connection: Connection, workload: WorkloadKey, limit: int) -> list[RecordedVerdict]:
-    order = verdict_changes.c.at_ms.desc(), verdict_changes.c.id.desc()
-    found = select(verdict_changes).where(_is_of(verdict_changes, workload)).order_by(*order).limit(limit)
-    return [
-        RecordedVerdict(
-            at_ms=row.at_ms,
-            activity=row.activity,
-            signature=row.signature,
-            state=row.state,
-            score=row.score,
-            allocations=row.gpus,
-            idle_allocations=row.idle_gpus,
-            idle_since_ms=row.idle_since_ms,
-        )
-        for row in connection.execute(found)
-    ]
+    changes = verdict_changes.c
+    shown = [changes[name] for name in ("at_ms", "activity", "signature", "state", "score", "idle_since_ms")]
+    counts = changes.gpus.label("allocations"), changes.idle_gpus.label("idle_allocations")
+    found = select(*shown, *counts).where(_is_of(verdict_changes, workload))
+    rows = connection.execute(found.order_by(changes.at_ms.desc(), changes.id.desc()).limit(limit))
+    return [RecordedVerdict(**row) for row in rows.mappings()]
 
 
 def _read_spells(connection: Connection, workload: WorkloadKey, limit: int) -> list[RecordedSpell]:
     held = [allocations.c[name] for name in ("pod", "node", "gpu_uuid", "gpu_instance")]
-    joined = idle_spells.join(allocations, allocations.c.id == idle_spells.c.allocation_id)
-    found = select(idle_spells, *held).select_from(joined).where(_is_of(allocations, workload))
-    rows = connection.execute(found.order_by(idle_spells.c.started_ms.desc(), allocations.c.id).limit(limit))
-    return [
-        RecordedSpell(
-            started_ms=row.started_ms,
-            ended_ms=row.ended_ms,
-            ended_by=row.ended_by or "",
-            proof=row.proof,
-            signature=row.signature,
-            gpus=row.gpu_fraction,
-            pod=row.pod,
-            node=row.node,
-            gpu_uuid=row.gpu_uuid,
-            gpu_instance=row.gpu_instance,
-        )
-        for row in rows
-    ]
+    spells = idle_spells.c
+    shown = [spells[name] for name in ("started_ms", "ended_ms", "proof", "signature")]
+    named = func.coalesce(spells.ended_by, "").label("ended_by"), spells.gpu_fraction.label("gpus")
+    joined = idle_spells.join(allocations, allocations.c.id == spells.allocation_id)
+    found = select(*shown, *named, *held).select_from(joined).where(_is_of(allocations, workload))
+    rows = connection.execute(found.order_by(spells.started_ms.desc(), allocations.c.id).limit(limit))
+    return [RecordedSpell(**row) for row in rows.mappings()]
 
 
 def _read_notices(

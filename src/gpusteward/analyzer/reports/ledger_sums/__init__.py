@@ -1,7 +1,6 @@
 """What the ledger adds up for a report: the basis of its rows, days and charts.
 
-ledger_connection.py  read access to the ledger
-ledger_extent.py    how far the ledger reaches, and which time a report covers
+ledger_extent.py    read access to the ledger, how far it reaches, and which time a report covers
 grouping.py         what rows are grouped by
 period_totals.py    sums over a period per allocation, computed by the database
 amounts.py          sums -> amounts, and their currency

@@ -1,10 +1,14 @@
-"""The time for which the ledger has hourly and daily rows, and the time that a report covers: whole hours up to the
-present, or whole days where hourly rows are deleted."""
+"""Read access to the ledger: one consistent state of it, the time for which it has hourly and daily rows, and the time
+that a report covers: whole hours up to the present, or whole days where hourly rows are deleted."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, Engine, func, select
+from sqlalchemy.exc import SQLAlchemyError
 
+from gpusteward.analyzer.ledger.db_engine import describe_error
 from gpusteward.analyzer.ledger.periods import (
     DAY_MS,
     HOUR_MS,
@@ -19,9 +23,14 @@ from gpusteward.analyzer.ledger.periods import (
     read_oldest_hour,
     read_progress,
 )
-from gpusteward.analyzer.ledger.schema import usage_daily
+from gpusteward.analyzer.ledger.schema import allocations, usage_daily
+from gpusteward.analyzer.ledger.schema_version import has_tables
 from gpusteward.analyzer.reports.report import Range
 from gpusteward.analyzer.reports.report_query import ReportQuery
+from gpusteward.core.errors import SourceError
+from gpusteward.messages.errors import ledger_errors
+
+MAX_HOURLY_BARS = 48
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +63,15 @@ class LedgerExtent:
         """The hours of a period up to the last recorded cycle."""
         return (min(period.until_ms, self.recorded_ms or 0) - period.since_ms) / HOUR_MS
 
-    def has_hours(self, period: Period) -> bool:
+    def choose_step(self, period: Period) -> tuple[int, Period]:
+        """The length of a bar, and the rows for it: hours, also of whole days, for a short period whose hours are kept;
+        days otherwise."""
+        if period.until_ms - period.since_ms > MAX_HOURLY_BARS * HOUR_MS or not self._has_hours(period):
+            return DAY_MS, period
+        hours = [TimeSpan(period.since_ms, period.until_ms)]
+        return HOUR_MS, Period(period.since_ms, period.until_ms, TimeSpan(0, 0), hours)
+
+    def _has_hours(self, period: Period) -> bool:
         """Whether all its hours are kept; also for a period that began before the first recorded hour."""
         if self.oldest_hour_ms is None:
             return False
@@ -117,3 +134,24 @@ def _cut(period: Period, since_ms: int, until_ms: int) -> Period:
 
 def _ceil_hour(at_ms: int) -> int:
     return -floor_hour(-at_ms)
+
+
+@contextmanager
+def read_ledger(engine: Engine) -> Iterator[Connection]:
+    """One consistent state of it; temporary tables are rolled back at the end. Raises SourceError, also for errors
+    inside the block."""
+    isolated = {"isolation_level": "REPEATABLE READ"} if engine.dialect.name == "postgresql" else {}
+    try:
+        with engine.connect().execution_options(**isolated) as connection:
+            has_tables(connection)  # refuses another version
+            yield connection
+            connection.rollback()
+    except SQLAlchemyError as error:
+        raise SourceError(ledger_errors.NOT_READABLE, reason=describe_error(error)) from error
+
+
+def read_namespaces(engine: Engine) -> list[tuple[str, str]]:
+    """Every cluster and namespace in the ledger. Raises SourceError."""
+    with read_ledger(engine) as connection:
+        found = connection.execute(select(allocations.c.cluster, allocations.c.namespace).distinct())
+        return [(row.cluster, row.namespace) for row in found]

@@ -2,7 +2,7 @@
 fleet tables contain for how long it was known, and what was allocated in that time."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from sqlalchemy import ColumnElement, Connection, Table, func, select, true
 
@@ -21,12 +21,6 @@ from gpusteward.analyzer.reports.ledger_sums.period_totals import RowSelection, 
 from gpusteward.analyzer.reports.report import Range, Unused
 from gpusteward.analyzer.reports.report_query import ReportScope
 from gpusteward.analyzer.tables import NodeModel
-
-
-def price_unallocated(gpu_ms: Mapping[NodeModel, int], prices: PriceList) -> dict[NodeModel, Unallocated]:
-    """No namespace holds this time, so no discount applies."""
-    listed = {key: prices.list_micros_per_gpu_hour(key.model) for key in gpu_ms}
-    return {key: Unallocated(ms, cost_of(ms, listed[key]) if listed[key] else None) for key, ms in gpu_ms.items()}
 
 
 def sum_unallocated(parts: Iterable[Unallocated]) -> Unallocated:
@@ -52,8 +46,10 @@ def _in_clusters(fleet: Table, scope: ReportScope) -> ColumnElement[bool]:
     return fleet.c.cluster.in_(scope.clusters) if scope.clusters else true()
 
 
-def read_unallocated(connection: Connection, period: Period, scope: ReportScope) -> dict[NodeModel, int]:
-    """GPU-milliseconds; only nodes and models whose number of GPUs was known."""
+def read_unallocated(
+    connection: Connection, period: Period, scope: ReportScope, prices: PriceList
+) -> dict[NodeModel, Unallocated]:
+    """Only nodes and models whose number of GPUs was known. No namespace holds this time, so no discount applies."""
     unallocated = Counter[NodeModel]()
     for selection in select_fleet_rows(period, scope):
         table = selection.table
@@ -61,7 +57,11 @@ def read_unallocated(connection: Connection, period: Period, scope: ReportScope)
         sums = (func.sum(table.c.gpu_ms).label("gpu_ms"), func.sum(table.c.held_ms).label("held_ms"))
         for row in connection.execute(select(*keys, *sums).where(selection.condition).group_by(*keys)):
             unallocated[NodeModel(row.node, row.model, row.cluster)] += int(row.gpu_ms) - int(row.held_ms)
-    return {key: max(0, gpu_ms) for key, gpu_ms in unallocated.items()}
+    found: dict[NodeModel, Unallocated] = {}
+    for key, gpu_ms in unallocated.items():
+        free_ms, price = max(0, gpu_ms), prices.list_micros_per_gpu_hour(key.model)
+        found[key] = Unallocated(free_ms, cost_of(free_ms, price) if price else None)
+    return found
 
 
 def read_coverage(connection: Connection, period: Period, scope: ReportScope, covered: Range) -> float | None:

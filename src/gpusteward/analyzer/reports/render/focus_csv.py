@@ -9,9 +9,9 @@ import io
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 
-from gpusteward.analyzer.reports.charges import Charge
 from gpusteward.analyzer.reports.render import quantities
 from gpusteward.analyzer.reports.render.csv_text import escape_cell, format_micros
+from gpusteward.analyzer.reports.report import Charge
 
 VERSION = "1.2"
 ISSUER = "gpusteward"

@@ -34,7 +34,7 @@ NOTABLE_SHARE = 0.01
 Row = TypeVar("Row")
 
 
-class _Column(NamedTuple, Generic[Row]):
+class _PageColumn(NamedTuple, Generic[Row]):
     """A column of a table: its title, and the text of the cell of a row."""
 
     title: Message
@@ -174,26 +174,26 @@ def _groups(report: Report, language: Language) -> str:
     return f"<h2>{escape(heading)}</h2>{_table([name_title, *titles], rows, foot=foot)}\n"
 
 
-def _group_columns(groups: Sequence[Group]) -> list[_Column[Group]]:
+def _group_columns(groups: Sequence[Group]) -> list[_PageColumn[Group]]:
     has_unallocated = any(group.amounts.unallocated_gpu_ms is not None for group in groups)  # not of namespaces
-    unallocated: list[_Column[Group]] = [
-        _Column(messages.UNALLOCATED, lambda group: quantities.hours(group.amounts.unallocated_gpu_ms)),
-        _Column(messages.UNALLOCATED_COST, lambda group: quantities.money(group.amounts.unallocated_cost_micros)),
+    unallocated: list[_PageColumn[Group]] = [
+        _PageColumn(messages.UNALLOCATED, lambda group: quantities.hours(group.amounts.unallocated_gpu_ms)),
+        _PageColumn(messages.UNALLOCATED_COST, lambda group: quantities.money(group.amounts.unallocated_cost_micros)),
     ]
     return [
-        _Column(messages.IDLE_COST, lambda group: quantities.money(group.amounts.idle_cost_micros)),
-        _Column(messages.IDLE, lambda group: quantities.hours(group.amounts.idle_gpu_ms)),
-        _Column(messages.IDLE_SHARE, lambda group: quantities.percent(group.amounts.idle_ratio)),
+        _PageColumn(messages.IDLE_COST, lambda group: quantities.money(group.amounts.idle_cost_micros)),
+        _PageColumn(messages.IDLE, lambda group: quantities.hours(group.amounts.idle_gpu_ms)),
+        _PageColumn(messages.IDLE_SHARE, lambda group: quantities.percent(group.amounts.idle_ratio)),
         *(unallocated if has_unallocated else []),
-        _Column(messages.ALLOCATED, lambda group: quantities.hours(group.amounts.allocated_gpu_ms)),
-        _Column(messages.ACTIVE, lambda group: quantities.hours(group.amounts.active_gpu_ms)),
-        _Column(messages.UNKNOWN, lambda group: quantities.hours(group.amounts.unknown_gpu_ms)),
-        _Column(messages.COST, lambda group: quantities.money(group.amounts.cost_micros)),
-        _Column(messages.SCORE, lambda group: quantities.score(group.amounts.mean_score)),
+        _PageColumn(messages.ALLOCATED, lambda group: quantities.hours(group.amounts.allocated_gpu_ms)),
+        _PageColumn(messages.ACTIVE, lambda group: quantities.hours(group.amounts.active_gpu_ms)),
+        _PageColumn(messages.UNKNOWN, lambda group: quantities.hours(group.amounts.unknown_gpu_ms)),
+        _PageColumn(messages.COST, lambda group: quantities.money(group.amounts.cost_micros)),
+        _PageColumn(messages.SCORE, lambda group: quantities.score(group.amounts.mean_score)),
     ]
 
 
-def _group_row(name: str, group: Group, columns: Sequence[_Column[Group]], total_idle_ms: int) -> str:
+def _group_row(name: str, group: Group, columns: Sequence[_PageColumn[Group]], total_idle_ms: int) -> str:
     """With a bar after the name, and the trend at the end."""
     change, idle_ms = group.idle_change_ratio, group.amounts.idle_gpu_ms
     kind = "" if change is None else _rate(change, idle_ms=idle_ms, total_idle_ms=total_idle_ms)
@@ -201,13 +201,13 @@ def _group_row(name: str, group: Group, columns: Sequence[_Column[Group]], total
     return _row([_name(name), _cell(draw_share(group.amounts)), *_cells(group, columns), trend])
 
 
-_WASTER_COLUMNS: Sequence[_Column[Waster]] = (
-    _Column(messages.IDLE_COST, lambda one: quantities.money(one.amounts.idle_cost_micros)),
-    _Column(messages.IDLE, lambda one: quantities.hours(one.amounts.idle_gpu_ms)),
-    _Column(messages.IDLE_SHARE, lambda one: quantities.percent(one.amounts.idle_ratio)),
-    _Column(messages.GPUS, lambda one: str(one.gpus)),
-    _Column(messages.MODEL, lambda one: one.models),
-    _Column(messages.SCORE, lambda one: quantities.score(one.amounts.mean_score)),
+_WASTER_COLUMNS: Sequence[_PageColumn[Waster]] = (
+    _PageColumn(messages.IDLE_COST, lambda one: quantities.money(one.amounts.idle_cost_micros)),
+    _PageColumn(messages.IDLE, lambda one: quantities.hours(one.amounts.idle_gpu_ms)),
+    _PageColumn(messages.IDLE_SHARE, lambda one: quantities.percent(one.amounts.idle_ratio)),
+    _PageColumn(messages.GPUS, lambda one: str(one.gpus)),
+    _PageColumn(messages.MODEL, lambda one: one.models),
+    _PageColumn(messages.SCORE, lambda one: quantities.score(one.amounts.mean_score)),
 )
 
 
@@ -225,12 +225,12 @@ def _findings(report: Report, language: Language) -> str:
     heading = f"<h2>{escape(messages.FINDINGS.text(language))}</h2>"
     if not report.findings:
         return heading + _empty(messages.NO_FINDINGS, language)
-    columns: Sequence[_Column[Finding]] = (
-        _Column(messages.MODEL, lambda one: one.model),
-        _Column(messages.GPUS, lambda one: str(one.gpus)),
-        _Column(messages.WOULD_FIT, lambda one: describe_profile(one, language)),
-        _Column(messages.PEAKS, describe_evidence),
-        _Column(messages.SAVING, lambda one: _describe_saving(one, report.currency, language)),
+    columns: Sequence[_PageColumn[Finding]] = (
+        _PageColumn(messages.MODEL, lambda one: one.model),
+        _PageColumn(messages.GPUS, lambda one: str(one.gpus)),
+        _PageColumn(messages.WOULD_FIT, lambda one: describe_profile(one, language)),
+        _PageColumn(messages.PEAKS, describe_evidence),
+        _PageColumn(messages.SAVING, lambda one: _describe_saving(one, report.currency, language)),
     )
     rows = [_row([_name(name_workload(one, report)), *_cells(one, columns)]) for one in report.findings]
     return f"{heading}{_table(_titles(columns, language), rows)}\n"
@@ -253,7 +253,7 @@ def _empty(message: Message, language: Language) -> str:
     return f'<p class="empty">{escape(message.text(language))}</p>\n'
 
 
-def _titles(columns: Sequence[_Column[Row]], language: Language) -> list[str]:
+def _titles(columns: Sequence[_PageColumn[Row]], language: Language) -> list[str]:
     return [messages.WORKLOAD.text(language), *(column.title.text(language) for column in columns)]
 
 
@@ -272,7 +272,7 @@ def _row(cells: Sequence[str]) -> str:
     return f"<tr>{''.join(cells)}</tr>"
 
 
-def _cells(row: Row, columns: Sequence[_Column[Row]]) -> list[str]:
+def _cells(row: Row, columns: Sequence[_PageColumn[Row]]) -> list[str]:
     return [_cell(escape(column.text(row))) for column in columns]
 
 
