@@ -3,13 +3,13 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, Protocol, TypeVar
 
 from fastapi import Depends, Request
 
 from gpusteward.analyzer.api.event_feed import EventFeed
 from gpusteward.analyzer.api.http.cached_reads import CachedReads
-from gpusteward.analyzer.api.http.concurrency_limits import ClientShares, ConcurrencyLimit
+from gpusteward.analyzer.api.http.concurrency_limits import ClientShares, ConcurrencyLimit, query_reclaim
 from gpusteward.analyzer.api.http.identities import Identity, Refusals, Sessions, SignInLimit
 from gpusteward.analyzer.api.http.oidc import OidcVerifier
 from gpusteward.analyzer.api.http.problems import ProblemError, not_ready
@@ -38,6 +38,7 @@ from gpusteward.http_server.web_config import WebConfig
 from gpusteward.messages import data_health as health_messages
 from gpusteward.messages.errors import api_errors
 
+T = TypeVar("T")
 LONGEST_SNOOZE_SECONDS = 7 * 86_400.0
 """Where no policy of the workload is known; the default of policies."""
 
@@ -154,6 +155,17 @@ class ApiDependencies:
             text = health_messages.CLUSTER_NOT_RECORDED.fill(leader=self.leadership.leader, cluster=uid)
             findings.append(Finding("warning", "cluster-not-recorded", text))
         return replace(found, findings=sort_findings(findings))
+
+    def require_reclaim(self) -> ReclaimControl:
+        """Raises a 409 problem where there is no API server or no ledger."""
+        if self.reclaim is None:
+            raise ProblemError(409, "reclaim-off", api_errors.RECLAIM_OFF)
+        return self.reclaim
+
+    async def ask_reclaim(self, act: Callable[[], T]) -> T:
+        """What the API server or the ledger may delay. Raises a 409 problem for what is refused, or a 503 or 504
+        problem."""
+        return await query_reclaim(act, self.limits.reclaim, visible=self.visible)
 
     def find_longest_snooze(self, workload: WorkloadKey) -> float:
         """Seconds for which the workload may be snoozed: as its policy says, else as by default."""

@@ -8,7 +8,7 @@ import base64
 import binascii
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
@@ -22,7 +22,6 @@ from gpusteward.analyzer.api.dependencies import ApiDependencies
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.responses import format_utc, has_current, send_json, send_not_modified
 from gpusteward.analyzer.judge.allocation_columns import CodedColumn, Mask, encode
-from gpusteward.analyzer.pipeline import CycleStats
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import Codes, Column
 from gpusteward.core.api_rows import Page, ResultStamp
@@ -34,18 +33,24 @@ Sortable = NDArray[np.float64] | NDArray[np.intp] | Sequence[str]
 Filter = Callable[[Sequence[str]], Mask]
 
 
-class Listing:
+def both_ways(*names: str) -> tuple[str, ...]:
+    """The names of sorts, ascending and descending."""
+    return tuple(f"{sign}{name}" for name in names for sign in ("", "-"))
+
+
+class RowList:
     """The rows of one resource in one result."""
 
     def __init__(
         self,
         size: int,
         *,
-        sorts: Mapping[str, Callable[[], Sortable]],
+        sorts: Mapping[str, Sortable | Callable[[], Sortable]],
         filters: Mapping[str, Filter],
         tie_breakers: Sequence[str] = (),
     ) -> None:
-        """`tie_breakers`: the sorts that order rows with equal keys, the most important first."""
+        """`sorts`: columns, or what reads them. `tie_breakers`: the sorts that order rows with equal keys, the most
+        important first."""
         self.size = size
         self._sorts = sorts
         self._filters = filters
@@ -67,7 +72,8 @@ class Listing:
         if order is None:
             order = np.arange(self.size)
             for key in reversed((sort, *self._tie_breakers)):
-                order = _sort(self._sorts[key.removeprefix("-")](), order, is_descending=key.startswith("-"))
+                column = self._sorts[key.removeprefix("-")]
+                order = _sort(column() if callable(column) else column, order, is_descending=key.startswith("-"))
             self._orders[sort] = order
         return order
 
@@ -193,8 +199,8 @@ def send_page(
     query: ListQuery,
     *,
     result: Result,
-    listing: Listing,
-    make_rows: Callable[[Sequence[int]], Sequence[object]],
+    listing: RowList,
+    make_rows: Callable[[Sequence[int]], Iterable[object]],
     version: bytes = b"",
 ) -> Response:
     """One page, or 304 when the client has it. `make_rows`: from the numbers of the rows in the list. `version`: what
@@ -206,7 +212,10 @@ def send_page(
     order = listing.select(query.sorting, query.filters)
     end = offset + query.limit
     items = list(make_rows(order[offset:end].tolist()))
-    following = _write_cursor(query, result, end) if end < len(order) else None
+    following = None
+    if end < len(order):
+        written = msgspec.json.encode(_Cursor(result.tag, _fingerprint(query), end))
+        following = base64.urlsafe_b64encode(written).decode().rstrip("=")
     return send_json(Page(items, len(order), following, stamp(result, dependencies_of(request))), etag=etag)
 
 
@@ -227,7 +236,9 @@ def dependencies_of(request: Request) -> ApiDependencies:
 
 
 def stamp(result: Result, dependencies: ApiDependencies) -> ResultStamp:
-    now, error = dependencies.clock(), _find_error(result, dependencies.stats)
+    now, stats = dependencies.clock(), dependencies.stats
+    # Of a cycle after this result: a result is published before its cycle ends.
+    error = stats.last_error if (stats.last_ended_at or 0.0) >= result.at else ""
     return ResultStamp(
         tag=result.tag,
         number=result.number,
@@ -239,22 +250,12 @@ def stamp(result: Result, dependencies: ApiDependencies) -> ResultStamp:
     )
 
 
-def _find_error(result: Result, stats: CycleStats) -> str:
-    """Of a cycle after this result: a result is published before its cycle ends."""
-    return stats.last_error if (stats.last_ended_at or 0.0) >= result.at else ""
-
-
 def _fingerprint(query: ListQuery) -> str:
     return _digest(msgspec.json.encode([query.sorting, sorted(query.filters.items())]).decode())
 
 
 def _digest(text: str) -> str:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=9).hexdigest()
-
-
-def _write_cursor(query: ListQuery, result: Result, offset: int) -> str:
-    written = msgspec.json.encode(_Cursor(result.tag, _fingerprint(query), offset))
-    return base64.urlsafe_b64encode(written).decode().rstrip("=")
 
 
 def _read_cursor(query: ListQuery, result: Result) -> int:

@@ -5,6 +5,7 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Literal
 
 import numpy as np
@@ -18,8 +19,8 @@ from gpusteward.analyzer.api.result_store import DeviceKey, PublishedResult, dev
 from gpusteward.analyzer.api.v1.compact import Dictionary, SelectedCluster, natural_key, send_compact
 from gpusteward.analyzer.api.v1.pagination import (
     FilterValues,
-    Listing,
     ListQuery,
+    RowList,
     TextColumn,
     filter_codes,
     filter_groups,
@@ -37,7 +38,6 @@ from gpusteward.analyzer.metrics.result_metrics import gpu_id
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, STATES
 from gpusteward.core.api_rows import GpuRow, Holder, Page, ResultStamp
-from gpusteward.core.usages import AllocationKey
 from gpusteward.core.verdicts import Activity
 
 router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", dependencies=[Depends(may_read)], tags=["gpus"])
@@ -108,20 +108,20 @@ class GpuView:
         chosen = np.select([active, unknown], [codes[Activity.ACTIVE], codes[Activity.UNKNOWN]], codes[Activity.IDLE])
         return chosen.astype(np.int8)
 
-    def _make_listing(self) -> Listing:
+    def _make_listing(self) -> RowList:
         allocations, size = self._verdicts.usage.allocations, len(self._ids)
-        node, model, cluster = map(TextColumn, (self._read_nodes, self._read_models, self._read_clusters))
+        node, model, cluster = (TextColumn(partial(self._read, name)) for name in ("node", "model", "cluster"))
         namespace = TextColumn(lambda: [one.container.namespace for one in allocations])
         names = TextColumn(self._read_names)
         of_names = np.concatenate((self._codes, np.arange(self._held, size)))
-        return Listing(
+        return RowList(
             size,
             sorts={
-                "id": lambda: self._ids,
+                "id": self._ids,
                 "node": node.sort,
                 "model": model.sort,
-                "score": lambda: self._score,
-                "holders": lambda: self._holders,
+                "score": self._score,
+                "holders": self._holders,
             },
             filters={
                 "namespace": filter_groups(namespace.is_any_of, self._codes, size=size),
@@ -134,28 +134,16 @@ class GpuView:
             },
         )
 
-    def _read_nodes(self) -> list[str]:
-        return [*(one.node for one in self._first_allocations()), *(key.node for key, _ in self._free)]
-
-    def _read_clusters(self) -> list[str]:
-        return [*(one.cluster for one in self._first_allocations()), *(key.cluster for key, _ in self._free)]
-
-    def _read_models(self) -> list[str]:
-        return [*(one.model for one in self._first_allocations()), *(key.model for key, _ in self._free)]
-
-    def _first_allocations(self) -> list[AllocationKey]:
-        """The first allocation of each GPU that is held."""
+    def _read(self, name: str) -> list[str]:
+        """`name`: node, model or cluster. Of a GPU that is held, of its first allocation."""
         allocations, firsts = self._verdicts.usage.allocations, self._rows[self._begins[: self._held]].tolist()
-        return [allocations[row] for row in firsts]
+        return [*(getattr(allocations[row], name) for row in firsts), *(getattr(key, name) for key, _ in self._free)]
 
     def _read_names(self) -> list[str]:
         """The texts that `q` searches: one per holder, and one per row of free GPUs."""
         allocations = self._verdicts.usage.allocations
         held = [f"{one.node} {gpu_id(one)} {one.container.namespace}/{one.container.pod}" for one in allocations]
         return [*held, *(f"{key.node} {key.model} free" for key, _ in self._free)]
-
-    def make_rows(self, numbers: Sequence[int]) -> list[GpuRow]:
-        return [self.make_row(number) for number in numbers]
 
     def make_row(self, number: int) -> GpuRow:
         return self._held_row(number) if number < self._held else self._free_row(number)
@@ -224,7 +212,8 @@ def list_gpus(request: Request, published: LastResult, query: Annotated[GpuQuery
     """Every GPU that is held, with its holders. Where the source counts free GPUs, those of each node and model are one
     row."""
     view = view_gpus(published)
-    return send_page(request, query, result=published.result, listing=view.listing, make_rows=view.make_rows)
+    rows = partial(map, view.make_row)
+    return send_page(request, query, result=published.result, listing=view.listing, make_rows=rows)
 
 
 Part = tuple[float, int, int, int, float | None]
@@ -302,15 +291,54 @@ class _Device:
 def show_gpu_map(request: Request, published: LastResult, cluster: SelectedCluster = None) -> Response:
     """Every GPU with its holders, in columns: one list per field, and indexes instead of repeated names. A GPU with MIG
     instances is one GPU whose parts are the instances that are held."""
-    return send_compact(request, published, "gpu-map", cluster, lambda result: _make_map(published, result, cluster))
+    return send_compact(request, published, "gpu-map", cluster, lambda _: _make_map(published, cluster))
 
 
-def _make_map(published: PublishedResult, result: Result, cluster: str | None) -> Mapping[str, object]:
-    devices = [one for one in _list_devices(published, result) if cluster in (None, one.cluster)]
-    builder = _MapBuilder(published)
-    for device in devices:
-        builder.add(device)
-    return builder.finish()
+def _make_map(published: PublishedResult, cluster: str | None) -> Mapping[str, object]:
+    """Names and workloads are numbered when they are first used: those of other clusters are not in the response."""
+    result, hidden = published.result, published.hidden_holders
+    verdicts, table, allocations = result.verdicts, result.workloads, result.verdicts.usage.allocations
+    fractions, scores = np.round(table.fractions, GPU_DIGITS).tolist(), np.round(verdicts.score, 1).tolist()
+    activity, signature, owner = verdicts.activity.tolist(), verdicts.signature.tolist(), table.codes.tolist()
+    clusters, nodes, workloads = Dictionary[str](), Dictionary[tuple[str, str]](), Dictionary[int]()
+    models, namespaces, shares = Dictionary[str](), Dictionary[str](), Dictionary[str]()
+    gpus = MapGpus([], [], [], [], [], [], [])
+    for device in _list_devices(published, result):
+        if cluster not in (None, device.cluster):
+            continue
+        gpus.node.append(nodes.code((device.cluster, device.node)))
+        gpus.index.append(device.index)
+        gpus.model.append(models.code(device.model))
+        gpus.uuid.append(device.uuid)
+        gpus.share.append(shares.code(device.share) if device.rows else -1)
+        gpus.parts.append(
+            [
+                (fractions[row], activity[row], signature[row], workloads.code(owner[row]), scores[row])  # NaN: null
+                for row in device.rows
+            ]
+        )
+        held = {device_key(allocations[row]) for row in device.rows} if hidden else ()
+        gpus.hidden_holders.append(sum(hidden.get(key, 0) for key in held))
+    keys = [table.keys[number] for number in workloads.names]
+    names = view_workloads(published).facts.list_names(workloads.names)
+    owners = MapWorkloads(
+        cluster=[clusters.code(key.cluster) for key in keys],
+        kind=[key.kind for key in keys],
+        namespace=[namespaces.code(key.namespace) for key in keys],
+        name=[key.name for key in keys],
+        user=[next(iter(each.users), "") for each in names],
+    )
+    return {
+        "nodes": MapNodes([node for _, node in nodes.names], [clusters.code(its) for its, _ in nodes.names]),
+        "workloads": owners,
+        "gpus": gpus,
+        "clusters": clusters.names,
+        "models": models.names,
+        "namespaces": namespaces.names,
+        "shares": shares.names,
+        "activities": [each.value for each in ACTIVITIES],
+        "signatures": [each.value for each in SIGNATURES],
+    }
 
 
 def _list_devices(published: PublishedResult, result: Result) -> list[_Device]:
@@ -318,7 +346,12 @@ def _list_devices(published: PublishedResult, result: Result) -> list[_Device]:
     rows = defaultdict[tuple[str, str, str], list[int]](list)
     for row, one in enumerate(allocations):
         rows[one.container.cluster, one.node, one.gpu_uuid].append(row)
-    held = [_make_device(result, its) for its in rows.values()]
+    held: list[_Device] = []
+    for its in rows.values():
+        one = allocations[its[0]]
+        held.append(
+            _Device(one.container.cluster, one.node, one.model, one.gpu_index, one.gpu_uuid, str(one.share), its)
+        )
     free = [
         _Device(key.cluster, key.node, key.model, "", "", "", ())
         for key, count in view_fleet(published).free.items()
@@ -327,73 +360,3 @@ def _list_devices(published: PublishedResult, result: Result) -> list[_Device]:
     return sorted(
         [*held, *free], key=lambda one: (one.cluster, natural_key(one.node), not one.rows, natural_key(one.index))
     )
-
-
-def _make_device(result: Result, rows: Sequence[int]) -> _Device:
-    first = result.verdicts.usage.allocations[rows[0]]
-    return _Device(
-        first.container.cluster, first.node, first.model, first.gpu_index, first.gpu_uuid, str(first.share), rows
-    )
-
-
-class _MapBuilder:
-    """Collects the columns. Dictionaries have only what is used: another cluster's names are not in the response."""
-
-    def __init__(self, published: PublishedResult) -> None:
-        result = self._result = published.result
-        self._allocations = result.verdicts.usage.allocations
-        self._hidden = published.hidden_holders
-        self._facts = view_workloads(published).facts
-        self._clusters, self._nodes = Dictionary[str](), Dictionary[tuple[str, str]]()
-        self._models, self._namespaces, self._shares = Dictionary[str](), Dictionary[str](), Dictionary[str]()
-        self._workloads = Dictionary[int]()
-        self._gpus = MapGpus([], [], [], [], [], [], [])
-        verdicts, table = result.verdicts, result.workloads
-        self._fractions = np.round(table.fractions, GPU_DIGITS).tolist()
-        self._scores = np.round(verdicts.score, 1).tolist()
-        self._activity, self._signature = verdicts.activity.tolist(), verdicts.signature.tolist()
-        self._owner = table.codes.tolist()
-
-    def add(self, device: _Device) -> None:
-        gpus = self._gpus
-        gpus.node.append(self._nodes.code((device.cluster, device.node)))
-        gpus.index.append(device.index)
-        gpus.model.append(self._models.code(device.model))
-        gpus.uuid.append(device.uuid)
-        gpus.share.append(self._shares.code(device.share) if device.rows else -1)
-        gpus.parts.append([self._make_part(row) for row in device.rows])
-        gpus.hidden_holders.append(self._count_hidden(device.rows) if self._hidden else 0)
-
-    def _make_part(self, row: int) -> Part:
-        score = self._scores[row]  # NaN becomes null
-        workload = self._workloads.code(self._owner[row])
-        return self._fractions[row], self._activity[row], self._signature[row], workload, score
-
-    def _count_hidden(self, rows: Sequence[int]) -> int:
-        keys = {(self._allocations[row].container.cluster, gpu_id(self._allocations[row])) for row in rows}
-        return sum(self._hidden.get(key, 0) for key in keys)
-
-    def finish(self) -> Mapping[str, object]:
-        keys = [self._result.workloads.keys[number] for number in self._workloads.names]
-        names = self._facts.list_names(self._workloads.names)
-        workloads = MapWorkloads(
-            cluster=[self._clusters.code(key.cluster) for key in keys],
-            kind=[key.kind for key in keys],
-            namespace=[self._namespaces.code(key.namespace) for key in keys],
-            name=[key.name for key in keys],
-            user=[next(iter(each.users), "") for each in names],
-        )
-        nodes = MapNodes(
-            [node for _, node in self._nodes.names], [self._clusters.code(cluster) for cluster, _ in self._nodes.names]
-        )
-        return {
-            "nodes": nodes,
-            "workloads": workloads,
-            "gpus": self._gpus,
-            "clusters": self._clusters.names,
-            "models": self._models.names,
-            "namespaces": self._namespaces.names,
-            "shares": self._shares.names,
-            "activities": [each.value for each in ACTIVITIES],
-            "signatures": [each.value for each in SIGNATURES],
-        }

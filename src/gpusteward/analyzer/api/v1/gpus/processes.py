@@ -12,7 +12,7 @@ from gpusteward.analyzer.api.http.concurrency_limits import query_source
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.responses import DocumentedRoute, send_json
 from gpusteward.analyzer.api.v1.pagination import stamp
-from gpusteward.analyzer.api.v1.workloads.workload_paths import Cluster, Part, find_workload
+from gpusteward.analyzer.api.v1.workloads.workload_paths import Cluster, NamedWorkload, Part, find_workload
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.sources.live_readings import Pod, RunningProcess
 from gpusteward.core.api_rows import Process, Processes
@@ -32,16 +32,14 @@ async def read_processes(
     published: LastResult,
     dependencies: Dependencies,
     *,
-    kind: Part,
-    namespace: Part,
-    name: Part,
+    path: NamedWorkload,
     cluster: Cluster = None,
     limit: Annotated[int, Query(ge=1, le=MOST_PODS, description="Maximum number of pods.")] = 16,
     offset: Annotated[int, Query(ge=0, le=100_000, description="Number of pods to skip.")] = 0,
 ) -> Response:
     """Processes with their GPU, memory and SM use at this moment, from gpusteward's agents."""
     result = published.result
-    number = find_workload(result.workloads, kind=kind, namespace=namespace, name=name, cluster=cluster)
+    number = find_workload(result.workloads, path, cluster)
     held = (result.verdicts.usage.allocations[row] for row in result.workloads.rows(number).tolist())
     return send_json(await _read(_list_pods(held), slice(offset, offset + limit), result, dependencies))
 

@@ -2,7 +2,7 @@
 /api/v1/savings: GPU-hours and money that it has given back.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -11,7 +11,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gpusteward.analyzer.api.authorization import may_operate, may_read
 from gpusteward.analyzer.api.dependencies import ApiDependencies, Client, Dependencies
-from gpusteward.analyzer.api.http.concurrency_limits import query_reclaim
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.responses import DocumentedRoute, format_utc, send_json
 from gpusteward.analyzer.api.v1.pagination import MOST_ROWS
@@ -22,12 +21,11 @@ from gpusteward.analyzer.reclaim.execution.journal import (
     SAVING_STATES,
     Action,
     ActionState,
-    Saving,
     measure_saving,
     read_message,
 )
 from gpusteward.analyzer.reclaim.permission import Mode
-from gpusteward.analyzer.reclaim.plan import MOST_ACTIONS, ReclaimControl
+from gpusteward.analyzer.reclaim.plan import MOST_ACTIONS
 from gpusteward.analyzer.reclaim.policies.policy import ReclaimAction
 from gpusteward.core.api_rows import ClusterName
 from gpusteward.core.containers import WorkloadKey
@@ -144,10 +142,8 @@ async def list_actions(dependencies: Dependencies, query: Annotated[ActionQuery,
         return send_json(Actions([]))
     workload = WorkloadKey(query.kind, query.namespace, query.name, query.cluster) if query.name else None
     states = tuple(ActionState(each) for each in query.state)
-    found = await query_reclaim(
-        lambda: control.read_actions(visible=visible, workload=workload, states=states, limit=query.limit),
-        dependencies.limits.reclaim,
-        visible=visible,
+    found = await dependencies.ask_reclaim(
+        lambda: control.read_actions(visible=visible, workload=workload, states=states, limit=query.limit)
     )
     return send_json(Actions([make_action_row(each, query.language) for each in found]))
 
@@ -191,12 +187,10 @@ async def restore_workload(
     language: LanguageParameter = "en",
 ) -> Response:
     """As above, for the last action on this workload that can be undone."""
-    control, workload = _require_control(dependencies), WorkloadKey(kind, namespace, name, cluster)
-    visible = dependencies.visible
-    found = await query_reclaim(
-        lambda: control.read_actions(visible=visible, workload=workload, states=tuple(OPEN_STATES), limit=1),
-        dependencies.limits.reclaim,
-        visible=visible,
+    control, visible = dependencies.require_reclaim(), dependencies.visible
+    workload = WorkloadKey(kind, namespace, name, cluster)
+    found = await dependencies.ask_reclaim(
+        lambda: control.read_actions(visible=visible, workload=workload, states=tuple(OPEN_STATES), limit=1)
     )
     if not found:
         raise ProblemError(404, "not-found", api_errors.NOTHING_TO_RESTORE)
@@ -230,44 +224,29 @@ async def suspend_workload(
 ) -> Response:
     """Guards on time (window, warning, hours, budgets) do not hold for a person who asks; all others do: an active,
     kept or protected workload is refused with 409. Without `preview=false` nothing is changed."""
-    control, workload = _require_control(dependencies), WorkloadKey(kind, namespace, name, cluster)
+    control, workload = dependencies.require_reclaim(), WorkloadKey(kind, namespace, name, cluster)
     if preview:
-        decision = await query_reclaim(
-            lambda: control.preview(workload), dependencies.limits.reclaim, visible=dependencies.visible
-        )
+        decision = await dependencies.ask_reclaim(lambda: control.preview(workload))
         return send_json(SuspendResult(make_decision_row(decision, language), None))
     by = str(client)
     log.info("suspend_requested", by=client, kind=kind, namespace=namespace, name=name)
-    action = await query_reclaim(
-        lambda: control.suspend(workload, by=by), dependencies.limits.reclaim, visible=dependencies.visible
-    )
+    action = await dependencies.ask_reclaim(lambda: control.suspend(workload, by=by))
     return send_json(SuspendResult(None, make_action_row(action, language)))
 
 
 async def _find_action(dependencies: ApiDependencies, action_id: str) -> Action:
-    control, visible = _require_control(dependencies), dependencies.visible
-    found = await query_reclaim(
-        lambda: control.read_action(action_id, visible=visible), dependencies.limits.reclaim, visible=visible
-    )
+    control, visible = dependencies.require_reclaim(), dependencies.visible
+    found = await dependencies.ask_reclaim(lambda: control.read_action(action_id, visible=visible))
     if found is None:
         raise ProblemError(404, "not-found", api_errors.ACTION_NOT_FOUND)
     return found
 
 
 async def _restore(dependencies: ApiDependencies, action_id: str, *, by: str, language: Language) -> Response:
-    control = _require_control(dependencies)
+    control = dependencies.require_reclaim()
     log.info("restore_requested", by=by, action=action_id)
-    action = await query_reclaim(
-        lambda: control.restore(action_id, by=by), dependencies.limits.reclaim, visible=dependencies.visible
-    )
+    action = await dependencies.ask_reclaim(lambda: control.restore(action_id, by=by))
     return send_json(make_action_row(action, language))
-
-
-def _require_control(dependencies: ApiDependencies) -> ReclaimControl:
-    """Raises a 409 problem where there is no API server or no ledger."""
-    if dependencies.reclaim is None:
-        raise ProblemError(409, "reclaim-off", api_errors.RECLAIM_OFF)
-    return dependencies.reclaim
 
 
 def make_action_row(action: Action, language: Language) -> ActionRow:
@@ -282,7 +261,9 @@ def make_action_row(action: Action, language: Language) -> ActionRow:
         action=action.action.value,
         mode=action.mode.value,
         is_dry_run=action.mode is not Mode.ENFORCE,
-        is_restorable=_is_restorable(action),
+        # Also one that was interrupted, or whose restore was asked for and has not succeeded yet. An evicted pod is
+        # gone.
+        is_restorable=action.is_open and action.mode is Mode.ENFORCE and action.action is not ReclaimAction.EVICT,
         state=action.state.value,
         waiting_gpus=None if action.waiting_gpus is None else round(action.waiting_gpus, 4),
         policy=action.policy,
@@ -305,23 +286,14 @@ def make_action_row(action: Action, language: Language) -> ActionRow:
     )
 
 
-def _is_restorable(action: Action) -> bool:
-    """Also one that was interrupted, or whose restore was asked for and has not succeeded yet. An evicted pod is
-    gone."""
-    return action.is_open and action.mode is Mode.ENFORCE and action.action is not ReclaimAction.EVICT
-
-
 def _show_evidence(evidence: Mapping[str, Any], language: Language) -> dict[str, Any]:
     shown = dict(evidence)
     if "guards" in shown:
-        shown["guards"] = [{**each, "reason": _show_text(each["reason"], language)} for each in shown["guards"]]
+        guards = shown["guards"]
+        shown["guards"] = [{**each, "reason": read_message(each["reason"]).text(language)} for each in guards]
     if "reasons" in shown:
-        shown["reasons"] = [_show_text(each, language) for each in shown["reasons"]]
+        shown["reasons"] = [read_message(each).text(language) for each in shown["reasons"]]
     return shown
-
-
-def _show_text(stored: Sequence[str], language: Language) -> str:
-    return read_message(stored).text(language)
 
 
 MOST_ITEMS = 500
@@ -372,14 +344,10 @@ def _read(dependencies: ApiDependencies, days: int) -> Savings:
         actions = control.read_actions(visible=dependencies.visible, states=SAVING_STATES, limit=MOST_ACTIONS)
     measured = ((each, measure_saving(each, price_of, since=since, now=now)) for each in actions)
     found = [(each, saving) for each, saving in measured if saving is not None]
-    return _sum_up(found, since=since, currency=prices.currency)
-
-
-def _sum_up(found: list[tuple[Action, Saving]], *, since: float, currency: str) -> Savings:
     costs = [saving.cost_micros for _, saving in found if saving.cost_micros is not None]
     return Savings(
         since=format_utc(since),
-        currency=currency,
+        currency=prices.currency,
         actions=len(found),
         gpus=round(sum(action.gpus for action, saving in found if saving.is_open), 4),
         gpu_hours=round(sum(saving.gpu_hours for _, saving in found), 4),

@@ -1,6 +1,5 @@
 """/api/v1/plan: what reclaim would do now, for each workload every guard and its answer."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,7 +12,7 @@ from gpusteward.analyzer.api.http.responses import DocumentedRoute, format_utc, 
 from gpusteward.analyzer.api.v1.pagination import MOST_ROWS, FilterValues
 from gpusteward.analyzer.reclaim.execution.changes import Change
 from gpusteward.analyzer.reclaim.permission import Mode
-from gpusteward.analyzer.reclaim.plan import Decision, Outcome, Plan
+from gpusteward.analyzer.reclaim.plan import Decision, Outcome
 from gpusteward.core.api_rows import ClusterName
 from gpusteward.core.messages import Language
 
@@ -107,11 +106,7 @@ async def read_plan(dependencies: Dependencies, query: Annotated[PlanQuery, Quer
     if control is None or plan is None:
         return send_json(PlanPage(None, control.mode if control else Mode.OFF, "", 0, {}, []))
     found = [each for each in plan.decisions if _is_wanted(each, query)]
-    return send_json(_make_page(plan, found, query))
-
-
-def _make_page(plan: Plan, found: list[Decision], query: PlanQuery) -> PlanPage:
-    return PlanPage(
+    page = PlanPage(
         at=format_utc(plan.at),
         mode=plan.mode,
         stopped_by=plan.stopped_by.text(query.language) if plan.stopped_by else "",
@@ -119,19 +114,19 @@ def _make_page(plan: Plan, found: list[Decision], query: PlanQuery) -> PlanPage:
         counts={outcome.value: count for outcome, count in plan.counts.items()},
         items=[make_decision_row(each, query.language) for each in found[: query.limit]],
     )
+    return send_json(page)
 
 
 def _is_wanted(decision: Decision, query: PlanQuery) -> bool:
-    return all(not wanted or value in wanted for value, wanted in _list_filters(decision, query))
-
-
-def _list_filters(decision: Decision, query: PlanQuery) -> Iterator[tuple[str, tuple[str, ...]]]:
     workload = decision.workload
-    yield workload.cluster, query.cluster
-    yield workload.namespace, query.namespace
-    yield workload.name, query.name
-    yield workload.kind, query.kind
-    yield decision.outcome.value, query.outcome
+    filters = (
+        (workload.cluster, query.cluster),
+        (workload.namespace, query.namespace),
+        (workload.name, query.name),
+        (workload.kind, query.kind),
+        (decision.outcome.value, query.outcome),
+    )
+    return all(not wanted or value in wanted for value, wanted in filters)
 
 
 def make_decision_row(decision: Decision, language: Language) -> DecisionRow:

@@ -10,17 +10,14 @@ from pydantic import BaseModel, Field
 
 from gpusteward.analyzer.api.authorization import may_administer, may_read_all
 from gpusteward.analyzer.api.dependencies import ApiDependencies, Client, Dependencies
-from gpusteward.analyzer.api.http.concurrency_limits import query_reclaim
-from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.responses import DocumentedRoute, format_utc, send_json
 from gpusteward.analyzer.api.v1.reclaim.plan import ModeName
-from gpusteward.analyzer.reclaim.permission import Mode, SwitchState
+from gpusteward.analyzer.reclaim.permission import Mode
 from gpusteward.analyzer.reclaim.plan import ReclaimControl
 from gpusteward.analyzer.reclaim.policies.example import EXAMPLE
 from gpusteward.analyzer.reclaim.policies.file import DEFAULTS
 from gpusteward.core.messages import Language
 from gpusteward.logs import Log
-from gpusteward.messages.errors import api_errors
 
 log = Log(__name__)
 
@@ -65,11 +62,9 @@ async def switch_off(
 ) -> Response:
     """No action begins from now on, also of other replicas, until it is switched on again. What was suspended stays so
     until somebody restores it, and lowered pools are scaled up again when they are needed."""
-    control, by = _require_control(dependencies), str(client)
+    control, by = dependencies.require_reclaim(), str(client)
     log.warning("reclaim_switched_off", by=client, reason=reason)
-    await query_reclaim(
-        lambda: control.switch_off(by=by, reason=reason), dependencies.limits.reclaim, visible=dependencies.visible
-    )
+    await dependencies.ask_reclaim(lambda: control.switch_off(by=by, reason=reason))
     return await _send_status(control, dependencies)
 
 
@@ -78,25 +73,16 @@ async def switch_off(
 )
 async def switch_on(dependencies: Dependencies, client: Client) -> Response:
     """Undoes `off`. The mode stays as the settings say."""
-    control, by = _require_control(dependencies), str(client)
+    control, by = dependencies.require_reclaim(), str(client)
     log.warning("reclaim_switched_on", by=client)
-    await query_reclaim(lambda: control.switch_on(by=by), dependencies.limits.reclaim, visible=dependencies.visible)
+    await dependencies.ask_reclaim(lambda: control.switch_on(by=by))
     return await _send_status(control, dependencies)
 
 
 async def _send_status(control: ReclaimControl, dependencies: ApiDependencies) -> Response:
-    switch = await query_reclaim(control.read_switch, dependencies.limits.reclaim, visible=dependencies.visible)
-    return send_json(ReclaimStatus(control.mode.value, _make_row(switch), dict(control.describe())))
-
-
-def _make_row(switch: SwitchState) -> SwitchRow:
-    return SwitchRow(switch.is_off, switch.by, format_utc(switch.at), switch.reason)
-
-
-def _require_control(dependencies: ApiDependencies) -> ReclaimControl:
-    if dependencies.reclaim is None:
-        raise ProblemError(409, "reclaim-off", api_errors.RECLAIM_OFF)
-    return dependencies.reclaim
+    switch = await dependencies.ask_reclaim(control.read_switch)
+    row = SwitchRow(switch.is_off, switch.by, format_utc(switch.at), switch.reason)
+    return send_json(ReclaimStatus(control.mode.value, row, dict(control.describe())))
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,14 +17,12 @@ from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.responses import DocumentedRoute, format_utc, send_json
 from gpusteward.analyzer.prices import PriceList
 from gpusteward.analyzer.reclaim.policies.file import PolicyFile, parse_policies
-from gpusteward.analyzer.reclaim.policies.policy import Policy
 from gpusteward.analyzer.reclaim.policies.resolve import WorkloadMetadata, resolve_policy
 from gpusteward.analyzer.reclaim.replay.replay import PolicyOf, Release, Replay, ReplayTotals, replay
 from gpusteward.analyzer.reports.report_query import parse_time_range
 from gpusteward.core.api_rows import ClusterName
-from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.core.messages import Language, Message
+from gpusteward.core.messages import Language
 from gpusteward.messages import policies as messages
 from gpusteward.messages.errors import api_errors
 from gpusteward.yaml_lines import CLIENT_LIMITS
@@ -139,20 +137,18 @@ async def _replay(dependencies: ApiDependencies, period: ReplayPeriod, text: str
 
     def run() -> tuple[PolicyFile, Replay]:
         """In a thread, the parser too: it may take a quarter of a second."""
-        file = _parse(text) if text.strip() else dependencies.policies.current
+        file = dependencies.policies.current
+        if text.strip():
+            try:
+                file = parse_policies(text, where=_POLICY_NAME, limits=CLIENT_LIMITS)
+            except ConfigurationError as error:
+                reason = error.as_message()
+                raise ProblemError(422, "invalid-policy", messages.POLICY_REFUSED, reason=reason) from None
         return file, _run(dependencies, file, period, since)
 
     file, found = await query_ledger(run, dependencies.limits.replay)
     currency = dependencies.settings.current.prices.currency
     return send_json(_make_page(found, file, currency=currency, language=period.language))
-
-
-def _parse(text: str) -> PolicyFile:
-    """Raises a 422 problem."""
-    try:
-        return parse_policies(text, where=_POLICY_NAME, limits=CLIENT_LIMITS)
-    except ConfigurationError as error:
-        raise ProblemError(422, "invalid-policy", messages.POLICY_REFUSED, reason=error.as_message()) from None
 
 
 def _run(dependencies: ApiDependencies, file: PolicyFile, period: ReplayPeriod, since: float) -> Replay:
@@ -170,15 +166,14 @@ def _run(dependencies: ApiDependencies, file: PolicyFile, period: ReplayPeriod, 
 
 def _resolve_with(file: PolicyFile) -> PolicyOf:
     """Labels, priority classes and annotations of the past are not recorded."""
-
-    def resolve(key: WorkloadKey) -> Policy:
-        return resolve_policy(file, WorkloadMetadata(key))
-
-    return resolve
+    return lambda key: resolve_policy(file, WorkloadMetadata(key))
 
 
 def _make_page(found: Replay, file: PolicyFile, *, currency: str, language: Language) -> ReplayPage:
     has_prices = any(each.cost for each in (found.policy, *found.compared))
+    notes = [messages.REPLAY_WITHOUT_BUDGETS]
+    if any(each.match.labels or each.match.priority_classes for each in file.policies):
+        notes.append(messages.REPLAY_WITHOUT_LABELS)
     return ReplayPage(
         since=format_utc(found.since),
         until=format_utc(found.until),
@@ -191,7 +186,7 @@ def _make_page(found: Replay, file: PolicyFile, *, currency: str, language: Lang
         frontier=[_show(each, has_prices) for each in found.frontier],
         regretted=_list(found.regretted, has_prices),
         releases=_list(found.releases, has_prices),
-        notes=[each.text(language) for each in _list_notes(file)],
+        notes=[each.text(language) for each in notes],
     )
 
 
@@ -228,10 +223,3 @@ def _list(releases: Sequence[Release], has_prices: bool) -> list[ReleaseRow]:
         )
         for each in releases
     ]
-
-
-def _list_notes(file: PolicyFile) -> list[Message]:
-    notes = [messages.REPLAY_WITHOUT_BUDGETS]
-    if any(each.match.labels or each.match.priority_classes for each in file.policies):
-        notes.append(messages.REPLAY_WITHOUT_LABELS)
-    return notes

@@ -1,7 +1,7 @@
 """/api/v1/allocations: one row per container and GPU."""
 
-from collections.abc import Callable, Sequence
-from typing import Annotated, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import Field
@@ -13,12 +13,13 @@ from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.pagination import (
     ActivityName,
     FilterValues,
-    Listing,
     ListQuery,
     ProofName,
+    RowList,
     SignatureName,
     StateName,
     TextColumn,
+    both_ways,
     filter_codes,
     known_value,
     name_in_cluster,
@@ -27,7 +28,7 @@ from gpusteward.analyzer.api.v1.pagination import (
 from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
 from gpusteward.analyzer.metrics.result_metrics import gpu_id
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, PROOFS, SIGNATURES, STATES, STEPS, Column
+from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, PROOFS, SIGNATURES, STATES, STEPS
 from gpusteward.core.api_rows import Allocation, Page, WorkloadName
 from gpusteward.core.usages import AllocationKey, Measure, Stat
 
@@ -45,29 +46,20 @@ _SHOWN = (
 )
 
 
+if TYPE_CHECKING:
+    AllocationSort = str
+else:
+    AllocationSort = Literal[
+        both_ways("score", "idle_since", "core", "memory", "power", "namespace", "pod", "node", "model")
+    ]
+
+
 class AllocationQuery(ListQuery):
     """Filters and sort order of allocations."""
 
-    sort: Literal[
-        "score",
-        "-score",
-        "idle_since",
-        "-idle_since",
-        "core",
-        "-core",
-        "memory",
-        "-memory",
-        "power",
-        "-power",
-        "namespace",
-        "-namespace",
-        "pod",
-        "-pod",
-        "node",
-        "-node",
-        "model",
-        "-model",
-    ] = Field(default="score", description="`-` in front: descending. Unknown values always come last.")
+    sort: AllocationSort = Field(
+        default="score", description="`-` in front: descending. Unknown values always come last."
+    )
     namespace: FilterValues = ()
     state: Annotated[tuple[StateName, ...], Field(max_length=5)] = ()
     activity: Annotated[tuple[ActivityName, ...], Field(max_length=3)] = ()
@@ -85,26 +77,33 @@ class AllocationView:
     def __init__(self, result: Result) -> None:
         self._result = result
         self._columns = [result.verdicts.usage.column(*key) for key in _SHOWN]
-        self.listing = self._make_listing()
-
-    def _make_listing(self) -> Listing:
-        verdicts, allocations = self._result.verdicts, self._result.verdicts.usage.allocations
-        namespace, pod = _texts(allocations, lambda one: one.container.namespace), _texts(allocations, _pod)
-        node, model = _texts(allocations, lambda one: one.node), _texts(allocations, lambda one: one.model)
-        workload, names = TextColumn(self._owners), TextColumn(self._names)
-        sorts: dict[str, Column] = {"score": verdicts.score, "idle_since": verdicts.idle_since}
-        sorts |= {"core": self._columns[0], "memory": self._columns[2], "power": self._columns[4]}
-        cluster = _texts(allocations, lambda one: one.cluster)
-        texts = {"namespace": namespace, "pod": pod, "node": node, "model": model}
-        return Listing(
+        core, _, memory, _, power = self._columns
+        verdicts, allocations = result.verdicts, result.verdicts.usage.allocations
+        namespace = TextColumn(lambda: [one.container.namespace for one in allocations])
+        pod = TextColumn(lambda: [one.container.pod for one in allocations])
+        node = TextColumn(lambda: [one.node for one in allocations])
+        model = TextColumn(lambda: [one.model for one in allocations])
+        cluster = TextColumn(lambda: [one.cluster for one in allocations])
+        self.listing = RowList(
             len(verdicts),
-            sorts={name: _return(column) for name, column in sorts.items()}
-            | {name: text.sort for name, text in texts.items()},
-            filters={name: text.is_any_of for name, text in texts.items() if name != "pod"}
-            | {
+            sorts={
+                "score": verdicts.score,
+                "idle_since": verdicts.idle_since,
+                "core": core,
+                "memory": memory,
+                "power": power,
+                "namespace": namespace.sort,
+                "pod": pod.sort,
+                "node": node.sort,
+                "model": model.sort,
+            },
+            filters={
+                "namespace": namespace.is_any_of,
+                "node": node.is_any_of,
+                "model": model.is_any_of,
                 "cluster": cluster.is_any_of,
-                "workload": workload.is_any_of,
-                "q": names.contains_all,
+                "workload": TextColumn(self._owners).is_any_of,
+                "q": TextColumn(self._names).contains_all,
                 "state": filter_codes(verdicts.state, STATES),
                 "activity": filter_codes(verdicts.activity, ACTIVITIES),
                 "signature": filter_codes(verdicts.signature, SIGNATURES),
@@ -124,9 +123,6 @@ class AllocationView:
             f"{allocation_id(one)} {one.node} {one.model} {owner}"
             for one, owner in zip(allocations, self._owners(), strict=True)
         ]
-
-    def make_rows(self, numbers: Sequence[int]) -> list[Allocation]:
-        return [self.make_row(number) for number in numbers]
 
     def make_row(self, number: int) -> Allocation:
         verdicts, workloads = self._result.verdicts, self._result.workloads
@@ -171,22 +167,11 @@ def view_allocations(published: PublishedResult) -> AllocationView:
 def list_allocations(request: Request, published: LastResult, query: Annotated[AllocationQuery, Query()]) -> Response:
     """Every container on every GPU with its score, state, activity and signature, including unknown ones."""
     view = view_allocations(published)
-    return send_page(request, query, result=published.result, listing=view.listing, make_rows=view.make_rows)
+    rows = partial(map, view.make_row)
+    return send_page(request, query, result=published.result, listing=view.listing, make_rows=rows)
 
 
 def allocation_id(allocation: AllocationKey) -> str:
     container = allocation.container
     name = f"{container.namespace}/{container.pod}/{container.name}/{gpu_id(allocation)}"
     return name_in_cluster(container.cluster, name)
-
-
-def _texts(allocations: Sequence[AllocationKey], read: Callable[[AllocationKey], str]) -> TextColumn:
-    return TextColumn(lambda: [read(one) for one in allocations])
-
-
-def _pod(allocation: AllocationKey) -> str:
-    return allocation.container.pod
-
-
-def _return(column: Column) -> Callable[[], Column]:
-    return lambda: column

@@ -1,7 +1,7 @@
 """/api/v1/namespaces: GPUs held and used by each namespace."""
 
-from collections.abc import Sequence
-from typing import Annotated, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -13,9 +13,10 @@ from gpusteward.analyzer.api.http.responses import DocumentedRoute
 from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.pagination import (
     FilterValues,
-    Listing,
     ListQuery,
+    RowList,
     TextColumn,
+    both_ways,
     known_value,
     mean_by,
     send_page,
@@ -33,29 +34,23 @@ router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", dependencies=[
 LISTING = "namespaces"
 
 
+if TYPE_CHECKING:
+    NamespaceSort = str
+else:
+    NamespaceSort = Literal[
+        both_ways(
+            *("namespace", "allocations", "idle", "unknown", "average_score", "workloads"),
+            *("gpus", "idle_gpus", "unknown_gpus"),
+        )
+    ]
+
+
 class NamespaceQuery(ListQuery):
     """Filters and sort order of namespaces."""
 
-    sort: Literal[
-        "namespace",
-        "-namespace",
-        "allocations",
-        "-allocations",
-        "idle",
-        "-idle",
-        "unknown",
-        "-unknown",
-        "average_score",
-        "-average_score",
-        "workloads",
-        "-workloads",
-        "gpus",
-        "-gpus",
-        "idle_gpus",
-        "-idle_gpus",
-        "unknown_gpus",
-        "-unknown_gpus",
-    ] = Field(default="-idle", description="`-` in front: descending. Unknown values always come last.")
+    sort: NamespaceSort = Field(
+        default="-idle", description="`-` in front: descending. Unknown values always come last."
+    )
     namespace: FilterValues = ()
     cluster: FilterValues = ()
 
@@ -88,23 +83,20 @@ class NamespaceView:
         is_idle = table.activity == ACTIVITIES.index(Activity.IDLE)
         self._workloads = np.bincount(owner_codes[owner_codes >= 0], minlength=size)
         self._idle_workloads = np.bincount(owner_codes[(owner_codes >= 0) & is_idle], minlength=size)
-        self.listing = self._make_listing()
-
-    def _make_listing(self) -> Listing:
         cluster = TextColumn(lambda: [cluster for cluster, _ in self._keys])
         namespace = TextColumn(lambda: [namespace for _, namespace in self._keys])
-        return Listing(
-            len(self._keys),
+        self.listing = RowList(
+            size,
             sorts={
                 "namespace": namespace.sort,
-                "allocations": lambda: self._allocations,
-                "idle": lambda: self._counts[Activity.IDLE],
-                "unknown": lambda: self._counts[Activity.UNKNOWN],
-                "average_score": lambda: self._score,
-                "workloads": lambda: self._workloads,
-                "gpus": lambda: self._gpus,
-                "idle_gpus": lambda: self._gpus_by_activity[Activity.IDLE],
-                "unknown_gpus": lambda: self._gpus_by_activity[Activity.UNKNOWN],
+                "allocations": self._allocations,
+                "idle": self._counts[Activity.IDLE],
+                "unknown": self._counts[Activity.UNKNOWN],
+                "average_score": self._score,
+                "workloads": self._workloads,
+                "gpus": self._gpus,
+                "idle_gpus": self._gpus_by_activity[Activity.IDLE],
+                "unknown_gpus": self._gpus_by_activity[Activity.UNKNOWN],
             },
             filters={
                 "cluster": cluster.is_any_of,
@@ -112,9 +104,6 @@ class NamespaceView:
                 "q": TextColumn(lambda: [f"{cluster} {namespace}" for cluster, namespace in self._keys]).contains_all,
             },
         )
-
-    def make_rows(self, numbers: Sequence[int]) -> list[Namespace]:
-        return [self.make_row(number) for number in numbers]
 
     def make_row(self, number: int) -> Namespace:
         cluster, namespace = self._keys[number]
@@ -146,4 +135,5 @@ def view_namespaces(published: PublishedResult) -> NamespaceView:
 def list_namespaces(request: Request, published: LastResult, query: Annotated[NamespaceQuery, Query()]) -> Response:
     """Every namespace that holds a GPU; those with the most idle allocations first."""
     view = view_namespaces(published)
-    return send_page(request, query, result=published.result, listing=view.listing, make_rows=view.make_rows)
+    rows = partial(map, view.make_row)
+    return send_page(request, query, result=published.result, listing=view.listing, make_rows=rows)

@@ -17,7 +17,7 @@ from gpusteward.analyzer.api.dependencies import ApiDependencies, Client, Depend
 from gpusteward.analyzer.api.http.concurrency_limits import query_ledger
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.responses import DocumentedRoute, format_utc, send_json
-from gpusteward.analyzer.api.v1.workloads.workload_paths import NO_NAME, Cluster, Part, find_workload
+from gpusteward.analyzer.api.v1.workloads.workload_paths import Cluster, NamedWorkload, WorkloadPath, find_workload
 from gpusteward.analyzer.ledger.snoozes import Snooze, clean_workload
 from gpusteward.core.api_rows import ClusterName
 from gpusteward.core.containers import WorkloadKey
@@ -145,15 +145,13 @@ async def snooze(
     client: Client,
     body: SnoozeRequest,
     *,
-    kind: Part,
-    namespace: Part,
-    name: Part,
+    path: NamedWorkload,
     cluster: Cluster = None,
 ) -> Response:
     """Send no notices, alerts and control calls about the workload for some time. It replaces an earlier snooze. Needs
     the role operator and the ledger."""
     table, now = published.result.workloads, dependencies.clock()
-    workload = table.keys[find_workload(table, kind=kind, namespace=namespace, name=name, cluster=cluster)]
+    workload = table.keys[find_workload(table, path, cluster)]
     until = min(body.find_end(now), now + dependencies.find_longest_snooze(workload))
     added = await query_ledger(
         lambda: dependencies.ledger.add_snooze(workload, until=until, reason=body.reason, who=str(client), at=now),
@@ -168,21 +166,18 @@ async def snooze(
     _PATH, summary="End a snooze", response_model=SnoozeRow, tags=["snoozes"], dependencies=[Depends(may_operate)]
 )
 async def end_snooze(
-    dependencies: Dependencies, client: Client, *, kind: Part, namespace: Part, name: Part, cluster: Cluster = None
+    dependencies: Dependencies, client: Client, *, path: NamedWorkload, cluster: Cluster = None
 ) -> Response:
     """Notices about the workload are sent again. Also for a workload that no longer holds GPUs."""
-    ended = await query_ledger(
-        lambda: _end(dependencies, str(client), (kind, namespace, name), cluster), dependencies.limits.snoozes
-    )
+    ended = await query_ledger(lambda: _end(dependencies, str(client), path, cluster), dependencies.limits.snoozes)
     forget_snoozes(dependencies)
     log.info("snooze_ended", by=client, workload=ended.workload.path, cluster=ended.workload.cluster)
     return send_json(show_snooze(ended))
 
 
-def _end(dependencies: ApiDependencies, who: str, parts: tuple[str, str, str], cluster: str | None) -> Snooze:
+def _end(dependencies: ApiDependencies, who: str, path: WorkloadPath, cluster: str | None) -> Snooze:
     """Raises a 404 problem, or a 409 problem if several clusters have it and none is chosen."""
-    now, names = dependencies.clock(), ["" if part == NO_NAME else part for part in parts]
-    wanted = clean_workload(WorkloadKey(*names))[:3]
+    now, wanted = dependencies.clock(), clean_workload(WorkloadKey(*path))[:3]
     active = dependencies.ledger.read_snoozes(now, visible=dependencies.visible).values()
     found = [one for one in active if one.workload[:3] == wanted and cluster in (None, one.workload.cluster)]
     if len(found) > 1:
@@ -227,15 +222,13 @@ async def notify(
     dependencies: Dependencies,
     client: Client,
     *,
-    kind: Part,
-    namespace: Part,
-    name: Part,
+    path: NamedWorkload,
     cluster: Cluster = None,
 ) -> Response:
     """Send a notice about an idle workload to its channels at once, also in quiet hours and while it is snoozed. Twice
     within a minute it is sent once. Needs the role operator, and a channel in `notify.channels`."""
     table = published.result.workloads
-    number = find_workload(table, kind=kind, namespace=namespace, name=name, cluster=cluster)
+    number = find_workload(table, path, cluster)
     if not dependencies.leadership.is_leader:
         raise reader_refuses(dependencies)
     if np.isnan(table.idle_since[number]):

@@ -25,7 +25,7 @@ from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.pagination import make_etag, stamp
 from gpusteward.analyzer.api.v1.workloads.allocations import allocation_id, view_allocations
 from gpusteward.analyzer.api.v1.workloads.snoozes import ActiveSnoozes, find_snoozes
-from gpusteward.analyzer.api.v1.workloads.workload_paths import Cluster, Part, find_workload
+from gpusteward.analyzer.api.v1.workloads.workload_paths import Cluster, NamedWorkload, find_workload
 from gpusteward.analyzer.api.v1.workloads.workloads import view_workloads
 from gpusteward.analyzer.explain.opinions import Opinion
 from gpusteward.analyzer.judge.reasons import explain_row
@@ -83,14 +83,12 @@ async def show_workload(
     published: LastResult,
     dependencies: Dependencies,
     *,
-    kind: Part,
-    namespace: Part,
-    name: Part,
+    path: NamedWorkload,
     cluster: Cluster = None,
     language: Annotated[Language, Query(description="The language of the reasons.")] = "en",
 ) -> Response:
     """The verdict of one workload with its reasons, evidence and allocations."""
-    number = find_workload(published.result.workloads, kind=kind, namespace=namespace, name=name, cluster=cluster)
+    number = find_workload(published.result.workloads, path, cluster)
     snoozes = await find_snoozes(dependencies)
     etag = make_etag(request, published.result, version=snoozes.version)
     if has_current(request, etag):
@@ -175,9 +173,7 @@ async def read_series(
     published: LastResult,
     dependencies: Dependencies,
     *,
-    kind: Part,
-    namespace: Part,
-    name: Part,
+    path: NamedWorkload,
     cluster: Cluster = None,
     seconds: Annotated[float, Query(ge=60, le=LONGEST_SECONDS)] = 3600.0,
     limit: Annotated[int, Query(ge=1, le=MOST_CHARTED, description="Maximum number of allocations.")] = 8,
@@ -185,7 +181,7 @@ async def read_series(
 ) -> Response:
     """Core utilization, memory copy, memory used and power over time, as the source has them."""
     result = published.result
-    number = find_workload(result.workloads, kind=kind, namespace=namespace, name=name, cluster=cluster)
+    number = find_workload(result.workloads, path, cluster)
     rows = result.workloads.rows(number).tolist()
     allocations = [result.verdicts.usage.allocations[row] for row in rows[offset : offset + limit]]
 
@@ -194,12 +190,10 @@ async def read_series(
         return [source.read_series(each, result.at, seconds=seconds, visible=visible) for each in allocations]
 
     charts = await query_source(read, dependencies.limits.series, visible=dependencies.visible)
-    series = [_make_series(chart) for chart in charts]
-    when = stamp(result, dependencies)
-    return send_json(Series(courses=series, total=len(rows), seconds=seconds, result=when))
-
-
-def _make_series(chart: Chart) -> AllocationSeries:
-    return AllocationSeries(
-        allocation_id(chart.allocation), {measure.value: list(points) for measure, points in chart.lines.items()}
-    )
+    series = [
+        AllocationSeries(
+            allocation_id(chart.allocation), {measure.value: list(points) for measure, points in chart.lines.items()}
+        )
+        for chart in charts
+    ]
+    return send_json(Series(series, len(rows), seconds, stamp(result, dependencies)))

@@ -18,7 +18,7 @@ from gpusteward.analyzer.api.http.responses import DocumentedRoute, format_utc_m
 from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.workloads.period_costs import PeriodCosts, count_gpu_hours, find_period_costs
 from gpusteward.analyzer.api.v1.workloads.snoozes import SnoozeRow, show_snooze
-from gpusteward.analyzer.api.v1.workloads.workload_paths import NO_NAME, Cluster, Part, find_workload
+from gpusteward.analyzer.api.v1.workloads.workload_paths import Cluster, NamedWorkload, WorkloadPath, find_workload
 from gpusteward.analyzer.api.v1.workloads.workloads import view_workloads
 from gpusteward.analyzer.reports.report import Amounts, EndedWorkload, Finding
 from gpusteward.analyzer.reports.report_query import EndedQuery
@@ -149,15 +149,13 @@ async def show_history(
     published: LastResult,
     dependencies: Dependencies,
     *,
-    kind: Part,
-    namespace: Part,
-    name: Part,
+    path: NamedWorkload,
     cluster: Cluster = None,
     limit: Annotated[int, Query(ge=1, le=MOST_ROWS, description="Maximum number of rows of each kind.")] = 50,
 ) -> Response:
     """Changes of its verdict, idle spells, notices with their deliveries, snoozes, costs and right-sizing advice, from
     the ledger. Also of a workload that no longer holds GPUs."""
-    number, workload = _find(published, kind=kind, namespace=namespace, name=name, cluster=cluster)
+    number, workload = _find(published, path, cluster)
     history, ended = await query_ledger(lambda: _read(dependencies, workload, limit=limit), dependencies.limits.history)
     if number is None and not ended and not (history.verdicts or history.snoozes):
         raise ProblemError(404, "not-found", api_errors.WORKLOAD_NOT_FOUND)
@@ -166,18 +164,15 @@ async def show_history(
     return send_json(_make_history(published, number, workload, recorded))
 
 
-def _find(
-    published: PublishedResult, *, kind: str, namespace: str, name: str, cluster: str | None
-) -> tuple[int | None, WorkloadKey]:
+def _find(published: PublishedResult, path: WorkloadPath, cluster: str | None) -> tuple[int | None, WorkloadKey]:
     """Its number in the last result; None: it holds no GPU. Raises a 409 problem if several clusters have it."""
     table = published.result.workloads
     try:
-        number = find_workload(table, kind=kind, namespace=namespace, name=name, cluster=cluster)
+        number = find_workload(table, path, cluster)
     except ProblemError as error:
         if error.status != 404:
             raise
-        kind, namespace, name = ("" if part == NO_NAME else part for part in (kind, namespace, name))
-        return None, WorkloadKey(kind, namespace, name, cluster or "")
+        return None, WorkloadKey(*path, cluster or "")
     return number, table.keys[number]
 
 

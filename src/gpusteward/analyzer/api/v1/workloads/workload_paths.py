@@ -1,8 +1,8 @@
 """The path of one workload in the API, and the search for it in a result."""
 
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
-from fastapi import Path, Query
+from fastapi import Depends, Path, Query
 
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.judge.workloads import WorkloadTable
@@ -18,10 +18,24 @@ Cluster = Annotated[
 Part = Annotated[str, Path(max_length=253, description=f"`{NO_NAME}` for an empty name.")]
 
 
-def find_workload(table: WorkloadTable, *, kind: str, namespace: str, name: str, cluster: str | None) -> int:
+class WorkloadPath(NamedTuple):
+    """The parts of the path; empty where there is no name."""
+
+    kind: str
+    namespace: str
+    name: str
+
+
+async def _read_path(kind: Part, namespace: Part, name: Part) -> WorkloadPath:
+    return WorkloadPath(*("" if part == NO_NAME else part for part in (kind, namespace, name)))
+
+
+NamedWorkload = Annotated[WorkloadPath, Depends(_read_path)]
+
+
+def find_workload(table: WorkloadTable, path: WorkloadPath, cluster: str | None) -> int:
     """Raises a 404 problem, or a 409 problem if several clusters have it and none is chosen."""
-    kind, namespace, name = ("" if part == NO_NAME else part for part in (kind, namespace, name))
-    keys = [WorkloadKey(kind, namespace, name, each) for each in (table.clusters if cluster is None else [cluster])]
+    keys = [WorkloadKey(*path, each) for each in (table.clusters if cluster is None else [cluster])]
     found = {key.cluster: number for key in keys if (number := table.find(key)) is not None}
     if not found:
         raise ProblemError(404, "not-found", api_errors.WORKLOAD_NOT_FOUND)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, make_dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import numpy as np
@@ -17,12 +18,13 @@ from gpusteward.analyzer.api.v1.compact import SelectedCluster, send_compact
 from gpusteward.analyzer.api.v1.pagination import (
     ActivityName,
     FilterValues,
-    Listing,
     ListQuery,
     ProofName,
+    RowList,
     SignatureName,
     StateName,
     TextColumn,
+    both_ways,
     filter_codes,
     filter_groups,
     send_page,
@@ -46,31 +48,23 @@ router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", dependencies=[
 
 DEFAULT_SORT: Final = "-idle_gpus"
 COST_DAYS = 7
+if TYPE_CHECKING:
+    WorkloadSort = str
+else:
+    WorkloadSort = Literal[
+        both_ways(
+            *("idle_gpus", "gpus", "score", "idle_since", "namespace", "name", "kind"),
+            *("idle_cost", "idle_cost_per_hour"),
+        )
+    ]
 
 
 class WorkloadQuery(ListQuery):
     """Filters and sort order of workloads."""
 
-    sort: Literal[
-        "idle_gpus",
-        "-idle_gpus",
-        "gpus",
-        "-gpus",
-        "score",
-        "-score",
-        "idle_since",
-        "-idle_since",
-        "namespace",
-        "-namespace",
-        "name",
-        "-name",
-        "kind",
-        "-kind",
-        "idle_cost",
-        "-idle_cost",
-        "idle_cost_per_hour",
-        "-idle_cost_per_hour",
-    ] = Field(default=DEFAULT_SORT, description="`-` in front: descending. Unknown values always come last.")
+    sort: WorkloadSort = Field(
+        default=DEFAULT_SORT, description="`-` in front: descending. Unknown values always come last."
+    )
     namespace: FilterValues = ()
     kind: FilterValues = ()
     state: Annotated[tuple[StateName, ...], Field(max_length=5)] = ()
@@ -103,20 +97,20 @@ def view_workloads(published: PublishedResult) -> WorkloadView:
     return published.once("workloads", WorkloadView)
 
 
-def _make_listing(result: Result, facts: WorkloadFacts) -> Listing:
+def _make_listing(result: Result, facts: WorkloadFacts) -> RowList:
     table, allocations = result.workloads, result.verdicts.usage.allocations
-    kind, namespace, name, cluster = (_part_of_key(table, part) for part in range(4))
+    kind, namespace, name, cluster = (TextColumn(partial(_list_parts, table, part)) for part in range(4))
     node = TextColumn(lambda: [one.node for one in allocations])
     model = TextColumn(lambda: [one.model for one in allocations])
     size = len(table)
-    return Listing(
+    return RowList(
         size,
         tie_breakers=("-idle_gpus", "idle_since"),  # the most idle GPUs first, then the longest idle
         sorts={
-            "idle_gpus": lambda: table.idle_gpus,
-            "gpus": lambda: table.gpus,
-            "score": lambda: table.score,
-            "idle_since": lambda: table.idle_since,
+            "idle_gpus": table.idle_gpus,
+            "gpus": table.gpus,
+            "score": table.score,
+            "idle_since": table.idle_since,
             "namespace": namespace.sort,
             "name": name.sort,
             "kind": kind.sort,
@@ -138,8 +132,8 @@ def _make_listing(result: Result, facts: WorkloadFacts) -> Listing:
     )
 
 
-def _part_of_key(table: WorkloadTable, part: int) -> TextColumn:
-    return TextColumn(lambda: [key[part] for key in table.keys])
+def _list_parts(table: WorkloadTable, part: int) -> list[str]:
+    return [key[part] for key in table.keys]
 
 
 if TYPE_CHECKING:
