@@ -5,7 +5,7 @@ from html import unescape
 
 import pytest
 
-from gpusteward.analyzer.api.compat.config import render_home_page
+from gpusteward.analyzer.api.compat.config import send_home_page
 from tests.analyzer.api.sample_results import small_result
 from tests.analyzer.api.server import running_api
 
@@ -63,4 +63,4 @@ def test_every_link_works():
 
 
 def test_the_name_of_the_host_is_escaped():
-    assert "<b>" not in render_home_page("en", url="http://<b>")
+    assert "<b>" not in send_home_page("en", url="http://<b>").body.decode()

@@ -138,12 +138,13 @@ async def _identify(request: Request, dependencies: ApiDependencies) -> Identity
         raise _unauthorized(api_errors.INVALID_IDENTITY)
     bearer = parse_bearer(header[0]) if header else None
     if bearer is not None or (header and not is_known_client(request.scope)):
-        return await _read_bearer(request, bearer, dependencies)
+        return await identify_token(request, bearer, dependencies)
     if signed_in := await _read_session(request, dependencies):
         _refuse_second_identity(request, signed_in, dependencies)
         return signed_in
     if from_proxy:  # whatever password or certificate the proxy itself has
-        return _read_proxy(request, dependencies)
+        person = _read_person(request, dependencies)
+        return person and _give_role(request, person, dependencies, method="proxy")
     return Identity("web-config", Role.VIEWER) if is_known_client(request.scope) else None
 
 
@@ -163,7 +164,7 @@ async def _read_session(request: Request, dependencies: ApiDependencies) -> Iden
     if session is None:
         return None
     try:
-        identity = await _read_bearer(request, session.bearer, dependencies)
+        identity = await identify_token(request, session.bearer, dependencies)
     except ProblemError as error:
         if error.status != 401:
             raise
@@ -172,13 +173,9 @@ async def _read_session(request: Request, dependencies: ApiDependencies) -> Iden
     return replace(identity, session=session)
 
 
-async def identify_token(request: Request, token: str, dependencies: ApiDependencies) -> Identity:
-    """Whose token it is. Raises a 401, 403 or 503 problem."""
-    return await _read_bearer(request, token, dependencies)
-
-
-async def _read_bearer(request: Request, bearer: str | None, dependencies: ApiDependencies) -> Identity:
-    """A token of the settings, of the provider, or of a service account."""
+async def identify_token(request: Request, bearer: str | None, dependencies: ApiDependencies) -> Identity:
+    """Whose token it is: one of the settings, of the provider, or of a service account. Raises a 401, 403 or 503
+    problem."""
     role, auth = dependencies.settings.roles.find_role(bearer), dependencies.settings.current.auth
     if role is not None:
         return Identity("token", role, credential=str(hash(bearer)))  # keyed anew by every process
@@ -217,11 +214,6 @@ def _find_own_cluster(dependencies: ApiDependencies) -> str | None:
     if own in clusters or not clusters:
         return own if clusters else ""
     return clusters[0] if len(clusters) == 1 and not own else None
-
-
-def _read_proxy(request: Request, dependencies: ApiDependencies) -> Identity | None:
-    person = _read_person(request, dependencies)
-    return person and _give_role(request, person, dependencies, method="proxy")
 
 
 def _read_person(request: Request, dependencies: ApiDependencies) -> Person | None:

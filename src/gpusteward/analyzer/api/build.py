@@ -1,6 +1,6 @@
 """Builds the FastAPI application with the routes of all resources."""
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
@@ -108,15 +108,10 @@ def _describe_errors(document: dict[str, Any]) -> dict[str, Any]:
     schemas["Problem"] = TypeAdapter(Problem).json_schema()
     components["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer"}}
     problem = {PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    for operation in _operations(document):
+    for operation in (each for item in document["paths"].values() for each in item.values()):
         if GPU_OOUR_TAG not in operation["tags"]:  # those have what FastAPI writes
             operation["responses"].pop("422", None)
         operation["responses"]["4XX"] = {"description": "The request is wrong.", "content": problem}
         operation["responses"]["5XX"] = {"description": "The analyzer, engine or ledger failed.", "content": problem}
         operation["security"] = [{}, {"bearer": []}]
     return document
-
-
-def _operations(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    for item in document["paths"].values():
-        yield from item.values()

@@ -6,7 +6,7 @@ JavaScript, and inline scripts that the Content-Security-Policy forbids.
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from html import escape
 from importlib.resources import files
@@ -73,7 +73,12 @@ def _render(app: FastAPI) -> Rendered:
 def render_docs(document: Json) -> str:
     """The whole page."""
     info = document["info"]
-    operations = "".join(_operation(*each) for each in _operations(document))
+    operations = "".join(
+        _operation(method, path, item[method])
+        for path, item in document["paths"].items()
+        for method in _METHODS
+        if method in item
+    )
     schemas = "".join(_schema(name, each) for name, each in document["components"]["schemas"].items())
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
@@ -84,13 +89,6 @@ def render_docs(document: Json) -> str:
         f"<h2>Endpoints</h2>{operations}<h2>Schemas</h2>{schemas}"
         '<script src="docs/docs.js"></script></body></html>'
     )
-
-
-def _operations(document: Json) -> Iterator[tuple[str, str, Json]]:
-    for path, item in document["paths"].items():
-        for method in _METHODS:
-            if method in item:
-                yield method, path, item[method]
 
 
 def _operation(method: str, path: str, operation: Json) -> str:

@@ -12,6 +12,7 @@ from fastapi import APIRouter, Query, Request, Response
 from gpusteward.analyzer.api.dependencies import ApiDependencies, Service
 from gpusteward.analyzer.api.http.concurrency_limits import query_ledger
 from gpusteward.analyzer.api.http.problems import ProblemError, find_language
+from gpusteward.analyzer.api.http.responses import PAGE_POLICY, send_page
 from gpusteward.analyzer.api.v1.workloads.snoozes import forget_snoozes
 from gpusteward.analyzer.ledger.snoozes import Snooze, clean_workload
 from gpusteward.analyzer.ledger_access import LedgerAccess
@@ -32,8 +33,8 @@ log = Log(__name__)
 
 router = APIRouter(include_in_schema=False)
 
-POLICY = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
-_LANGUAGE_TAGS = {"en": "en", "zh": "zh-CN"}
+POLICY = PAGE_POLICY.replace("form-action 'none'", "form-action 'self'")
+
 Token = Annotated[str, Query(alias="link", max_length=LONGEST_TOKEN)]
 Hours = Annotated[int, Query(ge=1, le=24 * 365)]
 
@@ -127,11 +128,5 @@ def _send_refusal(request: Request, reason: Message) -> Response:
 
 def _send_page(status: HTTPStatus, content: str, language: Language) -> Response:
     title = escape(messages.TITLE.text(language))
-    page = (
-        f'<!doctype html><html lang="{_LANGUAGE_TAGS[language]}"><head><meta charset="utf-8">'
-        f'<meta name="viewport" content="width=device-width"><meta name="robots" content="noindex">'
-        f'<title>{title}</title><link rel="stylesheet" href="docs/docs.css"></head><body><h1>{title}</h1>'
-        f"{content}</body></html>"
-    )
-    headers = {"Content-Security-Policy": POLICY, "Cache-Control": "no-store"}
-    return Response(page, status, headers, "text/html")
+    headers = {"Content-Security-Policy": POLICY, "Cache-Control": "no-store", "X-Robots-Tag": "noindex"}
+    return send_page(title, content, language, status=status, headers=headers)

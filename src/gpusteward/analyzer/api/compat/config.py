@@ -16,7 +16,7 @@ from gpusteward.analyzer.api.authorization import may_operate, may_read, may_rea
 from gpusteward.analyzer.api.compat.results import format_time
 from gpusteward.analyzer.api.dependencies import Client, Dependencies, Service, find_dependencies, reader_refuses
 from gpusteward.analyzer.api.http.problems import GPU_OOUR_TAG, ProblemError, find_language
-from gpusteward.analyzer.api.http.responses import DocumentedRoute, send_json
+from gpusteward.analyzer.api.http.responses import DocumentedRoute, send_json, send_page
 from gpusteward.analyzer.settings.masked import mask_value
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.messages import Language
@@ -26,9 +26,6 @@ from gpusteward.messages import home_page as messages
 from gpusteward.messages.data_health import summarize
 from gpusteward.messages.errors import api_errors
 
-POLICY = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-_LANGUAGE_TAGS = {"en": "en", "zh": "zh-CN"}
-
 
 def prefers_html(headers: Headers) -> bool:
     """Browsers name HTML; clients that accept anything or prefer JSON do not want a page."""
@@ -36,33 +33,23 @@ def prefers_html(headers: Headers) -> bool:
     return weights.get("text/html", 0.0) > weights.get("application/json", 0.0)
 
 
-def send_home_page(headers: Headers, *, url: str) -> Response:
+def send_home_page(language: Language, *, url: str) -> Response:
     """`url`: of this server, as the browser knows it."""
-    page = render_home_page(find_language(headers), url=url)
-    own = {"Content-Security-Policy": POLICY, "Vary": "Accept, Accept-Language", "Cache-Control": "no-cache"}
-    return Response(page, headers=own, media_type="text/html")
-
-
-def render_home_page(language: Language, *, url: str) -> str:
     commands = "\n".join((f"export GPUSTEWARD_SERVER={url}", *messages.COMMANDS))
-    return (
-        f'<!doctype html><html lang="{_LANGUAGE_TAGS[language]}"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width"><title>gpusteward</title>'
-        '<link rel="stylesheet" href="docs/docs.css"></head><body>'
-        f"<h1>gpusteward {escape(__version__)}</h1><p>{messages.ABOUT.text(language)}</p>"
+    content = (
+        f"<p>{messages.ABOUT.text(language)}</p>"
         f"<h2>{messages.FOR_PEOPLE.text(language)}</h2>{_list(messages.PEOPLE, language)}"
         f"<h2>{messages.FOR_PROGRAMS.text(language)}</h2>{_list(messages.PROGRAMS, language)}"
-        f"<h2>{messages.IN_THE_TERMINAL.text(language)}</h2><pre>{escape(commands)}</pre></body></html>"
+        f"<h2>{messages.IN_THE_TERMINAL.text(language)}</h2><pre>{escape(commands)}</pre>"
     )
+    headers = {"Vary": "Accept, Accept-Language", "Cache-Control": "no-cache"}
+    return send_page("gpusteward", content, language, headers=headers, heading=f"gpusteward {escape(__version__)}")
 
 
 def _list(links: Iterable[messages.Link], language: Language) -> str:
-    return f"<ul>{''.join(_item(link, language) for link in links)}</ul>"
-
-
-def _item(link: messages.Link, language: Language) -> str:
-    path = link.path.format(language=language)
-    return f'<li><a href="{escape(path)}">{link.title.text(language)}</a> <code>/{escape(path)}</code></li>'
+    paths = ((escape(link.path.format(language=language)), link.title.text(language)) for link in links)
+    items = (f'<li><a href="{path}">{title}</a> <code>/{path}</code></li>' for path, title in paths)
+    return f"<ul>{''.join(items)}</ul>"
 
 
 log = Log(__name__)
@@ -93,7 +80,7 @@ async def show_service(request: Request, service: Service) -> Response:
     await may_read(request)
     dependencies = await find_dependencies(request)
     if is_browser:
-        return send_home_page(request.headers, url=str(request.base_url).rstrip("/"))
+        return send_home_page(find_language(request.headers), url=str(request.base_url).rstrip("/"))
     settings = dependencies.settings.current
     return send_json(
         {

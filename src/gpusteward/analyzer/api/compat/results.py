@@ -141,10 +141,7 @@ def list_results(request: Request, dependencies: Dependencies) -> Response:
     published = dependencies.results.published
     if published is None:
         return send_json([])
-    etag = make_etag(request, published.result)
-    if has_current(request, etag):
-        return send_not_modified(etag)
-    return _send(request, published, body=published.once("results", _pack_results), etag=etag)
+    return _send(request, published, "results", _pack_results)
 
 
 @router.get("/results/low", summary="GPUs of low utilization", response_model=LowResults)
@@ -159,10 +156,7 @@ def list_low_results(request: Request, dependencies: Dependencies) -> Response:
         threshold = dependencies.settings.current.thresholds.low_utilization
         now = format_time(time.time())
         return send_json({"count": 0, "threshold": mask_value(threshold), "timestamp": now, "gpus": []})
-    etag = make_etag(request, published.result)
-    if has_current(request, etag):
-        return send_not_modified(etag)
-    return _send(request, published, body=published.once("results/low", _pack_low), etag=etag)
+    return _send(request, published, "results/low", _pack_low)
 
 
 @router.get("/results/stats", summary="Statistics", response_model=Stats)
@@ -177,9 +171,12 @@ def show_stats(request: Request, dependencies: Dependencies) -> Response:
     return send_json(published.once("results/stats", count_stats), etag=etag)
 
 
-def _send(request: Request, published: PublishedResult, *, body: Body, etag: str) -> Response:
+def _send(request: Request, published: PublishedResult, name: str, pack: Callable[[Result], Body]) -> Response:
+    etag = make_etag(request, published.result)
+    if has_current(request, etag):
+        return send_not_modified(etag)
     gzip = accepts_gzip(request.headers.get("accept-encoding", ""))
-    response = send_body(body, gzip=gzip, media_type=JSON_TYPE, etag=etag)
+    response = send_body(published.once(name, pack), gzip=gzip, media_type=JSON_TYPE, etag=etag)
     response.headers[UNKNOWN_HEADER] = str(int(np.isnan(published.result.verdicts.score).sum()))
     return response
 
@@ -264,7 +261,8 @@ class ResultRows:
             allocation, container = verdicts.usage.allocations[row], verdicts.usage.allocations[row].container
             name = gpu_id(allocation)
             util, copy, used, total, usage, power, clock = measured
-            yield _choose_row(container.cluster)(
+            row_type = partial(ClusterGpuResult, cluster=container.cluster) if container.cluster else GpuResult
+            yield row_type(
                 gpu_id=name,
                 pod=container.pod,
                 namespace=container.namespace,
@@ -283,10 +281,6 @@ class ResultRows:
                 ai_analysis=_analysis(name, score, opinions.get(row), effects.get(row)),
                 unmeasured=_name_unmeasured(bits),
             )
-
-
-def _choose_row(cluster: str) -> Callable[..., GpuResult]:
-    return partial(ClusterGpuResult, cluster=cluster) if cluster else GpuResult
 
 
 def _analysis(name: str, score: float, opinion: Opinion | None, effect: OpinionEffect | None) -> AiAnalysis | None:

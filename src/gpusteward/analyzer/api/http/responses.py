@@ -1,7 +1,7 @@
-"""Responses from values and from compressed bodies; routes whose response models are documentation."""
+"""Responses from values and from compressed bodies, small pages; routes whose response models are documentation."""
 
 import math
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -11,9 +11,11 @@ from fastapi import Request, Response
 from fastapi.responses import StreamingResponse
 from fastapi.routing import APIRoute
 
+from gpusteward.core.messages import Language
 from gpusteward.http_server.gzip_body import Body
 
 JSON_TYPE = "application/json"
+PAGE_POLICY = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 
 def send_json(value: object, *, etag: str = "") -> Response:
@@ -50,6 +52,27 @@ def has_current(request: Request, etag: str) -> bool:
 
 def send_not_modified(etag: str) -> Response:
     return Response(status_code=304, headers={"ETag": etag, "Cache-Control": "private, no-cache"})
+
+
+def send_page(
+    title: str,
+    content: str,
+    language: Language,
+    *,
+    status: int = 200,
+    headers: Mapping[str, str],
+    root: str = "",
+    heading: str = "",
+) -> Response:
+    """A small page for people. `title`, `content`: already escaped HTML. `root`: the relative path to `/`. `heading`:
+    default: the title."""
+    page = (
+        f'<!doctype html><html lang="{"zh-CN" if language == "zh" else "en"}"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width">'
+        f'<title>{title}</title><link rel="stylesheet" href="{root}docs/docs.css"></head>'
+        f"<body><h1>{heading or title}</h1>{content}</body></html>"
+    )
+    return Response(page, status, {"Content-Security-Policy": PAGE_POLICY, **headers}, "text/html")
 
 
 def format_utc(at: float | None) -> str | None:

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request, Response
 
 from gpusteward.analyzer.api.dependencies import Service
 from gpusteward.analyzer.api.http.problems import ProblemError, find_language
-from gpusteward.analyzer.api.http.responses import has_current, send_not_modified
+from gpusteward.analyzer.api.http.responses import has_current, send_not_modified, send_page
 from gpusteward.analyzer.api.http.static_files import ASSETS, ENCODINGS, INDEX, StaticFile
 from gpusteward.http_server.negotiation import parse_accept
 from gpusteward.messages import home_page as messages
@@ -69,12 +69,6 @@ def _send(request: Request, file: StaticFile | None, *, cached: str) -> Response
 def _explain_build(request: Request) -> Response:
     """Where the package was installed from source without the bundle."""
     language = find_language(request.headers)
-    text = escape(messages.NOT_BUILT.text(language))
-    page = (
-        f'<!doctype html><html lang="{"zh-CN" if language == "zh" else "en"}"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width"><title>gpusteward</title>'
-        f'<link rel="stylesheet" href="../docs/docs.css"></head><body><h1>gpusteward</h1><p>{text}</p>'
-        "<pre>make web</pre></body></html>"
-    )
-    headers = {"Content-Security-Policy": POLICY, "Cache-Control": "no-store", "Vary": "Accept-Language"}
-    return Response(page, headers=headers, media_type="text/html")
+    content = f"<p>{escape(messages.NOT_BUILT.text(language))}</p><pre>make web</pre>"
+    headers = {"Cache-Control": "no-store", "Vary": "Accept-Language"}
+    return send_page("gpusteward", content, language, headers=headers, root="../")

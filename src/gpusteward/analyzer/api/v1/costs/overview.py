@@ -32,9 +32,8 @@ from gpusteward.analyzer.api.v1.costs.waste import (
     list_top,
     make_day,
     make_waste,
+    sum_groups,
     sum_known,
-    sum_namespaces,
-    sum_teams,
 )
 from gpusteward.analyzer.api.v1.gpus.gpus import view_fleet
 from gpusteward.analyzer.api.v1.workloads.period_costs import DAY_MS, PeriodCosts, read_period_costs
@@ -54,13 +53,6 @@ LEVELS: tuple[Level, ...] = ("critical", "warning", "info")
 _LEVELS: Mapping[str, Level] = {"degraded": "critical", "warning": "warning", "info": "info"}
 
 
-class LedgerCoverage(NamedTuple):
-    """`reason`: why the ledger could not be read. `begins_at`: when it begins, if that is after the period."""
-
-    reason: str
-    begins_at: float | None
-
-
 class _Problem(NamedTuple):
     level: Level
     code: str
@@ -68,25 +60,36 @@ class _Problem(NamedTuple):
 
 
 def find_problems(
-    published: PublishedResult, dependencies: ApiDependencies, ledger: LedgerCoverage, language: Language
+    published: PublishedResult,
+    dependencies: ApiDependencies,
+    language: Language,
+    *,
+    ledger_error: str,
+    begins_at: float | None,
 ) -> list[DataProblem]:
-    """Of what the client may see."""
-    found = [
-        *_find_source_problems(dependencies),
-        *_find_gpu_problems(published),
-        *_find_ledger_problems(dependencies, ledger),
-        *_find_delivery_problems(dependencies),
-    ]
+    """Of what the client may see. `ledger_error`: why the ledger could not be read. `begins_at`: when it begins, if
+    that is after the period."""
+    found: list[_Problem] = []
+    for one in dependencies.assess_data().findings:
+        if one.code != "unknown-gpus":  # `_find_gpu_problems` explains them
+            is_critical = one.level == "degraded" or one.code == "result-old"
+            found.append(_Problem("critical" if is_critical else _LEVELS[one.level], one.code, one.message))
+    found += _find_gpu_problems(published)
+    ledger_error = ledger_error or str((dependencies.describe_ledger() or {}).get("error") or "")
+    if not dependencies.settings.current.ledger.enabled:
+        found.append(_Problem("info", "ledger-disabled", messages.LEDGER_DISABLED))
+    elif ledger_error:
+        found.append(_Problem("warning", "ledger-failed", messages.LEDGER_FAILED.fill(reason=ledger_error)))
+    elif begins_at is not None:
+        since = datetime.fromtimestamp(begins_at, UTC).strftime("%Y-%m-%d %H:%M")
+        found.append(_Problem("info", "ledger-short", messages.LEDGER_SHORT.fill(since=since)))
+    described = dependencies.describe_deliveries()
+    failures = described.get("failures") or {}
+    reason = described.get("fault") or "; ".join(f"{target}: {why}" for target, why in sorted(failures.items())[:3])
+    if reason:
+        found.append(_Problem("warning", "deliveries-failed", messages.DELIVERIES_FAILED.fill(reason=reason)))
     found.sort(key=lambda one: LEVELS.index(one.level))
     return [DataProblem(one.level, one.code, one.message.text(language)) for one in found]
-
-
-def _find_source_problems(dependencies: ApiDependencies) -> Iterator[_Problem]:
-    """The findings of /health; GPUs that could not be judged are explained below."""
-    for one in dependencies.assess_data().findings:
-        if one.code != "unknown-gpus":
-            is_critical = one.level == "degraded" or one.code == "result-old"
-            yield _Problem("critical" if is_critical else _LEVELS[one.level], one.code, one.message)
 
 
 def _find_gpu_problems(published: PublishedResult) -> Iterator[_Problem]:
@@ -105,26 +108,6 @@ def _find_gpu_problems(published: PublishedResult) -> Iterator[_Problem]:
         yield _Problem("info", "gpus-not-counted", messages.GPUS_NOT_COUNTED)
     if np.isnan(result.cost_micros_per_hour).all():
         yield _Problem("info", "no-price", messages.NO_PRICE)
-
-
-def _find_ledger_problems(dependencies: ApiDependencies, ledger: LedgerCoverage) -> Iterator[_Problem]:
-    described = dependencies.describe_ledger()
-    error = ledger.reason or str((described or {}).get("error") or "")
-    if not dependencies.settings.current.ledger.enabled:
-        yield _Problem("info", "ledger-disabled", messages.LEDGER_DISABLED)
-    elif error:
-        yield _Problem("warning", "ledger-failed", messages.LEDGER_FAILED.fill(reason=error))
-    elif ledger.begins_at is not None:
-        since = datetime.fromtimestamp(ledger.begins_at, UTC).strftime("%Y-%m-%d %H:%M")
-        yield _Problem("info", "ledger-short", messages.LEDGER_SHORT.fill(since=since))
-
-
-def _find_delivery_problems(dependencies: ApiDependencies) -> Iterator[_Problem]:
-    described = dependencies.describe_deliveries()
-    failures = described.get("failures") or {}
-    reason = described.get("fault") or "; ".join(f"{target}: {why}" for target, why in sorted(failures.items())[:3])
-    if reason:
-        yield _Problem("warning", "deliveries-failed", messages.DELIVERIES_FAILED.fill(reason=reason))
 
 
 router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", dependencies=[Depends(may_read)], tags=["overview"])
@@ -215,8 +198,8 @@ def _assess(
     first_ms = ledger.costs.value.report.range.first_ms if ledger.costs else None
     wanted_ms = (dependencies.clock() - days * 86_400) * 1000
     is_short = first_ms is not None and first_ms > wanted_ms + DAY_MS
-    state = LedgerCoverage(reason, first_ms / 1000 if is_short and first_ms is not None else None)
-    problems = find_problems(published, dependencies, state, language)
+    begins_at = first_ms / 1000 if is_short and first_ms is not None else None
+    problems = find_problems(published, dependencies, language, ledger_error=reason, begins_at=begins_at)
     return DataState(dependencies.assess_data().status, problems)
 
 
@@ -245,8 +228,8 @@ def _make_overview(
         "potential": find_potential(result, facts, idle),
         "days": [make_day(point) for point in ledger.chart.value.points] if ledger.chart else [],
         "top": list_top(result, facts, idle, costs.by_workload if costs else {}, snoozes),
-        "namespaces": sum_namespaces(costs.report.groups) if costs else [],
-        "teams": sum_teams(costs.report.groups, teams) if costs and teams else [],
+        "namespaces": sum_groups(costs.report.groups) if costs else [],
+        "teams": sum_groups(costs.report.groups, teams) if costs and teams else [],
     }
 
 

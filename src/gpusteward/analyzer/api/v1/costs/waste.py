@@ -1,7 +1,7 @@
 """The parts of the overview: the cost of idle GPUs in total, by day, by namespace and team, and of single workloads."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Literal
@@ -174,21 +174,15 @@ def make_waste(costs: PeriodCosts | None, days: int, *, cost_per_hour: int | Non
     )
 
 
-def sum_namespaces(groups: Sequence[Group]) -> list[WasteGroup]:
-    return _sum_groups(((one.namespace, one.cluster), one) for one in groups)
-
-
-def sum_teams(groups: Sequence[Group], teams: Mapping[str, str]) -> list[WasteGroup]:
+def sum_groups(groups: Sequence[Group], teams: Mapping[str, str] | None = None) -> list[WasteGroup]:
+    """By namespace, or by team."""
     # The ledger's library is loaded with the first report.
     from gpusteward.analyzer.reports.ledger_sums.grouping import find_team
 
-    return _sum_groups(((find_team(teams, one.namespace), ""), one) for one in groups)
-
-
-def _sum_groups(named: Iterable[tuple[tuple[str, str], Group]]) -> list[WasteGroup]:
     members = defaultdict[tuple[str, str], list[Group]](list)
-    for key, group in named:
-        members[key].append(group)
+    for one in groups:
+        key = (one.namespace, one.cluster) if teams is None else (find_team(teams, one.namespace), "")
+        members[key].append(one)
     made = [_sum_group(key, those) for key, those in members.items()]
     made.sort(key=lambda one: (-(one.idle_cost_micros or 0), -one.idle_gpu_hours, one.name))
     return made[:TOP_GROUPS]

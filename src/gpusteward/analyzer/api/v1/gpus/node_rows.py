@@ -1,7 +1,7 @@
 """The nodes of one result; the GPUs of one node as exporters report them now, with their errors and holders."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
@@ -73,14 +73,10 @@ def _make_rows(published: PublishedResult, result: Result) -> dict[NodeKey, Node
             key,
             np.array(rows.get(key, []), dtype=np.intp),
             models=models[key],
-            counts=(max(counted[key], _count_held(result, rows.get(key, []))), free[key]) if key in counted else None,
+            counts=(counted[key], free[key]) if key in counted else None,
         )
         for key in keys
     }
-
-
-def _count_held(result: Result, rows: Iterable[int]) -> int:
-    return len({result.verdicts.usage.allocations[row].gpu_uuid for row in rows})
 
 
 def _make_row(
@@ -91,7 +87,8 @@ def _make_row(
     models: set[str],
     counts: tuple[int, int] | None,
 ) -> NodeRow:
-    """`counts`: all GPUs and free ones; None if the source does not count them."""
+    """`counts`: all GPUs, of which those that are held may be more, and free ones; None if the source does not count
+    them."""
     allocations, activity = result.verdicts.usage.allocations, result.verdicts.activity[rows]
     fractions, cost = result.workloads.fractions[rows], result.cost_micros_per_hour[rows]
     by_activity = np.bincount(activity, weights=fractions, minlength=len(ACTIVITIES)).tolist()
@@ -102,7 +99,7 @@ def _make_row(
         cluster=key[0],
         node=key[1],
         models=sorted({*models, *(one.model for one in held)} - {""}),
-        gpus=counts[0] if counts else None,
+        gpus=max(counts[0], len({one.gpu_uuid for one in held})) if counts else None,
         free_gpus=counts[1] if counts else None,
         allocated_gpus=round(float(fractions.sum()), GPU_DIGITS),
         active_gpus=active,
@@ -132,33 +129,30 @@ _Found = tuple[Level, str, int | None, Message]
 
 def find_errors(reading: ReportedGpu, *, language: Language) -> list[GpuError]:
     """The worst first."""
-    found = [*_find_memory_errors(reading.values), *_find_xids(reading)]
-    if reading.values.get("up") == 0:
-        found.append(("critical", "lost", None, messages.LOST))
-    found.sort(key=lambda each: ("critical", "warning", "info").index(each[0]))
+    found = sorted(_find_errors(reading), key=lambda each: ("critical", "warning", "info").index(each[0]))
     return [GpuError(level, code, count, text.text(language)) for level, code, count, text in found]
 
 
-def _find_memory_errors(values: Mapping[str, float]) -> Iterator[_Found]:
+def _find_errors(reading: ReportedGpu) -> Iterator[_Found]:
+    values = reading.values
     if values.get("row_remap_failure"):
         yield "critical", "row-remap-failure", None, messages.ROW_REMAP_FAILURE
     if values.get("row_remap_pending"):
         yield "warning", "row-remap-pending", None, messages.ROW_REMAP_PENDING
-    if count := round(values.get("ecc_double_bit_errors", 0)):
-        yield "warning", "ecc-double-bit", count, messages.DOUBLE_BIT_ERRORS.fill(count=count)
-    if count := round(values.get("uncorrectable_remapped_rows", 0)):
-        yield "info", "remapped-rows", count, messages.REMAPPED_ROWS.fill(count=count)
-
-
-def _find_xids(reading: ReportedGpu) -> Iterator[_Found]:
-    counts: dict[int, int | None] = dict(reading.xid_errors)
-    if last := round(reading.values.get("last_xid", 0)):
-        counts.setdefault(last, None)
-    for code, count in sorted(counts.items()):
+    if errors := round(values.get("ecc_double_bit_errors", 0)):
+        yield "warning", "ecc-double-bit", errors, messages.DOUBLE_BIT_ERRORS.fill(count=errors)
+    if rows := round(values.get("uncorrectable_remapped_rows", 0)):
+        yield "info", "remapped-rows", rows, messages.REMAPPED_ROWS.fill(count=rows)
+    xids: dict[int, int | None] = dict(reading.xid_errors)
+    if last := round(values.get("last_xid", 0)):
+        xids.setdefault(last, None)
+    for code, count in sorted(xids.items()):
         level: Level = "critical" if code in messages.CRITICAL_XIDS else "warning"
         template = messages.XID if count in (None, 1) else messages.XID_TIMES
         text = template.fill(code=code, count=count or 0, meaning=messages.explain_xid(code))
         yield level, f"xid-{code}", count, text
+    if values.get("up") == 0:
+        yield "critical", "lost", None, messages.LOST
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,15 +248,7 @@ def _make_gpu(
         is_free=not rows,
         is_up=None if "up" not in whole.values else bool(whole.values["up"]),
         driver=whole.driver,
-        temperature_celsius=values.get("temperature_celsius"),
-        memory_temperature_celsius=values.get("memory_temperature_celsius"),
-        power_watts=values.get("power_watts"),
-        power_limit_watts=values.get("power_limit_watts"),
-        sm_clock_hertz=values.get("sm_clock_hertz"),
-        memory_clock_hertz=values.get("memory_clock_hertz"),
-        utilization_ratio=values.get("utilization_ratio"),
-        memory_used_bytes=values.get("memory_used_bytes"),
-        memory_total_bytes=values.get("memory_total_bytes"),
+        **{name: values.get(name) for name in _READINGS},
         clock_events=whole.clock_events,
         errors=find_errors(whole, language=language),
         instances=[_make_instance(one, is_free=one.instance not in held_instances) for one in instances],
@@ -278,6 +264,10 @@ def _find_whole(index: str, readings: Sequence[ReportedGpu], instances: Sequence
     return replace(whole, values={key: value for key, value in instances[0].values.items() if key in _OF_WHOLE_GPU})
 
 
+_READINGS = (
+    *("temperature_celsius", "memory_temperature_celsius", "power_watts", "power_limit_watts", "sm_clock_hertz"),
+    *("memory_clock_hertz", "utilization_ratio", "memory_used_bytes", "memory_total_bytes"),
+)
 _OF_WHOLE_GPU = {"temperature_celsius", "power_watts", "power_limit_watts", "sm_clock_hertz", "memory_clock_hertz"}
 """Values of a GPU that dcgm-exporter repeats for each of its MIG instances."""
 _FROM_RESULT = {

@@ -1,6 +1,6 @@
 """/api/v1/nodes: the nodes with their GPUs, and the state of the GPUs of one node now."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import Field
 
 from gpusteward.analyzer.api.authorization import may_read
-from gpusteward.analyzer.api.dependencies import ApiDependencies, Dependencies, LastResult
+from gpusteward.analyzer.api.dependencies import Dependencies, LastResult
 from gpusteward.analyzer.api.http.concurrency_limits import query_source
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.responses import DocumentedRoute, send_json
@@ -21,7 +21,6 @@ from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.sources.live_readings import ReportedGpu
 from gpusteward.core.api_rows import ResultStamp
 from gpusteward.core.messages import Language
-from gpusteward.core.usages import AllocationKey
 from gpusteward.messages.errors import api_errors
 
 router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", dependencies=[Depends(may_read)], tags=["gpus"])
@@ -72,8 +71,19 @@ async def show_node(
     """The GPUs of a node with temperature, power, clocks, memory and errors as their exporters report them now, and
     with their holders from the last result. Where exporters cannot be read, the values of the last result remain."""
     row = _find_node(published, node, cluster)
+    # What the client sees; None: everything.
     held = None if dependencies.visible is None else published.result.verdicts.usage.allocations
-    readings, error = await _read_gpus(row, held, dependencies, language)
+    readings, error = list[ReportedGpu](), ""
+    try:
+        readings += await query_source(
+            lambda: dependencies.source.read_gpus(row.node, row.cluster, dependencies.clock(), held=held),
+            dependencies.limits.gpus,
+            visible=dependencies.visible,
+        )
+    except ProblemError as problem:
+        if problem.kind == "busy":
+            raise
+        error = problem.text(language)
     gpus = make_gpus(published, row, readings, language=language)
     described = sum(one.is_free for one in gpus)
     return send_json(
@@ -85,23 +95,6 @@ async def show_node(
             result=stamp(published.result, dependencies),
         )
     )
-
-
-async def _read_gpus(
-    row: NodeRow, held: Sequence[AllocationKey] | None, dependencies: ApiDependencies, language: Language
-) -> tuple[Sequence[ReportedGpu], str]:
-    """What the exporters report, or why they could not be read. `held`: what the client sees; None: everything."""
-    try:
-        readings = await query_source(
-            lambda: dependencies.source.read_gpus(row.node, row.cluster, dependencies.clock(), held=held),
-            dependencies.limits.gpus,
-            visible=dependencies.visible,
-        )
-    except ProblemError as problem:
-        if problem.kind == "busy":
-            raise
-        return (), problem.text(language)
-    return readings, ""
 
 
 def _find_node(published: PublishedResult, node: str, cluster: str | None) -> NodeRow:

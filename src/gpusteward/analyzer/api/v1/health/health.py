@@ -132,7 +132,7 @@ async def show_health(request: Request, dependencies: Dependencies) -> Response:
     result = published.result if published else None
     fleet = view_fleet(published) if published else UNKNOWN_FLEET
     counts = view_gpu_counts(published) if published else NO_GPUS
-    suspended = dependencies.suspended
+    suspended, problem = dependencies.suspended, dependencies.policy_problem
     return send_json(
         Health(
             status=health.status,
@@ -151,7 +151,7 @@ async def show_health(request: Request, dependencies: Dependencies) -> Response:
             unallocated_gpus=None if counts.unallocated is None else round(counts.unallocated, GPU_DIGITS),
             idle_cost_micros_per_hour=view_workloads(published).sum_idle_cost() if published else None,
             currency=result.settings.prices.currency if result else None,
-            coverage=_read_coverage(result),
+            coverage=_average(result.verdicts.usage.coverage) if result else None,
             measured=len(_list_measured(result)),
             measured_coverage=_average(_list_measured(result)),
             unknown=_count_unknown(result),
@@ -165,7 +165,8 @@ async def show_health(request: Request, dependencies: Dependencies) -> Response:
             deliveries=dependencies.describe_deliveries(),
             suspended=suspended.actions if suspended else None,
             suspended_gpus=round(suspended.gpus, GPU_DIGITS) if suspended else None,
-            policy_error=_describe_policy_problem(dependencies),
+            # A client that sees some namespaces only does not see the file.
+            policy_error=str(problem.en) if problem is not None and dependencies.visible is None else "",
             result=stamp(result, dependencies) if result else None,
             replica=Replica(**dependencies.leadership.describe()),
         )
@@ -174,12 +175,6 @@ async def show_health(request: Request, dependencies: Dependencies) -> Response:
 
 def view_findings(health: DataHealth, language: Language) -> list[DataFinding]:
     return [DataFinding(one.level, one.code, one.message.text(language)) for one in health.findings]
-
-
-def _describe_policy_problem(dependencies: ApiDependencies) -> str:
-    """A client that sees some namespaces only does not see the file."""
-    problem = dependencies.policy_problem
-    return str(problem.en) if problem is not None and dependencies.visible is None else ""
 
 
 def _count_cycles(dependencies: ApiDependencies, result: Result | None) -> Cycles:
@@ -193,10 +188,6 @@ def _count_cycles(dependencies: ApiDependencies, result: Result | None) -> Cycle
         last_seconds=round(result.seconds, 3) if result else None,
         interval_seconds=dependencies.settings.current.scheduler.interval,
     )
-
-
-def _read_coverage(result: Result | None) -> float | None:
-    return None if result is None else _average(result.verdicts.usage.coverage)
 
 
 def _list_measured(result: Result | None) -> Column:

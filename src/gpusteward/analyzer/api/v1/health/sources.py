@@ -14,7 +14,6 @@ from gpusteward.analyzer.api.dependencies import Dependencies
 from gpusteward.analyzer.api.http.problems import find_language
 from gpusteward.analyzer.api.http.responses import DocumentedRoute, send_json
 from gpusteward.analyzer.api.v1.health.health import view_findings
-from gpusteward.analyzer.settings.masked import MaskedSetting
 from gpusteward.analyzer.settings.settings import NEEDS_RESTART
 from gpusteward.core.settings import Source
 
@@ -60,9 +59,11 @@ class SettingList:
 def show_settings(dependencies: Dependencies) -> Response:
     """Every setting in effect and where it comes from, as `gpusteward settings` prints it. Needs the role operator: the
     settings name people and addresses. Keys, tokens and passwords are never shown."""
-    return send_json(SettingList([_show(each) for each in dependencies.settings.describe()]))
-
-
-def _show(one: MaskedSetting) -> SettingRow:
-    needs_restart = one.path in NEEDS_RESTART or one.path.partition(".")[0] in NEEDS_RESTART
-    return SettingRow(one.path, one.value, one.source, one.origin, one.about, needs_restart)
+    rows = [
+        SettingRow(
+            *(one.path, one.value, one.source, one.origin, one.about),
+            needs_restart=one.path in NEEDS_RESTART or one.path.partition(".")[0] in NEEDS_RESTART,
+        )
+        for one in dependencies.settings.describe()
+    ]
+    return send_json(SettingList(rows))
