@@ -24,9 +24,10 @@ def escape(text: str) -> str:
 
 def draw_days(report: Report, language: Language) -> str:
     """Stacked bars, one per step; a step without records is a gap, not an empty bar."""
-    since_ms = max(report.range.since_ms - report.range.since_ms % report.step_ms, _first(report.points))
+    first_ms = report.points[0].at_ms if report.points else 0  # the chart begins with the first record
+    since_ms = max(report.range.since_ms - report.range.since_ms % report.step_ms, first_ms)
     steps = max(1, math.ceil((report.range.until_ms - since_ms) / report.step_ms))
-    top = _round_up(max((_total(point) for point in report.points), default=0) / _HOUR_MS)
+    top = _round_up(max((sum(_parts(point)) for point in report.points), default=0) / _HOUR_MS)
     slot = (WIDTH - LEFT - RIGHT) / steps
     bars = [
         _draw_bar(
@@ -61,15 +62,6 @@ def draw_legend(language: Language, layers: Sequence[str] = LAYERS, *, has_parti
     items = [f"<li>{swatch.format(layer)}{escape(messages.TIME_LABELS[layer].text(language))}</li>" for layer in layers]
     items += [f"<li>{escape(messages.NOTE_PARTIAL.text(language))}</li>"] if has_partial else []
     return f'<ul class="legend">{"".join(items)}</ul>'
-
-
-def _first(points: Sequence[Point]) -> int:
-    """The chart begins with the first record."""
-    return points[0].at_ms if points else 0
-
-
-def _total(point: Point) -> int:
-    return sum(_parts(point))
 
 
 def _parts(point: Point) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ import io
 from collections.abc import Iterator
 
 from gpusteward.analyzer.reports.render import quantities
-from gpusteward.analyzer.reports.report import Amounts, Group, Report
+from gpusteward.analyzer.reports.report import Group, Report
 from gpusteward.analyzer.reports.report_query import find_grouping
 from gpusteward.control_characters import replace_controls
 
@@ -43,6 +43,9 @@ def _rows(report: Report) -> Iterator[tuple[str, Group]]:
 
 def _cells(report: Report, row: str, group: Group) -> dict[str, object]:
     amounts = group.amounts
+    is_day = (
+        row == "group" and find_grouping(report.by) == "day"
+    )  # its own mark; other rows are partial if the period is
     times = {name: getattr(amounts, f"{name}_gpu_ms") for name in _TIMES}
     return {
         "row": row,
@@ -58,24 +61,13 @@ def _cells(report: Report, row: str, group: Group) -> dict[str, object]:
         **{f"{name}_gpu_hours": _in_hours(gpu_ms) for name, gpu_ms in times.items()},
         **{f"{name}_gpu_ms": gpu_ms for name, gpu_ms in times.items()},
         **{name: format_micros(getattr(amounts, f"{name}_micros")) for name in _COSTS},
-        **_others(amounts),
-        "unallocated_cost": format_micros(amounts.unallocated_cost_micros),
-        "is_partial": str(group.is_partial or (report.range.is_partial and not _is_day(report, row))).lower(),
-        "idle_change_ratio": None if group.idle_change_ratio is None else round(group.idle_change_ratio, 4),
-    }
-
-
-def _is_day(report: Report, row: str) -> bool:
-    """A day has a mark of its own; other rows are partial if the period is."""
-    return row == "group" and find_grouping(report.by) == "day"
-
-
-def _others(amounts: Amounts) -> dict[str, object]:
-    return {
         "unpriced_gpu_ms": amounts.unpriced_gpu_ms,
         "energy_mj": amounts.energy_mj,
         "energy_gpu_ms": amounts.energy_gpu_ms,
         "mean_score": None if amounts.mean_score is None else round(amounts.mean_score, 2),
+        "unallocated_cost": format_micros(amounts.unallocated_cost_micros),
+        "is_partial": str(group.is_partial or (report.range.is_partial and not is_day)).lower(),
+        "idle_change_ratio": None if group.idle_change_ratio is None else round(group.idle_change_ratio, 4),
     }
 
 

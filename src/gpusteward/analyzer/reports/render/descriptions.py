@@ -11,8 +11,6 @@ from gpusteward.messages import reports as messages
 
 COMPLETE_RATIO = 0.99
 """A note is added if the number of GPUs was known for less of the time."""
-
-
 MENTION_END_MS = 15 * 60_000
 """Three default intervals: if the last record is older at the end of the period, that is said."""
 _MOST_WASTEFUL = 3
@@ -33,7 +31,9 @@ def title_groups(report: Report) -> Message:
 def describe_period(report: Report, language: Language) -> str:
     is_now = report.range.until_ms == report.made_ms
     message = messages.PERIOD_UNTIL_NOW if is_now else messages.PERIOD
-    return message.text(language, since=_at(report.range.since_ms), until=_at(report.range.until_ms))
+    return message.text(
+        language, since=quantities.moment(report.range.since_ms), until=quantities.moment(report.range.until_ms)
+    )
 
 
 def describe_recorded(report: Report, language: Language) -> str:
@@ -49,7 +49,12 @@ def describe_recorded(report: Report, language: Language) -> str:
 def list_waste(report: Report, language: Language) -> list[str]:
     """What was wasted, by whom, and what was not allocated."""
     total = report.total
-    lines = [_describe_waste(report, language)]
+    if total.idle_gpu_ms:
+        hours = messages.IDLE_HOURS.text(language, hours=quantities.hours(total.idle_gpu_ms))
+        amount = _join_amount(total.idle_cost_micros, hours, report.currency, language)
+        lines = [messages.WASTED.text(language, amount=amount, share=quantities.percent(total.idle_ratio))]
+    else:
+        lines = [messages.NOTHING_WASTED.text(language)]
     names = _name_most_wasteful(report, language)
     if names:
         lines.append(messages.WASTED_BY.text(language, names=messages.COMMA.text(language).join(names)))
@@ -60,15 +65,6 @@ def list_waste(report: Report, language: Language) -> list[str]:
     return lines
 
 
-def _describe_waste(report: Report, language: Language) -> str:
-    total = report.total
-    if not total.idle_gpu_ms:
-        return messages.NOTHING_WASTED.text(language)
-    hours = messages.IDLE_HOURS.text(language, hours=quantities.hours(total.idle_gpu_ms))
-    amount = _join_amount(total.idle_cost_micros, hours, report.currency, language)
-    return messages.WASTED.text(language, amount=amount, share=quantities.percent(total.idle_ratio))
-
-
 def _join_amount(cost_micros: int | None, hours: str, currency: str, language: Language) -> str:
     """Money first, if there is a price."""
     return messages.COMMA.text(language).join([*([_money(cost_micros, currency)] if cost_micros else []), hours])
@@ -77,12 +73,11 @@ def _join_amount(cost_micros: int | None, hours: str, currency: str, language: L
 def _name_most_wasteful(report: Report, language: Language) -> list[str]:
     """Groups, or workloads in a report by day."""
     rows: Sequence[Group | Waster] = report.wasters if find_grouping(report.by) == "day" else report.groups
-    wasteful = [row for row in rows if row.amounts.idle_gpu_ms][:_MOST_WASTEFUL]
-    return [f"{_name_row(row, report, language)} ({_format_idle(row.amounts, report.currency)})" for row in wasteful]
-
-
-def _name_row(row: Group | Waster, report: Report, language: Language) -> str:
-    return name_workload(row, report) if isinstance(row, Waster) else name_group(row, report, language)
+    named = []
+    for row in [row for row in rows if row.amounts.idle_gpu_ms][:_MOST_WASTEFUL]:
+        name = name_workload(row, report) if isinstance(row, Waster) else name_group(row, report, language)
+        named.append(f"{name} ({_format_idle(row.amounts, report.currency)})")
+    return named
 
 
 def _format_idle(amounts: Amounts, currency: str) -> str:
@@ -97,18 +92,14 @@ def name_group(group: Group, report: Report, language: Language) -> str:
     if group.kind == "others":
         return messages.OTHERS.text(language, number=int(group.name))
     if group.kind:
-        return _full_name(group, report)
+        return name_workload(group, report)
     missing = messages.NO_NAMES.get(find_grouping(report.by), messages.NO_NAME)
     name = group.name or missing.text(language)
     mark = messages.PARTIAL_MARK if group.is_partial else ""
     return f"{'' if find_grouping(report.by) == 'cluster' else _name_cluster(group, report)}{name}{mark}"
 
 
-def name_workload(one: Waster | Finding, report: Report) -> str:
-    return _full_name(one, report)
-
-
-def _full_name(one: Group | Waster | Finding, report: Report) -> str:
+def name_workload(one: Group | Waster | Finding, report: Report) -> str:
     return f"{_name_cluster(one, report)}{one.namespace}/{one.kind}/{one.name}"
 
 
@@ -162,50 +153,39 @@ def list_notes(report: Report, language: Language) -> list[str]:
     """What a reader needs to know to interpret the numbers."""
     covered, total = report.range, report.total
     notes = [messages.NOTE_PARTIAL.text(language)] if any(group.is_partial for group in report.groups) else []
-    notes += [messages.NOTE_RANGE.text(language, since=_at(covered.since_ms), until=_at(covered.until_ms))]
-    notes += _list_range_notes(report, language)
-    notes += _list_currency_notes(report, language)
+    notes += [
+        messages.NOTE_RANGE.text(
+            language, since=quantities.moment(covered.since_ms), until=quantities.moment(covered.until_ms)
+        )
+    ]
+    if covered.is_widened:
+        notes.append(messages.NOTE_WIDENED.text(language))
+    if covered.first_ms is not None and covered.first_ms > covered.since_ms:
+        notes.append(messages.NOTE_BEGIN.text(language, first=quantities.moment(covered.first_ms)))
+    for change in report.currency_changes:
+        at = quantities.moment(change.at_ms)
+        notes.append(messages.NOTE_CURRENCIES.text(language, before=change.before, after=change.after, at=at))
     if total.unallocated_cost_micros is not None:
         notes.append(messages.NOTE_UNALLOCATED_COST.text(language))
     if total.unpriced_gpu_ms and not report.currency_changes:
         notes.append(messages.NOTE_UNPRICED.text(language, hours=quantities.hours(total.unpriced_gpu_ms)))
     if total.unknown_gpu_ms:
         notes.append(messages.NOTE_UNKNOWN.text(language))
-    notes += _list_fleet_notes(report, language)
+    coverage = report.fleet_coverage_ratio
+    if total.unallocated_gpu_ms is None and report.groups and not report.namespaces:
+        notes.append(messages.NOTE_NO_FLEET.text(language))
+    elif coverage is not None and coverage < COMPLETE_RATIO:
+        notes.append(messages.NOTE_PART_FLEET.text(language, share=quantities.percent(coverage)))
     if total.electricity_micros is not None and total.energy_gpu_ms < total.allocated_gpu_ms:
         share = quantities.percent(total.energy_gpu_ms / total.allocated_gpu_ms)
         notes.append(messages.NOTE_PART_ENERGY.text(language, share=share))
     if report.trend:
         trend = report.trend
-        notes.append(messages.NOTE_TREND.text(language, since=_at(trend.since_ms), until=_at(trend.until_ms)))
+        notes.append(
+            messages.NOTE_TREND.text(
+                language, since=quantities.moment(trend.since_ms), until=quantities.moment(trend.until_ms)
+            )
+        )
     if report.findings:
         notes.append(messages.NOTE_RIGHT_SIZING.text(language))
     return notes
-
-
-def _list_range_notes(report: Report, language: Language) -> list[str]:
-    covered = report.range
-    notes = [messages.NOTE_WIDENED.text(language)] if covered.is_widened else []
-    if covered.first_ms is not None and covered.first_ms > covered.since_ms:
-        notes.append(messages.NOTE_BEGIN.text(language, first=_at(covered.first_ms)))
-    return notes
-
-
-def _list_currency_notes(report: Report, language: Language) -> list[str]:
-    return [
-        messages.NOTE_CURRENCIES.text(language, before=each.before, after=each.after, at=_at(each.at_ms))
-        for each in report.currency_changes
-    ]
-
-
-def _list_fleet_notes(report: Report, language: Language) -> list[str]:
-    if report.total.unallocated_gpu_ms is None and report.groups and not report.namespaces:
-        return [messages.NOTE_NO_FLEET.text(language)]
-    coverage = report.fleet_coverage_ratio
-    if coverage is not None and coverage < COMPLETE_RATIO:
-        return [messages.NOTE_PART_FLEET.text(language, share=quantities.percent(coverage))]
-    return []
-
-
-def _at(at_ms: int) -> str:
-    return quantities.moment(at_ms)

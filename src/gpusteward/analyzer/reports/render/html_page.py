@@ -107,23 +107,14 @@ def _list_tiles(report: Report, hours: str) -> list[_Tile]:
     unallocated_unit = (
         hours if unallocated_cost is None else f"{hours} · {quantities.money(unallocated_cost, currency)}"
     )
+    cost_change, idle_change, allocated_change = (
+        (trend.idle_cost_change_ratio, trend.idle_change_ratio, trend.allocated_change_ratio) if trend else [None] * 3
+    )
     tiles = [
-        _Tile(
-            messages.IDLE_COST,
-            quantities.money(total.idle_cost_micros),
-            currency,
-            trend.idle_cost_change_ratio if trend else None,
-        ),
-        _Tile(
-            messages.IDLE, quantities.hours(total.idle_gpu_ms), idle_unit, trend.idle_change_ratio if trend else None
-        ),
+        _Tile(messages.IDLE_COST, quantities.money(total.idle_cost_micros), currency, cost_change),
+        _Tile(messages.IDLE, quantities.hours(total.idle_gpu_ms), idle_unit, idle_change),
         _Tile(messages.UNALLOCATED, quantities.hours(total.unallocated_gpu_ms), unallocated_unit),
-        _Tile(
-            messages.ALLOCATED,
-            quantities.hours(total.allocated_gpu_ms),
-            hours,
-            trend.allocated_change_ratio if trend else None,
-        ),
+        _Tile(messages.ALLOCATED, quantities.hours(total.allocated_gpu_ms), hours, allocated_change),
         _Tile(messages.COST, quantities.money(total.cost_micros), currency),
         _Tile(messages.MEAN_SCORE, quantities.score(total.mean_score), "0 – 100"),
     ]
