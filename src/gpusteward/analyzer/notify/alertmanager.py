@@ -83,11 +83,15 @@ class ActiveAlerts:
         firing: dict[WorkloadKey, _Firing] = {}
         for workload in self._select(result, settings, snoozed):
             firing[workload.key] = _Firing(workload.idle_since, expires_at)
-            yield _idle_alert(workload, settings, options, ends_at=expires_at)
+            summary, *evidence = describe_idle(workload, options)
+            texts = {"summary": summary, "description": "\n".join(evidence), "signature": workload.signature}
+            labels = _idle_labels(workload.key, settings)
+            yield _alert(labels, texts, starts_at=workload.idle_since, ends_at=expires_at)
         for key, alert in self.firing.items():
             if key in firing or alert.expires_at <= result.at:
                 continue
-            if _is_unknown(result, key):
+            number = result.workloads.find(key)
+            if number is not None and ACTIVITIES[result.workloads.activity[number]] is Activity.UNKNOWN:
                 firing[key] = alert
             else:
                 yield _alert(_idle_labels(key, settings), {}, starts_at=alert.since, ends_at=result.at)
@@ -122,19 +126,6 @@ class ActiveAlerts:
 def is_resolved(alert: Alert) -> bool:
     """Only resolved alerts have no annotations."""
     return not alert["annotations"]
-
-
-def _is_unknown(result: Result, key: WorkloadKey) -> bool:
-    number = result.workloads.find(key)
-    return number is not None and ACTIVITIES[result.workloads.activity[number]] is Activity.UNKNOWN
-
-
-def _idle_alert(
-    workload: NoticeWorkload, settings: AlertmanagerSettings, options: MessageOptions, *, ends_at: float
-) -> Alert:
-    summary, *evidence = describe_idle(workload, options)
-    annotations = {"summary": summary, "description": "\n".join(evidence), "signature": workload.signature}
-    return _alert(_idle_labels(workload.key, settings), annotations, starts_at=workload.idle_since, ends_at=ends_at)
 
 
 def _idle_labels(key: WorkloadKey, settings: AlertmanagerSettings) -> Mapping[str, str]:

@@ -44,7 +44,6 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from gpusteward.analyzer.explain.opinions import Opinion
 from gpusteward.analyzer.judge.resumption import seconds_until_morning
 from gpusteward.analyzer.ledger.identities import clean_text, make_allocation_id
 from gpusteward.analyzer.ledger.snoozes import clean_workload
@@ -99,20 +98,17 @@ def control_events(
     timestamp = datetime.fromtimestamp(result.at, UTC).replace(tzinfo=None).isoformat(timespec="seconds")
     allocations = verdicts.usage.allocations
     for row in np.flatnonzero(result.is_low).tolist():
-        if row in waiting or (snoozed and clean_workload(keys[result.workloads.codes[row]]) in snoozed):
+        key = keys[result.workloads.codes[row]]
+        if row in waiting or (snoozed and clean_workload(key) in snoozed):
             continue
         body = _make_body(result, row, timestamp=timestamp)
         yield OutboxEvent(
-            stream="/".join((CONTROL, *map(clean_text, _list_parts(keys[result.workloads.codes[row]])))),
+            stream="/".join((CONTROL, *map(clean_text, key if key.cluster else key[:3]))),
             key=make_event_key(CONTROL, str(make_allocation_id(allocations[row])), str(round(result.at * 1000))),
             kind=CONTROL,
             target=CONTROL,
             body=msgspec.json.encode(body).decode(),
         )
-
-
-def _list_parts(key: WorkloadKey) -> tuple[str, ...]:
-    return key if key.cluster else key[:3]
 
 
 def _make_body(result: Result, row: int, *, timestamp: str) -> dict[str, Any]:
@@ -132,8 +128,14 @@ def _make_body(result: Result, row: int, *, timestamp: str) -> dict[str, Any]:
         body["cluster"] = clean_text(allocation.cluster)
     if len(result.spells):
         body |= _make_lendable(result, int(result.workloads.codes[row]))
-    opinion = result.opinions.get(row)
-    return body if opinion is None else body | {"ai_analysis": _make_analysis(opinion)}
+    if opinion := result.opinions.get(row):
+        body["ai_analysis"] = {
+            "status": opinion.status,
+            "confidence": round(opinion.confidence, 3),
+            "reason": opinion.reason,
+            "recommendation": opinion.recommendation,
+        }
+    return body
 
 
 def _make_lendable(result: Result, number: int) -> Mapping[str, object]:
@@ -149,15 +151,6 @@ def _make_lendable(result: Result, number: int) -> Mapping[str, object]:
             name: None if chance.probability is None else round(1 - chance.probability, 3)
             for name, chance in chances.items()
         }
-    }
-
-
-def _make_analysis(opinion: Opinion) -> Mapping[str, object]:
-    return {
-        "status": opinion.status,
-        "confidence": round(opinion.confidence, 3),
-        "reason": opinion.reason,
-        "recommendation": opinion.recommendation,
     }
 
 

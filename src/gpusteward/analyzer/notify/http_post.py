@@ -14,7 +14,7 @@ from gpusteward.http.client import HttpClient, Request, Response
 from gpusteward.http.connections import load_tls_context
 from gpusteward.http.credentials import basic_authorization
 from gpusteward.http.errors import HttpError
-from gpusteward.http.urls import HttpUrl, find_proxy, parse_url
+from gpusteward.http.urls import find_proxy, parse_url
 
 RESPONSE_LIMIT_BYTES = 64 * 1024
 _RETRIED_STATUSES = frozenset({401, 403, 404, 407, 408, 421, 425, 429})
@@ -39,22 +39,17 @@ def host_of(url: str) -> str:
 def post(url: str, body: bytes, *, headers: Mapping[str, str], timeout: float) -> bytes:
     """The start of the response body. Raises DeliveryError for anything but 2xx; its text never contains the URL."""
     try:
-        target = parse_url(url, allows_query=True)
-        request = Request("POST", target.target, body, {**_HEADERS, **_authorization(target), **headers})
-        with _make_client(target).send(request, timeout_seconds=timeout) as response:
+        target, own = parse_url(url, allows_query=True), dict(_HEADERS)
+        if target.username:
+            own["Authorization"] = basic_authorization(target.username, target.password)
+        tls = load_tls_context() if target.is_tls else None
+        client = HttpClient(replace(target, path=""), tls=tls, proxy=find_proxy(target))
+        request = Request("POST", target.target, body, {**own, **headers})
+        with client.send(request, timeout_seconds=timeout) as response:
             _check_status(response)
             return _read_start(response)
     except (HttpError, ValueError) as error:
         raise DeliveryError(str(error)) from error
-
-
-def _make_client(url: HttpUrl) -> HttpClient:
-    tls = load_tls_context() if url.is_tls else None
-    return HttpClient(replace(url, path=""), tls=tls, proxy=find_proxy(url))
-
-
-def _authorization(url: HttpUrl) -> dict[str, str]:
-    return {"Authorization": basic_authorization(url.username, url.password)} if url.username else {}
 
 
 def _check_status(response: Response) -> None:

@@ -58,28 +58,23 @@ class NoticeWorkloadBuilder:
         self._memory = np.where(np.isnan(held), means, held)
 
     def build(self, numbers: WorkloadNumbers) -> Iterator[NoticeWorkload]:
+        result, table, allocations = self._result, self._result.workloads, self._result.verdicts.usage.allocations
         for number in numbers:
-            yield self._build(number)
-
-    def _build(self, number: int) -> NoticeWorkload:
-        result, table = self._result, self._result.workloads
-        rows = table.rows(number).tolist()
-        allocations = result.verdicts.usage.allocations
-        since = float(table.idle_since[number])
-        return NoticeWorkload(
-            key=table.keys[number],
-            pod=allocations[rows[0]].container.pod,
-            gpus=float(table.gpus[number]),
-            allocations_total=len(rows),
-            allocations=tuple(allocations[row] for row in rows[:MAX_ALLOCATIONS]),
-            signature=SIGNATURES[table.signature[number]].value,
-            idle_since=since,
-            idle_seconds=result.at - since,
-            core_peak_ratio=_known(np.max(self._peaks[rows])),
-            memory_used_bytes=_known(np.sum(self._memory[rows])),
-            cost_micros=self._cost(rows, seconds=result.at - since),
-            is_sampled=PROOFS[table.proof[number]] is Proof.SAMPLED,
-        )
+            rows, since = table.rows(number).tolist(), float(table.idle_since[number])
+            yield NoticeWorkload(
+                key=table.keys[number],
+                pod=allocations[rows[0]].container.pod,
+                gpus=float(table.gpus[number]),
+                allocations_total=len(rows),
+                allocations=tuple(allocations[row] for row in rows[:MAX_ALLOCATIONS]),
+                signature=SIGNATURES[table.signature[number]].value,
+                idle_since=since,
+                idle_seconds=result.at - since,
+                core_peak_ratio=_known(np.max(self._peaks[rows])),
+                memory_used_bytes=_known(np.sum(self._memory[rows])),
+                cost_micros=self._cost(rows, seconds=result.at - since),
+                is_sampled=PROOFS[table.proof[number]] is Proof.SAMPLED,
+            )
 
     def _cost(self, rows: Sequence[int], *, seconds: float) -> int | None:
         """None if any GPU has no price: a partial sum would be read as the total."""
