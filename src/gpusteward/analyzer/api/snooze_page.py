@@ -45,7 +45,7 @@ async def ask(request: Request, dependencies: Service, token: Token = "", hours:
     link = _read_link(dependencies, token)
     if isinstance(link, Message):
         return _send_refusal(request, link)
-    language, longest = link.language, _find_longest_hours(dependencies, link)
+    language, longest = link.language, dependencies.find_longest_snooze(link.workload) / 3600
     choices = [each for each in dict.fromkeys((hours, *SNOOZE_HOURS)) if each <= longest and each in SNOOZE_HOURS]
     content = _paragraph(messages.QUESTION.text(language, workload=_name(link)))
     content += "".join(_button(token, each, language) for each in choices or [int(longest)])
@@ -64,7 +64,7 @@ async def confirm(
     if isinstance(link, Message):
         return _send_refusal(request, link)
     language, now = link.language, dependencies.clock()
-    until = now + 3600 * min(float(hours), _find_longest_hours(dependencies, link))
+    until = now + min(3600.0 * hours, dependencies.find_longest_snooze(link.workload))
     reason, who = messages.REASON.text(language), f"link ({link.channel})"
     try:
         snooze = await query_ledger(
@@ -98,10 +98,6 @@ def _read_link(dependencies: ApiDependencies, token: str) -> SnoozeLink | Messag
         return messages.INVALID
     except ExpiredLinkError:
         return messages.EXPIRED
-
-
-def _find_longest_hours(dependencies: ApiDependencies, link: SnoozeLink) -> float:
-    return dependencies.find_longest_snooze(link.workload) / 3600
 
 
 def _name(link: SnoozeLink) -> str:

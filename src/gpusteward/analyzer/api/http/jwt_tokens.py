@@ -80,7 +80,10 @@ class SigningKeys:
         if self._age > LONGEST_KEEP_SECONDS:
             self._keys = None
         if self._keys is None or self._choose(key_id, algorithm) is None:
-            await self._refresh()
+            if (reading := self._start()) is not None:
+                with suppress(Exception):  # logged once, by `_finish`
+                    async with asyncio.timeout(2 * TIMEOUT_SECONDS + 1):
+                        await asyncio.shield(reading)
         elif self._age > KEEP_SECONDS:
             self._start()  # without waiting: the keys at hand are still good
         if self._keys is None:
@@ -95,13 +98,6 @@ class SigningKeys:
         """A token without a key id is verified only where there is no choice."""
         fitting = [key for key in self._keys or () if algorithm in key.algorithms and key_id in (None, key.id)]
         return fitting[0] if len(fitting) == 1 or (fitting and key_id is not None) else None
-
-    async def _refresh(self) -> None:
-        reading = self._start()
-        if reading is not None:
-            with suppress(Exception):  # logged once, by `_finish`
-                async with asyncio.timeout(2 * TIMEOUT_SECONDS + 1):
-                    await asyncio.shield(reading)
 
     def _start(self) -> asyncio.Future[Sequence[SigningKey]] | None:
         """The read that is under way, or a new one; None: the last one was a moment ago."""

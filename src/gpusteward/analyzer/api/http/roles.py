@@ -82,7 +82,18 @@ def parse_tokens(text: str, *, where: str) -> dict[str, Role]:
     roles: dict[str, Role] = {}
     for line in _documents(text, where=where):
         for name, written in (line.children or {}).items():
-            _add(roles, _role(name, where=where, line=written.line), written, where=where)
+            role = _role(name, where=where, line=written.line)
+            # Tokens as they were written: one of digits only is not a number.
+            for token in [written.text.strip()] if written.text is not None else list(written.texts) or [""]:
+                if len(token) < SHORTEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
+                    raise ConfigurationError(
+                        f"{where} line {written.line}: a token of {role} cannot be used: at least {SHORTEST_TOKEN} "
+                        "printable ASCII characters without blanks are needed; `openssl rand -hex 32` generates one"
+                    )
+                if roles.setdefault(token, role) is not role:
+                    raise ConfigurationError(
+                        f"{where} line {written.line}: the same token is listed under {roles[token]} and {role}"
+                    )
     return roles
 
 
@@ -91,18 +102,15 @@ def _documents(text: str, *, where: str) -> Iterable[Written]:
     if text.lstrip().startswith("{"):
         blocks = [(1, text)]
     else:
-        blocks = _blocks(text if "\n" in text.strip() else _split_roles(text))
+        # `viewer: a, admin: b` as in an environment variable: one role per line.
+        lines = text if "\n" in text.strip() else re.sub(r"\s*,\s*(?=\w+\s*:)", "\n", text)
+        blocks = _blocks(lines)
     for number, block in blocks:
         document = parse_yaml("\n" * (number - 1) + block, where=where)
         if document is not None and document.children is None:
             raise ConfigurationError(f"{where} line {number}: write ROLE: TOKEN, with one of {', '.join(Role)}")
         if document is not None:
             yield document
-
-
-def _split_roles(text: str) -> str:
-    """`viewer: a, admin: b` as in an environment variable, one role per line."""
-    return re.sub(r"\s*,\s*(?=\w+\s*:)", "\n", text)
 
 
 def _blocks(text: str) -> list[tuple[int, str]]:
@@ -125,26 +133,6 @@ def _role(name: str, *, where: str, line: int) -> Role:
         raise ConfigurationError(
             f"{where} line {line}: a role is missing or unknown{hint}; write ROLE: TOKEN, with one of {', '.join(Role)}"
         ) from None
-
-
-def _add(roles: dict[str, Role], role: Role, written: Written, *, where: str) -> None:
-    for token in _tokens_in(written):
-        if len(token) < SHORTEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
-            raise ConfigurationError(
-                f"{where} line {written.line}: a token of {role} cannot be used: at least {SHORTEST_TOKEN} printable "
-                "ASCII characters without blanks are needed; `openssl rand -hex 32` generates one"
-            )
-        if roles.setdefault(token, role) is not role:
-            raise ConfigurationError(
-                f"{where} line {written.line}: the same token is listed under {roles[token]} and {role}"
-            )
-
-
-def _tokens_in(written: Written) -> list[str]:
-    """Tokens as they were written: one of digits only is not a number."""
-    if written.text is not None:
-        return [written.text.strip()]
-    return list(written.texts) or [""]
 
 
 class Roles:

@@ -167,7 +167,11 @@ async def _describe(request: Request, dependencies: ApiDependencies) -> SessionS
         if error.status not in (401, 403):
             raise
         return _refuse(error.text(find_language(request.headers)))
-    may_operate = await _may_operate(request, dependencies)
+    try:
+        await find_operator(request, dependencies)
+        may_operate = True
+    except ProblemError:
+        may_operate = False
     session = identity.session
     return _show(
         identity,
@@ -197,14 +201,6 @@ def _refuse(reason: str) -> SessionState:
         interval_seconds=None,
         features=None,
     )
-
-
-async def _may_operate(request: Request, dependencies: ApiDependencies) -> bool:
-    try:
-        await find_operator(request, dependencies)
-    except ProblemError:
-        return False
-    return True
 
 
 def _show(

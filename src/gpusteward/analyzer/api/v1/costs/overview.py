@@ -144,7 +144,16 @@ async def show_overview(
     Sums of the period are from the ledger and at most a few minutes old.
     """
     ledger = await _read_ledger(dependencies, days=days, cluster=cluster)
-    state = _assess(published, dependencies, ledger, days=days, language=language)
+    first_ms = ledger.costs.value.report.range.first_ms if ledger.costs else None
+    wanted_ms = (dependencies.clock() - days * 86_400) * 1000
+    problems = find_problems(
+        published,
+        dependencies,
+        language,
+        ledger_error=ledger.problem.text(language) if ledger.problem else "",
+        begins_at=first_ms / 1000 if first_ms is not None and first_ms > wanted_ms + DAY_MS else None,
+    )
+    state = DataState(dependencies.assess_data().status, problems)
     snoozes = await find_snoozes(dependencies)
 
     def make(_: Result) -> Mapping[str, object]:
@@ -184,23 +193,6 @@ def _read_chart(dependencies: ApiDependencies, cluster: str | None) -> Report:
         ReportQuery(since_ms, now_ms, by="day", rows=CHART_DAYS + 1, top=0, clusters=clusters),
         visible=dependencies.visible,
     )
-
-
-def _assess(
-    published: PublishedResult,
-    dependencies: ApiDependencies,
-    ledger: _LedgerPart,
-    *,
-    days: int,
-    language: Language,
-) -> DataState:
-    reason = ledger.problem.text(language) if ledger.problem else ""
-    first_ms = ledger.costs.value.report.range.first_ms if ledger.costs else None
-    wanted_ms = (dependencies.clock() - days * 86_400) * 1000
-    is_short = first_ms is not None and first_ms > wanted_ms + DAY_MS
-    begins_at = first_ms / 1000 if is_short and first_ms is not None else None
-    problems = find_problems(published, dependencies, language, ledger_error=reason, begins_at=begins_at)
-    return DataState(dependencies.assess_data().status, problems)
 
 
 def _make_overview(

@@ -11,7 +11,7 @@ from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import Dependencies, LastResult
 from gpusteward.analyzer.api.http.responses import DocumentedRoute, format_utc, send_json
 from gpusteward.analyzer.api.v1.pagination import FilterValues, stamp
-from gpusteward.analyzer.reclaim.lending import LEAST_PROBABILITY, LendableGpus, LendableWorkload, lend_result
+from gpusteward.analyzer.reclaim.lending import LEAST_PROBABILITY, LendableGpus, lend_result
 from gpusteward.core.api_rows import ClusterName, ResultStamp
 
 router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", dependencies=[Depends(may_read)], tags=["reclaim"])
@@ -93,17 +93,16 @@ def _show(row: LendableGpus, limit: int) -> LendableRow:
         probability=None if row.probability is None else round(row.probability, 4),
         expected_gpus=round(row.expected_gpus, 4),
         unknown_gpus=round(row.unknown_gpus, 4),
-        workloads=[_show_source(each) for each in row.workloads[:limit]],
+        workloads=[
+            LendableSource(
+                *(each.workload.cluster, each.workload.kind, each.workload.namespace, each.workload.name),
+                gpus=round(each.gpus, 4),
+                idle_since=format_utc(each.idle_since),
+                probability=None if each.probability is None else round(each.probability, 4),
+                spells=each.spells,
+                of=each.of,
+            )
+            for each in row.workloads[:limit]
+        ],
         workloads_total=len(row.workloads),
-    )
-
-
-def _show_source(each: LendableWorkload) -> LendableSource:
-    return LendableSource(
-        *(each.workload.cluster, each.workload.kind, each.workload.namespace, each.workload.name),
-        gpus=round(each.gpus, 4),
-        idle_since=format_utc(each.idle_since),
-        probability=None if each.probability is None else round(each.probability, 4),
-        spells=each.spells,
-        of=each.of,
     )

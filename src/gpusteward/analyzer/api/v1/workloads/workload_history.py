@@ -24,7 +24,6 @@ from gpusteward.analyzer.reports.report import Amounts, EndedWorkload, Finding
 from gpusteward.analyzer.reports.report_query import EndedQuery
 from gpusteward.analyzer.reports.workload_history import (
     NoticeDelivery,
-    RecordedNotice,
     RecordedSpell,
     RecordedVerdict,
     WorkloadHistory,
@@ -201,27 +200,26 @@ def _make_history(
     published: PublishedResult, number: int | None, workload: WorkloadKey, recorded: _FromLedger
 ) -> History:
     history, ended, week = recorded
+    spell_cost = np.nan if number is None else float(view_workloads(published).facts.idle_cost[number])
     return History(
         verdicts=[_show_verdict(each) for each in history.verdicts],
         spells=[_show_spell(each) for each in history.spells],
-        notices=[_show_notice(each) for each in history.notices],
+        notices=[
+            NoticeRow(
+                format_utc_ms(each.at_ms), each.kind, each.channel, [_show_delivery(one) for one in each.deliveries]
+            )
+            for each in history.notices
+        ],
         snoozes=[show_snooze(each) for each in history.snoozes],
         cost=WorkloadCost(
             currency=ended.currency if ended else published.result.settings.prices.currency,
             since=format_utc_ms(ended.first_ms) if ended else None,
             total=_sum(ended.amounts) if ended else None,
             last_7_days=_sum(week.by_workload[workload]) if week and workload in week.by_workload else None,
-            spell_idle_cost_micros=_find_spell_cost(published, number),
+            spell_idle_cost_micros=None if np.isnan(spell_cost) else round(spell_cost),
         ),
         advice=[_show_advice(each) for each in (week.report.findings if week else ()) if _key_of(each) == workload],
     )
-
-
-def _find_spell_cost(published: PublishedResult, number: int | None) -> int | None:
-    if number is None:
-        return None
-    cost = float(view_workloads(published).facts.idle_cost[number])
-    return None if np.isnan(cost) else round(cost)
 
 
 def _sum(amounts: Amounts) -> CostSum:
@@ -258,10 +256,6 @@ def _show_spell(one: RecordedSpell) -> SpellRow:
         node=one.node,
         gpu=f"{one.gpu_uuid}/{one.gpu_instance}" if one.gpu_instance else one.gpu_uuid,
     )
-
-
-def _show_notice(one: RecordedNotice) -> NoticeRow:
-    return NoticeRow(format_utc_ms(one.at_ms), one.kind, one.channel, [_show_delivery(each) for each in one.deliveries])
 
 
 def _show_delivery(one: NoticeDelivery) -> NoticeDeliveryRow:
