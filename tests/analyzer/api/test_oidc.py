@@ -318,7 +318,7 @@ def test_a_discovery_document_of_somebody_else_is_refused(document: Any):
 def test_nothing_blocks_the_event_loop_while_a_token_is_verified(provider: Provider):
     from blockbuster import blockbuster_ctx
 
-    from gpusteward.analyzer.api.http.oidc import OidcVerifier
+    from gpusteward.analyzer.api.http.token_verifiers import OidcVerifier
 
     settings = OidcSettings(issuer=provider.url, audience=[AUDIENCE])
     with blockbuster_ctx():

@@ -18,7 +18,7 @@ from typing import Any
 import trustme
 import yaml
 
-from gpusteward.analyzer.api.http.service_accounts import ServiceAccountVerifier
+from gpusteward.analyzer.api.http.token_verifiers import ServiceAccountVerifier
 from gpusteward.analyzer.settings.settings import Settings
 from tests.analyzer.api.sample_results import small_result
 from tests.analyzer.api.server import Api, running_api

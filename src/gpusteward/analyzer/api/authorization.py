@@ -34,7 +34,7 @@ from gpusteward.analyzer.api.http.jwt_tokens import (
 from gpusteward.analyzer.api.http.middleware import is_known_client
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.roles import Role, parse_bearer, read_authorization
-from gpusteward.analyzer.api.http.service_accounts import ServiceAccount
+from gpusteward.analyzer.api.http.token_verifiers import ServiceAccount
 from gpusteward.core.messages import Message
 from gpusteward.core.namespaces import NamespacePattern, VisibleNamespaces
 from gpusteward.http_server.local_clients import find_page_host, is_local_request

@@ -11,11 +11,10 @@ from gpusteward.analyzer.api.event_feed import EventFeed
 from gpusteward.analyzer.api.http.cached_reads import CachedReads
 from gpusteward.analyzer.api.http.concurrency_limits import ClientShares, ConcurrencyLimit, query_reclaim
 from gpusteward.analyzer.api.http.identities import Identity, Refusals, Sessions, SignInLimit
-from gpusteward.analyzer.api.http.oidc import OidcVerifier
 from gpusteward.analyzer.api.http.problems import ProblemError, not_ready
 from gpusteward.analyzer.api.http.roles import Roles
-from gpusteward.analyzer.api.http.service_accounts import ServiceAccountVerifier
 from gpusteward.analyzer.api.http.static_files import UiBundle
+from gpusteward.analyzer.api.http.token_verifiers import OidcVerifier, ServiceAccountVerifier
 from gpusteward.analyzer.api.result_store import PublishedResult, ResultStore
 from gpusteward.analyzer.api.source_reader import SourceReader
 from gpusteward.analyzer.data_health import DataHealth, assess_data, sort_findings

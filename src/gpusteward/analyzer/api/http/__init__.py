@@ -2,7 +2,8 @@
 
 roles.py               bearer tokens of the settings, and their roles
 identities.py          sessions of browsers, the header of a reverse proxy, the rules that give roles and namespaces
-oidc.py, service_accounts.py  tokens of an OpenID Connect provider and of the cluster; jwt_tokens.py: all JWTs
+jwt_tokens.py          signed tokens of any issuer and its keys; token_verifiers.py: those of an OpenID Connect provider
+                       and of the cluster's service accounts
 middleware.py          around every request: sizes of what a client may send, rate limit, passwords and client
                        certificates of the web config file, security headers, log, internal errors
 problems.py            the JSON error shape

@@ -1,12 +1,14 @@
-"""Tokens of the cluster's service accounts as bearer tokens; `kubectl gpusteward` and `kubectl create token` get them.
+"""Tokens of the cluster's service accounts and of an OpenID Connect provider as bearer tokens: the checks of every JWT,
+then role or user and groups.
 
-The name of the account is its role: `gpusteward-viewer`, `gpusteward-operator` and `gpusteward-admin` in the analyzer's
-own namespace. `gpusteward-viewer` of any other namespace sees that namespace. So the right to create a token of such an
-account, which a Role in its namespace gives, is the right to the role here.
+`kubectl gpusteward` and `kubectl create token` get those of service accounts. The name of the account is its role:
+`gpusteward-viewer`, `gpusteward-operator` and `gpusteward-admin` in the analyzer's own namespace. `gpusteward-viewer`
+of any other namespace sees that namespace. So the right to create a token of such an account, which a Role in its
+namespace gives, is the right to the role here.
 
-The signature is verified with the keys that the API server publishes, which every service account may read by default:
-no request per token, and no right to create anything (TokenReview). In exchange, a token stays valid after its account
-was deleted, which is why one that lives for longer than an hour is refused.
+Their signature is verified with the keys that the API server publishes, which every service account may read by
+default: no request per token, and no right to create anything (TokenReview). In exchange, a token stays valid after its
+account was deleted, which is why one that lives for longer than an hour is refused.
 """
 
 import os
@@ -16,6 +18,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from gpusteward.analyzer.api.http.identities import InvalidIdentityError, Person, check_person
 from gpusteward.analyzer.api.http.jwt_tokens import (
     Claims,
     InvalidTokenError,
@@ -25,9 +28,10 @@ from gpusteward.analyzer.api.http.jwt_tokens import (
     decode_claims,
     find_key,
     parse_keys,
+    read_keys,
 )
 from gpusteward.analyzer.api.http.roles import Role
-from gpusteward.analyzer.settings.auth import is_secure_url
+from gpusteward.analyzer.settings.auth import OidcSettings, is_secure_url
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.owners.cluster_owners import open_api
 from gpusteward.analyzer.sources.owners.settings import KubernetesSettings
@@ -112,3 +116,61 @@ def _check_life(claims: Claims) -> None:
     begun, ends = claims.get("iat"), claims.get("exp")
     if not isinstance(begun, int | float) or not isinstance(ends, int | float) or ends - begun > LONGEST_LIFE_SECONDS:
         raise InvalidTokenError("it is valid for more than an hour")
+
+
+class OidcVerifier:
+    """Verifies tokens by the settings in effect. Used on the event loop only."""
+
+    def __init__(self) -> None:
+        self._settings: OidcSettings | None = None
+        self._keys: SigningKeys | None = None
+
+    async def verify(self, token: str, settings: OidcSettings) -> Person:
+        """Raises InvalidTokenError, and KeysUnavailableError while the keys cannot be read."""
+        found = await find_key(token, self._find_keys(settings), algorithms=settings.algorithms)
+        claims = decode_claims(
+            token,
+            found,
+            issuer=settings.issuer,
+            audience=settings.audience,
+            leeway_seconds=settings.leeway_seconds,
+        )
+        return read_person(claims, settings)
+
+    def _find_keys(self, settings: OidcSettings) -> SigningKeys:
+        if self._keys is None or self._settings != settings:
+            self._settings, self._keys = settings, SigningKeys(lambda: read_keys(settings), issuer=settings.issuer)
+        return self._keys
+
+
+def read_person(claims: Claims, settings: OidcSettings) -> Person:
+    """Raises InvalidTokenError."""
+    user, groups = _find_claim(claims, settings.user_claim), _find_claim(claims, settings.groups_claim)
+    if settings.user_claim == "email" and claims.get("email_verified") is not True:
+        raise InvalidTokenError("its e-mail address is not verified")
+    if not isinstance(user, str):
+        raise InvalidTokenError("it has no text in the claim of auth.oidc.user_claim")
+    try:
+        return check_person(user, _list_groups(groups))
+    except InvalidIdentityError as error:
+        raise InvalidTokenError(str(error)) from None
+
+
+def _find_claim(claims: Claims, name: str) -> object:
+    """By its name, or by its path: `realm_access.roles`."""
+    if not name or name in claims:
+        return claims.get(name)
+    found: object = claims
+    for part in name.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return found
+
+
+def _list_groups(groups: object) -> Sequence[str]:
+    """One text is one group: it is never split, because the name of a group may contain a comma."""
+    if groups is None:
+        return []
+    listed = [groups] if isinstance(groups, str) else groups
+    if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
+        raise InvalidTokenError("the claim of auth.oidc.groups_claim is not a list of texts")
+    return listed
