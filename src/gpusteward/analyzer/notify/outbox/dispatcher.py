@@ -28,8 +28,11 @@ from gpusteward.logs import Log
 log = Log(__name__)
 
 POLL_SECONDS = 1.0
+"""A retry begins at most this late; new rows at once, because whoever adds them calls `wake`."""
 EXPIRE_SECONDS = 60.0
+"""Old rows are given up and deleted this often: it needs a transaction that writes; SQLite has one at a time."""
 ROWS_PER_READ = 500
+"""In memory at once, for all receivers together: bodies of notices may have some kilobytes."""
 MAX_REFUSALS = 5
 """A message that a working receiver has rejected this often is given up: other messages of its stream wait for it."""
 _STOP_POLL_SECONDS = 0.02
@@ -176,7 +179,8 @@ class Dispatcher:
         self._ready.extend(row for row in rows if row.id not in self._in_flight and (may_check or not row.is_checked))
 
     def _start_deliveries(self) -> None:
-        """One per free worker, and never all workers for one host: it may hang."""
+        """One per free worker, and never all workers for one host: it may hang. Rows that have to wait for their host
+        stay first in line, in their order."""
         self._drop_replaced_states()
         calls, later = Counter(self._in_flight.values()), deque[PendingDelivery]()
         calls_per_host = max(1, self._settings.workers - 1)
@@ -212,6 +216,7 @@ class Dispatcher:
                 error = fault
             except Exception as fault:  # noqa: BLE001 - costs one attempt; the text of the error may contain a secret
                 error = DeliveryError(f"unexpected {type(fault).__name__}")
+            # In this order: at the end of the program, attempts are collected once more when no row is being sent.
             self._ended.put(_Attempt(row, sender.host, error))
             self._sending.discard(row.id)
 
@@ -227,6 +232,7 @@ class Dispatcher:
             return
 
     def _finish(self, attempt: _Attempt) -> None:
+        # A refusal proves that the host works: its other messages need not wait.
         has_failed = attempt.error is not None and not attempt.error.is_refusal
         self._breakers.end(attempt.host, has_failed=has_failed, now=time.monotonic())
         self._unsaved.append(self._decide_outcome(attempt.delivery, attempt.error))

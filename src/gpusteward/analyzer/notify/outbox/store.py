@@ -55,9 +55,9 @@ _NEVER_MS = 2**53
 class _BufferedBatch:
     """Events and notice records that are not in the database yet."""
 
-    events: tuple[OutboxEvent, ...]
-    notices: tuple[NoticeRecord, ...]
     at_ms: int
+    events: tuple[OutboxEvent, ...] = ()
+    notices: tuple[NoticeRecord, ...] = ()
     refusals: int = 0  # how often the database has refused exactly this batch
     renewed: tuple[OutboxEvent, ...] = ()
     withdraws: tuple[NoticeKind, ...] = ()  # waiting notices of these kinds
@@ -72,8 +72,8 @@ class _BufferedBatch:
         """Two halves in order: events first, notice records after them."""
         middle = len(self) // 2
         notices_middle = max(0, middle - len(self.events))
-        first = _BufferedBatch(self.events[:middle], self.notices[:notices_middle], self.at_ms)
-        return first, _BufferedBatch(self.events[middle:], self.notices[notices_middle:], self.at_ms)
+        first = _BufferedBatch(self.at_ms, self.events[:middle], self.notices[:notices_middle])
+        return first, _BufferedBatch(self.at_ms, self.events[middle:], self.notices[notices_middle:])
 
 
 class Outbox:
@@ -121,20 +121,25 @@ class Outbox:
             if replaces_states:
                 self.hold_states()
                 self._drop_buffered_states()
-            if replaces_states or withdraws:
-                replacing = _BufferedBatch((), (), at_ms, withdraws=tuple(withdraws), review=review)
+            if replaces_states or withdraws:  # a batch of its own: a refused event must not undo it
                 self._buffered.append(
-                    replace(replacing, replaces_states=replaces_states, state_change=self.state_changes)
+                    _BufferedBatch(
+                        at_ms,
+                        withdraws=tuple(withdraws),
+                        review=review,
+                        replaces_states=replaces_states,
+                        state_change=self.state_changes,
+                    )
                 )
             if events or records:
-                self._buffer(_BufferedBatch(tuple(events), tuple(records), at_ms))
+                self._buffer(_BufferedBatch(at_ms, tuple(events), tuple(records)))
             self.flush()
 
     def renew(self, events: Sequence[OutboxEvent], *, at_ms: int) -> None:
         """Give those of them that wait, or were withdrawn, their present text. Others, as delivered ones, do not
         change. Never raises for a failing database."""
         with self._lock:
-            self._buffered.append(_BufferedBatch((), (), at_ms, renewed=tuple(events)))
+            self._buffered.append(_BufferedBatch(at_ms, renewed=tuple(events)))
             self.flush()
 
     def flush(self) -> bool:
@@ -287,9 +292,8 @@ class Outbox:
     def _replace_states(self, connection: Connection, batch: _BufferedBatch) -> None:
         if batch.replaces_states:
             self._counters.add("superseded", CONTROL, rows.supersede_calls(connection, batch.at_ms))
-            rows.supersede_notices(
-                connection, [NoticeKind.WARNING], now_ms=batch.at_ms
-            )  # not counted: most are renewed
+            # Not counted: reclaim renews most of them in the same cycle.
+            rows.supersede_notices(connection, [NoticeKind.WARNING], now_ms=batch.at_ms)
         review = Review()
         if batch.review is not None:
             review = batch.review(rows.read_waiting(connection, (NoticeKind.IDLE, ASKED)))
