@@ -273,6 +273,15 @@ def test_an_error_of_the_engine_is_hidden(path: str):
         assert SECRET in ask(api, "GET", f"/api/v1/workloads/Job/own/own-job{path}", ADMIN).body.decode()
 
 
+@pytest.mark.parametrize("path", ["/actions", "/actions/a1", "/savings"])
+def test_an_error_of_the_journal_is_hidden(path: str):
+    control = FakeReclaim([OWN_JOB], failure="https://10.0.0.1:6443/api/v1/namespaces/foreign-ns: refused")
+    with running_api(two_namespaces(), settings=make_settings(), reclaim=control) as api:
+        response = ask(api, "GET", f"/api/v1{path}", LEAD)
+        assert (response.status, SECRET in response.body.decode()) == (503, False)
+        assert SECRET in ask(api, "GET", f"/api/v1{path}", ADMIN).body.decode()
+
+
 def test_a_reason_with_an_error_of_the_engine_is_hidden():
     reasons = [unknown_reasons.QUERY_FAILED.fill(quantity="core", error="foreign-ns"), unknown_reasons.NO_CORE]
     result = two_namespaces()

@@ -106,7 +106,7 @@ _RECLAIM = _Backend("reclaim", RECLAIM_TIMEOUT_SECONDS, api_errors.RECLAIM_TOO_S
 
 async def query_source(read: Callable[[], T], limit: ConcurrencyLimit, *, visible: VisibleNamespaces | None) -> T:
     """`visible`: what the client may see. Raises a 503 or 504 problem."""
-    return await _query(_SOURCE, lambda: _hide_errors(read, visible), limit)
+    return await _query(_SOURCE, lambda: hide_errors(read, visible), limit)
 
 
 async def query_ledger(read: Callable[[], T], limit: ConcurrencyLimit) -> T:
@@ -117,12 +117,12 @@ async def query_ledger(read: Callable[[], T], limit: ConcurrencyLimit) -> T:
 async def query_reclaim(act: Callable[[], T], limit: ConcurrencyLimit, *, visible: VisibleNamespaces | None) -> T:
     """`visible`: what the client may see. Raises a 409 problem for what is refused, or a 503 or 504 problem."""
     try:
-        return await _query(_RECLAIM, lambda: _hide_errors(act, visible), limit)
+        return await _query(_RECLAIM, lambda: hide_errors(act, visible), limit)
     except ReclaimError as error:
         raise ProblemError.from_error(409, "refused", error) from error
 
 
-def _hide_errors(read: Callable[[], T], visible: VisibleNamespaces | None) -> T:
+def hide_errors(read: Callable[[], T], visible: VisibleNamespaces | None) -> T:
     """The text of an error may name anything: queries contain names of namespaces."""
     try:
         return read()

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gpusteward.analyzer.api.authorization import may_operate, may_read
 from gpusteward.analyzer.api.dependencies import ApiDependencies, Client, Dependencies
+from gpusteward.analyzer.api.http.concurrency_limits import hide_errors
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.responses import DocumentedRoute, format_utc, send_json
 from gpusteward.analyzer.api.v1.pagination import MOST_ROWS
@@ -330,8 +331,11 @@ async def read_savings(
     days: Annotated[int, Query(ge=1, le=366, description="The last days.")] = 7,
 ) -> Response:
     """GPU-hours that idle workloads would have held on to, and what they would have cost."""
+    visible = dependencies.visible
     read = await dependencies.reads.get(
-        ("savings", days, dependencies.visible), lambda: _read(dependencies, days), fresh_seconds=FRESH_SECONDS
+        ("savings", days, visible),
+        lambda: hide_errors(lambda: _read(dependencies, days), visible),
+        fresh_seconds=FRESH_SECONDS,
     )
     return send_json(read.value)
 
