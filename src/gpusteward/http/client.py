@@ -141,24 +141,45 @@ class HttpClient:
         `limit_bytes` limits the body, both as it is sent and decoded. `send_before`: of the monotonic clock; the body
         is sent only when the server asks for it, and NotSentError says that it did not by then.
         """
-        _check(self._prefix + request.path, request.headers)
+        target, headers = self._prefix + request.path, dict(request.headers)
+        if not (target.isascii() and target.isprintable() and " " not in target):
+            raise InvalidRequestError(messages.INVALID_PATH)
+        for name, value in headers.items():
+            if not is_header(name, value):
+                raise InvalidRequestError(messages.INVALID_HEADER, name=name[:100])
+        if self._proxy is not None and not self._url.is_tls:
+            target = f"http://{self._url.address}{target}"
+            if self._proxy.username:
+                authorization = basic_authorization(self._proxy.username, self._proxy.password)
+                headers["Proxy-Authorization"] = authorization
+        timeout = ResponseTimeoutError(messages.RESPONSE_TIMEOUT, seconds=timeout_seconds)
         deadline = time.monotonic() + timeout_seconds
         connection = self._take(timeout_seconds)
         is_reusable = False
         try:
-            connection.set_deadline(deadline)
-            with contextlib.closing(
-                self._exchange(connection, request, timeout_seconds, deadline=deadline, send_before=send_before)
-            ) as raw:
-                idle_seconds = idle_timeout_seconds if raw.status < 300 else None
-                if idle_seconds is not None:
-                    connection.set_idle_timeout(idle_seconds)
-                yield self._make_response(raw, timeout_seconds, limit_bytes, idle_seconds)
+            with self._translate_errors(timeout):
+                raw = connection.send(
+                    request.method, target, request.body, headers, deadline=deadline, send_before=send_before
+                )
+            with contextlib.closing(raw):
+                if idle_timeout_seconds is not None and raw.status < 300:
+                    connection.idle_seconds = idle_timeout_seconds
+                    timeout = ResponseTimeoutError(messages.IDLE_TIMEOUT, seconds=idle_timeout_seconds)
+                received = {name.lower(): value for name, value in raw.headers.items()}
+                encoding = received.get("content-encoding", "")
+                chunks = decode(self._read_body(raw, timeout), encoding, limit_bytes=limit_bytes)
+                yield Response(raw.status, raw.reason, received, chunks)
                 # A server that refused without asking for the body may still expect it there.
                 is_complete = raw.is_complete and send_before is None
                 is_reusable = self._keeps_connections and is_complete and not raw.will_close
         finally:
-            self._put_back(connection, is_reusable=is_reusable)
+            with self._lock:
+                self._busy.discard(connection)
+                is_reusable = is_reusable and not self._is_closed
+                if is_reusable:
+                    self._idle.append(connection)
+            if not is_reusable:
+                connection.close()
 
     def close(self) -> None:
         """Close all connections; requests under way fail with RequestCancelledError. Safe from any thread."""
@@ -190,54 +211,14 @@ class HttpClient:
             self._busy.add(connection)
         return connection
 
-    def _put_back(self, connection: Connection, *, is_reusable: bool) -> None:
-        with self._lock:
-            self._busy.discard(connection)
-            is_reusable = is_reusable and not self._is_closed
-            if is_reusable:
-                self._idle.append(connection)
-        if not is_reusable:
-            connection.close()
-
     def _refuse_if_closed(self) -> None:
         if self._is_closed:
             raise RequestCancelledError(messages.CANCELLED)
 
-    def _exchange(
-        self,
-        connection: Connection,
-        request: Request,
-        timeout_seconds: float,
-        *,
-        deadline: float,
-        send_before: float | None,
-    ) -> RawResponse:
-        target, headers = self._prefix + request.path, dict(request.headers)
-        if self._proxy is not None and not self._url.is_tls:
-            target = f"http://{self._url.address}{target}"
-            if self._proxy.username:
-                pair = basic_authorization(self._proxy.username, self._proxy.password)
-                headers["Proxy-Authorization"] = pair
-        with self._translate_errors(timeout_seconds, None):
-            if send_before is None:
-                return connection.send(request.method, target, request.body, headers)
-            body = request.body or b""
-            return connection.send_when_asked(
-                request.method, target, body, headers, before=send_before, deadline=deadline
-            )
-
-    def _make_response(
-        self, raw: RawResponse, timeout_seconds: float, limit_bytes: int | None, idle_seconds: float | None
-    ) -> Response:
-        headers = {name.lower(): value for name, value in raw.headers.items()}
-        body = self._read_body(raw, timeout_seconds, idle_seconds)
-        chunks = decode(body, headers.get("content-encoding", ""), limit_bytes=limit_bytes)
-        return Response(raw.status, raw.reason, headers, chunks)
-
-    def _read_body(self, raw: RawResponse, timeout_seconds: float, idle_seconds: float | None) -> Iterator[bytes]:
+    def _read_body(self, raw: RawResponse, timeout: ResponseTimeoutError) -> Iterator[bytes]:
         """The body as it arrives. A body that ends before its length is an error."""
         while True:
-            with self._translate_errors(timeout_seconds, idle_seconds):
+            with self._translate_errors(timeout):
                 piece = raw.read_some()
             if not piece:
                 break
@@ -245,27 +226,15 @@ class HttpClient:
         self._refuse_if_closed()
 
     @contextlib.contextmanager
-    def _translate_errors(self, timeout_seconds: float, idle_seconds: float | None) -> Iterator[None]:
+    def _translate_errors(self, timeout: ResponseTimeoutError) -> Iterator[None]:
         try:
             yield
         except (OSError, http.client.HTTPException) as error:
             self._refuse_if_closed()
-            raise _translate(error, timeout_seconds, idle_seconds) from error
+            raise (timeout if isinstance(error, TimeoutError) else _translate(error)) from error
 
 
-def _check(path: str, headers: Mapping[str, str]) -> None:
-    if not (path.isascii() and path.isprintable() and " " not in path):
-        raise InvalidRequestError(messages.INVALID_PATH)
-    for name, value in headers.items():
-        if not is_header(name, value):
-            raise InvalidRequestError(messages.INVALID_HEADER, name=name[:100])
-
-
-def _translate(error: Exception, timeout_seconds: float, idle_seconds: float | None) -> HttpError:
-    if isinstance(error, TimeoutError):
-        if idle_seconds is not None:
-            return ResponseTimeoutError(messages.IDLE_TIMEOUT, seconds=idle_seconds)
-        return ResponseTimeoutError(messages.RESPONSE_TIMEOUT, seconds=timeout_seconds)
+def _translate(error: OSError | http.client.HTTPException) -> HttpError:
     if isinstance(error, http.client.RemoteDisconnected):
         return NoResponseError(messages.CLOSED_WITHOUT_RESPONSE)
     if isinstance(error, http.client.IncompleteRead):

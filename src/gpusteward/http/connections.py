@@ -8,7 +8,7 @@ import select
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from gpusteward.http.credentials import basic_authorization
@@ -26,6 +26,14 @@ from gpusteward.messages.errors import http_errors as messages
 _PIECE_BYTES = 1 << 18
 _INTERIM = (102, 103)  # besides 100, which http.client skips
 _METHODS_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
+_TCP_OPTIONS = (
+    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+    # The kernel probes an idle connection, because a load balancer may vanish without closing it.
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+)
 
 
 def load_tls_context(ca_file: Path | str | None = None) -> ssl.SSLContext:
@@ -46,15 +54,9 @@ class TimedSocket:
     def __init__(self, sock: socket.socket, deadline: float) -> None:
         """`deadline`: in the time of `time.monotonic`."""
         self._sock = sock
-        self._deadline = deadline
-        self._idle_seconds: float | None = None
-
-    def set_deadline(self, deadline: float) -> None:
-        self._deadline = deadline
-
-    def set_idle_timeout(self, seconds: float) -> None:
-        """From now on limit the time of each read instead: for responses without an end."""
-        self._idle_seconds = seconds
+        self.deadline = deadline
+        self.idle_seconds: float | None = None
+        """The time of each read, instead of the deadline: for responses without an end."""
 
     def sendall(self, data: bytes) -> None:
         """Raises OSError."""
@@ -82,7 +84,7 @@ class TimedSocket:
 
     def start_timeout(self) -> None:
         """Give the next operation the time that is left. Raises TimeoutError."""
-        seconds = self._idle_seconds or self._deadline - time.monotonic()
+        seconds = self.idle_seconds or self.deadline - time.monotonic()
         if seconds <= 0:
             raise TimeoutError
         self._sock.settimeout(seconds)
@@ -132,26 +134,22 @@ class RawResponse(http.client.HTTPResponse):
         100. Raises http.client.HTTPException, OSError, and what `on_continue` raises."""
         super().__init__(timed, method=method)  # type: ignore[arg-type]  # it only calls makefile
         self._on_continue = on_continue
-        try:
-            self._read_head()
-        except BaseException:
-            self.close()
-            raise
-
-    def _read_head(self) -> None:
         stream, self.fp = self.fp, _HeadReader(self.fp)  # type: ignore[assignment]
-        try:
-            self.begin()
-            while self.status in _INTERIM:
-                self.headers = None  # type: ignore[assignment]  # so that it begins again
+        with contextlib.ExitStack() as on_error:
+            on_error.callback(self.close)
+            try:
                 self.begin()
-        finally:
-            self.fp = self.fp and stream  # None: closed
-        self.headers["Content-Type"] = self.headers.get("X-Content-Type", "")
-        if self.headers.defects:  # what follows such a line is no header for it: also the length of the body
-            raise http.client.HTTPException("a line that is not a header")
-        if self.fp.raw.has_ended:  # type: ignore[attr-defined]
-            raise http.client.IncompleteRead(b"")
+                while self.status in _INTERIM:
+                    self.headers = None  # type: ignore[assignment]  # so that it begins again
+                    self.begin()
+            finally:
+                self.fp = self.fp and stream  # None: closed
+            self.headers["Content-Type"] = self.headers.get("X-Content-Type", "")
+            if self.headers.defects:  # what follows such a line is no header for it: also the length of the body
+                raise http.client.HTTPException("a line that is not a header")
+            if self.fp.raw.has_ended:  # type: ignore[attr-defined]
+                raise http.client.IncompleteRead(b"")
+            on_error.pop_all()
 
     def _read_status(self) -> tuple[str, int, str]:
         version, status, reason = super()._read_status()  # type: ignore[misc]
@@ -179,34 +177,42 @@ class Connection(TimedSocket):
         super().__init__(sock, deadline)
         self._host = url.host_header
 
-    def send(self, method: str, target: str, body: bytes | None, headers: Mapping[str, str]) -> RawResponse:
-        """Send a request and read the head of its response. Raises http.client.HTTPException, OSError."""
-        head = self._encode_head(method, target, body, headers)
-        self.sendall(head + (body or b""))  # at once: a server that gets the head alone begins, and waits
-        return RawResponse(self, method)
-
-    def send_when_asked(
-        self, method: str, target: str, body: bytes, headers: Mapping[str, str], *, before: float, deadline: float
+    def send(
+        self,
+        method: str,
+        target: str,
+        body: bytes | None,
+        headers: Mapping[str, str],
+        *,
+        deadline: float,
+        send_before: float | None = None,
     ) -> RawResponse:
-        """Send a request whose body the server asks for before it gets it (Expect: 100-continue, RFC 9110). A server
-        that hangs has the head only, and does not carry out the request when it goes on after the client has left.
-        Raises NotSentError if the server does not ask `before` that time, http.client.HTTPException, OSError."""
-        head = self._encode_head(method, target, body, {**headers, "Expect": "100-continue"})
+        """Send a request and read the head of its response. Raises http.client.HTTPException, OSError.
+
+        `send_before`: a time until which the server must ask for the body (Expect: 100-continue, RFC 9110), else
+        NotSentError is raised. A server that hangs has the head only, and does not carry out the request when it goes
+        on after the client has left.
+        """
+        self.deadline, self.idle_seconds = deadline, None
+        if send_before is None:
+            head = self._encode_head(method, target, body, headers)
+            self.sendall(head + (body or b""))  # at once: a server that gets the head alone begins, and waits
+            return RawResponse(self, method)
         is_asked = False
 
         def send_body() -> None:
             nonlocal is_asked
             if is_asked:  # a proxy asked, and the server behind it asks again
                 return
-            if time.monotonic() >= before:
+            if time.monotonic() >= send_before:
                 raise NotSentError(messages.NOT_SENT)
             is_asked = True
-            self.set_deadline(deadline)
-            self.sendall(body)
+            self.deadline = deadline
+            self.sendall(body or b"")
 
-        self.set_deadline(before)
+        self.deadline = send_before
         try:
-            self.sendall(head)
+            self.sendall(self._encode_head(method, target, body or b"", {**headers, "Expect": "100-continue"}))
             return RawResponse(self, method, send_body)
         except TimeoutError as error:
             if is_asked:
@@ -230,46 +236,32 @@ def open_connection(
     """`socket_path`: a Unix socket where the server listens. Raises ConnectError, ConnectTimeoutError, TlsError."""
     near = proxy or url
     deadline = time.monotonic() + timeout_seconds
-    with _translate_errors(timeout_seconds), contextlib.ExitStack() as on_error:
-        if socket_path:
-            sock = on_error.enter_context(socket.socket(socket.AF_UNIX))
-            sock.settimeout(timeout_seconds)
-            sock.connect(socket_path)
-        else:
-            sock = on_error.enter_context(socket.create_connection((near.host, near.port), timeout_seconds))
-            _set_options(sock)
-        if proxy is not None and url.is_tls:
-            _open_tunnel(TimedSocket(sock, deadline), url, proxy)
-        if tls is not None and url.is_tls:
-            sock.settimeout(max(deadline - time.monotonic(), 0.001))
-            sock = tls.wrap_socket(sock, server_hostname=url.host)
-            on_error.callback(sock.close)
-        on_error.pop_all()
-        return Connection(url, sock, deadline)
-
-
-@contextlib.contextmanager
-def _translate_errors(timeout_seconds: float) -> Iterator[None]:
     try:
-        yield
+        with contextlib.ExitStack() as on_error:
+            if socket_path:
+                sock = on_error.enter_context(socket.socket(socket.AF_UNIX))
+                sock.settimeout(timeout_seconds)
+                sock.connect(socket_path)
+            else:
+                sock = on_error.enter_context(socket.create_connection((near.host, near.port), timeout_seconds))
+                for level, option, value in _TCP_OPTIONS:
+                    sock.setsockopt(level, option, value)
+            if proxy is not None and url.is_tls:
+                _open_tunnel(TimedSocket(sock, deadline), url, proxy)
+            if tls is not None and url.is_tls:
+                sock.settimeout(max(deadline - time.monotonic(), 0.001))
+                sock = tls.wrap_socket(sock, server_hostname=url.host)
+                on_error.callback(sock.close)
+            on_error.pop_all()
+            return Connection(url, sock, deadline)
     except TimeoutError as error:
         raise ConnectTimeoutError(messages.CONNECT_TIMEOUT, seconds=timeout_seconds) from error
     except OSError as error:
-        reason = explain_os_error(error)
         if isinstance(error, ssl.SSLError):
-            raise TlsError(messages.TLS_FAILED, reason=reason) from error
-        raise ConnectError(messages.CONNECT_FAILED, reason=reason) from error
+            raise TlsError(messages.TLS_FAILED, reason=explain_os_error(error)) from error
+        raise ConnectError(messages.CONNECT_FAILED, reason=explain_os_error(error)) from error
     except (UnicodeError, http.client.HTTPException) as error:  # a host name that DNS cannot have; a proxy that is none
         raise ConnectError(messages.CONNECT_FAILED, reason=type(error).__name__) from error
-
-
-def _set_options(sock: socket.socket) -> None:
-    """The kernel probes an idle connection, because a load balancer may vanish without closing it."""
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
 
 
 def _open_tunnel(sock: TimedSocket, url: HttpUrl, proxy: HttpUrl) -> None:
