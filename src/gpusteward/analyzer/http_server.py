@@ -22,7 +22,6 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gpusteward.analyzer.api.http.middleware import CERTIFICATE_STATE
 from gpusteward.http_server.send_buffers import limit_send_buffer
-from gpusteward.http_server.tls import is_allowed_client
 from gpusteward.http_server.web_config import WebConfig
 from gpusteward.logs import Log
 
@@ -58,7 +57,7 @@ class LimitedProtocol(HttpToolsProtocol):
         super().__init__(server.config, server.server_state, server.lifespan.state)
         self.accepted, self.peer = accepted, peer
         self._limits = server.limits
-        self._allowed_sans = web.tls.allowed_sans if (web := server.web()).tls else None
+        self._tls = server.web().tls
         self._open = server.open
         self._head_bytes = 0
         self._is_in_head, self._is_request_complete = True, False
@@ -70,7 +69,7 @@ class LimitedProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         tls = transport.get_extra_info("ssl_object")
         self._has_certificate = bool(tls and tls.getpeercert())
-        if self._allowed_sans is not None and not is_allowed_client(tls, self._allowed_sans):
+        if self._tls is not None and not self._tls.allows(tls):
             log.debug("connection_refused", reason="the client certificate has none of the allowed names")
             transport.abort()
 

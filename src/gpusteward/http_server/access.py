@@ -31,7 +31,8 @@ class BasicAuthentication:
     def __init__(self, hashes: Mapping[str, str], *, verify: Verify = verify_bcrypt) -> None:
         self._hashes = {user: text.encode() for user, text in hashes.items()}
         self._verify = verify
-        self._unknown_user_hash = _impossible_hash(max(self._hashes.values(), key=_cost))
+        slowest = max(self._hashes.values(), key=lambda text: int(text.split(b"$")[2]))  # by its cost
+        self._unknown_user_hash = slowest[:-31] + b"." * 31  # as slow, and of no password: a made-up digest
         self._salt = os.urandom(32)
         self._lock = threading.Lock()
         self._right: set[bytes] = set()
@@ -54,27 +55,23 @@ class BasicAuthentication:
         with self._lock:
             if digest in self._wrong:
                 return False
-            return self._remember(digest, right=self._compute(user, password))
+            # For an unknown user too: the time that it takes says nothing.
+            is_right = self._verify(password, self._hashes.get(user, self._unknown_user_hash)) and user in self._hashes
+            if not is_right:
+                if len(self._wrong) >= REMEMBERED_FAILURES:
+                    del self._wrong[next(iter(self._wrong))]
+                self._wrong[digest] = None
+                return False
+            if len(self._right) > len(self._hashes):  # passwords that differ after byte 72 have the same hash
+                self._right.clear()
+            self._right.add(digest)
+            return True
 
     def _digest(self, user: str, password: bytes) -> bytes:
         import hashlib  # 0.7 MB that the agent needs only with this feature
 
         name = hashlib.sha256(self._salt + user.encode("utf-8", "replace")).digest()
         return hashlib.sha256(self._salt + name + password).digest()
-
-    def _compute(self, user: str, password: bytes) -> bool:
-        return self._verify(password, self._hashes.get(user, self._unknown_user_hash)) and user in self._hashes
-
-    def _remember(self, digest: bytes, *, right: bool) -> bool:
-        if right:
-            if len(self._right) > len(self._hashes):  # passwords that differ after byte 72 have the same hash
-                self._right.clear()
-            self._right.add(digest)
-        else:
-            if len(self._wrong) >= REMEMBERED_FAILURES:
-                del self._wrong[next(iter(self._wrong))]
-            self._wrong[digest] = None
-        return right
 
 
 def parse_basic(authorization: str) -> tuple[str, bytes] | None:
@@ -87,15 +84,6 @@ def parse_basic(authorization: str) -> tuple[str, bytes] | None:
     except (binascii.Error, ValueError):
         return None
     return (user.decode("utf-8", "replace"), password) if colon else None
-
-
-def _cost(text: bytes) -> int:
-    return int(text.split(b"$")[2])
-
-
-def _impossible_hash(like: bytes) -> bytes:
-    """A hash of the same cost that matches no known password: the same salt with a made-up digest."""
-    return like[:-31] + b"." * 31
 
 
 class TokenBucket:

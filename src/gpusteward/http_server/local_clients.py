@@ -28,29 +28,18 @@ def is_local_request(client: str, headers: RequestHeaders) -> bool:
     """`client`: the address of the peer."""
     return (
         client.partition("%")[0] in OWN_ADDRESSES
-        and not any(map(_is_forwarding, headers.keys()))
+        and not any(name in FORWARDED or name.startswith(FORWARDED_PREFIXES) for name in map(str.lower, headers.keys()))
         and is_local_name(headers.get("host", "localhost"))  # a browser always sends it
         and not is_from_foreign_page(headers)
     )
-
-
-def _is_forwarding(name: str) -> bool:
-    lower = name.lower()
-    return lower in FORWARDED or lower.startswith(FORWARDED_PREFIXES)
 
 
 def is_local_name(host: str) -> bool:
     """Whether a `Host` header names this machine: `localhost`, a name below it, or a loopback address."""
     try:
         name = urlsplit(f"//{host}").hostname or ""
-    except ValueError:
-        return False
-    return name == "localhost" or name.endswith(".localhost") or _is_loopback(name)
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+        is_localhost = name == "localhost" or name.endswith(".localhost")
+        return is_localhost or ipaddress.ip_address(name.partition("%")[0]).is_loopback
     except ValueError:
         return False
 

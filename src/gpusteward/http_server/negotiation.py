@@ -10,7 +10,11 @@ from typing import NamedTuple
 from gpusteward.core.exposition import OPENMETRICS_TYPE, TEXT_TYPE
 from gpusteward.http_server.header_limits import LONGEST_HEADER
 
-OLD_OPENMETRICS_TYPE = OPENMETRICS_TYPE.replace("1.0.0", "0.0.1")
+_OPENMETRICS_VERSIONS = {
+    "": OPENMETRICS_TYPE,
+    "1.0.0": OPENMETRICS_TYPE,
+    "0.0.1": OPENMETRICS_TYPE.replace("1.0.0", "0.0.1"),
+}
 
 
 class AcceptItem(NamedTuple):
@@ -26,17 +30,12 @@ def choose_format(accept: str) -> str:
     """The content type of the response."""
     items = [item for item in parse_accept(accept) if item.weight > 0]
     for item in sorted(items, key=lambda item: -item.weight):
-        chosen = _match(item)
-        if chosen:
-            return chosen
+        if item.name in ("text/plain", "text/*", "*/*"):
+            return TEXT_TYPE
+        version = item.parameters.get("version", "")
+        if item.name == "application/openmetrics-text" and version in _OPENMETRICS_VERSIONS:
+            return _OPENMETRICS_VERSIONS[version]
     return TEXT_TYPE
-
-
-def _match(item: AcceptItem) -> str | None:
-    if item.name == "application/openmetrics-text":
-        versions = {"": OPENMETRICS_TYPE, "1.0.0": OPENMETRICS_TYPE, "0.0.1": OLD_OPENMETRICS_TYPE}
-        return versions.get(item.parameters.get("version", ""))
-    return TEXT_TYPE if item.name in ("text/plain", "text/*", "*/*") else None
 
 
 @lru_cache(maxsize=32)

@@ -3,7 +3,7 @@
 import os
 import ssl
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,7 +71,10 @@ class TlsSettings:
 
     def allows(self, client: ssl.SSLSocket | ssl.SSLObject) -> bool:
         """Whether a client may connect, as far as the names in its certificate are limited."""
-        return self.allowed_sans is None or is_allowed_client(client, self.allowed_sans)
+        if self.allowed_sans is None:
+            return True
+        names = (client.getpeercert() or {}).get("subjectAltName", ())
+        return any(isinstance(entry, tuple) and entry[-1] in self.allowed_sans for entry in names)
 
 
 def read_tls(section: Section) -> TlsSettings | None:
@@ -82,15 +85,19 @@ def read_tls(section: Section) -> TlsSettings | None:
         raise section.refuse("", f"lacks a {'key_file' if certificate else 'cert_file'}: TLS needs both")
     if section.texts("curve_preferences"):
         log.warning("web_config_ignored", key="curve_preferences", reason="OpenSSL chooses the curve")
+    client_auth = _read_client_auth(section, has_ca=client_ca is not None)
+    sans, suites = section.texts("client_allowed_sans"), section.texts("cipher_suites") or ()
+    if sans is not None and client_auth is not ssl.CERT_REQUIRED:
+        raise section.refuse("client_allowed_sans", "needs client_auth_type: RequireAndVerifyClientCert")
     return TlsSettings(
         certificate=certificate,
         key=key,
         client_ca=client_ca,
-        client_auth=_read_client_auth(section, has_ca=client_ca is not None),
-        allowed_sans=_read_sans(section),
+        client_auth=client_auth,
+        allowed_sans=None if sans is None else frozenset(sans),
         minimum=section.choice("min_version", VERSIONS, default="TLS12"),
         maximum=section.choice("max_version", VERSIONS, default="TLS13"),
-        cipher_suites=_read_cipher_suites(section),
+        cipher_suites=tuple(filter(None, (section.pick("cipher_suites", each, CIPHER_SUITES) for each in suites))),
         server_preference=section.switch("prefer_server_cipher_suites", default=True),
     )
 
@@ -108,52 +115,28 @@ def _read_client_auth(section: Section, *, has_ca: bool) -> ssl.VerifyMode:
     return mode
 
 
-def _read_sans(section: Section) -> frozenset[str] | None:
-    names = section.texts("client_allowed_sans")
-    if names is not None and section.text("client_auth_type") != "RequireAndVerifyClientCert":
-        raise section.refuse("client_allowed_sans", "needs client_auth_type: RequireAndVerifyClientCert")
-    return None if names is None else frozenset(names)
-
-
-def _read_cipher_suites(section: Section) -> tuple[str, ...]:
-    names = section.texts("cipher_suites") or ()
-    return tuple(filter(None, (section.pick("cipher_suites", name, CIPHER_SUITES) for name in names)))
-
-
 def load_context(section: Section, tls: TlsSettings) -> ssl.SSLContext:
+    """For the server side. Raises ConfigurationError when certificate, key or CA cannot be read or do not fit."""
     for file in tls.files:  # OpenSSL's error does not name the missing file
         if not file.is_file():
             raise section.refuse("", f"there is no file {file}")
-    try:
-        return build_context(tls)
-    except (OSError, ValueError) as error:
-        raise section.refuse("", f"certificate, key or client CA cannot be used: {error}") from error
-
-
-def build_context(settings: TlsSettings) -> ssl.SSLContext:
-    """An ssl context for the server side.
-
-    Raises OSError (ssl.SSLError is one) when certificate, key or CA cannot be read or do not fit together.
-    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version, context.maximum_version = settings.minimum, settings.maximum
-    if not settings.server_preference:
-        context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
-    if settings.cipher_suites:
-        context.set_ciphers(":".join(settings.cipher_suites))
-    with ExitStack() as stack:
-        certificate = stack.enter_context(_as_file(settings.certificate))
-        context.load_cert_chain(certificate, stack.enter_context(_as_file(settings.key)))
-    _trust_clients(context, settings)
+    try:
+        context.minimum_version, context.maximum_version = tls.minimum, tls.maximum
+        if not tls.server_preference:
+            context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
+        if tls.cipher_suites:
+            context.set_ciphers(":".join(tls.cipher_suites))
+        with _as_file(tls.certificate) as certificate, _as_file(tls.key) as key:
+            context.load_cert_chain(certificate, key)
+        context.verify_mode = tls.client_auth
+        if isinstance(tls.client_ca, Path):
+            context.load_verify_locations(cafile=tls.client_ca)
+        elif tls.client_ca:
+            context.load_verify_locations(cadata=tls.client_ca)
+    except (OSError, ValueError) as error:  # an SSLError is an OSError
+        raise section.refuse("", f"certificate, key or client CA cannot be used: {error}") from error
     return context
-
-
-def _trust_clients(context: ssl.SSLContext, settings: TlsSettings) -> None:
-    context.verify_mode = settings.client_auth
-    if isinstance(settings.client_ca, Path):
-        context.load_verify_locations(cafile=settings.client_ca)
-    elif settings.client_ca:
-        context.load_verify_locations(cadata=settings.client_ca)
 
 
 @contextmanager
@@ -166,10 +149,3 @@ def _as_file(pem: Path | str) -> Iterator[Path]:
         memory.write(pem)
         memory.flush()
         yield Path(f"/proc/self/fd/{memory.fileno()}")
-
-
-def is_allowed_client(connection: ssl.SSLSocket | ssl.SSLObject, allowed_sans: frozenset[str]) -> bool:
-    """Whether the client certificate has one of these subject alternative names."""
-    certificate = connection.getpeercert() or {}
-    names = certificate.get("subjectAltName", ())
-    return any(isinstance(entry, tuple) and entry[-1] in allowed_sans for entry in names)

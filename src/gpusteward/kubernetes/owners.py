@@ -87,39 +87,27 @@ def find_workload(namespace: str, pod: str, *, owners: Sequence[Reference], labe
     owner = find_controller(owners)
     if owner is None or owner.kind == "Node":  # a mirror of a static pod
         return Workload("Pod", namespace, pod)
-    kind, name = _from_labels(owner, labels) or _from_owner(owner, labels)
+    kind, name = _find_outermost(owner, labels)
     is_named = (kind, name) == (owner.kind, owner.name)
     return Workload(kind, namespace, name, evidence=OwnerEvidence.REFERENCE if is_named else OwnerEvidence.DERIVED)
 
 
-def _from_labels(owner: Reference, labels: Mapping[str, str]) -> tuple[str, str] | None:
+def _find_outermost(owner: Reference, labels: Mapping[str, str]) -> tuple[str, str]:
+    """Kind and name: by labels that a custom resource sets on its pods, else by the name of the pod's owner."""
     for label, kind in _BY_LABEL:
         if name := labels.get(label):
             return kind, name
     if labels.get(_RAY_KIND_LABEL) and labels.get(_RAY_NAME_LABEL):
         return labels[_RAY_KIND_LABEL], labels[_RAY_NAME_LABEL]
-    if owner.kind == "StatefulSet" and _is_notebook(owner.name, labels.get(_NOTEBOOK_LABEL, "")):
-        return "Notebook", labels[_NOTEBOOK_LABEL]
-    return None
-
-
-def _is_notebook(stateful_set: str, notebook: str) -> bool:
-    """Kubeflow names the StatefulSet after the notebook, or `nb-...` if that is too long; a chart that sets the same
-    label does not."""
-    return bool(notebook) and (stateful_set == notebook or stateful_set.startswith(_LONG_NOTEBOOK))
-
-
-def _from_owner(owner: Reference, labels: Mapping[str, str]) -> tuple[str, str]:
-    if owner.kind == "ReplicaSet":
-        return _above_replica_set(owner, labels)
+    notebook = labels.get(_NOTEBOOK_LABEL, "")
+    # Kubeflow names the StatefulSet after the notebook, or `nb-...` if that is too long; a chart that sets the same
+    # label does not.
+    if notebook and owner.kind == "StatefulSet" and (owner.name == notebook or owner.name.startswith(_LONG_NOTEBOOK)):
+        return "Notebook", notebook
     if owner.kind == "Job" and (cron := _CRON_SUFFIX.match(owner.name)) and int(cron[2]) in _CRON_MINUTES:
         return "CronJob", cron[1]
-    return owner.kind, owner.name
-
-
-def _above_replica_set(owner: Reference, labels: Mapping[str, str]) -> tuple[str, str]:
-    """A ReplicaSet of a Deployment or a Rollout is named after it and the hash its pods are labelled with."""
-    for label, kind in _HASH_LABELS:
+    # A ReplicaSet of a Deployment or a Rollout is named after it and the hash its pods are labelled with.
+    for label, kind in _HASH_LABELS if owner.kind == "ReplicaSet" else ():
         ending = f"-{labels.get(label, '')}"
         if len(ending) > 1 and owner.name.endswith(ending) and owner.name != ending:
             return kind, owner.name.removesuffix(ending)

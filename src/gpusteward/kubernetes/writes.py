@@ -28,7 +28,7 @@ import msgspec
 
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message
-from gpusteward.http.client import HttpClient, Request, Response
+from gpusteward.http.client import Request, Response
 from gpusteward.http.errors import NotSentError
 from gpusteward.kubernetes.api import RESPONSE_LIMIT_BYTES, ApiServer, read_status
 from gpusteward.messages.errors import kubernetes_errors as messages
@@ -85,32 +85,7 @@ _BY_STATUS: Mapping[int, type[WriteError]] = {
 
 
 class ApiWriter(ApiServer):
-    """The same server with the same limits of time and size. Within `keeping_connections`, requests share connections:
-    reading hundreds of objects would otherwise cost as many TLS handshakes."""
-
-    _shared: HttpClient | None = None
-
-    @contextlib.contextmanager
-    def keeping_connections(self) -> Iterator[None]:
-        """For one block at a time; within another one it changes nothing. Raises SourceError."""
-        if self._shared is not None:
-            yield
-            return
-        with self._make_client(keeps_connections=True) as client:
-            self._shared = client
-            try:
-                yield
-            finally:
-                self._shared = None
-
-    @contextlib.contextmanager
-    def _open_client(self) -> Iterator[HttpClient]:
-        shared = self._shared
-        if shared is not None:
-            yield shared
-            return
-        with super()._open_client() as client:
-            yield client
+    """The same server with the same limits of time and size."""
 
     def patch(self, path: str, body: Json, *, dry_run: bool = False, send_before: float | None = None) -> Json:
         """Merge `body` into an object; the object as it is then. With `metadata.uid` and `metadata.resourceVersion` in
