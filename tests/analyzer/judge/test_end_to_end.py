@@ -13,9 +13,8 @@ from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.workloads import WorkloadTable, judge_workloads
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
-from gpusteward.analyzer.sources.usage.quantities import dcgm_names, native_metrics
+from gpusteward.analyzer.sources.usage.quantities import NAMES, MetricScheme
 from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, STEPS, VerdictTable
-from gpusteward.core import metrics
 from gpusteward.core.allocations import Share
 from gpusteward.core.usages import AllocationKey
 from gpusteward.core.verdicts import Activity, Proof, Signature, Step
@@ -89,8 +88,7 @@ class Judged:
 
 def scrape(collect: Collect, dialects: str, options: DcgmOptions | None = None) -> Iterator[Sample]:
     """All metrics that the analyzer can query, of all nodes, scraped every 30 s."""
-    known = {metric.name for metric in metrics.METRICS}
-    queried = {metric.name for metric in native_metrics(known)} | set(dcgm_names()) | {"up"}
+    queried = NAMES[MetricScheme.NATIVE] | NAMES[MetricScheme.DCGM] | {"up"}
     times = scrape_times(WINDOW + CYCLES * CYCLE)
     samples = scrape_history(NODES, times, dialects=dialects, options=options, collect=collect)
     return (sample for sample in samples if sample[0] in queried)

@@ -35,13 +35,10 @@ from gpusteward.analyzer.sources.usage.label_mapping import (
 from gpusteward.analyzer.sources.usage.quantities import (
     SHOWS_GPUS,
     Aggregation,
-    Level,
     MetricScheme,
     Quantity,
     UsageMetric,
-    dcgm_metrics,
-    hami_metrics,
-    native_metrics,
+    find_metrics,
 )
 from gpusteward.analyzer.sources.usage.query_results import HolderDetails
 from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers, join_labels, match_any, write_selector
@@ -67,20 +64,17 @@ def detect_schemes(
     engine: Engine, names: Collection[str], clusters: ClusterChoice, at: float
 ) -> Iterator[DetectedScheme]:
     """The schemes among these metric names, most trusted first. Raises SourceError."""
-    metrics = native_metrics(names)
-    holders = tuple(metric for metric in metrics if metric.level is Level.HOLDER)
-    devices = tuple(metric for metric in metrics if metric.level is Level.DEVICE)
-    for part in _read_parts(engine, holders, clusters, at):
-        detected = DetectedScheme(MetricScheme.NATIVE, part.group, replace(part.group, metrics=devices))
-        yield from _split_by_job(engine, detected, part.labels, at)
-    for part in _read_parts(engine, hami_metrics(names), clusters, at):
-        devices = dcgm_metrics(names, level=Level.DEVICE)
-        device = _make_part(engine, devices, part.group.matchers, clusters, at) if devices else None
-        detected = DetectedScheme(MetricScheme.HAMI, part.group, device.group if device else None)
-        yield from _split_by_job(engine, detected, part.labels, at)
-    for part in _read_parts(engine, dcgm_metrics(names), clusters, at):
-        group = replace(part.group, fallbacks=_find_fallbacks(engine, part.group, part.labels, at))
-        yield from _split_by_job(engine, DetectedScheme(MetricScheme.DCGM, group), part.labels, at)
+    for scheme in MetricScheme:
+        found = find_metrics(scheme, names)
+        for part in _read_parts(engine, found.of_holders, clusters, at):
+            group, device = part.group, None
+            if scheme is MetricScheme.NATIVE:  # its series about devices have the labels of those about holders
+                device = replace(group, metrics=found.of_devices)
+            elif found.of_devices and (own := _make_part(engine, found.of_devices, group.matchers, clusters, at)):
+                device = own.group
+            if scheme is MetricScheme.DCGM:
+                group = replace(group, fallbacks=_find_fallbacks(engine, group, part.labels, at))
+            yield from _split_by_job(engine, DetectedScheme(scheme, group, device), part.labels, at)
 
 
 @dataclass(frozen=True, slots=True)

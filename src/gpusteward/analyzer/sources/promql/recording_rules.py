@@ -18,16 +18,13 @@ from gpusteward.analyzer.sources.promql.expressions import RULE_INTERVAL_SECONDS
 from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme
 from gpusteward.analyzer.sources.usage.quantities import (
     CORE_AGGREGATIONS,
-    HAMI_NAMES,
+    NAMES,
     Aggregation,
+    Level,
     Quantity,
-    dcgm_metrics,
-    dcgm_names,
-    hami_metrics,
-    native_metrics,
+    list_metrics,
 )
 from gpusteward.core.errors import SourceError
-from gpusteward.core.metrics import METRICS
 from gpusteward.logs import Log
 
 log = Log(__name__)
@@ -45,19 +42,15 @@ _HEAD = """\
 
 def write_rules(window_seconds: float = DEFAULT_WINDOW_SECONDS) -> str:
     """The rules file for one window, as YAML."""
-    dcgm = dcgm_metrics(set(dcgm_names()))
-    # Engine activity is the core of a MIG instance, so it needs all aggregations of a core.
-    engines = (replace(one, aggregations=CORE_AGGREGATIONS) for one in dcgm if one.quantity is Quantity.ENGINE)
-    groups = {
-        "native": native_metrics({metric.name for metric in METRICS}),
-        "hami": hami_metrics(HAMI_NAMES),
-        "dcgm": (*dcgm, *engines),
-    }
     lines = [f"{_HEAD}groups:\n"]
-    for name, metrics in groups.items():
+    for scheme, names in NAMES.items():
         interval = write_duration(RULE_INTERVAL_SECONDS)
-        lines.append(f"  - name: gpusteward-{name}\n    interval: {interval}\n    rules:\n")
-        pairs = ((metric.name, aggregation) for metric in metrics for aggregation in metric.aggregations)
+        lines.append(f"  - name: gpusteward-{scheme}\n    interval: {interval}\n    rules:\n")
+        found = list_metrics(scheme, names)
+        # Engine activity is the core of a MIG instance in DCGM, so it needs all aggregations of a core.
+        engines = [one for one in found if one.quantity is Quantity.ENGINE and one.level is Level.HOLDER]
+        cores = (replace(one, aggregations=CORE_AGGREGATIONS) for one in engines)
+        pairs = ((metric.name, aggregation) for metric in (*found, *cores) for aggregation in metric.aggregations)
         for metric, aggregation in dict.fromkeys(pairs):
             if aggregation is not Aggregation.LAST:  # the last value needs no rule
                 lines.append(f"      - record: {rule_name(metric, aggregation, window_seconds)}\n")

@@ -13,16 +13,13 @@ from dataclasses import dataclass, field
 from gpusteward.analyzer.sources.usage.quantities import (
     EXCESSES,
     FLOORS,
-    HAMI_NAMES,
+    NAMES,
     SHOWS_GPUS,
     Aggregation,
     MetricScheme,
     Quantity,
     UsageMetric,
-    dcgm_metrics,
-    dcgm_names,
-    hami_metrics,
-    native_metrics,
+    list_metrics,
 )
 from gpusteward.analyzer.sources.usage.query_results import MAX_LABEL_LENGTH
 from gpusteward.core import metrics
@@ -56,12 +53,8 @@ class MetricFamily:
 
 def _make_families() -> Iterable[MetricFamily]:
     families: dict[str, tuple[MetricScheme, list[UsageMetric]]] = {}
-    for scheme, found in (
-        (MetricScheme.NATIVE, native_metrics({metric.name for metric in metrics.METRICS})),
-        (MetricScheme.HAMI, hami_metrics(HAMI_NAMES)),
-        (MetricScheme.DCGM, dcgm_metrics(set(dcgm_names()))),
-    ):
-        for metric in found:
+    for scheme, known in NAMES.items():
+        for metric in list_metrics(scheme, known):
             families.setdefault(metric.name, (scheme, []))[1].append(metric)
     for number, (name, (scheme, own)) in enumerate(families.items()):
         aggregations = {aggregation for metric in own for aggregation in metric.aggregations}

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,9 +41,7 @@ from gpusteward.analyzer.sources.usage.quantities import (
     MetricScheme,
     Quantity,
     UsageMetric,
-    dcgm_metrics,
-    hami_metrics,
-    native_metrics,
+    find_metrics,
 )
 from gpusteward.analyzer.sources.usage.query_results import DeviceKey, HolderKey, QueryResults
 from gpusteward.analyzer.sources.usage.selectors import Matcher
@@ -78,16 +75,11 @@ class _TraitFilter(NamedTuple):
 def detect_schemes(names: Collection[str]) -> tuple[DetectedScheme, ...]:
     """The metric schemes with these families, in the order of preference. Labels are unified already."""
     found: list[DetectedScheme] = []
-    group = partial(SeriesGroup, UNIFIED_LABELS)
-    if metrics := native_metrics(names):
-        holders = tuple(metric for metric in metrics if metric.level is Level.HOLDER)
-        devices = tuple(metric for metric in metrics if metric.level is Level.DEVICE)
-        found.append(DetectedScheme(MetricScheme.NATIVE, group(holders), group(devices)))
-    if metrics := hami_metrics(names):
-        devices = dcgm_metrics(names, level=Level.DEVICE)
-        found.append(DetectedScheme(MetricScheme.HAMI, group(metrics), group(devices) if devices else None))
-    if metrics := dcgm_metrics(names):
-        found.append(DetectedScheme(MetricScheme.DCGM, group(metrics)))
+    for scheme in MetricScheme:
+        holders, devices = find_metrics(scheme, names)
+        if holders:
+            device = SeriesGroup(UNIFIED_LABELS, devices) if devices else None
+            found.append(DetectedScheme(scheme, SeriesGroup(UNIFIED_LABELS, holders), device))
     return tuple(found)
 
 

@@ -283,8 +283,6 @@ _HAMI: tuple[tuple[tuple[str, str], Quantity, tuple[Aggregation, ...], float], .
 )
 """The metrics of HAMi's monitor under their new and old names; Volcano's vGPU plugin has the old ones."""
 
-HAMI_NAMES = frozenset(name for names, _, _, _ in _HAMI for name in names)
-
 _IN_CONTAINER = (Matcher("by", "=", "container"),)
 _UNATTRIBUTED = (Matcher("by", "=", "unattributed"),)
 _OF_HOST = (Matcher("by", "=", "host"),)
@@ -337,14 +335,46 @@ _NATIVE: tuple[UsageMetric, ...] = (
 )
 
 
-def native_metrics(names: Collection[str]) -> tuple[UsageMetric, ...]:
-    """The metrics of gpusteward's agent among these names; none without allocations and their use."""
-    needed = {metrics.ALLOCATION_INFO.name, metrics.USE_UTILIZATION.name}
-    return tuple(metric for metric in _NATIVE if metric.name in names) if needed <= set(names) else ()
+def _list_names(signal: str) -> Iterator[tuple[str, float]]:
+    """The metric names of a signal in DCGM, each with its factor to the base unit."""
+    for name, field in SERVED.items():
+        if isinstance(field, DcgmField) and field.signal == signal:
+            yield name, SCALES[field.unit_of(name)]
 
 
-def hami_metrics(names: Collection[str]) -> tuple[UsageMetric, ...]:
-    """HAMi's per-container metrics among these names; none unless core utilization is exported."""
+NAMES: Mapping[MetricScheme, frozenset[str]] = {
+    MetricScheme.NATIVE: frozenset(metric.name for metric in _NATIVE),
+    MetricScheme.HAMI: frozenset(name for names, _, _, _ in _HAMI for name in names),
+    MetricScheme.DCGM: frozenset({name for field, _, _ in _DCGM for name, _ in _list_names(field)} | _DCGM_ONLY.keys()),
+}
+"""Every metric name of an exporter that the analyzer can read."""
+
+
+class SchemeMetrics(NamedTuple):
+    """The metrics of one exporter at a site."""
+
+    of_holders: tuple[UsageMetric, ...]  # also values of devices with the labels of their holders, as DCGM has them
+    of_devices: tuple[UsageMetric, ...]
+
+
+def find_metrics(scheme: MetricScheme, names: Collection[str]) -> SchemeMetrics:
+    """Those among these names. HAMi reports no devices: they are read from DCGM."""
+    found = list_metrics(scheme, names)
+    if scheme is MetricScheme.NATIVE:
+        holders, devices = (tuple(metric for metric in found if metric.level is level) for level in Level)
+        return SchemeMetrics(holders, devices)
+    is_without_devices = scheme is MetricScheme.HAMI and found
+    return SchemeMetrics(found, _list_dcgm(names, level=Level.DEVICE) if is_without_devices else ())
+
+
+def list_metrics(scheme: MetricScheme, names: Collection[str]) -> tuple[UsageMetric, ...]:
+    """The metrics of the exporter's own among these names, in the order of its table; none without what shows use: of
+    gpusteward's agent allocations and their use, of HAMi core utilization."""
+    if scheme is MetricScheme.DCGM:
+        return _list_dcgm(names, level=Level.HOLDER)
+    if scheme is MetricScheme.NATIVE:
+        needed = {metrics.ALLOCATION_INFO.name, metrics.USE_UTILIZATION.name}
+        return tuple(metric for metric in _NATIVE if metric.name in names) if needed <= set(names) else ()
     found = tuple(
         UsageMetric(quantity, name, aggregations, scale)
         for synonyms, quantity, aggregations, scale in _HAMI
@@ -354,8 +384,8 @@ def hami_metrics(names: Collection[str]) -> tuple[UsageMetric, ...]:
     return found if any(metric.quantity is Quantity.CORE for metric in found) else ()
 
 
-def dcgm_metrics(names: Collection[str], *, level: Level = Level.HOLDER) -> tuple[UsageMetric, ...]:
-    """DCGM's metrics among these names. Static values are always read per device."""
+def _list_dcgm(names: Collection[str], *, level: Level) -> tuple[UsageMetric, ...]:
+    """Static values are always read per device."""
     found = [
         UsageMetric(quantity, name, aggregations, scale, level)
         for field, quantity, aggregations in _DCGM
@@ -378,17 +408,3 @@ def _split_static(metric: UsageMetric) -> Iterator[UsageMetric]:
     elif metric.quantity not in STATIC_QUANTITIES:
         aggregations = tuple(each for each in metric.aggregations if each in _BOTH)
         yield from [replace(metric, aggregations=aggregations)] if aggregations else []
-
-
-def dcgm_names() -> Iterator[str]:
-    """Every metric name of DCGM exporters that the analyzer can read."""
-    for field, _, _ in _DCGM:
-        yield from (name for name, _ in _list_names(field))
-    yield from _DCGM_ONLY
-
-
-def _list_names(signal: str) -> Iterator[tuple[str, float]]:
-    """The metric names of a signal, each with its factor to the base unit."""
-    for name, field in SERVED.items():
-        if isinstance(field, DcgmField) and field.signal == signal:
-            yield name, SCALES[field.unit_of(name)]
