@@ -161,10 +161,12 @@ class ApiServer:
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise ObjectError(messages.NOT_DECODED, url=self.url, path=_without_query(path), reason=error) from error
 
-    def read_pages(self, path: str, kind: type[_T], *, accept: str = "application/json") -> Iterator[list[_T]]:
+    def read_pages(
+        self, path: str, kind: type[_T], *, size: int = PAGE_SIZE, accept: str = "application/json"
+    ) -> Iterator[list[_T]]:
         """The objects of a list, page by page; smaller pages where one would be too large: the objects of one tenant
         must not fail a list of all. Raises SourceError."""
-        token, size, start = "", PAGE_SIZE, f"{path}{'&' if '?' in path else '?'}limit="
+        token, start = "", f"{path}{'&' if '?' in path else '?'}limit="
         while True:
             position = f"&continue={quote(token, safe='')}" if token else ""
             try:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import NamedTuple
 
+from gpusteward.analyzer.sources.usage.quantities import list_dcgm_names
 from gpusteward.core import metrics
 
 PROCESS_METRICS = frozenset(
@@ -118,7 +119,6 @@ def _make_process(pod: Pod, pid: int, labels: Mapping[str, str], names: HolderLa
     )
 
 
-_MEBIBYTE = 1048576.0
 _DEVICE = metrics.DEVICE_SIGNALS
 
 
@@ -129,44 +129,32 @@ class _Field(NamedTuple):
     scale: float = 1.0
 
 
+_VALUES: Mapping[str, str] = {
+    **{
+        signal: signal
+        for signal in (
+            *("temperature_celsius", "memory_temperature_celsius", "power_watts", "power_limit_watts"),
+            *("sm_clock_hertz", "memory_clock_hertz", "memory_total_bytes", "memory_used_bytes", "utilization_ratio"),
+            *("last_xid", "row_remap_failure", "row_remap_pending"),
+        )
+    },
+    "enforced_power_limit_watts": "power_limit_watts",
+    "remapped_rows_correctable_total": "correctable_remapped_rows",
+    "remapped_rows_uncorrectable_total": "uncorrectable_remapped_rows",
+    "ecc_single_bit_volatile_total": "ecc_single_bit_errors",
+    "ecc_double_bit_volatile_total": "ecc_double_bit_errors",
+}
+"""Signals of `core.signals` -> the names of their values here."""
 _NATIVE: Mapping[str, _Field] = {
-    _DEVICE["temperature_celsius"].name: _Field("temperature_celsius"),
-    _DEVICE["memory_temperature_celsius"].name: _Field("memory_temperature_celsius"),
-    _DEVICE["power_watts"].name: _Field("power_watts"),
-    _DEVICE["enforced_power_limit_watts"].name: _Field("power_limit_watts"),
-    _DEVICE["sm_clock_hertz"].name: _Field("sm_clock_hertz"),
-    _DEVICE["memory_clock_hertz"].name: _Field("memory_clock_hertz"),
-    _DEVICE["memory_total_bytes"].name: _Field("memory_total_bytes"),
+    **{_DEVICE[signal].name: _Field(name) for signal, name in _VALUES.items() if signal in _DEVICE},
     metrics.GPU_MEMORY_USED.name: _Field("memory_used_bytes"),
     metrics.GPU_UTILIZATION.name: _Field("utilization_ratio"),
     metrics.GPU_UP.name: _Field("up"),
-    _DEVICE["row_remap_failure"].name: _Field("row_remap_failure"),
 }
 _DCGM: Mapping[str, _Field] = {
-    "DCGM_FI_DEV_GPU_TEMP": _Field("temperature_celsius"),
-    "DCGM_FI_DEV_MEMORY_TEMP": _Field("memory_temperature_celsius"),
-    "DCGM_FI_DEV_POWER_USAGE": _Field("power_watts"),
-    "DCGM_FI_DEV_ENFORCED_POWER_LIMIT": _Field("power_limit_watts"),
-    "DCGM_FI_DEV_POWER_MGMT_LIMIT": _Field("power_limit_watts"),
-    "DCGM_FI_DEV_SM_CLOCK": _Field("sm_clock_hertz", 1e6),
-    "DCGM_FI_DEV_MEM_CLOCK": _Field("memory_clock_hertz", 1e6),
-    "DCGM_FI_DEV_FB_TOTAL": _Field("memory_total_bytes", _MEBIBYTE),
-    "DCGM_FI_DEV_FB_USED": _Field("memory_used_bytes", _MEBIBYTE),
-    "DCGM_FI_DEV_GPU_UTIL": _Field("utilization_ratio", 0.01),
-    "DCGM_FI_DEV_XID_ERRORS": _Field("last_xid"),
-    "DCGM_FI_DEV_ROW_REMAP_FAILURE": _Field("row_remap_failure"),
-    "DCGM_FI_DEV_ROW_REMAP_PENDING": _Field("row_remap_pending"),
-    "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS": _Field("correctable_remapped_rows"),
-    "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": _Field("uncorrectable_remapped_rows"),
-    "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL": _Field("ecc_single_bit_errors"),
-    "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": _Field("ecc_double_bit_errors"),
-    # The names of 4.9, for what the agent exports under DCGM's names only.
-    "DCGM_FI_DEV_GPU_TEMP_CELSIUS": _Field("temperature_celsius"),
-    "DCGM_FI_DEV_MEMORY_TEMP_CELSIUS": _Field("memory_temperature_celsius"),
-    "DCGM_FI_DEV_MEMORY_CLOCK_HERTZ": _Field("memory_clock_hertz"),
-    "DCGM_FI_DEV_FB_USED_BYTES": _Field("memory_used_bytes"),
-    "DCGM_FI_DEV_ROW_REMAP_FAILED": _Field("row_remap_failure"),
+    name: _Field(value, scale) for signal, value in _VALUES.items() for name, scale in list_dcgm_names(signal)
 }
+"""Under all names that versions of DCGM have for them; the agent exports some values under DCGM's names only."""
 _COUNTERS = (metrics.GPU_XID_ERRORS.name, metrics.GPU_CLOCK_EVENTS.name)
 GPU_METRICS = frozenset({*_NATIVE, *_DCGM, *_COUNTERS, metrics.GPU_INFO.name})
 """Of gpusteward's agent, which come first, and of dcgm-exporter."""

@@ -250,6 +250,8 @@ _DCGM_ONLY: Mapping[str, Quantity] = dict(_list_dcgm_only())
 Grace and Hopper (C2C), whose level on an idle GPU is not known."""
 
 SCALES: Mapping[Unit, float] = {
+    Unit.COUNT: 1.0,
+    Unit.CELSIUS: 1.0,
     Unit.PERCENT: 0.01,
     Unit.MEGAHERTZ: 1e6,
     Unit.MEBIBYTES: 1048576.0,
@@ -335,7 +337,7 @@ _NATIVE: tuple[UsageMetric, ...] = (
 )
 
 
-def _list_names(signal: str) -> Iterator[tuple[str, float]]:
+def list_dcgm_names(signal: str) -> Iterator[tuple[str, float]]:
     """The metric names of a signal in DCGM, each with its factor to the base unit."""
     for name, field in SERVED.items():
         if isinstance(field, DcgmField) and field.signal == signal:
@@ -345,7 +347,9 @@ def _list_names(signal: str) -> Iterator[tuple[str, float]]:
 NAMES: Mapping[MetricScheme, frozenset[str]] = {
     MetricScheme.NATIVE: frozenset(metric.name for metric in _NATIVE),
     MetricScheme.HAMI: frozenset(name for names, _, _, _ in _HAMI for name in names),
-    MetricScheme.DCGM: frozenset({name for field, _, _ in _DCGM for name, _ in _list_names(field)} | _DCGM_ONLY.keys()),
+    MetricScheme.DCGM: frozenset(
+        {name for field, _, _ in _DCGM for name, _ in list_dcgm_names(field)} | _DCGM_ONLY.keys()
+    ),
 }
 """Every metric name of an exporter that the analyzer can read."""
 
@@ -389,7 +393,7 @@ def _list_dcgm(names: Collection[str], *, level: Level) -> tuple[UsageMetric, ..
     found = [
         UsageMetric(quantity, name, aggregations, scale, level)
         for field, quantity, aggregations in _DCGM
-        for name, scale in _list_names(field)
+        for name, scale in list_dcgm_names(field)
         if name in names
     ]
     if all(metric.quantity is not Quantity.ENERGY for metric in found):  # the only other value that is never the same
