@@ -3,9 +3,11 @@
 import gc
 import logging
 import weakref
+from typing import cast
 
 import pytest
 
+from gpusteward.analyzer.sources.engine.client import Engine
 from gpusteward.analyzer.sources.promql.query_plan import Query
 from gpusteward.analyzer.sources.promql.query_runner import (
     QueryTask,
@@ -22,9 +24,14 @@ from gpusteward.messages.errors import source_errors
 HOLDER = HolderKey("UUID", "", "namespace", "pod", "container")
 
 
-def fail(_: ResultCollector) -> list[ResultChunk]:
-    reason = SourceError(source_errors.STOPPING)
-    raise SourceError(source_errors.ENGINE_UNREACHABLE, path="/api/v1/query", reason=reason)
+class FailingEngine:
+    """Cannot be reached."""
+
+    max_concurrent_queries = 1
+
+    def read_query(self, expression: str, at: float, read: object) -> list[ResultChunk]:
+        reason = SourceError(source_errors.STOPPING)
+        raise SourceError(source_errors.ENGINE_UNREACHABLE, path="/api/v1/query", reason=reason)
 
 
 def test_a_failed_query_keeps_its_reason_and_not_the_results_of_its_cycle(caplog: pytest.LogCaptureFixture):
@@ -32,7 +39,8 @@ def test_a_failed_query_keeps_its_reason_and_not_the_results_of_its_cycle(caplog
     collector = ResultCollector(TextRowIndex(HOLDER), TextRowIndex(DeviceKey("UUID", "")))
     gc.disable()
     try:
-        run_tasks([QueryTask(Query(PRESENCE_NOW, "metric", 1.0, HOLDER), fail)], collector, concurrency=1)
+        tasks = [QueryTask(Query(PRESENCE_NOW, "metric", 1.0, HOLDER), "metric")]
+        run_tasks(cast(Engine, FailingEngine()), tasks, collector, 0.0)
         reason = collector.results.failures[PRESENCE_NOW]
         results = weakref.ref(collector.results)
         del collector

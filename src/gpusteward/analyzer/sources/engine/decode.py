@@ -251,29 +251,9 @@ def _number(text: str) -> float:
         raise SourceError(engine_errors.NOT_A_NUMBER, text=repr(text[:40])) from error
 
 
-class _Pauses:
-    """How many threads are decoding now, and whether the garbage collector was enabled before the first of them."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._count = 0
-        self._was_on = False
-
-    def begin(self) -> None:
-        with self._lock:
-            if not self._count:
-                self._was_on = gc.isenabled()
-                gc.disable()
-            self._count += 1
-
-    def end(self) -> None:
-        with self._lock:
-            self._count -= 1
-            if not self._count and self._was_on:
-                gc.enable()
-
-
-_pauses = _Pauses()
+_pause_lock = threading.Lock()
+_pauses: list[bool] = []
+"""One of each thread that is decoding now: whether the garbage collector was enabled before it."""
 
 
 @contextmanager
@@ -282,8 +262,12 @@ def paused_collector() -> Iterator[None]:
 
     Counted, because several responses are decoded at once and only the last one may enable it again.
     """
-    _pauses.begin()
+    with _pause_lock:
+        _pauses.append(gc.isenabled() or any(_pauses))
+        gc.disable()
     try:
         yield
     finally:
-        _pauses.end()
+        with _pause_lock:
+            if _pauses.pop() and not _pauses:
+                gc.enable()

@@ -7,10 +7,9 @@ billion clusters. Keys are found in the same way.
 """
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from typing import Generic, TypeVar, cast
 
 import msgspec
@@ -179,14 +178,6 @@ def _hash(values: Collection[bytes] | Collection[K]) -> Hashes:
     return np.fromiter(map(hash, values), np.int64, len(values))
 
 
-@dataclass(frozen=True, slots=True)
-class QueryTask:
-    """The request of one query."""
-
-    query: Query
-    fetch: Callable[["ResultCollector"], list[ResultChunk]]
-
-
 class ResultCollector:
     """Converts results to rows and merges them, one thread at a time."""
 
@@ -241,40 +232,42 @@ class ResultCollector:
             self.results.hit_limit |= isinstance(error, LimitError)
 
 
-def run_tasks(tasks: Sequence[QueryTask], collector: ResultCollector, *, concurrency: int) -> None:
+@dataclass(frozen=True, slots=True)
+class QueryTask:
+    """One instant query: its text, and what it is about."""
+
+    query: Query
+    expression: str
+
+
+def write_tasks(queries: Iterable[Query], window: Window, shard: Matchers = ()) -> list[QueryTask]:
+    """One for each of these queries. `shard`: which series they select."""
+    return [QueryTask(query, write_query(query, window, shard)) for query in queries]
+
+
+def run_tasks(engine: Engine, tasks: Iterable[QueryTask], collector: ResultCollector, at: float) -> None:
     """Run all tasks and collect their results and failures. Raises nothing.
 
-    The engine computes `concurrency` queries at once, while one more result is being read.
+    The engine computes as many queries at once as it may, while one more result is being read.
     """
 
     def run(task: QueryTask) -> None:
-        try:
-            collector.merge(task.fetch(collector))
-        except SourceError as error:
-            log.warning("query_failed", queries=f"{task.query.quantity} {task.query.aggregation}", reason=error)
-            collector.fail(task.query, error)
+        query = task.query
 
-    with ThreadPoolExecutor(max_workers=concurrency + 1, thread_name_prefix="engine") as pool:
+        def read(pieces: Iterable[bytes]) -> list[ResultChunk]:
+            """As they arrive: the whole text is never in memory."""
+            return [collector.read_chunk(query, vector) for vector in decode_pieces(pieces)]
+
+        try:
+            if query.key == PRESENCE_TIMES:  # of a few devices
+                found = [collector.read_times(query, decode_matrix(engine.query(task.expression, at)))]
+            else:
+                found = engine.read_query(task.expression, at, read)
+            collector.merge(found)
+        except SourceError as error:
+            log.warning("query_failed", queries=f"{query.quantity} {query.aggregation}", reason=error)
+            collector.fail(query, error)
+
+    with ThreadPoolExecutor(engine.max_concurrent_queries + 1, thread_name_prefix="engine") as pool:
         for future in [pool.submit(run, task) for task in tasks]:
             future.result()
-
-
-def plan_queries(
-    engine: Engine, queries: Iterable[Query], *, window: Window, shard: Matchers, at: float
-) -> Iterator[QueryTask]:
-    """One instant query each."""
-    for query in queries:
-        yield QueryTask(query, partial(_fetch_query, engine, query, write_query(query, window, shard), at))
-
-
-def _fetch_query(
-    engine: Engine, query: Query, expression: str, at: float, collector: ResultCollector
-) -> list[ResultChunk]:
-    """The result of one query, read as it arrives: its whole text is never in memory. Raises SourceError."""
-    if query.key == PRESENCE_TIMES:  # of a few devices
-        return [collector.read_times(query, decode_matrix(engine.query(expression, at)))]
-
-    def read(pieces: Iterable[bytes]) -> list[ResultChunk]:
-        return [collector.read_chunk(query, vector) for vector in decode_pieces(pieces)]
-
-    return engine.read_query(expression, at, read)

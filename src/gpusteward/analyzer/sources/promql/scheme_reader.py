@@ -25,8 +25,8 @@ from gpusteward.analyzer.sources.promql.query_runner import (
     QueryTask,
     ResultCollector,
     RowLimit,
-    plan_queries,
     run_tasks,
+    write_tasks,
 )
 from gpusteward.analyzer.sources.promql.unlisted_holders import (
     MAX_ENDED,
@@ -346,18 +346,10 @@ class SchemeReader:
         if plan.mapping.lacks_uuid or not label or len(quiet) > len(held) / 2:
             self._run([plan], collector, cycle)
             return
-        tasks = [
-            task
-            for start in range(0, len(uuids), UUIDS_PER_QUERY)
-            for task in plan_queries(
-                self._engine,
-                plan.queries,
-                window=cycle.window,
-                shard=(match_any(label, uuids[start : start + UUIDS_PER_QUERY]),),
-                at=cycle.at,
-            )
-        ]
-        run_tasks(tasks, collector, concurrency=self._engine.max_concurrent_queries)
+        starts = range(0, len(uuids), UUIDS_PER_QUERY)
+        shards = [(match_any(label, uuids[start : start + UUIDS_PER_QUERY]),) for start in starts]
+        tasks = [task for shard in shards for task in write_tasks(plan.queries, cycle.window, shard)]
+        run_tasks(self._engine, tasks, collector, cycle.at)
 
     def _find_unlisted(
         self, detected: DetectedScheme, plan: QueryPlan, collector: ResultCollector, cycle: ReadCycle
@@ -374,8 +366,7 @@ class SchemeReader:
         if rows:
             uuids = [results.holders.keys[row].uuid for row in rows]
             few = select_by_uuid(detected, self._condition, uuids)
-            tasks = plan_queries(self._engine, few, window=cycle.window, shard=(), at=cycle.at)
-            run_tasks(list(tasks), collector, concurrency=self._engine.max_concurrent_queries)
+            run_tasks(self._engine, write_tasks(few, cycle.window), collector, cycle.at)
 
     def _find_ended(
         self, detected: DetectedScheme, rows: Sequence[int], collector: ResultCollector, cycle: ReadCycle
@@ -387,8 +378,7 @@ class SchemeReader:
         left, keys = rows[:MAX_ENDED], collector.results.holders.keys
         for by_core in (False, True):
             queries = select_ended(detected, self._condition, {keys[row].uuid for row in left}, by_core=by_core)
-            tasks = plan_queries(self._engine, queries, window=cycle.window, shard=(), at=cycle.at)
-            run_tasks(list(tasks), collector, concurrency=self._engine.max_concurrent_queries)
+            run_tasks(self._engine, write_tasks(queries, cycle.window), collector, cycle.at)
             left = [row for row in left if row not in collector.results.seen.holders]
         collector.results.seen.keep(rows)  # their devices had other holders in the window
 
@@ -408,17 +398,17 @@ class SchemeReader:
         self._holder_limit, self._device_limit = RowLimit(self._engine.limits), RowLimit(self._engine.limits)
 
     def _run(self, plans: Iterable[QueryPlan], collector: ResultCollector, cycle: ReadCycle) -> None:
-        tasks = [task for plan in plans if plan.queries for task in self._plan_tasks(plan, collector.results, cycle)]
-        run_tasks(tasks, collector, concurrency=self._engine.max_concurrent_queries)
-
-    def _plan_tasks(self, plan: QueryPlan, results: QueryResults, cycle: ReadCycle) -> Iterable[QueryTask]:
-        shards = self._shards.divide(
-            self._engine,
-            SeriesSet(plan.metric, plan.matchers),
-            plan.mapping.node or plan.mapping.namespace,
-            at=cycle.at,
-            limit=self._limit.now,
-            known_rows=max(len(results.holders), len(results.devices)),
-        )
-        for shard in shards:
-            yield from plan_queries(self._engine, plan.queries, window=cycle.window, shard=shard, at=cycle.at)
+        """The queries of these plans, in shards where they would select too much."""
+        tasks: list[QueryTask] = []
+        for plan in plans:
+            if plan.queries:
+                shards = self._shards.divide(
+                    self._engine,
+                    SeriesSet(plan.metric, plan.matchers),
+                    plan.mapping.node or plan.mapping.namespace,
+                    at=cycle.at,
+                    limit=self._limit.now,
+                    known_rows=max(len(collector.results.holders), len(collector.results.devices)),
+                )
+                tasks += (task for shard in shards for task in write_tasks(plan.queries, cycle.window, shard))
+        run_tasks(self._engine, tasks, collector, cycle.at)
