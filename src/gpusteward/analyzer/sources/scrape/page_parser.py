@@ -60,6 +60,12 @@ def _make_families() -> Iterable[MetricFamily]:
         aggregations = {aggregation for metric in own for aggregation in metric.aggregations}
         quantities = {metric.quantity for metric in own}
         values = [matcher.value for metric in own for matcher in metric.matchers if matcher.label == "by"]
+        # gpusteward's agent has a metric for it; elsewhere, whoever is named on any line is a holder.
+        shows_presence = Quantity.MEMORY_LIMIT in quantities or bool(aggregations - {Aggregation.LAST})
+        if scheme is MetricScheme.NATIVE:
+            shows_presence = Quantity.PRESENCE in quantities
+        gauges = [metric for metric in own if _OF_COUNTERS.isdisjoint(metric.aggregations)]
+        only_proves_work = gauges and all(metric.quantity in FLOORS for metric in gauges)
         yield MetricFamily(
             number,
             name,
@@ -69,28 +75,12 @@ def _make_families() -> Iterable[MetricFamily]:
             or Quantity.LAST_KERNEL in quantities,
             is_windowed_counter=not aggregations.isdisjoint(_OF_COUNTERS),
             varies_most=scheme is MetricScheme.DCGM and not quantities.isdisjoint((Quantity.POWER, Quantity.ENERGY)),
-            shows_presence=_shows_presence(scheme, quantities, aggregations),
+            shows_presence=shows_presence,
             shows_devices=Quantity.IDENTITY in quantities,
             shows_gpus=not quantities.isdisjoint(SHOWS_GPUS),
-            floor=_find_floor(own),
+            floor=FLOORS[gauges[0].quantity] / gauges[0].scale if only_proves_work else None,
             attributions=frozenset(values) if all(metric.matchers for metric in own) else None,
         )
-
-
-def _shows_presence(scheme: MetricScheme, quantities: set[Quantity], aggregations: set[Aggregation]) -> bool:
-    """gpusteward's agent has a metric for it; elsewhere, whoever is named on any line is a holder."""
-    if scheme is MetricScheme.NATIVE:
-        return Quantity.PRESENCE in quantities
-    return Quantity.MEMORY_LIMIT in quantities or bool(aggregations - {Aggregation.LAST})
-
-
-def _find_floor(metrics: Iterable[UsageMetric]) -> float | None:
-    floors = [
-        FLOORS[metric.quantity] / metric.scale if metric.quantity in FLOORS else None
-        for metric in metrics
-        if _OF_COUNTERS.isdisjoint(metric.aggregations)
-    ]
-    return floors[0] if floors and None not in floors else None
 
 
 FAMILIES: tuple[MetricFamily, ...] = tuple(_make_families())

@@ -4,8 +4,7 @@ All series of a target are scraped together, so they share their scrape times. N
 on the page, or the scrape failed.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,37 +101,18 @@ class RingBuffer:
         self._values = np.ascontiguousarray(kept)
 
 
-@dataclass(frozen=True, slots=True)
-class GaugeStats:
-    """A window of gauges, one number per column; NaN where there was no sample."""
-
-    mean: Column
-    peak: Column
-    spread: Column
-    count: Column
-
-
-def join_stats(parts: Sequence[GaugeStats]) -> GaugeStats:
-    """Those of neighbouring columns."""
-    if len(parts) == 1:
-        return parts[0]
-    return GaugeStats(
-        *(np.concatenate([getattr(part, column.name) for part in parts]) for column in fields(GaugeStats))
-    )
-
-
-def aggregate_gauges(block: NDArray[np.float64]) -> GaugeStats:
-    """Every column of a window; lines are samples."""
+def aggregate_gauges(block: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Mean, peak, spread and count of every column of a window, one row each; NaN where there was no sample. Lines of
+    the window are samples."""
     if not block.size:
-        nothing = np.full(block.shape[1], np.nan)
-        return GaugeStats(nothing, nothing, nothing, nothing)
+        return np.full((4, block.shape[1]), np.nan)
     is_there = ~np.isnan(block)
     count = is_there.sum(axis=0).astype(np.float64)
     count[count == 0] = np.nan
     mean = np.where(is_there, block, 0.0).sum(axis=0) / count
     deviation = np.where(is_there, block - mean, 0.0)
     spread = np.sqrt((deviation * deviation).sum(axis=0) / count)
-    return GaugeStats(mean, np.fmax.reduce(block, axis=0), spread, count)
+    return np.stack((mean, np.fmax.reduce(block, axis=0), spread, count))
 
 
 def measure_increase(block: NDArray[np.float64], times: Column, *, start: float, end: float) -> Column:

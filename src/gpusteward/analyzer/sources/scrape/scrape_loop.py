@@ -16,10 +16,10 @@ import threading
 import time
 import zlib
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 from urllib.parse import urljoin
 
 from gpusteward.analyzer.sources.http_settings import make_credentials, make_tls_context
@@ -92,13 +92,23 @@ class Fetcher:
             if response.status not in _REDIRECTS:
                 date = parse_date(response.headers.get(b"date", b"").decode("latin-1"))
                 self.clock_skew = None if date is None else date - time.time()
-                return _read_page(response, self._limit_bytes)
+                if response.status != 200:
+                    hint = messages.TARGET_HINTS.get(response.status, messages.NO_HINT)
+                    raise SourceError(messages.TARGET_STATUS, status=response.status, hint=hint)
+                return response.decode_body(limit_bytes=self._limit_bytes)
             path, sent = self._resolve_redirect(response.headers.get(b"location", b""), path), {}
         raise SourceError(messages.TARGET_REDIRECTS, limit=REDIRECT_LIMIT)
 
     async def _get(self, path: str, headers: Mapping[str, str]) -> AsyncResponse:
         """The server may have closed an idle connection: then the request is repeated on a new one."""
-        headers = self._make_headers(headers)
+        headers = {
+            "Host": self._url.address,
+            "Accept": "text/plain;version=0.0.4;q=1,*/*;q=0.1",
+            "Accept-Encoding": "gzip",
+            "User-Agent": "gpusteward",
+            "X-Prometheus-Scrape-Timeout-Seconds": f"{self._timeout_seconds:g}",
+            **headers,
+        }
         if self._connection is not None and self._connection.is_open:
             try:
                 return await self._connection.get(path, headers)
@@ -113,16 +123,6 @@ class Fetcher:
         )
         return await self._connection.get(path, headers)
 
-    def _make_headers(self, headers: Mapping[str, str]) -> Mapping[str, str]:
-        return {
-            "Host": self._url.address,
-            "Accept": "text/plain;version=0.0.4;q=1,*/*;q=0.1",
-            "Accept-Encoding": "gzip",
-            "User-Agent": "gpusteward",
-            "X-Prometheus-Scrape-Timeout-Seconds": f"{self._timeout_seconds:g}",
-            **headers,
-        }
-
     def _resolve_redirect(self, location: bytes, path: str) -> str:
         """The new path. Redirects to other servers, which would receive the credentials, raise SourceError."""
         address = urljoin(f"{self._url.scheme}://{self._url.address}{path}", location.decode("latin-1"))
@@ -133,13 +133,6 @@ class Fetcher:
         if url is None or (url.scheme, url.address) != (self._url.scheme, self._url.address):
             raise SourceError(messages.TARGET_REDIRECTED_AWAY, address=address[:100])
         return url.path
-
-
-def _read_page(response: AsyncResponse, limit_bytes: int) -> bytes:
-    if response.status != 200:
-        hint = messages.TARGET_HINTS.get(response.status, messages.NO_HINT)
-        raise SourceError(messages.TARGET_STATUS, status=response.status, hint=hint)
-    return response.decode_body(limit_bytes=limit_bytes)
 
 
 log = Log(__name__)
@@ -216,23 +209,25 @@ class ScrapeLoop:
         targets = [target for name in names if (target := self._targets.get(name))]
         if self._loop is None or not targets:
             return []
-        results = self._wait_for(self._fetch_all(targets, read), self._loop)
+
+        async def fetch_all() -> list[T | SourceError]:
+            return await asyncio.gather(*(self._fetch_once(target, read) for target in targets))
+
+        work = fetch_all()
+        try:
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        except RuntimeError as error:  # the loop has ended
+            work.close()
+            raise SourceError(messages.STOPPING) from error
+        try:
+            results = future.result(self._settings.timeout + QUEUE_SECONDS)
+        except (TimeoutError, CancelledError) as error:
+            future.cancel()
+            raise SourceError(messages.AGENTS_TOO_SLOW) from error
         found = [result for result in results if not isinstance(result, SourceError)]
         if not found:
             raise SourceError(messages.NO_AGENT_RESPONDED, count=len(targets), reason=results[0])
         return found
-
-    def _wait_for(self, work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
-        try:
-            future = asyncio.run_coroutine_threadsafe(work, loop)
-        except RuntimeError as error:
-            work.close()
-            raise SourceError(messages.STOPPING) from error
-        try:
-            return future.result(self._settings.timeout + QUEUE_SECONDS)
-        except (TimeoutError, CancelledError) as error:
-            future.cancel()
-            raise SourceError(messages.AGENTS_TOO_SLOW) from error
 
     def close(self) -> None:
         """Stop scraping without waiting for responses. May be called from any thread."""
@@ -278,9 +273,6 @@ class ScrapeLoop:
         self._mark_scraped(name)
         self._store.add_failed_scrape(name, time.time())
 
-    async def _fetch_all(self, targets: Iterable[Target], read: Callable[[str, bytes], T]) -> list[T | SourceError]:
-        return await asyncio.gather(*(self._fetch_once(target, read) for target in targets))
-
     async def _fetch_once(self, target: Target, read: Callable[[str, bytes], T]) -> T | SourceError:
         """The page is released as soon as it is read: there may be many."""
         fetcher = self._make_fetcher(target)
@@ -308,21 +300,16 @@ class ScrapeLoop:
         )
 
     async def _scrape_forever(self, target: Target) -> None:
-        fetcher = self._make_fetcher(target)
+        fetcher, interval = self._make_fetcher(target), self._settings.interval
+        offset = zlib.crc32(target.name.encode()) / 2**32 * interval  # each target has its own in the interval
         try:
             while True:
                 async with self._slots:
                     await self._scrape(target, fetcher)
                 self._mark_scraped(target.name)
-                await asyncio.sleep(self._seconds_until_next(target.name))
+                await asyncio.sleep(interval - (time.monotonic() - offset) % interval)
         finally:
             fetcher.close()
-
-    def _seconds_until_next(self, name: str) -> float:
-        """Each target has its own offset in the interval."""
-        interval = self._settings.interval
-        offset = zlib.crc32(name.encode()) / 2**32 * interval
-        return interval - (time.monotonic() - offset) % interval
 
     def _make_origin(self, target: Target) -> PageOrigin:
         labels = {"instance": target.url.address, **target.labels}

@@ -19,7 +19,6 @@ from gpusteward.analyzer.sources.scrape.ring_buffers import (
     ScrapeTimes,
     aggregate_gauges,
     count_changes,
-    join_stats,
     measure_excess,
     measure_increase,
 )
@@ -33,7 +32,8 @@ _NO_SERIES: SeriesNumbers = np.empty(0, np.int64)
 
 @dataclass(frozen=True, slots=True)
 class SeriesWindow:
-    """Series over a window, one entry per series in each column; NaN where there was no sample."""
+    """Series over a window, one entry per series in each column; NaN where there was no sample. From `mean` on the
+    columns are named after aggregations."""
 
     family: NDArray[np.int16]
     traits: NDArray[np.uint8]
@@ -159,22 +159,21 @@ class SeriesValues:
     def read_window(self, at: float, seconds: float) -> SeriesWindow:
         """Every series over the window before `at`."""
         lines = self._times.find_lines(at - seconds, at)
-        stats = join_stats([aggregate_gauges(block) for block in self._gauges.read_blocks(lines)])
+        stats = np.hstack([aggregate_gauges(block) for block in self._gauges.read_blocks(lines)])
+        mean, peak, spread, count = (self._expand(self._gauge_series, column) for column in stats)
         times = self._times.times[lines]
-        increases = [
-            measure_increase(block, times, start=at - seconds, end=at) for block in self._counters.read_blocks(lines)
-        ]
-        increase = np.concatenate(increases)
+        blocks = self._counters.read_blocks(lines)
+        increase = np.concatenate([measure_increase(block, times, start=at - seconds, end=at) for block in blocks])
         excess, hour_excess = self._measure_excess(at, seconds)
         return SeriesWindow(
             **{
                 name: self.series.rows[name]
                 for name in ("family", "traits", "holder", "device", "details", "fleet_key")
             },
-            mean=self._expand(self._gauge_series, stats.mean),
-            peak=self._expand(self._gauge_series, stats.peak),
-            spread=self._expand(self._gauge_series, stats.spread),
-            count=self._expand(self._gauge_series, stats.count),
+            mean=mean,
+            peak=peak,
+            spread=spread,
+            count=count,
             last=self._read_last(at),
             increase=self._expand(self._counter_series, increase),
             excess=excess,

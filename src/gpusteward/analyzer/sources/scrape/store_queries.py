@@ -24,7 +24,7 @@ from gpusteward.analyzer.sources.promql.query_plan import (
     plan_holders,
 )
 from gpusteward.analyzer.sources.scrape.page_parser import BY_NAME, FAMILIES
-from gpusteward.analyzer.sources.scrape.sample_store import SampleStore, StoreWindow, TargetSamples
+from gpusteward.analyzer.sources.scrape.sample_store import SampleStore, StoreWindow
 from gpusteward.analyzer.sources.scrape.series import (
     UNIFIED_LABELS,
     SeriesChoice,
@@ -36,7 +36,6 @@ from gpusteward.analyzer.sources.scrape.series_values import SeriesWindow, TimeS
 from gpusteward.analyzer.sources.usage.quantities import (
     COUNTS,
     MEASURES,
-    Aggregation,
     Level,
     MetricScheme,
     Quantity,
@@ -187,7 +186,8 @@ def _add_result(
     else:
         rows = (window.holder if query.level is Level.HOLDER else window.device)[selected]
         scale = 1.0 if query.aggregation in COUNTS else query.scale
-        values = _column_of(window, query.aggregation)[selected] * scale
+        column: Column = getattr(window, query.aggregation.name.lower())  # its fields have the names of aggregations
+        values = column[selected] * scale
         if query.quantity is Quantity.LAST_KERNEL:
             values = at - values  # up to a scrape interval later than it was
         if query.floor is not None:
@@ -201,20 +201,6 @@ def _read_details(rows: NDArray[np.int32], window: SeriesWindow, selected: Serie
     """Rows that have a value now, with their details."""
     present = selected[np.isfinite(window.last[selected])]
     return zip(rows[present].tolist(), window.details[present].tolist(), strict=True)
-
-
-def _column_of(window: SeriesWindow, aggregation: Aggregation) -> Column:
-    return {
-        Aggregation.MEAN: window.mean,
-        Aggregation.PEAK: window.peak,
-        Aggregation.SPREAD: window.spread,
-        Aggregation.COUNT: window.count,
-        Aggregation.INCREASE: window.increase,
-        Aggregation.EXCESS: window.excess,
-        Aggregation.HOUR_EXCESS: window.hour_excess,
-        Aggregation.CHANGES: window.changes,
-        Aggregation.LAST: window.last,
-    }[aggregation]
 
 
 def read_chart(
@@ -262,8 +248,15 @@ def read_work(
                     for metric in device_work_metrics(detected, allocation)
                 ]
                 for samples in reporting:
-                    if samples.series.has_any(own.holders, own.devices):
-                        _add_work_of(samples, found, about, at=at + AHEAD_SECONDS, seconds=seconds + AHEAD_SECONDS)
+                    if not samples.series.has_any(own.holders, own.devices):
+                        continue
+                    for metric, choice in about:
+                        for series in samples.values.read_samples(
+                            choice, at=at + AHEAD_SECONDS, seconds=seconds + AHEAD_SECONDS
+                        ):
+                            if len(series.times):  # one that has ended earlier is not there, as in an engine
+                                points = zip(series.times.tolist(), series.values.tolist(), strict=True)
+                                add_work(found, metric, list(points))
     return [Chart(allocation, found) for allocation, found in zip(allocations, lines, strict=True)]
 
 
@@ -277,21 +270,6 @@ def _choose(metric: UsageMetric, rows: frozenset[int], *, of_devices: bool = Fal
         assert is_required
         traits |= trait
     return SeriesChoice(BY_NAME[metric.name], rows, of_devices, traits)
-
-
-def _add_work_of(
-    samples: TargetSamples,
-    lines: _Lines,
-    about: Iterable[tuple[UsageMetric, SeriesChoice]],
-    *,
-    at: float,
-    seconds: float,
-) -> None:
-    """Of one target: metrics, each with the series that it is read of."""
-    for metric, choice in about:
-        for series in samples.values.read_samples(choice, at=at, seconds=seconds):
-            if len(series.times):  # one that has ended earlier is not there, as in an engine
-                add_work(lines, metric, list(zip(series.times.tolist(), series.values.tolist(), strict=True)))
 
 
 class _Rows(NamedTuple):
