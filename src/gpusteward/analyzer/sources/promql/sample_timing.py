@@ -14,7 +14,6 @@ are late by the same in two cycles, the window ends at the newest sample instead
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import NamedTuple
 
 import numpy as np
 
@@ -49,58 +48,56 @@ def read_scrape_intervals(engine: Engine, schemes: Collection[DetectedScheme], a
             highest[job] = max(count, highest.get(job, 0.0))
     intervals = {job: infer_interval(count) for job, count in highest.items() if job in established}
     known = {job: interval for job, interval in intervals.items() if interval}
-    labels = _TargetLabels(dict.fromkeys(detected.holder.mapping.cluster for detected in schemes))
+    labels = _Labels(dict.fromkeys(detected.holder.mapping.cluster for detected in schemes))
     fastest = {job: known[job] for job in of_gpus & known.keys() - {""}}
-    slow = _read_slow_targets(engine, labels, fastest, highest, at)
-    return ScrapeIntervals(known, frozenset(established), slow.targets, slow.at_most, frozenset(of_gpus))
+    targets, at_most = _read_slow_targets(engine, labels, fastest, highest, at)
+    return ScrapeIntervals(known, frozenset(established), targets, at_most, frozenset(of_gpus))
 
 
-class _TargetLabels:
-    """The labels of a scrape target: its clusters may have different labels."""
+class _Labels:
+    """Those of a scrape target: its clusters may have different labels."""
 
     def __init__(self, clusters: Iterable[str]) -> None:
         self._clusters = [label for label in clusters if label]
         self.by = ", ".join(("job", "instance", *self._clusters))
 
-    def read(self, labels: Mapping[str, str]) -> ScrapeTarget:
-        return ScrapeTarget(labels.get("job", ""), labels.get("instance", ""), find_label(labels, self._clusters))
-
-
-class _SlowTargets(NamedTuple):
-    targets: dict[ScrapeTarget, float]
-    at_most: dict[ScrapeTarget, float]
+    def query(self, engine: Engine, expression: str, at: float) -> dict[ScrapeTarget, float]:
+        return {
+            ScrapeTarget(own.get("job", ""), own.get("instance", ""), find_label(own, self._clusters)): value
+            for own, value in _query(engine, expression, at)
+        }
 
 
 def _read_slow_targets(
-    engine: Engine, labels: _TargetLabels, fastest: Mapping[str, float], highest: Mapping[str, float], at: float
-) -> _SlowTargets:
-    """Targets with a longer interval than the fastest of their job. Three more queries, for jobs that may have some."""
+    engine: Engine, labels: _Labels, fastest: Mapping[str, float], highest: Mapping[str, float], at: float
+) -> tuple[dict[ScrapeTarget, float], dict[ScrapeTarget, float]]:
+    """Targets with a longer interval than the fastest of their job, and those whose interval is at most so long. Three
+    more queries, for jobs that may have some."""
+    targets: dict[ScrapeTarget, float] = {}
+    at_most: dict[ScrapeTarget, float] = {}
     lowest = _read_by_job(engine, f"min by (job) (count_over_time({_select_up(fastest)}[600s]))", at) if fastest else {}
     mixed = [job for job in fastest if lowest.get(job, highest[job]) < highest[job] - 1]
-    found = _SlowTargets({}, {})
     if not mixed:
-        return found
+        return targets, at_most
     up = _select_up(mixed)
+    bounds: list[dict[ScrapeTarget, float]] = []
+    for seconds in SHORT_PERIODS_SECONDS:
+        # The longest interval that puts as many samples into a short period as there were at most. Gaps beside the
+        # period do not make it longer.
+        most = f"max by ({labels.by}) (max_over_time(count_over_time({up}[{seconds}s])[600s:15s]))"
+        counts = labels.query(engine, most, at)
+        bounds.append({target: seconds / (count - 1) + 1e-9 for target, count in counts.items() if count > 1})
     of_targets = f"max by ({labels.by}) (count_over_time({up}[600s]) and ({up} offset 600s))"
-    bounds = [_read_longest(engine, labels, up, period, at) for period in SHORT_PERIODS_SECONDS]
-    for target, count in _read_by_target(engine, labels, of_targets, at).items():
+    for target, count in labels.query(engine, of_targets, at).items():
         interval = infer_interval(count)
         longest = min(of_period.get(target, np.inf) for of_period in bounds)
         if interval and interval > fastest[target.job]:
-            (found.targets if interval <= longest else found.at_most)[target] = min(interval, longest)
-    return found
+            (targets if interval <= longest else at_most)[target] = min(interval, longest)
+    return targets, at_most
 
 
 def _select_up(jobs: Iterable[str]) -> str:
     return write_selector("up", (match_any("job", sorted(jobs)),))
-
-
-def _read_longest(engine: Engine, labels: _TargetLabels, up: str, seconds: int, at: float) -> dict[ScrapeTarget, float]:
-    """The longest interval that puts as many samples into a short period as there were at most. Gaps beside the period
-    do not make it longer."""
-    highest = f"max by ({labels.by}) (max_over_time(count_over_time({up}[{seconds}s])[600s:15s]))"
-    counts = _read_by_target(engine, labels, highest, at)
-    return {target: seconds / (count - 1) + 1e-9 for target, count in counts.items() if count > 1}
 
 
 def infer_interval(samples: float) -> float | None:
@@ -114,10 +111,6 @@ def infer_interval(samples: float) -> float | None:
 
 def _read_by_job(engine: Engine, expression: str, at: float) -> dict[str, float]:
     return {labels.get("job", ""): value for labels, value in _query(engine, expression, at)}
-
-
-def _read_by_target(engine: Engine, labels: _TargetLabels, expression: str, at: float) -> dict[ScrapeTarget, float]:
-    return {labels.read(found): value for found, value in _query(engine, expression, at)}
 
 
 def _query(engine: Engine, expression: str, at: float) -> Iterator[tuple[dict[str, str], float]]:

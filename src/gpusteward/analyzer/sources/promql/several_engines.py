@@ -1,7 +1,7 @@
 """`SeveralEngines`: one usage table from the engines of `prometheus.urls`, each of which has a part of the site."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import combinations
@@ -24,7 +24,7 @@ from gpusteward.analyzer.sources.usage.findings import (
 )
 from gpusteward.analyzer.sources.usage.partial_tables import PartialTable, merge_partial_tables
 from gpusteward.analyzer.sources.usage_source import Chart
-from gpusteward.analyzer.tables import Finding, UsageTable
+from gpusteward.analyzer.tables import Column, Finding, UsageTable
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message
 from gpusteward.core.usages import AllocationKey, Measure
@@ -267,7 +267,18 @@ class SeveralEngines:
     def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
         """The chart of one allocation, from the first engine that has it. Raises SourceError if none has it and one of
         them could not be read."""
-        return self._read_first(lambda source: source.read_series(allocation, at, seconds=seconds), allocation)
+        failure: Message | None = None  # not the error: it would refer to this frame, and this frame to it
+        for shard in self._shards:
+            try:
+                chart = shard.source.read_series(allocation, at, seconds=seconds)
+            except SourceError as error:
+                failure = error.as_message()
+                continue
+            if chart.lines:
+                return chart
+        if failure is not None:
+            raise SourceError(failure)
+        return Chart(allocation)
 
     def read_work(self, allocations: Sequence[AllocationKey], at: float, *, seconds: float) -> list[Chart]:
         """What all engines know of each allocation: work that one of them has seen counts. Raises SourceError if one of
@@ -292,20 +303,6 @@ class SeveralEngines:
                     lines[measure] = sorted([*lines.get(measure, ()), *points])
             charts.append(Chart(one, lines))
         return charts
-
-    def _read_first(self, read: Callable[[PrometheusSource], Chart], allocation: AllocationKey) -> Chart:
-        failure: Message | None = None  # not the error: it would refer to this frame, and this frame to it
-        for shard in self._shards:
-            try:
-                chart = read(shard.source)
-            except SourceError as error:
-                failure = error.as_message()
-                continue
-            if chart.lines:
-                return chart
-        if failure is not None:
-            raise SourceError(failure)
-        return Chart(allocation)
 
     def read_processes(self, pods: Collection[Pod], at: float) -> PodProcesses:
         """The processes of these pods, from all engines that can be read. Raises SourceError if these have none of the
@@ -407,33 +404,29 @@ def _join_duplicates(table: UsageTable) -> UsageTable:
     targets = np.array([numbers.setdefault(one.names, len(numbers)) for one in table.allocations], dtype=np.intp)
     if len(numbers) == len(table):
         return table
-    rows = _choose_rows(table, targets.tolist())
-    stats = {key: _take_largest(column, targets, rows) for key, column in table.stats.items()}
+
+    def rate(row: int) -> tuple[bool, bool]:
+        """The best row is of an engine that could be read, then with the uid of the pod, then the first."""
+        return row not in table.unknown, bool(table.allocations[row].container.pod_uid)
+
+    chosen: dict[int, int] = {}
+    for row, target in enumerate(targets.tolist()):
+        if rate(row) > rate(chosen.setdefault(target, row)):
+            chosen[target] = row
+    rows = list(chosen.values())
+
+    def take_largest(column: Column) -> Column:
+        largest = column[rows].copy()
+        np.fmax.at(largest, targets, column)
+        return largest
+
+    stats = {key: take_largest(column) for key, column in table.stats.items()}
     known = set(targets[[row for row in range(len(table)) if row not in table.unknown]].tolist())
     reasons = {int(targets[row]): reason for row, reason in table.unknown.items()}
     return replace(
         table,
         allocations=[table.allocations[row] for row in rows],
         stats=stats,
-        coverage=_take_largest(table.coverage, targets, rows),
+        coverage=take_largest(table.coverage),
         unknown={row: reason for row, reason in reasons.items() if row not in known},
     )
-
-
-def _choose_rows(table: UsageTable, targets: Sequence[int]) -> list[int]:
-    """The best row of each target: of an engine that could be read, then with the uid of the pod, then the first."""
-
-    def rate(row: int) -> tuple[bool, bool]:
-        return row not in table.unknown, bool(table.allocations[row].container.pod_uid)
-
-    chosen: dict[int, int] = {}
-    for row, target in enumerate(targets):
-        if rate(row) > rate(chosen.setdefault(target, row)):
-            chosen[target] = row
-    return list(chosen.values())
-
-
-def _take_largest(column: np.ndarray[Any, Any], targets: np.ndarray[Any, Any], rows: list[int]) -> Any:
-    largest = column[rows].copy()
-    np.fmax.at(largest, targets, column)
-    return largest

@@ -128,21 +128,15 @@ class SiteChecks:
         down = _keep_if_failed(
             list[str](), "targets", lambda: _list_down_targets(self._engine, schemes, self.gpu_jobs, table.at)
         )
-        if down:
-            text = messages.EXPORTERS_DOWN.fill(count=len(down), names=list_names(down))
-            yield Finding("warning", "exporters-down", text)
-        if self._silent:
-            text = messages.EXPORTERS_SILENT.fill(count=len(self._silent), names=list_names(self._silent))
-            yield Finding("warning", "exporters-silent", text)
+        yield from _name("exporters-down", messages.EXPORTERS_DOWN, down)
+        yield from _name("exporters-silent", messages.EXPORTERS_SILENT, self._silent)
         # Where nobody works, a site without any holder may be one whose exporters do not know pods.
         if not len(table) and table.fleet and not is_unheld_work:
             is_named = _keep_if_failed(True, "holders", lambda: _names_holders(self._engine, schemes, table.at))
             if not is_named:
                 labels = ", ".join(sorted(self.list_labels(schemes, table.at))) or "-"
                 yield Finding("warning", "no-holder-named", messages.NO_HOLDER_NAMED.fill(labels=labels))
-        if self._shared_names:
-            text = messages.SHARED_NAMES.fill(count=len(self._shared_names), names=list_names(self._shared_names))
-            yield Finding("warning", "two-gpus-one-index", text)
+        yield from _name("two-gpus-one-index", messages.SHARED_NAMES, self._shared_names)
         if self._on_two_nodes:
             nodes = {place.node for places in self._on_two_nodes.values() for place in places}
             text = messages.GPU_ON_TWO_NODES.fill(count=len(self._on_two_nodes), names=list_names(nodes))
@@ -167,6 +161,12 @@ class SiteChecks:
             return source_errors.NO_IDENTITY
         labels = sorted({mapping.uuid.replace(",", ", ") for mapping in mappings if mapping.lacks_uuid})
         return source_errors.NO_UUID_LABEL.fill(labels=" / ".join(labels)) if labels else None
+
+
+def _name(code: str, message: Message, names: Collection[str]) -> Iterator[Finding]:
+    """One finding about all of them."""
+    if names:
+        yield Finding("warning", code, message.fill(count=len(names), names=list_names(names)))
 
 
 def _keep_if_failed(before: T, what: str, find: Callable[[], T]) -> T:
