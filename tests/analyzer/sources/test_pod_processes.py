@@ -10,7 +10,7 @@ import pytest
 
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.analyzer.sources.live_readings import (
-    HolderLabels,
+    NATIVE_LABELS,
     LiveSample,
     Pod,
     PodProcesses,
@@ -174,7 +174,7 @@ def sample(family: str, value: float = 1.0, **labels: str) -> LiveSample:
 
 @pytest.mark.parametrize("pid", ["", "-1", "x", "٣", "9" * 400, "1.0"])
 def test_an_invalid_pid_is_left_out(pid: str):
-    assert collect_processes([sample("process_memory_bytes", pid=pid)], {POD}, HolderLabels()) == PodProcesses()
+    assert collect_processes([sample("process_memory_bytes", pid=pid)], {POD}, NATIVE_LABELS) == PodProcesses()
 
 
 def test_a_value_that_is_not_a_number_is_unknown():
@@ -183,15 +183,15 @@ def test_a_value_that_is_not_a_number_is_unknown():
         sample("process_utilization_ratio", float("nan"), pid="7", engine="sm"),
         sample("process_utilization_ratio", 0.5, pid="7", engine="memory"),
     ]
-    (found,) = collect_processes(samples, {POD}, HolderLabels()).processes
+    (found,) = collect_processes(samples, {POD}, NATIVE_LABELS).processes
     assert (found.memory_bytes, found.sm_ratio, found.name) == (5.0, None, "python")
 
 
 def test_a_process_whose_memory_the_driver_hides_is_listed():
-    (found,) = collect_processes([sample("process_memory_unknown", 1.0, pid="7")], {POD}, HolderLabels()).processes
+    (found,) = collect_processes([sample("process_memory_unknown", 1.0, pid="7")], {POD}, NATIVE_LABELS).processes
     assert (found.pid, found.memory_bytes, found.sm_ratio) == (7, None, None)
 
 
 def test_processes_are_sorted_by_gpu():
     samples = [sample("process_memory_bytes", pid="7", gpu=gpu, uuid=f"GPU-{gpu}") for gpu in ("10", "2", "1")]
-    assert [each.gpu_index for each in collect_processes(samples, {POD}, HolderLabels()).processes] == ["1", "2", "10"]
+    assert [each.gpu_index for each in collect_processes(samples, {POD}, NATIVE_LABELS).processes] == ["1", "2", "10"]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import NamedTuple
 
+from gpusteward.analyzer.sources.usage.label_mapping import LabelMapping
 from gpusteward.analyzer.sources.usage.quantities import list_dcgm_names
 from gpusteward.core import metrics
 
@@ -55,15 +56,6 @@ class PodProcesses:
     reported: frozenset[Pod] = frozenset()  # pods that an agent reports; the processes of others are unknown
 
 
-class HolderLabels(NamedTuple):
-    """The label names of the holder: an engine may have renamed them."""
-
-    namespace: str = "namespace"
-    pod: str = "pod"
-    container: str = "container"
-    cluster: str = ""
-
-
 class LiveSample(NamedTuple):
     """One sample of one of `PROCESS_METRICS` or `GPU_METRICS`."""
 
@@ -72,7 +64,7 @@ class LiveSample(NamedTuple):
     value: float
 
 
-def collect_processes(samples: Iterable[LiveSample], pods: Collection[Pod], labels: HolderLabels) -> PodProcesses:
+def collect_processes(samples: Iterable[LiveSample], pods: Collection[Pod], labels: LabelMapping) -> PodProcesses:
     """The processes of these pods by node, GPU and pid. Duplicate samples count once."""
     reported: set[Pod] = set()
     processes: dict[tuple[str, str, str, str], RunningProcess] = {}
@@ -105,7 +97,7 @@ def _read_pid(labels: Mapping[str, str]) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= len(str(_LARGEST_PID)) else None
 
 
-def _make_process(pod: Pod, pid: int, labels: Mapping[str, str], names: HolderLabels) -> RunningProcess:
+def _make_process(pod: Pod, pid: int, labels: Mapping[str, str], names: LabelMapping) -> RunningProcess:
     return RunningProcess(
         pod,
         labels.get(names.container, ""),
@@ -161,17 +153,10 @@ GPU_METRICS = frozenset({*_NATIVE, *_DCGM, *_COUNTERS, metrics.GPU_INFO.name})
 MAX_LABEL_LENGTH = 200
 
 
-class GpuLabels(NamedTuple):
-    """The label names of the device: an engine may have renamed them."""
-
-    uuid: str = "uuid"
-    gpu: str = "gpu"
-    model: str = "model"
-    instance: str = "gpu_instance_id"
-
-
-NATIVE_LABELS = GpuLabels()
-DCGM_LABELS = GpuLabels("UUID", "gpu", "modelName", "GPU_I_ID")
+NATIVE_LABELS = LabelMapping(
+    "uuid", "gpu_instance_id", namespace="namespace", pod="pod", container="container", gpu="gpu", model="model"
+)
+DCGM_LABELS = LabelMapping("UUID", "GPU_I_ID", gpu="gpu", model="modelName")
 
 
 @dataclass(slots=True)
@@ -190,7 +175,7 @@ class ReportedGpu:
     clock_events: dict[str, int] = field(default_factory=dict)  # by reason
 
 
-def collect_readings(samples: Iterable[tuple[LiveSample, GpuLabels]]) -> list[ReportedGpu]:
+def collect_readings(samples: Iterable[tuple[LiveSample, LabelMapping]]) -> list[ReportedGpu]:
     """The GPUs of one node by index and instance. Values of gpusteward's agent win over those of other exporters."""
     readings: dict[tuple[str, str], ReportedGpu] = {}
     for sample, names in sorted(samples, key=lambda each: each[0].metric not in _NATIVE):
@@ -201,7 +186,7 @@ def collect_readings(samples: Iterable[tuple[LiveSample, GpuLabels]]) -> list[Re
     return sorted(readings.values(), key=lambda one: (len(one.index), one.index, len(one.instance), one.instance))
 
 
-def _add(reading: ReportedGpu, sample: LiveSample, names: GpuLabels) -> None:
+def _add(reading: ReportedGpu, sample: LiveSample, names: LabelMapping) -> None:
     labels = sample.labels
     reading.uuid = reading.uuid or labels.get(names.uuid, "")
     reading.model = reading.model or labels.get(names.model, "")
@@ -221,6 +206,6 @@ def _add(reading: ReportedGpu, sample: LiveSample, names: GpuLabels) -> None:
         reading.values.setdefault(found.name, sample.value * found.scale)
 
 
-def find_labels(metric: str) -> GpuLabels:
+def find_labels(metric: str) -> LabelMapping:
     """As the exporter of this metric names them."""
     return DCGM_LABELS if metric in _DCGM else NATIVE_LABELS

@@ -11,9 +11,8 @@ from gpusteward.analyzer.sources.engine.decode import Vector, decode_matrix
 from gpusteward.analyzer.sources.live_readings import (
     DCGM_LABELS,
     GPU_METRICS,
+    NATIVE_LABELS,
     PROCESS_METRICS,
-    GpuLabels,
-    HolderLabels,
     LiveSample,
     Pod,
     PodProcesses,
@@ -294,9 +293,8 @@ def read_pod_processes(
                 match_any(mapping.namespace, sorted({pod.namespace for pod in pods})),
                 match_any(mapping.pod, sorted({pod.name for pod in pods})),
             )
-            labels = HolderLabels(mapping.namespace, mapping.pod, mapping.container, mapping.cluster)
             vector = engine.query_vector(write_selector("", matchers), at)
-            parts.append(collect_processes(_list_samples(vector), pods, labels))
+            parts.append(collect_processes(_list_samples(vector), pods, mapping))
     processes = [process for part in parts for process in part.processes]
     return PodProcesses(processes, frozenset(pod for part in parts for pod in part.reported))
 
@@ -309,7 +307,7 @@ def read_node_gpus(
     engine: Engine, schemes: Iterable[DetectedScheme], node: str, cluster: str, at: float
 ) -> list[ReportedGpu]:
     """The GPUs of a node as reported by gpusteward's agents and dcgm-exporter. Raises SourceError."""
-    samples: list[tuple[LiveSample, GpuLabels]] = []
+    samples: list[tuple[LiveSample, LabelMapping]] = []
     groups = [(detected.scheme, group.mapping) for detected in schemes for group in detected.groups]
     # The agent exports some values under DCGM's names only, with the labels of dcgm-exporter.
     of_dcgm = [
@@ -325,9 +323,8 @@ def read_node_gpus(
         if mapping.cluster and cluster:
             matchers.append(Matcher(mapping.cluster, "=", cluster))
         vector = engine.query_vector(write_selector("", matchers), at)
-        labels = GpuLabels(mapping.uuid, mapping.gpu, mapping.model, mapping.instance)
         # The labels of the site; as the exporter names them where the site's series of holders do not have them.
-        for each in _list_samples(vector):
-            own = find_labels(each.metric)
-            samples.append((each, GpuLabels(*(found or default for found, default in zip(labels, own, strict=True)))))
+        known = {field: name for field in ("uuid", "gpu", "model", "instance") if (name := getattr(mapping, field))}
+        filled = {each: replace(each, **known) for each in (NATIVE_LABELS, DCGM_LABELS)}
+        samples += ((each, filled[find_labels(each.metric)]) for each in _list_samples(vector))
     return collect_readings(samples)

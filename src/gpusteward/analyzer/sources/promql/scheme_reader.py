@@ -5,7 +5,6 @@ import time
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 from gpusteward.analyzer.sources.engine.client import Engine, LimitError
 from gpusteward.analyzer.sources.engine.decode import decode_names
@@ -85,30 +84,19 @@ class SeriesLimit:
         self.now = min(self._configured, self.now * _GROW)
 
 
-class SeriesSet(NamedTuple):
-    """The series that queries select."""
-
-    metric: str
-    matchers: Matchers
-
-    @property
-    def selector(self) -> str:
-        return write_selector(self.metric, self.matchers)
-
-
 class Shards:
-    """The shards of each set of series. Sets far below the limit are counted once, until `expire`."""
+    """The shards of each set of series, by its selector. Sets far below the limit are counted once, until `expire`."""
 
     def __init__(self, window_seconds: float) -> None:
         self._look_back_seconds = max(window_seconds, _INDEX_SECONDS)
-        self._unsharded: set[SeriesSet] = set()
-        self._with_unlabelled: set[SeriesSet] = set()  # sets with series that have no node label
+        self._unsharded: set[str] = set()
+        self._with_unlabelled: set[str] = set()  # sets with series that have no node label
 
     def expire(self) -> None:
         self._unsharded.clear()
 
     def divide(
-        self, engine: Engine, series: SeriesSet, label: str, *, at: float, limit: int, known_rows: int
+        self, engine: Engine, series: str, label: str, *, at: float, limit: int, known_rows: int
     ) -> Sequence[Matchers]:
         """Matchers on `label` that divide the series; one empty condition if all fit. `known_rows`: rows seen so far.
         Raises SourceError."""
@@ -120,15 +108,15 @@ class Shards:
         return shards
 
     def _count_and_divide(
-        self, engine: Engine, series: SeriesSet, label: str, *, at: float, limit: int
+        self, engine: Engine, series: str, label: str, *, at: float, limit: int
     ) -> Sequence[Matchers]:
         try:
-            counted = engine.query_vector(f"count({series.selector})", at)
+            counted = engine.query_vector(f"count({series})", at)
             if not len(counted) or not counted.values[0] > limit:
                 return UNSHARDED
             sizes: dict[str, float] = {}
             if label:
-                counts = engine.query_vector(f"count by ({label}) ({series.selector})", at)
+                counts = engine.query_vector(f"count by ({label}) ({series})", at)
                 sizes = {labels.get(label, ""): count for labels, count in counts.rows()}
             if "" in sizes:
                 self._with_unlabelled.add(series)
@@ -140,11 +128,11 @@ class Shards:
             return UNSHARDED
         return [(match_any(label, names),) for names in group(sorted(sizes.items()), limit)]
 
-    def _list_nodes(self, engine: Engine, series: SeriesSet, label: str, at: float) -> dict[str, float]:
+    def _list_nodes(self, engine: Engine, series: str, label: str, at: float) -> dict[str, float]:
         """All nodes in the engine's index, also those that report nothing now or could not be counted: left out of all
         shards, their rows would vanish."""
         span = (("start", f"{at - self._look_back_seconds:.3f}"), ("end", f"{at:.3f}"))
-        fields = (("match[]", series.selector), *span)
+        fields = (("match[]", series), *span)
         names = decode_names(engine.fetch(f"/api/v1/label/{label}/values", fields, use_get=True))
         unlabelled = [""] if series in self._with_unlabelled else []
         return dict.fromkeys((*names, *unlabelled), _USUAL_GPUS)
@@ -404,7 +392,7 @@ class SchemeReader:
             if plan.queries:
                 shards = self._shards.divide(
                     self._engine,
-                    SeriesSet(plan.metric, plan.matchers),
+                    write_selector(plan.metric, plan.matchers),
                     plan.mapping.node or plan.mapping.namespace,
                     at=cycle.at,
                     limit=self._limit.now,

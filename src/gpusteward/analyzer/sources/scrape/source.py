@@ -9,8 +9,8 @@ from typing import Any
 from gpusteward import __version__
 from gpusteward.analyzer.sources.live_readings import (
     GPU_METRICS,
+    NATIVE_LABELS,
     PROCESS_METRICS,
-    HolderLabels,
     LiveSample,
     Pod,
     PodProcesses,
@@ -208,7 +208,7 @@ class ScrapeSource:
             return list(islice(own, MAX_SAMPLES))
 
         samples = self._loop.fetch_now(self._find_targets(pods), read)
-        return collect_processes(chain.from_iterable(samples), pods, HolderLabels(cluster=_CLUSTER))
+        return collect_processes(chain.from_iterable(samples), pods, replace(NATIVE_LABELS, cluster=_CLUSTER))
 
     def read_gpus(self, node: str, cluster: str, at: float) -> list[ReportedGpu]:
         """The GPUs of a node, from pages fetched now. Raises SourceError if all its exporters fail."""
