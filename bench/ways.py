@@ -29,7 +29,7 @@ from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.live_readings import Pod, PodProcesses
 from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners
-from gpusteward.analyzer.sources.usage_source import Chart, CountingSource, UsageSource
+from gpusteward.analyzer.sources.usage_source import Chart, UsageSource
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.exposition import TEXT_TYPE
 from gpusteward.core.usages import AllocationKey
@@ -153,7 +153,7 @@ class Analysis:
     """The analyzer: cycle after cycle, as its scheduler runs them."""
 
     settings: Settings
-    source: CountingSource = field(init=False)
+    source: UsageSource = field(init=False)
 
     def __post_init__(self) -> None:
         self.source = ActiveSource(self.settings).source

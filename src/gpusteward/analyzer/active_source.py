@@ -7,7 +7,7 @@ from dataclasses import replace
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.owners.cluster_owners import open_api
 from gpusteward.analyzer.sources.usage.selectors import parse_condition
-from gpusteward.analyzer.sources.usage_source import CountingSource, ReplaceableSource
+from gpusteward.analyzer.sources.usage_source import ReplaceableSource, UsageSource
 from gpusteward.core.errors import SourceError
 from gpusteward.kubernetes.api import ApiServer, read_own_namespace
 from gpusteward.logs import Log
@@ -36,7 +36,7 @@ class ActiveSource(ReplaceableSource):
         self._is_closed = True
         super().close()
 
-    def _open(self, settings: Settings, before: CountingSource | None = None) -> CountingSource:
+    def _open(self, settings: Settings, before: UsageSource | None = None) -> UsageSource:
         """The engine or engines if configured, else the scraped exporters. Imports only what is used."""
         addresses, max_workers = settings.prometheus.addresses, settings.scheduler.max_workers
         pod_labels, limits = settings.ledger.pod_labels, settings.memory.limits
@@ -47,7 +47,7 @@ class ActiveSource(ReplaceableSource):
         if addresses or settings.prometheus.finds_service:
             from gpusteward.analyzer.sources.promql.source import PrometheusSource
 
-            def open_engine(url: str) -> CountingSource:
+            def open_engine(url: str) -> UsageSource:
                 engine = settings.prometheus.with_url(url)
                 return PrometheusSource(engine, max_workers=max_workers, pod_labels=pod_labels, limits=limits)
 
@@ -66,7 +66,7 @@ class ActiveSource(ReplaceableSource):
             before=before if isinstance(before, ScrapeSource) else None,
         )
 
-    def _find_engine(self, settings: Settings, open_engine: Callable[[str], CountingSource]) -> CountingSource:
+    def _find_engine(self, settings: Settings, open_engine: Callable[[str], UsageSource]) -> UsageSource:
         from gpusteward.analyzer.sources.engine.found_engine import EngineService, FoundEngine, find_engine_service
 
         def find() -> EngineService:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from gpusteward.analyzer.sources.live_readings import Pod, PodProcesses, ReportedGpu
-from gpusteward.analyzer.sources.usage_source import Chart, CountingSource
+from gpusteward.analyzer.sources.usage_source import Chart, UsageSource
 from gpusteward.core.namespaces import VisibleNamespaces
 from gpusteward.core.usages import AllocationKey
 
@@ -12,7 +12,7 @@ from gpusteward.core.usages import AllocationKey
 class SourceReader:
     """`visible`: whose namespaces the client sees; None: all. The `read_` methods raise SourceError."""
 
-    def __init__(self, source: CountingSource) -> None:
+    def __init__(self, source: UsageSource) -> None:
         self._source = source
 
     @property

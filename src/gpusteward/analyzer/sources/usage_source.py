@@ -48,10 +48,6 @@ class UsageSource(Protocol):
     def close(self) -> None:
         """Close connections; a read in progress ends with SourceError."""
 
-
-class CountingSource(UsageSource, Protocol):
-    """A source that counts its requests."""
-
     @property
     def request_counts(self) -> Mapping[str, int]:
         """Requests since the start by result: ok or failed."""
@@ -65,11 +61,11 @@ class ReplaceableSource:
     """Passes calls on to another source, which may be replaced; a chart that is read meanwhile fails."""
 
     def __init__(self) -> None:
-        self._source: CountingSource | None = None
+        self._source: UsageSource | None = None
         self._closed_counts = Counter[str](ok=0, failed=0)  # requests of sources that were replaced
 
     @property
-    def source(self) -> CountingSource:
+    def source(self) -> UsageSource:
         """The source in use. Raises SourceError while there is none."""
         if self._source is None:
             raise SourceError(source_errors.ENGINE_NOT_FOUND)
@@ -106,7 +102,7 @@ class ReplaceableSource:
         if self._source is not None:
             self._source.close()
 
-    def _replace(self, source: CountingSource) -> None:
+    def _replace(self, source: UsageSource) -> None:
         before, self._source = self._source, source
         if before is not None:
             before.close()

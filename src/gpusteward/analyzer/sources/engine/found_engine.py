@@ -12,10 +12,10 @@ from urllib.parse import quote
 import msgspec
 
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
-from gpusteward.analyzer.sources.usage_source import CountingSource, ReplaceableSource
+from gpusteward.analyzer.sources.usage_source import ReplaceableSource, UsageSource
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.errors import SourceError
-from gpusteward.kubernetes.api import ApiServer
+from gpusteward.kubernetes.api import ApiServer, make_path
 from gpusteward.logs import Log
 from gpusteward.messages.errors import service_discovery as messages
 
@@ -35,16 +35,16 @@ class EngineService(NamedTuple):
         return f"{self.namespace}/{self.name}"
 
 
-class _ServicePort(msgspec.Struct):
+class _ServicePort(msgspec.Struct, rename="camel"):
     port: int
     name: str = ""
-    appProtocol: str = ""  # noqa: N815
+    app_protocol: str = ""
 
 
-class _ServiceSpec(msgspec.Struct):
+class _ServiceSpec(msgspec.Struct, rename="camel"):
     ports: list[_ServicePort] = []
     type: str = ""
-    externalName: str = ""  # noqa: N815
+    external_name: str = ""
 
 
 class _ServiceMetadata(msgspec.Struct):
@@ -64,8 +64,8 @@ class _Services(msgspec.Struct):
 def find_engine_service(api: ApiServer, settings: PrometheusSettings) -> EngineService:
     """The only Service with the labels of `prometheus.service_selector`. Raises SourceError."""
     namespace, selector = settings.service_namespace, settings.service_selector
-    where = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
-    path = f"/api/v1{where}/services?labelSelector={quote(selector, safe='')}&limit={MAX_SERVICES}"
+    services = make_path("v1", "Service", namespace)
+    path = f"{services}?labelSelector={quote(selector, safe='')}&limit={MAX_SERVICES}"
     found = api.read_json(path, _Services).items
     if not found:
         raise SourceError(messages.NONE, selector=selector, where=namespace or messages.ALL_NAMESPACES)
@@ -73,18 +73,14 @@ def find_engine_service(api: ApiServer, settings: PrometheusSettings) -> EngineS
         names = sorted(f"{each.metadata.namespace}/{each.metadata.name}" for each in found)
         shown = ", ".join(names[:_NAMES_SHOWN]) + (", ..." if len(names) > _NAMES_SHOWN else "")
         raise SourceError(messages.SEVERAL, selector=selector, count=len(names), names=shown)
-    return _locate(found[0], settings.service_port)
-
-
-def _locate(service: _Service, wanted: str) -> EngineService:
-    about, spec = service.metadata, service.spec
+    about, spec, wanted = found[0].metadata, found[0].spec, settings.service_port
     ports = [each for each in spec.ports if wanted in ("", each.name, str(each.port))]
     if len(ports) != 1:
-        names = ", ".join(f"{each.name or '-'} ({each.port})" for each in spec.ports) or "-"
-        raise SourceError(messages.PORT, service=f"{about.namespace}/{about.name}", ports=names)
+        listed = ", ".join(f"{each.name or '-'} ({each.port})" for each in spec.ports) or "-"
+        raise SourceError(messages.PORT, service=f"{about.namespace}/{about.name}", ports=listed)
     port = ports[0]
-    is_tls = "https" in (port.appProtocol, port.name) or port.name.startswith("https-")
-    host = spec.externalName if spec.type == "ExternalName" else f"{about.name}.{about.namespace}.svc"
+    is_tls = "https" in (port.app_protocol, port.name) or port.name.startswith("https-")
+    host = spec.external_name if spec.type == "ExternalName" else f"{about.name}.{about.namespace}.svc"
     return EngineService(about.namespace, about.name, f"{'https' if is_tls else 'http'}://{host}:{port.port}")
 
 
@@ -94,7 +90,7 @@ log = Log(__name__)
 class FoundEngine(ReplaceableSource):
     """`find` raises SourceError; `open_engine` makes the source of an address."""
 
-    def __init__(self, find: Callable[[], EngineService], open_engine: Callable[[str], CountingSource]) -> None:
+    def __init__(self, find: Callable[[], EngineService], open_engine: Callable[[str], UsageSource]) -> None:
         super().__init__()
         self._find, self._open_engine = find, open_engine
         self._service: EngineService | None = None

@@ -153,7 +153,13 @@ class ClusterOwners:
             return table
         self._clusters = self._names.find_own(table)
         own = self._list_own(table.allocations)
-        is_reachable = self._refresh_uids({_pod_of(one): None for one in own if not one.pod_uid})
+        is_reachable = True
+        if self._uids is not None and (unnamed := {_pod_of(one): None for one in own if not one.pod_uid}):
+            try:
+                self._uids.refresh(unnamed)
+            except SourceError as error:
+                self._log_failure(error)
+                is_reachable = False
         pods = {self._name(one): None for one in own}
         ended = {self._name(one): None for one in self._list_own(each.allocation for each in table.ended)}
         self._pod_names = {pod._replace(uid=""): pod for pod in pods}
@@ -176,17 +182,6 @@ class ClusterOwners:
         """The containers in the cluster of the API server."""
         own = (each.container for each in allocations if each.cluster in self._clusters)
         return [container for container in own if container.namespace and container.pod]
-
-    def _refresh_uids(self, pods: Collection[PodName]) -> bool:
-        """Of pods whose metrics do not name it. False: the server fails."""
-        if self._uids is None or not pods:
-            return True
-        try:
-            self._uids.refresh(pods)
-        except SourceError as error:
-            self._log_failure(error)
-            return False
-        return True
 
     def _name(self, container: Container) -> PodName:
         """With its uid, as far as it is known."""

@@ -184,31 +184,25 @@ class FileTargets:
 
     def _parse(self, groups: list[_TargetGroup]) -> tuple[Target, ...]:
         """Raises ConfigurationError if no address is valid."""
-        entries = [(text, group) for group in groups for text in group.targets]
+        entries = [(text, group.labels) for group in groups for text in group.targets]
         targets: list[Target] = []
         errors: list[Message] = []  # an error would refer to this frame, and this frame to the error
-        for text, group in entries:
+        for text, labels in entries:
+            scheme, path = labels.get("__scheme__", self._settings.scheme), labels.get("__metrics_path__", DEFAULT_PATH)
+            if scheme not in DEFAULT_PORTS:
+                errors.append(messages.TARGET_SCHEME.fill(scheme=scheme[:20]))
+                continue
             try:
-                targets.append(self._parse_one(text, group))
+                url = parse_target(text, scheme=scheme, port=self._settings.port, path=path)
             except ConfigurationError as error:
                 errors.append(error.as_message())
+                continue
+            own = {name: value for name, value in labels.items() if not name.startswith("__")}
+            targets.append(Target(url, own, node=own.get("node", ""), may_report_any_node=url in self._any_node))
         if errors and not targets:
             raise ConfigurationError(errors[0])
         self.warning = f"{len(errors)} of {len(entries)} targets left out: {errors[0]}" if errors else ""
         return tuple(targets)
-
-    def _parse_one(self, text: str, group: _TargetGroup) -> Target:
-        scheme = group.labels.get("__scheme__", self._settings.scheme)
-        if scheme not in DEFAULT_PORTS:
-            raise ConfigurationError(messages.TARGET_SCHEME, scheme=scheme[:20])
-        url = parse_target(
-            text,
-            scheme=scheme,
-            port=self._settings.port,
-            path=group.labels.get("__metrics_path__", DEFAULT_PATH),
-        )
-        labels = {name: value for name, value in group.labels.items() if not name.startswith("__")}
-        return Target(url, labels, node=labels.get("node", ""), may_report_any_node=url in self._any_node)
 
 
 def _decode_groups(text: str, path: Path) -> list[_TargetGroup]:

@@ -62,13 +62,15 @@ class PresenceTable:
 
     def device_column(self, quantity: Quantity, aggregation: Aggregation) -> Column:
         """What the device reports of itself; DCGM reports it with the labels of the holder."""
-        level = Level.HOLDER if self.scheme is MetricScheme.DCGM else Level.DEVICE
-        return self.column(level, quantity, aggregation)
+        return self.column(self._device_level, quantity, aggregation)
 
     def reports(self, quantity: Quantity, aggregation: Aggregation) -> bool:
         """Whether any device reports this quantity of itself."""
-        level = Level.HOLDER if self.scheme is MetricScheme.DCGM else Level.DEVICE
-        return self.results.has(level, quantity, aggregation)
+        return self.results.has(self._device_level, quantity, aggregation)
+
+    @property
+    def _device_level(self) -> Level:
+        return Level.HOLDER if self.scheme is MetricScheme.DCGM else Level.DEVICE
 
     @cached_property
     def _has_all_rows(self) -> bool:
@@ -183,24 +185,27 @@ def list_unlisted_rows(results: QueryResults, ended: Collection[int] = ()) -> li
 
 def list_stale_rows(results: QueryResults) -> list[int]:
     """Holders with samples in the window that are absent now, together with their device."""
-    is_missing = results.has_samples
-    is_missing[list(results.present)] = False
-    return _without_reporting_devices(results, _with_pod(results, np.flatnonzero(is_missing).tolist()))
+    return _without_reporting_devices(results, _list_missing(results))
 
 
 def list_ended_rows(results: QueryResults) -> list[int]:
     """Holders with samples in the window that are absent now, while their device reports."""
     if PRESENCE_NOW in results.failures:
         return []  # absence means nothing
-    is_missing = results.has_samples
-    is_missing[list(results.present)] = False
-    missing = _with_pod(results, np.flatnonzero(is_missing).tolist())
+    missing = _list_missing(results)
     if not missing:
         return []
     keys = results.holders.keys
     reporting = _list_reporting_devices(results)
     present = {keys[row][:-1] for row in results.present}  # without the cluster: one may have got another cluster name
     return [row for row in missing if keys[row].device in reporting and keys[row][:-1] not in present]
+
+
+def _list_missing(results: QueryResults) -> list[int]:
+    """Holders with samples in the window that are absent now."""
+    is_missing = results.has_samples
+    is_missing[list(results.present)] = False
+    return _with_pod(results, np.flatnonzero(is_missing).tolist())
 
 
 def _with_pod(results: QueryResults, rows: list[int]) -> list[int]:
@@ -222,9 +227,10 @@ def _without_reporting_devices(results: QueryResults, rows: list[int]) -> list[i
     """The rows whose device does not report either."""
     if not rows:
         return []
-    keys = results.holders.keys
+    keys, previous = results.holders.keys, set(results.previous_rows)
     reporting = _list_reporting_devices(results)
-    renamed = _list_new_holders(results)
+    # Without their cluster: a stale one of the same names as one that is new has got another cluster name.
+    renamed = {keys[row][:-1] for row in results.present if row not in previous} if previous else set()
     return [row for row in rows if keys[row].device not in reporting and keys[row][:-1] not in renamed]
 
 
@@ -233,11 +239,3 @@ def _list_reporting_devices(results: QueryResults) -> DeviceSet:
     reporting = DeviceSet(keys[row].device for row in results.present)
     reporting.update(results.devices.keys[row] for row in results.device_details)
     return reporting
-
-
-def _list_new_holders(results: QueryResults) -> set[tuple[str, ...]]:
-    """Holders that were absent in the last cycle, without their cluster: a stale one of the same names has got another
-    cluster name."""
-    previous = set(results.previous_rows)
-    keys = results.holders.keys
-    return {keys[row][:-1] for row in results.present if row not in previous} if previous else set()
