@@ -103,14 +103,6 @@ class AsyncConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._waiting: asyncio.Future[AsyncResponse] | None = None
         self._parser: httptools.HttpResponseParser | None = None  # while a response is received
-
-    def _start_response(self) -> None:
-        self._parser = httptools.HttpResponseParser(self)
-        self._head_bytes = 0
-        self._has_head = False
-        self._keeps_alive = False
-        self._body_bytes = 0
-        self._received_bytes = 0
         self._chunks: list[bytes] = []
         self._headers: dict[bytes, bytes] = {}
 
@@ -126,7 +118,9 @@ class AsyncConnection(asyncio.Protocol):
     async def get(self, path: str, headers: Mapping[str, str]) -> AsyncResponse:
         """Send a request and wait for the whole response. The caller limits the time. Raises HttpError."""
         assert self._transport is not None
-        self._start_response()
+        self._parser = httptools.HttpResponseParser(self)
+        self._has_head = self._keeps_alive = False
+        self._head_bytes = self._body_bytes = self._received_bytes = 0
         self._waiting = asyncio.get_running_loop().create_future()
         lines = [f"GET {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
         self._transport.write("\r\n".join([*lines, "", ""]).encode("latin-1", "replace"))
@@ -163,12 +157,15 @@ class AsyncConnection(asyncio.Protocol):
         self._transport = None
         if self._waiting is None or self._waiting.done():
             return
-        if self._parser is not None and self._has_head and not self._has_length():
+        has_length = b"content-length" in self._headers or b"transfer-encoding" in self._headers
+        if self._parser is not None and self._has_head and not has_length:
             self.on_message_complete()  # this response ends with its connection
+        elif not self._head_bytes:
+            self.refuse(NoResponseError(messages.CLOSED_WITHOUT_RESPONSE))
         elif isinstance(error, OSError):
-            self.refuse(self._lost(ConnectionLostError(messages.CONNECTION_LOST, reason=explain_os_error(error))))
+            self.refuse(ConnectionLostError(messages.CONNECTION_LOST, reason=explain_os_error(error)))
         else:
-            self.refuse(self._lost(ConnectionLostError(messages.CLOSED_EARLY)))
+            self.refuse(ConnectionLostError(messages.CLOSED_EARLY))
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self._has_head:  # trailers are ignored
@@ -192,12 +189,6 @@ class AsyncConnection(asyncio.Protocol):
         self._end_response()
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(response)
-
-    def _lost(self, error: ConnectionLostError) -> ConnectionLostError:
-        return error if self._head_bytes else NoResponseError(messages.CLOSED_WITHOUT_RESPONSE)
-
-    def _has_length(self) -> bool:
-        return b"content-length" in self._headers or b"transfer-encoding" in self._headers
 
     def _check_limits(self) -> None:
         if not self._has_head and self._head_bytes > HEADERS_LIMIT_BYTES:

@@ -6,7 +6,7 @@ invalid change is logged and the previous configuration stays active.
 
 import ssl
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -58,34 +58,30 @@ class WebConfigFile:
 
     def current(self) -> WebConfig:
         """The active configuration; costs one stat per file."""
-        if self._look() != self._seen:
-            with self._lock:
-                self._read_again()
+        if self._look() == self._seen:
+            return self.config
+        with self._lock:
+            seen = self._look()  # before reading: what is written meanwhile shows as a change at the next look
+            if seen != self._seen:  # else another connection was faster
+                try:
+                    self.config = read_web_config(self._path)
+                    log.info("web_config_reloaded", path=self._path)
+                except ConfigurationError as error:
+                    log.warning("web_config_refused", path=self._path, reason=error)
+                self._seen = seen
         return self.config
 
-    def _read_again(self) -> None:
-        seen = self._look()  # before reading: what is written meanwhile shows as a change at the next look
-        if seen == self._seen:
-            return  # another connection was faster
-        try:
-            self.config = read_web_config(self._path)
-            log.info("web_config_reloaded", path=self._path)
-        except ConfigurationError as error:
-            log.warning("web_config_refused", path=self._path, reason=error)
-        self._seen = seen
-
-    def _look(self) -> tuple[object, ...]:
-        files: Iterable[Path] = self.config.tls.files if self.config.tls else ()
-        return tuple(_stamp(file) for file in (self._path, *files))
-
-
-def _stamp(file: Path) -> tuple[str, int, int, int]:
-    """Changes when the content may have changed; follows the symlinks that Kubernetes swaps for mounted files."""
-    try:
-        status = file.stat()
-    except OSError:
-        return str(file), 0, 0, 0
-    return str(file), status.st_ino, status.st_mtime_ns, status.st_size
+    def _look(self) -> list[tuple[object, ...]]:
+        """Changes when the content of a file may have changed; follows the symlinks that Kubernetes swaps for mounted
+        files."""
+        seen: list[tuple[object, ...]] = []
+        for file in (self._path, *(self.config.tls.files if self.config.tls else ())):
+            try:
+                status = file.stat()
+                seen.append((file, status.st_ino, status.st_mtime_ns, status.st_size))
+            except OSError:
+                seen.append((file,))
+        return seen
 
 
 def read_web_config(path: Path) -> WebConfig:
