@@ -21,7 +21,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gpusteward.analyzer.api.http.middleware import CERTIFICATE_STATE
-from gpusteward.http_server.send_buffers import limit_send_buffer
+from gpusteward.http_server.limits import limit_send_buffer
 from gpusteward.http_server.web_config import WebConfig
 from gpusteward.logs import Log
 

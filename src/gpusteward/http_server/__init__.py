@@ -5,8 +5,7 @@ yaml_section.py  typed access to the YAML of that file, with errors that name th
 tls.py           its `tls_server_config` -> an ssl context
 access.py        basic authentication and rate limit
 negotiation.py   `Accept` and `Accept-Encoding` -> format and encoding of the response
-header_limits.py how long a header may be
-send_buffers.py  how much of a response the kernel takes before the client has read it
+limits.py        how long a header may be; how much of a response the kernel takes before the client has read it
 gzip_body.py     large bodies, compressed once and sent with a different end each time
 local_clients.py whether a request comes from this machine
 """

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from gpusteward.core.exposition import OPENMETRICS_TYPE, TEXT_TYPE
-from gpusteward.http_server.header_limits import LONGEST_HEADER
+from gpusteward.http_server.limits import LONGEST_HEADER
 
 _OPENMETRICS_VERSIONS = {
     "": OPENMETRICS_TYPE,

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from gpusteward import __version__
 from gpusteward.agent.http.connections import ClientConnection, ScrapeSlots
 from gpusteward.core.exposition import TEXT_TYPE
-from gpusteward.http_server.header_limits import find_long_header
+from gpusteward.http_server.limits import find_long_header
 from gpusteward.http_server.local_clients import is_local_request
 from gpusteward.http_server.negotiation import accepts_gzip, choose_format
 from gpusteward.http_server.web_config import WebConfig

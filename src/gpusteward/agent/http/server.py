@@ -20,7 +20,7 @@ from gpusteward.agent.http.connections import ClientConnection, ScrapeSlots, fin
 from gpusteward.agent.http.handler import TOO_MANY_CLIENTS, ConnectionHandler, ServerContext, render_head
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.settings import ListenAddress
-from gpusteward.http_server.send_buffers import limit_send_buffer
+from gpusteward.http_server.limits import limit_send_buffer
 from gpusteward.http_server.web_config import WebConfig
 from gpusteward.logs import Log
 from gpusteward.messages.errors.os_errors import explain_os_error

@@ -22,7 +22,7 @@ from starlette.datastructures import Headers
 from gpusteward.analyzer.api.http.roles import Role
 from gpusteward.analyzer.settings.auth import AuthRule, Network, ProxySettings, parse_networks
 from gpusteward.core.namespaces import NamespacePattern, VisibleNamespaces, see_namespaces
-from gpusteward.http_server.header_limits import LONGEST_CREDENTIALS
+from gpusteward.http_server.limits import LONGEST_CREDENTIALS
 from gpusteward.logs import Log
 
 COOKIE = "gpusteward_session"

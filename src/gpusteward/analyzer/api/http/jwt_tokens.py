@@ -25,7 +25,7 @@ from gpusteward.http.client import HttpClient, Request
 from gpusteward.http.connections import load_tls_context
 from gpusteward.http.errors import HttpError
 from gpusteward.http.urls import find_proxy, parse_url
-from gpusteward.http_server.header_limits import LONGEST_CREDENTIALS
+from gpusteward.http_server.limits import LONGEST_CREDENTIALS
 from gpusteward.logs import Log
 
 log = Log(__name__)

@@ -19,7 +19,7 @@ from gpusteward.analyzer.api.http.concurrency_limits import ClientShares, Concur
 from gpusteward.analyzer.api.http.identities import COOKIE, read_cookie
 from gpusteward.analyzer.api.http.problems import ProblemError, send_problem
 from gpusteward.analyzer.api.http.roles import parse_bearer, read_authorization
-from gpusteward.http_server.header_limits import find_long_header
+from gpusteward.http_server.limits import find_long_header
 from gpusteward.http_server.web_config import WebConfig
 from gpusteward.logs import Log
 from gpusteward.messages.errors import api_errors
