@@ -1,15 +1,12 @@
 """`UsageSource`: where a cycle reads usage from, whether an engine or scraped exporters."""
 
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from gpusteward.analyzer.sources.live_readings import Pod, PodProcesses, ReportedGpu
 from gpusteward.analyzer.tables import UsageTable
-from gpusteward.core.errors import SourceError
 from gpusteward.core.usages import AllocationKey, Measure
-from gpusteward.messages.errors import source_errors
 
 Points = Sequence[tuple[float, float]]  # unix seconds, value in base units
 
@@ -55,55 +52,3 @@ class UsageSource(Protocol):
     @property
     def target_counts(self) -> Mapping[str, int]:
         """Targets by the state of their last scrape: up, down; empty for an engine, which scrapes by itself."""
-
-
-class ReplaceableSource:
-    """Passes calls on to another source, which may be replaced; a chart that is read meanwhile fails."""
-
-    def __init__(self) -> None:
-        self._source: UsageSource | None = None
-        self._closed_counts = Counter[str](ok=0, failed=0)  # requests of sources that were replaced
-
-    @property
-    def source(self) -> UsageSource:
-        """The source in use. Raises SourceError while there is none."""
-        if self._source is None:
-            raise SourceError(source_errors.ENGINE_NOT_FOUND)
-        return self._source
-
-    @property
-    def request_counts(self) -> Mapping[str, int]:
-        """Requests since the start by result: ok or failed."""
-        return self._closed_counts + Counter(self._source.request_counts if self._source else {})
-
-    @property
-    def target_counts(self) -> Mapping[str, int]:
-        return self._source.target_counts if self._source else {}
-
-    def read(self, at: float) -> UsageTable:
-        return self.source.read(at)
-
-    def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
-        return self.source.read_series(allocation, at, seconds=seconds)
-
-    def read_work(self, allocations: Sequence[AllocationKey], at: float, *, seconds: float) -> Sequence[Chart]:
-        return self.source.read_work(allocations, at, seconds=seconds)
-
-    def read_processes(self, pods: Collection[Pod], at: float) -> PodProcesses:
-        return self.source.read_processes(pods, at)
-
-    def read_gpus(self, node: str, cluster: str, at: float) -> Sequence[ReportedGpu]:
-        return self.source.read_gpus(node, cluster, at)
-
-    def describe(self) -> Mapping[str, Any]:
-        return self._source.describe() if self._source else {}
-
-    def close(self) -> None:
-        if self._source is not None:
-            self._source.close()
-
-    def _replace(self, source: UsageSource) -> None:
-        before, self._source = self._source, source
-        if before is not None:
-            before.close()
-            self._closed_counts.update(before.request_counts)

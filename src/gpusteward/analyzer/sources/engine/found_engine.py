@@ -1,22 +1,18 @@
-"""An engine whose address is not set: its Service is found by labels, and looked up again after a failed cycle. Only
-one match is used: with several, all are named.
+"""An engine whose address is not set: its Service is found by labels. Only one match is used: with several, all are
+named. `analyzer.active_source` looks it up again after a failed cycle.
 
 Whoever may create Services with these labels chooses what the analyzer reads, so the namespace should be set;
 `PrometheusSettings` requires it where credentials would be sent.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote
 
 import msgspec
 
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
-from gpusteward.analyzer.sources.usage_source import ReplaceableSource, UsageSource
-from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.errors import SourceError
 from gpusteward.kubernetes.api import ApiServer, make_path
-from gpusteward.logs import Log
 from gpusteward.messages.errors import service_discovery as messages
 
 MAX_SERVICES = 100
@@ -82,46 +78,3 @@ def find_engine_service(api: ApiServer, settings: PrometheusSettings) -> EngineS
     is_tls = "https" in (port.app_protocol, port.name) or port.name.startswith("https-")
     host = spec.external_name if spec.type == "ExternalName" else f"{about.name}.{about.namespace}.svc"
     return EngineService(about.namespace, about.name, f"{'https' if is_tls else 'http'}://{host}:{port.port}")
-
-
-log = Log(__name__)
-
-
-class FoundEngine(ReplaceableSource):
-    """`find` raises SourceError; `open_engine` makes the source of an address."""
-
-    def __init__(self, find: Callable[[], EngineService], open_engine: Callable[[str], UsageSource]) -> None:
-        super().__init__()
-        self._find, self._open_engine = find, open_engine
-        self._service: EngineService | None = None
-        self._must_find = True
-        self._error = ""
-
-    def read(self, at: float) -> UsageTable:
-        """Raises SourceError, also if the Service is not found."""
-        if self._must_find:
-            self._connect()
-        try:
-            return super().read(at)
-        except SourceError:
-            self._must_find = True
-            raise
-
-    def describe(self) -> Mapping[str, Any]:
-        """As of the engine, and which Service it is."""
-        found = {"service": str(self._service)} if self._service else {}
-        failures = {"failures": {"service": self._error}} if self._error else {}
-        return {**super().describe(), **found, **failures}
-
-    def _connect(self) -> None:
-        """Raises SourceError. A Service that was used and is still the only one keeps its connections."""
-        try:
-            service = self._find()
-        except SourceError as error:
-            self._error = str(error)
-            raise
-        self._error, self._must_find = "", False
-        if service != self._service:
-            log.info("engine_found", service=service, url=service.url)
-            self._replace(self._open_engine(service.url))
-            self._service = service
