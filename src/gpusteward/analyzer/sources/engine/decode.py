@@ -117,7 +117,7 @@ def decode_vector(body: Body) -> Vector:
             warnings = response.warnings
         except _FormatError:
             texts = _decode(_TEXT_VECTOR, body)
-            vector, warnings = _text_vector(_result(texts.data, "vector")), texts.warnings
+            vector, warnings = _vector(_result(texts.data, "vector")), texts.warnings
     # A warning of the storage means that series or samples are missing; PromQL warnings are about style. Thanos names
     # the address of the store; the rest of the text changes from query to query.
     missing = (text for text in warnings if not text.startswith("PromQL"))
@@ -157,7 +157,7 @@ def _decode_rows(text: Body) -> Vector:
     except (msgspec.MsgspecError, ValueError, RecursionError):
         pass
     try:
-        return _text_vector(_TEXT_ROWS.decode(text))
+        return _vector(_TEXT_ROWS.decode(text))
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise SourceError(engine_errors.UNREADABLE_RESPONSE, reason=error) from error
 
@@ -169,20 +169,11 @@ def _result(data: _Result[_Row] | None, result_type: str) -> list[_Row]:
     return data.result
 
 
-def _vector(rows: list[_VectorRow]) -> Vector:
-    return _finish(rows, np.fromiter(map(_SECOND, map(_VALUE, rows)), np.float64, len(rows)))
-
-
-def _text_vector(rows: list[_TextRow]) -> Vector:
-    texts = list(map(_SECOND, map(_VALUE, rows)))
+def _vector(rows: list[_VectorRow] | list[_TextRow]) -> Vector:
     try:
-        values = np.fromiter(map(float, texts), np.float64, len(texts))
+        values = np.fromiter(map(_SECOND, map(_VALUE, rows)), np.float64, len(rows))  # numpy also converts texts
     except ValueError:
-        values = np.array([_number(text) for text in texts])  # raises for the invalid one
-    return _finish(rows, values)
-
-
-def _finish(rows: list[_VectorRow] | list[_TextRow], values: Column) -> Vector:
+        values = np.array([_number(row.value[1]) for row in rows])  # raises for the invalid one
     values[~np.isfinite(values)] = np.nan
     return Vector(list(map(bytes, map(_METRIC, rows))), values)
 
@@ -244,11 +235,11 @@ def _decode(decoder: msgspec.json.Decoder[_EngineResponse[_D]], body: Body) -> _
     return response
 
 
-def _number(text: str) -> float:
+def _number(text: str | float) -> float:
     try:
         return float(text)
     except ValueError as error:
-        raise SourceError(engine_errors.NOT_A_NUMBER, text=repr(text[:40])) from error
+        raise SourceError(engine_errors.NOT_A_NUMBER, text=repr(str(text)[:40])) from error
 
 
 _pause_lock = threading.Lock()
