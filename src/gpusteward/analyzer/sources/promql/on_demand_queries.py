@@ -264,9 +264,7 @@ def _match_allocation(mapping: LabelMapping, allocation: AllocationKey) -> Itera
         (mapping.container, container.name),
         (mapping.cluster, container.cluster),
     )
-    for label, value in values:
-        if label:
-            yield from (Matcher(name, "=", part) for name, part in split_label(label, value))
+    yield from _match(*values)
 
 
 def _match_device(mapping: LabelMapping, allocation: AllocationKey) -> Iterator[Matcher]:
@@ -275,9 +273,13 @@ def _match_device(mapping: LabelMapping, allocation: AllocationKey) -> Iterator[
     if allocation.gpu_instance:
         place = (mapping.node, allocation.node), (mapping.gpu, allocation.gpu_index)
         values = [*place, (mapping.instance, allocation.gpu_instance)]
-    for label, value in (*values, (mapping.cluster, allocation.cluster)):
-        if label:
-            yield from (Matcher(name, "=", part) for name, part in split_label(label, value))
+    yield from _match(*values, (mapping.cluster, allocation.cluster))
+
+
+def _match(*values: tuple[str, str]) -> Iterator[Matcher]:
+    """By label, as far as the series have it."""
+    pairs = (pair for label, value in values if label for pair in split_label(label, value))
+    return (Matcher(name, "=", part) for name, part in pairs)
 
 
 def read_pod_processes(

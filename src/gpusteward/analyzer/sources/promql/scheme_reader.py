@@ -3,7 +3,7 @@ that would select more series than one query may are divided into groups of node
 
 import time
 from collections import defaultdict
-from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from gpusteward.analyzer.sources.engine.client import Engine, LimitError
@@ -39,7 +39,6 @@ from gpusteward.analyzer.sources.promql.unlisted_holders import (
 )
 from gpusteward.analyzer.sources.usage.absent_holders import SchemeState, list_rows_to_ask
 from gpusteward.analyzer.sources.usage.coverage import ExpectedSamples
-from gpusteward.analyzer.sources.usage.findings import UnheldWork
 from gpusteward.analyzer.sources.usage.partial_tables import PartialTable
 from gpusteward.analyzer.sources.usage.presence import list_stale_rows, list_unlisted_rows
 from gpusteward.analyzer.sources.usage.quantities import Aggregation, Level, Quantity, QueryKey
@@ -260,17 +259,9 @@ class SchemeReader:
         """How many series one query may select now."""
         return self._limit.now
 
-    def find_unheld_work(self, detected: DetectedScheme) -> UnheldWork:
-        """Work on devices without a holder, as of the last read of this scheme."""
-        return self._states[detected.key].unheld_work
-
-    def count_devices(self, detected: DetectedScheme) -> int:
-        """Devices that reported in the last read of this scheme; 0 where it does not tell."""
-        return self._states[detected.key].devices
-
-    def list_without_samples(self, detected: DetectedScheme) -> Collection[int]:
-        """Rows of the last partial table of this scheme that are only kept as stale."""
-        return self._states[detected.key].stale.without_samples
+    def state_of(self, detected: DetectedScheme) -> SchemeState:
+        """What the last read of this scheme has left."""
+        return self._states[detected.key]
 
     def finish_cycle(self, table_rows: int) -> None:
         """Note the size of the merged table. After an empty one the row indexes are built anew, and where they are

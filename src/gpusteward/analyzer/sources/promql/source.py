@@ -138,9 +138,10 @@ class PrometheusSource:
         cycle = ReadCycle(at, Window(self._settings.window_seconds, rules), self._failures)
         schemes = discovered.schemes
         tables = [self._reader.read(detected, cycle) for detected in schemes]
-        is_counted = self._checks.count(schemes, [self._reader.count_devices(detected) for detected in schemes], at)
-        without_samples = [self._reader.list_without_samples(detected) for detected in schemes]
-        chosen = self._shared_uuids.leave_out(schemes, tables, choose_rows(tables, without_samples))
+        states = [self._reader.state_of(detected) for detected in schemes]
+        is_counted = self._checks.count(schemes, [state.devices for state in states], at)
+        chosen = choose_rows(tables, [state.stale.without_samples for state in states])
+        chosen = self._shared_uuids.leave_out(schemes, tables, chosen)
         table = merge_partial_tables(tables, chosen, at=at, window_seconds=self._settings.window_seconds)
         self._schemes_in_table = {detected.key for detected, rows in zip(schemes, chosen, strict=True) if rows}
         table = self._twins.mark(replace(table, fleet=self._checks.fleet, lag_seconds=lag))
@@ -163,10 +164,10 @@ class PrometheusSource:
 
     def _find_findings(self, table: UsageTable, schemes: Sequence[DetectedScheme]) -> Iterator[Finding]:
         yield from find_failures({name: why for name, why in self._failures.items() if name != _NO_METRICS})
-        unheld = {detected.key: self._reader.find_unheld_work(detected) for detected in schemes}
-        is_working = any(part.working for part in unheld.values())
+        unheld = [self._reader.state_of(detected).unheld_work for detected in schemes]
+        is_working = any(part.working for part in unheld)
         labels = self._checks.list_labels(schemes, table.at) if is_working else ()
-        yield from find_contradictions(table, unheld.values(), labels)
+        yield from find_contradictions(table, unheld, labels)
         yield from self._checks.find_findings(table, schemes, is_unheld_work=is_working)
 
     def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
