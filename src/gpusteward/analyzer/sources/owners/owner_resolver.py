@@ -35,9 +35,6 @@ class PodName(NamedTuple):
     name: str
     uid: str = ""  # empty: not known
 
-    def has_uid_of(self, metadata: "_Metadata") -> bool:
-        return not self.uid or self.uid == metadata.uid
-
 
 class _Metadata(msgspec.Struct, rename="camel"):
     name: str = ""
@@ -132,9 +129,9 @@ class OwnerResolver:
         """Raises ObjectError if it cannot be read, or if the pod of this name is another one by now."""
         path = make_path("v1", "Pod", pod.namespace, pod.name)
         found = self._read(path, budget)
-        if not pod.has_uid_of(found.metadata):
-            raise ObjectError(messages.REPLACED, path=path)
         about, status = found.metadata, found.status
+        if pod.uid and pod.uid != about.uid:
+            raise ObjectError(messages.REPLACED, path=path)
         return PodOwner(
             Workload("Pod", pod.namespace, pod.name, evidence=OwnerEvidence.READ, uid=about.uid),
             about.controller,
@@ -152,7 +149,11 @@ class OwnerResolver:
         annotations = (pod.notify_annotation, *(owner.notify_annotation for owner in owners))
         workload = pod.pod
         if unread is not None:
-            workload = _choose_outer(Workload(unread.kind, namespace, unread.name, uid=unread.uid), pod.derived)
+            workload = Workload(unread.kind, namespace, unread.name, uid=unread.uid)
+            # What names and labels of the pod suggest, if the owner that could not be read is of a kind below it.
+            is_derived = pod.derived.evidence is OwnerEvidence.DERIVED
+            if is_derived and unread.kind in find_kind(pod.derived.kind).children:
+                workload = pod.derived
         elif owners:
             root = owners[-1].reference
             workload = Workload(root.kind, namespace, root.name, evidence=OwnerEvidence.READ, uid=root.uid)
@@ -187,10 +188,3 @@ class OwnerResolver:
         finally:
             budget.requests -= 1
             budget.seconds -= self._clock() - began
-
-
-def _choose_outer(unread: Workload, derived: Workload) -> Workload:
-    """The workload that names and labels of the pod suggest, if the owner that could not be read is of a kind below it;
-    else that owner, as its reference names it."""
-    is_above = derived.evidence is OwnerEvidence.DERIVED and unread.kind in find_kind(derived.kind).children
-    return derived if is_above else unread

@@ -9,7 +9,7 @@ named in `scrape.any_node_targets`. A target that reports the GPU of another nod
 unknown: two nodes report it.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -283,27 +283,24 @@ class PodTargets:
         if not self._namespaces[0]:
             raise SourceError(messages.NAMESPACE_UNKNOWN)
         listed = [ALL_NAMESPACES] if ALL_NAMESPACES in self._namespaces else self._namespaces
-        pods = (pod for namespace in listed for pod in self._list_pods(namespace))
-        return tuple(target for pod in pods for target in self._make_target(pod))
+        targets: list[Target] = []
+        for namespace in listed:
+            pods, left = make_path("v1", "Pod", "" if namespace == ALL_NAMESPACES else namespace), _MOST_PODS
+            for page in self._api.read_pages(f"{pods}?labelSelector={quote(self._settings.selector)}", _ListedPod):
+                left -= len(page)
+                if left < 0:
+                    raise SourceError(messages.TOO_MANY_PODS, limit=_MOST_PODS)
+                running = (pod for pod in page if pod.status.phase == "Running" and pod.status.pod_ip)
+                targets += map(self._make_target, running)
+        return tuple(targets)
 
-    def _list_pods(self, name: str) -> Iterator[_ListedPod]:
-        pods = make_path("v1", "Pod", "" if name == ALL_NAMESPACES else name)
-        path, left = f"{pods}?labelSelector={quote(self._settings.selector)}", _MOST_PODS
-        for page in self._api.read_pages(path, _ListedPod):
-            left -= len(page)
-            if left < 0:
-                raise SourceError(messages.TOO_MANY_PODS, limit=_MOST_PODS)
-            yield from page
-
-    def _make_target(self, pod: _ListedPod) -> Iterator[Target]:
-        if pod.status.phase != "Running" or not pod.status.pod_ip:
-            return
+    def _make_target(self, pod: _ListedPod) -> Target:
         ports = (port for container in pod.spec.containers or () for port in container.ports or ())
         named = (port.container_port for port in ports if port.name == _PORT_NAME)
         port = next((number for number in named if 0 < number <= _MAX_PORT), self._settings.port)
         node = pod.spec.node_name or ""
-        yield Target(
-            HttpUrl(self._settings.scheme, pod.status.pod_ip, port, DEFAULT_PATH),
+        return Target(
+            HttpUrl(self._settings.scheme, pod.status.pod_ip or "", port, DEFAULT_PATH),
             {"node": node, **self._labels} if node else self._labels,
             fixed_labels=self._labels,
             node=node,

@@ -93,7 +93,9 @@ class ExpectedSamples:
         """NaN where the interval is unknown."""
         own = self._targets.get(target) or self._targets.get(target._replace(cluster=""))  # `up` may lack the label
         interval = self._fixed or own or self._intervals.get(target.job)
-        interval = interval or (None if target.job else self._shortest_interval())
+        if not interval and not target.job:  # as of a stale row: the shortest of the jobs that it may belong to
+            seen = [seconds for job, seconds in self._intervals.items() if job in self._jobs]
+            interval = min(seen or self._intervals.values(), default=None)
         return max(self.window_seconds / interval, 1.0) if interval else np.nan
 
     def _expect_as_seen(self, job: str, counts: Column, at: float) -> float:
@@ -108,8 +110,3 @@ class ExpectedSamples:
         recent = [(when, count) for when, count in self._counts.get(job, ()) if abs(at - when) <= LOOK_BACK_SECONDS]
         self._counts[job] = [*recent, (at, highest)]
         return max(count for _, count in self._counts[job])
-
-    def _shortest_interval(self) -> float | None:
-        """For rows whose job is unknown, such as stale ones: the shortest interval of the jobs they may belong to."""
-        seen = [seconds for job, seconds in self._intervals.items() if job in self._jobs]
-        return min(seen or self._intervals.values(), default=None)

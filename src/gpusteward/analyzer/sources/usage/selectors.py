@@ -42,7 +42,11 @@ def parse_condition(text: str) -> Matchers:
         match = _MATCHER.match(inside, position)
         if match is None:
             raise ConfigurationError(engine_errors.BAD_CONDITION, condition=repr(text), rest=repr(inside[position:]))
-        matchers.append(Matcher(match["label"], match["operator"], _unquote(match["value"])))
+        value = match["value"]
+        inside_quotes = value[1:-1]
+        if value[0] != "`":
+            inside_quotes = _ESCAPE.sub(lambda found: _ESCAPED.get(found[1], found[1]), inside_quotes)
+        matchers.append(Matcher(match["label"], match["operator"], inside_quotes))
         position = match.end()
     return tuple(matchers)
 
@@ -60,19 +64,10 @@ def join_labels(*labels: str) -> str:
 
 def match_any(label: str, values: Iterable[str]) -> Matcher:
     """The label equals one of these values, whatever characters they contain."""
-    return Matcher(label, "=~", "|".join(_escape_regex(value) for value in values))
+    # In the syntax of Go's regexp; `re.escape` writes escapes that Go refuses.
+    return Matcher(label, "=~", "|".join(re.sub(r"([\\.+*?()|\[\]{}^$])", r"\\\1", value) for value in values))
 
 
 def quote(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'
-
-
-def _escape_regex(text: str) -> str:
-    """In the syntax of Go's regexp; `re.escape` writes escapes that Go refuses."""
-    return re.sub(r"([\\.+*?()|\[\]{}^$])", r"\\\1", text)
-
-
-def _unquote(text: str) -> str:
-    inside = text[1:-1]
-    return inside if text[0] == "`" else _ESCAPE.sub(lambda found: _ESCAPED.get(found[1], found[1]), inside)
