@@ -27,8 +27,9 @@ from gpusteward.analyzer.metrics.page import render_result
 from gpusteward.analyzer.pipeline import Components, Pipeline
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
-from gpusteward.analyzer.sources.live_readings import Pod, PodProcesses
+from gpusteward.analyzer.sources.live_readings import PodProcesses
 from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners
+from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.analyzer.sources.usage_source import Chart, UsageSource
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.exposition import TEXT_TYPE
@@ -123,7 +124,7 @@ class TimedSource:
     def read_work(self, allocations: Sequence[AllocationKey], at: float, *, seconds: float) -> Sequence[Chart]:
         return self.source.read_work(allocations, at, seconds=seconds)
 
-    def read_processes(self, pods: Collection[Pod], at: float) -> PodProcesses:
+    def read_processes(self, pods: Collection[PodKey], at: float) -> PodProcesses:
         return self.source.read_processes(pods, at)
 
     def describe(self) -> Mapping[str, Any]:

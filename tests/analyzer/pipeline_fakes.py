@@ -7,7 +7,8 @@ from typing import Any
 from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.resumption import NO_HISTORY, SpellHistory
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.sources.live_readings import Pod, PodProcesses
+from gpusteward.analyzer.sources.live_readings import PodProcesses
+from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.errors import SourceError
@@ -37,7 +38,7 @@ class FakeTableSource:
     def read_work(self, allocations: Sequence[AllocationKey], at: float, *, seconds: float) -> list[Chart]:
         raise AssertionError("a cycle reads no series")
 
-    def read_processes(self, pods: Collection[Pod], at: float) -> PodProcesses:
+    def read_processes(self, pods: Collection[PodKey], at: float) -> PodProcesses:
         raise AssertionError("a cycle reads no processes")
 
     def close(self) -> None: ...

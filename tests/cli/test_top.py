@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.sources.live_readings import Pod, PodProcesses
+from gpusteward.analyzer.sources.live_readings import PodProcesses
+from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.tables import NodeModel
 from gpusteward.cli.main import main
@@ -155,7 +156,7 @@ def test_an_opened_workload_is_shown_in_chinese(cluster: Api) -> None:
     ("running", "text"),
     [
         (PodProcesses(), "Processes of 1 pod are unknown: no gpusteward agent reports them."),
-        (PodProcesses(reported=frozenset({Pod("vision", "trainer-0")})), "No processes on its GPUs."),
+        (PodProcesses(reported=frozenset({PodKey("vision", "trainer-0")})), "No processes on its GPUs."),
     ],
 )
 def test_no_processes_and_unknown_processes_have_different_texts(running: PodProcesses, text: str) -> None:

@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gpusteward.analyzer.settings.settings import Settings
-from gpusteward.analyzer.sources.live_readings import Pod, PodProcesses, ReportedGpu
+from gpusteward.analyzer.sources.live_readings import PodProcesses, ReportedGpu
 from gpusteward.analyzer.sources.owners.cluster_owners import open_api
+from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.analyzer.sources.usage.selectors import parse_condition
 from gpusteward.analyzer.sources.usage_source import Chart, UsageSource
 from gpusteward.analyzer.tables import UsageTable
@@ -95,7 +96,7 @@ class ActiveSource:
     def read_work(self, allocations: Sequence[AllocationKey], at: float, *, seconds: float) -> Sequence[Chart]:
         return self.source.read_work(allocations, at, seconds=seconds)
 
-    def read_processes(self, pods: Collection[Pod], at: float) -> PodProcesses:
+    def read_processes(self, pods: Collection[PodKey], at: float) -> PodProcesses:
         return self.source.read_processes(pods, at)
 
     def read_gpus(self, node: str, cluster: str, at: float) -> Sequence[ReportedGpu]:

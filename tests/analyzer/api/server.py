@@ -45,7 +45,8 @@ from gpusteward.analyzer.serve import configure_server
 from gpusteward.analyzer.settings.effective import EffectiveSettings
 from gpusteward.analyzer.settings.masked import MaskedSetting, mask_settings
 from gpusteward.analyzer.settings.settings import ServerSettings, Settings
-from gpusteward.analyzer.sources.live_readings import Pod, PodProcesses, ReportedGpu, RunningProcess
+from gpusteward.analyzer.sources.live_readings import PodProcesses, ReportedGpu, RunningProcess
+from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.spell_table import SpellTable
 from gpusteward.analyzer.tables import UsageTable
@@ -182,7 +183,7 @@ class FakeSource:
             raise SourceError(self.series_failure)
         return Chart(allocation, {Measure.CORE: [(at - 60, 0.5), (at, 0.75)]})
 
-    def read_processes(self, pods: Collection[Pod], at: float) -> PodProcesses:
+    def read_processes(self, pods: Collection[PodKey], at: float) -> PodProcesses:
         if self.processes_failure:
             raise SourceError(self.processes_failure)
         return _run_processes(pods) if self.running is None else self.running
@@ -194,7 +195,7 @@ class FakeSource:
         return [ReportedGpu("0", "", "GPU-a", model="H100", values=values, xid_errors={79: 2})]
 
 
-def _run_processes(pods: Collection[Pod]) -> PodProcesses:
+def _run_processes(pods: Collection[PodKey]) -> PodProcesses:
     reported = [pod for pod in pods if not pod.name.startswith("server")]
     processes = [
         RunningProcess(pod, "main", "n1", "0", "GPU-a", "", "", 4000 + number, "python", 8.0 * 2**30, 0.25)

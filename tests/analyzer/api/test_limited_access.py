@@ -22,7 +22,8 @@ from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.analyzer.settings.settings import Settings
-from gpusteward.analyzer.sources.live_readings import Pod, PodProcesses, RunningProcess
+from gpusteward.analyzer.sources.live_readings import PodProcesses, RunningProcess
+from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.tables import NodeModel
 from gpusteward.core.containers import Container, Workload
@@ -100,8 +101,8 @@ def two_namespaces(*, number: int = 1, at: float = AT, is_idle: bool = True) -> 
 class TalkativeSource(FakeSource):
     """Returns the processes of every pod, whichever were asked for."""
 
-    def read_processes(self, pods: Collection[Pod], at: float) -> PodProcesses:
-        everybody = {*pods, Pod("own", "own-job-0", ""), Pod("foreign-ns", "foreign-job-0", "")}
+    def read_processes(self, pods: Collection[PodKey], at: float) -> PodProcesses:
+        everybody = {*pods, PodKey("own", "own-job-0", ""), PodKey("foreign-ns", "foreign-job-0", "")}
         processes = [RunningProcess(pod, "main", "n1", "0", "GPU-shared", "", "", 1, pod.name) for pod in everybody]
         return PodProcesses(processes, frozenset(everybody))
 
@@ -261,7 +262,7 @@ class FailingSource(FakeSource):
     def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
         raise SourceError("the query {namespace='foreign-ns'} was refused")
 
-    def read_processes(self, pods: Collection[Pod], at: float) -> PodProcesses:
+    def read_processes(self, pods: Collection[PodKey], at: float) -> PodProcesses:
         raise SourceError("the query {namespace='foreign-ns'} was refused")
 
 

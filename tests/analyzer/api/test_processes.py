@@ -3,7 +3,8 @@
 from collections.abc import Collection
 
 from gpusteward.analyzer.api.v1.gpus.processes import MOST_PROCESSES
-from gpusteward.analyzer.sources.live_readings import Pod, PodProcesses, RunningProcess
+from gpusteward.analyzer.sources.live_readings import PodProcesses, RunningProcess
+from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.core.containers import Workload
 from tests.analyzer.api.sample_results import hold, small_result
 from tests.analyzer.api.server import FakeSource, make_result, running_api
@@ -61,7 +62,7 @@ def test_a_large_workload_is_read_in_pages():
     requested: list[list[str]] = []
 
     class CountingSource(FakeSource):
-        def read_processes(self, pods: Collection[Pod], at: float) -> PodProcesses:
+        def read_processes(self, pods: Collection[PodKey], at: float) -> PodProcesses:
             requested.append([pod.name for pod in pods])
             return PodProcesses(reported=frozenset(pods))
 
@@ -74,7 +75,7 @@ def test_a_large_workload_is_read_in_pages():
 
 
 def test_a_response_is_limited_and_has_the_total():
-    pod = Pod("team", "swarm-0")
+    pod = PodKey("team", "swarm-0")
     many = [RunningProcess(pod, "main", "n1", "0", "GPU-a", "", "", pid, "x") for pid in range(MOST_PROCESSES + 5)]
     with running_api(swarm(1), source=FakeSource(running=PodProcesses(many, frozenset({pod})))) as api:
         response = api.get("/api/v1/workloads/Job/team/swarm/processes").json
@@ -83,7 +84,7 @@ def test_a_response_is_limited_and_has_the_total():
 
 
 def test_a_mig_instance_is_named_by_index_profile_and_instance():
-    pod = Pod("team", "swarm-0")
+    pod = PodKey("team", "swarm-0")
     process = RunningProcess(pod, "main", "n1", "3", "MIG-b", "7", "1g.10gb", 12, "python")
     with running_api(swarm(1), source=FakeSource(running=PodProcesses([process], frozenset({pod})))) as api:
         (process,) = api.get("/api/v1/workloads/Job/team/swarm/processes").json["processes"]

@@ -12,7 +12,6 @@ from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.analyzer.sources.live_readings import (
     NATIVE_LABELS,
     LiveSample,
-    Pod,
     PodProcesses,
     RunningProcess,
     collect_processes,
@@ -20,6 +19,7 @@ from gpusteward.analyzer.sources.live_readings import (
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
 from gpusteward.analyzer.sources.scrape.source import ScrapeSource
+from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.core.errors import SourceError
 from gpusteward.simulate.fleets import default_node, fleet
 from gpusteward.simulate.nodes import SimulatedNode
@@ -34,8 +34,8 @@ LAST = scrape_times()[-1]
 TIMES = scrape_times(seconds=60)
 RENAMED = rename_labels(namespace="exported_namespace", pod="exported_pod", container="exported_container")
 ALL = "dcgm,native,all-series"
-POD = Pod("team", "trainer-0")
-Known = dict[Pod, set[RunningProcess]]
+POD = PodKey("team", "trainer-0")
+Known = dict[PodKey, set[RunningProcess]]
 
 
 def run_truly(nodes: Sequence[SimulatedNode]) -> Known:
@@ -45,11 +45,11 @@ def run_truly(nodes: Sequence[SimulatedNode]) -> Known:
         snapshot = node.snapshot(LAST)
         gpus = {reading.gpu.uuid: reading.gpu for reading in snapshot.readings}
         for claim in snapshot.allocations:
-            found.setdefault(Pod(claim.container.namespace, claim.container.pod), set())
+            found.setdefault(PodKey(claim.container.namespace, claim.container.pod), set())
         for each in snapshot.processes:
             if each.container is None:
                 continue
-            pod, gpu = Pod(each.container.namespace, each.container.pod), gpus[each.gpu_uuid]
+            pod, gpu = PodKey(each.container.namespace, each.container.pod), gpus[each.gpu_uuid]
             found.setdefault(pod, set()).add(
                 RunningProcess(
                     pod,
@@ -120,7 +120,7 @@ def test_by_default_an_agent_gives_every_process_with_its_memory_and_without_its
 def test_only_the_requested_pods_are_returned(tmp_path: Path):
     truth = run_truly(NODES)
     pod = next(pod for pod, running in truth.items() if running)
-    namesake = Pod("another-namespace", pod.name)
+    namesake = PodKey("another-namespace", pod.name)
     with (
         running_prometheus(tmp_path, tuple(scrape_history(NODES, TIMES, dialects=ALL))) as engine,
         closing(PrometheusSource(PrometheusSettings(url=engine.url))) as queried,

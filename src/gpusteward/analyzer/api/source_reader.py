@@ -3,7 +3,8 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from gpusteward.analyzer.sources.live_readings import Pod, PodProcesses, ReportedGpu
+from gpusteward.analyzer.sources.live_readings import PodProcesses, ReportedGpu
+from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.analyzer.sources.usage_source import Chart, UsageSource
 from gpusteward.core.namespaces import VisibleNamespaces
 from gpusteward.core.usages import AllocationKey
@@ -36,7 +37,7 @@ class SourceReader:
             return Chart(allocation, {})
         return self._source.read_series(allocation, at, seconds=seconds)
 
-    def read_processes(self, pods: Collection[Pod], at: float, *, visible: VisibleNamespaces | None) -> PodProcesses:
+    def read_processes(self, pods: Collection[PodKey], at: float, *, visible: VisibleNamespaces | None) -> PodProcesses:
         if visible is None:
             return self._source.read_processes(pods, at)
         found = self._source.read_processes([pod for pod in pods if visible.includes(pod.cluster, pod.namespace)], at)

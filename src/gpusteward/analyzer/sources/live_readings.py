@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from gpusteward.analyzer.sources.usage.label_mapping import LabelMapping
 from gpusteward.analyzer.sources.usage.quantities import list_dcgm_names
+from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.core import metrics
 
 PROCESS_METRICS = frozenset(
@@ -22,19 +23,11 @@ PROCESS_METRICS = frozenset(
 _LARGEST_PID = 2**32
 
 
-class Pod(NamedTuple):
-    """A pod whose processes are queried."""
-
-    namespace: str
-    name: str
-    cluster: str = ""
-
-
 @dataclass(frozen=True, slots=True)
 class RunningProcess:
     """A process on one GPU; None is unknown."""
 
-    pod: Pod
+    pod: PodKey
     container: str
     node: str
     gpu_index: str
@@ -53,7 +46,7 @@ class PodProcesses:
     """The processes of some pods."""
 
     processes: list[RunningProcess] = field(default_factory=list)
-    reported: frozenset[Pod] = frozenset()  # pods that an agent reports; the processes of others are unknown
+    reported: frozenset[PodKey] = frozenset()  # pods that an agent reports; the processes of others are unknown
 
 
 class LiveSample(NamedTuple):
@@ -64,12 +57,12 @@ class LiveSample(NamedTuple):
     value: float
 
 
-def collect_processes(samples: Iterable[LiveSample], pods: Collection[Pod], labels: LabelMapping) -> PodProcesses:
+def collect_processes(samples: Iterable[LiveSample], pods: Collection[PodKey], labels: LabelMapping) -> PodProcesses:
     """The processes of these pods by node, GPU and pid. Duplicate samples count once."""
-    reported: set[Pod] = set()
+    reported: set[PodKey] = set()
     processes: dict[tuple[str, str, str, str], RunningProcess] = {}
     for sample in samples:
-        pod = Pod(*(sample.labels.get(label, "") for label in (labels.namespace, labels.pod, labels.cluster)))
+        pod = PodKey(*(sample.labels.get(label, "") for label in (labels.namespace, labels.pod, labels.cluster)))
         if pod not in pods or not isfinite(sample.value):
             continue
         if sample.metric == metrics.USE_PROCESSES.name:
@@ -97,7 +90,7 @@ def _read_pid(labels: Mapping[str, str]) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= len(str(_LARGEST_PID)) else None
 
 
-def _make_process(pod: Pod, pid: int, labels: Mapping[str, str], names: LabelMapping) -> RunningProcess:
+def _make_process(pod: PodKey, pid: int, labels: Mapping[str, str], names: LabelMapping) -> RunningProcess:
     return RunningProcess(
         pod,
         labels.get(names.container, ""),

@@ -4,7 +4,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from gpusteward.analyzer.sources.live_readings import Pod, PodProcesses, ReportedGpu
+from gpusteward.analyzer.sources.live_readings import PodProcesses, ReportedGpu
+from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.usages import AllocationKey, Measure
 
@@ -33,7 +34,7 @@ class UsageSource(Protocol):
         with their own times, as they were scraped; counters as what they grew by. Read together, in a number of
         queries that does not depend on the metrics. Raises SourceError."""
 
-    def read_processes(self, pods: Collection[Pod], at: float) -> PodProcesses:
+    def read_processes(self, pods: Collection[PodKey], at: float) -> PodProcesses:
         """The processes of these pods around `at`, as far as they are reported. Raises SourceError."""
 
     def read_gpus(self, node: str, cluster: str, at: float) -> Sequence[ReportedGpu]:

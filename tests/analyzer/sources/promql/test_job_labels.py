@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
-from gpusteward.analyzer.sources.live_readings import Pod
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
+from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.simulate.fleets import fleet
 from tests.analyzer.engines import Sample, running_prometheus
@@ -104,7 +104,7 @@ def test_agents_scraped_with_and_without_honor_labels_are_in_one_table(tmp_path:
     with site(tmp_path, [*one_way, *other_way, *steady("up", 1, TIMES, job="b", pod="agent-x")]) as (source, _):
         table = source.read(AT)
         assert [one["name"] for one in source.describe()["dialects"]] == ["native", "native"]
-        pods = {Pod(one.container.namespace, one.container.pod) for one in table.allocations}
+        pods = {PodKey(one.container.namespace, one.container.pod) for one in table.allocations}
         assert source.read_processes(pods, AT).reported == pods
     assert index_rows(table).keys() == index_rows(expected).keys()
     assert len(table.unknown) == len(expected.unknown)

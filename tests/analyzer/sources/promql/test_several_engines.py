@@ -13,9 +13,9 @@ from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
-from gpusteward.analyzer.sources.live_readings import Pod
 from gpusteward.analyzer.sources.promql.several_engines import SeveralEngines, join_tables
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
+from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.core.errors import SourceError
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.messages import unknown_reasons
@@ -104,7 +104,7 @@ def test_charts_come_from_the_engine_that_has_them_also_while_another_is_down(ha
         assert source.read_series(held, AT, seconds=600).lines[Measure.CORE], "the other engine has it"
         with pytest.raises(SourceError):
             source.read_series(lost, AT, seconds=600)
-        lost_pod, held_pod = (Pod(one.container.namespace, one.container.pod, CLUSTER) for one in (lost, held))
+        lost_pod, held_pod = (PodKey(one.container.namespace, one.container.pod, CLUSTER) for one in (lost, held))
         assert source.read_processes([held_pod], AT).reported == {held_pod}
         assert source.read_processes([held_pod, lost_pod], AT).reported == {held_pod}, "the other one is unknown"
         with pytest.raises(SourceError):
@@ -166,7 +166,7 @@ def test_engines_whose_series_name_no_cluster_are_clusters_of_their_own_named_by
         assert described["failures"] == {}
         for held in (table.allocations[0], table.allocations[-1]):
             assert source.read_series(held, AT, seconds=600).lines[Measure.CORE]
-            pod = Pod(held.container.namespace, held.container.pod, held.cluster)
+            pod = PodKey(held.container.namespace, held.container.pod, held.cluster)
             found = source.read_processes([pod], AT)
             assert found.reported == {pod}
             assert {each.pod for each in found.processes} <= {pod}

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from gpusteward.analyzer.sources.live_readings import Pod
 from gpusteward.analyzer.sources.scrape.page_parser import OTHER_NODE
 from gpusteward.analyzer.sources.scrape.sample_store import PageOrigin, SampleStore, StoreOptions
 from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
 from gpusteward.analyzer.sources.scrape.source import ScrapeSource
 from gpusteward.analyzer.sources.scrape.targets import FileTargets, PodTargets, ReportedNode, StaticTargets
+from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.core.errors import SourceError
 from gpusteward.kubernetes.api import ApiServer, read_own_namespace
 from gpusteward.messages import unknown_reasons
@@ -109,7 +109,7 @@ def test_processes_of_another_node_are_not_read_from_a_pod():
     process = 'gpusteward_process_memory_bytes{{node="{}",' + holder + ',pid="{}"}} 1\n'
     with scraping_pod(info + alive + process.format("n1", 7) + process.format("n2", 8)) as (source, _):
         source.read(time.time())
-        found = source.read_processes([Pod("ml", "one")], time.time())
+        found = source.read_processes([PodKey("ml", "one")], time.time())
         assert [(one.node, one.pid) for one in found.processes] == [("n1", 7)]
 
 

@@ -14,7 +14,6 @@ from gpusteward.analyzer.sources.live_readings import (
     NATIVE_LABELS,
     PROCESS_METRICS,
     LiveSample,
-    Pod,
     PodProcesses,
     ReportedGpu,
     collect_processes,
@@ -32,7 +31,7 @@ from gpusteward.analyzer.sources.usage.quantities import (
     Quantity,
     UsageMetric,
 )
-from gpusteward.analyzer.sources.usage.query_results import split_label
+from gpusteward.analyzer.sources.usage.query_results import PodKey, split_label
 from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers, match_any, write_selector
 from gpusteward.analyzer.sources.usage.unknown_rows import ACTIVE_RATIO
 from gpusteward.analyzer.sources.usage_source import Chart, Points
@@ -283,7 +282,7 @@ def _match(*values: tuple[str, str]) -> Iterator[Matcher]:
 
 
 def read_pod_processes(
-    engine: Engine, schemes: Iterable[DetectedScheme], pods: Collection[Pod], at: float
+    engine: Engine, schemes: Iterable[DetectedScheme], pods: Collection[PodKey], at: float
 ) -> PodProcesses:
     """Processes as reported by gpusteward's agents; nothing is known where none runs. Raises SourceError."""
     parts: list[PodProcesses] = []

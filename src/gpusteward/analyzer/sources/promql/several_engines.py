@@ -11,7 +11,7 @@ import numpy as np
 
 from gpusteward.analyzer.setting_values import mask_password
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
-from gpusteward.analyzer.sources.live_readings import Pod, PodProcesses, ReportedGpu
+from gpusteward.analyzer.sources.live_readings import PodProcesses, ReportedGpu
 from gpusteward.analyzer.sources.memory_limits import DEFAULT_LIMITS, MemoryLimits
 from gpusteward.analyzer.sources.promql.site_checks import describe_gpus_in_two_engines
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
@@ -23,6 +23,7 @@ from gpusteward.analyzer.sources.usage.findings import (
     list_shared_nodes,
 )
 from gpusteward.analyzer.sources.usage.partial_tables import PartialTable, merge_partial_tables
+from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.tables import Column, Finding, UsageTable
 from gpusteward.core.errors import SourceError
@@ -84,11 +85,11 @@ class EngineShard:
         self.unnamed_nodes = frozenset(key.node for key in table.fleet if not key.cluster)
         self.has_unnamed = self.has_unnamed or any(not one.cluster for one in table.allocations)
 
-    def own_pods(self, pods: Collection[Pod]) -> list[Pod]:
+    def own_pods(self, pods: Collection[PodKey]) -> list[PodKey]:
         """As its series name them."""
         return [pod._replace(cluster="") if self.cluster and pod.cluster == self.cluster else pod for pod in pods]
 
-    def name_pod(self, pod: Pod) -> Pod:
+    def name_pod(self, pod: PodKey) -> PodKey:
         return pod if pod.cluster or not self.cluster else pod._replace(cluster=self.cluster)
 
     def find_lag(self, at: float) -> float:
@@ -304,7 +305,7 @@ class SeveralEngines:
             charts.append(Chart(one, lines))
         return charts
 
-    def read_processes(self, pods: Collection[Pod], at: float) -> PodProcesses:
+    def read_processes(self, pods: Collection[PodKey], at: float) -> PodProcesses:
         """The processes of these pods, from all engines that can be read. Raises SourceError if these have none of the
         pods and another could not be read."""
         parts: list[PodProcesses] = []
@@ -317,7 +318,7 @@ class SeveralEngines:
                 continue
             own = [replace(one, pod=shard.name_pod(one.pod)) for one in found.processes]
             parts.append(PodProcesses(own, frozenset(map(shard.name_pod, found.reported)) & frozenset(pods)))
-        reported = frozenset[Pod]().union(*(part.reported for part in parts))
+        reported = frozenset[PodKey]().union(*(part.reported for part in parts))
         if failure is not None and not reported:
             raise failure
         wanted = frozenset(pods)

@@ -7,7 +7,7 @@ from typing import Any
 from gpusteward.analyzer.setting_values import mask_password
 from gpusteward.analyzer.sources.engine.client import Engine
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
-from gpusteward.analyzer.sources.live_readings import Pod, PodProcesses, ReportedGpu
+from gpusteward.analyzer.sources.live_readings import PodProcesses, ReportedGpu
 from gpusteward.analyzer.sources.memory_limits import DEFAULT_LIMITS, MemoryLimits
 from gpusteward.analyzer.sources.promql.discovery import (
     VICTORIA,
@@ -35,6 +35,7 @@ from gpusteward.analyzer.sources.usage.findings import (
 )
 from gpusteward.analyzer.sources.usage.partial_tables import choose_rows, merge_partial_tables
 from gpusteward.analyzer.sources.usage.quantities import MetricScheme
+from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.analyzer.sources.usage.selectors import parse_condition
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.tables import Finding, UsageTable
@@ -180,7 +181,7 @@ class PrometheusSource:
         schemes = (self._discovered or self._discover(at)).schemes
         return read_work(self._engine, schemes, allocations, at=at, seconds=seconds)
 
-    def read_processes(self, pods: Collection[Pod], at: float) -> PodProcesses:
+    def read_processes(self, pods: Collection[PodKey], at: float) -> PodProcesses:
         """The processes of these pods, where gpusteward's agent reports them. Raises SourceError."""
         schemes = (self._discovered or self._discover(at)).schemes
         return read_pod_processes(self._engine, schemes, pods, at)

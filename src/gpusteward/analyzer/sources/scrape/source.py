@@ -12,7 +12,6 @@ from gpusteward.analyzer.sources.live_readings import (
     NATIVE_LABELS,
     PROCESS_METRICS,
     LiveSample,
-    Pod,
     PodProcesses,
     ReportedGpu,
     collect_processes,
@@ -50,6 +49,7 @@ from gpusteward.analyzer.sources.usage.partial_tables import (
 )
 from gpusteward.analyzer.sources.usage.presence import list_stale_rows
 from gpusteward.analyzer.sources.usage.quantities import MetricScheme
+from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.analyzer.sources.usage.selectors import Matchers
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.tables import UsageTable
@@ -185,7 +185,7 @@ class ScrapeSource:
         """Everything about each of these allocations that can prove work before `at`, with the times of the scrapes."""
         return read_work(self.store, self._schemes, allocations, at=at, seconds=seconds)
 
-    def read_processes(self, pods: Collection[Pod], at: float) -> PodProcesses:
+    def read_processes(self, pods: Collection[PodKey], at: float) -> PodProcesses:
         """The processes of these pods, from pages fetched now. Raises SourceError if all their agents fail."""
         parts = [
             self._read_processes([pod for pod in pods if pod.cluster == cluster], cluster, at)
@@ -194,7 +194,7 @@ class ScrapeSource:
         processes = [process for part in parts for process in part.processes]
         return PodProcesses(processes, frozenset(pod for part in parts for pod in part.reported))
 
-    def _read_processes(self, pods: Collection[Pod], cluster: str, at: float) -> PodProcesses:
+    def _read_processes(self, pods: Collection[PodKey], cluster: str, at: float) -> PodProcesses:
         """A page does not name its cluster: the target does."""
         names = frozenset((pod.namespace, pod.name) for pod in pods)
 
@@ -222,11 +222,11 @@ class ScrapeSource:
         pages = self._loop.fetch_now(names, read)
         return collect_readings((sample, find_labels(sample.metric)) for sample in chain.from_iterable(pages))
 
-    def _find_targets(self, pods: Collection[Pod]) -> list[str]:
+    def _find_targets(self, pods: Collection[PodKey]) -> list[str]:
         """Targets that report these pods."""
         with self.store.lock_targets() as (series_labels, targets):
             keys = series_labels.holders[MetricScheme.NATIVE].keys
-            holders = frozenset(row for row, key in enumerate(keys) if Pod(key.namespace, key.pod, key.cluster) in pods)
+            holders = frozenset(row for row, key in enumerate(keys) if key.pod_key in pods)
             return [target for target, samples in targets.items() if samples.series.has_any(holders)]
 
     def describe(self) -> Mapping[str, Any]:

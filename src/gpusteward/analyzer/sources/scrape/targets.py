@@ -230,12 +230,12 @@ class _PodContainer(msgspec.Struct):
     ports: list[_ContainerPort] | None = None
 
 
-class _PodSpec(msgspec.Struct, rename="camel"):
+class _ListedPodSpec(msgspec.Struct, rename="camel"):
     node_name: str | None = None
     containers: list[_PodContainer] | None = None
 
 
-class _PodStatus(msgspec.Struct):
+class _ListedPodStatus(msgspec.Struct):
     phase: str | None = None
     pod_ip: str | None = msgspec.field(default=None, name="podIP")
 
@@ -247,8 +247,8 @@ class _ListedPodMetadata(msgspec.Struct):
 
 class _ListedPod(msgspec.Struct):
     metadata: _ListedPodMetadata
-    spec: _PodSpec
-    status: _PodStatus
+    spec: _ListedPodSpec
+    status: _ListedPodStatus
 
 
 ALL_NAMESPACES = "*"

@@ -229,17 +229,13 @@ class StaleAllocations:
         reporting_nodes: set[tuple[str, str]] = set()
         if not reports_unheld_devices:
             reporting_nodes = {(keys[row].cluster, details.node) for row, details in present.items() if details.node}
-        new_nodes = {_pod_of(keys[row]): results.present[row].node for row in results.present.keys() - known}
+        new_nodes = {keys[row].pod_key: results.present[row].node for row in results.present.keys() - known}
         for position, row in stale.items():
             allocation = table.allocations[position]
-            has_moved = row in known and new_nodes.get(_pod_of(keys[row]), allocation.node) != allocation.node
+            has_moved = row in known and new_nodes.get(keys[row].pod_key, allocation.node) != allocation.node
             gpu, node = DeviceKey(allocation.gpu_uuid, "", allocation.cluster), (allocation.cluster, allocation.node)
             if has_moved or gpu in reporting or node in reporting_nodes:
                 yield row
-
-
-def _pod_of(key: HolderKey) -> tuple[str, str, str]:
-    return key.cluster, key.namespace, key.pod
 
 
 def _pack(rows: Iterable[HolderRow]) -> "array[int]":

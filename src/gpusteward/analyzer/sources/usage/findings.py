@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gpusteward.analyzer.sources.usage.quantities import UNHELD_FLOOR, Aggregation, Level, MetricScheme, Quantity
-from gpusteward.analyzer.sources.usage.query_results import DeviceKey, DeviceSet, Flags, QueryResults
+from gpusteward.analyzer.sources.usage.query_results import DeviceKey, DeviceSet, Flags, PodKey, QueryResults
 from gpusteward.analyzer.sources.usage.unknown_rows import HIGHEST_CORE
 from gpusteward.analyzer.tables import Column, Finding, UsageTable
 from gpusteward.core.messages import Message
@@ -53,8 +53,6 @@ _WITHOUT_KUBERNETES = frozenset({"Program", "Container"})
 """Kinds of machines without Kubernetes: the same program may run on many of them."""
 _MOST_NAMES = 3
 
-PodKey = tuple[str, str, str]  # cluster, namespace, name
-
 
 class PodsOnTwoNodes:
     """Finds them; looks again only when the allocations have changed."""
@@ -82,7 +80,10 @@ class PodsOnTwoNodes:
         """Which ones, for people who may see all namespaces."""
         if not self._nodes:
             return None
-        names = [f"{key[1]}/{key[2]} ({', '.join(nodes)})" for key, nodes in sorted(self._nodes.items())[:_MOST_NAMES]]
+        names = [
+            f"{key.namespace}/{key.name} ({', '.join(nodes)})"
+            for key, nodes in sorted(self._nodes.items())[:_MOST_NAMES]
+        ]
         return unknown_reasons.PODS_ON_TWO_NODES.fill(count=len(self._nodes), pods="; ".join(names))
 
 
@@ -117,7 +118,7 @@ def list_shared_nodes(table: UsageTable) -> Collection[str]:
 
 
 def _key(one: AllocationKey) -> PodKey:
-    return one.cluster, one.container.namespace, one.container.pod
+    return PodKey(one.container.namespace, one.container.pod, one.cluster)
 
 
 DEGRADED_RATIO = 0.5

@@ -75,6 +75,18 @@ class HolderKey(NamedTuple):
     def device(self) -> DeviceKey:
         return DeviceKey(self.uuid, self.instance, self.cluster)
 
+    @property
+    def pod_key(self) -> "PodKey":
+        return PodKey(self.namespace, self.pod, self.cluster)
+
+
+class PodKey(NamedTuple):
+    """Identifies a pod by its names."""
+
+    namespace: str
+    name: str
+    cluster: str = ""
+
 
 class HolderDetails(NamedTuple):
     """What the labels of a presence series say beyond the key. The last five come from gpusteward's agent only."""

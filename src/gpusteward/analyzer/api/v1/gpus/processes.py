@@ -14,7 +14,8 @@ from gpusteward.analyzer.api.http.responses import DocumentedRoute, send_json
 from gpusteward.analyzer.api.v1.pagination import stamp
 from gpusteward.analyzer.api.v1.workloads.workload_paths import Cluster, NamedWorkload, Part, find_workload
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.sources.live_readings import Pod, RunningProcess
+from gpusteward.analyzer.sources.live_readings import RunningProcess
+from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.core.api_rows import Process, Processes
 from gpusteward.core.usages import AllocationKey
 from gpusteward.messages.errors import api_errors
@@ -66,12 +67,12 @@ async def read_node_processes(
     return send_json(await _read(_list_pods(held), slice(offset, offset + limit), published.result, dependencies))
 
 
-def _list_pods(held: Iterable[AllocationKey]) -> list[Pod]:
+def _list_pods(held: Iterable[AllocationKey]) -> list[PodKey]:
     containers = (one.container for one in held)
-    return list(dict.fromkeys(Pod(one.namespace, one.pod, one.cluster) for one in containers))
+    return list(dict.fromkeys(PodKey(one.namespace, one.pod, one.cluster) for one in containers))
 
 
-async def _read(pods: Sequence[Pod], chosen: slice, result: Result, dependencies: ApiDependencies) -> Processes:
+async def _read(pods: Sequence[PodKey], chosen: slice, result: Result, dependencies: ApiDependencies) -> Processes:
     requested = pods[chosen]
     running = await query_source(
         lambda: dependencies.source.read_processes(requested, time.time(), visible=dependencies.visible),
