@@ -206,7 +206,7 @@ class QueryPlan:
         return replace(self, queries=tuple(filter(is_wanted, self.queries)))
 
     def with_targets(self) -> "QueryPlan":
-        """Counts samples by scrape target."""
+        """Counts samples by scrape target: where intervals differ, a number says nothing without its target."""
         labels = ScrapeTarget("job", "instance", self.mapping.cluster)
         queries = (replace(one, detail_labels=labels) if one.key == CORE_COUNT else one for one in self.queries)
         return replace(self, queries=tuple(queries))
@@ -231,7 +231,7 @@ def plan_holders(detected: DetectedScheme, condition: Matchers) -> QueryPlan:
     metrics = list(_split_mig(group.holder_metrics, mapping.instance)) if is_dcgm else group.holder_metrics
     devices = [metric for metric in group.metrics if metric.level is Level.DEVICE]
     queries = [
-        *plan_presence(detected, all_holders),
+        *plan_presence(detected, all_holders),  # of free devices too: one that reports without its holder shows its end
         *_plan_missing_video(detected, held),
         *_plan_metrics(metrics, mapping, held),
         *_plan_metrics(devices, mapping, device_matchers(condition)),
@@ -346,14 +346,14 @@ def _plan_missing_video(detected: DetectedScheme, matchers: Matchers) -> Iterato
             matchers=(*presence.matchers, *is_gpu),
             detail_labels=None,
             fallbacks=(),
-            other_than=others,
+            other_than=others,  # the engine compares: it returns the few that lack a signal, not all that have it
         )
 
 
 def _plan_metrics(metrics: Iterable[UsageMetric], mapping: LabelMapping, matchers: Matchers) -> Iterator[Query]:
     for metric in metrics:
         if metric.quantity is Quantity.PRESENCE:
-            continue
+            continue  # `plan_presence` asks for it, with its details
         key_labels = mapping.holder if metric.level is Level.HOLDER else mapping.device
         labels = DEVICE_DETAIL_LABELS if metric.quantity is Quantity.IDENTITY else None
         for aggregation in metric.aggregations:
