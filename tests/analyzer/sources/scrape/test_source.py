@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
+import time_machine
 
 from gpusteward.analyzer.active_source import ActiveSource
 from gpusteward.analyzer.settings.settings import Settings
@@ -84,6 +85,30 @@ def test_the_clock_of_the_targets_is_the_middle_one_of_their_responses():
             skew = source.read(time.time()).clock_skew
     assert skew is not None
     assert 5 <= skew <= 7.5
+
+
+def test_a_clock_that_steps_after_a_scrape_differs_from_that_of_the_targets():
+    def respond(handler: BaseHTTPRequestHandler) -> bool:
+        handler.send_response_only(200)
+        handler.send_header("Date", formatdate(now(), usegmt=True))
+        handler.send_header("Content-Length", str(len(body)))
+        handler.end_headers()
+        handler.wfile.write(body)
+        return True
+
+    body, begun, began = page("one").encode(), time.monotonic(), time.time()
+
+    def now() -> float:
+        return began + time.monotonic() - begun
+
+    with serving_pages({}) as server:
+        server.respond = respond
+        with closing(source_of(server, "/one")) as source:
+            assert abs(source.read(time.time()).clock_skew or 0) < 3
+            with time_machine.travel(time.time() + 365 * 86_400, tick=True):
+                skew = source.read(time.time()).clock_skew
+    assert skew is not None
+    assert skew < -364 * 86_400
 
 
 def test_malformed_lines_are_counted_by_reason_in_the_status_report():

@@ -61,7 +61,9 @@ class Fetcher:
         self._tls = tls if url.is_tls else None
         self._server_name = server_name
         self._connection: AsyncConnection | None = None
-        self.clock_skew: float | None = None  # seconds: the clock of the target minus ours, as of its last response
+        self.clock_offset: float | None = None
+        """Seconds: the clock of the target, as of its last response, minus our monotonic one. Not minus the clock of
+        this machine: that one may step between this scrape and the cycle that compares the two."""
 
     async def fetch(self, credentials: Mapping[str, str]) -> bytes:
         """The page as it is now. `credentials`: headers. Raises SourceError."""
@@ -91,7 +93,7 @@ class Fetcher:
                 raise SourceError(messages.TARGET_REDIRECTED_WITHOUT, status=response.status, path=path[:100])
             if response.status not in _REDIRECTS:
                 date = parse_date(response.headers.get(b"date", b"").decode("latin-1"))
-                self.clock_skew = None if date is None else date - time.time()
+                self.clock_offset = None if date is None else date - time.monotonic()
                 if response.status != 200:
                     hint = messages.TARGET_HINTS.get(response.status, messages.NO_HINT)
                     raise SourceError(messages.TARGET_STATUS, status=response.status, hint=hint)
@@ -158,7 +160,7 @@ class TargetHealth:
     seconds: float = 0.0
     page_bytes: int = 0
     values: int = 0
-    clock_skew: float | None = None  # seconds: its clock minus ours
+    clock_offset: float | None = None  # seconds: its clock minus our monotonic one
 
 
 class ScrapeLoop:
@@ -330,7 +332,7 @@ class ScrapeLoop:
             page = await fetcher.fetch(self._make_headers(target))
             health.values = self._store.ingest(target.name, page, at, make_origin=lambda: self._make_origin(target))
             health.page_bytes = len(page)
-            health.clock_skew = fetcher.clock_skew
+            health.clock_offset = fetcher.clock_offset
             self._record_result(target, health, "")
         except SourceError as error:
             self._store.add_failed_scrape(target.name, at)

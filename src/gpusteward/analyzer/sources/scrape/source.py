@@ -1,5 +1,6 @@
 """`ScrapeSource`: a usage table from exporters that are scraped here."""
 
+import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -162,9 +163,11 @@ class ScrapeSource:
         return replace(table, fleet=count_fleet(window), findings=findings, clock_skew=self._find_clock_skew())
 
     def _find_clock_skew(self) -> float | None:
-        """The middle one of all targets: neither a node with a wrong clock decides, nor a target that lies."""
-        known = sorted(one.clock_skew for one in self._loop.health.copy().values() if one.clock_skew is not None)
-        return known[len(known) // 2] if known else None
+        """The middle one of all targets that respond: neither a node with a wrong clock decides, nor a target that
+        lies."""
+        found = [one.clock_offset for one in self._loop.health.copy().values() if not one.error]
+        known = sorted(offset for offset in found if offset is not None)
+        return known[len(known) // 2] + time.monotonic() - time.time() if known else None
 
     def _read_scheme(self, detected: DetectedScheme, window: StoreWindow, at: float) -> PartialTable:
         scheme, state = detected.scheme, self._states[detected.scheme]
