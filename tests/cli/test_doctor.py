@@ -13,7 +13,7 @@ import pytest
 
 from gpusteward.cli.api.client import Peer, make_client
 from gpusteward.cli.doctor import engine, node
-from gpusteward.cli.doctor.check_results import CheckResult, Status
+from gpusteward.cli.doctor.check_results import CheckResult, CheckStatus
 from gpusteward.cli.main import main
 from tests.agent.test_agent_process import free_port
 from tests.analyzer.api.sample_results import small_result
@@ -47,7 +47,7 @@ def diagnose(*flags: str, env: Mapping[str, str] | None = None) -> tuple[int, di
     return done.returncode, found
 
 
-def statuses(results: Iterable[CheckResult]) -> list[Status]:
+def statuses(results: Iterable[CheckResult]) -> list[CheckStatus]:
     return [result.status for result in results]
 
 
@@ -105,27 +105,26 @@ def test_a_driver_is_reported_with_its_gpus(tmp_path: Path) -> None:
 def test_a_gpu_that_fell_off_the_bus_is_a_failure(fake_nvml: FakeNvml) -> None:
     fake_nvml.load(nvml.with_lost_gpu(2))
     read, lost, *_families = node.check_nvml()
-    assert (read.status, lost.status) == (Status.OK, Status.FAIL)
-    assert "GPU 2 is lost" in lost.describe()["finding"]
+    assert (read.status, lost.status) == (CheckStatus.OK, CheckStatus.FAIL)
+    assert "GPU 2 is lost" in lost.finding
 
 
 def test_the_families_that_a_gpu_model_does_not_provide_are_named(fake_nvml: FakeNvml) -> None:
     fake_nvml.load(nvml.Scenario([nvml.a100(0), nvml.a100(1), nvml.h100(2)]))
     (found,) = [each for each in node.check_nvml() if each.check == "families"]
-    assert found.status is Status.OK
-    row = found.describe()
-    assert row["finding"].startswith("NVIDIA A100-SXM4-80GB does not provide: DCGM_FI_PROF_GR_ENGINE_ACTIVE, ")
-    assert "--dcgm-hostengine" in row["mend"]
+    assert found.status is CheckStatus.OK
+    assert found.finding.startswith("NVIDIA A100-SXM4-80GB does not provide: DCGM_FI_PROF_GR_ENGINE_ACTIVE, ")
+    assert "--dcgm-hostengine" in found.mend
 
 
 def test_a_gpu_without_a_driver_is_a_failure_and_no_gpu_is_skipped(fake_nvml: FakeNvml, tmp_path: Path) -> None:
     fake_nvml.load(nvml.no_driver())
-    assert statuses(node.check_nvml(pci=tmp_path)) == [Status.SKIP]
+    assert statuses(node.check_nvml(pci=tmp_path)) == [CheckStatus.SKIP]
     card = tmp_path / "0000:17:00.0"
     card.mkdir()
     (card / "vendor").write_text("0x10de\n")
     (card / "class").write_text("0x030200\n")
-    assert statuses(node.check_nvml(pci=tmp_path)) == [Status.FAIL]
+    assert statuses(node.check_nvml(pci=tmp_path)) == [CheckStatus.FAIL]
 
 
 def test_a_hanging_driver_call_is_abandoned(fake_nvml: FakeNvml) -> None:
@@ -134,41 +133,41 @@ def test_a_hanging_driver_call_is_abandoned(fake_nvml: FakeNvml) -> None:
         (found,) = node.check_nvml(timeout_seconds=0.3)
     finally:
         fake_nvml.change(nvml.a100x8())
-    assert found.status is Status.FAIL
-    assert "did not respond within 0 s" in found.describe()["finding"]
+    assert found.status is CheckStatus.FAIL
+    assert "did not respond within 0 s" in found.finding
     wait_until(lambda: fake_nvml.open_handles == 0)
 
 
 def test_devices_that_cannot_be_opened_are_failures(tmp_path: Path) -> None:
-    assert statuses(node.check_devices(tmp_path)) == [Status.SKIP]
+    assert statuses(node.check_devices(tmp_path)) == [CheckStatus.SKIP]
     for name in ("nvidia0", "nvidiactl", "nvidia-uvm"):
         (tmp_path / name).touch()
-    assert statuses(node.check_devices(tmp_path)) == [Status.OK]
+    assert statuses(node.check_devices(tmp_path)) == [CheckStatus.OK]
     if os.geteuid() != 0:
         (tmp_path / "nvidia0").chmod(0)
-        assert statuses(node.check_devices(tmp_path)) == [Status.FAIL]
+        assert statuses(node.check_devices(tmp_path)) == [CheckStatus.FAIL]
 
 
 def test_processes_and_their_cgroups_are_checked(tmp_path: Path) -> None:
-    assert statuses(node.check_proc()) == [Status.OK]
-    assert statuses(node.check_proc(tmp_path / "none")) == [Status.FAIL]
+    assert statuses(node.check_proc()) == [CheckStatus.OK]
+    assert statuses(node.check_proc(tmp_path / "none")) == [CheckStatus.FAIL]
     for pid in (1, 7):
         (tmp_path / str(pid)).mkdir()
         (tmp_path / str(pid) / "cgroup").write_text("0::/\n")
-    assert statuses(node.check_proc(tmp_path, in_container=True)) == [Status.WARN], "no kthreadd: no hostPID"
-    assert statuses(node.check_proc(tmp_path)) == [Status.OK]
+    assert statuses(node.check_proc(tmp_path, in_container=True)) == [CheckStatus.WARN], "no kthreadd: no hostPID"
+    assert statuses(node.check_proc(tmp_path)) == [CheckStatus.OK]
 
 
 def test_the_kubelet_is_queried_over_its_socket(tmp_path: Path) -> None:
     path = tmp_path / "kubelet.sock"
-    assert statuses(node.check_kubelet(path, is_node=False)) == [Status.SKIP]
-    assert statuses(node.check_kubelet(path, is_node=True)) == [Status.FAIL]
+    assert statuses(node.check_kubelet(path, is_node=False)) == [CheckStatus.SKIP]
+    assert statuses(node.check_kubelet(path, is_node=True)) == [CheckStatus.FAIL]
     pods = response(device_claim("team", "pod-1", "main", "GPU-1", "GPU-2"))
     with FakeKubelet(path, pods):
         (found,) = node.check_kubelet(path, is_node=True)
-    assert found.status is Status.OK
-    assert found.describe()["finding"] == "it responds; 2 GPU claims on this node"
-    assert statuses(node.check_kubelet(path, is_node=True)) == [Status.FAIL], "no process listens on the socket"
+    assert found.status is CheckStatus.OK
+    assert found.finding == "it responds; 2 GPU claims on this node"
+    assert statuses(node.check_kubelet(path, is_node=True)) == [CheckStatus.FAIL], "no process listens on the socket"
 
 
 def test_a_healthy_analyzer_is_ok_and_its_clock_is_compared() -> None:
@@ -218,20 +217,17 @@ def prometheus_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def test_prometheus_is_queried_for_names_and_intervals(prometheus_url: str) -> None:
-    results = [
-        one.describe()
-        for one in engine.check_engine(make_client(Peer.PROMETHEUS, prometheus_url), origin="--prometheus-url")
-    ]
-    assert [(one["check"], one["status"]) for one in results] == [
+    results = list(engine.check_engine(make_client(Peer.PROMETHEUS, prometheus_url), origin="--prometheus-url"))
+    assert [(one.check, one.status) for one in results] == [
         ("prometheus", "ok"),
         ("metrics", "ok"),
         ("video engines", "warn"),
         ("scrape interval", "warn"),
     ]
-    assert results[1]["finding"] == "found GPU metrics of DCGM"
-    assert results[2]["finding"] == "DCGM_FI_DEV_ENC_UTIL, DCGM_FI_DEV_DEC_UTIL are not exported"
-    assert results[3]["finding"].startswith("job dcgm is scraped every ")
-    assert "30s or less" in results[3]["mend"]
+    assert results[1].finding == "found GPU metrics of DCGM"
+    assert results[2].finding == "DCGM_FI_DEV_ENC_UTIL, DCGM_FI_DEV_DEC_UTIL are not exported"
+    assert results[3].finding.startswith("job dcgm is scraped every ")
+    assert "30s or less" in results[3].mend
 
 
 @pytest.mark.parametrize(("step", "status"), [(60, "warn"), (30, "warn"), (15, "ok")])
@@ -247,30 +243,32 @@ def test_profiling_fields_that_are_scraped_less_often_than_averaged_are_named(
     ]
     with running_prometheus(tmp_path, samples) as one:
         found = engine.check_engine(make_client(Peer.PROMETHEUS, one.url), origin="--prometheus-url")
-        results = [each.describe() for each in found]
-    assert [each["check"] for each in results] == ["prometheus", "metrics", "scrape interval"]
-    assert results[-1]["status"] == status
-    assert "judge.proof.dcgm_interval_seconds" in results[-1]["mend" if status == "warn" else "finding"]
+        results = list(found)
+    assert [each.check for each in results] == ["prometheus", "metrics", "scrape interval"]
+    assert results[-1].status == status
+    assert "judge.proof.dcgm_interval_seconds" in (results[-1].mend if status == "warn" else results[-1].finding)
 
 
 def test_a_prometheus_without_gpu_metrics_is_a_failure(tmp_path: Path) -> None:
     with running_prometheus(tmp_path, [("up", '{job="other"}', 1.0, time.time())]) as other:
         results = list(engine.check_engine(make_client(Peer.PROMETHEUS, other.url), origin="PROM_URL"))
-    assert statuses(results) == [Status.OK, Status.FAIL]
-    assert "ServiceMonitor" in results[1].describe()["mend"]
+    assert statuses(results) == [CheckStatus.OK, CheckStatus.FAIL]
+    assert "ServiceMonitor" in results[1].mend
 
 
 def test_a_tenant_without_any_series_is_told_apart_from_a_site_without_gpus(tmp_path: Path) -> None:
     with running_prometheus(tmp_path) as empty:
         results = list(engine.check_engine(make_client(Peer.PROMETHEUS, empty.url), origin="PROM_URL"))
-    assert statuses(results) == [Status.OK, Status.FAIL]
-    assert "X-Scope-OrgID" in results[1].describe()["mend"]
+    assert statuses(results) == [CheckStatus.OK, CheckStatus.FAIL]
+    assert "X-Scope-OrgID" in results[1].mend
 
 
 def test_a_server_that_is_not_prometheus_is_a_failure(analyzer: Api) -> None:
-    assert statuses(engine.check_engine(make_client(Peer.PROMETHEUS, analyzer.url), origin="PROM_URL")) == [Status.FAIL]
+    assert statuses(engine.check_engine(make_client(Peer.PROMETHEUS, analyzer.url), origin="PROM_URL")) == [
+        CheckStatus.FAIL
+    ]
 
 
 def test_a_closed_port_is_a_failure() -> None:
     client = make_client(Peer.PROMETHEUS, f"http://127.0.0.1:{free_port()}")
-    assert statuses(engine.check_engine(client, origin="PROM_URL")) == [Status.FAIL]
+    assert statuses(engine.check_engine(client, origin="PROM_URL")) == [CheckStatus.FAIL]

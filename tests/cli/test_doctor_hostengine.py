@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpusteward.cli.doctor.check_results import Status
+from gpusteward.cli.doctor.check_results import CheckStatus
 from gpusteward.cli.doctor.node import check_hostengine, find_hostengine
 from gpusteward.cli.main import main
 from gpusteward.core.errors import ConfigurationError
@@ -58,15 +58,15 @@ def test_a_hostengine_that_hangs_is_given_up(fake_dcgm: FakeDcgm) -> None:
     scenario.faults = ["hang dcgmConnect_v2"]
     fake_dcgm.load(scenario)
     (result,) = check_hostengine(find_hostengine(ADDRESS, {}), timeout_seconds=0.1)
-    assert result.status is Status.FAIL
-    assert "did not respond within 0 s" in result.describe()["finding"]
+    assert result.status is CheckStatus.FAIL
+    assert "did not respond within 0 s" in result.finding
     fake_dcgm.load(DcgmScenario())
     wait_until(lambda: not fake_dcgm.is_initialised)  # the abandoned call has ended
 
 
 def test_without_a_hostengine_the_check_is_skipped() -> None:
     (result,) = check_hostengine(find_hostengine(None, {"DCGM_REMOTE_HOSTENGINE_INFO": ""}))
-    assert result.status is Status.SKIP
+    assert result.status is CheckStatus.SKIP
 
 
 def test_an_invalid_address_names_its_variable() -> None:

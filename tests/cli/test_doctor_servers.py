@@ -13,7 +13,7 @@ import pytest
 
 from gpusteward.cli.api.client import Client, Peer, make_client
 from gpusteward.cli.doctor import installation, servers
-from gpusteward.cli.doctor.check_results import CheckResult, Status
+from gpusteward.cli.doctor.check_results import CheckResult, CheckStatus
 
 
 class ReviewServer(ThreadingHTTPServer):
@@ -74,7 +74,7 @@ def client_of(server: ReviewServer) -> Client:
 def test_a_pod_that_may_read_pods_is_ok() -> None:
     with serving(ReviewServer(allowed=("list", "watch"))) as server:
         (found,) = installation.check_permissions(client_of(server))
-    assert found.status is Status.OK
+    assert found.status is CheckStatus.OK
     assert {str(one["path"]) for one in server.reviews} == {installation.REVIEWS}
     assert all(one["kind"] == "SelfSubjectAccessReview" for one in server.reviews)
 
@@ -82,30 +82,30 @@ def test_a_pod_that_may_read_pods_is_ok() -> None:
 def test_a_denied_verb_is_reported_with_the_role_that_grants_it() -> None:
     with serving(ReviewServer(allowed=("get", "list"))) as server:
         (found,) = installation.check_permissions(client_of(server))
-    assert found.status is Status.FAIL
-    assert found.describe()["finding"] == "may not watch pods"
-    assert "ClusterRole" in found.describe()["mend"]
+    assert found.status is CheckStatus.FAIL
+    assert found.finding == "may not watch pods"
+    assert "ClusterRole" in found.mend
 
 
 @pytest.mark.parametrize("status", [401, 403, 500])
 def test_an_api_server_that_refuses_the_review_is_a_failure(status: int) -> None:
     with serving(ReviewServer(status=status)) as server:
         (found,) = installation.check_permissions(client_of(server))
-    assert found.status is Status.FAIL
-    assert str(status) in found.describe()["finding"]
+    assert found.status is CheckStatus.FAIL
+    assert str(status) in found.finding
 
 
 def test_outside_of_a_cluster_permissions_are_skipped() -> None:
     found = installation.find_api_server({}, None)
     assert isinstance(found, CheckResult)
-    assert found.status is Status.SKIP
+    assert found.status is CheckStatus.SKIP
 
 
 def test_a_pod_without_a_token_is_a_failure(tmp_path: Path) -> None:
     found = installation.find_api_server({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, None, account=tmp_path)
     assert isinstance(found, CheckResult)
-    assert found.status is Status.FAIL
-    assert "automountServiceAccountToken" in found.describe()["mend"]
+    assert found.status is CheckStatus.FAIL
+    assert "automountServiceAccountToken" in found.mend
 
 
 def test_in_a_pod_the_service_account_is_used(tmp_path: Path) -> None:
@@ -123,11 +123,11 @@ def test_a_clock_that_differs_is_reported_with_its_skew(ahead: float, status: st
         (found,) = servers.check_clocks({"Prometheus": client_of(server)})
     assert found.status == status
     if status != "ok":
-        text = found.describe()["finding"]
+        text = found.finding
         assert text.startswith("the clock of Prometheus differs from this machine by ")
         assert abs(float(text.split()[-2]) - ahead) <= 2
 
 
 def test_the_clocks_of_unreachable_servers_are_skipped() -> None:
     client = make_client(Peer.ANALYZER, "http://127.0.0.1:1", timeout_seconds=1)
-    assert [one.status for one in servers.check_clocks({"analyzer": client})] == [Status.SKIP]
+    assert [one.status for one in servers.check_clocks({"analyzer": client})] == [CheckStatus.SKIP]

@@ -4,18 +4,19 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, fields
 from functools import partial
 from pathlib import Path
 
 from gpusteward.cli import flags
 from gpusteward.cli.api.client import Client
 from gpusteward.cli.doctor import engine, installation, node, servers
-from gpusteward.cli.doctor.check_results import CheckResult, Status
+from gpusteward.cli.doctor.check_results import CheckResult, CheckStatus
 from gpusteward.cli.output.tables import show_progress, write_rows
 from gpusteward.cli.output.terminal_text import Line, fit, write_paragraphs
 from gpusteward.cli.program import EXIT_FAILURE, EXIT_OK
 
-KEYS = ("check", "status", "finding", "mend")  # of JSON and CSV: scripts read them
+KEYS = tuple(each.name for each in fields(CheckResult))
 
 Check = Callable[[], Iterable[CheckResult]]
 
@@ -73,9 +74,8 @@ def run(arguments: Sequence[str]) -> int:
     if options.output == "table":
         write_paragraphs(_describe(results), sys.stdout)
     else:
-        rows = [result.describe() for result in results]
-        write_rows(rows, (), keys=KEYS, output=options.output, language=language)
-    return EXIT_FAILURE if any(result.status is Status.FAIL for result in results) else EXIT_OK
+        write_rows([asdict(result) for result in results], (), keys=KEYS, output=options.output, language=language)
+    return EXIT_FAILURE if any(result.status is CheckStatus.FAIL for result in results) else EXIT_OK
 
 
 def _check_all(checks: Sequence[Check]) -> Sequence[CheckResult]:
@@ -105,12 +105,10 @@ def _check_installation(options: argparse.Namespace) -> Sequence[CheckResult]:
 
 def _describe(results: Iterable[CheckResult]) -> Iterator[Line]:
     for result in results:
-        row = result.describe()
-        status = fit(result.status, 5)
-        yield Line(row["finding"], f"{status} {row['check']}", row["status"])
-        if row["mend"]:
-            is_problem = result.status in (Status.WARN, Status.FAIL)
-            yield Line(f"fix: {row['mend']}" if is_problem else row["mend"], " ")
+        yield Line(result.finding, f"{fit(result.status, 5)} {result.check}", result.status)
+        if result.mend:
+            is_problem = result.status in (CheckStatus.WARN, CheckStatus.FAIL)
+            yield Line(f"fix: {result.mend}" if is_problem else result.mend, " ")
 
 
 def _plan(options: argparse.Namespace) -> Iterator[Check]:

@@ -1,13 +1,20 @@
-"""The result of a check: status, text, and how to fix it."""
+"""The result of a check: status, text, and how to fix it. In English, as errors of the command line are."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
-from gpusteward.core.messages import format_text
+CHECK_LOG = "check its log and its listen address"
+NO_SCRAPES = "have it scrape the agents (or dcgm-exporter) with a ServiceMonitor or the annotation prometheus.io/scrape"
+NO_VIDEO = (
+    "add them to the CSV of dcgm-exporter: without them work of video engines is not seen, and idleness leads to a "
+    "notice at most"
+)
+WINDOW_FILLS = (
+    "no action needed: the window fills by itself; an allocation is not judged idle until its sample coverage is 90%"
+)
 
 
-class Status(StrEnum):
+class CheckStatus(StrEnum):
     """Whether a check succeeded."""
 
     OK = "ok"
@@ -18,34 +25,30 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One result of a check; `text` and `fix` may name `fields`."""
+    """One result of a check. The fields are those of JSON and CSV: scripts read them."""
 
     check: str
-    status: Status
-    text: str
-    fix: str = ""
-    fields: Mapping[str, object] = field(default_factory=dict)
-
-    def describe(self) -> dict[str, str]:
-        return {
-            "check": self.check,
-            "status": self.status.value,
-            "finding": format_text(self.text, self.fields),
-            "mend": format_text(self.fix, self.fields),
-        }
+    status: CheckStatus
+    finding: str
+    mend: str = ""
 
 
-def ok(check: str, text: str, fix: str = "", /, **fields: object) -> CheckResult:
-    return CheckResult(check, Status.OK, text, fix, fields)
+def ok(check: str, finding: str, mend: str = "") -> CheckResult:
+    return CheckResult(check, CheckStatus.OK, finding, mend)
 
 
-def warn(check: str, text: str, fix: str = "", /, **fields: object) -> CheckResult:
-    return CheckResult(check, Status.WARN, text, fix, fields)
+def warn(check: str, finding: str, mend: str = "") -> CheckResult:
+    return CheckResult(check, CheckStatus.WARN, finding, mend)
 
 
-def fail(check: str, text: str, fix: str = "", /, **fields: object) -> CheckResult:
-    return CheckResult(check, Status.FAIL, text, fix, fields)
+def fail(check: str, finding: str, mend: str = "") -> CheckResult:
+    return CheckResult(check, CheckStatus.FAIL, finding, mend)
 
 
-def skip(check: str, text: str, fix: str = "", /, **fields: object) -> CheckResult:
-    return CheckResult(check, Status.SKIP, text, fix, fields)
+def skip(check: str, finding: str, mend: str = "") -> CheckResult:
+    return CheckResult(check, CheckStatus.SKIP, finding, mend)
+
+
+def count(number: float, one: str, many: str = "") -> str:
+    """`1 GPU`, `8 GPUs`; 0.7 minutes are `1 minute`."""
+    return f"{number:.0f} {one if round(number) == 1 else many or f'{one}s'}"

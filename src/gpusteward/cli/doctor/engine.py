@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusteward.cli.api.client import Client, Peer, Query, make_client
-from gpusteward.cli.doctor.check_results import CheckResult, Status, fail, ok, skip, warn
+from gpusteward.cli.doctor.check_results import (
+    NO_SCRAPES,
+    NO_VIDEO,
+    CheckResult,
+    CheckStatus,
+    fail,
+    ok,
+    skip,
+    warn,
+)
 from gpusteward.cli.json_access import Row, as_object, get_object, get_objects
 from gpusteward.cli.output.terminal_text import clean
 from gpusteward.cli.program import MissingLibraryError, require_libraries
@@ -28,12 +37,11 @@ VARIABLES = ("GPUSTEWARD_PROMETHEUS__URL", "PROM_URL")
 CONFIG_VARIABLE, DEFAULT_FILE = "GPUSTEWARD_CONFIG", "config.yaml"  # as in `analyzer.settings.file`
 EnginesOrReason = tuple[Sequence[Client] | CheckResult, str | Message]
 """A client per engine, or why there is none; where the addresses come from."""
-NO_ENGINE = skip(
-    "prometheus",
-    "no Prometheus is configured",
+SET_ADDRESS = (
     "no action needed if the analyzer scrapes agents itself; otherwise set --prometheus-url URL, PROM_URL, or "
-    "prometheus.url in the settings file of the analyzer (--config FILE)",
+    "prometheus.url in the settings file of the analyzer (--config FILE)"
 )
+NO_ENGINE = skip("prometheus", "no Prometheus is configured", SET_ADDRESS)
 
 
 def find_engines(
@@ -61,13 +69,11 @@ def find_engines(
 
 def _explain_invalid(error: GpustewardError, *, is_chosen: bool) -> CheckResult:
     """A `config.yaml` that is not chosen by flag or variable may belong to another program."""
-    status = Status.FAIL if is_chosen else Status.WARN
     return CheckResult(
         "prometheus",
-        status,
-        "the settings of the analyzer are invalid: {reason}",
+        CheckStatus.FAIL if is_chosen else CheckStatus.WARN,
+        f"the settings of the analyzer are invalid: {error}",
         "correct them; gpusteward settings shows the effective settings, and --prometheus-url URL bypasses them",
-        {"reason": error},
     )
 
 
@@ -97,14 +103,7 @@ def _find_service(
     try:
         service = find_engine_service(open_api(settings.kubernetes, environ), settings.prometheus)
     except SourceError as error:
-        fields = {"reason": error.as_message()}
-        return fail(
-            "prometheus",
-            "{reason}",
-            "no action needed if the analyzer scrapes agents itself; otherwise set --prometheus-url URL, "
-            "PROM_URL, or prometheus.url in the settings file of the analyzer (--config FILE)",
-            **fields,
-        ), ""
+        return fail("prometheus", str(error), SET_ADDRESS), ""
     client = _make_client(settings.prometheus.with_url(service.url), timeout_seconds)
     return [client], service_discovery.FOUND_BY_LABEL.fill(service=service)
 
@@ -156,38 +155,23 @@ PROFILING_SECONDS = 0.9 * DCGM_INTERVAL_SECONDS
 
 def check_engine(client: Client, *, origin: str | Message) -> Iterator[CheckResult]:
     """A few cheap queries, independent of the length of the history. `origin`: where the address comes from."""
+    check_address = f"check the address, which comes from {origin}, and the network policies"
     try:
         names = _read_names(client)
     except SourceError as error:
-        fields = {"reason": getattr(error, "problem", error), "origin": origin}
-        yield fail(
-            "prometheus", "{reason}", "check the address, which comes from {origin}, and the network policies", **fields
-        )
+        yield fail("prometheus", str(getattr(error, "problem", error)), check_address)
         return
-    yield ok("prometheus", "{url} responds; the address comes from {origin}", url=client.url, origin=origin)
+    yield ok("prometheus", f"{client.url} responds; the address comes from {origin}")
     found = {dialect: name for dialect, wanted in DIALECTS.items() for name in wanted if name in names}
     if not found:
         yield _explain_no_metrics(client)
         return
-    yield ok("metrics", "found GPU metrics of {dialects}", dialects=", ".join(found))
-    if "DCGM" in found and "gpusteward" not in found:
-        yield from _check_video(names)
-    for name in found.values():
-        yield from _check_interval(client, name, origin)
-
-
-def _check_video(names: set[str]) -> Iterator[CheckResult]:
-    """Where no video signal is exported, no verdict goes beyond a notice."""
+    yield ok("metrics", f"found GPU metrics of {', '.join(found)}")
     missing = [wanted[0] for wanted in VIDEO if names.isdisjoint(wanted)]
-    if missing:
-        fields = {"fields": ", ".join(missing)}
-        yield warn(
-            "video engines",
-            "{fields} are not exported",
-            "add them to the CSV of dcgm-exporter: without them work of video engines is not seen, and "
-            "idleness leads to a notice at most",
-            **fields,
-        )
+    if missing and "DCGM" in found and "gpusteward" not in found:
+        yield warn("video engines", f"{', '.join(missing)} are not exported", NO_VIDEO)
+    for name in found.values():
+        yield from _check_interval(client, name, check_address)
 
 
 def _explain_no_metrics(client: Client) -> CheckResult:
@@ -203,11 +187,7 @@ def _explain_no_metrics(client: Client) -> CheckResult:
             "check the address and, where the engine has tenants, prometheus.headers (X-Scope-OrgID): "
             "this tenant is empty",
         )
-    return fail(
-        "metrics",
-        "no GPU metrics in the last hour",
-        "have it scrape the agents (or dcgm-exporter) with a ServiceMonitor or the annotation prometheus.io/scrape",
-    )
+    return fail("metrics", "no GPU metrics in the last hour", NO_SCRAPES)
 
 
 def _read_names(client: Client) -> set[str]:
@@ -218,7 +198,7 @@ def _read_names(client: Client) -> set[str]:
     return {str(name) for name in data} if isinstance(data, list) else set()
 
 
-def _check_interval(client: Client, name: str, origin: str | Message) -> Iterator[CheckResult]:
+def _check_interval(client: Client, name: str, check_address: str) -> Iterator[CheckResult]:
     """From the number of samples that `up` has for the target of one series."""
     try:
         sample = _query(client, f"topk(1, {name})")
@@ -233,46 +213,32 @@ def _check_interval(client: Client, name: str, origin: str | Message) -> Iterato
         selector = ", ".join(f"{key}={_literal(value)}" for key, value in labels.items())
         seen = _value(_query(client, f"count_over_time(up{{{selector}}}[{LOOKBACK_SECONDS}s])"))
     except SourceError as error:
-        fields = {"reason": error, "origin": origin}
-        yield warn(
-            "scrape interval",
-            "{reason}",
-            "check the address, which comes from {origin}, and the network policies",
-            **fields,
-        )
+        yield warn("scrape interval", str(error), check_address)
         return
     if seen is not None and seen > 1:
         yield _describe_interval(labels.get("job", "?"), LOOKBACK_SECONDS / seen, is_profiling=name in PROFILING)
 
 
 def _describe_interval(job: str, seconds: float, *, is_profiling: bool) -> CheckResult:
-    fields = {"job": job, "seconds": seconds, "collected": DCGM_INTERVAL_SECONDS}
+    scraped = f"job {job} is scraped every {seconds:.0f} s"
     if is_profiling and seconds > PROFILING_SECONDS:
         return warn(
             "scrape interval",
-            "job {job} is scraped every {seconds:.0f} s",
-            "DCGM averages profiling fields over {collected:.0f} s, and a scrape that is not clearly "
+            scraped,
+            f"DCGM averages profiling fields over {DCGM_INTERVAL_SECONDS:.0f} s, and a scrape that is not clearly "
             "sooner can skip one: set scrape_interval of that job to 15s, as dcgm-exporter's own "
             "ServiceMonitor does, or dcgm-exporter's -c and judge.proof.dcgm_interval_seconds to twice "
             "the scrape interval; until then idleness leads to a notice at most",
-            **fields,
         )
     if is_profiling:
         return ok(
             "scrape interval",
-            "job {job} is scraped every {seconds:.0f} s; engine activity proves idleness if DCGM is read "
-            "every {collected:.0f} s or less often (judge.proof.dcgm_interval_seconds, dcgm-exporter's "
-            "-c)",
-            **fields,
+            f"{scraped}; engine activity proves idleness if DCGM is read every {DCGM_INTERVAL_SECONDS:.0f} s or less "
+            "often (judge.proof.dcgm_interval_seconds, dcgm-exporter's -c)",
         )
     if seconds > MAX_INTERVAL_SECONDS:
-        return warn(
-            "scrape interval",
-            "job {job} is scraped every {seconds:.0f} s",
-            "set scrape_interval of that job to 30s or less",
-            **fields,
-        )
-    return ok("scrape interval", "job {job} is scraped every {seconds:.0f} s", **fields)
+        return warn("scrape interval", scraped, "set scrape_interval of that job to 30s or less")
+    return ok("scrape interval", scraped)
 
 
 def _literal(value: str) -> str:

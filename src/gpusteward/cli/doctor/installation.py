@@ -11,7 +11,18 @@ from urllib.parse import quote
 
 from gpusteward.cli.api.client import Client, Peer, make_client
 from gpusteward.cli.api.pagination import read_all
-from gpusteward.cli.doctor.check_results import CheckResult, Status, fail, ok, skip, warn
+from gpusteward.cli.doctor.check_results import (
+    CHECK_LOG,
+    NO_SCRAPES,
+    WINDOW_FILLS,
+    CheckResult,
+    CheckStatus,
+    count,
+    fail,
+    ok,
+    skip,
+    warn,
+)
 from gpusteward.cli.doctor.servers import check_data, describe_health
 from gpusteward.cli.json_access import (
     Row,
@@ -54,7 +65,7 @@ def find_api_server(environ: Mapping[str, str], url: str | None, *, account: Pat
     try:
         token = (account / "token").read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):
-        return fail("rights", "{path} is missing", "set automountServiceAccountToken: true", path=account / "token")
+        return fail("rights", f"{account / 'token'} is missing", "set automountServiceAccountToken: true")
     server = f"https://{f'[{host}]' if ':' in host else host}:{port}"
     return make_client(Peer.API_SERVER, server, token=token, timeout_seconds=5.0, ca_file=str(account / "ca.crt"))
 
@@ -64,7 +75,7 @@ def check_permissions(client: Client, rights: Sequence[tuple[str, str]] = OF_AGE
     yield from _check(
         client,
         [(verb, resource, "") for verb, resource in rights],
-        "bind the service account to a ClusterRole that may {rights}, as the chart's and the manifests' do",
+        "bind the service account to a ClusterRole that may {denied}, as the chart's and the manifests' do",
     )
 
 
@@ -82,13 +93,13 @@ def check_reclaim(client: Client, analyzer: Client) -> Iterator[CheckResult]:
             rights,
             (
                 "set reclaim.rights of the chart, and reclaim.namespaces there if only these may be changed; "
-                "without the chart bind the service account to roles that may {rights}"
+                "without the chart bind the service account to roles that may {denied}"
             ),
         )
 
 
 def _check(client: Client, rights: Sequence[tuple[str, str, str]], mend: str) -> Iterator[CheckResult]:
-    """Verb, resource and namespace; empty: all."""
+    """Verb, resource and namespace; empty: all. `mend` names those that are `{denied}`."""
     try:
         allowed = {
             f"{verb} {resource}{f' in {namespace}' if namespace else ''}": _is_allowed(
@@ -97,13 +108,13 @@ def _check(client: Client, rights: Sequence[tuple[str, str, str]], mend: str) ->
             for verb, resource, namespace in rights
         }
     except (SourceError, ConfigurationError) as error:
-        yield fail("rights", "{reason}", "allow this pod to reach the API server", reason=error)
+        yield fail("rights", str(error), "allow this pod to reach the API server")
         return
-    denied = [right for right, is_allowed in allowed.items() if not is_allowed]
+    denied = ", ".join(right for right, is_allowed in allowed.items() if not is_allowed)
     if denied:
-        yield fail("rights", "may not {rights}", mend, rights=", ".join(denied))
+        yield fail("rights", f"may not {denied}", mend.format(denied=denied))
     else:
-        yield ok("rights", "may {rights}", rights=", ".join(allowed))
+        yield ok("rights", f"may {', '.join(allowed)}")
 
 
 def _is_allowed(client: Client, verb: str, resource: str, *, namespace: str) -> bool:
@@ -149,7 +160,7 @@ def wait_until_installed(
     deadline = clock() + seconds
     while True:
         results = check()
-        if clock() >= deadline or all(result.status is not Status.FAIL for result in results):
+        if clock() >= deadline or all(result.status is not CheckStatus.FAIL for result in results):
             return results
         sleep(POLL_SECONDS)
 
@@ -166,32 +177,28 @@ def check_agents(api_server: Client | CheckResult, agents: tuple[str, str]) -> I
     except SourceError as error:
         yield fail(
             "agents",
-            "{reason}",
+            str(error),
             'check the name, and that the service account has a role with apiGroups ["apps"], resources '
             '["daemonsets"], verbs ["get"]',
-            reason=error,
         )
         return
     wanted, ready = get_count(state, "desiredNumberScheduled"), get_count(state, "numberReady")
-    fields = {"ready": ready, "wanted": wanted, "namespace": namespace, "name": name}
     if not wanted:
         yield fail(
             "agents",
-            "no node is selected by DaemonSet {namespace}/{name}, so no agent runs",
+            f"no node is selected by DaemonSet {namespace}/{name}, so no agent runs",
             "label the GPU nodes (gpu-feature-discovery sets nvidia.com/gpu.present=true), or change "
             "agent.nodeSelector and agent.tolerations of the chart",
-            **fields,
         )
     elif ready < wanted:
         yield fail(
             "agents",
-            "{ready} of {wanted} {wanted:|agent|agents} ready",
-            "kubectl -n {namespace} get pods -o wide names the others; kubectl -n {namespace} logs POD "
-            "says why an agent is not ready",
-            **fields,
+            f"{ready} of {count(wanted, 'agent')} ready",
+            f"kubectl -n {namespace} get pods -o wide names the others; kubectl -n {namespace} logs POD says why an "
+            "agent is not ready",
         )
     else:
-        yield ok("agents", "{ready} of {wanted} {wanted:|agent|agents} ready", **fields)
+        yield ok("agents", f"{ready} of {count(wanted, 'agent')} ready")
 
 
 def check_verdicts(analyzer: Client) -> Iterator[CheckResult]:
@@ -200,7 +207,7 @@ def check_verdicts(analyzer: Client) -> Iterator[CheckResult]:
         health = as_object(analyzer.read("/api/v1/health"))
         sources = as_object(analyzer.read("/api/v1/sources"))
     except SourceError as error:
-        yield fail("analyzer", "{reason}", "check its log and its listen address", reason=error)
+        yield fail("analyzer", str(error), CHECK_LOG)
         return
     yield describe_health(health)
     yield from check_data(health)
@@ -210,7 +217,7 @@ def check_verdicts(analyzer: Client) -> Iterator[CheckResult]:
             workloads = read_all(analyzer, "/api/v1/workloads", (), advance=_advance).rows
             gpus = read_all(analyzer, "/api/v1/gpus", (), advance=_advance).rows
         except SourceError as error:
-            yield fail("holders", "{reason}", "check its log and its listen address", reason=error)
+            yield fail("holders", str(error), CHECK_LOG)
         else:
             yield _describe_holders(health, workloads)
             yield from _describe_proof(gpus)
@@ -226,22 +233,16 @@ def _describe_holders(health: Row, workloads: Sequence[Row]) -> CheckResult:
     """Whether owners were read from the API server: nothing is done to others, and their notices may go astray."""
     known = sum(get_text(each, "owner_evidence") == OwnerEvidence.READ for each in workloads)
     found, free = (get_number(health, name) or 0.0 for name in ("gpus", "unallocated_gpus"))
-    gpus = {"gpus": show_gpus(found), "held": show_gpus(found - free)}
-    fields = {**gpus, "known": known, "workloads": len(workloads)}
-    if known < len(workloads):
-        return warn(
-            "holders",
-            "GPUs: {gpus} found, {held} held; owners of {known} of {workloads} "
-            "{workloads:|workload|workloads} read from the API server",
-            "nothing is ever done to the others; see `rights`, and set kubernetes.cluster where several "
-            "clusters are read",
-            **fields,
-        )
-    return ok(
+    finding = (
+        f"GPUs: {show_gpus(found)} found, {show_gpus(found - free)} held; owners of {known} of "
+        f"{count(len(workloads), 'workload')} read from the API server"
+    )
+    if known == len(workloads):
+        return ok("holders", finding)
+    return warn(
         "holders",
-        "GPUs: {gpus} found, {held} held; owners of {known} of {workloads} "
-        "{workloads:|workload|workloads} read from the API server",
-        **fields,
+        finding,
+        "nothing is ever done to the others; see `rights`, and set kubernetes.cluster where several clusters are read",
     )
 
 
@@ -253,27 +254,25 @@ def _describe_proof(gpus: Sequence[Row]) -> Iterator[CheckResult]:
         for holder in get_objects(gpu, "holders"):
             held[model] += 1
             measured[model] += get_text(holder, "proof") == Proof.INTEGRATED
-    for model, count in sorted(held.items()):
-        fields = {"model": model, "measured": measured[model], "held": count}
-        if measured[model] < count:
+    for model, number in sorted(held.items()):
+        finding = f"{model}: {measured[model]} of {count(number, 'holder')} measured without gaps"
+        if measured[model] == number:
+            yield ok("proof", finding)
+        else:
             yield warn(
                 "proof",
-                "{model}: {measured} of {held} {held:|holder|holders} measured without gaps",
-                "the others get notices at most: run the agent on their nodes, or have dcgm-exporter "
-                "export DCGM_FI_PROF_GR_ENGINE_ACTIVE and scrape it every 15 s; `gpusteward explain "
-                "WORKLOAD` has the reason of each",
-                **fields,
+                finding,
+                "the others get notices at most: run the agent on their nodes, or have dcgm-exporter export "
+                "DCGM_FI_PROF_GR_ENGINE_ACTIVE and scrape it every 15 s; `gpusteward explain WORKLOAD` has the reason "
+                "of each",
             )
-        else:
-            yield ok("proof", "{model}: {measured} of {held} {held:|holder|holders} measured without gaps", **fields)
 
 
 def _describe_notices(deliveries: Row) -> CheckResult:
     counts, failures = get_object(deliveries, "counts"), get_object(deliveries, "failures")
     sent, dead = (sum(number for _, number in list_numbers(get_object(counts, each))) for each in ("sent", "dead"))
     reason = get_text(deliveries, "fault") or next((get_text(failures, name) for name in failures), "")
-    targets = get_texts(deliveries, "targets")
-    fields = {"sent": int(sent), "dead": int(dead), "targets": len(targets), "reason": clean(reason)}
+    targets, delivered = get_texts(deliveries, "targets"), f"{count(sent, 'delivery', 'deliveries')} since the start"
     if not targets:
         return skip(
             "notices",
@@ -283,13 +282,10 @@ def _describe_notices(deliveries: Row) -> CheckResult:
     if reason:
         return warn(
             "notices",
-            "{sent} {sent:|delivery|deliveries} since the start, {dead} given up: {reason}",
+            f"{delivered}, {int(dead)} given up: {clean(reason)}",
             "`/api/v1/deliveries` has each with its reason; check the address and credentials of the channel",
-            **fields,
         )
-    return ok(
-        "notices", "{targets} {targets:|channel|channels}, {sent} {sent:|delivery|deliveries} since the start", **fields
-    )
+    return ok("notices", f"{count(len(targets), 'channel')}, {delivered}")
 
 
 def _describe_source(health: Row, sources: Row) -> CheckResult:
@@ -297,69 +293,42 @@ def _describe_source(health: Row, sources: Row) -> CheckResult:
     targets, up = get_number(health, "targets"), get_count(health, "targets_up")
     failures = get_object(sources, "failures")
     reason = next((get_text(failures, name) for name in failures), "-")
-    name = " ".join(filter(None, (get_text(sources, "engine"), get_text(sources, "service"), get_text(sources, "url"))))
-    fields = {"engine": name, "dialects": dialects, "targets": int(targets or 0), "up": up, "reason": reason}
+    engine = " ".join(get_text(sources, key) for key in ("engine", "service", "url") if get_text(sources, key))
     if targets is not None and not up:
         return fail(
             "targets",
-            "none of {targets} {targets:|target|targets} can be scraped: {reason}",
+            f"none of {count(targets, 'target')} can be scraped: {reason}",
             "check that agents run and that a NetworkPolicy allows the analyzer to reach their port; "
             "/api/v1/sources shows every target",
-            **fields,
         )
     if not dialects:
-        return fail(
-            "targets",
-            "{engine} has no GPU metrics: {reason}",
-            "have it scrape the agents (or dcgm-exporter) with a ServiceMonitor or the annotation prometheus.io/scrape",
-            **fields,
-        )
+        return fail("targets", f"{engine} has no GPU metrics: {reason}", NO_SCRAPES)
     if targets is None:
-        return ok("targets", "{engine} has GPU metrics of {dialects}", **fields)
-    status = Status.OK if up == targets else Status.WARN
-    return CheckResult(
-        "targets",
-        status,
-        "{up} of {targets} {targets:|target|targets} scraped; GPU metrics of {dialects}",
-        fields=fields,
-    )
+        return ok("targets", f"{engine} has GPU metrics of {dialects}")
+    finding = f"{up} of {count(targets, 'target')} scraped; GPU metrics of {dialects}"
+    return ok("targets", finding) if up == targets else warn("targets", finding)
 
 
 def _describe_verdicts(health: Row) -> CheckResult:
-    allocations, unknown = get_count(health, "allocations"), get_object(health, "unknown")
-    fields = {
-        "allocations": allocations,
-        "active": show_gpus(get_number(health, "active_gpus")),
-        "idle": show_gpus(get_number(health, "idle_gpus")),
-        "unknown": show_gpus(get_number(health, "unknown_gpus")),
-        "gpus": show_gpus(get_number(health, "gpus")),
-        "reasons": ", ".join(f"{clean(name)}: {get_count(unknown, name)}" for name in unknown),
-    }
+    judged, unknown = count(get_count(health, "allocations"), "allocation"), get_object(health, "unknown")
+    gpus = {key: show_gpus(get_number(health, key)) for key in ("gpus", "active_gpus", "idle_gpus", "unknown_gpus")}
     if health.get("ready") is not True:
         return fail(
             "verdicts",
             "there is no verdict yet",
             "the lines above say what is missing; the log of the analyzer has every failed cycle",
-            **fields,
         )
-    if not allocations:
+    if not get_count(health, "allocations"):
         return warn(
             "verdicts",
-            "no container holds a GPU ({gpus} in all)",
+            f"no container holds a GPU ({gpus['gpus']} in all)",
             "no action needed if that is so; otherwise start a pod with a GPU and run this again",
-            **fields,
         )
-    if sum(get_count(unknown, name) for name in unknown) == allocations:
-        return warn(
-            "verdicts",
-            "{allocations} {allocations:|allocation|allocations}, not judged yet ({reasons})",
-            "no action needed: the window fills by itself; an allocation is not judged idle until its "
-            "sample coverage is 90%",
-            **fields,
-        )
+    if sum(get_count(unknown, name) for name in unknown) == get_count(health, "allocations"):
+        reasons = ", ".join(f"{clean(name)}: {get_count(unknown, name)}" for name in unknown)
+        return warn("verdicts", f"{judged}, not judged yet ({reasons})", WINDOW_FILLS)
     return ok(
         "verdicts",
-        "{allocations} {allocations:|allocation|allocations} judged; GPUs: {active} active, {idle} idle, "
-        "{unknown} unknown",
-        **fields,
+        f"{judged} judged; GPUs: {gpus['active_gpus']} active, {gpus['idle_gpus']} idle, "
+        f"{gpus['unknown_gpus']} unknown",
     )

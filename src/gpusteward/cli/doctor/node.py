@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from gpusteward.agent.settings.values import Hostengine, parse_hostengine
-from gpusteward.cli.doctor.check_results import CheckResult, Status, fail, ok, skip, warn
+from gpusteward.cli.doctor.check_results import CheckResult, CheckStatus, count, fail, ok, skip, warn
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.core.exposition import LabelCache
 from gpusteward.core.settings import InvalidSettingError, find_variable
@@ -29,6 +29,7 @@ _Result = TypeVar("_Result")
 TIMEOUT_SECONDS = 15.0
 NVIDIA_VENDOR = "0x10de"
 DISPLAY_CLASSES = ("0x0300", "0x0302")  # PCI classes of VGA and 3D controllers
+NOT_FOR_AGENT = "no action needed unless an agent will run on this machine"
 
 
 def check_nvml(
@@ -38,13 +39,9 @@ def check_nvml(
     try:
         from gpusteward.agent.nvml import Nvml
     except ModuleNotFoundError as error:
-        status = Status.FAIL if has_gpu(pci) else Status.SKIP
+        status = CheckStatus.FAIL if has_gpu(pci) else CheckStatus.SKIP
         yield CheckResult(
-            "driver",
-            status,
-            "the Python package {name} is not installed",
-            "pip install gpusteward",
-            {"name": error.name},
+            "driver", status, f"the Python package {error.name} is not installed", "pip install gpusteward"
         )
         return
     nvml = Nvml("", event_wait_milliseconds=10)
@@ -53,12 +50,14 @@ def check_nvml(
     except TimeoutError:
         yield fail(
             "driver",
-            "the driver did not respond within {seconds:.0f} s",
+            f"the driver did not respond within {timeout_seconds:.0f} s",
             "look for Xid errors in dmesg; drain and reboot the node",
-            seconds=timeout_seconds,
         )
     except SourceError as error:
-        yield _explain(error, has_gpu(pci))
+        if has_gpu(pci):
+            yield fail("driver", str(error), "run nvidia-smi as the same user and fix what it reports")
+        else:
+            yield skip("driver", "this machine has no NVIDIA GPU", NOT_FOR_AGENT)
     else:
         yield from _describe_reading(reading)
 
@@ -96,45 +95,22 @@ def wait_for(work: Callable[[], _Result], seconds: float) -> _Result:
 
 
 def _describe_reading(reading: "NvmlReading") -> Iterator[CheckResult]:
-    whole = [one.gpu for one in reading.readings if one.gpu.mig is None and not one.lost]
-    versions = sorted({gpu.facts.get("driver_version", "?") for gpu in whole})
-    yield ok("driver", "{gpus} {gpus:|GPU|GPUs}, driver {version}", gpus=len(whole), version=", ".join(versions) or "?")
-    for reason in dict.fromkeys(failure.reason for failure in reading.failures):
-        yield fail(
-            "driver",
-            "{reason}",
-            "look for its Xid in dmesg; drain the node, then reset the GPU or reboot",
-            reason=reason,
-        )
-    yield from _describe_unavailable(reading)
-
-
-def _describe_unavailable(reading: "NvmlReading") -> Iterator[CheckResult]:
-    """The default families that each GPU model does not provide."""
     from gpusteward.agent.collection import find_unavailable
 
-    for model, is_mig, families in find_unavailable(reading.readings, _make_dialects()):
-        text = (
-            "{model} divided by MIG does not provide: {families}" if is_mig else "{model} does not provide: {families}"
+    whole = [one.gpu for one in reading.readings if one.gpu.mig is None and not one.lost]
+    versions = sorted({gpu.facts.get("driver_version", "?") for gpu in whole})
+    yield ok("driver", f"{count(len(whole), 'GPU')}, driver {', '.join(versions) or '?'}")
+    for reason in dict.fromkeys(str(failure.reason) for failure in reading.failures):
+        yield fail("driver", reason, "look for its Xid in dmesg; drain the node, then reset the GPU or reboot")
+    for model, is_mig, families in find_unavailable(reading.readings, _make_dialects()):  # by default
+        divided = " divided by MIG" if is_mig else ""
+        advice = (
+            "before Hopper, DCGM_FI_PROF_* need a DCGM hostengine: --dcgm-hostengine of the agent, or "
+            "agent.profiling.hostengine of the chart"
         )
         has_profiling = any(name.startswith("DCGM_FI_PROF_") for name in families)
-        advice = (
-            (
-                "before Hopper, DCGM_FI_PROF_* need a DCGM hostengine: --dcgm-hostengine of the agent, or "
-                "agent.profiling.hostengine of the chart"
-            )
-            if has_profiling
-            else ""
-        )
-        yield ok("families", text, advice, model=model, families=", ".join(families))
-
-
-def _explain(reason: SourceError, is_needed: bool) -> CheckResult:
-    if not is_needed:
-        return skip(
-            "driver", "this machine has no NVIDIA GPU", "no action needed unless an agent will run on this machine"
-        )
-    return fail("driver", "{reason}", "run nvidia-smi as the same user and fix what it reports", reason=reason)
+        finding = f"{model}{divided} does not provide: {', '.join(families)}"
+        yield ok("families", finding, advice if has_profiling else "")
 
 
 def has_gpu(pci: Path) -> bool:
@@ -164,19 +140,18 @@ def check_devices(dev: Path = Path("/dev")) -> Iterator[CheckResult]:
         path for path in sorted(dev.glob("nvidia*")) if path.name.removeprefix("nvidia")[:1] in (*"0123456789", "c")
     ]
     if not devices:
-        yield skip("devices", "there is no /dev/nvidia*", "no action needed unless an agent will run on this machine")
+        yield skip("devices", "there is no /dev/nvidia*", NOT_FOR_AGENT)
         return
     closed = [path for path in devices if not os.access(path, os.R_OK | os.W_OK)]
     for path in closed:
         yield fail(
             "devices",
-            "this user may not open {path}",
-            "it belongs to group {group}: join the group, run as root, or give the container the nvidia runtime class",
-            path=path,
-            group=_group(path),
+            f"this user may not open {path}",
+            f"it belongs to group {_group(path)}: join the group, run as root, or give the container the nvidia "
+            "runtime class",
         )
     if not closed:
-        yield ok("devices", "{count} {count:|device|devices} can be opened", count=len(devices))
+        yield ok("devices", f"{count(len(devices), 'device')} can be opened")
 
 
 def _group(path: Path) -> str:
@@ -216,46 +191,41 @@ def check_hostengine(
         return
     from gpusteward.agent.dcgm.client import describe_hostengine
 
-    fields = {"hostengine": hostengine, "seconds": timeout_seconds}
     try:
         report = wait_for(lambda: describe_hostengine(hostengine), timeout_seconds)
     except TimeoutError:
         yield fail(
             "dcgm",
-            "the hostengine {hostengine} did not respond within {seconds:.0f} s",
+            f"the hostengine {hostengine} did not respond within {timeout_seconds:.0f} s",
             "restart the hostengine, and check its log",
-            **fields,
         )
     except SourceError as error:
-        fields |= {"reason": error.as_message()}
         yield fail(
             "dcgm",
-            "the hostengine {hostengine} cannot be used: {reason}",
+            f"the hostengine {hostengine} cannot be used: {error}",
             "check the address, that nv-hostengine runs (the GPU operator runs it as nvidia-dcgm), and "
             "that libdcgm of the same major version is installed here",
-            **fields,
         )
     else:
         yield from _describe_report(report)
 
 
 def _describe_report(report: "HostengineReport") -> Iterator[CheckResult]:
-    fields = {"hostengine": report.hostengine, "version": report.version, "gpus": len(report.fields_by_gpu)}
-    yield ok("dcgm", "the hostengine {hostengine} responds; DCGM {version}, {gpus} {gpus:|GPU|GPUs}", **fields)
+    gpus = count(len(report.fields_by_gpu), "GPU")
+    yield ok("dcgm", f"the hostengine {report.hostengine} responds; DCGM {report.version}, {gpus}")
     by_fields: dict[tuple[str, ...], list[str]] = {}
     for uuid, names in report.fields_by_gpu.items():
         by_fields.setdefault(names, []).append(uuid)
     for names, uuids in by_fields.items():
-        given = {"count": len(uuids), "gpu": uuids[0], "fields": ", ".join(names)}
+        these = f"{count(len(uuids), 'GPU')} (such as {uuids[0]})"
         if names:
-            yield ok("dcgm", "{count} {count:|GPU|GPUs} (such as {gpu}): {fields}", **given)
+            yield ok("dcgm", f"{these}: {', '.join(names)}")
         else:
             yield warn(
                 "dcgm",
-                "{count} {count:|GPU|GPUs} (such as {gpu}) without profiling fields",
+                f"{these} without profiling fields",
                 "DCGM does not profile GeForce GPUs; on data center GPUs the hostengine must run as root "
                 "or with CAP_SYS_ADMIN",
-                **given,
             )
 
 
@@ -271,30 +241,26 @@ def check_proc(proc: Path = Path("/proc"), *, in_container: bool = False) -> Ite
     except OSError as error:
         yield fail(
             "processes",
-            "{path} cannot be read: {reason}",
+            f"{proc} cannot be read: {explain_os_error(error)}",
             "mount the host's /proc and set its path with --proc",
-            path=proc,
-            reason=explain_os_error(error),
         )
         return
     hidden = sum(_is_hidden(proc / str(pid) / "cgroup") for pid in pids)
-    fields = {"count": len(pids), "hidden": hidden}
+    processes = count(len(pids), "process", "processes")
     if hidden:
         yield fail(
             "processes",
-            "the cgroups of {hidden} of {count} {count:|process|processes} cannot be read",
+            f"the cgroups of {hidden} of {processes} cannot be read",
             "run as root, or mount /proc without hidepid",
-            **fields,
         )
     elif in_container and not (proc / "2" / "comm").exists():  # kthreadd, which exists on every host
         yield warn(
             "processes",
-            "only {count} {count:|process is|processes are} visible: this is a separate PID namespace",
+            f"only {count(len(pids), 'process is', 'processes are')} visible: this is a separate PID namespace",
             "an agent needs hostPID: true to identify the processes of other pods",
-            **fields,
         )
     else:
-        yield ok("processes", "{count} {count:|process|processes} visible, all cgroups readable", **fields)
+        yield ok("processes", f"{processes} visible, all cgroups readable")
 
 
 def _is_hidden(path: Path) -> bool:
@@ -310,10 +276,9 @@ def _is_hidden(path: Path) -> bool:
 
 def check_cgroups(root: Path = Path("/sys/fs/cgroup")) -> Iterator[CheckResult]:
     if not root.is_dir():
-        yield warn("cgroups", "{path} does not exist", "mount /sys/fs/cgroup of the host", path=root)
+        yield warn("cgroups", f"{root} does not exist", "mount /sys/fs/cgroup of the host")
         return
-    version = "v2" if (root / "cgroup.controllers").exists() else "v1"
-    yield ok("cgroups", "cgroup {version}", version=version)
+    yield ok("cgroups", "cgroup v2" if (root / "cgroup.controllers").exists() else "cgroup v1")
 
 
 def check_kubelet(path: Path = KUBELET_SOCKET, *, is_node: bool) -> Iterator[CheckResult]:
@@ -322,10 +287,9 @@ def check_kubelet(path: Path = KUBELET_SOCKET, *, is_node: bool) -> Iterator[Che
         if is_node:
             yield fail(
                 "kubelet",
-                "{path} does not exist",
+                f"{path} does not exist",
                 "mount /var/lib/kubelet/pod-resources of the host into the pod, or set the socket with "
                 "--kubelet-socket",
-                path=path,
             )
         else:
             yield skip("kubelet", "no kubelet on this machine", "no action needed unless this is a node of a cluster")
@@ -334,20 +298,17 @@ def check_kubelet(path: Path = KUBELET_SOCKET, *, is_node: bool) -> Iterator[Che
         claims = _count_claims(path)
     except (OSError, SourceError) as error:
         reason = explain_os_error(error) if isinstance(error, OSError) else error
-        fields = {"path": path, "reason": reason}
         yield fail(
             "kubelet",
-            "no response on {path}: {reason}",
+            f"no response on {path}: {reason}",
             "the socket belongs to root: run the agent as root, and check that the kubelet is running",
-            **fields,
         )
         return
     yield ok(
         "kubelet",
         "it is listening; to query it, run pip install gpusteward"
         if claims is None
-        else "it responds; {claims} GPU {claims:|claim|claims} on this node",
-        claims=claims,
+        else f"it responds; {count(claims, 'GPU claim')} on this node",
     )
 
 

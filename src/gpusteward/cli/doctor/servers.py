@@ -5,7 +5,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
 from gpusteward.cli.api.client import Client, UnreachableError
-from gpusteward.cli.doctor.check_results import CheckResult, Status, fail, ok, skip, warn
+from gpusteward.cli.doctor.check_results import (
+    CHECK_LOG,
+    NO_VIDEO,
+    WINDOW_FILLS,
+    CheckResult,
+    CheckStatus,
+    count,
+    fail,
+    ok,
+    skip,
+    warn,
+)
 from gpusteward.cli.json_access import Row, as_object, get_count, get_number, get_object, get_objects, get_text
 from gpusteward.cli.output.quantities import percent
 from gpusteward.cli.output.terminal_text import clean
@@ -15,7 +26,7 @@ from gpusteward.core.errors import SourceError
 MAX_SKEW_SECONDS = 5.0
 BROKEN_SECONDS = 60.0
 """Prometheus rejects samples from the future, and windows of minutes shift by as much."""
-_LEVELS = {"degraded": Status.FAIL, "warning": Status.WARN, "info": Status.OK}
+_LEVELS = {"degraded": CheckStatus.FAIL, "warning": CheckStatus.WARN, "info": CheckStatus.OK}
 _IN_ANALYZER = ("source-failed", "no-result")  # `describe_health` says it
 
 FIXES: Mapping[str, str] = {
@@ -50,10 +61,7 @@ FIXES: Mapping[str, str] = {
     "exporter-is-holder": (
         "copy exported_pod to pod also where it is empty (regex .* instead of .+), or drop the pod label of the target"
     ),
-    "no-video-fields": (
-        "add them to the CSV of dcgm-exporter: without them work of video engines is not seen, and "
-        "idleness leads to a notice at most"
-    ),
+    "no-video-fields": NO_VIDEO,
     "exporters-down": "check that these exporters run and that the engine may reach them",
     "gpus-unreported": "keep series without a pod when relabeling, and let the exporter report all GPUs of its node",
     "exporters-silent": "read the log of these exporters: the driver, NVML or DCGM's hostengine of their nodes fails",
@@ -86,7 +94,7 @@ def check_analyzer(client: Client, *, is_required: bool) -> Iterator[CheckResult
         )
         return
     except SourceError as error:
-        yield fail("analyzer", "{reason}", "check its log and its listen address", reason=error)
+        yield fail("analyzer", str(error), CHECK_LOG)
         return
     yield describe_health(health)
     yield from check_data(health)
@@ -95,36 +103,25 @@ def check_analyzer(client: Client, *, is_required: bool) -> Iterator[CheckResult
 
 def describe_health(health: Row) -> CheckResult:
     cycles, status = get_object(health, "cycles"), get_text(health, "status")
-    fields = {
-        "version": get_text(health, "version"),
-        "allocations": get_count(health, "allocations"),
-        "interval": get_number(cycles, "interval_seconds") or 0.0,
-        "status": HEALTH.get(status, status),
-        "error": get_text(cycles, "last_error") or "-",
-    }
-    if get_text(cycles, "last_error"):
+    shown = HEALTH.get(status, status)
+    running = f"version {get_text(health, 'version')}, {count(get_count(health, 'allocations'), 'allocation')}"
+    if error := get_text(cycles, "last_error"):
         return fail(
             "analyzer",
-            "status {status}: {error}",
+            f"status {shown}: {error}",
             "make its source reachable: /api/v1/sources shows the addresses and the results",
-            **fields,
         )
     if health.get("ready") is not True:
+        interval = get_number(cycles, "interval_seconds") or 0.0
         return warn(
             "analyzer",
             "no cycle has finished yet",
-            "wait for one interval ({interval:.0f} s); if there is still no result, check its log",
-            **fields,
+            f"wait for one interval ({interval:.0f} s); if there is still no result, check its log",
         )
     if status != "healthy":
-        level = Status.FAIL if status == "degraded" else Status.WARN
-        return CheckResult(
-            "analyzer",
-            level,
-            "version {version}, {allocations} {allocations:|allocation|allocations}, status {status}",
-            fields=fields,
-        )
-    return ok("analyzer", "version {version}, {allocations} {allocations:|allocation|allocations}", **fields)
+        report = fail if status == "degraded" else warn
+        return report("analyzer", f"{running}, status {shown}")
+    return ok("analyzer", running)
 
 
 def check_data(health: Row) -> Iterator[CheckResult]:
@@ -132,9 +129,8 @@ def check_data(health: Row) -> Iterator[CheckResult]:
     for finding in get_objects(health, "findings"):
         code = get_text(finding, "code")
         if code not in _IN_ANALYZER:
-            level = _LEVELS.get(get_text(finding, "level"), Status.WARN)
-            fields = {"reason": clean(get_text(finding, "text"))}
-            yield CheckResult("data", level, "{reason}", FIXES.get(code, ""), fields)
+            level = _LEVELS.get(get_text(finding, "level"), CheckStatus.WARN)
+            yield CheckResult("data", level, get_text(finding, "text"), FIXES.get(code, ""))
 
 
 def check_agent(client: Client, *, is_required: bool) -> Iterator[CheckResult]:
@@ -153,20 +149,15 @@ def check_agent(client: Client, *, is_required: bool) -> Iterator[CheckResult]:
         yield ok("agent", "it is ready")
     else:
         reason = clean(response.body[:300].decode("utf-8", "replace").strip()) or str(response.status)
-        yield fail(
-            "agent",
-            "it is not ready: {reason}",
-            "run gpusteward doctor on that node and fix what it finds",
-            reason=reason,
-        )
+        yield fail("agent", f"it is not ready: {reason}", "run gpusteward doctor on that node and fix what it finds")
 
 
 def _explain_unreachable(
     check: str, client: Client, error: UnreachableError, *, is_required: bool, fix: str
 ) -> CheckResult:
     if is_required:
-        return fail(check, "{reason}", "check its log and its listen address", reason=error.problem)
-    return skip(check, "not running at {url}", fix, url=client.url)
+        return fail(check, error.problem, CHECK_LOG)
+    return skip(check, f"not running at {client.url}", fix)
 
 
 def check_clocks(servers: Mapping[str, Client]) -> Iterator[CheckResult]:
@@ -176,18 +167,14 @@ def check_clocks(servers: Mapping[str, Client]) -> Iterator[CheckResult]:
     if not skews:
         yield skip("clock", "no server responded, so there is no clock to compare with")
     if agreeing:
-        worst = max(map(abs, agreeing.values()))
-        fields = {"servers": ", ".join(agreeing), "skew": max(1.0, worst)}
-        yield ok("clock", "within {skew:.0f} s of this machine: {servers}", **fields)
+        worst = max(1.0, *map(abs, agreeing.values()))
+        yield ok("clock", f"within {worst:.0f} s of this machine: {', '.join(agreeing)}")
     for name in skews.keys() - agreeing.keys():
-        status = Status.FAIL if abs(skews[name]) > BROKEN_SECONDS else Status.WARN
-        fields = {"server": name, "skew": skews[name]}
-        yield CheckResult(
+        report = fail if abs(skews[name]) > BROKEN_SECONDS else warn
+        yield report(
             "clock",
-            status,
-            "the clock of {server} differs from this machine by {skew:+.0f} s",
+            f"the clock of {name} differs from this machine by {skews[name]:+.0f} s",
             "run chrony or systemd-timesyncd on both machines",
-            fields,
         )
 
 
@@ -207,84 +194,56 @@ MIN_COVERAGE = 0.9
 
 def check_samples(client: Client, health: Row) -> Iterator[CheckResult]:
     """No result without allocations."""
-    coverage, window = (
-        get_number(health, "measured_coverage"),
-        get_number(get_object(health, "result"), "window_seconds") or 0.0,
-    )
-    measured, allocations = get_count(health, "measured"), get_count(health, "allocations")
-    fields = {
-        "coverage": percent(coverage),
-        "measured": measured,
-        "allocations": allocations,
-        "unmeasured": allocations - measured,
-        "minutes": window / 60,
-    }
+    coverage, measured = get_number(health, "measured_coverage"), get_count(health, "measured")
+    allocations = get_count(health, "allocations")
+    finding = f"{percent(coverage)} of {count(measured, 'allocation')}"
     if coverage is not None and coverage < MIN_COVERAGE:
-        yield _explain(_read_sources(client), fields, window_seconds=window)
+        window = get_number(get_object(health, "result"), "window_seconds") or 0.0
+        yield _explain_gaps(_read_sources(client), coverage, finding, window_seconds=window)
     elif coverage is not None and measured < allocations:
         yield ok(
             "samples",
-            "sample coverage {coverage} of {measured} {measured:|allocation|allocations}; the "
-            "utilization of {unmeasured} {unmeasured:|other|others} cannot be measured, such as MIG "
-            "instances before Hopper without a DCGM hostengine",
+            f"sample coverage {finding}; the utilization of {count(allocations - measured, 'other')} cannot be "
+            "measured, such as MIG instances before Hopper without a DCGM hostengine",
             "no action needed; /api/v1/allocations?activity=unknown gives the reason for each",
-            **fields,
         )
     elif coverage is not None:
-        yield ok("samples", "sample coverage {coverage} of {measured} {measured:|allocation|allocations}", **fields)
+        yield ok("samples", f"sample coverage {finding}")
     elif allocations and "measured" in health:
         yield warn(
             "samples",
-            "{allocations} {allocations:|allocation|allocations}, but no utilization samples",
+            f"{count(allocations, 'allocation')}, but no utilization samples",
             "have the exporter export utilization: gpusteward agent, or DCGM_FI_DEV_GPU_UTIL, and "
             "DCGM_FI_PROF_GR_ENGINE_ACTIVE for MIG",
-            **fields,
         )
 
 
-def _explain(sources: Row, fields: Mapping[str, object], *, window_seconds: float) -> CheckResult:
+def _explain_gaps(sources: Row, coverage: float, finding: str, *, window_seconds: float) -> CheckResult:
     """Failed scrapes are named as the cause only if the analyzer reports failures."""
+    finding = f"sample coverage only {finding}; an allocation below 90% is not judged idle"
     failures, scrapes = get_object(sources, "failures"), get_object(sources, "scrapes")
     if failing := next(iter(failures), ""):
-        failure = {**fields, "failing": get_text({"name": failing}, "name"), "reason": get_text(failures, failing)}
-        return warn(
-            "samples",
-            "sample coverage only {coverage} of {measured} {measured:|allocation|allocations}; an "
-            "allocation below 90% is not judged idle",
-            "restore {failing}: {reason}; /api/v1/sources lists all failures",
-            **failure,
-        )
+        reason = get_text(failures, failing)
+        return warn("samples", finding, f"restore {clean(failing)}: {reason}; /api/v1/sources lists all failures")
     if failed := get_count(scrapes, "failed"):
-        scraped = {
-            "failed": failed,
-            "scrapes": failed + get_count(scrapes, "ok"),
-            "targets": get_count(sources, "targets"),
-        }
+        all_scrapes = count(failed + get_count(scrapes, "ok"), "scrape")
         return warn(
             "samples",
-            "sample coverage only {coverage} of {measured} {measured:|allocation|allocations}; an "
-            "allocation below 90% is not judged idle",
-            "find the targets that sometimes fail ({failed} of {scrapes} {scrapes:|scrape|scrapes} "
-            "of {targets} {targets:|target|targets} failed): the log of the analyzer names them; "
+            finding,
+            f"find the targets that sometimes fail ({failed} of {all_scrapes} of "
+            f"{count(get_count(sources, 'targets'), 'target')} failed): the log of the analyzer names them; "
             "raise scrape.timeout for slow ones",
-            **fields,
-            **scraped,
         )
     if _is_filling(sources, window_seconds):
+        length = count(window_seconds / 60, "minute")
         return ok(
-            "samples",
-            "the window is not full yet: sample coverage {coverage} of {minutes:.0f} {minutes:|minute|minutes}",
-            "no action needed: the window fills by itself; an allocation is not judged idle until its "
-            "sample coverage is 90%",
-            **fields,
+            "samples", f"the window is not full yet: sample coverage {percent(coverage)} of {length}", WINDOW_FILLS
         )
     return warn(
         "samples",
-        "sample coverage only {coverage} of {measured} {measured:|allocation|allocations}; an allocation "
-        "below 90% is not judged idle",
+        finding,
         "look for gaps in the metric `up` of the exporters; if there are none, set "
         "prometheus.scrape_interval_seconds to their actual interval",
-        **fields,
     )
 
 

@@ -12,7 +12,7 @@ from gpusteward.analyzer.active_source import ActiveSource
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.flags import Flags
 from gpusteward.analyzer.settings.settings import Settings
-from gpusteward.cli.doctor.check_results import CheckResult, Status
+from gpusteward.cli.doctor.check_results import CheckResult, CheckStatus
 from gpusteward.cli.doctor.engine import check_engine, find_engines
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.simulate.fleets import fleet
@@ -128,12 +128,12 @@ def test_doctor_names_the_service_that_the_analyzer_would_find(
     config.write_text(yaml.safe_dump({"prometheus": chosen, "kubernetes": settings.kubernetes.model_dump()}))
     missing, _ = find_engines(None, config, {}, directory=tmp_path, timeout_seconds=5)
     assert isinstance(missing, CheckResult)
-    assert missing.status is Status.FAIL
-    assert f"no Service in {namespace} has the labels" in missing.describe()["finding"]
+    assert missing.status is CheckStatus.FAIL
+    assert f"no Service in {namespace} has the labels" in missing.finding
     ports = [{"port": int(engine.url.rpartition(":")[2])}]
     kubernetes.apply(service("prometheus", namespace, label, ports=ports, host="localhost"))
     clients, origin = find_engines(None, config, {}, directory=tmp_path, timeout_seconds=5)
     assert not isinstance(clients, CheckResult)
     first = next(iter(check_engine(clients[0], origin=origin)))
-    assert first.status is Status.OK
-    assert f"Service {namespace}/prometheus, found by prometheus.service_selector" in first.describe()["finding"]
+    assert first.status is CheckStatus.OK
+    assert f"Service {namespace}/prometheus, found by prometheus.service_selector" in first.finding
