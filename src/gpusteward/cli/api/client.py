@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from typing import Any
 from urllib.parse import urlencode
 
 from gpusteward import __version__
+from gpusteward.cli.json_access import Row, as_object
 from gpusteward.cli.output.terminal_text import clean
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.core.messages import Language, Message
@@ -211,8 +211,11 @@ class Client:
     def _tls(self) -> ssl.SSLContext | None:
         return load_tls_context(self.ca_file) if self.server.is_tls else None
 
-    def read(self, path: str, query: Query = ()) -> Any:
-        """The JSON at a path; an unchanged document is not transferred again. Raises UnreachableError, StatusError."""
+    def read(self, path: str, query: Query = ()) -> Row:
+        """The JSON object at a path, empty for any other value; an unchanged document is not transferred again.
+
+        Raises UnreachableError, StatusError.
+        """
         target = f"{path}?{urlencode(query)}" if query else path
         cached = self._cached.get(target)
         response = self.request(target, headers={"If-None-Match": cached[0]} if cached else {})
@@ -230,8 +233,8 @@ class Client:
             raise self._explain(response)
         return response.body.decode("utf-8", "replace")
 
-    def write(self, path: str, query: Query = (), *, method: str = "POST", body: bytes | None = None) -> Any:
-        """Send a change; the JSON of the response. Raises UnreachableError, StatusError."""
+    def write(self, path: str, query: Query = (), *, method: str = "POST", body: bytes | None = None) -> Row:
+        """Send a change; the JSON object of the response. Raises UnreachableError, StatusError."""
         target = f"{path}?{urlencode(query)}" if query else path
         headers = {"Content-Type": "application/json"} if body is not None else {}
         response = self.request(target, method=method, body=body if body is not None else b"", headers=headers)
@@ -285,9 +288,9 @@ class Client:
             while len(self._cached) > CACHED_RESPONSES:
                 self._cached.popitem(last=False)
 
-    def _decode(self, body: bytes) -> Any:
+    def _decode(self, body: bytes) -> Row:
         try:
-            return json.loads(body)
+            return as_object(json.loads(body))
         except (ValueError, RecursionError) as error:
             raise UnreachableError(
                 f"the response of {self.url} is not valid JSON; check that this is the address of {self.peer.value}"

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 
 from gpusteward.cli.api.client import Client, Query, StatusError
-from gpusteward.cli.json_access import Row, as_object, get_count, get_object, get_objects, get_time
+from gpusteward.cli.json_access import Row, get_count, get_object, get_objects, get_time
 from gpusteward.cli.output.tables import Advance
 
 MAX_PAGE_ROWS = 1000
@@ -35,7 +35,7 @@ class WholeList:
 
 def read_page(client: Client, path: str, query: Query, *, cursor: str | None = None) -> ListPage:
     """Raises UnreachableError, StatusError."""
-    page = as_object(client.read(path, [*query, ("cursor", cursor)] if cursor else query))
+    page = client.read(path, [*query, ("cursor", cursor)] if cursor else query)
     next_cursor = page.get("next")
     return ListPage(
         get_objects(page, "items"),

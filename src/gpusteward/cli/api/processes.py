@@ -9,7 +9,7 @@ from urllib.parse import quote
 from gpusteward.cli.api.client import Client
 from gpusteward.cli.api.pagination import read_all
 from gpusteward.cli.api.workloads import WorkloadName
-from gpusteward.cli.json_access import Row, as_object, get_count, get_number, get_object, get_objects, get_text
+from gpusteward.cli.json_access import Row, get_count, get_number, get_object, get_objects, get_text
 from gpusteward.cli.output.quantities import UNKNOWN
 
 PATH = "/snapshot"
@@ -30,7 +30,7 @@ class Snapshot:
 
 def read_snapshot(client: Client) -> Snapshot:
     """Raises UnreachableError, StatusError."""
-    document = as_object(client.read(PATH))
+    document = client.read(PATH)
     return Snapshot(
         node=get_text(document, "node"),
         taken_at=get_number(document, "taken_at"),
@@ -120,7 +120,7 @@ def list_node_rows(client: Client, node: str, *, all_holders: bool) -> list[dict
 
     Processes without a pod are known to the agent of the node only.
     """
-    answer = as_object(client.read(f"/api/v1/nodes/{quote(node, safe='')}/processes", []))
+    answer = client.read(f"/api/v1/nodes/{quote(node, safe='')}/processes", [])
     holders = read_all(client, "/api/v1/allocations", [("node", node)], advance=lambda _done, _total: None).rows
     processes = get_objects(answer, "processes")
     by_pod = {(get_text(one, "namespace"), get_text(one, "pod")): one for one in holders}

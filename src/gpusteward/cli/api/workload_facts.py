@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from gpusteward.cli.api.client import Client, StatusError
 from gpusteward.cli.api.workloads import WorkloadName, name_of
-from gpusteward.cli.json_access import Row, as_object, get_number, get_object, get_objects, get_text, get_time
+from gpusteward.cli.json_access import Row, get_number, get_object, get_objects, get_text, get_time
 from gpusteward.cli.output import quantities
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Language
@@ -29,7 +29,7 @@ class IdleCosts:
 def read_idle_costs(client: Client) -> IdleCosts:
     """Empty without a ledger or prices."""
     try:
-        report = as_object(client.read(REPORT_PATH, QUERY))
+        report = client.read(REPORT_PATH, QUERY)
     except SourceError:
         return IdleCosts()
     micros = {
@@ -77,7 +77,7 @@ NOT_PLANNED: Mapping[str, object] = {"next": "", "next_action": None, "next_outc
 def read_plans(client: Client, only: WorkloadName | None = None) -> dict[WorkloadName, Row]:
     """The decisions after which something happens by itself; none in mode off, and where the analyzer has no plan."""
     try:
-        page = as_object(client.read(PLAN_PATH, [*PLAN_QUERY, *(only.filters if only else ())]))
+        page = client.read(PLAN_PATH, [*PLAN_QUERY, *(only.filters if only else ())])
     except StatusError:  # an older analyzer
         return {}
     return {name_of(each): each for each in get_objects(page, "items")}

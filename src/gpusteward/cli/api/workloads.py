@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from gpusteward.cli.api.client import Client, StatusError
 from gpusteward.cli.api.pagination import MAX_PAGE_ROWS, read_all, read_page
-from gpusteward.cli.json_access import Row, as_object, get_object, get_objects, get_text, get_texts
+from gpusteward.cli.json_access import Row, get_object, get_objects, get_text, get_texts
 from gpusteward.cli.output.terminal_text import clean
 from gpusteward.core.did_you_mean import suggest
 from gpusteward.core.errors import ConfigurationError, SourceError
@@ -75,7 +75,7 @@ def label_workloads(client: Client, names: Iterable[WorkloadName]) -> dict[Workl
     """How workloads are printed: with their cluster only if there are several."""
     listed = list(names)
     is_named = any(name.cluster for name in listed)
-    has_several = is_named and len(get_texts(as_object(client.read("/api/v1/health")), "clusters")) > 1
+    has_several = is_named and len(get_texts(client.read("/api/v1/health"), "clusters")) > 1
     return {name: str(name if has_several else name._replace(cluster="")) for name in listed}
 
 
@@ -170,9 +170,9 @@ def _read_ended(client: Client, wanted: str, namespace: str) -> list[Row]:
     """Workloads of the ledger with this name. Raises SourceError if the ledger cannot be read."""
     for query in _list_ended_queries(wanted.split("/"), namespace):
         try:
-            found = get_objects(as_object(client.read(ENDED_PATH, query)), "items")
+            found = get_objects(client.read(ENDED_PATH, query), "items")
         except StatusError as error:
-            if as_object(client.read("/api/v1/health")).get("ledger") is None:
+            if client.read("/api/v1/health").get("ledger") is None:
                 return []  # it is disabled
             raise SourceError(
                 f"no workload {wanted!r} holds a GPU; whether one has ended is unknown: {error}"
@@ -228,7 +228,7 @@ def check_namespaces(client: Client, names: Sequence[str]) -> list[str]:
 def _is_in_ledger(client: Client, name: str) -> bool:
     query = [("by", "namespace"), ("namespace", name), ("since", LEDGER_RANGE), ("rows", "1"), ("top", "0")]
     try:
-        report = as_object(client.read(REPORT_PATH, query))
+        report = client.read(REPORT_PATH, query)
     except StatusError:
         return False  # it is disabled, or cannot be read
     return any(get_text(group, "name") == name for group in get_objects(report, "groups"))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from gpusteward.cli import flags
 from gpusteward.cli.api.workloads import find_workload, label_workloads, name_of
-from gpusteward.cli.json_access import Row, as_object, get_number, get_objects, get_text
+from gpusteward.cli.json_access import Row, get_number, get_objects, get_text
 from gpusteward.cli.output import quantities
 from gpusteward.cli.output.tables import Column, write_json, write_rows
 from gpusteward.cli.output.verdict_texts import translate
@@ -41,7 +41,7 @@ def run(arguments: Sequence[str]) -> int:
     if options.workload:
         name = find_workload(client, options.workload).name
         query += name.filters
-    page = as_object(client.read(PATH, query))
+    page = client.read(PATH, query)
     found = get_objects(page, "items")
     if options.output == "json":
         write_json(page)

@@ -7,7 +7,7 @@ from typing import Any
 
 from gpusteward.cli import flags
 from gpusteward.cli.api.workloads import WorkloadName, find_workload, label_workloads
-from gpusteward.cli.json_access import Row, as_object, get_object, get_objects, get_text, get_texts
+from gpusteward.cli.json_access import Row, get_object, get_objects, get_text, get_texts
 from gpusteward.cli.output.tables import write_json, write_rows
 from gpusteward.cli.output.terminal_text import Line, write_paragraphs
 from gpusteward.cli.output.verdict_texts import describe_ended, describe_workload, warn_stale
@@ -50,7 +50,7 @@ def run(arguments: Sequence[str]) -> int:
     if ended is not None:
         _write_ended(name, ended, output=options.output, language=language)
         return EXIT_OK
-    detail = as_object(client.read(name.path, [*name.query, ("language", language)]))
+    detail = client.read(name.path, [*name.query, ("language", language)])
     if options.output in ("json", "csv"):
         warn_stale(get_object(detail, "result"), language)
     if options.output == "json":

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from gpusteward.cli.flags import FlagParser, add_request_flags, language_of, make_analyzer_client, make_parser
-from gpusteward.cli.json_access import Row, as_object, get_number, get_object, get_objects, get_text
+from gpusteward.cli.json_access import Row, get_number, get_object, get_objects, get_text
 from gpusteward.cli.output import quantities
 from gpusteward.cli.output.tables import Column, write_json, write_rows
 from gpusteward.cli.output.verdict_texts import warn_stale
@@ -32,7 +32,7 @@ def run(arguments: Sequence[str]) -> int:
     """Raises ConfigurationError, SourceError."""
     options = build_parser().parse(arguments)
     client, language = make_analyzer_client(options), language_of(options)
-    page = as_object(client.read(PATH, [("model", name) for name in options.model or ()]))
+    page = client.read(PATH, [("model", name) for name in options.model or ()])
     warn_stale(get_object(page, "result"), language)
     items = get_objects(page, "items")
     if options.output == "json":

@@ -10,7 +10,6 @@ from gpusteward.cli.api.client import Client
 from gpusteward.cli.api.workloads import find_workload, label_workloads, name_of
 from gpusteward.cli.json_access import (
     Row,
-    as_object,
     get_count,
     get_number,
     get_object,
@@ -56,7 +55,7 @@ def run(arguments: Sequence[str]) -> int:
     options = build_parser().parse(arguments)
     client, language = flags.make_analyzer_client(options), flags.language_of(options)
     query = _make_query(client, options)
-    page = as_object(client.read(PATH, [("language", language), *query]))
+    page = client.read(PATH, [("language", language), *query])
     decisions = get_objects(page, "items")
     if options.workload and not decisions and get_text(page, "mode") != "off":
         raise SourceError(f"there is no decision on {options.workload}: it holds no GPUs")

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from gpusteward.analyzer.reclaim.policies.example import EXAMPLE
 from gpusteward.cli.flags import FlagParser, add_request_flags, language_of, make_analyzer_client, make_parser
-from gpusteward.cli.json_access import Row, as_object, get_number, get_object, get_objects, get_text
+from gpusteward.cli.json_access import Row, get_number, get_object, get_objects, get_text
 from gpusteward.cli.output import quantities
 from gpusteward.cli.output.tables import Column, write_json, write_rows
 from gpusteward.cli.program import EXIT_FAILURE, EXIT_OK
@@ -33,7 +33,7 @@ def run(arguments: Sequence[str]) -> int:
         sys.stdout.write(EXAMPLE)
         return EXIT_OK
     client, language = make_analyzer_client(options), language_of(options)
-    page = as_object(client.read(PATH, [("language", language)]))
+    page = client.read(PATH, [("language", language)])
     if options.output == "json":
         write_json(page)
     else:

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from gpusteward.cli.flags import FlagParser, add_request_flags, language_of, make_analyzer_client, make_parser
-from gpusteward.cli.json_access import Row, as_object, get_count, get_object, get_text
+from gpusteward.cli.json_access import Row, get_count, get_object, get_text
 from gpusteward.cli.output import quantities
 from gpusteward.cli.output.tables import write_json
 from gpusteward.cli.output.terminal_text import Line, write_paragraphs
@@ -34,10 +34,10 @@ def run(arguments: Sequence[str]) -> int:
     options = build_parser().parse(arguments)
     client, language = make_analyzer_client(options), language_of(options)
     if options.action == STATUS:
-        status = as_object(client.read(PATH))
+        status = client.read(PATH)
     else:
         query = [("reason", options.reason)] if options.action == OFF and options.reason else []
-        status = as_object(client.write(f"{PATH}/{options.action}", query))
+        status = client.write(f"{PATH}/{options.action}", query)
     if options.output == "json":
         write_json(status)
         return EXIT_OK

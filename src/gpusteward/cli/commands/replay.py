@@ -12,7 +12,6 @@ from gpusteward.analyzer.reclaim.policies.example import EXAMPLE
 from gpusteward.cli import flags
 from gpusteward.cli.json_access import (
     Row,
-    as_object,
     get_count,
     get_number,
     get_object,
@@ -66,7 +65,7 @@ def run(arguments: Sequence[str]) -> int:
     options = build_parser().parse(arguments)
     client, language = flags.make_analyzer_client(options), flags.language_of(options)
     body = {"since": options.since, "regret_minutes": options.regret, "policy": _read_policy(options)}
-    page = as_object(client.write(PATH, body=json.dumps(body).encode()))
+    page = client.write(PATH, body=json.dumps(body).encode())
     if not get_object(page, "policy"):
         raise SourceError(f"unexpected response of {client.url}: not a replay; is it an analyzer of this version?")
     if options.output == "json":

@@ -8,7 +8,7 @@ from gpusteward.cli.api.client import Client, StatusError
 from gpusteward.cli.api.workloads import WorkloadName, name_of
 from gpusteward.cli.commands.actions import describe_state
 from gpusteward.cli.flags import FlagParser, add_request_flags, language_of, make_analyzer_client, make_parser
-from gpusteward.cli.json_access import Row, as_object, get_objects, get_text
+from gpusteward.cli.json_access import Row, get_objects, get_text
 from gpusteward.cli.output.tables import write_json
 from gpusteward.cli.program import EXIT_FAILURE, EXIT_OK
 from gpusteward.core.errors import ConfigurationError
@@ -47,7 +47,7 @@ def run(arguments: Sequence[str]) -> int:
     results: list[Row | None] = []
     tried: set[str] = set()
     while True:  # one answer may not have all of them
-        items = get_objects(as_object(client.read(PATH, RESTORABLE)), "items")
+        items = get_objects(client.read(PATH, RESTORABLE), "items")
         found = [each for each in items if each.get("is_restorable") is True and get_text(each, "id") not in tried]
         chosen = found if options.all else _choose(found, options.workload)
         results += _restore(client, chosen, language, is_only=len(chosen) == 1 and not results)
@@ -83,7 +83,7 @@ def _restore(client: Client, chosen: Sequence[Row], language: Language, *, is_on
     for each in chosen:
         name = str(name_of(each))
         try:
-            done = as_object(client.write(f"{PATH}/{quote(get_text(each, 'id'), safe='')}/restore"))
+            done = client.write(f"{PATH}/{quote(get_text(each, 'id'), safe='')}/restore")
         except StatusError as error:
             if is_only:
                 raise

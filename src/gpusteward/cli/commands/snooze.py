@@ -8,7 +8,7 @@ from typing import Any
 from gpusteward.cli import flags
 from gpusteward.cli.api.client import Client
 from gpusteward.cli.api.workloads import WorkloadName, find_workload, name_of
-from gpusteward.cli.json_access import Row, as_object, get_objects, get_text
+from gpusteward.cli.json_access import Row, get_objects, get_text
 from gpusteward.cli.output.tables import Column, write_rows
 from gpusteward.cli.output.terminal_text import clean
 from gpusteward.cli.program import EXIT_OK
@@ -49,7 +49,7 @@ def run(arguments: Sequence[str]) -> int:
     _check(options)
     client, language = flags.make_analyzer_client(options), flags.language_of(options)
     if options.is_list:
-        rows = get_objects(as_object(client.read(PATH)), "items")
+        rows = get_objects(client.read(PATH), "items")
     elif options.is_end:
         rows = [_end(client, options)]
     else:
@@ -75,12 +75,12 @@ def _add(client: Client, options: Namespace) -> Row:
     if ended is not None:
         raise SourceError(f"{name} no longer holds a GPU")
     body = json.dumps({"hours": options.seconds / 3600, "reason": options.reason.strip()}).encode()
-    return as_object(client.write(_path(name), name.query, body=body))
+    return client.write(_path(name), name.query, body=body)
 
 
 def _end(client: Client, options: Namespace) -> Row:
     """The workload may no longer hold GPUs: its snooze is found among the active ones first."""
-    rows = get_objects(as_object(client.read(PATH)), "items")
+    rows = get_objects(client.read(PATH), "items")
     parts = [part for part in (options.namespace, options.workload) if part]
     wanted = tuple("/".join(parts).split("/"))
     names = [name for row in rows if _matches(name := name_of(row), wanted, options.cluster)]
@@ -88,7 +88,7 @@ def _end(client: Client, options: Namespace) -> Row:
         name = names[0]
     else:
         name, _ = find_workload(client, options.workload, namespace=options.namespace, cluster=options.cluster)
-    return as_object(client.write(_path(name), name.query, method="DELETE"))
+    return client.write(_path(name), name.query, method="DELETE")
 
 
 def _matches(name: WorkloadName, wanted: tuple[str, ...], cluster: str) -> bool:

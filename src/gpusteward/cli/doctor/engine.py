@@ -19,7 +19,7 @@ from gpusteward.cli.doctor.check_results import (
     skip,
     warn,
 )
-from gpusteward.cli.json_access import Row, as_object, get_object, get_objects
+from gpusteward.cli.json_access import Row, get_object, get_objects
 from gpusteward.cli.output.terminal_text import clean
 from gpusteward.cli.program import MissingLibraryError, require_libraries
 from gpusteward.core import metrics
@@ -261,7 +261,7 @@ def _value(sample: Row) -> float | None:
 
 
 def _read(client: Client, path: str, query: Query) -> Row:
-    document = as_object(client.read(path, query))
+    document = client.read(path, query)
     if document.get("status") != "success":
         raise SourceError(f"{client.url} does not respond like Prometheus")
     return document

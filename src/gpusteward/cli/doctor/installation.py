@@ -82,7 +82,7 @@ def check_permissions(client: Client, rights: Sequence[tuple[str, str]] = OF_AGE
 def check_reclaim(client: Client, analyzer: Client) -> Iterator[CheckResult]:
     """In mode enforce: whether it may act where its settings say so."""
     try:
-        status = as_object(analyzer.read("/api/v1/reclaim"))
+        status = analyzer.read("/api/v1/reclaim")
     except SourceError:  # of an analyzer that cannot be read another check says so
         return
     if get_text(status, "mode") == "enforce":
@@ -173,7 +173,7 @@ def check_agents(api_server: Client | CheckResult, agents: tuple[str, str]) -> I
     namespace, name = agents
     path = f"/apis/apps/v1/namespaces/{quote(namespace, safe='')}/daemonsets/{quote(name, safe='')}"
     try:
-        state = get_object(as_object(api_server.read(path)), "status")
+        state = get_object(api_server.read(path), "status")
     except SourceError as error:
         yield fail(
             "agents",
@@ -204,8 +204,8 @@ def check_agents(api_server: Client | CheckResult, agents: tuple[str, str]) -> I
 def check_verdicts(analyzer: Client) -> Iterator[CheckResult]:
     """The analyzer responds, has something to read, and has judged it."""
     try:
-        health = as_object(analyzer.read("/api/v1/health"))
-        sources = as_object(analyzer.read("/api/v1/sources"))
+        health = analyzer.read("/api/v1/health")
+        sources = analyzer.read("/api/v1/sources")
     except SourceError as error:
         yield fail("analyzer", str(error), CHECK_LOG)
         return

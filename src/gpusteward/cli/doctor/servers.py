@@ -17,7 +17,7 @@ from gpusteward.cli.doctor.check_results import (
     skip,
     warn,
 )
-from gpusteward.cli.json_access import Row, as_object, get_count, get_number, get_object, get_objects, get_text
+from gpusteward.cli.json_access import Row, get_count, get_number, get_object, get_objects, get_text
 from gpusteward.cli.output.quantities import percent
 from gpusteward.cli.output.terminal_text import clean
 from gpusteward.cli.output.verdict_texts import HEALTH
@@ -83,7 +83,7 @@ FIXES: Mapping[str, str] = {
 def check_analyzer(client: Client, *, is_required: bool) -> Iterator[CheckResult]:
     """`is_required`: its address was given, so it has to run."""
     try:
-        health = as_object(client.read("/api/v1/health"))
+        health = client.read("/api/v1/health")
     except UnreachableError as error:
         yield _explain_unreachable(
             "analyzer",
@@ -256,5 +256,5 @@ def _is_filling(sources: Row, window_seconds: float) -> bool:
 
 def _read_sources(client: Client) -> Row:
     with suppress(SourceError):
-        return as_object(client.read("/api/v1/sources"))
+        return client.read("/api/v1/sources")
     return {}

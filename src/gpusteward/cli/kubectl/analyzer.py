@@ -127,7 +127,7 @@ def find_analyzer(client: Client, *, chosen: str, context: str, namespace: str) 
     if chosen and (not where or "/" in name or (name == "" and "/" in chosen)):
         raise ConfigurationError(f"--analyzer {chosen!r} is not a Service: write NAMESPACE/NAME or NAMESPACE")
     if name:
-        return _describe(as_object(client.read(f"{_services_of(where)}/{quote(name, safe='')}")))
+        return _describe(client.read(f"{_services_of(where)}/{quote(name, safe='')}"))
     rows = _list_services(client, where) if where else _search(client, [namespace, DEFAULT_NAMESPACE])
     found = [_describe(row) for row in rows if get_text(get_object(row, "spec"), "clusterIP") != "None"]
     if not found:
@@ -171,7 +171,7 @@ def _list_allowed(client: Client, namespace: str) -> Sequence[Row]:
 
 def _list_services(client: Client, namespace: str = "") -> Sequence[Row]:
     path = _services_of(namespace) if namespace else "/api/v1/services"
-    return get_objects(as_object(client.read(path, [("labelSelector", ANALYZER_LABELS)])), "items")
+    return get_objects(client.read(path, [("labelSelector", ANALYZER_LABELS)]), "items")
 
 
 def _services_of(namespace: str) -> str:

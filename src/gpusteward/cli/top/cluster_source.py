@@ -11,7 +11,6 @@ from gpusteward.cli.api.workload_facts import IdleCostCache, describe_plan, read
 from gpusteward.cli.api.workloads import WorkloadName, name_of
 from gpusteward.cli.json_access import (
     Row,
-    as_object,
     get_count,
     get_number,
     get_object,
@@ -67,7 +66,7 @@ class ClusterSource:
 
     def read(self, request: ListRequest) -> Listing:
         """Raises SourceError."""
-        health = as_object(self._client.read("/api/v1/health"))
+        health = self._client.read("/api/v1/health")
         page = self._read_rows(request)
         at = get_time(page.result, "at")
         rows = page.rows if request.view is not View.WORKLOADS else self._costs.add_to(page.rows)
@@ -134,7 +133,7 @@ class ClusterSource:
 
     def read_detail(self, workload: WorkloadName) -> Detail:
         """Raises SourceError."""
-        detail = as_object(self._client.read(workload.path, [*workload.query, ("language", self._language)]))
+        detail = self._client.read(workload.path, [*workload.query, ("language", self._language)])
         at = get_time(get_object(detail, "result"), "at")
         evidence = list(describe_evidence(detail, self._language))
         plan = describe_plan(read_plans(self._client, workload).get(workload), self._language)["next"]
@@ -146,15 +145,13 @@ class ClusterSource:
     def read_charts(self, workload: WorkloadName, seconds: float) -> Detail:
         """Raises SourceError."""
         query = [*workload.query, ("seconds", f"{seconds:g}"), ("limit", str(MAX_CHARTED_ALLOCATIONS))]
-        series = as_object(self._client.read(f"{workload.path}/series", query))
+        series = self._client.read(f"{workload.path}/series", query)
         charts = [chart for course in get_objects(series, "courses") for chart in _list_charts(course, self._language)]
         return Detail((), charts, seconds=seconds, at=get_time(get_object(series, "result"), "at"))
 
     def read_processes(self, workload: WorkloadName) -> Sequence[Line]:
         """Raises SourceError."""
-        document = as_object(
-            self._client.read(f"{workload.path}/processes", [*workload.query, ("limit", str(MAX_PODS))])
-        )
+        document = self._client.read(f"{workload.path}/processes", [*workload.query, ("limit", str(MAX_PODS))])
         return list(_describe_processes(document, self._language))
 
 
