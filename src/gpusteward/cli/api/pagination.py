@@ -50,7 +50,7 @@ def read_all(
     path: str,
     query: Query,
     *,
-    advance: Advance,
+    advance: Advance = lambda _done, _total: None,
     is_wanted: Callable[[Row], bool] = lambda _: True,
     attempts: int = ATTEMPTS,
 ) -> WholeList:

@@ -121,7 +121,7 @@ def list_node_rows(client: Client, node: str, *, all_holders: bool) -> list[dict
     Processes without a pod are known to the agent of the node only.
     """
     answer = client.read(f"/api/v1/nodes/{quote(node, safe='')}/processes", [])
-    holders = read_all(client, "/api/v1/allocations", [("node", node)], advance=lambda _done, _total: None).rows
+    holders = read_all(client, "/api/v1/allocations", [("node", node)]).rows
     processes = get_objects(answer, "processes")
     by_pod = {(get_text(one, "namespace"), get_text(one, "pod")): one for one in holders}
     models = {get_text(one, "gpu").partition("/")[0]: get_text(one, "model") for one in holders}

@@ -64,6 +64,21 @@ class WorkloadName(NamedTuple):
     def __str__(self) -> str:
         return shlex.quote(clean(self.full))
 
+    def matches(self, wanted: str, namespace: str = "") -> bool:
+        """Whether people could mean it: its name, after its place, with its kind anywhere between."""
+        if namespace and self.namespace != namespace:
+            return False
+        if wanted in (self.name, self.full):  # also if it contains a slash
+            return True
+        *before, last = wanted.split("/")
+        place, kind = self.namespace or NO_NAME, self.kind.lower()
+        places: list[list[str]] = [[], [place], [self.cluster], [self.cluster, place]]
+        kinds = (kind, f"{kind}s", SHORT_KINDS.get(self.kind, kind))
+        without_kind = [
+            [*before[:number], *before[number + 1 :]] for number, part in enumerate(before) if part.lower() in kinds
+        ]
+        return last == self.name and any(given in places for given in (before, *without_kind))
+
 
 def name_of(row: Row) -> WorkloadName:
     """Not yet safe for a terminal."""
@@ -116,54 +131,25 @@ def _choose(text: str, found: Sequence[WorkloadName]) -> WorkloadName:
 
 def _find_by_name(client: Client, wanted: str, namespace: str) -> list[WorkloadName]:
     query = [("q", wanted.rpartition("/")[2]), ("sort", "name"), *_in_namespace(namespace)]
-    names = map(name_of, read_all(client, PATH, query, advance=lambda _done, _total: None).rows)
-    return [name for name in names if _matches(name, wanted, namespace)]
+    names = map(name_of, read_all(client, PATH, query).rows)
+    return [name for name in names if name.matches(wanted, namespace)]
 
 
 def _find_by_pod(client: Client, wanted: str, namespace: str) -> list[WorkloadName]:
     """The workloads with a pod of this name; NAMESPACE/POD/CONTAINER is a pod too."""
-    query = [("q", wanted.rpartition("/")[2]), *_in_namespace(namespace)]
-    rows = read_all(client, ALLOCATIONS_PATH, query, advance=lambda _done, _total: None).rows
-    found = (name_of(get_object(row, "workload")) for row in rows if _names_pod(row, wanted, namespace))
+    found = []
+    for row in read_all(client, ALLOCATIONS_PATH, [("q", wanted.rpartition("/")[2]), *_in_namespace(namespace)]).rows:
+        held_in, pod, container, cluster = (
+            str(row.get(key) or "") for key in ("namespace", "pod", "container", "cluster")
+        )
+        is_meant = WorkloadName("Pod", held_in, pod, cluster).matches(wanted, namespace)
+        if is_meant or wanted == f"{held_in}/{pod}/{container}":
+            found.append(name_of(get_object(row, "workload")))
     return list(dict.fromkeys(found))
-
-
-def _names_pod(row: Row, wanted: str, namespace: str) -> bool:
-    keys = ("namespace", "pod", "container", "cluster")
-    held_in, pod, container, cluster = (str(row.get(key) or "") for key in keys)
-    name = WorkloadName("Pod", held_in, pod, cluster)
-    return wanted == f"{held_in}/{pod}/{container}" or _matches(name, wanted, namespace)
 
 
 def _in_namespace(namespace: str) -> list[tuple[str, str]]:
     return [("namespace", namespace)] if namespace else []
-
-
-def _matches(name: WorkloadName, wanted: str, namespace: str) -> bool:
-    if namespace and name.namespace != namespace:
-        return False
-    if wanted in (name.name, name.full):  # also if it contains a slash
-        return True
-    *before, last = wanted.split("/")
-    return last == name.name and any(given in _list_places(name) for given in _drop_kind(before, name.kind))
-
-
-def _list_places(name: WorkloadName) -> list[list[str]]:
-    namespace = name.namespace or NO_NAME
-    return [[], [namespace], [name.cluster], [name.cluster, namespace]]
-
-
-def _drop_kind(parts: Sequence[str], kind: str) -> Iterator[list[str]]:
-    """The parts as they are, and without one that is the kind."""
-    yield list(parts)
-    for number, part in enumerate(parts):
-        if part.lower() in _list_kinds(kind):
-            yield [*parts[:number], *parts[number + 1 :]]
-
-
-def _list_kinds(kind: str) -> frozenset[str]:
-    lower = kind.lower()
-    return frozenset((lower, f"{lower}s", SHORT_KINDS.get(kind, lower)))
 
 
 def _read_ended(client: Client, wanted: str, namespace: str) -> list[Row]:

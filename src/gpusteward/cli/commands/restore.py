@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from urllib.parse import quote
 
 from gpusteward.cli.api.client import Client, StatusError
-from gpusteward.cli.api.workloads import WorkloadName, name_of
+from gpusteward.cli.api.workloads import name_of
 from gpusteward.cli.commands.actions import describe_state
 from gpusteward.cli.flags import FlagParser, add_request_flags, language_of, make_analyzer_client, make_parser
 from gpusteward.cli.json_access import Row, get_objects, get_text
@@ -63,19 +63,16 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _choose(found: Sequence[Row], text: str) -> list[Row]:
-    """Raises ConfigurationError where several workloads have this name."""
+    """A suspended workload holds no GPUs, so it is looked up in the journal alone.
+
+    Raises ConfigurationError where several workloads have this name.
+    """
     by_id = [each for each in found if each.get("id") == text]
-    chosen = by_id or [each for each in found if _matches(name_of(each), text.strip("/"))]
+    chosen = by_id or [each for each in found if name_of(each).matches(text.strip("/"))]
     names = sorted({str(name_of(each)) for each in chosen})
     if len(names) > 1:
         raise ConfigurationError(f"{len(names)} workloads match {text!r}: write one of {', '.join(names[:5])}")
     return chosen[:1]
-
-
-def _matches(name: WorkloadName, text: str) -> bool:
-    """A suspended workload holds no GPUs, so it is looked up in the journal alone."""
-    short = (name.name, f"{name.namespace}/{name.name}", f"{name.kind}/{name.name}", name.full)
-    return text in (*short, f"{name.namespace}/{name.kind}/{name.name}")
 
 
 def _restore(client: Client, chosen: Sequence[Row], language: Language, *, is_only: bool) -> Iterator[Row | None]:

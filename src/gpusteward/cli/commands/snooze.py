@@ -7,7 +7,7 @@ from typing import Any
 
 from gpusteward.cli import flags
 from gpusteward.cli.api.client import Client
-from gpusteward.cli.api.workloads import WorkloadName, find_workload, name_of
+from gpusteward.cli.api.workloads import find_workload, name_of
 from gpusteward.cli.json_access import Row, get_objects, get_text
 from gpusteward.cli.output.tables import Column, write_rows
 from gpusteward.cli.output.terminal_text import clean
@@ -75,35 +75,19 @@ def _add(client: Client, options: Namespace) -> Row:
     if ended is not None:
         raise SourceError(f"{name} no longer holds a GPU")
     body = json.dumps({"hours": options.seconds / 3600, "reason": options.reason.strip()}).encode()
-    return client.write(_path(name), name.query, body=body)
+    return client.write(f"{name.path}/snooze", name.query, body=body)
 
 
 def _end(client: Client, options: Namespace) -> Row:
     """The workload may no longer hold GPUs: its snooze is found among the active ones first."""
-    rows = get_objects(client.read(PATH), "items")
-    parts = [part for part in (options.namespace, options.workload) if part]
-    wanted = tuple("/".join(parts).split("/"))
-    names = [name for row in rows if _matches(name := name_of(row), wanted, options.cluster)]
-    if len(names) == 1:
-        name = names[0]
+    snoozed = map(name_of, get_objects(client.read(PATH), "items"))
+    found = [name for name in snoozed if name.matches(options.workload, options.namespace)]
+    found = [name for name in found if options.cluster in ("", name.cluster)]
+    if len(found) == 1:
+        name = found[0]
     else:
         name, _ = find_workload(client, options.workload, namespace=options.namespace, cluster=options.cluster)
-    return client.write(_path(name), name.query, method="DELETE")
-
-
-def _matches(name: WorkloadName, wanted: tuple[str, ...], cluster: str) -> bool:
-    forms = {
-        (name.name,),
-        (name.namespace, name.name),
-        (name.kind, name.name),
-        (name.namespace, name.kind, name.name),
-        (name.kind, name.namespace, name.name),
-    }
-    return wanted in forms and cluster in ("", name.cluster)
-
-
-def _path(name: WorkloadName) -> str:
-    return f"{name.path}/snooze"
+    return client.write(f"{name.path}/snooze", name.query, method="DELETE")
 
 
 def _format(row: Row) -> Mapping[str, Any]:

@@ -214,8 +214,8 @@ def check_verdicts(analyzer: Client) -> Iterator[CheckResult]:
     yield _describe_source(health, sources)
     if health.get("ready") is True:
         try:
-            workloads = read_all(analyzer, "/api/v1/workloads", (), advance=_advance).rows
-            gpus = read_all(analyzer, "/api/v1/gpus", (), advance=_advance).rows
+            workloads = read_all(analyzer, "/api/v1/workloads", ()).rows
+            gpus = read_all(analyzer, "/api/v1/gpus", ()).rows
         except SourceError as error:
             yield fail("holders", str(error), CHECK_LOG)
         else:
@@ -223,10 +223,6 @@ def check_verdicts(analyzer: Client) -> Iterator[CheckResult]:
             yield from _describe_proof(gpus)
     yield _describe_notices(get_object(health, "deliveries"))
     yield _describe_verdicts(health)
-
-
-def _advance(_done: int, _total: int) -> None:
-    """Nobody watches: it runs in a pod, or repeats until nothing fails."""
 
 
 def _describe_holders(health: Row, workloads: Sequence[Row]) -> CheckResult:
