@@ -80,7 +80,10 @@ def test_an_unknown_name_is_reported_with_the_nearest_one(
     assert printed == f"gpusteward: no workload {name!r} holds or held a GPU; did you mean {near}?\n"
 
 
-@pytest.mark.parametrize("words", [["Deployment/vision/trainer"], ["-n", "chat", "trainer"], ["chat/Job/trainer"]])
+@pytest.mark.parametrize(
+    "words",
+    [["Deployment/vision/trainer"], ["-n", "chat", "trainer"], ["chat/Job/trainer"], ["east/vision/Job/trainr"]],
+)
 def test_another_kind_or_namespace_is_another_workload(
     words: list[str], analyzer: Api, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -189,10 +189,10 @@ def _list_ended_queries(parts: Sequence[str], namespace: str) -> Iterator[list[t
 
 
 def _suggest(client: Client, wanted: str) -> str:
-    """The nearest name with as many parts, as it is printed elsewhere."""
+    """The nearest name with as many parts, as it is printed elsewhere; the whole one has a cluster or not."""
     names = map(name_of, read_page(client, PATH, [("limit", str(MAX_COMPARED))]).rows)
     forms = ((name.name, f"{name.namespace}/{name.name}", name.full) for name in names)
-    return suggest(wanted, [each[wanted.count("/")] for each in forms])
+    return suggest(wanted, [each[min(wanted.count("/"), 2)] for each in forms])
 
 
 NAMESPACES_PATH = "/api/v1/namespaces"
