@@ -16,7 +16,7 @@ PATH = "/snapshot"
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class NodeSnapshot:
     """A node at one moment."""
 
     node: str
@@ -28,10 +28,10 @@ class Snapshot:
     holders_are_processes: bool = False
 
 
-def read_snapshot(client: Client) -> Snapshot:
+def read_snapshot(client: Client) -> NodeSnapshot:
     """Raises UnreachableError, StatusError."""
     document = client.read(PATH)
-    return Snapshot(
+    return NodeSnapshot(
         node=get_text(document, "node"),
         taken_at=get_number(document, "taken_at"),
         readings=get_objects(document, "readings"),
@@ -44,7 +44,7 @@ def read_snapshot(client: Client) -> Snapshot:
     )
 
 
-def gpus_by_uuid(snapshot: Snapshot) -> Mapping[str, Row]:
+def gpus_by_uuid(snapshot: NodeSnapshot) -> Mapping[str, Row]:
     return {get_text(get_object(reading, "gpu"), "uuid"): get_object(reading, "gpu") for reading in snapshot.readings}
 
 
@@ -65,7 +65,7 @@ def owner_of(container: Row, place: str = "") -> WorkloadName:
     return WorkloadName(place or UNKNOWN, UNKNOWN, UNKNOWN)
 
 
-def list_processes(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+def list_processes(snapshot: NodeSnapshot) -> Iterator[dict[str, Any]]:
     """One row per process on a GPU."""
     gpus = gpus_by_uuid(snapshot)
     for process in snapshot.processes:
@@ -83,7 +83,7 @@ def list_processes(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
         }
 
 
-def list_holders_without_process(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+def list_holders_without_process(snapshot: NodeSnapshot) -> Iterator[dict[str, Any]]:
     """One row per container that holds a GPU and has no process on it."""
     gpus = gpus_by_uuid(snapshot)
     seen = {(get_text(one, "gpu_uuid"), *_identity(get_object(one, "container"))) for one in snapshot.processes}

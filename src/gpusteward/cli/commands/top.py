@@ -11,10 +11,10 @@ from gpusteward.cli.api.workloads import check_namespaces
 from gpusteward.cli.output.tables import Column, write_rows
 from gpusteward.cli.output.verdict_texts import describe_result_time, describe_time, warn_stale
 from gpusteward.cli.program import EXIT_OK, describe_exits, is_plugin, require_libraries
+from gpusteward.cli.top.agent_source import AgentSource
 from gpusteward.cli.top.cluster_source import ClusterSource
 from gpusteward.cli.top.columns import CLUSTER, FIRST_NODE_SORTS, FIRST_SORTS, NODE, ViewColumn, sorts_of
-from gpusteward.cli.top.node_source import NodeSource
-from gpusteward.cli.top.source_protocol import MAX_ROWS, SHOWS_CLUSTER, Item, Listing, ListRequest, Source, View
+from gpusteward.cli.top.item_source import MAX_ROWS, SHOWS_CLUSTER, Item, ItemList, ItemSource, ListRequest, View
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.messages import Language
 from gpusteward.messages.cli import top as messages
@@ -105,7 +105,7 @@ def make_app(options: argparse.Namespace) -> "TopApp":
 class _SourceChoice(NamedTuple):
     """The source, with its columns and sort orders."""
 
-    source: Source
+    source: ItemSource
     columns: Mapping[View, Sequence[ViewColumn]]
     sorts: Mapping[View, str]
     view: View
@@ -123,7 +123,7 @@ def _choose_source(options: argparse.Namespace, language: Language) -> _SourceCh
         raise ConfigurationError("--agent (one machine) and --server (a cluster) cannot be used together")
     view = View(options.view or View.GPUS)
     sorts = _choose_sorts(options, view, NODE[view], FIRST_NODE_SORTS)
-    return _SourceChoice(NodeSource(flags.make_agent_client(options), language), NODE, sorts, view)
+    return _SourceChoice(AgentSource(flags.make_agent_client(options), language), NODE, sorts, view)
 
 
 def _prints_once(options: argparse.Namespace) -> bool:
@@ -169,7 +169,7 @@ def _print_once(options: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def _describe_time(listing: Listing, language: Language) -> str:
+def _describe_time(listing: ItemList, language: Language) -> str:
     """An agent has a time and no results."""
     if listing.stamp or listing.at is None:
         return describe_result_time(listing.stamp, language)

@@ -14,7 +14,7 @@ from gpusteward.cli.api.workloads import WorkloadName
 from gpusteward.cli.top import widgets
 from gpusteward.cli.top.columns import ViewColumn, choose_columns, sorts_of
 from gpusteward.cli.top.detail import DetailScreen
-from gpusteward.cli.top.source_protocol import FIRST_ROWS, MAX_ROWS, Listing, ListRequest, Source, View
+from gpusteward.cli.top.item_source import FIRST_ROWS, MAX_ROWS, ItemList, ItemSource, ListRequest, View
 from gpusteward.cli.top.widgets import ChoiceScreen, HelpScreen, ItemTable, Prompt
 from gpusteward.core.did_you_mean import make_suggestion
 from gpusteward.core.errors import GpustewardError
@@ -122,7 +122,7 @@ class TopApp(App[int]):
 
     def __init__(
         self,
-        source: Source,
+        source: ItemSource,
         columns: Mapping[View, Sequence[ViewColumn]],
         *,
         first_sorts: Mapping[View, str],
@@ -135,7 +135,7 @@ class TopApp(App[int]):
         self.language: Language = language
         self.source = source
         self.request = ListRequest(view, first_sorts[view], namespace=namespace)
-        self.listing: Listing | None = None
+        self.listing: ItemList | None = None
         self.error = ""  # of the last request
         self._listed_request: ListRequest | None = None  # the request of the listing
         self._columns = columns

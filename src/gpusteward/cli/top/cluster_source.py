@@ -22,12 +22,12 @@ from gpusteward.cli.json_access import (
 from gpusteward.cli.output.quantities import gpus, memory, money, percent, watts
 from gpusteward.cli.output.terminal_text import Line, clean
 from gpusteward.cli.output.verdict_texts import HEALTH, describe_evidence, describe_verdict_with_reasons, is_stale
-from gpusteward.cli.top.source_protocol import (
+from gpusteward.cli.top.item_source import (
     SHOWS_CLUSTER,
-    Chart,
     Detail,
     Item,
-    Listing,
+    ItemList,
+    LineChart,
     ListRequest,
     View,
     describe_processes,
@@ -64,7 +64,7 @@ class ClusterSource:
         self._language = language
         self.title = client.url
 
-    def read(self, request: ListRequest) -> Listing:
+    def read(self, request: ListRequest) -> ItemList:
         """Raises SourceError."""
         health = self._client.read("/api/v1/health")
         page = self._read_rows(request)
@@ -72,7 +72,7 @@ class ClusterSource:
         rows = page.rows if request.view is not View.WORKLOADS else self._costs.add_to(page.rows)
         has_several = len(get_texts(health, "clusters")) > 1
         stale = messages.NO_NEWER_RESULT.text(self._language) if is_stale(page.result) else ""
-        return Listing(
+        return ItemList(
             [
                 {
                     **item,
@@ -213,13 +213,13 @@ def _make_query(request: ListRequest) -> list[tuple[str, str]]:
     return query
 
 
-def _list_charts(course: Row, language: Language) -> Iterator[Chart]:
+def _list_charts(course: Row, language: Language) -> Iterator[LineChart]:
     """One chart per measure of an allocation that has data."""
     lines, gpu = get_object(course, "lines"), _name_gpu(get_text(course, "allocation"))
     for measure, label, top, show in MEASURES:
         points = list(_read_points(lines.get(measure)))
         if points:
-            yield Chart(clean(f"{label.text(language)} {gpu}"), points, top, show(points[-1][1]))
+            yield LineChart(clean(f"{label.text(language)} {gpu}"), points, top, show(points[-1][1]))
 
 
 def _name_gpu(allocation: str) -> str:

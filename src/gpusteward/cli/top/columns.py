@@ -9,7 +9,7 @@ from gpusteward.cli.json_access import Row, get_count, get_number, get_objects, 
 from gpusteward.cli.output import quantities
 from gpusteward.cli.output.terminal_text import clean, cut_middle, measure
 from gpusteward.cli.output.verdict_texts import FREE, translate
-from gpusteward.cli.top.source_protocol import SHOWS_CLUSTER, View
+from gpusteward.cli.top.item_source import SHOWS_CLUSTER, View
 from gpusteward.core.messages import Language, Message
 from gpusteward.messages.cli import top as messages
 from gpusteward.messages.verdicts import ACTIVITIES, PROOFS, SIGNATURES

@@ -14,7 +14,7 @@ from textual.widgets import Static
 from gpusteward.cli.api.workloads import WorkloadName
 from gpusteward.cli.output.quantities import duration
 from gpusteward.cli.output.terminal_text import Line, clean, fit, measure, wrap, wrap_lines
-from gpusteward.cli.top.source_protocol import Chart, Detail
+from gpusteward.cli.top.item_source import Detail, LineChart
 from gpusteward.core.messages import Language
 from gpusteward.messages.cli import top as messages
 
@@ -179,7 +179,7 @@ def _format(lines: Sequence[Line], width: int) -> Iterator[Text]:
         yield Text(lead).append(text, style=style)
 
 
-def draw_chart(chart: Chart, start: float, end: float, *, width: int) -> Text:
+def draw_chart(chart: LineChart, start: float, end: float, *, width: int) -> Text:
     """`core GPU-a      ▁▁▂▅█▅▂▁      80%`."""
     chart_width = max(10, width - LABEL_CELLS - VALUE_CELLS - 2)
     line = Text(fit(clean(chart.label), LABEL_CELLS), no_wrap=True)

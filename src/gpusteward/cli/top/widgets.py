@@ -19,7 +19,7 @@ from gpusteward.cli.json_access import get_text
 from gpusteward.cli.output.terminal_text import STYLES, clean, cut, fit, measure
 from gpusteward.cli.output.verdict_texts import describe_time, is_stale, translate
 from gpusteward.cli.top.columns import TITLES, ViewColumn, choose_columns, divide_width
-from gpusteward.cli.top.source_protocol import Item, Listing, ListRequest, View
+from gpusteward.cli.top.item_source import Item, ItemList, ListRequest, View
 from gpusteward.core.messages import Language, Message
 from gpusteward.messages.cli import top as messages
 from gpusteward.messages.verdicts import ACTIVITIES
@@ -71,7 +71,7 @@ class Layout(NamedTuple):
     language: Language
 
 
-def write_title(title: str, listing: Listing | None, layout: Layout) -> Text:
+def write_title(title: str, listing: ItemList | None, layout: Layout) -> Text:
     """The source, and the time of its data."""
     age = _age(listing, layout.language)
     width = max(0, layout.width - measure(age) - 2)
@@ -81,7 +81,7 @@ def write_title(title: str, listing: Listing | None, layout: Layout) -> Text:
     return bar
 
 
-def _age(listing: Listing | None, language: Language) -> str:
+def _age(listing: ItemList | None, language: Language) -> str:
     if listing is None or listing.at is None:
         return ""
     now = time.time()
@@ -90,7 +90,7 @@ def _age(listing: Listing | None, language: Language) -> str:
     )
 
 
-def write_summary(listing: Listing | None, error: str, layout: Layout) -> Text:
+def write_summary(listing: ItemList | None, error: str, layout: Layout) -> Text:
     """The summary of the source, or the error of the last request."""
     if error:
         return Text(
@@ -112,7 +112,7 @@ def write_summary(listing: Listing | None, error: str, layout: Layout) -> Text:
     return line
 
 
-def write_tabs(request: ListRequest, listing: Listing | None, layout: Layout) -> Text:
+def write_tabs(request: ListRequest, listing: ItemList | None, layout: Layout) -> Text:
     """The views, and the filters of the current one."""
     line = Text(no_wrap=True)
     for number, view in enumerate(View, start=1):
@@ -125,7 +125,7 @@ def write_tabs(request: ListRequest, listing: Listing | None, layout: Layout) ->
     return line
 
 
-def _describe_list(request: ListRequest, listing: Listing | None, language: Language) -> Sequence[str]:
+def _describe_list(request: ListRequest, listing: ItemList | None, language: Language) -> Sequence[str]:
     parts = []
     if request.namespace:
         parts.append(messages.TENANT.text(language, name=request.namespace))

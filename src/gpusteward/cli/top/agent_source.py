@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from gpusteward.cli.api.client import Client
-from gpusteward.cli.api.processes import Snapshot, list_processes, name_gpu, owner_of, read_snapshot
+from gpusteward.cli.api.processes import NodeSnapshot, list_processes, name_gpu, owner_of, read_snapshot
 from gpusteward.cli.api.workloads import WorkloadName, name_of
 from gpusteward.cli.json_access import Row, get_count, get_number, get_object, get_text
 from gpusteward.cli.output.quantities import memory, percent
 from gpusteward.cli.output.terminal_text import Line
-from gpusteward.cli.top.source_protocol import Chart, Detail, Item, Listing, ListRequest, View, describe_processes
+from gpusteward.cli.top.item_source import Detail, Item, ItemList, LineChart, ListRequest, View, describe_processes
 from gpusteward.core.messages import Language
 from gpusteward.messages.cli import top as messages
 
@@ -27,7 +27,7 @@ SORTS = {
 }
 
 
-def list_gpus(snapshot: Snapshot) -> list[dict[str, Any]]:
+def list_gpus(snapshot: NodeSnapshot) -> list[dict[str, Any]]:
     holders: dict[str, list[Row]] = defaultdict(list)
     for allocation in snapshot.allocations:
         holders[get_text(allocation, "gpu_uuid")].append(get_object(allocation, "container"))
@@ -50,12 +50,12 @@ def _gpu(reading: Row, holders: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def list_workloads(snapshot: Snapshot) -> list[dict[str, Any]]:
+def list_workloads(snapshot: NodeSnapshot) -> list[dict[str, Any]]:
     """All that hold a GPU or have a process on one."""
     return [_workload(key, rows) for key, rows in _group(snapshot).items()]
 
 
-def _group(snapshot: Snapshot) -> dict[WorkloadName, list[Item]]:
+def _group(snapshot: NodeSnapshot) -> dict[WorkloadName, list[Item]]:
     groups: dict[WorkloadName, list[Item]] = defaultdict(list)
     for allocation in snapshot.allocations:
         groups[owner_of(get_object(allocation, "container"))].append({"held_uuid": get_text(allocation, "gpu_uuid")})
@@ -76,7 +76,7 @@ def _workload(name: WorkloadName, rows: Sequence[Item]) -> dict[str, Any]:
     }
 
 
-def list_tenants(snapshot: Snapshot) -> list[dict[str, Any]]:
+def list_tenants(snapshot: NodeSnapshot) -> list[dict[str, Any]]:
     groups: dict[str, list[Item]] = defaultdict(list)
     for workload in list_workloads(snapshot):
         groups[workload["namespace"]].append(workload)
@@ -101,14 +101,14 @@ def _sum(values: Iterable[float | None]) -> float | None:
     return None if any(value is None for value in known) else sum(value for value in known if value is not None)
 
 
-LISTS: dict[View, Callable[[Snapshot], list[dict[str, Any]]]] = {
+LISTS: dict[View, Callable[[NodeSnapshot], list[dict[str, Any]]]] = {
     View.GPUS: list_gpus,
     View.WORKLOADS: list_workloads,
     View.TENANTS: list_tenants,
 }
 
 
-def list_rows(snapshot: Snapshot, request: ListRequest) -> list[dict[str, Any]]:
+def list_rows(snapshot: NodeSnapshot, request: ListRequest) -> list[dict[str, Any]]:
     """The requested rows in order; unknown values come last in both directions."""
     rows = [row for row in LISTS[request.view](snapshot) if _passes(row, request)]
     sort = request.sort.removeprefix("-")
@@ -143,7 +143,7 @@ MAX_POINTS = 1800  # an hour at a refresh every two seconds
 HISTORY_SECONDS = 3600.0
 
 
-class NodeSource:
+class AgentSource:
     """Used from several threads: a lock protects the history."""
 
     reads_details_separately = False
@@ -154,15 +154,15 @@ class NodeSource:
         self._language = language
         self._lock = threading.Lock()
         self._history: dict[str, deque[tuple[float, float]]] = defaultdict(lambda: deque(maxlen=MAX_POINTS))
-        self._last: Snapshot | None = None
+        self._last: NodeSnapshot | None = None
         self.title = client.url
 
-    def read(self, request: ListRequest) -> Listing:
+    def read(self, request: ListRequest) -> ItemList:
         """Raises SourceError."""
         snapshot = read_snapshot(self._client)
         self._record(snapshot)
         rows = list_rows(snapshot, request)
-        return Listing(
+        return ItemList(
             rows[: request.rows],
             len(rows),
             summary=[(snapshot.node, ""), *self._summarize(snapshot)],
@@ -170,12 +170,12 @@ class NodeSource:
             warning="; ".join(snapshot.failures),
         )
 
-    def _summarize(self, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    def _summarize(self, snapshot: NodeSnapshot) -> Iterator[tuple[str, str]]:
         whole = [reading for reading in snapshot.readings if not get_object(get_object(reading, "gpu"), "mig")]
         yield messages.GPUS.text(self._language, count=len(whole)), ""
         yield messages.PROCESSES.text(self._language, count=len(snapshot.processes)), ""
 
-    def _record(self, snapshot: Snapshot) -> None:
+    def _record(self, snapshot: NodeSnapshot) -> None:
         with self._lock:
             self._last = snapshot
             at = snapshot.taken_at or time.time()
@@ -225,21 +225,21 @@ class NodeSource:
             last = [points[-1][0] for points in self._history.values() if points]
         return max(60.0, max(last) - min(first)) if first else 60.0
 
-    def _charts(self, workload: WorkloadName, snapshot: Snapshot) -> Iterator[Chart]:
+    def _charts(self, workload: WorkloadName, snapshot: NodeSnapshot) -> Iterator[LineChart]:
         with self._lock:
             kept = {line: list(points) for line, points in self._history.items() if points}
         for line, label, top, show in (("sm", messages.SM, 1.0, percent), ("memory", messages.MEMORY, None, memory)):
             points = kept.get(f"{workload} {line}", [])
             if points:
-                yield Chart(label.text(self._language), points, top, show(points[-1][1]))
+                yield LineChart(label.text(self._language), points, top, show(points[-1][1]))
         for row in list_gpus(snapshot):
             points = kept.get(f"{row['key']} core", [])
             if workload in row["workloads_held"] and points:
-                yield Chart(
+                yield LineChart(
                     f"{messages.CORE.text(self._language)} GPU {row['gpu']}", points, 1.0, percent(points[-1][1])
                 )
 
-    def _describe(self, workload: WorkloadName, snapshot: Snapshot) -> Iterator[Line]:
+    def _describe(self, workload: WorkloadName, snapshot: NodeSnapshot) -> Iterator[Line]:
         held = [row for row in list_gpus(snapshot) if workload in row["workloads_held"]]
         if not held:
             yield Line(messages.HOLDS_NOTHING.text(self._language))

@@ -40,7 +40,7 @@ class ListRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class ItemList:
     """The first rows of a list, and a summary of the source."""
 
     items: Sequence[Item]
@@ -52,7 +52,7 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True)
-class Chart:
+class LineChart:
     """Time series of one measure. Points that are further apart than usual have a gap between them."""
 
     label: str
@@ -66,13 +66,13 @@ class Detail:
     """One workload."""
 
     lines: Sequence[Line]
-    charts: Sequence[Chart] = field(default_factory=tuple)
+    charts: Sequence[LineChart] = field(default_factory=tuple)
     evidence: Sequence[Line] = field(default_factory=tuple)  # shown below the processes
     seconds: float = 3600.0
     at: float | None = None
 
 
-class Source(Protocol):
+class ItemSource(Protocol):
     """Called in threads; every method may raise SourceError."""
 
     title: str
@@ -80,7 +80,7 @@ class Source(Protocol):
     reads_details_separately: bool
     """Charts and processes take longer than the rest, and are read by separate requests."""
 
-    def read(self, request: ListRequest) -> Listing: ...
+    def read(self, request: ListRequest) -> ItemList: ...
 
     def find_workloads(self, view: View, item: Item) -> Sequence[WorkloadName]:
         """The workloads of a row."""
