@@ -29,7 +29,7 @@ def test_an_opened_workload_shows_its_gpus_and_processes(node_url: str) -> None:
     async def watch() -> None:
         async with watching("--agent", node_url, "--view", "workloads") as pilot:
             await pilot.press("enter")
-            assert_golden("top.node.workload.txt", await until_seen(pilot, "processes", "holds"))
+            assert_golden("top.node.workload.txt", await until_seen(pilot, "processes", "holds", "core GPU 1"))
 
     run(watch())
 

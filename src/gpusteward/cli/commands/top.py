@@ -4,7 +4,8 @@ import argparse
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from gpusteward.cli import flags
 from gpusteward.cli.api.workloads import check_namespaces
@@ -13,8 +14,8 @@ from gpusteward.cli.output.verdict_texts import describe_result_time, describe_t
 from gpusteward.cli.program import EXIT_OK, describe_exits, is_plugin, require_libraries
 from gpusteward.cli.top.agent_source import AgentSource
 from gpusteward.cli.top.cluster_source import ClusterSource
-from gpusteward.cli.top.columns import CLUSTER, FIRST_NODE_SORTS, FIRST_SORTS, NODE, ViewColumn, sorts_of
-from gpusteward.cli.top.item_source import MAX_ROWS, SHOWS_CLUSTER, Item, ItemList, ItemSource, ListRequest, View
+from gpusteward.cli.top.columns import SHOWS_CLUSTER, View, ViewColumn, sorts_of
+from gpusteward.cli.top.item_source import MAX_ROWS, Item, ItemList, ItemSource, ListRequest
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.messages import Language
 from gpusteward.messages.cli import top as messages
@@ -90,66 +91,49 @@ def make_app(options: argparse.Namespace) -> "TopApp":
     with require_libraries():
         from gpusteward.cli.top.app import TopApp
     language = flags.language_of(options)
-    choice = _choose_source(options, language)
-    return TopApp(
-        choice.source,
-        choice.columns,
-        first_sorts=choice.sorts,
-        language=language,
-        refresh_seconds=options.refresh,
-        view=choice.view,
-        namespace=options.namespace,
-    )
+    source, request = _choose_source(options, language)
+    return TopApp(source, request, language=language, refresh_seconds=options.refresh)
 
 
-class _SourceChoice(NamedTuple):
-    """The source, with its columns and sort orders."""
-
-    source: ItemSource
-    columns: Mapping[View, Sequence[ViewColumn]]
-    sorts: Mapping[View, str]
-    view: View
-
-
-def _choose_source(options: argparse.Namespace, language: Language) -> _SourceChoice:
+def _choose_source(options: argparse.Namespace, language: Language) -> tuple[ItemSource, ListRequest]:
+    """The source, and the first request to it."""
     if options.agent is None:
         view, client = View(options.view or View.WORKLOADS), flags.make_analyzer_client(options)
         if options.namespace:
             check_namespaces(client, [options.namespace])
-        clusters = options.cluster or ()
-        source = ClusterSource(client, language, clusters, waits_for_costs=_prints_once(options))
-        return _SourceChoice(source, CLUSTER, _choose_sorts(options, view, CLUSTER[view], FIRST_SORTS), view)
-    if options.server:
-        raise ConfigurationError("--agent (one machine) and --server (a cluster) cannot be used together")
-    view = View(options.view or View.GPUS)
-    sorts = _choose_sorts(options, view, NODE[view], FIRST_NODE_SORTS)
-    return _SourceChoice(AgentSource(flags.make_agent_client(options), language), NODE, sorts, view)
+        waits = _prints_once(options)
+        source: ItemSource = ClusterSource(client, language, options.cluster or (), waits_for_costs=waits)
+    else:
+        if options.server:
+            raise ConfigurationError("--agent (one machine) and --server (a cluster) cannot be used together")
+        view = View(options.view or View.GPUS)
+        source = AgentSource(flags.make_agent_client(options), language)
+    return source, ListRequest(view, _choose_sort(options, view, source), namespace=options.namespace)
 
 
 def _prints_once(options: argparse.Namespace) -> bool:
     return bool(options.output) or not (sys.stdout.isatty() and sys.stdin.isatty())
 
 
-def _choose_sorts(
-    options: argparse.Namespace, view: View, columns: Sequence[ViewColumn], first: Mapping[View, str]
-) -> Mapping[View, str]:
+def _choose_sort(options: argparse.Namespace, view: View, source: ItemSource) -> str:
     """Raises ConfigurationError."""
     if not options.sort:
-        return first
-    known, chosen = sorts_of(columns), SORTS.get(options.sort, options.sort)
+        return source.first_sorts[view]
+    known = sorts_of(source.columns[view])
+    chosen: str = SORTS.get(options.sort, options.sort)
     if chosen.removeprefix("-") not in known:
         names = [name for name, sort in SORTS.items() if sort.removeprefix("-") in known]
         raise ConfigurationError(f"--sort: {options.sort!r} is not one of {', '.join([*names, *known])}")
-    return {**first, view: chosen}
+    return chosen
 
 
 def _print_once(options: argparse.Namespace) -> int:
     """For scripts, and without a terminal."""
     language = flags.language_of(options)
-    source, view_columns, sorts, view = _choose_source(options, language)
-    listing = source.read(ListRequest(view, sorts[view], namespace=options.namespace, rows=MAX_ROWS))
+    source, request = _choose_source(options, language)
+    listing = source.read(replace(request, rows=MAX_ROWS))
     is_wide = options.output == flags.WIDE
-    shown = [column for column in view_columns[view] if is_wide or not column.is_wide]
+    shown = [column for column in source.columns[request.view] if is_wide or not column.is_wide]
     rows = [{**item, **{_key(column): column.write(item, language) for column in shown}} for item in listing.items]
     columns = [
         Column(_key(column), column.title, to_right=column.to_right, is_flexible=column.share > 1) for column in shown

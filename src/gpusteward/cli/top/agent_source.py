@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gpusteward.cli.api.client import Client
@@ -12,7 +12,8 @@ from gpusteward.cli.api.workloads import WorkloadName, name_of
 from gpusteward.cli.json_access import Row, get_count, get_number, get_object, get_text
 from gpusteward.cli.output.quantities import memory, percent
 from gpusteward.cli.output.terminal_text import Line
-from gpusteward.cli.top.item_source import Detail, Item, ItemList, LineChart, ListRequest, View, describe_processes
+from gpusteward.cli.top.columns import FIRST_NODE_SORTS, NODE, View
+from gpusteward.cli.top.item_source import Charts, Detail, Item, ItemList, LineChart, ListRequest, describe_processes
 from gpusteward.core.messages import Language
 from gpusteward.messages.cli import top as messages
 
@@ -146,8 +147,9 @@ HISTORY_SECONDS = 3600.0
 class AgentSource:
     """Used from several threads: a lock protects the history."""
 
-    reads_details_separately = False
     has_verdicts = False
+    columns = NODE
+    first_sorts = FIRST_NODE_SORTS
 
     def __init__(self, client: Client, language: Language) -> None:
         self._client = client
@@ -201,33 +203,39 @@ class AgentSource:
             return [name_of(item)]
         return list(dict.fromkeys(item.get("workloads_held", ()))) if view is View.GPUS else []
 
+    def _read_last(self) -> NodeSnapshot:
+        """Raises SourceError."""
+        with self._lock:
+            last = self._last
+        return last or read_snapshot(self._client)
+
     def read_detail(self, workload: WorkloadName) -> Detail:
         """Raises SourceError."""
-        with self._lock:
-            snapshot = self._last
-        snapshot = snapshot or read_snapshot(self._client)
-        charts = list(self._charts(workload, snapshot))
-        return Detail(list(self._describe(workload, snapshot)), charts, seconds=self._length(), at=snapshot.taken_at)
-
-    def read_charts(self, workload: WorkloadName, seconds: float) -> Detail:
-        """Raises SourceError."""
-        del seconds  # the history is limited to the time since the start
-        return self.read_detail(workload)
+        held = [row for row in list_gpus(self._read_last()) if workload in row["workloads_held"]]
+        title = messages.HOLDS.text(self._language)
+        lines = [Line(f"GPU {row['gpu']} {row['model']} ({row['id']})", title) for row in held]
+        return Detail(lines or [Line(messages.HOLDS_NOTHING.text(self._language))])
 
     def read_processes(self, workload: WorkloadName) -> Sequence[Line]:
-        """They are part of the detail."""
-        del workload
-        return ()
+        """Raises SourceError."""
+        running = [row for row in list_processes(self._read_last()) if row["owned_by"] == workload]
+        lines = list(describe_processes(running, self._language))
+        return lines or [Line(messages.NO_PROCESSES.text(self._language))]
 
-    def _length(self) -> float:
-        with self._lock:
-            first = [points[0][0] for points in self._history.values() if points]
-            last = [points[-1][0] for points in self._history.values() if points]
-        return max(60.0, max(last) - min(first)) if first else 60.0
-
-    def _charts(self, workload: WorkloadName, snapshot: NodeSnapshot) -> Iterator[LineChart]:
+    def read_charts(self, workload: WorkloadName, seconds: float) -> Charts:
+        """Raises SourceError."""
+        del seconds  # the history is limited to the time since the start
+        snapshot = self._read_last()
         with self._lock:
             kept = {line: list(points) for line, points in self._history.items() if points}
+        began = min((points[0][0] for points in kept.values()), default=0.0)
+        ended = max((points[-1][0] for points in kept.values()), default=0.0)
+        charts = list(self._list_charts(workload, snapshot, kept))
+        return Charts(charts, max(60.0, ended - began), snapshot.taken_at)
+
+    def _list_charts(
+        self, workload: WorkloadName, snapshot: NodeSnapshot, kept: Mapping[str, Sequence[tuple[float, float]]]
+    ) -> Iterator[LineChart]:
         for line, label, top, show in (("sm", messages.SM, 1.0, percent), ("memory", messages.MEMORY, None, memory)):
             points = kept.get(f"{workload} {line}", [])
             if points:
@@ -238,16 +246,3 @@ class AgentSource:
                 yield LineChart(
                     f"{messages.CORE.text(self._language)} GPU {row['gpu']}", points, 1.0, percent(points[-1][1])
                 )
-
-    def _describe(self, workload: WorkloadName, snapshot: NodeSnapshot) -> Iterator[Line]:
-        held = [row for row in list_gpus(snapshot) if workload in row["workloads_held"]]
-        if not held:
-            yield Line(messages.HOLDS_NOTHING.text(self._language))
-        for row in held:
-            yield Line(f"GPU {row['gpu']} {row['model']} ({row['id']})", messages.HOLDS.text(self._language))
-        yield Line("")
-        yield Line(messages.PROCESS_TITLE.text(self._language), is_title=True)
-        running = [row for row in list_processes(snapshot) if row["owned_by"] == workload]
-        if not running:
-            yield Line(messages.NO_PROCESSES.text(self._language))
-        yield from describe_processes(running, self._language)

@@ -1,7 +1,7 @@
 """The Textual application: keys, views, refresh; requests run in threads, so that it never waits for a response."""
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -12,9 +12,9 @@ from textual.widgets import Static
 
 from gpusteward.cli.api.workloads import WorkloadName
 from gpusteward.cli.top import widgets
-from gpusteward.cli.top.columns import ViewColumn, choose_columns, sorts_of
+from gpusteward.cli.top.columns import View, choose_columns, sorts_of
 from gpusteward.cli.top.detail import DetailScreen
-from gpusteward.cli.top.item_source import FIRST_ROWS, MAX_ROWS, ItemList, ItemSource, ListRequest, View
+from gpusteward.cli.top.item_source import FIRST_ROWS, MAX_ROWS, ItemList, ItemSource, ListRequest
 from gpusteward.cli.top.widgets import ChoiceScreen, HelpScreen, ItemTable, Prompt
 from gpusteward.core.did_you_mean import make_suggestion
 from gpusteward.core.errors import GpustewardError
@@ -39,7 +39,11 @@ class _Request:
 
 
 class Loader:
-    """Results are sent to the app as `Loaded` messages."""
+    """Results are sent to the app as `Loaded` messages.
+
+    One request of a group runs, and the last that came meanwhile waits: a slow server gets no queue of them. These are
+    no workers of Textual: there a new one starts beside a request that cannot be cancelled, and `quit` waits for both.
+    """
 
     def __init__(self, app: App[Any], language: Language) -> None:
         self._app = app
@@ -123,23 +127,20 @@ class TopApp(App[int]):
     def __init__(
         self,
         source: ItemSource,
-        columns: Mapping[View, Sequence[ViewColumn]],
+        request: ListRequest,
         *,
-        first_sorts: Mapping[View, str],
         language: Language,
         refresh_seconds: float,
-        view: View = View.WORKLOADS,
-        namespace: str = "",
     ) -> None:
+        """`request`: the first one."""
         super().__init__(ansi_color=True)
         self.language: Language = language
         self.source = source
-        self.request = ListRequest(view, first_sorts[view], namespace=namespace)
+        self.request = request
         self.listing: ItemList | None = None
         self.error = ""  # of the last request
         self._listed_request: ListRequest | None = None  # the request of the listing
-        self._columns = columns
-        self._sorts = dict(first_sorts)
+        self._sorts = {**source.first_sorts, request.view: request.sort}
         self._refresh_seconds = refresh_seconds
         self._loader = Loader(self, language)
 
@@ -171,15 +172,21 @@ class TopApp(App[int]):
         return self.screen_stack[0].query_one(Prompt)
 
     def _draw(self, *, keeps_cursor: bool = True) -> None:
-        base, layout = self.screen_stack[0], widgets.Layout(self.size.width, self.language)
+        base, width, language = self.screen_stack[0], self.size.width, self.language
         if len(base.query(", ".join(PARTS))) < len(PARTS):
             return  # data and sizes may arrive before it is composed, and while it is shutting down
-        base.query_one("#title", Static).update(widgets.write_title(self.source.title, self.listing, layout))
-        base.query_one("#summary", Static).update(widgets.write_summary(self.listing, self.error, layout))
-        base.query_one("#tabs", Static).update(widgets.write_tabs(self.request, self.listing, layout))
-        base.query_one("#footer", Static).update(widgets.write_footer(layout))
+        lines = {
+            "#title": widgets.write_title(self.source.title, self.listing, width=width, language=language),
+            "#summary": widgets.write_summary(self.listing, self.error, width=width, language=language),
+            "#tabs": widgets.write_tabs(self.request, self.listing, width=width, language=language),
+            "#footer": widgets.write_footer(width=width, language=language),
+        }
+        for part, text in lines.items():
+            base.query_one(part, Static).update(text)
         items = self.listing.items if self.listing else ()
-        self.table.show(items, self._columns[self.request.view], sort=self.request.sort, keeps_cursor=keeps_cursor)
+        self.table.show(
+            items, self.source.columns[self.request.view], sort=self.request.sort, keeps_cursor=keeps_cursor
+        )
 
     def on_resize(self) -> None:
         self.call_after_refresh(self._draw)
@@ -203,11 +210,10 @@ class TopApp(App[int]):
         self.action_refresh()
 
     def load_detail(self, workload: WorkloadName, seconds: float) -> None:
-        self._loader.load("detail", workload, lambda: self.source.read_detail(workload))
-        if self.source.reads_details_separately:
-            self._loader.load("processes", workload, lambda: self.source.read_processes(workload))
-            key = (workload, seconds)
-            self._loader.load("charts", key, lambda: self.source.read_charts(workload, seconds))
+        key = (workload, seconds)
+        self._loader.load("detail", key, lambda: self.source.read_detail(workload))
+        self._loader.load("processes", key, lambda: self.source.read_processes(workload))
+        self._loader.load("charts", key, lambda: self.source.read_charts(workload, seconds))
 
     def on_loaded(self, loaded: Loaded) -> None:
         """Responses that arrive after the view has changed, or while the app is shutting down, are ignored."""
@@ -217,8 +223,8 @@ class TopApp(App[int]):
             self._show_rows(loaded)
         elif loaded.group == "workloads":
             self._open_workloads(loaded)
-        elif isinstance(self.screen, DetailScreen):
-            self._show_detail(self.screen, loaded)
+        elif isinstance(self.screen, DetailScreen) and loaded.key == (self.screen.workload, self.screen.seconds):
+            self.screen.show(loaded.group, loaded.value, loaded.error)
 
     def _show_rows(self, loaded: Loaded) -> None:
         self.error = loaded.error
@@ -242,16 +248,6 @@ class TopApp(App[int]):
         if workload:
             self.push_screen(DetailScreen(self, workload))
 
-    def _show_detail(self, screen: DetailScreen, loaded: Loaded) -> None:
-        if loaded.group == "detail" and loaded.key == screen.workload:
-            screen.show_detail(loaded.value, loaded.error)
-        elif loaded.group == "processes" and loaded.key == screen.workload:
-            screen.show_processes(loaded.value, loaded.error)
-        elif loaded.group == "charts":
-            workload, seconds = _split_chart_key(loaded.key)
-            if workload == screen.workload:
-                screen.show_charts(loaded.value, loaded.error, seconds)
-
     # Keys
 
     def action_help(self) -> None:
@@ -268,7 +264,7 @@ class TopApp(App[int]):
         self.action_view(views[(views.index(self.request.view) + step) % len(views)])
 
     def action_sort(self) -> None:
-        sorts = sorts_of(choose_columns(self._columns[self.request.view], self.size.width))
+        sorts = sorts_of(choose_columns(self.source.columns[self.request.view], self.size.width))
         now = self.request.sort.removeprefix("-")
         self._sort_by(sorts[(sorts.index(now) + 1) % len(sorts)] if now in sorts else sorts[0])
 
@@ -345,15 +341,16 @@ class TopApp(App[int]):
     def on_prompt_closed(self) -> None:
         self.table.focus()
 
-    def on_prompt_searched(self, searched: Prompt.Searched) -> None:
-        self._change_request(replace(self.request, words=searched.words, rows=FIRST_ROWS))
-
-    async def on_prompt_commanded(self, commanded: Prompt.Commanded) -> None:
-        await self._run_command(commanded.text)
+    async def on_prompt_entered(self, entered: Prompt.Entered) -> None:
+        kind, text = entered.text[:1], entered.text[1:].strip()
+        if kind == "/":
+            self._change_request(replace(self.request, words=tuple(text.split()), rows=FIRST_ROWS))
+        elif kind == ":" and text:
+            await self._run_command(text)
 
     async def _run_command(self, text: str) -> None:
         word, _, rest = text.partition(" ")
-        if word == "sort" and rest.removeprefix("-") in sorts_of(self._columns[self.request.view]):
+        if word == "sort" and rest.removeprefix("-") in sorts_of(self.source.columns[self.request.view]):
             self._sort_by(rest)
         elif word == "filter" and rest.removeprefix("all") in FILTERS:
             self._filter_by(rest.removeprefix("all"))
@@ -363,8 +360,3 @@ class TopApp(App[int]):
             suggestion = make_suggestion(word, [*COMMANDS, "sort", "filter"]) or ""
             note = messages.UNKNOWN_COMMAND.text(self.language, word=text, suggestion=suggestion)
             self.notify(note, severity="warning", markup=False)
-
-
-def _split_chart_key(key: object) -> tuple[Any, Any]:
-    assert isinstance(key, tuple)
-    return key[0], key[1]

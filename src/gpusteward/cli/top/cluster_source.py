@@ -22,14 +22,14 @@ from gpusteward.cli.json_access import (
 from gpusteward.cli.output.quantities import gpus, memory, money, percent, watts
 from gpusteward.cli.output.terminal_text import Line, clean
 from gpusteward.cli.output.verdict_texts import HEALTH, describe_evidence, describe_verdict_with_reasons, is_stale
+from gpusteward.cli.top.columns import CLUSTER, FIRST_SORTS, SHOWS_CLUSTER, View
 from gpusteward.cli.top.item_source import (
-    SHOWS_CLUSTER,
+    Charts,
     Detail,
     Item,
     ItemList,
     LineChart,
     ListRequest,
-    View,
     describe_processes,
 )
 from gpusteward.core.messages import Language
@@ -50,8 +50,9 @@ MEASURES = (
 class ClusterSource:
     """Used from several threads: it has no state except the cache of the client."""
 
-    reads_details_separately = True
     has_verdicts = True
+    columns = CLUSTER
+    first_sorts = FIRST_SORTS
 
     def __init__(
         self, client: Client, language: Language, clusters: Sequence[str] = (), *, waits_for_costs: bool = False
@@ -134,20 +135,18 @@ class ClusterSource:
     def read_detail(self, workload: WorkloadName) -> Detail:
         """Raises SourceError."""
         detail = self._client.read(workload.path, [*workload.query, ("language", self._language)])
-        at = get_time(get_object(detail, "result"), "at")
-        evidence = list(describe_evidence(detail, self._language))
         plan = describe_plan(read_plans(self._client, workload).get(workload), self._language)["next"]
         lines = list(describe_verdict_with_reasons(detail, self._language))
         if plan:
             lines.insert(0, Line(str(plan), NEXT.text(self._language), "warn"))
-        return Detail(lines, evidence=evidence, at=at)
+        return Detail(lines, list(describe_evidence(detail, self._language)))
 
-    def read_charts(self, workload: WorkloadName, seconds: float) -> Detail:
+    def read_charts(self, workload: WorkloadName, seconds: float) -> Charts:
         """Raises SourceError."""
         query = [*workload.query, ("seconds", f"{seconds:g}"), ("limit", str(MAX_CHARTED_ALLOCATIONS))]
         series = self._client.read(f"{workload.path}/series", query)
         charts = [chart for course in get_objects(series, "courses") for chart in _list_charts(course, self._language)]
-        return Detail((), charts, seconds=seconds, at=get_time(get_object(series, "result"), "at"))
+        return Charts(charts, seconds, get_time(get_object(series, "result"), "at"))
 
     def read_processes(self, workload: WorkloadName) -> Sequence[Line]:
         """Raises SourceError."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from gpusteward.cli.api.workloads import SHORT_KINDS, WorkloadName, name_of
@@ -9,7 +10,6 @@ from gpusteward.cli.json_access import Row, get_count, get_number, get_objects, 
 from gpusteward.cli.output import quantities
 from gpusteward.cli.output.terminal_text import clean, cut_middle, measure
 from gpusteward.cli.output.verdict_texts import FREE, translate
-from gpusteward.cli.top.item_source import SHOWS_CLUSTER, View
 from gpusteward.core.messages import Language, Message
 from gpusteward.messages.cli import top as messages
 from gpusteward.messages.verdicts import ACTIVITIES, PROOFS, SIGNATURES
@@ -19,6 +19,8 @@ Write = Callable[[Row, Language], str]
 Fit = Callable[[Row, Language, int], str]
 Total = Callable[[Sequence[Row]], str]
 GPU_ACTIVITIES = {**ACTIVITIES, "free": FREE}
+SHOWS_CLUSTER = "shows_cluster"
+"""Key of an item: whether its cluster is shown, because there are several."""
 
 
 def _place_in_cluster(row: Row, key: str) -> str:
@@ -26,16 +28,8 @@ def _place_in_cluster(row: Row, key: str) -> str:
     return f"{get_text(row, 'cluster')}/{text}" if row.get(SHOWS_CLUSTER) else text
 
 
-def write_activity(row: Row, language: Language) -> str:
-    return translate(GPU_ACTIVITIES, get_text(row, "activity"), language)
-
-
-def write_signature(row: Row, language: Language) -> str:
-    return translate(SIGNATURES, get_text(row, "signature"), language)
-
-
-def write_proof(row: Row, language: Language) -> str:
-    return translate(PROOFS, get_text(row, "proof"), language)
+def write_word(words: Mapping[str, Message], key: str) -> Write:
+    return lambda row, language: translate(words, get_text(row, key), language)
 
 
 def write_model(row: Row, _: Language) -> str:
@@ -144,6 +138,12 @@ def _cut_first(pods: Sequence[str], width: int) -> str:
     return cut_middle(pods[0], width - len(more)) + more
 
 
+class View(StrEnum):
+    GPUS = "gpus"
+    WORKLOADS = "workloads"
+    TENANTS = "tenants"
+
+
 TITLES: Mapping[View, Message] = {
     View.GPUS: Message("GPUs", "GPU"),
     View.WORKLOADS: Message("Workloads", "工作负载"),
@@ -215,7 +215,7 @@ def _money(
 
 
 NAMESPACE = _in_cluster(Message("namespace", "命名空间"), "namespace")
-ACTIVITY = ViewColumn(Message("activity", "活动"), write_activity, 8, word="activity")
+ACTIVITY = ViewColumn(Message("activity", "活动"), write_word(GPU_ACTIVITIES, "activity"), 8, word="activity")
 SCORE, MODEL = Message("score", "评分"), Message("model", "型号")
 MEMORY, SM, PROCESSES = Message("memory", "显存"), Message("sm", "SM"), Message("processes", "进程")
 WORKLOAD_COUNT = Message("workloads", "工作负载")
@@ -234,7 +234,9 @@ CLUSTER: Mapping[View, Sequence[ViewColumn]] = {
         ViewColumn(Message("workload", "工作负载"), write_full_name, 20, share=1, sort="namespace", fit=fit_full_name),
         ViewColumn(Message("user", "用户"), write_names("users"), 8),
         ACTIVITY,
-        ViewColumn(Message("signature", "特征"), write_signature, 10, word="signature", at_least=94),
+        ViewColumn(
+            Message("signature", "特征"), write_word(SIGNATURES, "signature"), 10, word="signature", at_least=94
+        ),
         ViewColumn(
             messages.IDLE_GPUS,
             write_idle_share,
@@ -250,7 +252,7 @@ CLUSTER: Mapping[View, Sequence[ViewColumn]] = {
         ViewColumn(MODEL, write_names("models"), 14, at_least=160),
         ViewColumn(Message("node", "节点"), write_names("nodes"), 12, at_least=176),
         _number(SCORE, 6, "score", quantities.score, sort="score", at_least=186, is_wide=True),
-        ViewColumn(Message("proof", "测量方式"), write_proof, 10, at_least=198, is_wide=True),
+        ViewColumn(Message("proof", "测量方式"), write_word(PROOFS, "proof"), 10, at_least=198, is_wide=True),
     ),
     View.TENANTS: (
         NAMESPACE,

@@ -14,7 +14,7 @@ from textual.widgets import Static
 from gpusteward.cli.api.workloads import WorkloadName
 from gpusteward.cli.output.quantities import duration
 from gpusteward.cli.output.terminal_text import Line, clean, fit, measure, wrap, wrap_lines
-from gpusteward.cli.top.item_source import Detail, LineChart
+from gpusteward.cli.top.item_source import Charts, Detail, LineChart
 from gpusteward.core.messages import Language
 from gpusteward.messages.cli import top as messages
 
@@ -86,11 +86,11 @@ class DetailScreen(Screen[None]):
         self._top = app
         self.workload = workload
         self._language: Language = app.language
+        self.seconds = TIME_RANGES[0]
         self._detail: Detail | None = None
-        self._charts: Detail | None = None
-        self._seconds = TIME_RANGES[0]
+        self._charts: Charts | None = None
         self._processes: Sequence[Line] = ()
-        self._error = self._chart_error = self._process_error = ""
+        self._errors: dict[str, str] = {}  # of the last request of each part
 
     def compose(self) -> ComposeResult:
         yield Static(id="detail-title", markup=False)
@@ -102,28 +102,28 @@ class DetailScreen(Screen[None]):
         self.action_refresh()
 
     def action_refresh(self) -> None:
-        self._top.load_detail(self.workload, self._seconds)
+        self._top.load_detail(self.workload, self.seconds)
 
     def action_time_range(self) -> None:
-        self._seconds = TIME_RANGES[(TIME_RANGES.index(self._seconds) + 1) % len(TIME_RANGES)]
-        self._charts, self._chart_error = None, ""
+        self.seconds = TIME_RANGES[(TIME_RANGES.index(self.seconds) + 1) % len(TIME_RANGES)]
+        self._charts = None
+        self._errors.pop("charts", None)
         self._draw()
         self.action_refresh()
 
     def action_scroll(self, rows: int) -> None:
         self.query_one("#scroll", VerticalScroll).scroll_relative(y=rows, animate=False)
 
-    def show_detail(self, detail: Detail | None, error: str) -> None:
-        self._detail, self._error = detail or self._detail, error
-        self._draw()
-
-    def show_charts(self, charts: Detail | None, error: str, seconds: float) -> None:
-        if seconds == self._seconds:
-            self._charts, self._chart_error = charts or self._charts, error
-            self._draw()
-
-    def show_processes(self, lines: Sequence[Line] | None, error: str) -> None:
-        self._processes, self._process_error = self._processes if lines is None else lines, error
+    def show(self, part: str, value: Detail | Charts | Sequence[Line] | None, error: str) -> None:
+        """What was read before stays if a request fails."""
+        self._errors[part] = error
+        match value:
+            case Detail():
+                self._detail = value
+            case Charts():
+                self._charts = value
+            case [*lines]:
+                self._processes = lines
         self._draw()
 
     def on_resize(self) -> None:
@@ -140,31 +140,28 @@ class DetailScreen(Screen[None]):
             self.query_one("#detail", Static).update(Text("\n").join(self.describe(width)))
 
     def describe(self, width: int) -> Iterator[Text]:
-        if self._error:
-            yield from (Text(line, style="bold red") for line in wrap(clean(self._error), width))
+        error = self._errors.get("detail", "")
+        yield from (Text(line, style="bold red") for line in wrap(clean(error), width))
         if self._detail is None:
-            yield Text("" if self._error else messages.READING.text(self._language), style="dim")
+            yield Text("" if error else messages.READING.text(self._language), style="dim")
             return
         yield from self._describe_charts(width)
         yield Text("")
         yield from _format(self._detail.lines, width)
-        yield from self._describe_processes(width)
-        yield from _format(self._detail.evidence, width)
-
-    def _describe_processes(self, width: int) -> Iterator[Text]:
-        """If they are read by a separate request."""
-        if self._processes or self._process_error:
+        error = self._errors.get("processes", "")
+        if self._processes or error:
             yield Text("")
             yield Text(messages.PROCESS_TITLE.text(self._language), style="bold")
-        yield from (Text(line, style="yellow") for line in wrap(clean(self._process_error), width))
+        yield from (Text(line, style="yellow") for line in wrap(clean(error), width))
         yield from _format(self._processes, width)
+        yield from _format(self._detail.evidence, width)
 
     def _describe_charts(self, width: int) -> Iterator[Text]:
-        drawn = self._charts or (self._detail if self._detail and self._detail.charts else None)
-        length = drawn.seconds if drawn else self._seconds
+        drawn, error = self._charts, self._errors.get("charts", "")
+        length = drawn.seconds if drawn else self.seconds
         yield Text(messages.CHART_TITLE.text(self._language, length=duration(length)), style="bold")
-        if self._chart_error:
-            yield from (Text(line, style="yellow") for line in wrap(clean(self._chart_error), width))
+        if error:
+            yield from (Text(line, style="yellow") for line in wrap(clean(error), width))
         elif drawn is None:
             yield Text(messages.READING.text(self._language), style="dim")
         elif not drawn.charts:

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any, Protocol
 
 from gpusteward.cli.api.workloads import WorkloadName
 from gpusteward.cli.output.quantities import UNKNOWN, memory, percent
 from gpusteward.cli.output.terminal_text import Line
+from gpusteward.cli.top.columns import View, ViewColumn
 from gpusteward.core.messages import Language
 from gpusteward.messages.cli import top as messages
 
@@ -17,14 +17,6 @@ MAX_ROWS = 2000
 MAX_PROCESSES = 64
 
 Item = Mapping[str, Any]
-SHOWS_CLUSTER = "shows_cluster"
-"""Key of an item: whether its cluster is shown, because there are several."""
-
-
-class View(StrEnum):
-    GPUS = "gpus"
-    WORKLOADS = "workloads"
-    TENANTS = "tenants"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,23 +54,32 @@ class LineChart:
 
 
 @dataclass(frozen=True, slots=True)
+class Charts:
+    """All that have data."""
+
+    charts: Sequence[LineChart]
+    seconds: float
+    at: float | None  # the end
+
+
+@dataclass(frozen=True, slots=True)
 class Detail:
-    """One workload."""
+    """What is known about a workload itself."""
 
     lines: Sequence[Line]
-    charts: Sequence[LineChart] = field(default_factory=tuple)
-    evidence: Sequence[Line] = field(default_factory=tuple)  # shown below the processes
-    seconds: float = 3600.0
-    at: float | None = None
+    evidence: Sequence[Line] = ()  # shown below the processes
 
 
 class ItemSource(Protocol):
-    """Called in threads; every method may raise SourceError."""
+    """Called in threads; every method may raise SourceError.
+
+    What an opened workload shows is read in three parts: charts and processes may take longer than the rest.
+    """
 
     title: str
     has_verdicts: bool
-    reads_details_separately: bool
-    """Charts and processes take longer than the rest, and are read by separate requests."""
+    columns: Mapping[View, Sequence[ViewColumn]]
+    first_sorts: Mapping[View, str]
 
     def read(self, request: ListRequest) -> ItemList: ...
 
@@ -87,7 +88,7 @@ class ItemSource(Protocol):
 
     def read_detail(self, workload: WorkloadName) -> Detail: ...
 
-    def read_charts(self, workload: WorkloadName, seconds: float) -> Detail: ...
+    def read_charts(self, workload: WorkloadName, seconds: float) -> Charts: ...
 
     def read_processes(self, workload: WorkloadName) -> Sequence[Line]: ...
 

@@ -18,8 +18,8 @@ from gpusteward.cli.api.workloads import WorkloadName
 from gpusteward.cli.json_access import get_text
 from gpusteward.cli.output.terminal_text import STYLES, clean, cut, fit, measure
 from gpusteward.cli.output.verdict_texts import describe_time, is_stale, translate
-from gpusteward.cli.top.columns import TITLES, ViewColumn, choose_columns, divide_width
-from gpusteward.cli.top.item_source import Item, ItemList, ListRequest, View
+from gpusteward.cli.top.columns import TITLES, View, ViewColumn, choose_columns, divide_width
+from gpusteward.cli.top.item_source import Item, ItemList, ListRequest
 from gpusteward.core.messages import Language, Message
 from gpusteward.messages.cli import top as messages
 from gpusteward.messages.verdicts import ACTIVITIES
@@ -64,68 +64,45 @@ KEYS = (
 )
 
 
-class Layout(NamedTuple):
-    """Width and language of the screen."""
-
-    width: int
-    language: Language
-
-
-def write_title(title: str, listing: ItemList | None, layout: Layout) -> Text:
+def write_title(title: str, listing: ItemList | None, *, width: int, language: Language) -> Text:
     """The source, and the time of its data."""
-    age = _age(listing, layout.language)
-    width = max(0, layout.width - measure(age) - 2)
+    age, now = "", time.time()
+    if listing is not None and listing.at is not None:
+        is_old = is_stale(listing.stamp) or now - listing.at > STALE_SECONDS
+        age = describe_time(listing.at, language, now=now, has_age=is_old)
+    left = max(0, width - measure(age) - 2)
     bar = Text(no_wrap=True, style="reverse")
-    bar.append(fit(f" gpusteward  {cut(title, max(0, width - 14))}", width))
+    bar.append(fit(f" gpusteward  {cut(title, max(0, left - 14))}", left))
     bar.append(f" {age} ")
     return bar
 
 
-def _age(listing: ItemList | None, language: Language) -> str:
-    if listing is None or listing.at is None:
-        return ""
-    now = time.time()
-    return describe_time(
-        listing.at, language, now=now, has_age=is_stale(listing.stamp) or now - listing.at > STALE_SECONDS
-    )
-
-
-def write_summary(listing: ItemList | None, error: str, layout: Layout) -> Text:
+def write_summary(listing: ItemList | None, error: str, *, width: int, language: Language) -> Text:
     """The summary of the source, or the error of the last request."""
     if error:
-        return Text(
-            cut(f" {messages.CONNECTION_LOST.text(layout.language, error=error)}", layout.width),
-            style="bold red",
-            no_wrap=True,
-        )
+        lost = f" {messages.CONNECTION_LOST.text(language, error=error)}"
+        return Text(cut(lost, width), style="bold red", no_wrap=True)
     if listing is None:
-        return Text(f" {messages.READING.text(layout.language)}", style="dim", no_wrap=True)
+        return Text(f" {messages.READING.text(language)}", style="dim", no_wrap=True)
     line = Text(no_wrap=True)
-    most = layout.width // 2 if listing.warning else layout.width  # the rest is for the warning
+    most = width // 2 if listing.warning else width  # the rest is for the warning
     for number, (text, word) in enumerate(listing.summary):
         if number and line.cell_len + measure(text) + 2 > most:
             break
         line.append("  " if number else " ")
         line.append(text, style=STYLES.get(word, ""))
     if listing.warning:
-        line.append(f"  {cut(listing.warning, max(10, layout.width - line.cell_len - 2))}", style="yellow")
+        line.append(f"  {cut(listing.warning, max(10, width - line.cell_len - 2))}", style="yellow")
     return line
 
 
-def write_tabs(request: ListRequest, listing: ItemList | None, layout: Layout) -> Text:
+def write_tabs(request: ListRequest, listing: ItemList | None, *, width: int, language: Language) -> Text:
     """The views, and the filters of the current one."""
     line = Text(no_wrap=True)
     for number, view in enumerate(View, start=1):
         style = "bold reverse" if view is request.view else ""
         line.append(" ")
-        line.append(f" {number} {TITLES[view].text(layout.language)} ", style=style)
-    left = max(0, layout.width - line.cell_len - 1)
-    description = "  ".join(_describe_list(request, listing, layout.language))
-    line.append(fit(f" {cut(description, left - 1)}", left, to_right=True), style="dim")
-    return line
-
-
-def _describe_list(request: ListRequest, listing: ItemList | None, language: Language) -> Sequence[str]:
+        line.append(f" {number} {TITLES[view].text(language)} ", style=style)
     parts = []
     if request.namespace:
         parts.append(messages.TENANT.text(language, name=request.namespace))
@@ -136,16 +113,18 @@ def _describe_list(request: ListRequest, listing: ItemList | None, language: Lan
     if listing is not None:
         message = messages.FIRST_ROWS if len(listing.items) < listing.total else messages.ALL_ROWS
         parts.append(message.text(language, shown=len(listing.items), total=listing.total))
-    return parts
+    left = max(0, width - line.cell_len - 1)
+    line.append(fit(f" {cut('  '.join(parts), left - 1)}", left, to_right=True), style="dim")
+    return line
 
 
-def write_footer(layout: Layout) -> Text:
+def write_footer(*, width: int, language: Language) -> Text:
     line = Text(no_wrap=True)
     for key in KEYS:
         if key.short:
-            entry = f"{key.short.text(layout.language)} "
+            entry = f"{key.short.text(language)} "
             name = key.shown.split()[0]
-            if line.cell_len + measure(name) + measure(entry) + 2 > layout.width:
+            if line.cell_len + measure(name) + measure(entry) + 2 > width:
                 break
             line.append(f" {name} ", style="bold")
             line.append(entry, style="reverse")
@@ -281,12 +260,8 @@ class Prompt(Input):
     """The line at the bottom for a search (`/`) or a command (`:`), hidden until it is opened."""
 
     @dataclass
-    class Searched(Event):
-        words: tuple[str, ...]
-
-    @dataclass
-    class Commanded(Event):
-        text: str
+    class Entered(Event):
+        text: str  # begins with `/` or `:`
 
     class Closed(Event):
         """The prompt no longer has the focus."""
@@ -310,8 +285,4 @@ class Prompt(Input):
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
         self.close()
-        kind, text = event.value[:1], event.value[1:].strip()
-        if kind == "/":
-            self.post_message(self.Searched(tuple(text.split())))
-        elif kind == ":" and text:
-            self.post_message(self.Commanded(text))
+        self.post_message(self.Entered(event.value))
