@@ -38,7 +38,7 @@ GAP = 2
 
 
 @dataclass(frozen=True, slots=True)
-class _Column:
+class _ReportColumn:
     """One column; the one with the highest rank is left out first, one of rank 0 never."""
 
     title: str
@@ -85,8 +85,8 @@ def _print_groups(console: "Console", report: Report, language: Language) -> Non
     names = [name_group(row, report, language) for row in rows]
     amounts = [row.amounts for row in rows]
 
-    def column(label: Message, write: Callable[[Amounts], str], rank: int) -> _Column:
-        return _Column(label.text(language), [write(each) for each in amounts], rank)
+    def column(label: Message, write: Callable[[Amounts], str], rank: int) -> _ReportColumn:
+        return _ReportColumn(label.text(language), [write(each) for each in amounts], rank)
 
     columns = [
         column(messages.IDLE_COST, lambda each: quantities.money(each.idle_cost_micros), 1),
@@ -103,10 +103,12 @@ def _print_groups(console: "Console", report: Report, language: Language) -> Non
         ),
         column(messages.COST, lambda each: quantities.money(each.cost_micros), 5),
         column(messages.SCORE, lambda each: quantities.score(each.mean_score), 4),
-        _Column(messages.IDLE_TREND.text(language), [quantities.change(row.idle_change_ratio) for row in rows], 4),
+        _ReportColumn(
+            messages.IDLE_TREND.text(language), [quantities.change(row.idle_change_ratio) for row in rows], 4
+        ),
     ]
     heading = messages.HOURS_BY.text(language, by=name_grouping(report), currency=report.currency)
-    _print_table(console, heading, _Column(title_groups(report).text(language), names), columns, has_total=True)
+    _print_table(console, heading, _ReportColumn(title_groups(report).text(language), names), columns, has_total=True)
 
 
 def _total(report: Report, language: Language) -> Group:
@@ -121,14 +123,18 @@ def _print_wasters(console: "Console", report: Report, language: Language) -> No
         _print(console, messages.NO_WASTERS.text(language))
         return
     columns = [
-        _Column(messages.IDLE_COST.text(language), [quantities.money(one.amounts.idle_cost_micros) for one in shown]),
-        _Column(messages.IDLE.text(language), [quantities.hours(one.amounts.idle_gpu_ms) for one in shown]),
-        _Column(messages.IDLE_SHARE.text(language), [quantities.percent(one.amounts.idle_ratio) for one in shown], 1),
-        _Column(messages.GPUS.text(language), [str(one.gpus) for one in shown], 1),
-        _Column(messages.MODEL.text(language), [one.models for one in shown], 3),
-        _Column(messages.USER.text(language), [one.user or quantities.UNKNOWN for one in shown], 2),
+        _ReportColumn(
+            messages.IDLE_COST.text(language), [quantities.money(one.amounts.idle_cost_micros) for one in shown]
+        ),
+        _ReportColumn(messages.IDLE.text(language), [quantities.hours(one.amounts.idle_gpu_ms) for one in shown]),
+        _ReportColumn(
+            messages.IDLE_SHARE.text(language), [quantities.percent(one.amounts.idle_ratio) for one in shown], 1
+        ),
+        _ReportColumn(messages.GPUS.text(language), [str(one.gpus) for one in shown], 1),
+        _ReportColumn(messages.MODEL.text(language), [one.models for one in shown], 3),
+        _ReportColumn(messages.USER.text(language), [one.user or quantities.UNKNOWN for one in shown], 2),
     ]
-    name = _Column(messages.WORKLOAD.text(language), [name_workload(one, report) for one in shown])
+    name = _ReportColumn(messages.WORKLOAD.text(language), [name_workload(one, report) for one in shown])
     _print_table(console, messages.WASTERS.text(language), name, columns)
 
 
@@ -137,13 +143,13 @@ def _print_findings(console: "Console", report: Report, language: Language) -> N
     if not shown:
         return
     columns = [
-        _Column(messages.MODEL.text(language), [one.model for one in shown], 3),
-        _Column(messages.GPUS.text(language), [str(one.gpus) for one in shown], 2),
-        _Column(messages.WOULD_FIT.text(language), [describe_profile(one, language) for one in shown]),
-        _Column(messages.PEAKS.text(language), [describe_evidence(one) for one in shown], 1),
-        _Column(messages.SAVING.text(language), [_format_saving(one) for one in shown]),
+        _ReportColumn(messages.MODEL.text(language), [one.model for one in shown], 3),
+        _ReportColumn(messages.GPUS.text(language), [str(one.gpus) for one in shown], 2),
+        _ReportColumn(messages.WOULD_FIT.text(language), [describe_profile(one, language) for one in shown]),
+        _ReportColumn(messages.PEAKS.text(language), [describe_evidence(one) for one in shown], 1),
+        _ReportColumn(messages.SAVING.text(language), [_format_saving(one) for one in shown]),
     ]
-    name = _Column(messages.WORKLOAD.text(language), [name_workload(one, report) for one in shown])
+    name = _ReportColumn(messages.WORKLOAD.text(language), [name_workload(one, report) for one in shown])
     _print_table(console, messages.FINDINGS.text(language), name, columns)
 
 
@@ -155,7 +161,7 @@ def _format_saving(finding: Finding) -> str:
 
 
 def _print_table(
-    console: "Console", heading: str, name: _Column, columns: Sequence[_Column], *, has_total: bool = False
+    console: "Console", heading: str, name: _ReportColumn, columns: Sequence[_ReportColumn], *, has_total: bool = False
 ) -> None:
     from rich.table import Table
     from rich.text import Text
@@ -174,7 +180,7 @@ def _print_table(
     console.print(table)
 
 
-def _fit_columns(columns: Sequence[_Column], *, width: int) -> list[_Column]:
+def _fit_columns(columns: Sequence[_ReportColumn], *, width: int) -> list[_ReportColumn]:
     """The columns that fit, in their order; empty ones are left out."""
     kept = [each for each in columns if set(each.cells) - {quantities.UNKNOWN}]
     while kept and sum(each.width + GAP for each in kept) > width:
