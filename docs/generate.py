@@ -202,7 +202,7 @@ def _setting_row(row: Setting) -> Sequence[str]:
 def write_cli_page() -> str:
     return make_page(
         "Command line",
-        make_table(("command", "description"), ((f"`gpusteward {name}`", one.about) for name, one in COMMANDS.items())),
+        make_table(("command", "description"), ((f"`gpusteward {name}`", about) for name, about in COMMANDS.items())),
         "`gpusteward --help` lists commands, `gpusteward COMMAND --help` flags, `gpusteward --version` the version.",
         "## Exit codes",
         make_table(

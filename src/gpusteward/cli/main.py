@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import NamedTuple
+from types import ModuleType
 
 from gpusteward import __version__
 from gpusteward.cli.program import (
@@ -22,45 +22,32 @@ from gpusteward.cli.program import (
 from gpusteward.core.did_you_mean import suggest
 from gpusteward.core.errors import ConfigurationError, SourceError
 
-
-class Command(NamedTuple):
-    """The module of a command in `cli.commands`, and its line in `--help`."""
-
-    module: str
-    about: str
-
-
-def _command(name: str, about: str) -> Command:
-    return Command(f"gpusteward.cli.commands.{name}", about)
-
-
-COMMANDS: Mapping[str, Command] = {
-    "agent": _command("agent", "export the GPU metrics of this node, attributed to pods, on /metrics"),
-    "serve": _command("serve", "run the analyzer: verdicts on the GPUs of a cluster, served over HTTP"),
-    "up": _command("up", "run agent and analyzer on this machine's GPUs, without Kubernetes or Prometheus"),
-    "demo": _command("demo", "run the analyzer on simulated nodes with three weeks of history"),
-    "top": _command("top", "watch GPUs, workloads and tenants in the terminal"),
-    "idle": _command("idle", "list workloads that hold GPUs without using them"),
-    "explain": _command("explain", "show the verdict on a workload with its reasons and evidence"),
-    "plan": _command("plan", "show what reclaim would do now, with every guard and its answer"),
-    "replay": _command(
-        "replay", "show what a policy would have released in the past, and what would have been regretted"
-    ),
-    "policies": _command("policies", "show the policies of reclaim, or print an example"),
-    "lend": _command("lend", "show how many idle GPUs can be lent for how long"),
-    "actions": _command("actions", "list what reclaim planned, did, refused and put back"),
-    "restore": _command("restore", "put back what reclaim changed"),
-    "reclaim": _command("reclaim", "show the state of reclaim, stop all its actions, or allow them again"),
-    "snooze": _command("snooze", "send no notices about a workload and do not touch it for some time"),
-    "ps": _command("ps", "list the processes on this machine's GPUs with their pods"),
-    "doctor": _command("doctor", "check prerequisites and suggest fixes"),
-    "report": _command("report", "report GPU-hours and cost: allocated, used and idle"),
-    "backfill": _command("backfill", "add idle spells of the past to the ledger, from the engine's history"),
-    "ledger": _command("ledger", "copy a ledger from SQLite to PostgreSQL"),
-    "settings": _command("settings", "print the analyzer's effective settings and where each comes from"),
-    "completion": _command("completion", "print a completion script for bash, zsh or fish"),
-    "help": _command("help", "describe a command"),
+COMMANDS: Mapping[str, str] = {
+    "agent": "export the GPU metrics of this node, attributed to pods, on /metrics",
+    "serve": "run the analyzer: verdicts on the GPUs of a cluster, served over HTTP",
+    "up": "run agent and analyzer on this machine's GPUs, without Kubernetes or Prometheus",
+    "demo": "run the analyzer on simulated nodes with three weeks of history",
+    "top": "watch GPUs, workloads and tenants in the terminal",
+    "idle": "list workloads that hold GPUs without using them",
+    "explain": "show the verdict on a workload with its reasons and evidence",
+    "plan": "show what reclaim would do now, with every guard and its answer",
+    "replay": "show what a policy would have released in the past, and what would have been regretted",
+    "policies": "show the policies of reclaim, or print an example",
+    "lend": "show how many idle GPUs can be lent for how long",
+    "actions": "list what reclaim planned, did, refused and put back",
+    "restore": "put back what reclaim changed",
+    "reclaim": "show the state of reclaim, stop all its actions, or allow them again",
+    "snooze": "send no notices about a workload and do not touch it for some time",
+    "ps": "list the processes on this machine's GPUs with their pods",
+    "doctor": "check prerequisites and suggest fixes",
+    "report": "report GPU-hours and cost: allocated, used and idle",
+    "backfill": "add idle spells of the past to the ledger, from the engine's history",
+    "ledger": "copy a ledger from SQLite to PostgreSQL",
+    "settings": "print the analyzer's effective settings and where each comes from",
+    "completion": "print a completion script for bash, zsh or fish",
+    "help": "describe a command",
 }
+"""Each is a module of `cli.commands`; with its line in `--help`."""
 
 
 atexit.register(gc.freeze)  # the end of the process need not search for garbage: a fifth of a start of the analyzer
@@ -101,14 +88,18 @@ def _dispatch(arguments: list[str]) -> int:
     raise ConfigurationError(f"unknown {'flag' if word.startswith('-') else 'command'} {word!r}{suggestion}")
 
 
-def list_commands() -> Mapping[str, Command]:
+def list_commands() -> Mapping[str, str]:
     """Those of the program that was started."""
     return {name: COMMANDS[name] for name in PLUGIN_COMMANDS} if is_plugin() else COMMANDS
 
 
 def run_command(name: str, arguments: Sequence[str]) -> int:
     """Raises ConfigurationError, SourceError, and SystemExit after `--help`."""
-    return int(import_module(COMMANDS[name].module).run(arguments))
+    return int(import_command(name).run(arguments))
+
+
+def import_command(name: str) -> ModuleType:
+    return import_module(f"gpusteward.cli.commands.{name}")
 
 
 def describe_commands() -> str:
@@ -121,7 +112,7 @@ def describe_commands() -> str:
             "Shows who holds each GPU of a Kubernetes cluster, how well it is used, and what idle GPUs cost.",
             "",
             "commands:",
-            *(f"  {name:<10} {command.about}" for name, command in list_commands().items()),
+            *(f"  {name:<10} {about}" for name, about in list_commands().items()),
             "",
             f"{program} help COMMAND describes a command; {program} --version prints the version.",
         ]

@@ -3,7 +3,6 @@
 import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from shlex import quote
 
 from gpusteward.cli.flags import FlagParser, add_language_flag
@@ -188,13 +187,13 @@ def list_commands() -> list[CommandSpec]:
     """Every command with its flags and values."""
     from gpusteward.cli import main
 
-    return [describe_command(name, each.about, module=each.module) for name, each in main.list_commands().items()]
+    return [describe_command(name, about) for name, about in main.list_commands().items()]
 
 
-def describe_command(name: str, about: str, *, module: str) -> CommandSpec:
+def describe_command(name: str, about: str) -> CommandSpec:
     """A command whose libraries are not installed has no flags to complete."""
     try:
-        parser = _build_parser(name, module)
+        parser = _build_parser(name)
     except ModuleNotFoundError:
         return CommandSpec(name, about, (), ())
     flags = [_describe_flag(action) for action in parser._actions if action.option_strings]
@@ -202,14 +201,16 @@ def describe_command(name: str, about: str, *, module: str) -> CommandSpec:
     return CommandSpec(name, about, tuple(flags), tuple(values))
 
 
-def _build_parser(name: str, module: str) -> argparse.ArgumentParser:
+def _build_parser(name: str) -> argparse.ArgumentParser:
     """The agent's parser is made from its table of settings; the others are in the module of the command."""
+    from gpusteward.cli.main import import_command
+
     if name == "agent":
         from gpusteward.agent.settings.flags import build_parser as build_agent_parser
         from gpusteward.agent.settings.table import SETTINGS
 
         return build_agent_parser(SETTINGS)
-    build: Callable[[], FlagParser] = import_module(module).build_parser
+    build: Callable[[], FlagParser] = import_command(name).build_parser
     return build()
 
 
