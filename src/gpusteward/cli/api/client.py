@@ -177,7 +177,7 @@ Query = Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
+class WholeResponse:
     """A response with its whole body."""
 
     status: int
@@ -244,7 +244,7 @@ class Client:
 
     def request(
         self, target: str, *, method: str = "GET", body: bytes | None = None, headers: Mapping[str, str] | None = None
-    ) -> Response:
+    ) -> WholeResponse:
         """The response, whatever its status. Raises UnreachableError."""
         sent = {**self._make_headers(), **(headers or {})}
         try:
@@ -260,12 +260,12 @@ class Client:
                     and "text/plain" in response.headers.get("content-type", "")
                 ):
                     raise explain_proxy_error(body)
-                return Response(response.status, response.headers, body, response.date)
+                return WholeResponse(response.status, response.headers, body, response.date)
         except HttpError as error:
             peer = Peer.CONTEXT_SERVER if self.socket_path else self.peer
             raise explain_http_error(peer, self.url, error) from error
 
-    def _explain(self, response: Response) -> StatusError:
+    def _explain(self, response: WholeResponse) -> StatusError:
         return explain_status(
             self.peer,
             self.url,
@@ -281,7 +281,7 @@ class Client:
         headers |= self.make_headers() if self.make_headers else {}
         return headers | {"Authorization": self.authorization} if self.authorization else headers
 
-    def _cache(self, target: str, response: Response) -> None:
+    def _cache(self, target: str, response: WholeResponse) -> None:
         etag = response.headers.get("etag")
         if etag:
             self._cached[target] = etag, response.body

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpusteward.cli import flags
-from gpusteward.cli.api.client import Peer, Response, UnreachableError, make_client
+from gpusteward.cli.api.client import Peer, UnreachableError, WholeResponse, make_client
 from gpusteward.cli.commands.serve import build_settings_parser
 from gpusteward.cli.output.tables import show_progress
 from gpusteward.cli.output.terminal_text import clean
@@ -101,7 +101,7 @@ def run_load(arguments: Sequence[str]) -> int:
     return EXIT_OK
 
 
-def _send(body: bytes) -> Response:
+def _send(body: bytes) -> WholeResponse:
     """To the demo at GPUSTEWARD_SERVER, or the latest one that is still running."""
     for demo in find_demos(os.environ.get(flags.SERVER_VARIABLE, "")):
         client = make_client(Peer.ANALYZER, demo.url, token=demo.token)
@@ -112,7 +112,7 @@ def _send(body: bytes) -> Response:
     raise SourceError("no demo of this user is running; start one with gpusteward demo, in another terminal")
 
 
-def _read(response: Response) -> Any:
+def _read(response: WholeResponse) -> Any:
     content = json.loads(response.body)
     if response.status != 200:
         raise ConfigurationError(clean(content["error"]))
