@@ -65,6 +65,17 @@ def owner_of(container: Row, place: str = "") -> WorkloadName:
     return WorkloadName(place or UNKNOWN, UNKNOWN, UNKNOWN)
 
 
+def describe_use(process: Row) -> dict[str, Any]:
+    """Its pid and name, and what it uses of its GPU."""
+    return {
+        "pid": get_count(process, "pid"),
+        "process": get_text(process, "process"),
+        "memory_bytes": get_number(process, "memory_bytes"),
+        "sm_ratio": get_number(process, "sm_ratio"),
+        "outside_allocation": process.get("outside_allocation") is True,
+    }
+
+
 def list_processes(snapshot: NodeSnapshot) -> Iterator[dict[str, Any]]:
     """One row per process on a GPU."""
     gpus = gpus_by_uuid(snapshot)
@@ -74,12 +85,8 @@ def list_processes(snapshot: NodeSnapshot) -> Iterator[dict[str, Any]]:
             **_describe_gpu(gpus.get(get_text(process, "gpu_uuid"), {}), get_text(process, "gpu_uuid")),
             **_describe_container(container),
             "owned_by": owner_of(container, get_text(process, "place")),
-            "pid": get_count(process, "pid"),
-            "process": get_text(process, "name"),
+            **describe_use({**process, "process": process.get("name")}),
             "place": get_text(process, "place"),
-            "memory_bytes": get_number(process, "memory_bytes"),
-            "sm_ratio": get_number(process, "sm_ratio"),
-            "outside_allocation": process.get("outside_allocation") is True,
         }
 
 
@@ -138,15 +145,8 @@ def _describe_node_process(
     row: Row, by_pod: Mapping[tuple[str, str], Row], models: Mapping[str, str]
 ) -> dict[str, Any]:
     holder = by_pod.get((get_text(row, "namespace"), get_text(row, "pod")), {})
-    return {
-        **_describe_holder(row, get_object(holder, "workload")),
-        "model": models.get(get_text(row, "gpu")) or get_text(holder, "model"),
-        "pid": get_count(row, "pid"),
-        "process": get_text(row, "process"),
-        "memory_bytes": get_number(row, "memory_bytes"),
-        "sm_ratio": get_number(row, "sm_ratio"),
-        "outside_allocation": row.get("outside_allocation") is True,
-    }
+    model = models.get(get_text(row, "gpu")) or get_text(holder, "model")
+    return {**_describe_holder(row, get_object(holder, "workload")), **describe_use(row), "model": model}
 
 
 def _list_without_process(holders: list[Row], seen: set[Identity]) -> Iterator[dict[str, Any]]:

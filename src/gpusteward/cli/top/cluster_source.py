@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import Any
 
 from gpusteward.cli.api.client import Client, StatusError
 from gpusteward.cli.api.pagination import GONE, MAX_PAGE_ROWS, ListPage, read_page
+from gpusteward.cli.api.processes import describe_use
 from gpusteward.cli.api.workload_facts import IdleCostCache, describe_plan, read_plans
 from gpusteward.cli.api.workloads import WorkloadName, name_of
 from gpusteward.cli.json_access import (
@@ -156,7 +156,10 @@ class ClusterSource:
 
 def _describe_processes(document: Row, language: Language) -> Iterator[Line]:
     unreported = get_texts(document, "untold")
-    rows = [_process_row(row) for row in get_objects(document, "processes")]
+    rows = [
+        {"node": get_text(row, "node"), "gpu": get_text(row, "index"), **describe_use(row)}
+        for row in get_objects(document, "processes")
+    ]
     if not rows and not unreported:
         yield Line(messages.NO_PROCESSES.text(language))
     yield from describe_processes(rows, language, total=get_count(document, "total"))
@@ -164,18 +167,6 @@ def _describe_processes(document: Row, language: Language) -> Iterator[Line]:
         yield Line(messages.PODS_WITHOUT_AGENT.text(language, count=len(unreported)))
     if (left := get_count(document, "pods") - MAX_PODS) > 0:
         yield Line(messages.MORE_PODS.text(language, count=left))
-
-
-def _process_row(row: Row) -> dict[str, Any]:
-    return {
-        "node": get_text(row, "node"),
-        "gpu": get_text(row, "index"),
-        "pid": get_count(row, "pid"),
-        "process": get_text(row, "process"),
-        "sm_ratio": get_number(row, "sm_ratio"),
-        "memory_bytes": get_number(row, "memory_bytes"),
-        "outside_allocation": row.get("outside_allocation") is True,
-    }
 
 
 def _count_gpus(health: Row, language: Language) -> str:
