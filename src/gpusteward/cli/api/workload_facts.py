@@ -83,16 +83,19 @@ def read_plans(client: Client, only: WorkloadName | None = None) -> dict[Workloa
     return {name_of(each): each for each in get_objects(page, "items")}
 
 
-def describe_plan(decision: Row | None, language: Language, *, now: float | None = None) -> Mapping[str, object]:
+def describe_due(decision: Row, language: Language, *, now: float) -> str:
+    """`in 12m`; empty if no time is known."""
+    due = get_time(decision, "due_at")
+    if due is None:
+        return ""
+    return (messages.NOW if due <= now else messages.IN_TIME).text(language, duration=quantities.duration(due - now))
+
+
+def describe_plan(decision: Row | None, language: Language) -> Mapping[str, object]:
     """`suspend in 12m`, and the same for programs."""
     if decision is None:
         return NOT_PLANNED
-    now = time.time() if now is None else now
-    action, due = get_text(decision, "action"), get_time(decision, "due_at")
-    when = ""
-    if due is not None:
-        length = quantities.duration(due - now)
-        when = (messages.NOW if due <= now else messages.IN_TIME).text(language, duration=length)
+    action, when = get_text(decision, "action"), describe_due(decision, language, now=time.time())
     return {
         "next": f"{action} {when}".strip(),
         "next_action": action or None,

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from gpusteward.cli import flags
 from gpusteward.cli.api.client import Client
+from gpusteward.cli.api.workload_facts import describe_due
 from gpusteward.cli.api.workloads import find_workload, label_workloads, name_of
 from gpusteward.cli.json_access import (
     Row,
@@ -23,7 +24,7 @@ from gpusteward.cli.output.terminal_text import Line, write_paragraphs
 from gpusteward.cli.output.verdict_texts import translate
 from gpusteward.cli.program import EXIT_OK
 from gpusteward.core.errors import SourceError
-from gpusteward.core.messages import Language
+from gpusteward.core.messages import Language, Message
 from gpusteward.messages.cli import reclaim as messages
 
 PATH = "/api/v1/plan"
@@ -117,6 +118,11 @@ def _sum_up(page: Row, language: Language) -> Iterator[str]:
         yield messages.STOPPED.text(language, reason=stopped)
 
 
+ANSWERS: Mapping[bool | None, tuple[str, Message]] = {
+    True: ("ok", messages.YES),
+    False: ("fail", messages.NO),
+    None: ("skip", messages.NOT_ASKED),
+}
 OUTCOME_STYLES = {"act": "fail", "warn": "warn", "wait": "idle", "refuse": "suspicious", "nothing": "skip"}
 
 
@@ -137,24 +143,15 @@ def make_plan_row(decision: Row, *, label: str, now: float, language: Language) 
     """What the columns show, and for JSON and CSV the fields of the API."""
     began = get_time(decision, "idle_since")
     failed = [answer for answer in get_objects(decision, "answers") if answer.get("passed") is False]
+    happens_by_itself = get_text(decision, "outcome") not in ("refuse", "nothing")
     return {
         **decision,
         "workload": label,
         "gpus": get_number(decision, "gpus"),
         "idle_seconds": None if began is None else max(0.0, now - began),
-        "when": describe_due(decision, now=now, language=language),
+        "when": describe_due(decision, language, now=now) if happens_by_itself else "",
         "why": get_text(failed[0], "reason") if failed else "",
     }
-
-
-def describe_due(decision: Row, *, now: float, language: Language) -> str:
-    """`in 12m`; empty where nothing will happen by itself."""
-    due = get_time(decision, "due_at")
-    if due is None or get_text(decision, "outcome") in ("refuse", "nothing"):
-        return ""
-    if due <= now:
-        return messages.NOW.text(language)
-    return messages.IN_TIME.text(language, duration=quantities.duration(due - now))
 
 
 def describe_decision(decision: Row, *, label: str, now: float, language: Language) -> Iterator[Line]:
@@ -169,21 +166,11 @@ def describe_decision(decision: Row, *, label: str, now: float, language: Langua
         yield Line(action, messages.ACTION.text(language))
         yield Line(get_text(decision, "policy"), messages.POLICY.text(language))
     for answer in get_objects(decision, "answers"):
-        yield _describe_answer(answer, language)
+        passed = answer.get("passed")
+        style, answered = ANSWERS[passed if isinstance(passed, bool) else None]
+        yield Line(
+            f"{answered.text(language)}: {get_text(answer, 'reason')}", get_text(answer, "guard"), style, indent=2
+        )
     for change in get_objects(decision, "changes"):
         text = f"{get_text(change, 'kind')}/{get_text(change, 'name')}: {get_text(change, 'text')}"
         yield Line(text, messages.CHANGE.text(language), indent=2)
-
-
-_PASSED: Mapping[bool | None, tuple[str, object]] = {
-    True: ("ok", messages.YES),
-    False: ("fail", messages.NO),
-    None: ("skip", messages.NOT_ASKED),
-}
-
-
-def _describe_answer(answer: Row, language: Language) -> Line:
-    passed = answer.get("passed")
-    word, label = _PASSED[passed if isinstance(passed, bool) else None]
-    shown = label.text(language) if hasattr(label, "text") else str(label)
-    return Line(f"{shown}: {get_text(answer, 'reason')}", get_text(answer, "guard"), word, indent=2)
