@@ -9,7 +9,7 @@ import time_machine
 
 from gpusteward.analyzer.reclaim.execution.journal import Action, ActionState
 from gpusteward.cli.api.client import Peer, make_client
-from gpusteward.cli.api.workloads import WorkloadName
+from gpusteward.cli.api.workloads import WorkloadReference
 from gpusteward.cli.commands import restore
 from gpusteward.cli.main import main
 from gpusteward.cli.top.cluster_source import ClusterSource
@@ -151,5 +151,5 @@ def test_in_mode_off_every_command_says_so(capsys: pytest.CaptureFixture[str]) -
 
 def test_top_shows_what_will_happen_when_beside_the_verdict(analyzer: Api) -> None:
     client = make_client(Peer.ANALYZER, analyzer.url)
-    lines = ClusterSource(client, "en").read_detail(WorkloadName("Job", "vision", "trainer")).lines
+    lines = ClusterSource(client, "en").read_detail(WorkloadReference("Job", "vision", "trainer")).lines
     assert (lines[0].name, lines[0].text) == ("next", "suspend in 30m")

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from gpusteward.cli.api.client import Client
 from gpusteward.cli.api.pagination import read_all
-from gpusteward.cli.api.workloads import WorkloadName
+from gpusteward.cli.api.workloads import WorkloadReference
 from gpusteward.cli.json_access import Row, get_count, get_number, get_object, get_objects, get_text
 from gpusteward.cli.output.quantities import UNKNOWN
 
@@ -55,14 +55,16 @@ def name_gpu(gpu: Row) -> str:
     return f"{index}/{get_text(mig, 'profile')}/{get_count(mig, 'gpu_instance_id')}" if mig else index
 
 
-def owner_of(container: Row, place: str = "") -> WorkloadName:
+def owner_of(container: Row, place: str = "") -> WorkloadReference:
     """The workload; the pod if it has no owner; `place` for a process outside of pods."""
     workload = get_object(container, "workload")
     if workload:
-        return WorkloadName(get_text(workload, "kind"), get_text(container, "namespace"), get_text(workload, "name"))
+        return WorkloadReference(
+            get_text(workload, "kind"), get_text(container, "namespace"), get_text(workload, "name")
+        )
     if get_text(container, "pod"):
-        return WorkloadName("Pod", get_text(container, "namespace"), get_text(container, "pod"))
-    return WorkloadName(place or UNKNOWN, UNKNOWN, UNKNOWN)
+        return WorkloadReference("Pod", get_text(container, "namespace"), get_text(container, "pod"))
+    return WorkloadReference(place or UNKNOWN, UNKNOWN, UNKNOWN)
 
 
 def describe_use(process: Row) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpusteward.cli.api.client import Client, StatusError
-from gpusteward.cli.api.workloads import WorkloadName, name_of
+from gpusteward.cli.api.workloads import WorkloadReference, name_of
 from gpusteward.cli.json_access import Row, get_number, get_object, get_objects, get_text, get_time
 from gpusteward.cli.output import quantities
 from gpusteward.core.errors import SourceError
@@ -23,7 +23,7 @@ class IdleCosts:
     """Millionths of the currency by workload; one that is missing has no price."""
 
     currency: str = ""
-    micros: Mapping[WorkloadName, float] = field(default_factory=dict)
+    micros: Mapping[WorkloadReference, float] = field(default_factory=dict)
 
 
 def read_idle_costs(client: Client) -> IdleCosts:
@@ -74,7 +74,7 @@ PLAN_QUERY = [("limit", "1000"), *(("outcome", each) for each in ("act", "warn",
 NOT_PLANNED: Mapping[str, object] = {"next": "", "next_action": None, "next_outcome": None, "next_at": None}
 
 
-def read_plans(client: Client, only: WorkloadName | None = None) -> dict[WorkloadName, Row]:
+def read_plans(client: Client, only: WorkloadReference | None = None) -> dict[WorkloadReference, Row]:
     """The decisions after which something happens by itself; none in mode off, and where the analyzer has no plan."""
     try:
         page = client.read(PLAN_PATH, [*PLAN_QUERY, *(only.filters if only else ())])

@@ -32,7 +32,7 @@ SHORT_KINDS: Mapping[str, str] = {
 """Short names of kubectl."""
 
 
-class WorkloadName(NamedTuple):
+class WorkloadReference(NamedTuple):
     """A root owner. As text [CLUSTER/]NAMESPACE/KIND/NAME, quoted for a shell where that is needed."""
 
     kind: str
@@ -80,13 +80,13 @@ class WorkloadName(NamedTuple):
         return last == self.name and any(given in places for given in (before, *without_kind))
 
 
-def name_of(row: Row) -> WorkloadName:
+def name_of(row: Row) -> WorkloadReference:
     """Not yet safe for a terminal."""
     parts = (row.get(key) for key in ("kind", "namespace", "name", "cluster"))
-    return WorkloadName(*(part if isinstance(part, str) else "" for part in parts))
+    return WorkloadReference(*(part if isinstance(part, str) else "" for part in parts))
 
 
-def label_workloads(client: Client, names: Iterable[WorkloadName]) -> dict[WorkloadName, str]:
+def label_workloads(client: Client, names: Iterable[WorkloadReference]) -> dict[WorkloadReference, str]:
     """How workloads are printed: with their cluster only if there are several."""
     listed = list(names)
     is_named = any(name.cluster for name in listed)
@@ -97,7 +97,7 @@ def label_workloads(client: Client, names: Iterable[WorkloadName]) -> dict[Workl
 class FoundWorkload(NamedTuple):
     """A workload; `ended` is what the ledger has of one that holds no GPU any more."""
 
-    name: WorkloadName
+    name: WorkloadReference
     ended: Row | None = None
 
 
@@ -122,27 +122,27 @@ def find_workload(client: Client, text: str, *, namespace: str = "", cluster: st
     raise SourceError(f"no workload {text!r} holds or held a GPU{_suggest(client, wanted)}")
 
 
-def _choose(text: str, found: Sequence[WorkloadName]) -> WorkloadName:
+def _choose(text: str, found: Sequence[WorkloadReference]) -> WorkloadReference:
     if len(found) > 1:
         names = ", ".join(map(str, found[:MAX_LISTED])) + (", ..." if len(found) > MAX_LISTED else "")
         raise ConfigurationError(f"{len(found)} workloads match {text!r}: write one of {names}")
     return found[0]
 
 
-def _find_by_name(client: Client, wanted: str, namespace: str) -> list[WorkloadName]:
+def _find_by_name(client: Client, wanted: str, namespace: str) -> list[WorkloadReference]:
     query = [("q", wanted.rpartition("/")[2]), ("sort", "name"), *_in_namespace(namespace)]
     names = map(name_of, read_all(client, PATH, query).rows)
     return [name for name in names if name.matches(wanted, namespace)]
 
 
-def _find_by_pod(client: Client, wanted: str, namespace: str) -> list[WorkloadName]:
+def _find_by_pod(client: Client, wanted: str, namespace: str) -> list[WorkloadReference]:
     """The workloads with a pod of this name; NAMESPACE/POD/CONTAINER is a pod too."""
     found = []
     for row in read_all(client, ALLOCATIONS_PATH, [("q", wanted.rpartition("/")[2]), *_in_namespace(namespace)]).rows:
         held_in, pod, container, cluster = (
             str(row.get(key) or "") for key in ("namespace", "pod", "container", "cluster")
         )
-        is_meant = WorkloadName("Pod", held_in, pod, cluster).matches(wanted, namespace)
+        is_meant = WorkloadReference("Pod", held_in, pod, cluster).matches(wanted, namespace)
         if is_meant or wanted == f"{held_in}/{pod}/{container}":
             found.append(name_of(get_object(row, "workload")))
     return list(dict.fromkeys(found))

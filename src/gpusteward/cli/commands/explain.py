@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gpusteward.cli import flags
-from gpusteward.cli.api.workloads import WorkloadName, find_workload, label_workloads
+from gpusteward.cli.api.workloads import WorkloadReference, find_workload, label_workloads
 from gpusteward.cli.json_access import Row, get_object, get_objects, get_text, get_texts
 from gpusteward.cli.output.tables import write_json, write_rows
 from gpusteward.cli.output.terminal_text import Line, write_paragraphs
@@ -63,7 +63,7 @@ def run(arguments: Sequence[str]) -> int:
     return EXIT_OK
 
 
-def _write_ended(name: WorkloadName, ended: Row, *, output: str, language: Language) -> None:
+def _write_ended(name: WorkloadReference, ended: Row, *, output: str, language: Language) -> None:
     if output == "json":
         write_json(ended)
     elif output == "csv":

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpusteward.cli.api.client import Client
 from gpusteward.cli.api.processes import NodeSnapshot, list_processes, name_gpu, owner_of, read_snapshot
-from gpusteward.cli.api.workloads import WorkloadName, name_of
+from gpusteward.cli.api.workloads import WorkloadReference, name_of
 from gpusteward.cli.json_access import Row, get_count, get_number, get_object, get_text
 from gpusteward.cli.output.quantities import memory, percent
 from gpusteward.cli.output.terminal_text import Line
@@ -56,8 +56,8 @@ def list_workloads(snapshot: NodeSnapshot) -> list[dict[str, Any]]:
     return [_workload(key, rows) for key, rows in _group(snapshot).items()]
 
 
-def _group(snapshot: NodeSnapshot) -> dict[WorkloadName, list[Item]]:
-    groups: dict[WorkloadName, list[Item]] = defaultdict(list)
+def _group(snapshot: NodeSnapshot) -> dict[WorkloadReference, list[Item]]:
+    groups: dict[WorkloadReference, list[Item]] = defaultdict(list)
     for allocation in snapshot.allocations:
         groups[owner_of(get_object(allocation, "container"))].append({"held_uuid": get_text(allocation, "gpu_uuid")})
     for process in list_processes(snapshot):
@@ -65,7 +65,7 @@ def _group(snapshot: NodeSnapshot) -> dict[WorkloadName, list[Item]]:
     return groups
 
 
-def _workload(name: WorkloadName, rows: Sequence[Item]) -> dict[str, Any]:
+def _workload(name: WorkloadReference, rows: Sequence[Item]) -> dict[str, Any]:
     processes = [row for row in rows if "pid" in row]
     return {
         "key": name,
@@ -198,7 +198,7 @@ class AgentSource:
         for line in [line for line, points in self._history.items() if not points or points[-1][0] < before]:
             del self._history[line]
 
-    def find_workloads(self, view: View, item: Item) -> Sequence[WorkloadName]:
+    def find_workloads(self, view: View, item: Item) -> Sequence[WorkloadReference]:
         if view is View.WORKLOADS:
             return [name_of(item)]
         return list(dict.fromkeys(item.get("workloads_held", ()))) if view is View.GPUS else []
@@ -209,20 +209,20 @@ class AgentSource:
             last = self._last
         return last or read_snapshot(self._client)
 
-    def read_detail(self, workload: WorkloadName) -> Detail:
+    def read_detail(self, workload: WorkloadReference) -> Detail:
         """Raises SourceError."""
         held = [row for row in list_gpus(self._read_last()) if workload in row["workloads_held"]]
         title = messages.HOLDS.text(self._language)
         lines = [Line(f"GPU {row['gpu']} {row['model']} ({row['id']})", title) for row in held]
         return Detail(lines or [Line(messages.HOLDS_NOTHING.text(self._language))])
 
-    def read_processes(self, workload: WorkloadName) -> Sequence[Line]:
+    def read_processes(self, workload: WorkloadReference) -> Sequence[Line]:
         """Raises SourceError."""
         running = [row for row in list_processes(self._read_last()) if row["owned_by"] == workload]
         lines = list(describe_processes(running, self._language))
         return lines or [Line(messages.NO_PROCESSES.text(self._language))]
 
-    def read_charts(self, workload: WorkloadName, seconds: float) -> Charts:
+    def read_charts(self, workload: WorkloadReference, seconds: float) -> Charts:
         """Raises SourceError."""
         del seconds  # the history is limited to the time since the start
         snapshot = self._read_last()
@@ -234,7 +234,7 @@ class AgentSource:
         return Charts(charts, max(60.0, ended - began), snapshot.taken_at)
 
     def _list_charts(
-        self, workload: WorkloadName, snapshot: NodeSnapshot, kept: Mapping[str, Sequence[tuple[float, float]]]
+        self, workload: WorkloadReference, snapshot: NodeSnapshot, kept: Mapping[str, Sequence[tuple[float, float]]]
     ) -> Iterator[LineChart]:
         for line, label, top, show in (("sm", messages.SM, 1.0, percent), ("memory", messages.MEMORY, None, memory)):
             points = kept.get(f"{workload} {line}", [])

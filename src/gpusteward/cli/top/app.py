@@ -10,7 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widgets import Static
 
-from gpusteward.cli.api.workloads import WorkloadName
+from gpusteward.cli.api.workloads import WorkloadReference
 from gpusteward.cli.top import widgets
 from gpusteward.cli.top.columns import View, choose_columns, sorts_of
 from gpusteward.cli.top.detail import DetailScreen
@@ -209,7 +209,7 @@ class TopApp(App[int]):
         self._draw()
         self.action_refresh()
 
-    def load_detail(self, workload: WorkloadName, seconds: float) -> None:
+    def load_detail(self, workload: WorkloadReference, seconds: float) -> None:
         key = (workload, seconds)
         self._loader.load("detail", key, lambda: self.source.read_detail(workload))
         self._loader.load("processes", key, lambda: self.source.read_processes(workload))
@@ -244,7 +244,7 @@ class TopApp(App[int]):
         else:
             self.push_screen(ChoiceScreen(found), self._open_chosen)
 
-    def _open_chosen(self, workload: WorkloadName | None) -> None:
+    def _open_chosen(self, workload: WorkloadReference | None) -> None:
         if workload:
             self.push_screen(DetailScreen(self, workload))
 

@@ -8,7 +8,7 @@ from gpusteward.cli.api.client import Client, StatusError
 from gpusteward.cli.api.pagination import GONE, MAX_PAGE_ROWS, ListPage, read_page
 from gpusteward.cli.api.processes import describe_use
 from gpusteward.cli.api.workload_facts import IdleCostCache, describe_plan, read_plans
-from gpusteward.cli.api.workloads import WorkloadName, name_of
+from gpusteward.cli.api.workloads import WorkloadReference, name_of
 from gpusteward.cli.json_access import (
     Row,
     get_count,
@@ -118,7 +118,7 @@ class ClusterSource:
         yield messages.COVERAGE.text(self._language, coverage=percent(_find_coverage(health))), ""
         yield messages.WORKLOADS.text(self._language, count=get_count(health, "workloads")), ""
 
-    def find_workloads(self, view: View, item: Item) -> Sequence[WorkloadName]:
+    def find_workloads(self, view: View, item: Item) -> Sequence[WorkloadReference]:
         """Raises SourceError."""
         if view is View.WORKLOADS:
             return [name_of(item)]
@@ -132,7 +132,7 @@ class ClusterSource:
         mine = [row for row in rows if row.get("gpu") == gpu]
         return list(dict.fromkeys(name_of(get_object(row, "workload")) for row in mine))
 
-    def read_detail(self, workload: WorkloadName) -> Detail:
+    def read_detail(self, workload: WorkloadReference) -> Detail:
         """Raises SourceError."""
         detail = self._client.read(workload.path, [*workload.query, ("language", self._language)])
         plan = describe_plan(read_plans(self._client, workload).get(workload), self._language)["next"]
@@ -141,14 +141,14 @@ class ClusterSource:
             lines.insert(0, Line(str(plan), NEXT.text(self._language), "warn"))
         return Detail(lines, list(describe_evidence(detail, self._language)))
 
-    def read_charts(self, workload: WorkloadName, seconds: float) -> Charts:
+    def read_charts(self, workload: WorkloadReference, seconds: float) -> Charts:
         """Raises SourceError."""
         query = [*workload.query, ("seconds", f"{seconds:g}"), ("limit", str(MAX_CHARTED_ALLOCATIONS))]
         series = self._client.read(f"{workload.path}/series", query)
         charts = [chart for course in get_objects(series, "courses") for chart in _list_charts(course, self._language)]
         return Charts(charts, seconds, get_time(get_object(series, "result"), "at"))
 
-    def read_processes(self, workload: WorkloadName) -> Sequence[Line]:
+    def read_processes(self, workload: WorkloadReference) -> Sequence[Line]:
         """Raises SourceError."""
         document = self._client.read(f"{workload.path}/processes", [*workload.query, ("limit", str(MAX_PODS))])
         return list(_describe_processes(document, self._language))

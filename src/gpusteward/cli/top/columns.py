@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from gpusteward.cli.api.workloads import SHORT_KINDS, WorkloadName, name_of
+from gpusteward.cli.api.workloads import SHORT_KINDS, WorkloadReference, name_of
 from gpusteward.cli.json_access import Row, get_count, get_number, get_objects, get_text, get_texts, get_time
 from gpusteward.cli.output import quantities
 from gpusteward.cli.output.terminal_text import clean, cut_middle, measure
@@ -76,7 +76,7 @@ def write_names(key: str) -> Write:
     )
 
 
-def _name_shown(row: Row) -> WorkloadName:
+def _name_shown(row: Row) -> WorkloadReference:
     """With the cluster only where there are several."""
     return name_of(row) if row.get(SHOWS_CLUSTER) else name_of(row)._replace(cluster="")
 

@@ -11,7 +11,7 @@ from textual.containers import VerticalScroll
 from textual.screen import Screen
 from textual.widgets import Static
 
-from gpusteward.cli.api.workloads import WorkloadName
+from gpusteward.cli.api.workloads import WorkloadReference
 from gpusteward.cli.output.quantities import duration
 from gpusteward.cli.output.terminal_text import Line, clean, fit, measure, wrap, wrap_lines
 from gpusteward.cli.top.item_source import Charts, Detail, LineChart
@@ -81,7 +81,7 @@ class DetailScreen(Screen[None]):
         ("r,f5", "refresh", "refresh"),
     ]
 
-    def __init__(self, app: "TopApp", workload: WorkloadName) -> None:
+    def __init__(self, app: "TopApp", workload: WorkloadReference) -> None:
         super().__init__()
         self._top = app
         self.workload = workload

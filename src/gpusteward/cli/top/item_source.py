@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from gpusteward.cli.api.workloads import WorkloadName
+from gpusteward.cli.api.workloads import WorkloadReference
 from gpusteward.cli.output.quantities import UNKNOWN, memory, percent
 from gpusteward.cli.output.terminal_text import Line
 from gpusteward.cli.top.columns import View, ViewColumn
@@ -83,14 +83,14 @@ class ItemSource(Protocol):
 
     def read(self, request: ListRequest) -> ItemList: ...
 
-    def find_workloads(self, view: View, item: Item) -> Sequence[WorkloadName]:
+    def find_workloads(self, view: View, item: Item) -> Sequence[WorkloadReference]:
         """The workloads of a row."""
 
-    def read_detail(self, workload: WorkloadName) -> Detail: ...
+    def read_detail(self, workload: WorkloadReference) -> Detail: ...
 
-    def read_charts(self, workload: WorkloadName, seconds: float) -> Charts: ...
+    def read_charts(self, workload: WorkloadReference, seconds: float) -> Charts: ...
 
-    def read_processes(self, workload: WorkloadName) -> Sequence[Line]: ...
+    def read_processes(self, workload: WorkloadReference) -> Sequence[Line]: ...
 
 
 def describe_processes(

@@ -14,7 +14,7 @@ from textual.screen import ModalScreen
 from textual.widgets import DataTable, Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from gpusteward.cli.api.workloads import WorkloadName
+from gpusteward.cli.api.workloads import WorkloadReference
 from gpusteward.cli.json_access import get_text
 from gpusteward.cli.output.terminal_text import STYLES, clean, cut, fit, measure
 from gpusteward.cli.output.verdict_texts import describe_time, is_stale, translate
@@ -229,7 +229,7 @@ class HelpScreen(ModalScreen[None]):
         return Text.assemble((fit(key.shown, 10), "bold"), fit(key.about.text(self._language), 26), no_wrap=True)
 
 
-class ChoiceScreen(ModalScreen[WorkloadName]):
+class ChoiceScreen(ModalScreen[WorkloadReference]):
     """Choice of one of several workloads."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -238,7 +238,7 @@ class ChoiceScreen(ModalScreen[WorkloadName]):
         ("k", "cursor(-1)", "up"),
     ]
 
-    def __init__(self, workloads: Sequence[WorkloadName]) -> None:
+    def __init__(self, workloads: Sequence[WorkloadReference]) -> None:
         super().__init__()
         self._workloads = workloads
 
