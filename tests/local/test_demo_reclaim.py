@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from gpusteward.analyzer.reclaim.policies.file import parse_policies
-from gpusteward.local.cluster_server import DemoInbox
+from gpusteward.local.demo_servers import DemoInbox
 from gpusteward.local.demo_settings import POLICIES
 from tests.local.processes import Program, running
 from tests.waiting import wait_until

@@ -12,7 +12,7 @@ from gpusteward.analyzer.sources.owners.owner_resolver import Budget, OwnerResol
 from gpusteward.core.containers import OwnerEvidence, Workload
 from gpusteward.kubernetes.api import ApiServer
 from gpusteward.local.api_requests import MERGE_PATCH, ApiRequest
-from gpusteward.local.cluster_server import DirectApi, serve_cluster
+from gpusteward.local.demo_servers import DirectApi, serve_cluster
 from gpusteward.local.demo_settings import OWN_NAMESPACE, open_cluster_socket, url_of
 from gpusteward.local.simulated_cluster import SimulatedCluster
 from gpusteward.local.simulated_fleet import SimulatedFleet

@@ -17,8 +17,8 @@ from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners
 from gpusteward.analyzer.sources.scrape.source import ScrapeSource
 from gpusteward.core.messages import Language
-from gpusteward.local.cluster_server import DemoInbox, DirectApi, serve_cluster
 from gpusteward.local.demo_control import DemoAddress, write_control_file
+from gpusteward.local.demo_servers import DemoInbox, DirectApi, serve_cluster
 from gpusteward.local.demo_settings import SCRAPE_TIMEOUT_SECONDS, DemoSetup, url_of
 from gpusteward.local.history_seed import Advance, SeededHistory
 from gpusteward.local.simulated_cluster import SimulatedCluster
