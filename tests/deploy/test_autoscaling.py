@@ -22,7 +22,7 @@ import pytest
 import yaml
 
 from deploy.chart.manifests import MANIFESTS
-from gpusteward.local.simulated_fleet import serve_fleet
+from gpusteward.local.demo_servers import serve_fleet
 from tests.agent.test_agent_process import free_port
 from tests.analyzer.engines import find_program, run_engine
 from tests.conftest import give_up

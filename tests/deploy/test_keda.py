@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from gpusteward.local.simulated_fleet import serve_fleet
+from gpusteward.local.demo_servers import serve_fleet
 from tests.agent.test_agent_process import free_port
 from tests.deploy.gpu_pods import GPUS, GpuNode
 from tests.deploy.test_autoscaling import (

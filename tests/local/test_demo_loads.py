@@ -10,7 +10,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.local.simulated_fleet import DemoLoads, LoadRequest, SimulatedFleet, StartedLoad, serve_fleet
+from gpusteward.local.demo_servers import serve_fleet
+from gpusteward.local.simulated_fleet import DemoLoads, LoadRequest, SimulatedFleet, StartedLoad
 from gpusteward.simulate.applications import draw_application
 from gpusteward.simulate.assembly import GpuPlan
 from gpusteward.simulate.fleets import fleet as simulate_fleet

@@ -13,7 +13,7 @@ from gpusteward.core.containers import OwnerEvidence, Workload
 from gpusteward.kubernetes.api import ApiServer
 from gpusteward.local.api_requests import MERGE_PATCH, ApiRequest
 from gpusteward.local.demo_servers import DirectApi, serve_cluster
-from gpusteward.local.demo_settings import OWN_NAMESPACE, open_cluster_socket, url_of
+from gpusteward.local.demo_settings import OWN_NAMESPACE, open_loopback_socket, url_of
 from gpusteward.local.simulated_cluster import SimulatedCluster
 from gpusteward.local.simulated_fleet import SimulatedFleet
 from gpusteward.simulate.fleets import fleet as simulate_fleet
@@ -226,7 +226,7 @@ def test_an_event_is_kept_and_needs_a_namespace(client: Client):
 
 @pytest.fixture
 def url(client: Client) -> Iterator[str]:
-    listening = open_cluster_socket()
+    listening = open_loopback_socket()
     with serve_cluster(client.cluster, listening):
         yield url_of(listening)
 

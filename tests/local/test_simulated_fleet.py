@@ -9,7 +9,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from gpusteward.cli.commands import ps
-from gpusteward.local.simulated_fleet import SimulatedFleet, serve_fleet
+from gpusteward.local.demo_servers import serve_fleet
+from gpusteward.local.simulated_fleet import SimulatedFleet
 from gpusteward.simulate.fleets import fleet
 from gpusteward.simulate.nodes import SimulatedNode
 

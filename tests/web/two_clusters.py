@@ -23,8 +23,9 @@ from gpusteward.analyzer.settings.flags import Flags
 from gpusteward.analyzer.sources.scrape.sample_store import PageOrigin
 from gpusteward.analyzer.sources.scrape.source import ScrapeSource
 from gpusteward.analyzer.sources.scrape.targets import ReportedNode
+from gpusteward.local.demo_servers import serve_fleet
 from gpusteward.local.demo_settings import PRICES
-from gpusteward.local.simulated_fleet import SimulatedFleet, serve_fleet
+from gpusteward.local.simulated_fleet import SimulatedFleet
 from gpusteward.simulate.fleets import fleet
 from tests.analyzer.api.server import make_result
 

@@ -18,11 +18,11 @@ from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners
 from gpusteward.analyzer.sources.scrape.source import ScrapeSource
 from gpusteward.core.messages import Language
 from gpusteward.local.demo_control import DemoAddress, write_control_file
-from gpusteward.local.demo_servers import DemoInbox, DirectApi, serve_cluster
+from gpusteward.local.demo_servers import DemoInbox, DirectApi, serve_cluster, serve_fleet
 from gpusteward.local.demo_settings import SCRAPE_TIMEOUT_SECONDS, DemoSetup, url_of
 from gpusteward.local.history_seed import Advance, SeededHistory
 from gpusteward.local.simulated_cluster import SimulatedCluster
-from gpusteward.local.simulated_fleet import DemoLoads, SimulatedFleet, serve_fleet
+from gpusteward.local.simulated_fleet import DemoLoads, SimulatedFleet
 from gpusteward.logs import Log
 from gpusteward.messages.cli import local as messages
 from gpusteward.simulate.fleets import fleet as simulate_fleet

@@ -22,6 +22,7 @@ from gpusteward.logs import configure_logs
 
 INTERVAL_SECONDS = 30
 WINDOW_MINUTES = 10
+BACKLOG = 128  # all nodes are scraped at once
 SCRAPE_TIMEOUT_SECONDS = 60
 """Longer than the first window takes to fill, also on a slow machine."""
 FIXED = (
@@ -126,7 +127,7 @@ def prepare_demo(flags: Flags, language: Language = "en") -> Iterator[DemoSetup]
     """A folder with settings and ledger, removed at the end, and the socket. Raises ConfigurationError."""
     refuse_settings(flags, FIXED, command="demo")
     signals = StopSignals()
-    with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX) as name, open_cluster_socket() as cluster_socket:
+    with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX) as name, open_loopback_socket() as cluster_socket:
         folder = Path(name)
         config = make_config(folder, url_of(cluster_socket), language)
         file = _open_settings(flags, folder, config)
@@ -137,9 +138,9 @@ def prepare_demo(flags: Flags, language: Language = "en") -> Iterator[DemoSetup]
             yield DemoSetup(file, listening, cluster_socket, folder, folder / "targets.yaml", signals)
 
 
-def open_cluster_socket() -> socket.socket:
-    """A free loopback port for the simulated API server: its address is known before the cluster is simulated."""
-    return socket.create_server(("127.0.0.1", 0))
+def open_loopback_socket() -> socket.socket:
+    """On a free port: the address of the simulated API server is known before the cluster is simulated."""
+    return socket.create_server(("127.0.0.1", 0), backlog=BACKLOG)
 
 
 def url_of(listening: socket.socket) -> str:

@@ -1,15 +1,12 @@
-"""HTTP server for simulated nodes: metrics pages of the agent's dialects, snapshots, and the loads that
-`gpusteward demo load` asks for."""
+"""The simulated nodes: metrics pages of the agent's dialects, snapshots, and the loads that `gpusteward demo load` asks
+for."""
 
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from hmac import compare_digest
-from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import msgspec
 
@@ -21,20 +18,12 @@ from gpusteward.agent.usage_counters import UsageCounters
 from gpusteward.core.containers import Workload
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.exposition import TEXT_TYPE, Family, LabelCache, render_page
-from gpusteward.local.demo_control import CONTROL_PATH, MAX_MINUTES
+from gpusteward.local.demo_control import MAX_MINUTES
 from gpusteward.simulate.fleets import create_load_application
 from gpusteward.simulate.nodes import SimulatedNode
 
 LONGEST_GAP_SECONDS = 120.0
 PAGES = ("metrics", "snapshot")
-MAX_REQUEST_BYTES = 4096
-
-
-class Page(NamedTuple):
-    """The body of a response."""
-
-    body: bytes
-    content_type: str
 
 
 class NodeServer:
@@ -94,14 +83,15 @@ class SimulatedFleet:
     def render_metrics(self, name: str, at: float) -> bytes:
         return self._servers[name].render_metrics(at)
 
-    def render(self, path: str) -> Page | None:
-        """The current page for `/NODE/metrics` or `/NODE/snapshot`; None for other paths, and if not ready in time."""
+    def render(self, path: str) -> tuple[bytes, str] | None:
+        """The current page for `/NODE/metrics` or `/NODE/snapshot`, and its content type; None for other paths, and if
+        not ready in time."""
         name, _, page = path.partition("?")[0].strip("/").rpartition("/")
         if name not in self._servers or page not in PAGES or not self._is_ready.wait(self._ready_timeout):
             return None
         if page == "snapshot":
-            return Page(self._servers[name].render_snapshot(time.time()), "application/json")
-        return Page(self.render_metrics(name, time.time()), TEXT_TYPE)
+            return self._servers[name].render_snapshot(time.time()), "application/json"
+        return self.render_metrics(name, time.time()), TEXT_TYPE
 
 
 class LoadRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -205,71 +195,3 @@ def _list_names(workload: Workload) -> tuple[str, ...]:
     """The forms in which `gpusteward explain` takes a workload."""
     namespace, kind, name = workload.namespace, workload.kind, workload.name
     return name, f"{namespace}/{name}", f"{kind}/{name}", f"{namespace}/{kind}/{name}"
-
-
-@contextmanager
-def serve_fleet(fleet: SimulatedFleet, *, control: DemoLoads | None = None) -> Iterator[list[str]]:
-    """Serve on a free loopback port; yields the address of the metrics page of every node."""
-    server = _FleetServer(("127.0.0.1", 0), _Handler)
-    server.fleet, server.control = fleet, control
-    thread = threading.Thread(target=server.serve_forever, name="simulated-fleet", daemon=True)
-    thread.start()
-    try:
-        yield [f"http://127.0.0.1:{server.server_port}/{node.name}/metrics" for node in fleet.nodes]
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
-class _FleetServer(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False  # the scraper keeps its connections open
-    request_queue_size = 128  # all nodes are scraped at once
-    fleet: SimulatedFleet
-    control: DemoLoads | None
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """The scraper may close a connection during a response, as it does when the demo stops."""
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # the body follows its header without a delay of 40 ms
-    server: _FleetServer
-
-    def do_GET(self) -> None:
-        page = self.server.fleet.render(self.path)
-        if page is None:
-            self.send_error(HTTPStatus.NOT_FOUND)
-        else:
-            self._send(HTTPStatus.OK, page)
-
-    def do_POST(self) -> None:
-        """A request to the control; the whole server is of no use to a web page without the token."""
-        control, length = self.server.control, self.headers.get("Content-Length", "")
-        self.close_connection = True  # what is refused is not read
-        if control is None or self.path != CONTROL_PATH:
-            self.send_error(HTTPStatus.NOT_FOUND)
-        elif not control.is_token(self.headers.get("Authorization", "")):
-            self.send_error(HTTPStatus.UNAUTHORIZED)
-        elif not length.isdecimal() or int(length) > MAX_REQUEST_BYTES:
-            self.send_error(HTTPStatus.BAD_REQUEST)
-        else:
-            self._send(*self._control(control, self.rfile.read(int(length))))
-
-    def _control(self, control: DemoLoads, body: bytes) -> tuple[HTTPStatus, Page]:
-        try:
-            return HTTPStatus.OK, Page(control.handle(body), "application/json")
-        except ConfigurationError as error:
-            return HTTPStatus.BAD_REQUEST, Page(msgspec.json.encode({"error": str(error)}), "application/json")
-
-    def _send(self, status: HTTPStatus, page: Page) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", page.content_type)
-        self.send_header("Content-Length", str(len(page.body)))
-        self.end_headers()
-        self.wfile.write(page.body)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """No access log: all nodes are scraped every few seconds."""
