@@ -1,6 +1,7 @@
 """Agent and analyzer together on one machine.
 
     up.py               `gpusteward up`: an agent on the GPUs of this machine, and an analyzer that scrapes it
+    child_process.py    a child process that does not outlive this one
     demo_settings.py    settings and socket of `gpusteward demo`, checked first
     demo.py             `gpusteward demo`: an analyzer on simulated nodes with a history
     demo_control.py     how `gpusteward demo load` finds a running demo

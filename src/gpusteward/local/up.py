@@ -1,6 +1,5 @@
 """`gpusteward up`: an agent on the GPUs of this machine, and an analyzer that scrapes it."""
 
-import ctypes
 import os
 import signal
 import socket
@@ -8,8 +7,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +19,7 @@ from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.flags import Flags, refuse_settings
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Language
+from gpusteward.local.child_process import run_child
 from gpusteward.logs import Log, configure_logs
 from gpusteward.messages.cli import local as messages
 from gpusteward.messages.errors.nvml_errors import NO_ADVICE
@@ -29,12 +29,9 @@ log = Log(__name__)
 KUBELET_SOCKET = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
 AGENT_PORT = 9400
 START_SECONDS = 10.0
-STOP_SECONDS = 5.0
 FIXED = ("prometheus.url", "prometheus.urls", "scrape.targets")
 DEFAULTS = {"kubernetes.owners": "never", "scheduler.interval": "30"}
 """Settings of one machine, unless the user sets them: short cycles, and no API server to query for owners."""
-_PR_SET_PDEATHSIG = 1  # of prctl(2)
-_libc = ctypes.CDLL(None)
 
 
 def run_up(flags: Flags, environ: Mapping[str, str], *, language: Language) -> int:
@@ -48,7 +45,8 @@ def run_up(flags: Flags, environ: Mapping[str, str], *, language: Language) -> i
     configure_logs(level=file.settings.logging.level, as_json=file.settings.logging.as_json)
     holders = "claims" if is_accessible(KUBELET_SOCKET) else "processes"
     flags_of_agent = (f"--address=127.0.0.1:{port}", f"--holders={holders}", "--all-series", "--log-level=warning")
-    with _run_agent(*flags_of_agent) as agent:
+    words = [sys.executable, "-m", "gpusteward.cli.main", "agent", *flags_of_agent]
+    with run_child(words, process_group=0) as agent:  # of its own: Ctrl-C in a terminal does not reach it
         _wait_until_listening(port, agent)
         _serve(file, agent, announce=partial(_announce, agent_url=agent_url, language=language))
         return 0 if agent.poll() is None else 1
@@ -94,32 +92,6 @@ def _find_port() -> int:
         with suppress(OSError), socket.create_server(("127.0.0.1", port)) as listener:
             return int(listener.getsockname()[1])
     raise SourceError("no free port for the agent")
-
-
-@contextmanager
-def _run_agent(*flags: str) -> Iterator[subprocess.Popen[bytes]]:
-    """`gpusteward agent FLAGS` as a child process. The kernel stops it if this process is killed.
-
-    It has its own process group, so that Ctrl-C in a terminal does not reach it.
-    """
-    words = [sys.executable, "-m", "gpusteward.cli.main", "agent", *flags]
-    with subprocess.Popen(words, process_group=0, preexec_fn=_die_with_parent) as agent:  # noqa: S603, PLW1509 - fixed words; prctl only
-        try:
-            yield agent
-        finally:
-            _stop(agent)
-
-
-def _die_with_parent() -> None:
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
-def _stop(child: subprocess.Popen[bytes]) -> None:
-    child.terminate()
-    try:
-        child.wait(STOP_SECONDS)
-    except subprocess.TimeoutExpired:
-        child.kill()
 
 
 def _watch(agent: subprocess.Popen[bytes], is_stopping: threading.Event) -> None:

@@ -5,12 +5,10 @@ user, so it listens on a socket in a folder that nobody else can open, never on 
 Authorization header of what it forwards: a token for the server behind the API server needs a header of its own.
 """
 
-import ctypes
 import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -23,12 +21,10 @@ from typing import IO, NamedTuple
 from gpusteward.cli.json_access import as_object, get_object, get_objects, get_text
 from gpusteward.cli.output.terminal_text import clean
 from gpusteward.core.errors import ConfigurationError
+from gpusteward.local.child_process import run_child
 
-STOP_SECONDS = 5.0
 STARTED = b"Starting to serve"
 _LOG_LINE = re.compile(rb"[IWEF]\d{4} ")  # kubectl logs each error that its response has too
-_PR_SET_PDEATHSIG = 1  # of prctl(2)
-_libc = ctypes.CDLL(None)
 
 
 class KubeContext(NamedTuple):
@@ -76,17 +72,13 @@ def run_proxy(flags: Sequence[str]) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="gpusteward-") as folder:  # of mode 0700
         path = Path(folder) / "proxy"
         words = [_find_kubectl(), "proxy", f"--unix-socket={path}", "--append-server-path", *flags]
-        with subprocess.Popen(  # noqa: S603 - fixed words, flags of the user
-            words,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            preexec_fn=_die_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509 - prctl only
-        ) as proxy:
-            try:
-                _wait_until_started(proxy)
-                yield path
-            finally:
-                _stop(proxy)
+        with run_child(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as proxy:
+            assert proxy.stdout is not None
+            assert proxy.stderr is not None
+            if not proxy.stdout.readline().startswith(STARTED):
+                raise _explain(proxy.stderr.read())
+            threading.Thread(target=_show_questions, args=(proxy.stderr,), daemon=True).start()
+            yield path
 
 
 def _find_kubectl() -> str:
@@ -103,14 +95,6 @@ def _explain(printed: bytes) -> ConfigurationError:
     return ConfigurationError(f"kubectl: {clean(lines[-1].removeprefix('error: '))}; see --context and --kubeconfig")
 
 
-def _wait_until_started(proxy: subprocess.Popen[bytes]) -> None:
-    assert proxy.stdout is not None
-    assert proxy.stderr is not None
-    if not proxy.stdout.readline().startswith(STARTED):
-        raise _explain(proxy.stderr.read())
-    threading.Thread(target=_show_questions, args=(proxy.stderr,), daemon=True).start()
-
-
 def _show_questions(stream: IO[bytes]) -> None:
     """Those of credential plugins go to the terminal, kubectl's log does not: top draws there."""
     with suppress(OSError, ValueError):  # it is closed
@@ -118,15 +102,3 @@ def _show_questions(stream: IO[bytes]) -> None:
             kept = b"".join(line for line in chunk.splitlines(keepends=True) if not _LOG_LINE.match(line))
             sys.stderr.write(kept.decode("utf-8", "replace"))
             sys.stderr.flush()
-
-
-def _die_with_parent() -> None:
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
-def _stop(proxy: subprocess.Popen[bytes]) -> None:
-    proxy.terminate()
-    try:
-        proxy.wait(STOP_SECONDS)
-    except subprocess.TimeoutExpired:
-        proxy.kill()
