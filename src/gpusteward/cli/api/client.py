@@ -109,7 +109,11 @@ def explain_status(
 ) -> StatusError:
     """An error response. Its body may contain anything. `on_unauthorized`: what to say after a 401; `language`: of the
     request, and so of the reason in the response."""
-    problem, place = _read_problem(body), f"{peer.value} at {url}"
+    place = f"{peer.value} at {url}"
+    try:
+        problem = as_object(json.loads(body[:MAX_DETAIL_BYTES]))
+    except (ValueError, RecursionError):
+        problem = {}
     if problem.get("kind") == "Status":
         return _explain_kubernetes(status, clean(str(problem.get("message") or "")) or "no reason given")
     detail = _read_detail(problem)
@@ -155,15 +159,7 @@ def _explain_kubernetes(status: int, reason: str) -> StatusError:
     return StatusError(texts.get(status, f"the API server responded {status}: {reason}"), status=status)
 
 
-def _read_problem(body: bytes) -> Mapping[str, object]:
-    try:
-        problem = json.loads(body[:MAX_DETAIL_BYTES])
-    except (ValueError, RecursionError):
-        return {}
-    return problem if isinstance(problem, dict) else {}
-
-
-def _read_detail(problem: Mapping[str, object]) -> str:
+def _read_detail(problem: Row) -> str:
     """The error text of an analyzer (`detail`) or an agent (`error.message`, `error.hint`); empty for other servers."""
     error = problem.get("error")
     if isinstance(error, dict):

@@ -3,7 +3,6 @@
 import json
 import os
 from collections.abc import Sequence
-from typing import Any
 
 from gpusteward.cli import flags
 from gpusteward.cli.api.client import Peer, UnreachableError, WholeResponse, make_client
@@ -12,7 +11,6 @@ from gpusteward.cli.output.tables import show_progress
 from gpusteward.cli.output.terminal_text import clean
 from gpusteward.cli.program import EXIT_OK, require_libraries
 from gpusteward.core.errors import ConfigurationError, SourceError
-from gpusteward.core.messages import Language
 from gpusteward.local.demo_control import CONTROL_PATH, MAX_MINUTES, find_demos
 from gpusteward.messages.cli import local as messages
 from gpusteward.process_exit import exit_without_threads
@@ -96,8 +94,23 @@ def run_load(arguments: Sequence[str]) -> int:
     options = build_load_parser().parse(arguments)
     language = flags.language_of(options)
     request = {"share_percent": options.share, "minutes": options.minutes, "workload": options.workload}
-    started = _read(_send(json.dumps(request).encode()))
-    print(_describe(started, options.share, options.minutes, language))
+    response = _send(json.dumps(request).encode())
+    started = json.loads(response.body)
+    if response.status != 200:
+        raise ConfigurationError(clean(started["error"]))
+    gpus = [messages.LOADED_GPU.text(language, gpu=each["gpu"], node=each["node"]) for each in started["gpus"]]
+    listed = ", ".join(gpus[:MAX_LISTED])
+    if len(gpus) > MAX_LISTED:
+        listed = messages.MORE_GPUS.text(language, gpus=listed, count=len(gpus) - MAX_LISTED)
+    text = messages.LOAD_STARTED.text(
+        language,
+        workload=f"{started['namespace']}/{started['kind']}/{started['name']}",
+        gpus=listed,
+        share=options.share,
+        minutes=options.minutes,
+        node=started["gpus"][0]["node"],
+    )
+    print(text)
     return EXIT_OK
 
 
@@ -110,25 +123,3 @@ def _send(body: bytes) -> WholeResponse:
         except UnreachableError:
             continue
     raise SourceError("no demo of this user is running; start one with gpusteward demo, in another terminal")
-
-
-def _read(response: WholeResponse) -> Any:
-    content = json.loads(response.body)
-    if response.status != 200:
-        raise ConfigurationError(clean(content["error"]))
-    return content
-
-
-def _describe(started: Any, share: int, minutes: int, language: Language) -> str:
-    gpus = [messages.LOADED_GPU.text(language, gpu=each["gpu"], node=each["node"]) for each in started["gpus"]]
-    listed = ", ".join(gpus[:MAX_LISTED])
-    if len(gpus) > MAX_LISTED:
-        listed = messages.MORE_GPUS.text(language, gpus=listed, count=len(gpus) - MAX_LISTED)
-    return messages.LOAD_STARTED.text(
-        language,
-        workload=f"{started['namespace']}/{started['kind']}/{started['name']}",
-        gpus=listed,
-        share=share,
-        minutes=minutes,
-        node=started["gpus"][0]["node"],
-    )

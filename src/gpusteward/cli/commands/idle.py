@@ -86,7 +86,10 @@ def run(arguments: Sequence[str]) -> int:
         write_rows(rows, (), keys=KEYS, output=options.output)
     else:
         if rows:
-            _write_table(rows, is_wide=options.output == flags.WIDE, costs=costs, language=language)
+            is_wide = options.output == flags.WIDE
+            columns = list(list_columns(rows, ledger_currency=costs.currency, language=language, is_wide=is_wide))
+            shown = [format_row(row, is_wide=is_wide) for row in rows]
+            write_rows(shown, columns, keys=(), output="table", language=language, total=sum_up(rows, language))
         else:
             print(_explain_empty(namespaces, holding, language), file=sys.stderr)
         print(describe_result_time(stamp, language), file=sys.stdout if rows else sys.stderr)
@@ -160,12 +163,6 @@ def _add_cost(row: IdleRow, costs: IdleCosts) -> IdleRow:
     micros = costs.micros.get(name_of(row))
     currency = row["currency"] if micros is None else costs.currency
     return {**row, "idle_cost_7d": _amount(micros), "currency": currency}
-
-
-def _write_table(rows: Sequence[IdleRow], *, is_wide: bool, costs: IdleCosts, language: Language) -> None:
-    columns = list_columns(rows, ledger_currency=costs.currency, language=language, is_wide=is_wide)
-    shown = [format_row(row, is_wide=is_wide) for row in rows]
-    write_rows(shown, list(columns), keys=(), output="table", language=language, total=sum_up(rows, language))
 
 
 BLANK = " "  # in the line of sums; an empty text would be a dash

@@ -5,7 +5,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -224,43 +224,35 @@ def _row_limit(options: argparse.Namespace) -> int:
 
 
 def _write(report: Report, options: argparse.Namespace, *, language: Language) -> None:
-    if not options.output_file:
-        _print(report, options.format, language)
-        return
-    with _open_output_file(options.output_file) as out:
+    with _open_output(options.output_file) as out:
         if options.format == "table":
             print_report(report, language, out)
+        elif options.format == "html":
+            out.write(render_html(report, language))
+        elif options.format == "csv":
+            out.write(render_csv(report))
+        elif options.output_file:
+            out.write(render_json(report, indent=2))
         else:
-            out.write(_render(report, options.format, language))
+            print(escape_controls(render_json(report, indent=2)))
 
 
 def _write_pieces(pieces: Iterator[str], options: argparse.Namespace) -> None:
     """The file is created with the first piece: not if there is none because of an error."""
     first = next(pieces)
-    with _open_output_file(options.output_file) if options.output_file else nullcontext(sys.stdout) as out:
+    with _open_output(options.output_file) as out:
         out.writelines(chain([first], pieces))
 
 
 @contextmanager
-def _open_output_file(name: str) -> Iterator[TextIO]:
+def _open_output(name: str | None) -> Iterator[TextIO]:
+    """The file, else standard output."""
+    if not name:
+        yield sys.stdout
+        return
     path = Path(name)
     try:
         with path.open("w", encoding="utf-8", newline="", errors="replace") as out:
             yield out
     except OSError as error:
         raise ConfigurationError(f"--output-file {path}: {explain_os_error(error)}") from error
-
-
-def _print(report: Report, output: str, language: Language) -> None:
-    if output == "table":
-        print_report(report, language, sys.stdout)
-    elif output == "json":
-        print(escape_controls(_render(report, output, language)))
-    else:
-        sys.stdout.write(_render(report, output, language))
-
-
-def _render(report: Report, output: str, language: Language) -> str:
-    if output == "html":
-        return render_html(report, language)
-    return render_csv(report) if output == "csv" else render_json(report, indent=2)

@@ -151,22 +151,19 @@ def _search(client: Client, namespaces: Sequence[str]) -> Sequence[Row]:
         if error.status != 403:
             raise
         wanted = list(dict.fromkeys(filter(None, namespaces)))
-        found = [row for each in wanted for row in _list_allowed(client, each)]
+        found: list[Row] = []
+        for each in wanted:
+            try:
+                found += _list_services(client, each)
+            except StatusError as refused:
+                if refused.status != 403:
+                    raise
         if not found:
             raise SourceError(
                 f"no analyzer in the namespace {', '.join(wanted)}, and other namespaces cannot be searched: {error}; "
                 "name its namespace with --analyzer NAMESPACE"
             ) from error
         return found
-
-
-def _list_allowed(client: Client, namespace: str) -> Sequence[Row]:
-    try:
-        return _list_services(client, namespace)
-    except StatusError as error:
-        if error.status != 403:
-            raise
-        return ()
 
 
 def _list_services(client: Client, namespace: str = "") -> Sequence[Row]:
