@@ -32,68 +32,64 @@ def list_gpus(snapshot: NodeSnapshot) -> list[dict[str, Any]]:
     holders: dict[str, list[Row]] = defaultdict(list)
     for allocation in snapshot.allocations:
         holders[get_text(allocation, "gpu_uuid")].append(get_object(allocation, "container"))
-    return [_gpu(reading, holders[get_text(get_object(reading, "gpu"), "uuid")]) for reading in snapshot.readings]
-
-
-def _gpu(reading: Row, holders: Sequence[Row]) -> dict[str, Any]:
-    gpu, signals = get_object(reading, "gpu"), get_object(reading, "signals")
-    return {
-        **{name: get_number(signals, name) for name in SIGNALS},
-        "utilization_ratio": get_number(signals, UTILIZATION[1] if get_object(gpu, "mig") else UTILIZATION[0]),
-        "key": get_text(gpu, "uuid"),
-        "id": get_text(gpu, "uuid"),
-        "gpu": name_gpu(gpu),
-        "order": (get_count(gpu, "index"), get_count(get_object(gpu, "mig"), "gpu_instance_id")),
-        "model": get_text(gpu, "model"),
-        "holders": holders,
-        "namespaces": {get_text(one, "namespace") for one in holders},
-        "workloads_held": [owner_of(one) for one in holders],
-    }
+    rows = []
+    for reading in snapshot.readings:
+        gpu, signals = get_object(reading, "gpu"), get_object(reading, "signals")
+        uuid, mig = get_text(gpu, "uuid"), get_object(gpu, "mig")
+        rows.append(
+            {
+                **{name: get_number(signals, name) for name in SIGNALS},
+                "utilization_ratio": get_number(signals, UTILIZATION[1] if mig else UTILIZATION[0]),
+                "key": uuid,
+                "id": uuid,
+                "gpu": name_gpu(gpu),
+                "order": (get_count(gpu, "index"), get_count(mig, "gpu_instance_id")),
+                "model": get_text(gpu, "model"),
+                "holders": holders[uuid],
+                "namespaces": {get_text(one, "namespace") for one in holders[uuid]},
+                "workloads_held": [owner_of(one) for one in holders[uuid]],
+            }
+        )
+    return rows
 
 
 def list_workloads(snapshot: NodeSnapshot) -> list[dict[str, Any]]:
     """All that hold a GPU or have a process on one."""
-    return [_workload(key, rows) for key, rows in _group(snapshot).items()]
-
-
-def _group(snapshot: NodeSnapshot) -> dict[WorkloadReference, list[Item]]:
-    groups: dict[WorkloadReference, list[Item]] = defaultdict(list)
+    held: dict[WorkloadReference, set[str]] = defaultdict(set)
+    running: dict[WorkloadReference, list[Item]] = defaultdict(list)
     for allocation in snapshot.allocations:
-        groups[owner_of(get_object(allocation, "container"))].append({"held_uuid": get_text(allocation, "gpu_uuid")})
+        held[owner_of(get_object(allocation, "container"))].add(get_text(allocation, "gpu_uuid"))
     for process in list_processes(snapshot):
-        groups[process["owned_by"]].append(process)
-    return groups
-
-
-def _workload(name: WorkloadReference, rows: Sequence[Item]) -> dict[str, Any]:
-    processes = [row for row in rows if "pid" in row]
-    return {
-        "key": name,
-        **name._asdict(),
-        "gpus": len({row["held_uuid"] for row in rows if "held_uuid" in row}),
-        "processes": len(processes),
-        "sm_ratio": _sum(row["sm_ratio"] for row in processes),
-        "memory_bytes": _sum(row["memory_bytes"] for row in processes),
-    }
+        running[process["owned_by"]].append(process)
+    return [
+        {
+            "key": name,
+            **name._asdict(),
+            "gpus": len(held[name]),
+            "processes": len(running[name]),
+            "sm_ratio": _sum(row["sm_ratio"] for row in running[name]),
+            "memory_bytes": _sum(row["memory_bytes"] for row in running[name]),
+        }
+        for name in dict.fromkeys((*held, *running))
+    ]
 
 
 def list_tenants(snapshot: NodeSnapshot) -> list[dict[str, Any]]:
     groups: dict[str, list[Item]] = defaultdict(list)
     for workload in list_workloads(snapshot):
         groups[workload["namespace"]].append(workload)
-    return [_tenant(namespace, rows) for namespace, rows in groups.items()]
-
-
-def _tenant(namespace: str, rows: Sequence[Item]) -> dict[str, Any]:
-    return {
-        "key": namespace,
-        "namespace": namespace,
-        "workloads": len(rows),
-        "gpus": sum(row["gpus"] for row in rows),
-        "processes": sum(row["processes"] for row in rows),
-        "sm_ratio": _sum(row["sm_ratio"] for row in rows if row["processes"]),
-        "memory_bytes": _sum(row["memory_bytes"] for row in rows if row["processes"]),
-    }
+    return [
+        {
+            "key": namespace,
+            "namespace": namespace,
+            "workloads": len(rows),
+            "gpus": sum(row["gpus"] for row in rows),
+            "processes": sum(row["processes"] for row in rows),
+            "sm_ratio": _sum(row["sm_ratio"] for row in rows if row["processes"]),
+            "memory_bytes": _sum(row["memory_bytes"] for row in rows if row["processes"]),
+        }
+        for namespace, rows in groups.items()
+    ]
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
@@ -122,16 +118,9 @@ def list_rows(snapshot: NodeSnapshot, request: ListRequest) -> list[dict[str, An
 def _passes(row: Item, request: ListRequest) -> bool:
     if request.namespace and request.namespace not in (row.get("namespace"), *row.get("namespaces", ())):
         return False
-    names = " ".join(_names(row)).lower()
+    pods = (f"{get_text(one, 'namespace')}/{get_text(one, 'pod')}" for one in row.get("holders", ()))
+    names = " ".join((str(row["key"]), get_text(row, "gpu"), get_text(row, "model"), *pods)).lower()
     return all(word.lower() in names for word in request.words)
-
-
-def _names(row: Item) -> Iterator[str]:
-    yield str(row["key"])
-    for key in ("gpu", "model"):
-        yield get_text(row, key)
-    for holder in row.get("holders", ()):
-        yield f"{get_text(holder, 'namespace')}/{get_text(holder, 'pod')}"
 
 
 def _sort_value(row: Item, sort: str) -> Any:

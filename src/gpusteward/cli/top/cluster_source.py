@@ -111,11 +111,20 @@ class ClusterSource:
         status = get_text(health, "status")
         color = "ok" if status == "healthy" else "warn"
         yield messages.ANALYZER_STATUS.text(self._language, status=HEALTH.get(status, status)), color
-        yield _count_gpus(health, self._language), ""
+        # All GPUs where the source counts them, otherwise those that are held; shares are fractions.
+        held = {key: get_number(health, f"{key}_gpus") or 0 for key in ("active", "idle", "unknown")}
+        idle, unallocated = gpus(held["idle"]), get_number(health, "unallocated_gpus")
+        if unallocated is None:
+            yield messages.HELD.text(self._language, count=gpus(sum(held.values())), idle=idle), ""
+        else:
+            count = gpus(get_number(health, "gpus"))
+            yield messages.FLEET.text(self._language, count=count, idle=idle, unallocated=gpus(unallocated)), ""
         if (cost := get_number(health, "idle_cost_micros_per_hour")) is not None:
             yield messages.IDLE_COST.text(self._language, cost=money(cost, get_text(health, "currency"))), ""
         yield messages.ALLOCATIONS.text(self._language, count=get_count(health, "allocations")), ""
-        yield messages.COVERAGE.text(self._language, coverage=percent(_find_coverage(health))), ""
+        coverage = get_number(health, "measured_coverage")  # older analyzers report only that of all
+        coverage = get_number(health, "coverage") if coverage is None else coverage
+        yield messages.COVERAGE.text(self._language, coverage=percent(coverage)), ""
         yield messages.WORKLOADS.text(self._language, count=get_count(health, "workloads")), ""
 
     def find_workloads(self, view: View, item: Item) -> Sequence[WorkloadReference]:
@@ -167,22 +176,6 @@ def _describe_processes(document: Row, language: Language) -> Iterator[Line]:
         yield Line(messages.PODS_WITHOUT_AGENT.text(language, count=len(unreported)))
     if (left := get_count(document, "pods") - MAX_PODS) > 0:
         yield Line(messages.MORE_PODS.text(language, count=left))
-
-
-def _count_gpus(health: Row, language: Language) -> str:
-    """All GPUs where the source counts them, otherwise those that are held; shares are fractions."""
-    held = {key: get_number(health, f"{key}_gpus") or 0 for key in ("active", "idle", "unknown")}
-    idle, unallocated = gpus(held["idle"]), get_number(health, "unallocated_gpus")
-    if unallocated is None:
-        return messages.HELD.text(language, count=gpus(sum(held.values())), idle=idle)
-    count = gpus(get_number(health, "gpus"))
-    return messages.FLEET.text(language, count=count, idle=idle, unallocated=gpus(unallocated))
-
-
-def _find_coverage(health: Row) -> float | None:
-    """Of the allocations that can be measured; older analyzers report only that of all."""
-    measured = get_number(health, "measured_coverage")
-    return get_number(health, "coverage") if measured is None else measured
 
 
 def _key(view: View, item: Row) -> str:

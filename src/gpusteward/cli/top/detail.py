@@ -34,35 +34,24 @@ def draw_sparkline(
     """
     if width <= 0 or end <= start or not points:
         return GAP * max(0, width)
-    highest = top or max(value for _, value in points) or 1.0
-    columns = _fill_columns(points, start=start, step=(end - start) / width, width=width)
-    tops = (None if value is None else int(value / highest * len(BLOCKS)) for value in columns)
-    return "".join(GAP if top is None else BLOCKS[min(len(BLOCKS) - 1, max(0, top))] for top in tops)
-
-
-def _fill_columns(
-    points: Sequence[tuple[float, float]], *, start: float, step: float, width: int
-) -> list[float | None]:
+    distances = sorted(after[0] - before[0] for before, after in pairwise(points))
+    usual = distances[len(distances) // 2] if distances else 0.0  # the median, so that gaps do not count
+    step = (end - start) / width
     columns: list[float | None] = [None] * width
-    distance = _find_usual_distance(points)
     for at, value in points:
-        first = min(width - 1, _find_column(at - start, step)) if at <= start + step * width else width
-        last = max(first, _find_column(at + distance - start, step) - 1)
+        first = min(width - 1, _find_column(at - start, step)) if at <= end else width
+        last = max(first, _find_column(at + usual - start, step) - 1)
         for number in range(max(0, first), min(width, last + 1)):
             before = columns[number]
             columns[number] = value if before is None else max(before, value)
-    return columns
+    highest = top or max(value for _, value in points) or 1.0
+    tops = (None if value is None else int(value / highest * len(BLOCKS)) for value in columns)
+    return "".join(GAP if each is None else BLOCKS[min(len(BLOCKS) - 1, max(0, each))] for each in tops)
 
 
 def _find_column(seconds: float, step: float) -> int:
     """Unix seconds have about seven digits after the point: a value on a border must not fall below it."""
     return int(seconds / step + 1e-5)
-
-
-def _find_usual_distance(points: Sequence[tuple[float, float]]) -> float:
-    """The median, so that gaps do not count."""
-    distances = sorted(after[0] - before[0] for before, after in pairwise(points))
-    return distances[len(distances) // 2] if distances else 0.0
 
 
 TIME_RANGES = (3600.0, 6 * 3600.0, 24 * 3600.0, 7 * 86400.0)
