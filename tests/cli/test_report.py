@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import sys
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -223,6 +224,15 @@ def test_the_error_detail_of_the_analyzer_is_shown(capsys: pytest.CaptureFixture
     with running_api() as api:
         assert "USD" in run(capsys, "--server", api.url)
         assert "responded 422: since, until" in run(capsys, "--server", api.url, "--since", "soon", code=2)
+
+
+def test_a_library_that_a_report_of_a_server_needs_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    with running_api() as api:
+        assert "USD" in run(capsys, "--server", api.url)  # the server has loaded it
+        monkeypatch.setitem(sys.modules, "pydantic", None)
+        assert "'pydantic' is not installed" in run(capsys, "--server", api.url, code=2)
 
 
 def test_a_long_report_begins_where_the_ledger_begins(ledger: Path, capsys: pytest.CaptureFixture[str]):
