@@ -113,7 +113,8 @@ def _read_workloads(
     suspicious = read_all(client, PATH, [*chosen, *signatures], advance=advance)
     rows = {name_of(row): row for row in (*idle.rows, *suspicious.rows)}
     labels = label_workloads(client, rows)
-    return [{**_describe(row, idle.at), "workload": labels[name]} for name, row in rows.items()], idle.result
+    at = get_time(idle.result, "at")
+    return [{**_describe(row, at), "workload": labels[name]} for name, row in rows.items()], idle.result
 
 
 def _descending(value: float | None) -> float:
