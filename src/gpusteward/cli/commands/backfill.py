@@ -4,10 +4,10 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import closing
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpusteward.analyzer.reports.render.quantities import moment
 from gpusteward.cli.commands.serve import build_settings_parser
 from gpusteward.cli.flags import FlagParser, read_duration
 from gpusteward.cli.output import quantities
@@ -58,7 +58,7 @@ def run(arguments: Sequence[str]) -> int:
     with closing(Backfill(settings, since_ms=since_ms, now_ms=now_ms, step_seconds=options.step)) as backfill:
         estimate = backfill.estimate()
         if not estimate.cycles:
-            print(f"nothing to add: the time since {_show(since_ms)} UTC is recorded or back-filled already")
+            print(f"nothing to add: the time since {moment(since_ms)} UTC is recorded or back-filled already")
             return EXIT_OK
         print(_describe(estimate), flush=True)
         if not options.dry_run:
@@ -83,11 +83,7 @@ def _read_since(text: str, now_ms: int) -> int:
 
 def _describe(estimate: "Estimate") -> str:
     return (
-        f"{_show(estimate.spans[0].begin_ms)} to {_show(estimate.spans[-1].end_ms)} UTC; cycles: "
+        f"{moment(estimate.spans[0].begin_ms)} to {moment(estimate.spans[-1].end_ms)} UTC; cycles: "
         f"{estimate.cycles}, one every {estimate.step_seconds} s; queries to the engine: about "
         f"{estimate.queries}; time: about {quantities.duration(max(1.0, estimate.seconds))}"
     )
-
-
-def _show(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")

@@ -4,10 +4,10 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpusteward.analyzer.reports.render.quantities import moment
 from gpusteward.cli.commands.serve import build_settings_parser
 from gpusteward.cli.flags import FlagParser
 from gpusteward.cli.output.tables import show_progress
@@ -106,5 +106,4 @@ def _delete(ledger: "Engine", after: str) -> None:
     from gpusteward.analyzer.reports.report_query import parse_time
 
     begin_ms, rows = delete_after(ledger, parse_time(after, before_ms=time.time_ns() // 1_000_000))
-    begin = datetime.fromtimestamp(begin_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
-    print(f"deleted {rows} hours and days of allocations and nodes, from {begin} UTC on")
+    print(f"deleted {rows} hours and days of allocations and nodes, from {moment(begin_ms)} UTC on")
