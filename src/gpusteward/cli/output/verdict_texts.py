@@ -48,7 +48,7 @@ def translate(words: Mapping[str, Message], word: object, language: Language) ->
 
 
 def describe_workload(detail: Row, language: Language) -> Iterator[Line]:
-    yield from describe_verdict_with_reasons(detail, language)
+    yield from describe_verdict(detail, language)
     yield from describe_evidence(detail, language)
 
 
@@ -84,11 +84,6 @@ def warn_stale(stamp: Row, language: Language) -> None:
         print(describe_result_time(stamp, language), file=sys.stderr)
 
 
-def describe_verdict_with_reasons(detail: Row, language: Language) -> Iterator[Line]:
-    yield from describe_verdict(detail, language)
-    yield from describe_reasons(detail, language)
-
-
 def describe_evidence(detail: Row, language: Language) -> Iterator[Line]:
     """The evidence, and each allocation with its own verdict."""
     yield from _describe_values(get_object(detail, "evidence"), language)
@@ -102,6 +97,7 @@ def describe_evidence(detail: Row, language: Language) -> Iterator[Line]:
 
 
 def describe_verdict(detail: Row, language: Language) -> Iterator[Line]:
+    """With its reasons."""
     workload, stamp = get_object(detail, "workload"), get_object(detail, "result")
     yield Line(_verdict(workload, language), messages.VERDICT.text(language), get_text(workload, "activity"))
     counts = {key: quantities.gpus(get_number(workload, f"{key}_gpus")) for key in ("idle", "unknown")}
@@ -129,6 +125,11 @@ def describe_verdict(detail: Row, language: Language) -> Iterator[Line]:
         messages.WINDOW_TEXT.text(language, length=window, at=quantities.local_time(at)), messages.WINDOW.text(language)
     )
     yield Line(describe_result_time(stamp, language), word="warn" if is_stale(stamp) else "")
+    reasons = get_texts(detail, "reasons")
+    if reasons:
+        yield Line("")
+        yield Line(messages.REASONS.text(language), is_title=True)
+        yield from (Line(reason, is_bullet=True) for reason in reasons)
 
 
 def describe_resumption(resumption: Row, language: Language) -> str:
@@ -157,14 +158,6 @@ def _verdict(judged: Row, language: Language) -> str:
             verdict if activity == Activity.UNKNOWN else messages.VERDICT_WITHOUT_SCORE.text(language, verdict=verdict)
         )
     return messages.VERDICT_WITH_SCORE.text(language, verdict=verdict, score=quantities.score(score))
-
-
-def describe_reasons(detail: Row, language: Language) -> Iterator[Line]:
-    reasons = get_texts(detail, "reasons")
-    if reasons:
-        yield Line("")
-        yield Line(messages.REASONS.text(language), is_title=True)
-        yield from (Line(reason, is_bullet=True) for reason in reasons)
 
 
 def _describe_values(evidence: Row, language: Language) -> Iterator[Line]:

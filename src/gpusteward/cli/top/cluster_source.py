@@ -21,7 +21,7 @@ from gpusteward.cli.json_access import (
 )
 from gpusteward.cli.output.quantities import gpus, memory, money, percent, watts
 from gpusteward.cli.output.terminal_text import Line, clean
-from gpusteward.cli.output.verdict_texts import HEALTH, describe_evidence, describe_verdict_with_reasons, is_stale
+from gpusteward.cli.output.verdict_texts import HEALTH, describe_evidence, describe_verdict, is_stale
 from gpusteward.cli.top.columns import CLUSTER, FIRST_SORTS, SHOWS_CLUSTER, View
 from gpusteward.cli.top.item_source import (
     Charts,
@@ -145,7 +145,7 @@ class ClusterSource:
         """Raises SourceError."""
         detail = self._client.read(workload.path, [*workload.query, ("language", self._language)])
         plan = describe_plan(read_plans(self._client, workload).get(workload), self._language)["next"]
-        lines = list(describe_verdict_with_reasons(detail, self._language))
+        lines = list(describe_verdict(detail, self._language))
         if plan:
             lines.insert(0, Line(str(plan), NEXT.text(self._language), "warn"))
         return Detail(lines, list(describe_evidence(detail, self._language)))
