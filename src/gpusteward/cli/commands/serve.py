@@ -4,8 +4,8 @@ import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from gpusteward.cli.flags import FlagParser, add_language_flag
-from gpusteward.cli.program import describe_exits, require_libraries
+from gpusteward.cli.flags import FlagParser, add_language_flag, make_parser
+from gpusteward.cli.program import require_libraries
 from gpusteward.logs import configure_logs
 from gpusteward.process_exit import exit_without_threads
 
@@ -17,7 +17,7 @@ def build_settings_parser(name: str, description: str, *, without: Collection[st
     """
     from gpusteward.analyzer.settings.flags import add_settings_flags
 
-    parser = FlagParser(prog=f"gpusteward {name}", description=description, epilog=describe_exits(name))
+    parser = make_parser(name, description)
     add_settings_flags(parser, without=without)
     add_language_flag(parser)
     return parser
