@@ -4,7 +4,6 @@ import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from pathlib import Path
 
 import yaml
 
@@ -46,7 +45,7 @@ def run_demo(
     loads, cluster = DemoLoads(fleet), SimulatedCluster(fleet, clock=time.time)
     owners = ClusterOwners(DirectApi(cluster, url_of(setup.cluster_socket)))
     with serve_fleet(fleet, control=loads) as targets, serve_cluster(cluster, setup.cluster_socket, inbox=DemoInbox()):
-        _write_targets(setup.targets_file, targets)
+        setup.targets_file.write_text(yaml.safe_dump([{"targets": targets}]))
         url, port = targets[0].removesuffix(f"/{fleet.nodes[0].name}/metrics"), setup.listening.getsockname()[1]
         write_control_file(setup.folder, DemoAddress(url, loads.token, port))
         with show_progress as advance:
@@ -68,10 +67,6 @@ def run_demo(
                 language=language,
             ),
         )
-
-
-def _write_targets(path: Path, targets: Sequence[str]) -> None:
-    path.write_text(yaml.safe_dump([{"targets": list(targets)}]))
 
 
 def _write_history(nodes: Sequence[SimulatedNode], settings: Settings, *, until: float, advance: Advance) -> None:

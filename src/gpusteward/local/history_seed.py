@@ -45,10 +45,6 @@ OUTAGE_EVERY = 331
 _CODES = {activity: code for code, activity in enumerate(ACTIVITIES)}
 
 
-def _ignore_progress(_done: int, _total: int) -> None:
-    pass
-
-
 @dataclass(slots=True, kw_only=True)
 class SeededAllocation:
     """An allocation of the simulation and what was recorded of it."""
@@ -73,7 +69,7 @@ class SeededHistory:
         self._spells = NO_SPELLS  # idle for whole hours
         self._fleet = {NodeModel(node.name, node.model.name): node.gpu_count for node in nodes}
 
-    def write(self, engine: Engine, *, days: int, until: float, advance: Advance = _ignore_progress) -> None:
+    def write(self, engine: Engine, *, days: int, until: float, advance: Advance = lambda _done, _total: None) -> None:
         """Into an empty ledger; recording can continue at `until`. Raises SQLAlchemyError."""
         until_ms = int(until * 1000)
         parts = list(split_by_hour(floor_day(until_ms - days * DAY_MS), until_ms, is_observed=True))
@@ -205,7 +201,16 @@ def _find_idle_signature(one: SeededAllocation) -> Signature:
 
 
 def _seed(ownership: Ownership, part: HourSlice) -> SeededAllocation:
-    key = _make_key(ownership)
+    gpu = ownership.gpu
+    key = AllocationKey(  # as a usage source would report it
+        gpu_uuid=gpu.device_uuid,
+        gpu_instance=str(gpu.mig.gpu_instance_id) if gpu.mig else "",
+        container=ownership.allocation.container,
+        node=gpu.node,
+        gpu_index=str(gpu.index),
+        model=gpu.model,
+        share=ownership.allocation.share,
+    )
     return SeededAllocation(
         ownership=ownership,
         id=make_allocation_id(key),
@@ -214,20 +219,6 @@ def _seed(ownership: Ownership, part: HourSlice) -> SeededAllocation:
         last_ms=part.end_ms,
         work_seconds=ownership.placement.work(part.begin_ms / 1000),
         idle_since_ms=part.begin_ms,
-    )
-
-
-def _make_key(ownership: Ownership) -> AllocationKey:
-    """As a usage source would report it."""
-    gpu = ownership.gpu
-    return AllocationKey(
-        gpu_uuid=gpu.device_uuid,
-        gpu_instance=str(gpu.mig.gpu_instance_id) if gpu.mig else "",
-        container=ownership.allocation.container,
-        node=gpu.node,
-        gpu_index=str(gpu.index),
-        model=gpu.model,
-        share=ownership.allocation.share,
     )
 
 

@@ -44,8 +44,8 @@ def run_up(flags: Flags, environ: Mapping[str, str], *, language: Language) -> i
     file = SettingsFile(_add_settings(flags, f"{agent_url}/metrics"), environ, directory=Path.cwd())
     configure_logs(level=file.settings.logging.level, as_json=file.settings.logging.as_json)
     holders = "claims" if is_accessible(KUBELET_SOCKET) else "processes"
-    flags_of_agent = (f"--address=127.0.0.1:{port}", f"--holders={holders}", "--all-series", "--log-level=warning")
-    words = [sys.executable, "-m", "gpusteward.cli.main", "agent", *flags_of_agent]
+    words = [sys.executable, "-m", "gpusteward.cli.main", "agent", f"--address=127.0.0.1:{port}"]
+    words += [f"--holders={holders}", "--all-series", "--log-level=warning"]
     with run_child(words, process_group=0) as agent:  # of its own: Ctrl-C in a terminal does not reach it
         _wait_until_listening(port, agent)
         _serve(file, agent, announce=partial(_announce, agent_url=agent_url, language=language))
