@@ -1,7 +1,10 @@
 """`kubectl proxy`, which the plugin starts for as long as a command runs."""
 
 import os
+import signal
 import stat
+import subprocess
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -55,6 +58,20 @@ def test_never_listens_where_somebody_else_could_connect(path: Path) -> None:
     assert not folder.exists()
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid.read_text()), 0)
+
+
+def test_a_command_that_is_terminated_leaves_nothing(path: Path) -> None:
+    write_kubectl(path, f"{START}\nlistener.accept()")
+    program = (
+        "from gpusteward.cli.kubectl.proxy import run_proxy\nwith run_proxy([]) as at: print(at, flush=True), input()"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as command:
+        assert command.stdout is not None
+        folder = Path(command.stdout.readline().decode().strip()).parent
+        assert folder.is_dir()
+        command.terminate()
+        assert command.wait(20) == 128 + signal.SIGTERM
+    assert not folder.exists()
 
 
 def test_flags_are_passed_on(path: Path) -> None:

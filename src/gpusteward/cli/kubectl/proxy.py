@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -69,7 +70,7 @@ def run_proxy(flags: Sequence[str]) -> Iterator[Path]:
     Nobody is connected to yet: wrong credentials and unreachable servers are errors of the first request. Credential
     plugins may ask on the terminal meanwhile.
     """
-    with tempfile.TemporaryDirectory(prefix="gpusteward-") as folder:  # of mode 0700
+    with _ending_on_sigterm(), tempfile.TemporaryDirectory(prefix="gpusteward-") as folder:  # of mode 0700
         path = Path(folder) / "proxy"
         words = [_find_kubectl(), "proxy", f"--unix-socket={path}", "--append-server-path", *flags]
         with run_child(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as proxy:
@@ -79,6 +80,17 @@ def run_proxy(flags: Sequence[str]) -> Iterator[Path]:
                 raise _explain(proxy.stderr.read())
             threading.Thread(target=_show_questions, args=(proxy.stderr,), daemon=True).start()
             yield path
+
+
+@contextmanager
+def _ending_on_sigterm() -> Iterator[None]:
+    """As an error ends the command: the proxy and its folder end with it. The kernel alone would leave both, but for
+    the proxy on Linux."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _find_kubectl() -> str:
