@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gpusteward.analyzer.explain.explainer import Explainer
-from gpusteward.analyzer.explain.failures import Failure
+from gpusteward.analyzer.explain.failures import ModelFailure
 from tests.analyzer.explain.cases import KEY, NOW, ai, parked, several
 from tests.fakes.model_server import ANSWER, FakeModel, unreachable_url
 
@@ -109,7 +109,7 @@ def test_a_missing_sdk_costs_only_the_opinion(model: FakeModel, monkeypatch: pyt
     monkeypatch.setitem(sys.modules, "pydantic_ai.models.openai", None)
     explainer = Explainer(ai(model.url + CHAT))
     assert explainer.explain([parked()], now=NOW) == {}
-    assert explainer.counters.failures == {Failure.NOT_INSTALLED: 1}
+    assert explainer.counters.failures == {ModelFailure.NOT_INSTALLED: 1}
 
 
 def test_a_cycle_makes_no_more_calls_than_its_budget_and_later_cycles_continue(model: FakeModel) -> None:
@@ -133,7 +133,7 @@ def test_a_transient_failure_is_retried(model: FakeModel, status: int) -> None:
     model.statuses = [status, status]
     explainer = Explainer(ai(model.url + CHAT))
     assert len(explainer.explain([parked()], now=NOW)) == 1
-    kind = Failure.RATE_LIMITED if status == 429 else Failure.SERVER_ERROR
+    kind = ModelFailure.RATE_LIMITED if status == 429 else ModelFailure.SERVER_ERROR
     assert explainer.counters.failures == {kind: 2}
 
 
@@ -163,9 +163,10 @@ def test_retries_back_off_exponentially_or_follow_retry_after(
 
 
 @pytest.mark.parametrize(
-    ("status", "kind"), [(401, Failure.UNAUTHORIZED), (403, Failure.UNAUTHORIZED), (404, Failure.REFUSED)]
+    ("status", "kind"),
+    [(401, ModelFailure.UNAUTHORIZED), (403, ModelFailure.UNAUTHORIZED), (404, ModelFailure.REFUSED)],
 )
-def test_a_permanent_failure_is_not_retried(model: FakeModel, status: int, kind: Failure) -> None:
+def test_a_permanent_failure_is_not_retried(model: FakeModel, status: int, kind: ModelFailure) -> None:
     model.always = status
     explainer = Explainer(ai(model.url + CHAT, output="tool"))
     assert explainer.explain([parked()], now=NOW) == {}
@@ -181,7 +182,7 @@ def test_a_redirect_is_not_followed(model: FakeModel) -> None:
 def test_an_unreachable_model_is_not_called_again_in_the_cycle() -> None:
     explainer = Explainer(ai(unreachable_url() + CHAT, concurrency=1, retry_times=2))
     assert explainer.explain(several(9), now=NOW) == {}
-    assert explainer.counters.failures == {Failure.CONNECTION: 2}
+    assert explainer.counters.failures == {ModelFailure.CONNECTION: 2}
     assert explainer.counters.skipped == 8
 
 
@@ -189,7 +190,7 @@ def test_a_model_that_does_not_respond_costs_only_the_timeout(model: FakeModel) 
     model.never_responds = True
     explainer = Explainer(ai(model.url + CHAT, timeout=0.3, retry_times=1, concurrency=1))
     assert explainer.explain(several(3), now=NOW) == {}
-    assert explainer.counters.failures == {Failure.TIMEOUT: 1}
+    assert explainer.counters.failures == {ModelFailure.TIMEOUT: 1}
 
 
 def test_all_calls_of_a_cycle_together_take_no_longer_than_its_time_and_early_opinions_stay(model: FakeModel) -> None:
@@ -222,7 +223,7 @@ def test_the_key_is_read_again_from_its_file_in_every_cycle(model: FakeModel, tm
     file = tmp_path / "key"
     explainer = Explainer(ai(model.url + CHAT, api_key="", api_key_file=file))
     assert explainer.explain([parked()], now=NOW) == {}
-    assert explainer.counters.failures == {Failure.KEY_UNREADABLE: 1}
+    assert explainer.counters.failures == {ModelFailure.KEY_UNREADABLE: 1}
     for key in ("first-key", "second-key"):
         file.write_text(key + "\n")
         explainer.explain([parked(key)], now=NOW)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpusteward.analyzer.explain.explainer import Explainer
-from gpusteward.analyzer.explain.failures import Failure
+from gpusteward.analyzer.explain.failures import ModelFailure
 from tests.analyzer.explain.cases import NOW, ai, parked
 from tests.fakes.model_server import ANSWER, FakeModel
 
@@ -59,7 +59,7 @@ def test_an_endless_or_compressed_response_is_not_read(model: FakeModel) -> None
     model.is_endless = False
     model.body, model.headers = gzip.compress(b" " * 10_000_000), {"content-encoding": "gzip"}
     assert explainer.explain([parked()], now=NOW) == {}
-    assert explainer.counters.failures == {Failure.INVALID_RESPONSE: 2}
+    assert explainer.counters.failures == {ModelFailure.INVALID_RESPONSE: 2}
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_a_response_of_another_shape_is_refused(model: FakeModel, wrong: dict[st
     model.answer = ANSWER | wrong
     explainer = Explainer(ai(model.url + CHAT, retry_times=1))
     assert explainer.explain([parked()], now=NOW) == {}
-    assert explainer.counters.failures == {Failure.INVALID_RESPONSE: 2}
+    assert explainer.counters.failures == {ModelFailure.INVALID_RESPONSE: 2}
 
 
 def test_numbers_are_clamped_and_text_is_cleaned_and_cut(model: FakeModel) -> None:

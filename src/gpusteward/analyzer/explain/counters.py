@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from gpusteward.analyzer.explain.failures import Failure
+from gpusteward.analyzer.explain.failures import ModelFailure
 from gpusteward.analyzer.explain.settings import AiSettings
 
 
@@ -18,7 +18,7 @@ class ModelCounters:
     input_tokens: int = 0
     output_tokens: int = 0
     cost: float = 0.0  # in the currency of the prices
-    failures: Counter[Failure] = field(default_factory=Counter)
+    failures: Counter[ModelFailure] = field(default_factory=Counter)
 
     def add_tokens(self, input_tokens: int, output_tokens: int, *, settings: AiSettings) -> None:
         self.input_tokens += input_tokens

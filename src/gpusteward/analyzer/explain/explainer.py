@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gpusteward.analyzer.explain.counters import ModelCounters
-from gpusteward.analyzer.explain.failures import FATAL, RETRYABLE, Failure, ModelError
+from gpusteward.analyzer.explain.failures import FATAL, RETRYABLE, ModelError, ModelFailure
 from gpusteward.analyzer.explain.model_client import ModelClient, ModelResponse, check_sdk, load_sdk, open_model
 from gpusteward.analyzer.explain.opinions import Opinion, OpinionCache
 from gpusteward.analyzer.explain.prompt_cases import Case, make_fingerprint
@@ -126,7 +126,7 @@ class Explainer:
             async with asyncio.timeout(cycle.settings.cycle_timeout), open_model(cycle.settings) as client:
                 await self._request_concurrently(uncached, client, cycle=cycle)
         except TimeoutError:
-            self.counters.failures[Failure.TIMEOUT] += 1
+            self.counters.failures[ModelFailure.TIMEOUT] += 1
 
     async def _request_concurrently(self, uncached: CasesByFingerprint, client: ModelClient, *, cycle: _Cycle) -> None:
         waiting = iter(uncached.items())
@@ -189,7 +189,7 @@ class Explainer:
 
     def _note_refusal_of_tools(self, error: ModelError, cycle: _Cycle) -> bool:
         """Servers without tools refuse the request or respond in text: from then on JSON text is requested."""
-        refused = error.failure in (Failure.REFUSED, Failure.INVALID_RESPONSE)
+        refused = error.failure in (ModelFailure.REFUSED, ModelFailure.INVALID_RESPONSE)
         if not refused or cycle.settings.output != "auto" or self._tools_refused:
             return False
         self._tools_refused = True

@@ -6,7 +6,7 @@ Logs show only the kind and the status code, never the provider's text: it may r
 from enum import StrEnum
 
 
-class Failure(StrEnum):
+class ModelFailure(StrEnum):
     """Why there is no opinion. The values are labels of a metric."""
 
     CONNECTION = "connection"
@@ -22,10 +22,22 @@ class Failure(StrEnum):
 
 
 RETRYABLE = frozenset(
-    {Failure.CONNECTION, Failure.TIMEOUT, Failure.RATE_LIMITED, Failure.SERVER_ERROR, Failure.INVALID_RESPONSE}
+    {
+        ModelFailure.CONNECTION,
+        ModelFailure.TIMEOUT,
+        ModelFailure.RATE_LIMITED,
+        ModelFailure.SERVER_ERROR,
+        ModelFailure.INVALID_RESPONSE,
+    }
 )
 FATAL = frozenset(
-    {Failure.CONNECTION, Failure.TIMEOUT, Failure.UNAUTHORIZED, Failure.NOT_INSTALLED, Failure.KEY_UNREADABLE}
+    {
+        ModelFailure.CONNECTION,
+        ModelFailure.TIMEOUT,
+        ModelFailure.UNAUTHORIZED,
+        ModelFailure.NOT_INSTALLED,
+        ModelFailure.KEY_UNREADABLE,
+    }
 )
 """After one of these (and all its retries) the other cases of the cycle would fail in the same way."""
 
@@ -33,17 +45,17 @@ FATAL = frozenset(
 class ModelError(Exception):
     """A request without a usable response."""
 
-    def __init__(self, failure: Failure, *, detail: str = "", wait_seconds: float | None = None) -> None:
+    def __init__(self, failure: ModelFailure, *, detail: str = "", wait_seconds: float | None = None) -> None:
         super().__init__(f"{failure.value} ({detail})" if detail else failure.value)
         self.failure = failure
         self.wait_seconds = wait_seconds  # from the provider's Retry-After
 
 
-def by_status(status: int) -> Failure:
+def by_status(status: int) -> ModelFailure:
     if status in (401, 403):
-        return Failure.UNAUTHORIZED
+        return ModelFailure.UNAUTHORIZED
     if status == 429:
-        return Failure.RATE_LIMITED
+        return ModelFailure.RATE_LIMITED
     if status == 408:
-        return Failure.TIMEOUT
-    return Failure.SERVER_ERROR if status >= 500 else Failure.REFUSED
+        return ModelFailure.TIMEOUT
+    return ModelFailure.SERVER_ERROR if status >= 500 else ModelFailure.REFUSED

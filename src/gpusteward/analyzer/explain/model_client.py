@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from gpusteward.analyzer.explain.endpoints import Endpoint, locate
-from gpusteward.analyzer.explain.failures import Failure, ModelError, by_status
+from gpusteward.analyzer.explain.failures import ModelError, ModelFailure, by_status
 from gpusteward.analyzer.explain.opinions import ModelOutput
 from gpusteward.analyzer.explain.prompts import write_instructions
 from gpusteward.analyzer.explain.settings import AiSettings
@@ -57,17 +57,17 @@ class ModelClient:
             async with asyncio.timeout(self._settings.timeout):
                 return await self._run(prompt, as_tool=as_tool)
         except (TimeoutError, exceptions.ModelTimeoutError):
-            raise ModelError(Failure.TIMEOUT) from None
+            raise ModelError(ModelFailure.TIMEOUT) from None
         except exceptions.ModelHTTPError as error:
             failure = by_status(error.status_code)
             raise ModelError(failure, detail=f"HTTP {error.status_code}", wait_seconds=error.retry_after) from None
         except (exceptions.UnexpectedModelBehavior, ResponseTooLongError, ValueError):
-            raise ModelError(Failure.INVALID_RESPONSE) from None
+            raise ModelError(ModelFailure.INVALID_RESPONSE) from None
         except exceptions.ModelAPIError as error:
             raise ModelError(_classify_api_error(error)) from None
         except Exception as error:
             # Any error of an SDK costs one opinion only.
-            raise ModelError(Failure.UNEXPECTED, detail=type(error).__name__) from error
+            raise ModelError(ModelFailure.UNEXPECTED, detail=type(error).__name__) from error
 
     async def _run(self, prompt: str, *, as_tool: bool) -> ModelResponse:
         from pydantic_ai import Agent, PromptedOutput, ToolOutput
@@ -88,14 +88,14 @@ class ModelClient:
         return ModelResponse(result.output, result.usage.input_tokens, result.usage.output_tokens)
 
 
-def _classify_api_error(error: BaseException) -> Failure:
+def _classify_api_error(error: BaseException) -> ModelFailure:
     """The SDK reports a response that was cut off for its length as a broken connection."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ResponseTooLongError):
-            return Failure.INVALID_RESPONSE
+            return ModelFailure.INVALID_RESPONSE
         cause = cause.__cause__ or cause.__context__
-    return Failure.CONNECTION
+    return ModelFailure.CONNECTION
 
 
 class ResponseTooLongError(Exception):
@@ -117,7 +117,7 @@ def load_sdk(settings: AiSettings) -> None:
         for name in _MODULES[locate(settings).protocol]:
             import_module(name)
     except ImportError as error:
-        raise ModelError(Failure.NOT_INSTALLED, detail=f"{error.name}: pip install 'gpusteward[ai]'") from error
+        raise ModelError(ModelFailure.NOT_INSTALLED, detail=f"{error.name}: pip install 'gpusteward[ai]'") from error
 
 
 @asynccontextmanager
@@ -132,7 +132,7 @@ def _open(settings: AiSettings) -> "tuple[httpx2.AsyncClient, Model]":
     try:
         key = settings.read_key() or _NO_KEY
     except (OSError, UnicodeDecodeError) as error:
-        raise ModelError(Failure.KEY_UNREADABLE, detail=str(settings.api_key_file)) from error
+        raise ModelError(ModelFailure.KEY_UNREADABLE, detail=str(settings.api_key_file)) from error
     endpoint = locate(settings)
     client = _open_client(settings, endpoint)
     return client, _build(endpoint, key, client=client)
