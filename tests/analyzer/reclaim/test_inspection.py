@@ -6,7 +6,7 @@ from gpusteward.analyzer.reclaim.cluster import UnreadableClaimError
 from gpusteward.analyzer.reclaim.decisions.workloads import find_incomplete
 from gpusteward.analyzer.reclaim.execution.changes import check_replicas
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
-from gpusteward.analyzer.reclaim.kinds.resource_claims import Device, UnknownClaimError, list_claimed_gpus
+from gpusteward.analyzer.reclaim.kinds.resource_claims import ClaimedDevice, UnknownClaimError, list_claimed_gpus
 from gpusteward.analyzer.reclaim.kinds.targets import Chosen, WorkloadObjects
 from gpusteward.core.containers import Container
 from gpusteward.core.kinds import KINDS
@@ -60,7 +60,7 @@ class Claims:
     def __init__(self, *claims: KubeObject) -> None:
         self._claims = {claim.name: claim for claim in claims}
 
-    def list_claimed_gpus(self, pod: KubeObject) -> frozenset[Device]:
+    def list_claimed_gpus(self, pod: KubeObject) -> frozenset[ClaimedDevice]:
         try:
             return list_claimed_gpus(pod, self._claims)
         except UnknownClaimError as error:

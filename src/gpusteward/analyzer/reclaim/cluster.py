@@ -13,7 +13,7 @@ from gpusteward.analyzer.reclaim.kinds.resource_claims import (
     GROUP,
     RESOURCE_CLAIM,
     VERSIONS,
-    Device,
+    ClaimedDevice,
     UnknownClaimError,
     list_claimed_gpus,
 )
@@ -277,7 +277,7 @@ class Reading:
             self._others[namespace] = [_keep_metadata(pod) for pod in others]
         return self._pods[namespace]
 
-    def list_claimed_gpus(self, pod: KubeObject) -> frozenset[Device]:
+    def list_claimed_gpus(self, pod: KubeObject) -> frozenset[ClaimedDevice]:
         """The GPUs that a pod holds through ResourceClaims. Raises SourceError: UnreadableClaimError if that is not
         known."""
         if not pod.spec.get("resourceClaims"):

@@ -10,7 +10,7 @@ VERSIONS = ("v1", "v1beta2", "v1beta1")
 RESOURCE_CLAIM = "ResourceClaim"
 
 
-class Device(NamedTuple):
+class ClaimedDevice(NamedTuple):
     """A device as a driver publishes it: a GPU, or a MIG instance of one."""
 
     driver: str
@@ -43,15 +43,15 @@ def list_claim_names(pod: KubeObject) -> Iterator[str]:
             yield str(name)
 
 
-def list_claimed_gpus(pod: KubeObject, claims: Mapping[str, KubeObject]) -> frozenset[Device]:
+def list_claimed_gpus(pod: KubeObject, claims: Mapping[str, KubeObject]) -> frozenset[ClaimedDevice]:
     """The GPUs that a pod holds through claims; a device in two of them is one. Raises UnknownClaimError."""
-    devices: set[Device] = set()
+    devices: set[ClaimedDevice] = set()
     for name in list_claim_names(pod):
         allocation = claims[name].status.get("allocation") if name in claims else None
         if allocation is None:
             raise UnknownClaimError(name)
         for each in (allocation.get("devices") or {}).get("results") or ():
-            device = Device(str(each.get("driver", "")), str(each.get("pool", "")), str(each.get("device", "")))
+            device = ClaimedDevice(str(each.get("driver", "")), str(each.get("pool", "")), str(each.get("device", "")))
             if is_gpu_driver(device.driver):
                 devices.add(device)
     return frozenset(devices)
