@@ -24,7 +24,7 @@ LabelPairs = tuple[tuple[str, str], ...]
 """Names and values of labels."""
 
 
-class Identity(NamedTuple):
+class AllocationRow(NamedTuple):
     """Columns of `allocations` that describe an allocation; the fields have the names of the columns."""
 
     id: int
@@ -91,10 +91,10 @@ def hash_attributes(allocation: AllocationKey, facts: PodFacts) -> int:
     return hash(attributes)
 
 
-def make_identity(allocation: AllocationKey, *, allocation_id: int, facts: PodFacts) -> Identity:
+def make_identity(allocation: AllocationKey, *, allocation_id: int, facts: PodFacts) -> AllocationRow:
     container = allocation.container
     kind, name = name_owner(container)
-    return Identity(
+    return AllocationRow(
         id=allocation_id,
         cluster=clean_text(container.cluster),
         namespace=clean_text(container.namespace),
@@ -125,17 +125,17 @@ class NewAllocations:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def in_blocks(self, size: int) -> Iterator[list[Identity]]:
+    def in_blocks(self, size: int) -> Iterator[list[AllocationRow]]:
         rows = zip(self.ids.tolist(), self.allocations, strict=True)
         while block := [self._make_identity(id_, key) for id_, key in islice(rows, size)]:
             yield block
 
-    def take(self, rows: Sequence[int]) -> Iterator[Identity]:
+    def take(self, rows: Sequence[int]) -> Iterator[AllocationRow]:
         """Some of them."""
         ids = self.ids[rows].tolist()
         yield from (self._make_identity(id_, self.allocations[row]) for id_, row in zip(ids, rows, strict=True))
 
-    def _make_identity(self, allocation_id: int, key: AllocationKey) -> Identity:
+    def _make_identity(self, allocation_id: int, key: AllocationKey) -> AllocationRow:
         return make_identity(key, allocation_id=allocation_id, facts=self.read_facts(key.container))
 
 

@@ -28,7 +28,7 @@ from gpusteward.analyzer.ledger.cycle_record import (
     find_positions,
 )
 from gpusteward.analyzer.ledger.db_engine import with_write_lock
-from gpusteward.analyzer.ledger.identities import Attributes, Identity
+from gpusteward.analyzer.ledger.identities import AllocationRow, Attributes
 from gpusteward.analyzer.ledger.idle_correction import correct_idle_time
 from gpusteward.analyzer.ledger.idle_spells import OpenSpells, interrupt_spells, read_open_spells, write_spells
 from gpusteward.analyzer.ledger.periods import BEGAN, RECORDED, lock_progress, read_progress, set_progress
@@ -165,7 +165,7 @@ def _write_ended(connection: Connection, record: CycleRecord, *, recorded_ms: in
     rows = list(last.values())
     for block in (rows[first : first + BLOCK_ROWS] for first in range(0, len(rows), BLOCK_ROWS)):
         identities = [*ended.identities.take(block)]
-        columns = dict(zip(Identity._fields, zip(*identities, strict=True), strict=True))
+        columns = dict(zip(AllocationRow._fields, zip(*identities, strict=True), strict=True))
         first_ms = [min(max(began_ms[one.id], recorded_ms), at_ms) for one in identities]
         last_ms = np.minimum(ended.ended_ms[block], at_ms).tolist()
         times = {"first_ms": first_ms, "last_ms": last_ms, "ended_ms": last_ms}
@@ -194,7 +194,7 @@ def _write_allocations(connection: Connection, record: CycleRecord, state: Ledge
     returned = _find_returned(record, was_held)
     _execute(connection, _CONTINUE, ({"allocation_id": each} for each in returned.tolist()))
     for block in record.new.in_blocks(BLOCK_ROWS):
-        columns = dict(zip(Identity._fields, zip(*block, strict=True), strict=True))
+        columns = dict(zip(AllocationRow._fields, zip(*block, strict=True), strict=True))
         times = {"first_ms": [record.at_ms] * len(block), "last_ms": [record.at_ms] * len(block)}
         upsert(connection, allocations, {**columns, **times, "ended_ms": [None] * len(block)}, _ALLOCATION_RULES)
 

@@ -25,7 +25,7 @@ from gpusteward.analyzer.ledger.cycle_record import (
     make_cycle_record,
 )
 from gpusteward.analyzer.ledger.db_engine import with_write_lock
-from gpusteward.analyzer.ledger.identities import Identity, NewAllocations, PodLabels
+from gpusteward.analyzer.ledger.identities import AllocationRow, NewAllocations, PodLabels
 from gpusteward.analyzer.ledger.idle_spells import (
     NO_SPELLS,
     OpenSpells,
@@ -180,7 +180,7 @@ class SpellBackfill:
     def _write_allocations(self, connection: Connection) -> None:
         for at_ms, new in self._new:
             for block in new.in_blocks(BLOCK_ROWS):
-                columns = dict(zip(Identity._fields, zip(*block, strict=True), strict=True))
+                columns = dict(zip(AllocationRow._fields, zip(*block, strict=True), strict=True))
                 times = dict.fromkeys(("first_ms", "last_ms", "ended_ms"), [at_ms] * len(block))
                 upsert(connection, allocations, {**columns, **times}, _RULES)
         for last_ms, ids in (*self._gone, (self._at_ms, self._held.ids)):
