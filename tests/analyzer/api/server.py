@@ -25,7 +25,7 @@ from gpusteward.analyzer.api.http.static_files import UiBundle
 from gpusteward.analyzer.api.publisher import ResultPublisher
 from gpusteward.analyzer.api.result_store import ResultStore
 from gpusteward.analyzer.api.source_reader import SourceReader
-from gpusteward.analyzer.explain.counters import ModelCounters
+from gpusteward.analyzer.explain.explainer import ModelCounters
 from gpusteward.analyzer.explain.opinion_effects import apply_objections, evaluate_opinions
 from gpusteward.analyzer.explain.opinions import Opinion
 from gpusteward.analyzer.http_server import ConnectionLimits, LimitedServer

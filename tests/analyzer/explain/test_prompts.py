@@ -126,8 +126,9 @@ def test_the_cache_evicts_the_least_recently_used_entry() -> None:
     assert memory.find("a") is opinion
     memory.add("c", opinion)
     assert (memory.find("a"), memory.find("b"), len(memory)) == (opinion, None, 2)
-    memory.resize(0)
-    assert len(memory) == 0
+    nothing = OpinionCache(0)
+    nothing.add("a", opinion)
+    assert len(nothing) == 0
 
 
 def test_text_is_one_clean_line() -> None:

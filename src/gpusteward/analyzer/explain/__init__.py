@@ -7,8 +7,7 @@
     endpoints.py     `ai.api_url` -> protocol and base address
     model_client.py  the only module that imports a model SDK, and only when a request is made
     failures.py      failures by kind, and whether a retry may help
-    counters.py      calls, failures, tokens, cost
-    explainer.py     requests opinions within budget and time; never raises
+    explainer.py     requests opinions within budget and time, and counts them; never raises
     opinion_effects.py  what an opinion changes in a verdict
 
 A model cannot cause an action: its opinion can only make the system more careful.

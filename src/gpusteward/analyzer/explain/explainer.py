@@ -5,10 +5,10 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from gpusteward.analyzer.explain.counters import ModelCounters
 from gpusteward.analyzer.explain.failures import FATAL, RETRYABLE, ModelError, ModelFailure
 from gpusteward.analyzer.explain.model_client import ModelClient, ModelResponse, check_sdk, load_sdk, open_model
 from gpusteward.analyzer.explain.opinions import Opinion, OpinionCache
@@ -23,6 +23,26 @@ LONGEST_WAIT_SECONDS = 60.0
 
 CasesByFingerprint = Mapping[str, Sequence[Case]]
 """Cases by fingerprint: the eight GPUs of an idle pod are one request."""
+
+
+@dataclass(slots=True)
+class ModelCounters:
+    """Written by the thread that requests opinions, and `recalled` by the thread that runs cycles; read by any."""
+
+    calls: int = 0  # requests sent, retries included
+    opinions: int = 0  # usable responses
+    recalled: int = 0  # opinions from the cache
+    skipped: int = 0  # cases left for a later cycle: no budget or time left, or a fatal failure
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0  # in the currency of the prices
+    failures: Counter[ModelFailure] = field(default_factory=Counter)
+
+    def add_tokens(self, input_tokens: int, output_tokens: int, *, settings: AiSettings) -> None:
+        self.input_tokens += input_tokens
+        self.output_tokens += output_tokens
+        self.cost += input_tokens / 1000 * settings.price_per_1k_input_tokens
+        self.cost += output_tokens / 1000 * settings.price_per_1k_output_tokens
 
 
 @dataclass
@@ -57,7 +77,6 @@ class Explainer:
         _warn_if_not_configured(settings)
         self._settings = settings
         self._tools_refused = False
-        self._cache.resize(settings.cache_size)
 
     def interrupt(self) -> None:
         """Return at once with the opinions so far, and make no more requests: the program stops."""
@@ -86,7 +105,9 @@ class Explainer:
         self.counters.skipped += sum(
             case.key not in cycle.opinions and case.key not in cycle.failures for case in cases
         )
-        self._log_failures(cycle)
+        if cycle.failures:
+            kinds = ",".join(sorted(set(cycle.failures.values())))
+            log.warning("opinions_missing", cases=len(cycle.failures), kinds=kinds, opinions=len(cycle.opinions))
         return cycle.opinions
 
     def _find_cached(self, cases: Sequence[Case], cycle: _Cycle) -> CasesByFingerprint:
@@ -123,49 +144,46 @@ class Explainer:
         if self._interrupted.is_set():  # interrupted before `_running` was set
             return
         try:
-            async with asyncio.timeout(cycle.settings.cycle_timeout), open_model(cycle.settings) as client:
-                await self._request_concurrently(uncached, client, cycle=cycle)
+            async with (
+                asyncio.timeout(cycle.settings.cycle_timeout),
+                open_model(cycle.settings) as client,
+                asyncio.TaskGroup() as group,
+            ):
+                waiting = iter(uncached.items())  # shared: each task takes the next case
+                for _ in range(min(cycle.settings.concurrency, len(uncached))):
+                    group.create_task(self._request_opinions(waiting, client, cycle=cycle))
         except TimeoutError:
             self.counters.failures[ModelFailure.TIMEOUT] += 1
 
-    async def _request_concurrently(self, uncached: CasesByFingerprint, client: ModelClient, *, cycle: _Cycle) -> None:
-        waiting = iter(uncached.items())
-
-        async def work() -> None:
-            for fingerprint, cases in waiting:
-                if cycle.has_failed or not cycle.budget:
-                    return
-                await self._request_opinion(fingerprint, cases, client=client, cycle=cycle)
-
-        async with asyncio.TaskGroup() as group:
-            for _ in range(min(cycle.settings.concurrency, len(uncached))):
-                group.create_task(work())
-
-    async def _request_opinion(
-        self, fingerprint: str, cases: Sequence[Case], *, client: ModelClient, cycle: _Cycle
+    async def _request_opinions(
+        self, waiting: Iterator[tuple[str, Sequence[Case]]], client: ModelClient, *, cycle: _Cycle
     ) -> None:
-        try:
-            response = await self._request_with_retries(write_prompt(cases[0]), client, cycle=cycle)
-        except ModelError as error:
-            cycle.failures |= dict.fromkeys((case.key for case in cases), str(error))
-            cycle.has_failed |= error.failure in FATAL
-        else:
-            self._keep(fingerprint, cases, response=response, cycle=cycle)
-
-    def _keep(self, fingerprint: str, cases: Sequence[Case], *, response: ModelResponse, cycle: _Cycle) -> None:
-        self.counters.opinions += 1
-        self.counters.add_tokens(response.input_tokens, response.output_tokens, settings=cycle.settings)
-        opinion = response.output.opinion(rule_score=None, model=cycle.settings.model, asked_at=cycle.now)
-        self._cache.add(fingerprint, opinion)
-        cycle.opinions |= {case.key: replace(opinion, rule_score=case.score) for case in cases}
+        """One after another, until the budget is spent or the other cases would fail in the same way."""
+        for fingerprint, cases in waiting:
+            if cycle.has_failed or not cycle.budget:
+                return
+            try:
+                response = await self._request_with_retries(write_prompt(cases[0]), client, cycle=cycle)
+            except ModelError as error:
+                cycle.failures |= dict.fromkeys((case.key for case in cases), str(error))
+                cycle.has_failed |= error.failure in FATAL
+                continue
+            self.counters.opinions += 1
+            self.counters.add_tokens(response.input_tokens, response.output_tokens, settings=cycle.settings)
+            opinion = response.output.opinion(rule_score=None, model=cycle.settings.model, asked_at=cycle.now)
+            self._cache.add(fingerprint, opinion)
+            cycle.opinions |= {case.key: replace(opinion, rule_score=case.score) for case in cases}
 
     async def _request_with_retries(self, text: str, client: ModelClient, *, cycle: _Cycle) -> ModelResponse:
         """Raises the last ModelError when a retry would not help or is not allowed."""
         attempt = 1
         while True:
+            cycle.budget -= 1
+            self.counters.calls += 1
             try:
-                return await self._request_once(text, client, cycle=cycle)
+                return await client.request(text, as_tool=self._uses_tools(cycle))
             except ModelError as error:
+                self.counters.failures[error.failure] += 1
                 changes_output = self._note_refusal_of_tools(error, cycle)  # the next request is another one, no retry
                 is_last = attempt >= cycle.settings.retry_times and not changes_output
                 if is_last or not cycle.budget or not (changes_output or error.failure in RETRYABLE):
@@ -174,15 +192,6 @@ class Explainer:
                 if not cycle.budget:  # used up by other requests meanwhile
                     raise
                 attempt += not changes_output
-
-    async def _request_once(self, text: str, client: ModelClient, *, cycle: _Cycle) -> ModelResponse:
-        cycle.budget -= 1
-        self.counters.calls += 1
-        try:
-            return await client.request(text, as_tool=self._uses_tools(cycle))
-        except ModelError as error:
-            self.counters.failures[error.failure] += 1
-            raise
 
     def _uses_tools(self, cycle: _Cycle) -> bool:
         return cycle.settings.output == "tool" or (cycle.settings.output == "auto" and not self._tools_refused)
@@ -194,11 +203,6 @@ class Explainer:
             return False
         self._tools_refused = True
         return True
-
-    def _log_failures(self, cycle: _Cycle) -> None:
-        if cycle.failures:
-            kinds = ",".join(sorted(set(cycle.failures.values())))
-            log.warning("opinions_missing", cases=len(cycle.failures), kinds=kinds, opinions=len(cycle.opinions))
 
 
 def _warn_if_not_configured(settings: AiSettings) -> None:
@@ -218,11 +222,7 @@ class OpinionRequests:
     def __init__(self, explainer: Explainer) -> None:
         self._explainer = explainer
         self._thread: threading.Thread | None = None
-        self._are_running = False
-
-    @property
-    def are_running(self) -> bool:
-        return self._are_running
+        self.are_running = False  # set by both threads: one begins what the other one ends
 
     def start(
         self,
@@ -238,14 +238,14 @@ class OpinionRequests:
 
         def request() -> None:
             receive(self._explainer.explain(cases, now=now))
-            self._are_running = False
+            self.are_running = False
             on_end()
 
-        if self._are_running:
+        if self.are_running:
             return True
         if not cases or not self._explainer.may_request:
             return False
-        self._are_running = True
+        self.are_running = True
         self._thread = threading.Thread(target=request, name="opinions", daemon=True)
         self._thread.start()
         return True

@@ -123,31 +123,23 @@ def load_sdk(settings: AiSettings) -> None:
 @asynccontextmanager
 async def open_model(settings: AiSettings) -> AsyncIterator[ModelClient]:
     """The model of the settings; connections are closed at the end. Raises ModelError when the key is unreadable."""
-    client, model = _open(settings)
-    async with client:
-        yield ModelClient(model, settings)
+    import httpx2
 
-
-def _open(settings: AiSettings) -> "tuple[httpx2.AsyncClient, Model]":
     try:
         key = settings.read_key() or _NO_KEY
     except (OSError, UnicodeDecodeError) as error:
         raise ModelError(ModelFailure.KEY_UNREADABLE, detail=str(settings.api_key_file)) from error
     endpoint = locate(settings)
-    client = _open_client(settings, endpoint)
-    return client, _build(endpoint, key, client=client)
-
-
-def _open_client(settings: AiSettings, endpoint: Endpoint) -> "httpx2.AsyncClient":
-    import httpx2
-
-    return httpx2.AsyncClient(
+    client = httpx2.AsyncClient(
         params=list(endpoint.query),
         follow_redirects=False,  # a redirect could carry the key elsewhere
         headers={"accept-encoding": "identity"},
         event_hooks={"response": [_limit_response]},
         limits=httpx2.Limits(max_connections=settings.concurrency),
     )
+    model = _build(endpoint, key, client=client)
+    async with client:
+        yield ModelClient(model, settings)
 
 
 async def _limit_response(response: "httpx2.Response") -> None:
@@ -179,18 +171,31 @@ def _limit_stream(stream: object) -> "httpx2.AsyncByteStream":
 
 
 def _build(endpoint: Endpoint, key: str, *, client: "httpx2.AsyncClient") -> "Model":
-    match endpoint.protocol:
-        case "anthropic":
-            return _build_anthropic(endpoint, key, client=client)
-        case "azure":
-            return _build_azure(endpoint, key, client=client)
-        case "openai":
-            return _build_openai(endpoint, key, client=client)
+    """The model of the endpoint's protocol. Each imports its own SDK only."""
+    if endpoint.protocol == "anthropic":
+        from anthropic import AsyncAnthropic
+        from pydantic_ai.models.anthropic import AnthropicModel
+        from pydantic_ai.providers.anthropic import AnthropicProvider
 
+        claude = AsyncAnthropic(api_key=key, base_url=endpoint.base or _ANTHROPIC, max_retries=0, http_client=client)
+        return AnthropicModel(endpoint.model, provider=AnthropicProvider(anthropic_client=claude))
 
-def _build_openai(endpoint: Endpoint, key: str, *, client: "httpx2.AsyncClient") -> "Model":
-    from openai import AsyncOpenAI
+    from openai import AsyncAzureOpenAI, AsyncOpenAI
     from pydantic_ai.models.openai import OpenAIChatModel
+
+    if endpoint.protocol == "azure":
+        from pydantic_ai.providers.azure import AzureProvider
+
+        azure = AsyncAzureOpenAI(
+            api_key=key,
+            azure_endpoint=endpoint.base,
+            azure_deployment=endpoint.model,
+            api_version=endpoint.api_version,
+            max_retries=0,
+            http_client=client,
+        )
+        return OpenAIChatModel(endpoint.model, provider=AzureProvider(openai_client=azure))
+
     from pydantic_ai.providers.openai import OpenAIProvider
     from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
@@ -199,28 +204,3 @@ def _build_openai(endpoint: Endpoint, key: str, *, client: "httpx2.AsyncClient")
     if base.startswith(_OPENAI):
         return OpenAIChatModel(endpoint.model, provider=OpenAIProvider(openai_client=sdk))
     return OpenAIChatModel(endpoint.model, provider=OpenAICompatibleProvider("compatible", openai_client=sdk))
-
-
-def _build_azure(endpoint: Endpoint, key: str, *, client: "httpx2.AsyncClient") -> "Model":
-    from openai import AsyncAzureOpenAI
-    from pydantic_ai.models.openai import OpenAIChatModel
-    from pydantic_ai.providers.azure import AzureProvider
-
-    sdk = AsyncAzureOpenAI(
-        api_key=key,
-        azure_endpoint=endpoint.base,
-        azure_deployment=endpoint.model,
-        api_version=endpoint.api_version,
-        max_retries=0,
-        http_client=client,
-    )
-    return OpenAIChatModel(endpoint.model, provider=AzureProvider(openai_client=sdk))
-
-
-def _build_anthropic(endpoint: Endpoint, key: str, *, client: "httpx2.AsyncClient") -> "Model":
-    from anthropic import AsyncAnthropic
-    from pydantic_ai.models.anthropic import AnthropicModel
-    from pydantic_ai.providers.anthropic import AnthropicProvider
-
-    sdk = AsyncAnthropic(api_key=key, base_url=endpoint.base or _ANTHROPIC, max_retries=0, http_client=client)
-    return AnthropicModel(endpoint.model, provider=AnthropicProvider(anthropic_client=sdk))

@@ -73,11 +73,6 @@ class OpinionCache:
     def __len__(self) -> int:
         return len(self._opinions)
 
-    def resize(self, size: int) -> None:
-        with self._lock:
-            self._size = size
-            self._trim()
-
     def find(self, fingerprint: str) -> Opinion | None:
         with self._lock:
             opinion = self._opinions.get(fingerprint)
@@ -89,8 +84,5 @@ class OpinionCache:
         with self._lock:
             self._opinions[fingerprint] = opinion
             self._opinions.move_to_end(fingerprint)
-            self._trim()
-
-    def _trim(self) -> None:
-        while len(self._opinions) > self._size:
-            self._opinions.popitem(last=False)
+            if len(self._opinions) > self._size:
+                self._opinions.popitem(last=False)

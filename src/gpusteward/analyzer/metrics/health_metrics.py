@@ -5,7 +5,7 @@ from typing import Any
 
 from gpusteward import __version__
 from gpusteward.analyzer.data_health import DataHealth
-from gpusteward.analyzer.explain.counters import ModelCounters
+from gpusteward.analyzer.explain.explainer import ModelCounters
 from gpusteward.analyzer.metrics import analyzer_metrics as metrics
 from gpusteward.analyzer.metrics.result_metrics import family_by
 from gpusteward.analyzer.notify.outbox.records import DELIVERY_RESULTS
