@@ -15,6 +15,9 @@ from gpusteward.core.usages import Measure, Stat, Usage
 from gpusteward.core.verdicts import Activity, Signature, State, Verdict
 
 
+_USER_LABELS = frozenset(map(normalize_label, USER_LABELS))
+
+
 def choose_rows(verdicts: VerdictTable, *, limit: int, is_low: Mask | None = None) -> list[int]:
     """Idle, suspicious and low rows: suspicious ones first, then those idle for the longest time, then low ones.
 
@@ -28,9 +31,6 @@ def choose_rows(verdicts: VerdictTable, *, limit: int, is_low: Mask | None = Non
     since = np.nan_to_num(verdicts.idle_since[rows], nan=np.inf)
     order = np.lexsort((since, ~suspicious[rows]))
     return [int(row) for row in rows[order[:limit]]]
-
-
-_USER_LABELS = frozenset(map(normalize_label, USER_LABELS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,35 +54,24 @@ class Case:
 def make_case(key: str, verdict: Verdict, *, now: float) -> Case:
     """The case of a verdict."""
     usage = verdict.usage
+    # Without the counts of samples: coverage shows them, and one more or less must not change the fingerprint.
+    stats = {pair: value for pair, value in usage.stats.items() if pair[1] is not Stat.COUNT}
+    # Without the user: who it is says nothing about the use of a GPU.
+    labels = [each for each in usage.allocation.container.pod_labels if normalize_label(each[0]) not in _USER_LABELS]
     return Case(
         key=key,
         state=verdict.state,
         activity=verdict.activity,
         signature=verdict.signature,
         score=verdict.score,
-        evidence=_evidence(usage),
+        evidence={f"{measure.value}_{stat.value}": value for (measure, stat), value in stats.items()},
         names=_names(usage),
-        labels=_labels(usage),
+        labels=dict(labels),
         reasons=verdict.reasons,
         coverage=usage.coverage,
         window_seconds=usage.window_seconds,
         idle_seconds=None if verdict.idle_since is None else max(0.0, now - verdict.idle_since),
     )
-
-
-def _labels(usage: Usage) -> dict[str, str]:
-    """Without the user: who it is says nothing about the use of a GPU."""
-    labels = usage.allocation.container.pod_labels
-    return {name: value for name, value in labels if normalize_label(name) not in _USER_LABELS}
-
-
-def _evidence(usage: Usage) -> dict[str, float]:
-    """Without the counts of samples: coverage shows them, and one more or less must not change the fingerprint."""
-    return {
-        f"{measure.value}_{stat.value}": value
-        for (measure, stat), value in usage.stats.items()
-        if stat is not Stat.COUNT
-    }
 
 
 def _names(usage: Usage) -> dict[str, str]:

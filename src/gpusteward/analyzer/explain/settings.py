@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import AfterValidator, BaseModel, Field, SecretStr, model_validator
 
+from gpusteward.analyzer.setting_values import SECTION
 from gpusteward.core.settings import InvalidSettingError
 
 
@@ -19,7 +20,7 @@ def _check_url(text: str) -> str:
 class AiSettings(BaseModel):
     """The second opinion of a language model."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
+    model_config = SECTION
 
     enabled: bool = Field(default=False, description="Whether a model is asked for a second opinion in every cycle.")
     api_url: Annotated[str, AfterValidator(_check_url)] = Field(

@@ -3,7 +3,7 @@
 A sum with an unknown part is NaN and has no sample: a partial sum would be read as the total.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -24,19 +24,16 @@ MONEY_DIGITS = 6  # prices are whole millionths
 
 def cost_families(result: Result) -> Iterator[FamilyPart]:
     prices = result.settings.prices
-    has_prices = bool(prices.per_gpu_hour or prices.default)
-    yield from _idle_workloads(result)
-    if has_prices:
-        yield _namespace_costs(result)
+    yield FamilyPart(metrics.WORKLOAD_IDLE_SINCE, _list_idle_since(result.workloads))
+    yield _idle_sums(result, metrics.WORKLOAD_IDLE_GPUS, result.workloads.idle_gpus, digits=GPU_DIGITS)
+    if prices.per_gpu_hour or prices.default:
+        yield FamilyPart(metrics.NAMESPACE_COST, _list_namespace_costs(result))
         yield _idle_costs(result)
-
-
-def _namespace_costs(result: Result) -> FamilyPart:
-    return FamilyPart(metrics.NAMESPACE_COST, _list_namespace_costs(result))
 
 
 def _list_namespace_costs(result: Result) -> Iterator[tuple[str, float]]:
     """One sample per namespace and activity."""
+    currency = ("currency", result.settings.prices.currency)
     owners = [(one.container.cluster, one.container.namespace) for one in result.verdicts.usage.allocations]
     numbers = {owner: number for number, owner in enumerate(sorted(set(owners)))}
     codes = np.fromiter(map(numbers.__getitem__, owners), np.intp, len(owners))
@@ -45,17 +42,8 @@ def _list_namespace_costs(result: Result) -> Iterator[tuple[str, float]]:
         costs = np.bincount(codes[rows], weights=result.cost_micros_per_hour[rows], minlength=len(numbers)) / MICROS
         for (cluster, namespace), cost in zip(numbers, costs.tolist(), strict=True):
             if np.isfinite(cost):
-                labels = _label(result, {"namespace": namespace, "activity": activity.value}, cluster)
-                yield labels, round(cost, MONEY_DIGITS)
-
-
-def _label(result: Result, values: Mapping[str, str], cluster: str) -> str:
-    return render_labels([*values.items(), ("currency", result.settings.prices.currency), ("cluster", cluster)])
-
-
-def _idle_workloads(result: Result) -> Iterator[FamilyPart]:
-    yield FamilyPart(metrics.WORKLOAD_IDLE_SINCE, _list_idle_since(result.workloads))
-    yield _idle_sums(result, metrics.WORKLOAD_IDLE_GPUS, result.workloads.idle_gpus, digits=GPU_DIGITS)
+                own = (("namespace", namespace), ("activity", activity.value), currency, ("cluster", cluster))
+                yield render_labels(own), round(cost, MONEY_DIGITS)
 
 
 def _list_idle_since(table: WorkloadTable) -> Iterator[tuple[str, float]]:

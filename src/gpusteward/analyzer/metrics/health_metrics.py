@@ -32,7 +32,14 @@ def cycle_families(result: Result | None, stats: CycleStats) -> Iterator[Family]
         yield Family(metrics.CYCLE_TIME, [("", round(stats.last_succeeded_at, 3))])
     if result is not None:
         yield Family(metrics.CYCLE_SECONDS, [("", round(result.seconds, 3))])
-        yield _service_info(result)
+        settings = result.settings
+        labels = (
+            ("version", __version__),
+            ("threshold", f"{settings.thresholds.low_utilization:g}"),
+            ("interval", str(settings.scheduler.interval)),
+            ("ai_enabled", str(settings.ai.enabled)),
+        )
+        yield Family(metrics.SERVICE_INFO, [(render_labels(labels), 1)])
 
 
 def data_families(health: DataHealth) -> Iterator[Family]:
@@ -62,17 +69,6 @@ def _durations(stats: CycleStats) -> Family:
     return Family(metrics.ANALYSIS_SECONDS, [*samples, ("_sum", round(stats.seconds_total, 3)), ("_count", runs)])
 
 
-def _service_info(result: Result) -> Family:
-    settings = result.settings
-    labels = (
-        ("version", __version__),
-        ("threshold", f"{settings.thresholds.low_utilization:g}"),
-        ("interval", str(settings.scheduler.interval)),
-        ("ai_enabled", str(settings.ai.enabled)),
-    )
-    return Family(metrics.SERVICE_INFO, [(render_labels(labels), 1)])
-
-
 def model_families(counters: ModelCounters) -> Iterable[Family]:
     failures = {failure.value: count for failure, count in counters.failures.copy().items()}  # another thread counts
     yield family_by(metrics.MODEL_CALLS, "result", {"ok": counters.opinions, "recalled": counters.recalled, **failures})
@@ -82,19 +78,13 @@ def model_families(counters: ModelCounters) -> Iterable[Family]:
     yield Family(metrics.MODEL_COST, [("", round(counters.cost, 6))])
 
 
-def query_families(counts: Mapping[str, int]) -> Iterator[Family]:
-    yield family_by(metrics.QUERIES, "result", counts)
-
-
-def reload_families(counts: Mapping[str, int]) -> Iterator[Family]:
-    yield family_by(metrics.SETTINGS_RELOADS, "result", counts)
-
-
-def refusal_families(counts: Mapping[str, int]) -> Iterator[Family]:
-    yield family_by(metrics.REFUSED_REQUESTS, "reason", counts)
-
-
-def replica_families(*, is_leader: bool) -> Iterator[Family]:
+def count_families(
+    *, queries: Mapping[str, int], reloads: Mapping[str, int], refusals: Mapping[str, int], is_leader: bool
+) -> Iterator[Family]:
+    """What the parts of the program have counted since its start, and whether it is the leader."""
+    yield family_by(metrics.QUERIES, "result", queries)
+    yield family_by(metrics.SETTINGS_RELOADS, "result", reloads)
+    yield family_by(metrics.REFUSED_REQUESTS, "reason", refusals)
     yield Family(metrics.LEADER, [("", int(is_leader))])
 
 
