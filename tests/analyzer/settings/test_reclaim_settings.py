@@ -30,8 +30,6 @@ def test_reclaim_is_off_by_default():
         {"namespaces": " "},
         {"protected_namespaces": ["Kube"]},
         {"protected_namespaces": ["[a-z]*"]},
-        {"lease": "Lease"},
-        {"lease": ""},
         {"namespace": "a/b"},
         {"cool_down_minutes": -1},
         {"signing_key": "short"},

@@ -14,7 +14,6 @@ from gpusteward.core.containers import USER_LABELS, normalize_label
 from gpusteward.core.usages import Measure, Stat, Usage
 from gpusteward.core.verdicts import Activity, Signature, State, Verdict
 
-
 _USER_LABELS = frozenset(map(normalize_label, USER_LABELS))
 
 

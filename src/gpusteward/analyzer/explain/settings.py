@@ -54,7 +54,8 @@ class AiSettings(BaseModel):
     provider: Literal["auto", "openai", "anthropic", "azure"] = Field(
         default="auto", description="Protocol of the address; auto: derived from the address and the model."
     )
-    api_version: str = Field(default="2024-10-21", description="api-version of Azure, where the address has none.")
+    api_version: ClassVar[str] = "2024-10-21"
+    """api-version of Azure where the address has none; another one is written there: `?api-version=...`."""
     language: Literal["zh", "en"] = Field(default="zh", description="Language of reasons and recommendations.")
     output: ClassVar[Literal["auto", "tool", "prompted"]] = "auto"
     """Output mode: a tool call, JSON text, or auto: JSON text where tools are refused."""

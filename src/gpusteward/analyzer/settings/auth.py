@@ -169,7 +169,8 @@ class ServiceAccountSettings(BaseModel):
         "`gpusteward-admin` in the analyzer's namespace have these roles; `gpusteward-viewer` in another namespace "
         "sees that namespace.",
     )
-    audience: str = Field(default="gpusteward", min_length=1, description="Audience that the tokens must be made for.")
+    audience: ClassVar[str] = "gpusteward"
+    """Audience that the tokens must be made for: the one that `kubectl gpusteward` asks for."""
 
 
 class AuthRule(BaseModel):

@@ -22,7 +22,7 @@ PROTECTED_NAMESPACES = (
 """Namespaces of the cluster and of the controllers that GPU workloads depend on."""
 LEAST_KEY_LENGTH = 16
 _PATTERN = re.compile(r"[a-z0-9*?]([a-z0-9*?-]{0,61}[a-z0-9*?])?")
-_LEASE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
 def _check_pattern(pattern: str) -> str:
@@ -34,9 +34,8 @@ def _check_pattern(pattern: str) -> str:
     return pattern
 
 
-def _check_listed(name: str) -> str:
-    """No pattern: the chart gives a Role in each of them."""
-    if not _LEASE.fullmatch(name):
+def _check_name(name: str) -> str:
+    if not _NAMESPACE.fullmatch(name):
         raise InvalidSettingError("use the name of a namespace: lower-case letters, digits and hyphens")
     return name
 
@@ -48,20 +47,6 @@ def _check_not_empty(names: list[str] | None) -> list[str] | None:
             "name at least one namespace, or leave the setting out: without it all namespaces count"
         )
     return names
-
-
-def _check_lease(name: str) -> str:
-    if not _LEASE.fullmatch(name):
-        raise InvalidSettingError(
-            "use lower-case letters, digits and hyphens, at most 63 characters, such as gpusteward-reclaim"
-        )
-    return name
-
-
-def _check_namespace(name: str) -> str:
-    if name and not _LEASE.fullmatch(name):
-        raise InvalidSettingError("use the name of a namespace: lower-case letters, digits and hyphens")
-    return name
 
 
 def _check_key(key: SecretStr) -> SecretStr:
@@ -89,7 +74,7 @@ class ReclaimSettings(BaseModel):
         "nothing new is warned of or done.",
     )
     namespaces: Annotated[
-        list[Annotated[str, AfterValidator(_check_listed)]] | None,
+        list[Annotated[str, AfterValidator(_check_name)]] | None,  # no patterns: the chart gives a Role in each
         BeforeValidator(split_list),
         AfterValidator(_check_not_empty),
     ] = Field(
@@ -104,11 +89,9 @@ class ReclaimSettings(BaseModel):
         description="Namespaces, or patterns such as `kube-*`, in which nothing is ever touched. The analyzer's own is "
         "always protected.",
     )
-    lease: Annotated[str, AfterValidator(_check_lease)] = Field(
-        default="gpusteward-reclaim",
-        description="Name of the Lease in the analyzer's namespace whose holder acts.",
-    )
-    namespace: Annotated[str, AfterValidator(_check_namespace)] = Field(
+    lease: ClassVar[str] = "gpusteward-reclaim"
+    """Name of the Lease whose holder acts. Analyzers in one namespace must share it: with two names, two would act."""
+    namespace: Annotated[str, AfterValidator(lambda name: name and _check_name(name))] = Field(
         default="",
         description="Namespace of the Lease and of the annotation that switches reclaim off; empty: that of the "
         "analyzer's pod. Needed where the analyzer runs outside of the cluster.",
