@@ -19,6 +19,7 @@ _TYPES = {
     "object": "a mapping of keys to values",
 }
 """By JSON schema type."""
+_BOUNDS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
 
 
 def find_settings(model: type[BaseModel], prefix: str = "") -> dict[str, FieldInfo]:
@@ -38,14 +39,19 @@ def find_section(field: FieldInfo) -> type[BaseModel] | None:
 
 def is_text(field: FieldInfo) -> bool:
     """Whether the setting is text, so that `4` in the file means the text "4"."""
-    return all(_is_text_type(kind) for kind in _flatten(field.annotation))
+    return all(
+        all(isinstance(word, str) for word in get_args(kind))
+        if get_origin(kind) is Literal
+        else kind in (str, SecretStr, Path, types.NoneType)
+        for kind in _flatten(field.annotation)
+    )
 
 
 def is_collection(field: FieldInfo) -> bool:
     """Whether the value is a list or a mapping."""
-    return any(
-        isinstance(get_origin(kind) or kind, type) and _is_collection_type(kind) for kind in _flatten(field.annotation)
-    )
+    kinds = (get_origin(kind) or kind for kind in _flatten(field.annotation))
+    collections = (list, tuple, dict, set, frozenset, Mapping)
+    return any(isinstance(kind, type) and issubclass(kind, collections) for kind in kinds)
 
 
 def is_secret(field: FieldInfo) -> bool:
@@ -68,17 +74,6 @@ def _flatten(kind: Any, *, deep: bool = False) -> Iterator[Any]:
         yield kind
 
 
-def _is_text_type(kind: Any) -> bool:
-    if get_origin(kind) is Literal:
-        return all(isinstance(word, str) for word in get_args(kind))
-    return kind in (str, SecretStr, Path, types.NoneType)
-
-
-def _is_collection_type(kind: Any) -> bool:
-    plain = get_origin(kind) or kind
-    return issubclass(plain, list | tuple | dict | set | frozenset | Mapping)
-
-
 def _describe_schema(schema: Json) -> str:
     if "anyOf" in schema:
         parts = dict.fromkeys(_describe_schema(part) for part in schema["anyOf"] if part.get("type") != "null")
@@ -90,15 +85,7 @@ def _describe_schema(schema: Json) -> str:
 
 
 def _add_bounds(kind: str, schema: Json) -> str:
-    low, high = schema.get("minimum"), schema.get("maximum")
-    above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
-    least, most = (above if low is None else low), (below if high is None else high)
-    if least is not None and most is not None:
-        if low is not None and high is not None:
-            return f"{kind} from {low:g} to {high:g}"
-        first = "above" if low is None else "at least"
-        return f"{kind} {first} {least:g} and {'below' if high is None else 'at most'} {most:g}"
-    for word, bound in (("at least", low), ("above", above), ("at most", high), ("below", below)):
-        if bound is not None:
-            return f"{kind} {word} {bound:g}"
-    return kind
+    if "minimum" in schema and "maximum" in schema:
+        return f"{kind} from {schema['minimum']:g} to {schema['maximum']:g}"
+    bounds = [f"{word} {schema[key]:g}" for key, word in _BOUNDS.items() if key in schema]
+    return f"{kind} {' and '.join(bounds)}" if bounds else kind

@@ -4,6 +4,7 @@ Invalid settings at the start stop the program; later the last valid settings st
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from gpusteward.analyzer.settings.effective import KNOWN, EffectiveSettings, combine_layers, value_at
@@ -33,11 +34,11 @@ class SettingsFile:
     def __init__(self, flags: Flags, environ: Mapping[str, str], *, directory: Path) -> None:
         self.reloads_ok = 0
         self.reloads_refused = 0
-        self._named = flags.config or _named_in(environ)
-        path = directory / (self._named or DEFAULT_FILE)
-        self._watched = WatchedFile(path, setting="--config")
-        self._where = str(self._named or DEFAULT_FILE)
-        self._is_optional = self._named is None  # until it existed once
+        variable = environ.get(CONFIG_VARIABLE, "").strip()
+        named = flags.config or (Path(variable) if variable else None)
+        self._watched = WatchedFile(directory / (named or DEFAULT_FILE), setting="--config")
+        self._where = str(named or DEFAULT_FILE)
+        self._is_optional = named is None  # until it existed once
         self._logged_unknown: set[str] = set()
         self._logged: set[tuple[str, ...]] = set()
         self._last_error = ""
@@ -93,22 +94,21 @@ class SettingsFile:
 
     def _accept(self, file: Layer) -> None:
         wanted = self._combine(file)
-        changed = [path for path in KNOWN if _differs(path, wanted.settings, self.settings)]
-        held = tuple(path for path in changed if _needs_restart(path))
-        self._file = _hold(file, self._file, held)
+        changed = [path for path in KNOWN if value_at(wanted.settings, path) != value_at(self.settings, path)]
+        held = [path for path in changed if _needs_restart(path)]
+        old = {path: self._file.values[path] for path in held if path in self._file.values}
+        values = {path: given for path, given in file.values.items() if path not in held} | old
+        self._file = replace(file, values=values)
         self._last_error = ""
         self._warn_unknown()
         if changed:
             self.effective = self._combine(self._file)
-            self._log_reload(changed, held)
+            self.reloads_ok += 1
+            taken = ",".join(path for path in changed if path not in held)
+            log.info("settings_reloaded", file=self._where, changed=taken or "none")
+            if held:
+                log.warning("settings_held_back", file=self._where, paths=",".join(held), reason="they need a restart")
             self._warn_values()
-
-    def _log_reload(self, changed: list[str], held: tuple[str, ...]) -> None:
-        self.reloads_ok += 1
-        taken = ",".join(path for path in changed if path not in held)
-        log.info("settings_reloaded", file=self._where, changed=taken or "none")
-        if held:
-            log.warning("settings_held_back", file=self._where, paths=",".join(held), reason="they need a restart")
 
     def _refuse(self, error_text: str) -> None:
         """Log it once: the same error returns at every poll until the file is fixed."""
@@ -145,21 +145,5 @@ class SettingsFile:
             log.warning(event, setting=path, origin=origin, **facts)
 
 
-def _named_in(environ: Mapping[str, str]) -> Path | None:
-    name = environ.get(CONFIG_VARIABLE, "").strip()
-    return Path(name) if name else None
-
-
-def _differs(path: str, one: Settings, other: Settings) -> bool:
-    return value_at(one, path) != value_at(other, path)
-
-
 def _needs_restart(path: str) -> bool:
     return any(path == fixed or path.startswith(f"{fixed}.") for fixed in NEEDS_RESTART)
-
-
-def _hold(new: Layer, old: Layer, paths: tuple[str, ...]) -> Layer:
-    """The new layer with the old values of these paths."""
-    values = {path: given for path, given in new.values.items() if path not in paths}
-    values |= {path: old.values[path] for path in paths if path in old.values}
-    return Layer(values, new.unknown, new.read_as_false)

@@ -56,15 +56,12 @@ def flags_from(namespace: argparse.Namespace) -> Flags:
     """The flags that `add_settings_flags` defined. Raises ConfigurationError when `--set` has no value."""
     written: dict[str, object] = {name: value for name, value in vars(namespace).items() if value is not None}
     values = [(path, str(written[flag]), flag) for flag, (path, _) in FLAGS.items() if flag in written]
-    values += [_split(each) for each in namespace.set or ()]
+    for assignment in namespace.set or ():
+        path, equals, text = assignment.partition("=")
+        if not equals:
+            raise ConfigurationError(f"--set {assignment!r} has no value: write --set PATH=VALUE")
+        values.append((path.strip(), text, "--set"))
     return Flags(Path(str(written["config"])) if "config" in written else None, tuple(values))
-
-
-def _split(assignment: str) -> tuple[str, str, str]:
-    path, equals, text = assignment.partition("=")
-    if not equals:
-        raise ConfigurationError(f"--set {assignment!r} has no value: write --set PATH=VALUE")
-    return path.strip(), text, "--set"
 
 
 def refuse_settings(flags: Flags, fixed: Collection[str], *, command: str) -> None:
@@ -78,12 +75,9 @@ def refuse_settings(flags: Flags, fixed: Collection[str], *, command: str) -> No
 
 def read_flags(flags: Flags, known: Mapping[str, FieldInfo]) -> Layer:
     """Raises ConfigurationError for an unknown path."""
-    for path, _, flag in flags.values:
+    values: dict[str, Given] = {}
+    for path, text, flag in flags.values:
         if path not in known:
-            hint = describe_unknown(path, known)
-            raise ConfigurationError(f"{flag} {path}: unknown setting; {hint}")
-    return Layer({path: _given(text, known[path], flag=flag) for path, text, flag in flags.values})
-
-
-def _given(text: str, field: FieldInfo, *, flag: str) -> Given:
-    return Given(from_text(text, field), Origin(Source.FLAG, flag))
+            raise ConfigurationError(f"{flag} {path}: unknown setting; {describe_unknown(path, known)}")
+        values[path] = Given(from_text(text, known[path]), Origin(Source.FLAG, flag))
+    return Layer(values)

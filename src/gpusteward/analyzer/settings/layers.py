@@ -1,7 +1,7 @@
 """The values given by the environment and the file, one layer each. A later layer covers an earlier one, per value."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pydantic.fields import FieldInfo
@@ -64,7 +64,10 @@ def read_environment(environ: Mapping[str, str], known: Mapping[str, FieldInfo])
     unknown = [name for name in environ if name.startswith(VARIABLE_PREFIX) and "__" in name and name not in paths]
     return Layer(
         values,
-        tuple((_path_of(name), Origin(Source.ENVIRONMENT, name)) for name in sorted(unknown)),
+        tuple(
+            (name.removeprefix(VARIABLE_PREFIX).lower().replace("__", "."), Origin(Source.ENVIRONMENT, name))
+            for name in sorted(unknown)
+        ),
         tuple(
             (path, Origin(Source.ENVIRONMENT, name))
             for name, path in switches.items()
@@ -83,16 +86,12 @@ def _is_true_elsewhere(value: object) -> bool:
     return not isinstance(value, bool) and str(value).strip().lower() in ("1", "1.0", "yes", "y", "on", "t")
 
 
-def _path_of(variable: str) -> str:
-    return variable.removeprefix(VARIABLE_PREFIX).lower().replace("__", ".")
-
-
 def read_document(document: Written | None, known: Mapping[str, FieldInfo], *, where: str) -> Layer:
     """The values of the file. Raises ConfigurationError when a section is not a mapping."""
     values: dict[str, Given] = {}
     unknown: list[tuple[str, Origin]] = []
     read_as_false: list[tuple[str, Origin]] = []
-    sections = {path[:at] for path in known for at in _dots(path)} | {""}
+    sections = {path[: dot.start()] for path in known for dot in re.finditer(r"\.", path)} | {""}
     pending = [("", document)] if document is not None and document.value is not None else []
     while pending:
         path, written = pending.pop(0)
@@ -105,14 +104,10 @@ def read_document(document: Written | None, known: Mapping[str, FieldInfo], *, w
             values[path] = Given(_is_on(written.value), origin)
             read_as_false.append((path, origin))
         elif path in known:
-            values[path] = Given(_from_file(written, known[path]), origin)
+            values[path] = Given(_read_value(written, known[path]), origin)
         else:
             unknown.append((path, origin))
     return Layer(values, tuple(unknown), tuple(read_as_false))
-
-
-def _dots(path: str) -> Iterable[int]:
-    return (match.start() for match in re.finditer(r"\.", path))
 
 
 def _enter(path: str, written: Written, *, origin: Origin) -> list[tuple[str, Written]]:
@@ -124,7 +119,7 @@ def _enter(path: str, written: Written, *, origin: Origin) -> list[tuple[str, Wr
     return [(f"{path}.{key}" if path else key, child) for key, child in written.children.items()]
 
 
-def _from_file(written: Written, field: FieldInfo) -> object:
+def _read_value(written: Written, field: FieldInfo) -> object:
     """The text as written where the setting is text: an API key or a tenant id may consist of digits."""
     if written.children is not None and is_secret(field):
         return {key: child.text for key, child in written.children.items()}

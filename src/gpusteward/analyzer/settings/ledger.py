@@ -109,11 +109,6 @@ class LedgerSettings(BaseModel):
         url = self.url.get_secret_value()
         if url:
             return re.sub(r"^(?:postgres|postgresql)://", "postgresql+psycopg://", url)
-        return f"sqlite:///{quote(str(self._folder(environ) / FILE_NAME))}"
-
-    def _folder(self, environ: Mapping[str, str]) -> Path:
-        if self.directory is not None:
-            return self.directory
-        data = environ.get("XDG_DATA_HOME", "")
-        home = environ.get("HOME") or "/"
-        return (Path(data) if data.startswith("/") else Path(home) / ".local" / "share") / "gpusteward"
+        data, home = environ.get("XDG_DATA_HOME", ""), environ.get("HOME") or "/"
+        share = Path(data) if data.startswith("/") else Path(home) / ".local" / "share"
+        return f"sqlite:///{quote(str((self.directory or share / 'gpusteward') / FILE_NAME))}"

@@ -23,13 +23,11 @@ class MaskedSetting:
 
 
 def mask_settings(effective: EffectiveSettings) -> tuple[MaskedSetting, ...]:
-    return tuple(_mask_setting(path, effective) for path in KNOWN)
-
-
-def _mask_setting(path: str, effective: EffectiveSettings) -> MaskedSetting:
-    origin = effective.origin(path)
-    value = mask_value(value_at(effective.settings, path))
-    return MaskedSetting(path, value, origin.source, str(origin), KNOWN[path].description or "")
+    values = ((path, effective.origin(path), mask_value(value_at(effective.settings, path))) for path in KNOWN)
+    return tuple(
+        MaskedSetting(path, value, origin.source, str(origin), KNOWN[path].description or "")
+        for path, origin, value in values
+    )
 
 
 def mask_value(value: object) -> object:

@@ -1,7 +1,7 @@
 """`notify.*`, `alertmanager.*`, `outbox.*`, `control.*`: receivers of notifications, times, limits and retries."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, ClassVar, Self
 from urllib.parse import urlsplit
@@ -18,19 +18,14 @@ _SLACK_PATH = re.compile(r"/services/T[A-Z0-9]+/B[A-Z0-9]+/[A-Za-z0-9]+/?")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")
 
 
-def _check_hours(text: str) -> str:
-    split_hours(text)
-    return text.strip()
+def _parsed_by(parse: Callable[[str], object]) -> AfterValidator:
+    """The text as it is written, once `parse` has accepted it."""
 
+    def check(text: str) -> str:
+        parse(text)
+        return text.strip()
 
-def _check_zone(text: str) -> str:
-    read_zone(text)
-    return text.strip()
-
-
-def _check_weekly(text: str) -> str:
-    read_weekly(text)
-    return text.strip()
+    return AfterValidator(check)
 
 
 def _check_channels(channels: dict[str, SecretStr]) -> dict[str, SecretStr]:
@@ -117,13 +112,13 @@ class NotifySettings(BaseModel):
     lost_minutes: float = Field(
         default=15, ge=0, le=100_000, description="Time without usage data before an outage is announced."
     )
-    quiet_hours: Annotated[str, AfterValidator(_check_hours)] = Field(
+    quiet_hours: Annotated[str, _parsed_by(split_hours)] = Field(
         default="", description="Hours without notices, such as 22:00-08:00. Outages are announced anyway."
     )
-    time_zone: Annotated[str, AfterValidator(_check_zone)] = Field(
+    time_zone: Annotated[str, _parsed_by(read_zone)] = Field(
         default="UTC", description="Time zone of quiet hours, digest and times in notices, such as Asia/Shanghai."
     )
-    digest: Annotated[str, AfterValidator(_check_weekly)] = Field(
+    digest: Annotated[str, _parsed_by(read_weekly)] = Field(
         default="monday 09:00", description="When the weekly digest is sent. Empty: never."
     )
 
