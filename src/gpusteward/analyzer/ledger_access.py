@@ -13,9 +13,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.resumption import NO_HISTORY, SpellHistory
 from gpusteward.analyzer.ledger.db_engine import describe_error, show_url, with_write_lock
-from gpusteward.analyzer.ledger.last_gpus import DAY_MS, ClusterNode, LastGpus, NodeGpus, read_last_gpus, read_node_gpus
+from gpusteward.analyzer.ledger.last_gpus import ClusterNode, LastGpus, NodeGpus, read_last_gpus, read_node_gpus
 from gpusteward.analyzer.ledger.leadership import Leadership
 from gpusteward.analyzer.ledger.ledger import Ledger
+from gpusteward.analyzer.ledger.periods import DAY_MS
 from gpusteward.analyzer.ledger.snoozes import Snooze, active_snoozes, add_snooze, end_snooze
 from gpusteward.analyzer.ledger.spell_memory import SpellMemory
 from gpusteward.analyzer.notify.outbox.records import list_delivery_keys

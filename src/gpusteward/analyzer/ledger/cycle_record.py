@@ -16,6 +16,7 @@ from gpusteward.analyzer.ledger.ended_record import (
     PriceOf,
     find_gpu,
     find_replaced,
+    list_prices,
     make_ended_record,
     name_ended,
     place_ended,
@@ -105,18 +106,13 @@ class CycleRecord:
 
     def share_columns(self, before: "CycleRecord | None") -> "CycleRecord":
         """The same record, with columns that have not changed taken from the record before instead of copied."""
-        shared = (
-            {}
-            if before is None
-            else {name: getattr(before, name) for name in _STABLE if self._is_unchanged(name, before)}
-        )
-        own = sum(value.nbytes for name, value in vars(self).items() if _is_column(value) and name not in shared)
+        pairs = ((name, getattr(self, name), getattr(before, name)) for name in (_STABLE if before else ()))
+        shared = {name: old for name, new, old in pairs if np.array_equal(new, old, equal_nan=name in _WITH_NAN)}
+        columns = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+        own = sum(column.nbytes for name, column in columns.items() if name not in shared)
         identities = len(self.new) + len(self.ended)
         texts = identities * _IDENTITY_BYTES + len(self.changes) * _CHANGE_BYTES + len(self.fleet) * _FLEET_ROW_BYTES
         return replace(self, **shared, size_bytes=own + texts)
-
-    def _is_unchanged(self, name: str, before: "CycleRecord") -> bool:
-        return np.array_equal(getattr(self, name), getattr(before, name), equal_nan=name in _WITH_NAN)
 
 
 _STABLE = ("ids", "gpu_fractions", "prices", "started_ms", "memory_total", "fleet_rows")
@@ -152,12 +148,13 @@ def make_cycle_record(
     started_ms = np.where(has_returned, returned_ms, _find_starts(table, rows, is_there))
     held_since = _find_held_since(table, rows, started_ms, was_held=is_there, ended=ended)
     spans = place_ended(ended, before.ids, held_since, before_ms=before_ms)
+    is_new = find_new(held, before)
     record = CycleRecord(
         at_ms=int(result.at * 1000),
         covered_ms=covered_ms,
         ids=held.ids,
         gpu_fractions=result.workloads.fractions[rows],
-        prices=_list_prices(table.allocations, price_of)[rows],
+        prices=list_prices(table.allocations, price_of)[rows],
         started_ms=started_ms,
         has_returned=has_returned if has_returned.any() else None,
         memory_total=_drop_implausible(table.column(Measure.MEMORY_TOTAL, Stat.LAST), MAX_BYTES)[rows],
@@ -172,7 +169,9 @@ def make_cycle_record(
         fleet=fleet,
         fleet_rows=find_fleet_rows(table.allocations, fleet)[rows],
         currency=result.settings.prices.currency,
-        new=_select_new(table.allocations, pod_labels, rows=rows, held=held, before=before),
+        new=NewAllocations(
+            held.ids[is_new], [table.allocations[row] for row in rows[is_new].tolist()], pod_labels.read
+        ),
         changes=changes,
         window_ms=int(table.window_seconds * 1000),
         idle_starts=_find_idle_starts(verdicts, rows, covered_ms=covered_ms),
@@ -180,7 +179,7 @@ def make_cycle_record(
             spans,
             pod_labels=pod_labels,
             price_of=price_of,
-            find_fleet_rows=lambda allocations: find_fleet_rows(allocations, fleet),
+            fleet_rows=find_fleet_rows([span.holder.allocation for span in spans], fleet),
         ),
     )
     return record, held
@@ -250,23 +249,6 @@ def _index_allocations(
     return HeldAllocations(unique, hashes[rows]), rows
 
 
-def _list_prices(allocations: Sequence[AllocationKey], price_of: PriceOf) -> IntColumn:
-    prices = (price_of(one.model, one.container.namespace) for one in allocations)
-    return np.fromiter(prices, np.int64, len(allocations))
-
-
-def _select_new(
-    allocations: Sequence[AllocationKey],
-    pod_labels: PodLabels,
-    *,
-    rows: NDArray[np.intp],
-    held: HeldAllocations,
-    before: HeldAllocations,
-) -> NewAllocations:
-    new = find_new(held, before)
-    return NewAllocations(held.ids[new], [allocations[row] for row in rows[new].tolist()], pod_labels.read)
-
-
 def find_new(held: HeldAllocations, before: HeldAllocations) -> NDArray[np.intp]:
     """Positions of allocations that were not held before or whose attributes have changed."""
     positions = find_positions(held.ids, before.ids)
@@ -282,10 +264,6 @@ def find_positions(ids: IntColumn, among: IntColumn) -> NDArray[np.intp]:
         return np.full(len(ids), -1, np.intp)
     positions = np.minimum(np.searchsorted(among, ids), len(among) - 1)
     return np.where(among[positions] == ids, positions, -1)
-
-
-def _is_column(value: object) -> bool:
-    return isinstance(value, np.ndarray)
 
 
 def _drop_implausible(column: Column, limit: float) -> Column:

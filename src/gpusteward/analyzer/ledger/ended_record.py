@@ -154,8 +154,9 @@ def make_ended_record(
     *,
     pod_labels: PodLabels,
     price_of: PriceOf,
-    find_fleet_rows: Callable[[Sequence[AllocationKey]], NDArray[np.int32]],
+    fleet_rows: NDArray[np.int32],
 ) -> EndedRecord:
+    """`fleet_rows`: the position of each span's GPU in the fleet."""
     if not spans:
         return NONE_ENDED
     allocations = [span.holder.allocation for span in spans]
@@ -165,13 +166,14 @@ def make_ended_record(
         began_ms=np.array([span.began_ms for span in spans], np.int64),
         ended_ms=np.array([span.ended_ms for span in spans], np.int64),
         has_worked=np.array([span.holder.has_worked for span in spans], np.bool_),
-        gpu_fractions=np.concatenate([_find_fraction(one) for one in allocations]),
-        prices=np.array([price_of(one.model, one.container.namespace) for one in allocations], np.int64),
-        fleet_rows=find_fleet_rows(allocations),
+        # Alone on its device: those before and after it did not share it.
+        gpu_fractions=np.concatenate([compute_gpu_fractions(UsageTable(0.0, 0.0, [one])) for one in allocations]),
+        prices=list_prices(allocations, price_of),
+        fleet_rows=fleet_rows,
         identities=NewAllocations(ids, allocations, pod_labels.read),
     )
 
 
-def _find_fraction(allocation: AllocationKey) -> Column:
-    """Alone on its device: those before and after it did not share it."""
-    return compute_gpu_fractions(UsageTable(0.0, 0.0, [allocation]))
+def list_prices(allocations: Sequence[AllocationKey], price_of: PriceOf) -> IntColumn:
+    prices = (price_of(one.model, one.container.namespace) for one in allocations)
+    return np.fromiter(prices, np.int64, len(allocations))

@@ -4,8 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +21,7 @@ _CACHE_LIMIT = 20_000
 
 LabelPairs = tuple[tuple[str, str], ...]
 """Names and values of labels."""
+TextColumns = dict[str, Sequence[Any]]
 
 
 class AllocationRow(NamedTuple):
@@ -125,18 +125,14 @@ class NewAllocations:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def in_blocks(self, size: int) -> Iterator[list[AllocationRow]]:
-        rows = zip(self.ids.tolist(), self.allocations, strict=True)
-        while block := [self._make_identity(id_, key) for id_, key in islice(rows, size)]:
-            yield block
-
-    def take(self, rows: Sequence[int]) -> Iterator[AllocationRow]:
-        """Some of them."""
-        ids = self.ids[rows].tolist()
-        yield from (self._make_identity(id_, self.allocations[row]) for id_, row in zip(ids, rows, strict=True))
-
-    def _make_identity(self, allocation_id: int, key: AllocationKey) -> AllocationRow:
-        return make_identity(key, allocation_id=allocation_id, facts=self.read_facts(key.container))
+    def in_blocks(self, size: int, chosen: Sequence[int] | None = None) -> Iterator[tuple[Sequence[int], TextColumns]]:
+        """The numbers of each block, all or the chosen ones, and their columns by the names of `AllocationRow`."""
+        numbers = range(len(self)) if chosen is None else chosen
+        for first in range(0, len(numbers), size):
+            block = numbers[first : first + size]
+            keys = [(int(self.ids[number]), self.allocations[number]) for number in block]
+            rows = [make_identity(key, allocation_id=id_, facts=self.read_facts(key.container)) for id_, key in keys]
+            yield block, dict(zip(AllocationRow._fields, zip(*rows, strict=True), strict=True))
 
 
 def name_owner(container: Container) -> tuple[str, str]:

@@ -10,7 +10,7 @@ measured; released, if the allocation disappeared. An allocation that appears ag
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,7 +104,7 @@ def follow_spells(spells: OpenSpells, record: CycleRecord) -> SpellChanges:
     continued, is_changed = _continue(spells.take(is_continued), record, rows[is_continued])
     waiting = spells.take(is_waiting)
     opened = _open(record, without=continued.ids)
-    interrupted = OpenSpells(**{**vars(waiting), "is_interrupted": np.ones(len(waiting), np.bool_)})
+    interrupted = replace(waiting, is_interrupted=np.ones(len(waiting), np.bool_))
     ends = ((SpellEnd.WORK, has_worked), (SpellEnd.RELEASED, is_gone), (SpellEnd.LOST, is_lost))
     return SpellChanges(
         ended=[(reason, spells.take(chosen)) for reason, chosen in ends if chosen.any()],
@@ -117,14 +117,12 @@ def _continue(spells: OpenSpells, record: CycleRecord, rows: _Positions) -> tupl
     """Idle in this cycle too; and which of their rows have changed."""
     proof, signature = record.proof[rows], record.signature[rows]
     is_changed = spells.is_interrupted | (spells.proof != proof) | (spells.signature != signature)
-    continued = OpenSpells(
-        ids=spells.ids,
-        started_ms=spells.started_ms,
+    continued = replace(
+        spells,
         idle_until_ms=np.full(len(spells), record.at_ms, np.int64),
         is_interrupted=np.zeros(len(spells), np.bool_),
         proof=proof,
         signature=signature,
-        gpu_fractions=spells.gpu_fractions,
     )
     return continued, is_changed
 
@@ -150,18 +148,18 @@ def write_spells(connection: Connection, record: CycleRecord, spells: OpenSpells
     `absent`: allocations of the record that the ledger does not hold, because they are new or had disappeared.
     """
     returned = _read_released(connection, absent)
-    _write(connection, returned)  # they have not ended after all
+    write_rows(connection, returned)  # they have not ended after all
     changes = follow_spells(spells.join(returned), record)
     for reason, ended in changes.ended:
-        _write(connection, ended, ended_by=reason)
-    _write(connection, changes.written)
+        write_rows(connection, ended, ended_by=reason)
+    write_rows(connection, changes.written)
     return changes.open
 
 
 def interrupt_spells(connection: Connection, spells: OpenSpells, recorded_ms: int) -> OpenSpells:
     """A gap begins at `recorded_ms`: what follows is not known to be idle."""
     connection.execute(_INTERRUPT, {"recorded_ms": recorded_ms})
-    return OpenSpells(**{**vars(spells), "is_interrupted": np.ones(len(spells), np.bool_)})
+    return replace(spells, is_interrupted=np.ones(len(spells), np.bool_))
 
 
 def mark_reclaimed(connection: Connection, allocation_ids: Sequence[int], *, since_ms: int) -> None:
@@ -188,11 +186,6 @@ def read_last_lost(connection: Connection, at_ms: int, window_ms: int) -> OpenSp
     return _make_spells(lost, idle_until_ms=0)
 
 
-def write_ended(connection: Connection, spells: OpenSpells, ended_by: SpellEnd) -> None:
-    """Spells that ended when they were last idle."""
-    _write(connection, spells, ended_by=ended_by)
-
-
 def _read_released(connection: Connection, ids: IntColumn) -> OpenSpells:
     """The last spell of these allocations, where it ended because they disappeared."""
     last = {}
@@ -216,7 +209,8 @@ def _make_spells(rows: Sequence[dict[str, int | str | None]], *, idle_until_ms: 
     )
 
 
-def _write(connection: Connection, spells: OpenSpells, *, ended_by: SpellEnd | None = None) -> None:
+def write_rows(connection: Connection, spells: OpenSpells, *, ended_by: SpellEnd | None = None) -> None:
+    """`ended_by`: they ended when they were last idle."""
     for first in range(0, len(spells), BLOCK_ROWS):
         block = spells.take(np.arange(first, min(first + BLOCK_ROWS, len(spells))))
         upsert(connection, idle_spells, _make_columns(block, ended_by), _RULES)

@@ -6,10 +6,9 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, func, select
 
+from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS
 from gpusteward.analyzer.ledger.schema import allocations, fleet_daily, fleet_hourly, time_column, usage_hourly
 from gpusteward.analyzer.ledger.schema_version import has_tables
-
-HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 
 
 class LastGpus(NamedTuple):

@@ -217,7 +217,10 @@ class Ledger:
                 self._read_state()
             self._run_maintenance()
         if self._error:
-            self._recover()
+            log.info("ledger_recovered", buffered=len(self._pending), lost=self._lost)
+            self._error = ""
+            if not self._pending:
+                self._read_state()
 
     def _write(self, record: CycleRecord, deadline: float) -> bool:
         """Whether the record is complete or skipped."""
@@ -242,12 +245,6 @@ class Ledger:
         if not self._skip_reason:
             log.warning("ledger_cycle_rejected", at_ms=record.at_ms, reason=reason)
         self._skip_reason = f"the database rejected the last cycle: {reason}"
-
-    def _recover(self) -> None:
-        log.info("ledger_recovered", buffered=len(self._pending), lost=self._lost)
-        self._error = ""
-        if not self._pending:
-            self._read_state()
 
     def _run_maintenance(self) -> None:
         """Rollup and pruning, once per recorded hour."""

@@ -24,11 +24,10 @@ from gpusteward.analyzer.ledger.cycle_record import (
     NO_ALLOCATIONS,
     CycleRecord,
     HeldAllocations,
-    IntColumn,
     find_positions,
 )
 from gpusteward.analyzer.ledger.db_engine import with_write_lock
-from gpusteward.analyzer.ledger.identities import AllocationRow, Attributes
+from gpusteward.analyzer.ledger.identities import Attributes
 from gpusteward.analyzer.ledger.idle_correction import correct_idle_time
 from gpusteward.analyzer.ledger.idle_spells import OpenSpells, interrupt_spells, read_open_spells, write_spells
 from gpusteward.analyzer.ledger.periods import BEGAN, RECORDED, lock_progress, read_progress, set_progress
@@ -47,6 +46,7 @@ _IS_CHOSEN = allocations.c.id == bindparam("allocation_id")
 _END = update(allocations).where(_IS_CHOSEN).values(last_ms=bindparam("at_ms"), ended_ms=bindparam("at_ms"))
 _CONTINUE = update(allocations).where(_IS_CHOSEN).values(ended_ms=None)
 _INSERT_CHANGES = insert(verdict_changes)
+_LAST_CURRENCY = select(currencies.c.currency).order_by(currencies.c.since_ms.desc()).limit(1)
 _STATEMENT_ROWS = 512
 """SQLAlchemy makes several objects of each row of a statement: 2 kB."""
 
@@ -96,7 +96,7 @@ class LedgerWriter:
                 state = self._update_state(connection)
                 if state.recorded_ms is not None and record.at_ms <= state.recorded_ms:
                     return True
-                gap = self._next_gap(record, state)
+                gap = None if state.recorded_ms is None else next(split_gap(record, state.recorded_ms), None)
                 currency = _write_currency(connection, record, state)
                 if gap is None:
                     spells = _write_observed(connection, record, state)
@@ -122,9 +122,6 @@ class LedgerWriter:
         if self._state is None or self._state.recorded_ms != recorded_ms:
             self._state = _read_state(connection)
         return self._state
-
-    def _next_gap(self, record: CycleRecord, state: LedgerState) -> HourSlice | None:
-        return None if state.recorded_ms is None else next(split_gap(record, state.recorded_ms), None)
 
 
 def _write_observed(connection: Connection, record: CycleRecord, state: LedgerState) -> OpenSpells:
@@ -162,12 +159,9 @@ def _write_ended(connection: Connection, record: CycleRecord, *, recorded_ms: in
         id_ = int(ended.ids[row])
         began_ms[id_] = min(int(ended.began_ms[row]), began_ms.get(id_, at_ms))
         last[id_] = max(row, last.get(id_, row), key=lambda each: int(ended.ended_ms[each]))
-    rows = list(last.values())
-    for block in (rows[first : first + BLOCK_ROWS] for first in range(0, len(rows), BLOCK_ROWS)):
-        identities = [*ended.identities.take(block)]
-        columns = dict(zip(AllocationRow._fields, zip(*identities, strict=True), strict=True))
-        first_ms = [min(max(began_ms[one.id], recorded_ms), at_ms) for one in identities]
-        last_ms = np.minimum(ended.ended_ms[block], at_ms).tolist()
+    for rows, columns in ended.identities.in_blocks(BLOCK_ROWS, list(last.values())):
+        first_ms = [min(max(began_ms[id_], recorded_ms), at_ms) for id_ in columns["id"]]
+        last_ms = np.minimum(ended.ended_ms[rows], at_ms).tolist()
         times = {"first_ms": first_ms, "last_ms": last_ms, "ended_ms": last_ms}
         upsert(connection, allocations, {**columns, **times}, _ALLOCATION_RULES)
 
@@ -191,12 +185,13 @@ def _write_allocations(connection: Connection, record: CycleRecord, state: Ledge
     if len(ended):
         last_ms = int(state.recorded_ms or record.at_ms)  # when they were last observed
         _execute(connection, _END, ({"allocation_id": each, "at_ms": last_ms} for each in ended.tolist()))
-    returned = _find_returned(record, was_held)
+    # Allocations that this analyzer knows and that another one has marked as ended.
+    absent = record.ids[~was_held]
+    returned = absent[find_positions(absent, record.new.ids) < 0]
     _execute(connection, _CONTINUE, ({"allocation_id": each} for each in returned.tolist()))
-    for block in record.new.in_blocks(BLOCK_ROWS):
-        columns = dict(zip(AllocationRow._fields, zip(*block, strict=True), strict=True))
-        times = {"first_ms": [record.at_ms] * len(block), "last_ms": [record.at_ms] * len(block)}
-        upsert(connection, allocations, {**columns, **times, "ended_ms": [None] * len(block)}, _ALLOCATION_RULES)
+    for rows, columns in record.new.in_blocks(BLOCK_ROWS):
+        times = dict.fromkeys(("first_ms", "last_ms"), [record.at_ms] * len(rows))
+        upsert(connection, allocations, {**columns, **times, "ended_ms": [None] * len(rows)}, _ALLOCATION_RULES)
 
 
 def _execute(connection: Connection, statement: Insert | Update, rows: Iterable[Mapping[str, object]]) -> None:
@@ -206,26 +201,15 @@ def _execute(connection: Connection, statement: Insert | Update, rows: Iterable[
         connection.execute(statement, block)
 
 
-def _find_returned(record: CycleRecord, was_held: Mask) -> IntColumn:
-    """Allocations that this analyzer knows and that another analyzer has marked as ended."""
-    absent: IntColumn = record.ids[~was_held]
-    return absent[find_positions(absent, record.new.ids) < 0]
-
-
 def _read_state(connection: Connection) -> LedgerState:
     recorded_ms = read_progress(connection, RECORDED)
     return LedgerState(
         recorded_ms=recorded_ms,
         held=_read_held(connection),
         last_verdicts=_read_last_verdicts(connection),
-        currency=_read_currency(connection),
+        currency=connection.execute(_LAST_CURRENCY).scalar() or "",
         open_spells=read_open_spells(connection, recorded_ms),
     )
-
-
-def _read_currency(connection: Connection) -> str:
-    last = select(currencies.c.currency).order_by(currencies.c.since_ms.desc()).limit(1)
-    return connection.execute(last).scalar() or ""
 
 
 def _read_held(connection: Connection) -> HeldAllocations:

@@ -22,7 +22,7 @@ from gpusteward.analyzer.ledger.periods import HOUR_MS, RECORDED, read_progress
 from gpusteward.analyzer.ledger.schema import allocations, idle_spells, usage_hourly, verdict_changes
 from gpusteward.analyzer.ledger.schema_version import has_tables
 from gpusteward.analyzer.tables import Column, UsageTable
-from gpusteward.core.containers import Container, WorkloadKey
+from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.idle_spells import SpellEnd
 from gpusteward.core.usages import AllocationKey
 from gpusteward.core.verdicts import Activity
@@ -51,7 +51,9 @@ class _Recorded(NamedTuple):
 
     def find_begin(self, one: AllocationKey) -> float:
         """Since when the workload of this allocation is idle; NaN: not, or not known."""
-        key, container = _owner_of(one.container), one.container
+        container = one.container
+        kind, name = name_owner(container)
+        key = WorkloadKey(kind, container.namespace, name, container.cluster)
         began = self.idle.get(key)
         if began is not None and make_allocation_id(one) in self.held:
             return began
@@ -145,8 +147,3 @@ def read_clusters(connection: Connection, present: Collection[str]) -> list[tupl
 
 def _only_where(known: Column, column: Column) -> Column:
     return np.where(np.isnan(known), np.nan, column)
-
-
-def _owner_of(container: Container) -> WorkloadKey:
-    kind, name = name_owner(container)
-    return WorkloadKey(kind, container.namespace, name, container.cluster)

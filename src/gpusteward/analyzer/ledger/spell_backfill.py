@@ -25,13 +25,13 @@ from gpusteward.analyzer.ledger.cycle_record import (
     make_cycle_record,
 )
 from gpusteward.analyzer.ledger.db_engine import with_write_lock
-from gpusteward.analyzer.ledger.identities import AllocationRow, NewAllocations, PodLabels
+from gpusteward.analyzer.ledger.identities import NewAllocations, PodLabels
 from gpusteward.analyzer.ledger.idle_spells import (
     NO_SPELLS,
     OpenSpells,
     follow_spells,
     read_last_lost,
-    write_ended,
+    write_rows,
 )
 from gpusteward.analyzer.ledger.periods import (
     BEGAN,
@@ -179,9 +179,8 @@ class SpellBackfill:
 
     def _write_allocations(self, connection: Connection) -> None:
         for at_ms, new in self._new:
-            for block in new.in_blocks(BLOCK_ROWS):
-                columns = dict(zip(AllocationRow._fields, zip(*block, strict=True), strict=True))
-                times = dict.fromkeys(("first_ms", "last_ms", "ended_ms"), [at_ms] * len(block))
+            for rows, columns in new.in_blocks(BLOCK_ROWS):
+                times = dict.fromkeys(("first_ms", "last_ms", "ended_ms"), [at_ms] * len(rows))
                 upsert(connection, allocations, {**columns, **times}, _RULES)
         for last_ms, ids in (*self._gone, (self._at_ms, self._held.ids)):
             _set_last_seen(connection, ids, last_ms)
@@ -189,8 +188,8 @@ class SpellBackfill:
     def _write_spells(self, connection: Connection) -> None:
         for reason, spells in (*self._ended, (SpellEnd.LOST, self._open)):
             untouched, cut = self._cut(connection, spells)
-            write_ended(connection, untouched, reason)
-            write_ended(connection, cut, SpellEnd.LOST)
+            write_rows(connection, untouched, ended_by=reason)
+            write_rows(connection, cut, ended_by=SpellEnd.LOST)
 
     def _cut(self, connection: Connection, spells: OpenSpells) -> tuple[OpenSpells, OpenSpells]:
         """Those that end before later ones of their allocations begin, and the others, cut off there."""

@@ -4,7 +4,8 @@ What ended in the last half hour is read again each time: a spell whose data end
 ended before is kept, so that a cycle costs as much as the spells that end in half an hour.
 """
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,31 +40,14 @@ class _Spells(NamedTuple):
     is_over: NDArray[np.bool_]
 
     def take(self, chosen: NDArray[np.bool_] | slice) -> "_Spells":
-        return _Spells(
-            self.workload[chosen],
-            self.started_ms[chosen],
-            self.ended_ms[chosen],
-            self.has_resumed[chosen],
-            self.is_over[chosen],
-        )
+        return _Spells._make(column[chosen] for column in self)
 
     def join(self, later: "_Spells") -> "_Spells":
-        return _Spells(
-            np.concatenate((self.workload, later.workload)),
-            np.concatenate((self.started_ms, later.started_ms)),
-            np.concatenate((self.ended_ms, later.ended_ms)),
-            np.concatenate((self.has_resumed, later.has_resumed)),
-            np.concatenate((self.is_over, later.is_over)),
-        )
+        pairs: Iterable[tuple[NDArray[Any], NDArray[Any]]] = zip(self, later, strict=True)
+        return _Spells._make(map(np.concatenate, pairs))
 
 
-_NONE = _Spells(
-    np.empty(0, np.int32),
-    np.empty(0, np.int64),
-    np.empty(0, np.int64),
-    np.empty(0, np.bool_),
-    np.empty(0, np.bool_),
-)
+_NONE = _Spells._make(np.empty(0, kind) for kind in (np.int32, np.int64, np.int64, np.bool_, np.bool_))
 
 
 class SpellMemory:

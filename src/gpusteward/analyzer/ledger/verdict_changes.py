@@ -71,8 +71,8 @@ class LastVerdicts:
         """A workload that disappeared and reappears is new: its earlier verdict no longer counts."""
         codes = (workloads.activity.tolist(), workloads.signature.tolist(), workloads.state.tolist())
         changes = VerdictChanges()
-        for row, (key, *code) in enumerate(zip(workloads.keys, *codes, strict=True)):
-            if self._words.get(key) != _words_of(*code):
+        for row, (key, code) in enumerate(zip(workloads.keys, zip(*codes, strict=True), strict=True)):
+            if self._words.get(key) != _WORDS[code]:
                 changes.changed[key] = _make_change(workloads, row)
         if len(self._words) + sum(key not in self._words for key in changes.changed) > len(workloads):
             existing = set(workloads.keys)
@@ -100,14 +100,10 @@ _WORDS: dict[tuple[int, int, int], VerdictWords] = {
 """By the codes of every possible verdict."""
 
 
-def _words_of(activity: int, signature: int, state: int) -> VerdictWords:
-    return _WORDS[activity, signature, state]
-
-
 def _make_change(workloads: WorkloadTable, row: int) -> VerdictChange:
     key = workloads.keys[row]
     score, since = workloads.score[row], workloads.idle_since[row]
-    words = _words_of(*(int(codes[row]) for codes in (workloads.activity, workloads.signature, workloads.state)))
+    words = _WORDS[int(workloads.activity[row]), int(workloads.signature[row]), int(workloads.state[row])]
     return VerdictChange(
         cluster=clean_text(key.cluster),
         owner_kind=clean_text(key.kind),
