@@ -17,9 +17,8 @@ From a verdict to its rows, in reading order:
 Beside that path: retention.py (rollup and deletion), clock.py (a clock that is wrong), restore_state.py (idle
 times after a restart), last_gpus.py (when there were GPUs last),
 periods.py (hours, days and progress), db_engine.py (opening databases), leadership.py (which of
-several analyzers writes to PostgreSQL), file_owner.py (which one owns a SQLite file), copy.py (SQLite to PostgreSQL),
-snoozes.py (workloads about which nobody wants to hear), spell_reader.py, spell_memory.py and spell_backfill.py (idle
-spells: read, kept in memory, written for the past).
+several analyzers writes), copy.py (SQLite to PostgreSQL), snoozes.py (workloads about which nobody wants to hear),
+spell_reader.py, spell_memory.py and spell_backfill.py (idle spells: read, kept in memory, written for the past).
 
 Rules of the contents, for readers of the tables:
 

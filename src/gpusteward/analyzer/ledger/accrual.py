@@ -1,4 +1,30 @@
-"""Computes the rows that a cycle adds to `usage_hourly` and `fleet_hourly`, hour by hour. Pure: no database."""
+"""Computes the rows that a cycle adds to `usage_hourly` and `fleet_hourly`, hour by hour. Pure: no database.
+
+The idea. A cycle does not measure time, it says what allocations do now. So the time since the last recorded cycle gets
+the verdict of this one, for each allocation as far as it existed then. That time is cut at full hours, and each piece
+(`HourSlice`) is added to the rows of its hour. Two cycles that follow each other never cover the same moment, so adding
+is all that the database has to do, and a report only sums up.
+
+A long time without a cycle has two parts. What the cycle covers, at most three intervals before it, is observed. What
+lies before is a gap: who held GPUs before and still does has held them, but what for is unknown. Who is new in this
+cycle was not there in the gap, as far as anybody knows, and accrues nothing in it. Holders that ended before the cycle
+have rows of their own, for the time that `ended_record.py` has found for them.
+
+What always holds:
+- active + idle + unknown = allocated, to the millisecond; the table has it as a constraint. The time of one row has one
+  activity per slice, so nothing is divided between them.
+- The allocations of a GPU never add up to more than the GPU: fractions are rounded down, never up.
+- A moment is added once. A slice begins where the progress of the ledger ends, and both are written in one transaction.
+- Everything is a whole number (milliseconds, millionths of the currency, millijoules): sums are exact in any order, and
+  both databases have the same.
+- What is not known stays apart from zero: NULL where there was no power, peak or score, with the time for which they
+  were known beside their sums.
+- Held time and the time of the fleet come from the same slice, so free GPUs, their difference, cannot be negative
+  through rounding.
+
+Without this, a restart or a slow database would count time twice or lose it; a cycle after an outage of a night would
+record the night as idle for whoever is idle in the morning; and the parts of a shared GPU would cost more than the GPU.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -67,19 +93,19 @@ def accrue_time(record: CycleRecord, hour_slice: HourSlice, was_held: Mask) -> A
     covered; otherwise from now on.
     """
     durations = np.maximum(hour_slice.end_ms - _begin_times(record, hour_slice, was_held), 0)
-    return AccruedTime(durations, np.floor(durations * record.gpu_fractions + _ROUNDING).astype(np.int64))
+    return AccruedTime(durations, floor_gpu_ms(durations, record.gpu_fractions))
 
 
 def accrue_ended_time(record: EndedRecord, hour_slice: HourSlice) -> AccruedTime:
     """The time of holders that ended before the cycle, as far as it is in the slice."""
     begins, ends = np.maximum(record.began_ms, hour_slice.begin_ms), np.minimum(record.ended_ms, hour_slice.end_ms)
     durations = np.maximum(ends - begins, 0)
-    return AccruedTime(durations, np.floor(durations * record.gpu_fractions + _ROUNDING).astype(np.int64))
+    return AccruedTime(durations, floor_gpu_ms(durations, record.gpu_fractions))
 
 
-def floor_gpu_ms(duration_ms: int, fraction: float) -> int:
-    """The same for one allocation."""
-    return int(np.floor(duration_ms * fraction + _ROUNDING))
+def floor_gpu_ms(durations: IntColumn | int, fractions: Column | float) -> IntColumn:
+    """Rounded down, so that the parts of a GPU never add up to more than the GPU."""
+    return np.floor(durations * fractions + _ROUNDING).astype(np.int64)
 
 
 def _begin_times(record: CycleRecord, hour_slice: HourSlice, was_held: Mask) -> IntColumn:

@@ -140,8 +140,8 @@ def make_cycle_record(
     covered_ms = COVERED_INTERVALS * result.settings.scheduler.interval * 1000
     was_held = find_positions(held.ids, before.ids) >= 0
     ended = name_ended(table.ended, last_allocations, before_ms=before_ms)
-    new = [table.allocations[row] for row in rows[~was_held].tolist()]
-    ended += find_replaced(new, last_allocations, ended, before_ms=before_ms, at=table.at)
+    appeared = [table.allocations[row] for row in rows[~was_held].tolist()]
+    ended += find_replaced(appeared, last_allocations, ended, before_ms=before_ms, at=table.at)
     returned_ms = _find_returns(table, rows, ended)
     has_returned = returned_ms != UNKNOWN_START
     is_there = was_held & ~has_returned
@@ -149,6 +149,7 @@ def make_cycle_record(
     held_since = _find_held_since(table, rows, started_ms, was_held=is_there, ended=ended)
     spans = place_ended(ended, before.ids, held_since, before_ms=before_ms)
     is_new = find_new(held, before)
+    new = [table.allocations[row] for row in rows[is_new].tolist()]
     record = CycleRecord(
         at_ms=int(result.at * 1000),
         covered_ms=covered_ms,
@@ -169,9 +170,7 @@ def make_cycle_record(
         fleet=fleet,
         fleet_rows=find_fleet_rows(table.allocations, fleet)[rows],
         currency=result.settings.prices.currency,
-        new=NewAllocations(
-            held.ids[is_new], [table.allocations[row] for row in rows[is_new].tolist()], pod_labels.read
-        ),
+        new=NewAllocations(held.ids[is_new], new, pod_labels.read),
         changes=changes,
         window_ms=int(table.window_seconds * 1000),
         idle_starts=_find_idle_starts(verdicts, rows, covered_ms=covered_ms),

@@ -65,18 +65,16 @@ def name_ended(ended: Sequence[EndedHolder], before: Sequence[AllocationKey], *,
     gone from the API server. Another pod of the same name had the same owner, and another uid."""
     gpus = {each.allocation.gpu_uuid for each in ended}
     known = {one.names: one for one in before if one.gpu_uuid in gpus} if gpus else {}
-    return [_name(each, known.get(each.allocation.names), before_ms=before_ms) for each in ended]
-
-
-def _name(ended: EndedHolder, known: AllocationKey | None, *, before_ms: int) -> EndedHolder:
-    if known is None:
-        return ended
-    own = ended.allocation.container
-    is_same = own.pod_uid == known.container.pod_uid if own.pod_uid else _was_there(ended, before_ms)
-    if not is_same:
-        container = replace(known.container, pod_uid=own.pod_uid, started_at=own.started_at)
-        known = replace(known, container=container)
-    return replace(ended, allocation=known)
+    named: list[EndedHolder] = []
+    for each in ended:
+        own, earlier = each.allocation.container, known.get(each.allocation.names)
+        if earlier is None:
+            named.append(each)
+            continue
+        is_same = own.pod_uid == earlier.container.pod_uid if own.pod_uid else _was_there(each, before_ms)
+        container = replace(earlier.container, pod_uid=own.pod_uid, started_at=own.started_at)
+        named.append(replace(each, allocation=earlier if is_same else replace(earlier, container=container)))
+    return named
 
 
 def _was_there(ended: EndedHolder, at_ms: int) -> bool:

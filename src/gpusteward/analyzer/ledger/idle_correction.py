@@ -62,7 +62,7 @@ def _count_idle(row: Row[Any, Any, Any, Any, Any], since_ms: int, fraction: floa
     if row.hour_ms >= since_ms:
         return int(row.active_ms)
     after_ms = min(row.hour_ms + HOUR_MS, recorded_ms) - since_ms
-    return min(int(row.active_ms), floor_gpu_ms(after_ms, fraction) - int(row.unknown_ms))
+    return min(int(row.active_ms), int(floor_gpu_ms(after_ms, fraction)) - int(row.unknown_ms))
 
 
 def _write_moves(connection: Connection, moves: Sequence[_Move]) -> None:

@@ -1,4 +1,5 @@
-"""Which of several analyzers on one PostgreSQL writes: the leader holds a lease, a row that it renews.
+"""Which of several analyzers writes to a ledger. On PostgreSQL it is the leader, which holds a lease, a row that it
+renews (`Leadership`); of a SQLite file it is the one that holds a lock (`FileOwner`).
 
 A replica is a reader while another one holds the lease. When the leader ends, it gives the lease up; when it is killed
 or hangs, the lease expires after `ledger.lease_seconds`. All times are those of the database: the clocks of the
@@ -14,17 +15,21 @@ The analyzers may be those of different clusters. Only the leader records, so th
 are not recorded: a second row has the leader's cluster, together with its name, so that it counts for no other leader.
 """
 
+import fcntl
 import os
 import socket
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Literal
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
 
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Connection, Engine, make_url, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from gpusteward.analyzer.ledger.db_engine import describe_error
+from gpusteward.analyzer.ledger.db_engine import OWNER_ONLY, describe_error
+from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.core.errors import SourceError
 from gpusteward.logs import Log
 
@@ -184,3 +189,54 @@ class Leadership:
         if error and not self.error:
             log.warning("lease_not_renewed", reason=error, role=self.role)
         self.error = error
+
+
+class FileOwner:
+    """Which analyzer owns a SQLite ledger: the one that holds a lock on a file beside it. `take` until it returns True;
+    the lock is held until `release` or the end of the process.
+
+    A Deployment may run two analyzers on one volume for a while: a change of its replicas scales the old pods first.
+    Both would record, and send every notice twice. The lock ends with its process, however that ends, so that nothing
+    has to be cleaned up; it is a POSIX lock, which NFS has too.
+    """
+
+    def __init__(self, settings: LedgerSettings) -> None:
+        """PostgreSQL has a lease instead, and a file in memory nobody else."""
+        url = make_url(settings.locate()) if settings.enabled else None
+        is_file = url is not None and url.get_backend_name() == "sqlite" and url.database not in (None, "", ":memory:")
+        self.path = Path(f"{url.database}.lock") if url is not None and is_file else None
+        self._file: int | None = None
+
+    def take(self) -> bool:
+        """Whether no other process owns the file. A place where nothing can be locked is owned by whoever asks: the
+        ledger itself reports what is wrong there."""
+        if self.path is None or self._file is not None:
+            return True
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, OWNER_ONLY)
+        except OSError as error:
+            log.warning("ledger_not_locked", path=self.path, reason=error)
+            return True
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):  # POSIX allows both for a lock that another process has
+            os.close(file)
+            return False
+        except OSError as error:
+            os.close(file)
+            log.warning("ledger_not_locked", path=self.path, reason=error)
+            return True
+        self._file = file
+        return True
+
+    def release(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.release()

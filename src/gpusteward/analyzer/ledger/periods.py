@@ -97,9 +97,7 @@ def divide_period(since_ms: int, until_ms: int, *, rolled_ms: int, oldest_hour_m
     first_day = -floor_day(-since)
     daily_end = rolled_ms if until >= rolled_ms else floor_day(until)
     if first_day >= daily_end:
-        return Period(since, until, TimeSpan(first_day, first_day), _spans((since, until)))
-    return Period(since, until, TimeSpan(first_day, daily_end), _spans((since, first_day), (daily_end, until)))
-
-
-def _spans(*spans: tuple[int, int]) -> tuple[TimeSpan, ...]:
-    return tuple(TimeSpan(begin_ms, end_ms) for begin_ms, end_ms in spans if begin_ms < end_ms)
+        daily, hourly = TimeSpan(first_day, first_day), [TimeSpan(since, until)]
+    else:
+        daily, hourly = TimeSpan(first_day, daily_end), [TimeSpan(since, first_day), TimeSpan(daily_end, until)]
+    return Period(since, until, daily, tuple(span for span in hourly if span.begin_ms < span.end_ms))

@@ -18,8 +18,6 @@ from sqlalchemy import Connection, Engine, delete, func, or_, select, update
 from gpusteward.analyzer.ledger.accrual import BLOCK_ROWS
 from gpusteward.analyzer.ledger.cycle_record import (
     NO_ALLOCATIONS,
-    CycleRecord,
-    HeldAllocations,
     IntColumn,
     find_positions,
     make_cycle_record,
@@ -119,9 +117,19 @@ class SpellBackfill:
         record, held = make_cycle_record(
             result, self._held, pod_labels=self._pod_labels, price_of=lambda *_: 0, changes=VerdictChanges()
         )
-        self._note_allocations(record, held)
-        self._follow(record)
-        self._at_ms = record.at_ms
+        if len(record.new):
+            self._new.append((record.at_ms, record.new))
+        gone = self._held.ids[find_positions(self._held.ids, held.ids) < 0]
+        if len(gone):
+            self._gone.append((self._at_ms, gone))
+        is_back = find_positions(self._released.ids, record.ids) >= 0
+        changes = follow_spells(self._open.join(self._released.take(is_back)), record)
+        self._released = self._released.take(~is_back)
+        for reason, ended in changes.ended:
+            self._ended.append((reason, ended))
+            if reason is SpellEnd.RELEASED:
+                self._released = self._released.join(ended)
+        self._held, self._open, self._at_ms = held, changes.open, record.at_ms
 
     def write(self, *, is_complete: bool = False) -> None:
         """Write what was added, in one transaction. `is_complete`: the span ends here.
@@ -132,7 +140,10 @@ class SpellBackfill:
             lock_progress(connection)
             if _read_filled(connection) != self._filled:
                 raise SourceError(ledger_errors.FILLED_BY_ANOTHER)
-            self._clear_unfinished(connection)
+            if self._is_earlier and not self._is_cleared:
+                # Time before the filled one counts as filled only when all of it is: what an unfinished run has
+                # written is written again.
+                connection.execute(delete(idle_spells).where(idle_spells.c.ended_ms <= self._span.end_ms))
             began_ms = read_began(connection)
             if began_ms is not None:
                 set_progress(connection, BEGAN, began_ms)
@@ -141,30 +152,6 @@ class SpellBackfill:
             filled = self._advance(connection, self._span.end_ms if is_complete else self._at_ms)
         self._filled, self._is_cleared = filled, True
         self._ended, self._new, self._gone = [], [], []
-
-    def _follow(self, record: CycleRecord) -> None:
-        is_back = find_positions(self._released.ids, record.ids) >= 0
-        changes = follow_spells(self._open.join(self._released.take(is_back)), record)
-        self._released = self._released.take(~is_back)
-        for reason, ended in changes.ended:
-            self._ended.append((reason, ended))
-            if reason is SpellEnd.RELEASED:
-                self._released = self._released.join(ended)
-        self._open = changes.open
-
-    def _note_allocations(self, record: CycleRecord, held: HeldAllocations) -> None:
-        if len(record.new):
-            self._new.append((record.at_ms, record.new))
-        gone = self._held.ids[find_positions(self._held.ids, held.ids) < 0]
-        if len(gone):
-            self._gone.append((self._at_ms, gone))
-        self._held = held
-
-    def _clear_unfinished(self, connection: Connection) -> None:
-        """Time before the filled one counts as filled only when all of it is: what an unfinished run wrote is
-        written again."""
-        if self._is_earlier and not self._is_cleared:
-            connection.execute(delete(idle_spells).where(idle_spells.c.ended_ms <= self._span.end_ms))
 
     def _advance(self, connection: Connection, at_ms: int) -> FilledTime:
         filled = FilledTime(self._span.begin_ms, at_ms)

@@ -60,7 +60,7 @@ def run(arguments: Sequence[str]) -> int:
 
         from gpusteward.analyzer.ledger.clock import IN_USE
         from gpusteward.analyzer.ledger.db_engine import describe_error, open_engine
-        from gpusteward.analyzer.ledger.file_owner import FileOwner
+        from gpusteward.analyzer.ledger.leadership import FileOwner
         from gpusteward.analyzer.settings.file import SettingsFile
         from gpusteward.analyzer.settings.flags import flags_from
     configure_logs(level="warning", as_json=False)
