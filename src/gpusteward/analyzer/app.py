@@ -1,9 +1,8 @@
 """Creates and wires all components of the analyzer; `serve.py` runs them as a program."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Protocol
 
 from fastapi import FastAPI
 from fastapi.concurrency import run_in_threadpool
@@ -23,7 +22,7 @@ from gpusteward.analyzer.ledger_access import LedgerAccess
 from gpusteward.analyzer.node_presence import NodePresence
 from gpusteward.analyzer.notify.links import LinkSigner
 from gpusteward.analyzer.notify.notifier import Notifier
-from gpusteward.analyzer.pipeline import Components, OwnerNames, Pipeline
+from gpusteward.analyzer.pipeline import Components, Pipeline
 from gpusteward.analyzer.reclaim.build import build_reclaimer
 from gpusteward.analyzer.reclaim.cluster import Cluster
 from gpusteward.analyzer.reclaim.policies.resolve import WatchedPolicies
@@ -45,16 +44,6 @@ NOTIFIER_GRACE_SECONDS = 1.0
 """Time to end a cycle and deliveries. With the grace period of HTTP requests, the program ends within 5 s."""
 
 
-class Owners(OwnerNames, Protocol):
-    """Knows the owners of pods and their annotations."""
-
-    def read_notify_annotation(self, namespace: str, pod: str, cluster: str) -> str:
-        """The channel in the annotation gpusteward.io/notify of a pod or its owner; empty: none."""
-
-    def use_ledger(self, read_clusters: Callable[[Collection[str]], Iterable[tuple[str, str]]]) -> None:
-        """Which clusters earlier processes have seen, and their GPUs."""
-
-
 class Analyzer:
     """Creates all components and connects them; starts and stops their threads."""
 
@@ -62,7 +51,7 @@ class Analyzer:
         self,
         file: SettingsFile,
         *,
-        owners: Owners | None = None,
+        owners: ClusterOwners | None = None,
         cluster: Cluster | None = None,
         own_namespace: str = "",
         offered: OfferedGpus | None = None,
@@ -102,7 +91,7 @@ class Analyzer:
         """Whether no condition on devices leaves nodes out."""
         return not device_matchers(parse_condition(self.settings.current.prometheus.query_condition))
 
-    def _make_notifier(self, settings: Settings, owners: Owners) -> Notifier:
+    def _make_notifier(self, settings: Settings, owners: ClusterOwners) -> Notifier:
         return Notifier(
             settings,
             self.ledger.engine,
@@ -124,7 +113,7 @@ class Analyzer:
             read_chance=lambda key, age, _now: self.ledger.spell_history.estimate(key, age=age, horizon=HALF_HOUR),
         )
 
-    def _make_pipeline(self, owners: Owners) -> Pipeline:
+    def _make_pipeline(self, owners: ClusterOwners) -> Pipeline:
         return Pipeline(
             Components(
                 source=self.source,

@@ -146,25 +146,23 @@ class LedgerAccess:
     def read_report(self, query: ReportQuery, *, visible: VisibleNamespaces | None) -> Report:
         """May take as long as the database. Raises SourceError, also where the ledger is disabled, and
         ConfigurationError for a label that is not recorded."""
-        if self._ledger is None:
-            raise SourceError(api_errors.LEDGER_DISABLED)
-        check_grouping(query.by, self._ledger.settings.labels)
+        ledger = self._require()
+        check_grouping(query.by, ledger.settings.labels)
         from gpusteward.analyzer.reports.make_report import (
             make_report,  # 2 MB that are not needed before the first report
         )
 
         query = replace(query, visible=self._list_visible(visible))
-        return make_report(self._ledger.engine, query, prices=self._read_prices(), teams=self._read_teams())
+        return make_report(ledger.engine, query, prices=self._read_prices(), teams=self._read_teams())
 
     def read_group_details(self, query: ReportQuery, *, visible: VisibleNamespaces | None) -> GroupDetails:
         """May take as long as the database. Raises SourceError and ConfigurationError, as `read_report` does."""
-        if self._ledger is None:
-            raise SourceError(api_errors.LEDGER_DISABLED)
-        check_grouping(query.by, self._ledger.settings.labels)
+        ledger = self._require()
+        check_grouping(query.by, ledger.settings.labels)
         from gpusteward.analyzer.reports.group_details import read_group_details
 
         query = replace(query, visible=self._list_visible(visible))
-        details = read_group_details(self._ledger.engine, query, teams=self._read_teams())
+        details = read_group_details(ledger.engine, query, teams=self._read_teams())
         return replace(details, groupings=self._list_groupings())
 
     def _list_groupings(self) -> list[str]:
@@ -182,21 +180,19 @@ class LedgerAccess:
 
     def read_ended_workloads(self, query: EndedQuery, *, visible: VisibleNamespaces | None) -> list[EndedWorkload]:
         """May take as long as the database. Raises SourceError, also where the ledger is disabled."""
-        if self._ledger is None:
-            raise SourceError(api_errors.LEDGER_DISABLED)
+        ledger = self._require()
         from gpusteward.analyzer.reports.ended_workloads import read_ended_workloads
 
         query = replace(query, visible=self._list_visible(visible))
-        return read_ended_workloads(self._ledger.engine, query, prices=self._read_prices())
+        return read_ended_workloads(ledger.engine, query, prices=self._read_prices())
 
     def read_charges(self, query: ReportQuery, *, visible: VisibleNamespaces | None) -> Iterator[Charge]:
         """The rows of a FOCUS export. Raises SourceError and ConfigurationError while they are read."""
-        if self._ledger is None:
-            raise SourceError(api_errors.LEDGER_DISABLED)
+        ledger = self._require()
         from gpusteward.analyzer.reports.focus import read_charges
 
         query = replace(query, visible=self._list_visible(visible))
-        return read_charges(self._ledger.engine, query, prices=self._read_prices(), teams=self._read_teams())
+        return read_charges(ledger.engine, query, prices=self._read_prices(), teams=self._read_teams())
 
     def read_history(
         self, workload: WorkloadKey, *, limit: int, visible: VisibleNamespaces | None
@@ -230,10 +226,14 @@ class LedgerAccess:
         with self._writing() as connection:
             return end_snooze(connection, workload, who=who, at=at)
 
-    def _open(self) -> Engine:
+    def _require(self) -> Ledger:
+        """Raises SourceError where the ledger is disabled."""
         if self._ledger is None:
             raise SourceError(api_errors.LEDGER_DISABLED)
-        return self._ledger.engine
+        return self._ledger
+
+    def _open(self) -> Engine:
+        return self._require().engine
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:

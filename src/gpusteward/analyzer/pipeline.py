@@ -1,17 +1,24 @@
 """One cycle of the analyzer: read, judge, explain, publish, record, notify, reclaim.
 
-`Pipeline` runs its stages in this order; `StageRunner` times each, contains its failures and counts them. A
-failure of a required stage ends the cycle: the last published result stays, and the outage is announced. A failure of
-`record`, `notify` or `reclaim` costs only that stage. The result is published before it is recorded and notified: a
-slow database does not delay it.
+The idea. A cycle is a chain of functions over one `Cycle`: each stage takes what earlier ones left there and adds its
+own. `Pipeline` runs the stages in this order, in one thread, and one `StageRunner` times each, contains its failures
+and counts them. Nothing but `History` is carried over to the next cycle: one that failed leaves nothing behind.
 
-Of several analyzers on one ledger, only the leader runs `record`, `notify` and `reclaim` and asks the language model;
-the others read, judge and publish for themselves, so that their history is complete when one of them becomes the
-leader. In `reclaim` they continue what is open in their own cluster: the leader may be the analyzer of another one.
+What always holds:
+- A failure of read, judge, explain or publish ends the cycle: the last published result stays, with its age, and the
+  outage is announced. A failure of record, notify or reclaim costs only that stage.
+- A result is published before it is recorded and notified: a slow database does not delay what people see.
+- Of several analyzers on one ledger, only the leader runs record and notify and asks the language model. The others
+  read, judge and publish for themselves, so that their history is complete when one of them becomes the leader. In
+  reclaim they continue what is open in their own cluster: the leader may be the analyzer of another one.
+- A language model delays no result: it is published with the opinions that are cached. Others are requested in another
+  thread; when that ends, the thread of the cycles publishes the same result again with them.
+- Notices and actions wait for the opinions on their result, or for the end of their time: an opinion can object.
+- A result never replaces a newer one: opinions that arrive after the next cycle has been published are used there.
+- A cycle is recorded only if the clock did not move during it: what dated it would not be what the ledger compares.
 
-A language model does not delay it either: a result is published with the opinions that are cached. Others are requested
-in another thread; when it ends, the same result is published again with them. Its notices and actions wait for that,
-because an opinion can object to them.
+Without this, one slow or broken receiver would leave everybody without verdicts, two analyzers would send every notice
+twice, and a workload could be suspended a second before the model's objection arrives.
 """
 
 import time
@@ -23,14 +30,19 @@ from gpusteward.analyzer.explain.explainer import Explainer, OpinionRequests
 from gpusteward.analyzer.explain.opinion_effects import OpinionEffect, apply_objections, evaluate_opinions
 from gpusteward.analyzer.explain.opinions import Opinion
 from gpusteward.analyzer.explain.prompt_cases import Case, choose_rows, make_case
+from gpusteward.analyzer.gpu_presence import GpuPresence
 from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.reasons import make_verdict
-from gpusteward.analyzer.judge.resumption import NO_HISTORY, SpellHistory
+from gpusteward.analyzer.judge.resumption import NO_HISTORY
 from gpusteward.analyzer.judge.states import find_low
 from gpusteward.analyzer.judge.workloads import judge_workloads
+from gpusteward.analyzer.ledger_access import LedgerAccess
+from gpusteward.analyzer.notify.notifier import Notifier
+from gpusteward.analyzer.reclaim.reclaimer import Reclaimer
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
+from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners
 from gpusteward.analyzer.sources.usage_source import UsageSource
 from gpusteward.analyzer.tables import MAX_CLOCK_SKEW_SECONDS, UsageTable, VerdictTable
 from gpusteward.core.errors import SourceError
@@ -46,57 +58,10 @@ CASES_OFFERED = 1000
 """How many allocations are offered to the explainer; its own budget limits how many the model is asked about."""
 
 
-class OwnerNames(Protocol):
-    """Adds the owners of pods to a usage table. Implemented by `sources.owners.cluster_owners.ClusterOwners`."""
-
-    def resolve_owners(self, table: UsageTable) -> UsageTable:
-        """The same table with the owner of each pod, as far as it is known."""
-
-
-class GpuCheck(Protocol):
-    """Says why a table has no GPU at all. Implemented by `gpu_presence.GpuPresence`."""
-
-    def check(self, table: UsageTable) -> UsageTable:
-        """The same table, with a finding if it has none."""
-
-
 class Publisher(Protocol):
-    """Makes a result visible to clients. Implemented by `api.publisher.ResultPublisher`."""
+    """Makes a result visible to clients: `api.publisher.ResultPublisher`, which is above this module."""
 
     def publish(self, result: Result) -> None: ...
-
-
-class CycleLedger(Protocol):
-    """Stores results, and restores the history of allocations. Implemented by `ledger_access.LedgerAccess`."""
-
-    def restore(self, table: UsageTable) -> History:
-        """The history of these allocations before the first cycle of this process."""
-
-    def record(self, result: Result) -> None: ...
-
-    @property
-    def spell_history(self) -> SpellHistory:
-        """The idle spells of the past; reads nothing."""
-
-    def update_spell_history(self, result: Result) -> None:
-        """Read the idle spells that ended since the last time."""
-
-
-class CycleNotifier(Protocol):
-    """Sends notifications about results and outages. Implemented by `notify.notifier.Notifier`."""
-
-    def notify(self, result: Result) -> None: ...
-
-    def announce_outage(self, reason: str | SourceError, *, at: float) -> None: ...
-
-
-class CycleReclaimer(Protocol):
-    """Plans for idle workloads and acts on them. Implemented by `reclaim.reclaimer.Reclaimer`."""
-
-    def reclaim(self, result: Result) -> None: ...
-
-    def continue_open(self, result: Result) -> None:
-        """For an analyzer that is not the leader of the ledger: begin nothing, continue what is open in its cluster."""
 
 
 @dataclass
@@ -196,14 +161,14 @@ class Components:
     reclaimer, stage `reclaim`."""
 
     source: UsageSource
-    owners: OwnerNames
+    owners: ClusterOwners
     explainer: Explainer
     publisher: Publisher
-    ledger: CycleLedger | None = None
-    notifier: CycleNotifier | None = None
-    reclaimer: CycleReclaimer | None = None
+    ledger: LedgerAccess | None = None
+    notifier: Notifier | None = None
+    reclaimer: Reclaimer | None = None
     is_leader: Callable[[], bool] = lambda: True  # whether this replica writes; may take as long as the database
-    presence: GpuCheck | None = None
+    presence: GpuPresence | None = None
 
 
 class Pipeline:
@@ -274,27 +239,22 @@ class Pipeline:
         cycle.usage = self._components.owners.resolve_owners(presence.check(usage) if presence else usage)
 
     def _judge(self, cycle: Cycle) -> None:
-        history = self._restore_history(cycle.usage) if self._history is None else self._history
+        history, ledger = self._history, self._components.ledger
+        if history is None:  # the first cycle: what the ledger has of these allocations
+            history = History() if ledger is None else ledger.restore(cycle.usage)
         cycle.rule_verdicts, self._history = judge(cycle.usage, cycle.settings.rules, history, now=cycle.at)
-
-    def _restore_history(self, usage: UsageTable) -> History:
-        ledger = self._components.ledger
-        return History() if ledger is None else ledger.restore(usage)
 
     def _explain(self, cycle: Cycle) -> None:
         """Second opinions can only make a verdict more careful. A cycle that was requested without the model uses what
         the model said before: it must not be less careful than the others."""
         if cycle.use_ai or cycle.settings.ai.enabled:
             cycle.cases = cycle.cases or _make_cases(cycle)
-        cycle.opinions = self._recall_opinions(cycle)
+        opinions = {**self._components.explainer.recall(cycle.cases, now=cycle.at), **(cycle.requested or {})}
+        cycle.opinions = {int(key): opinion for key, opinion in opinions.items()}
         cycle.opinion_effects = evaluate_opinions(
             cycle.rule_verdicts, cycle.opinions, threshold=cycle.settings.ai.threshold
         )
         cycle.verdicts = apply_objections(cycle.rule_verdicts, cycle.opinion_effects)
-
-    def _recall_opinions(self, cycle: Cycle) -> Mapping[int, Opinion]:
-        opinions = {**self._components.explainer.recall(cycle.cases, now=cycle.at), **(cycle.requested or {})}
-        return {int(key): opinion for key, opinion in opinions.items()}
 
     def _publish(self, cycle: Cycle) -> None:
         workloads = judge_workloads(cycle.verdicts, cycle.settings.rules)

@@ -18,14 +18,14 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from gpusteward.analyzer.app import Analyzer, Owners
+from gpusteward.analyzer.app import Analyzer
 from gpusteward.analyzer.http_server import IDLE_SECONDS, LimitedServer
 from gpusteward.analyzer.ledger.leadership import FileOwner
 from gpusteward.analyzer.listen_socket import open_socket
 from gpusteward.analyzer.reclaim.build import find_own_namespace, open_cluster
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.settings import Settings
-from gpusteward.analyzer.sources.owners.cluster_owners import open_api, open_offered_gpus, open_owners
+from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners, open_api, open_offered_gpus, open_owners
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.http_server.web_config import WebConfig, WebConfigFile
 from gpusteward.logs import ROOT, Log
@@ -42,7 +42,7 @@ def run_analyzer(
     file: SettingsFile,
     *,
     listening: socket.socket | None = None,
-    owners: Owners | None = None,
+    owners: ClusterOwners | None = None,
     prepare: Callable[[Analyzer], None] = lambda _: None,
     announce: Callable[[str], None] = lambda _: None,
 ) -> int:
@@ -65,7 +65,7 @@ def run_analyzer(
 def _run(
     file: SettingsFile,
     listening: socket.socket,
-    owners: Owners | None,
+    owners: ClusterOwners | None,
     prepare: Callable[[Analyzer], None],
     announce: Callable[[str], None],
 ) -> int:
