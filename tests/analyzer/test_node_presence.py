@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from gpusteward.analyzer.gpu_presence import GpuPresence
+from gpusteward.analyzer.gpu_presence import REMEMBERED_SECONDS, STARTING_SECONDS, GpuPresence, NodePresence
 from gpusteward.analyzer.ledger.last_gpus import ClusterNode, NodeGpus, read_node_gpus
 from gpusteward.analyzer.ledger_access import LedgerAccess
-from gpusteward.analyzer.node_presence import REMEMBERED_SECONDS, STARTING_SECONDS, NodePresence
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.analyzer.sources.offered_gpus import (

@@ -16,10 +16,9 @@ from gpusteward.analyzer.api.result_store import ResultStore
 from gpusteward.analyzer.api.source_reader import SourceReader
 from gpusteward.analyzer.api.v1.health.events import HealthEvents
 from gpusteward.analyzer.explain.explainer import Explainer
-from gpusteward.analyzer.gpu_presence import GpuPresence
+from gpusteward.analyzer.gpu_presence import GpuPresence, NodePresence
 from gpusteward.analyzer.judge.resumption import HALF_HOUR
 from gpusteward.analyzer.ledger_access import LedgerAccess
-from gpusteward.analyzer.node_presence import NodePresence
 from gpusteward.analyzer.notify.links import LinkSigner
 from gpusteward.analyzer.notify.notifier import Notifier
 from gpusteward.analyzer.pipeline import Components, Pipeline
