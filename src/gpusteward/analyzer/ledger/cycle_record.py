@@ -3,7 +3,7 @@ database is unavailable."""
 
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import NamedTuple
 
@@ -48,7 +48,6 @@ _IDENTITY_BYTES = 600  # of one identity with its texts; measured, rounded up
 _CHANGE_BYTES = 500
 _FLEET_ROW_BYTES = 100
 _NO_IDS: IntColumn = np.empty(0, np.int64)
-_NO_CODES: Codes = np.empty(0, np.int8)
 
 
 @dataclass(frozen=True)
@@ -88,9 +87,9 @@ class CycleRecord:
     memory_peak: Column
     core_peak: Column
     activity: Codes
-    idle_since_ms: IntColumn = field(default_factory=lambda: _NO_IDS)  # UNKNOWN_START where it is not idle
-    proof: Codes = field(default_factory=lambda: _NO_CODES)
-    signature: Codes = field(default_factory=lambda: _NO_CODES)
+    idle_since_ms: IntColumn  # UNKNOWN_START where it is not idle
+    proof: Codes
+    signature: Codes
     score: Float32Column
     watts: Float32Column
     fleet: Mapping[NodeModel, int]  # number of existing GPUs

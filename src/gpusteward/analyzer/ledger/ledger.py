@@ -162,7 +162,11 @@ class Ledger:
             before_ms=self._newest_ms or 0,
         )
         record = record.share_columns(self._pending[-1] if self._pending else None)
-        if self._pending and not self._has_space(record):
+        if self._pending and self._pending_bytes + record.size_bytes > self.settings.buffer_megabytes * 1_000_000:
+            self._lost += 1
+            if not self._is_full:
+                log.warning("ledger_buffer_full", cycles=len(self._pending), consequence="time from now on is unknown")
+            self._is_full = True
             return
         self._pending.append(record)
         self._pending_bytes += record.size_bytes
@@ -189,15 +193,6 @@ class Ledger:
                 log.warning("ledger_ahead_of_clock", seconds=ahead_ms // 1000, remedy=remedy)
         self._clock_error = error
         return not error and (newest_ms is None or at_ms > newest_ms)
-
-    def _has_space(self, record: CycleRecord) -> bool:
-        if self._pending_bytes + record.size_bytes <= self.settings.buffer_megabytes * 1_000_000:
-            return True
-        self._lost += 1
-        if not self._is_full:
-            log.warning("ledger_buffer_full", cycles=len(self._pending), consequence="time from now on is unknown")
-        self._is_full = True
-        return False
 
     def _price_of(self, result: Result) -> PriceOf:
         settings = result.settings.prices

@@ -1,6 +1,8 @@
 """The tables. Times are milliseconds since 1970, durations GPU-milliseconds, amounts of money millionths of the
 currency, energy millijoules: all integers, so that sums are exact."""
 
+from collections.abc import Iterator
+
 from sqlalchemy import (
     BigInteger,
     CheckConstraint,
@@ -17,6 +19,11 @@ from sqlalchemy import (
 METADATA = MetaData()
 Number = BigInteger().with_variant(Integer(), "sqlite")
 """SQLite generates ids only for INTEGER columns; its integers have 64 bits anyway."""
+
+
+def _texts(*names: str) -> Iterator[Column[str]]:
+    """Columns that always have a text, which may be empty."""
+    return (Column(name, Text, nullable=False) for name in names)
 
 
 def _cluster() -> Column[str]:
@@ -37,19 +44,8 @@ allocations = Table(
     "allocations",
     METADATA,
     Column("id", Number, primary_key=True, autoincrement=False),
-    Column("namespace", Text, nullable=False),
-    Column("pod", Text, nullable=False),
-    Column("pod_uid", Text, nullable=False),
-    Column("container", Text, nullable=False),
-    Column("owner_kind", Text, nullable=False),
-    Column("owner_name", Text, nullable=False),
-    Column("user_name", Text, nullable=False),
-    Column("node", Text, nullable=False),
-    Column("gpu_uuid", Text, nullable=False),
-    Column("gpu_instance", Text, nullable=False),
-    Column("gpu_index", Text, nullable=False),
-    Column("model", Text, nullable=False),
-    Column("share", Text, nullable=False),
+    *_texts("namespace", "pod", "pod_uid", "container", "owner_kind", "owner_name", "user_name"),
+    *_texts("node", "gpu_uuid", "gpu_instance", "gpu_index", "model", "share"),
     Column("first_ms", Number, nullable=False),
     Column("last_ms", Number, nullable=False),
     Column("ended_ms", Number),
@@ -128,12 +124,7 @@ verdict_changes = Table(
     METADATA,
     Column("id", Number, primary_key=True),
     Column("at_ms", Number, nullable=False),
-    Column("owner_kind", Text, nullable=False),
-    Column("namespace", Text, nullable=False),
-    Column("owner_name", Text, nullable=False),
-    Column("activity", Text, nullable=False),
-    Column("signature", Text, nullable=False),
-    Column("state", Text, nullable=False),
+    *_texts("owner_kind", "namespace", "owner_name", "activity", "signature", "state"),
     Column("score", Float(53)),
     Column("gpus", Integer, nullable=False),
     Column("idle_gpus", Integer, nullable=False),
@@ -165,11 +156,7 @@ notices = Table(
     METADATA,
     Column("id", Number, primary_key=True),
     Column("key", Text, nullable=False, unique=True),
-    Column("kind", Text, nullable=False),
-    Column("namespace", Text, nullable=False),
-    Column("owner_kind", Text, nullable=False),
-    Column("owner_name", Text, nullable=False),
-    Column("channel", Text, nullable=False),
+    *_texts("kind", "namespace", "owner_kind", "owner_name", "channel"),
     Column("created_ms", Number, nullable=False),
     Column("body", Text, nullable=False),
     _cluster(),
@@ -183,10 +170,7 @@ outbox = Table(
     Column("id", Number, primary_key=True),
     Column("stream", Text, nullable=False),
     Column("key", Text, nullable=False, unique=True),
-    Column("kind", Text, nullable=False),
-    Column("target", Text, nullable=False),
-    Column("headers_json", Text, nullable=False),
-    Column("body", Text, nullable=False),
+    *_texts("kind", "target", "headers_json", "body"),
     Column("created_ms", Number, nullable=False),
     Column("attempts", Integer, nullable=False, default=0),
     Column("next_ms", Number, nullable=False),
@@ -205,9 +189,7 @@ snoozes = Table(
     METADATA,
     Column("id", Number, primary_key=True),
     _cluster(),
-    Column("namespace", Text, nullable=False),
-    Column("owner_kind", Text, nullable=False),
-    Column("owner_name", Text, nullable=False),
+    *_texts("namespace", "owner_kind", "owner_name"),
     Column("until_ms", Number, nullable=False),
     Column("reason", Text, nullable=False),
     Column("who", Text, nullable=False),
@@ -234,31 +216,16 @@ actions = Table(
     METADATA,
     Column("id", Text, primary_key=True),
     _cluster(),
-    Column("namespace", Text, nullable=False),
-    Column("owner_kind", Text, nullable=False),
-    Column("owner_name", Text, nullable=False),
-    Column("owner_uid", Text, nullable=False),
-    Column("action", Text, nullable=False),
-    Column("mode", Text, nullable=False),
-    Column("state", Text, nullable=False),
-    Column("policy", Text, nullable=False),
+    *_texts("namespace", "owner_kind", "owner_name", "owner_uid", "action", "mode", "state", "policy"),
     Column("gpus", Float(53), nullable=False),
     Column("idle_since_ms", Number, nullable=False),
     Column("created_ms", Number, nullable=False),
     Column("updated_ms", Number, nullable=False),
     Column("acted_ms", Number),
     Column("ended_ms", Number),
-    Column("object_kind", Text, nullable=False),
-    Column("object_name", Text, nullable=False),
-    Column("object_uid", Text, nullable=False),
-    Column("object_path", Text, nullable=False),
-    Column("original_json", Text, nullable=False),
-    Column("patch_json", Text, nullable=False),
-    Column("evidence_json", Text, nullable=False),
-    Column("warnings_json", Text, nullable=False),
-    Column("steps_json", Text, nullable=False),
-    Column("actor", Text, nullable=False),
-    Column("error", Text, nullable=False),
+    *_texts("object_kind", "object_name", "object_uid", "object_path"),
+    *_texts("original_json", "patch_json", "evidence_json", "warnings_json", "steps_json"),
+    *_texts("actor", "error"),
     Column("cluster_uid", Text, nullable=False, server_default=""),
     Column("waiting_gpus", Float(53)),  # NULL: its pods run, or it was not restored
     Index("actions_by_state", "state"),

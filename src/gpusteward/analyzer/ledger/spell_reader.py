@@ -22,15 +22,13 @@ _SIGNATURES = {each.value: code for code, each in enumerate(SIGNATURES)}
 class _Allocations:
     """Workloads, models and pods of allocations by number: texts are read once for each allocation."""
 
-    def __init__(self) -> None:
+    def __init__(self, connection: Connection, since_ms: int) -> None:
+        """Those that were held since then."""
         self.workloads: dict[WorkloadKey, int] = {}
         self.models: dict[str, int] = {}
         self.pods: dict[tuple[str, str, str], int] = {}  # cluster, namespace, name
         self.numbers: dict[int, tuple[int, int, int]] = {}
         self.times: dict[int, tuple[float, float]] = {}
-
-    def read(self, connection: Connection, since_ms: int) -> "_Allocations":
-        """Those that were held since then."""
         held = allocations.c
         owner = (held.owner_kind, held.namespace, held.owner_name, held.cluster)
         columns = (held.id, held.model, held.pod, held.first_ms, held.ended_ms, *owner)
@@ -43,7 +41,6 @@ class _Allocations:
                 self.models.setdefault(model, len(self.models)),
                 self.pods.setdefault((key.cluster, key.namespace, pod), len(self.pods)),
             )
-        return self
 
     def make_table(self, gpus: dict[int, float]) -> HeldTable:
         """`gpus`: the fraction of each, where a spell tells it; else a whole GPU."""
@@ -66,10 +63,11 @@ def read_spells(engine: Engine, *, since: float) -> SpellTable:
     query = select(idle_spells).where(or_(columns.ended_ms.is_(None), columns.ended_ms >= since_ms))
     with engine.connect() as connection:
         recorded_ms = read_progress(connection, RECORDED) or 0
-        held = _Allocations().read(connection, since_ms)
+        held = _Allocations(connection, since_ms)
         rows = connection.execution_options(yield_per=_BLOCK_ROWS).execute(query)
         blocks = [_make_columns(part, held, recorded_ms) for part in rows.partitions(_BLOCK_ROWS)]
-    joined = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]} if blocks else _EMPTY
+        blocks = blocks or [_make_columns([], held, recorded_ms)]
+    joined = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
     gpus = dict(zip(joined["allocation_id"].tolist(), joined["gpus"].tolist(), strict=True))
     return SpellTable(
         at=recorded_ms / 1000,
@@ -99,6 +97,3 @@ def _make_columns(rows: Iterable[Row[Any]], held: _Allocations, recorded_ms: int
         "signature": np.array([_SIGNATURES[each] for each in signature], np.int8),
         "gpus": np.array(gpus, np.float64),
     }
-
-
-_EMPTY = _make_columns([], _Allocations(), 0)

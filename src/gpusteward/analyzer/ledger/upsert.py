@@ -47,12 +47,9 @@ def upsert(connection: Connection, table: Table, columns: Columns, rules: Rules)
     ordered = [columns[name] for name in names]
     if not len(ordered[0]):
         return
-    if connection.dialect.name == "postgresql":
-        statement = _insert_arrays(table, tuple(rules.items()))
-        connection.exec_driver_sql(statement, tuple(map(list, ordered)))
-    else:
-        statement = _insert_rows(table, tuple(rules.items()))
-        connection.exec_driver_sql(statement, list(zip(*ordered, strict=True)))
+    takes_arrays = connection.dialect.name == "postgresql"
+    values = tuple(map(list, ordered)) if takes_arrays else list(zip(*ordered, strict=True))
+    connection.exec_driver_sql(_make_insert(table, tuple(rules.items()), takes_arrays=takes_arrays), values)
 
 
 def add_hour_to_day(connection: Connection, hourly: Table, daily: Table, *, hour_ms: int, day_ms: int) -> None:
@@ -61,14 +58,11 @@ def add_hour_to_day(connection: Connection, hourly: Table, daily: Table, *, hour
 
 
 @cache
-def _insert_arrays(table: Table, rules: _RuleItems) -> str:
+def _make_insert(table: Table, rules: _RuleItems, *, takes_arrays: bool) -> str:
     arrays = ", ".join(f"%s::{_type_of(column)}[]" for column in table.columns)
-    return _make_statement(table, _SELECT_ARRAYS.format(arrays=arrays), dict(rules))
-
-
-@cache
-def _insert_rows(table: Table, rules: _RuleItems) -> str:
-    return _make_statement(table, f"VALUES ({', '.join('?' * len(table.columns))})", dict(rules))
+    row = ", ".join("?" * len(table.columns))
+    values = _SELECT_ARRAYS.format(arrays=arrays) if takes_arrays else f"VALUES ({row})"
+    return _make_statement(table, values, dict(rules))
 
 
 @cache
