@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from gpusteward.analyzer.explain.endpoints import Endpoint, locate
+from gpusteward.analyzer.explain.model_client import Endpoint, locate
 from gpusteward.analyzer.explain.opinions import Opinion, OpinionCache, clean_text
 from gpusteward.analyzer.explain.prompt_cases import choose_rows, make_case, make_fingerprint
 from gpusteward.analyzer.explain.prompts import write_prompt

@@ -149,13 +149,9 @@ def _by_namespace(part: _ClusterPart) -> Iterable[FamilyPart]:
     scored = ~np.isnan(part.score)
     scores = np.bincount(codes[scored], minlength=size)
     sums = np.bincount(codes[scored], weights=part.score[scored], minlength=size)
-    counts = {name: n for name, n in sorted(zip(coded.names, scores.tolist(), strict=True)) if n}
-    yield part.family_by(metrics.BY_NAMESPACE, "namespace", counts)
-    means = {
-        name: round(total / n, 1)
-        for name, total, n in sorted(zip(coded.names, sums.tolist(), scores.tolist(), strict=True))
-        if n
-    }
+    known = [each for each in sorted(zip(coded.names, scores.tolist(), sums.tolist(), strict=True)) if each[1]]
+    yield part.family_by(metrics.BY_NAMESPACE, "namespace", {name: number for name, number, _ in known})
+    means = {name: round(total / number, 1) for name, number, total in known}
     yield part.family_by(metrics.NAMESPACE_AVERAGE, "namespace", means)
     yield _namespace_gpus(part, coded)
 
