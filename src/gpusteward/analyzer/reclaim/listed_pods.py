@@ -27,7 +27,7 @@ _READY = "Ready"
 _REQUIRED: Json = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": True}}
 
 
-class _PodMetadata(msgspec.Struct, rename="camel", omit_defaults=True):
+class _ListedMetadata(msgspec.Struct, rename="camel", omit_defaults=True):
     name: str = ""
     namespace: str = ""
     uid: str = ""
@@ -62,7 +62,7 @@ class _Claim(msgspec.Struct, rename="camel", omit_defaults=True):
     resource_claim_name: str | None = None
 
 
-class _PodSpec(msgspec.Struct, rename="camel"):
+class _ListedSpec(msgspec.Struct, rename="camel"):
     node_name: str | None = None
     node_selector: dict[str, str] | None = None
     affinity: _Affinity | None = None
@@ -77,7 +77,7 @@ class _Condition(msgspec.Struct, omit_defaults=True):
     status: str = ""
 
 
-class _PodStatus(msgspec.Struct, rename="camel", omit_defaults=True):
+class _ListedStatus(msgspec.Struct, rename="camel", omit_defaults=True):
     phase: str | None = None
     conditions: list[_Condition] | None = None
     start_time: str | None = None
@@ -87,9 +87,9 @@ class _PodStatus(msgspec.Struct, rename="camel", omit_defaults=True):
 class ListedPod(msgspec.Struct):
     """One pod of a list."""
 
-    metadata: _PodMetadata = msgspec.field(default_factory=_PodMetadata)
-    spec: _PodSpec = msgspec.field(default_factory=_PodSpec)
-    status: _PodStatus = msgspec.field(default_factory=_PodStatus)
+    metadata: _ListedMetadata = msgspec.field(default_factory=_ListedMetadata)
+    spec: _ListedSpec = msgspec.field(default_factory=_ListedSpec)
+    status: _ListedStatus = msgspec.field(default_factory=_ListedStatus)
 
 
 def keep_used(pod: ListedPod) -> Json:
@@ -128,7 +128,7 @@ def _keep_annotations(annotations: Mapping[str, str]) -> dict[str, str]:
     return {name: annotations[name][:LONGEST_ANNOTATION] for name in _ANNOTATIONS.intersection(annotations)}
 
 
-def _requires_nodes(spec: _PodSpec) -> bool:
+def _requires_nodes(spec: _ListedSpec) -> bool:
     """Whether it asks for nodes by more than their labels; by what, is not read."""
     affinity = spec.affinity.node_affinity if spec.affinity else None
     return affinity is not None and bytes(affinity.required) not in (b"", b"{}", b"null")
