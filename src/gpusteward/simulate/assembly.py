@@ -1,19 +1,13 @@
 """Builds devices from plans: which application gets which GPU, with what part of memory and power."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from gpusteward.core.allocations import Share
+from gpusteward.core.allocations import Allocation, Share
+from gpusteward.core.containers import Container
 from gpusteward.core.gpus import Gpu, MigInstance
 from gpusteward.simulate.applications import Application
-from gpusteward.simulate.devices import (
-    PIDS_PER_PLACEMENT,
-    AllocationTerms,
-    Device,
-    Instance,
-    Placement,
-    PlacementRequest,
-)
+from gpusteward.simulate.devices import PIDS_PER_PLACEMENT, Device, Instance, Placement, PlacementRequest
 from gpusteward.simulate.load_curves import DAY, Between, Chain, Constant, Idle, Lifetimes, ReducedWork
 from gpusteward.simulate.loads import Load
 from gpusteward.simulate.models import COMPUTE_SLICES, MIB, GpuModel
@@ -27,11 +21,6 @@ LOAD_MEMORY = 0.01
 LOAD_MIX = ActivityMix(0.95, 0.45, 0.98, 0.45, 0.75, 0.40, 0.10, 0.0)
 MPS_SERVER_BYTES = 30 * MIB
 ALWAYS = Lifetimes(DAY, 0.0, DAY)
-
-_RESOURCES: Mapping[Share, str] = {
-    Share.TIME_SLICED: "nvidia.com/gpu.shared",
-    Share.MPS: "nvidia.com/gpu.shared",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,28 +52,24 @@ def with_load(device: Device, load: Load, *, pid: int, holder: Placement | None 
     instances = list(device.instances)
     if not instances:
         beside = _beside(device.placements, load, device=device, gpu=device.gpu, pid=pid, holder=holder)
-        return _replace_placements(device, beside, ())
+        return replace(device, placements=beside)
     number = next((number for number, each in enumerate(instances) if holder in each.placements), 0)
     one = instances[number]
     beside = _beside(one.placements, load, device=device, gpu=one.gpu, pid=pid, holder=holder)
-    instances[number] = Instance(one.gpu, one.profile, beside)
-    return _replace_placements(device, device.placements, tuple(instances))
+    instances[number] = replace(one, placements=beside)
+    return replace(device, instances=tuple(instances))
 
 
 def with_pod(device: Device, application: Application, *, pid: int) -> Device:
     """The device with one more pod, to which all of it is allocated."""
     placement = _place(device.gpu, PlacementRequest(application), model=device.model, pid=pid)
-    return _replace_placements(device, (*device.placements, placement), device.instances)
-
-
-def _replace_placements(device: Device, placements: tuple[Placement, ...], instances: tuple[Instance, ...]) -> Device:
-    return Device(device.gpu, device.model, device.offset_celsius, placements, instances, device.is_mps)
+    return replace(device, placements=(*device.placements, placement))
 
 
 def _beside(
     placements: Sequence[Placement], load: Load, *, device: Device, gpu: Gpu, pid: int, holder: Placement | None
 ) -> tuple[Placement, ...]:
-    share = _device_share(device, gpu)
+    share = device.model.mig_profile(gpu.mig.profile).compute_slices / COMPUTE_SLICES if gpu.mig else 1.0
     presence = Between(load.since, load.until)
     own = Placement(
         gpu.uuid,
@@ -100,15 +85,8 @@ def _beside(
         device_share=share,
         request=holder.request if holder else None,
     )
-    return (*(_reduce_work(placement, load) for placement in placements), own)
-
-
-def _reduce_work(placement: Placement, load: Load) -> Placement:
-    return placement.with_work(ReducedWork(placement.work, load.ratio, load.since, load.until))
-
-
-def _device_share(device: Device, gpu: Gpu) -> float:
-    return device.model.mig_profile(gpu.mig.profile).compute_slices / COMPUTE_SLICES if gpu.mig else 1.0
+    reduced = (replace(each, work=ReducedWork(each.work, load.ratio, load.since, load.until)) for each in placements)
+    return (*reduced, own)
 
 
 def _busy_watts(model: GpuModel, activity: ActivityMix) -> float:
@@ -204,23 +182,24 @@ def _place(
         device_share=device_share,
         seed=rank.seed,
         request=request,
-        terms=_terms(request, replica=str(replica), budget_bytes=int(budget)),
+        terms=_terms(gpu, request, replica=str(replica), budget_bytes=int(budget)),
     )
 
 
-def _terms(request: PlacementRequest, *, replica: str, budget_bytes: int) -> AllocationTerms:
-    """Replica and limits as the sharing system would report them."""
+def _terms(gpu: Gpu, request: PlacementRequest, *, replica: str, budget_bytes: int) -> Allocation:
+    """Resource, replica and limits as the sharing system would report them; the container depends on the moment."""
     share = request.share
-    if share is Share.MIG:
-        return AllocationTerms(share, f"nvidia.com/mig-{request.profile}")
-    resource = _RESOURCES.get(share, "nvidia.com/gpu")
-    if share is Share.TIME_SLICED:
-        return AllocationTerms(share, resource, replica)
-    if share in (Share.MPS, Share.HAMI):
-        return AllocationTerms(share, resource, replica if share is Share.MPS else "", budget_bytes, request.capacity)
-    if share in (Share.RATIO, Share.FRACTION):
-        return AllocationTerms(share, resource, memory_limit_bytes=budget_bytes)
-    return AllocationTerms(share, resource)
+    is_replica = share in (Share.TIME_SLICED, Share.MPS)
+    resource = f"nvidia.com/mig-{request.profile}" if share is Share.MIG else "nvidia.com/gpu"
+    return Allocation(
+        Container(),
+        gpu.uuid,
+        share,
+        "nvidia.com/gpu.shared" if is_replica else resource,
+        replica if is_replica else "",
+        budget_bytes if share in (Share.MPS, Share.HAMI, Share.RATIO, Share.FRACTION) else None,
+        request.capacity if share in (Share.MPS, Share.HAMI) else None,
+    )
 
 
 def _mps_server(gpu: Gpu, pid: int) -> Placement:

@@ -40,28 +40,6 @@ class PlacementRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class AllocationTerms:
-    """The parts of the allocation that do not depend on the pod."""
-
-    share: Share
-    resource: str
-    replica: str = ""
-    memory_limit_bytes: int | None = None
-    core_limit_ratio: float | None = None
-
-    def allocate(self, container: Container, gpu_uuid: str) -> Allocation:
-        return Allocation(
-            container,
-            gpu_uuid,
-            self.share,
-            self.resource,
-            self.replica,
-            self.memory_limit_bytes,
-            self.core_limit_ratio,
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class Occupant:
     """The pod in one generation; without a container, a process of the host."""
 
@@ -104,7 +82,7 @@ class Placement:
     device_share: float = 1.0  # share of the device's compute; less on a MIG instance
     seed: int = 0
     request: PlacementRequest | None = None
-    terms: AllocationTerms | None = None  # None: another placement has the allocation of this container
+    terms: Allocation | None = None  # without its container; None: another placement has the allocation of this one
     interrupted: "Placement | None" = None  # itself before it was interrupted; None: it is not
     _generation: int | None = field(default=None, init=False, repr=False)
     _occupant: Occupant | None = field(default=None, init=False, repr=False)
@@ -128,9 +106,6 @@ class Placement:
             self.context_watts * here + self.busy_watts * busy,
             self._held_bytes(at) if is_present and self.process_count else 0,
         )
-
-    def with_work(self, work: LoadCurve) -> "Placement":
-        return replace(self, work=work)
 
     def interrupt(self, since: float) -> "Placement":
         """The same placement, free from that moment on."""
@@ -196,7 +171,7 @@ class Placement:
             return Occupant(self.first_pid)
         pod = self.request.application.pod(generation, self.request.ordinal)
         container = pod.container
-        allocation = self.terms.allocate(container, self.gpu_uuid) if self.terms else None
+        allocation = replace(self.terms, container=container) if self.terms else None
         pid = self.first_pid + generation % GENERATIONS_WITH_OWN_PIDS * PIDS_PER_GENERATION
         return Occupant(pid, allocation, container, pod.container_id, container.pod_uid, Place.CONTAINER)
 
@@ -248,8 +223,8 @@ class Device:
         def change(placements: tuple[Placement, ...]) -> tuple[Placement, ...]:
             return tuple(self._start_or_stop(each, workload, is_running, at) for each in placements)
 
-        instances = tuple(Instance(each.gpu, each.profile, change(each.placements)) for each in self.instances)
-        changed = Device(self.gpu, self.model, self.offset_celsius, change(self.placements), instances, self.is_mps)
+        instances = tuple(replace(each, placements=change(each.placements)) for each in self.instances)
+        changed = replace(self, placements=change(self.placements), instances=instances)
         is_same = all(map(operator.is_, self.all_placements(), changed.all_placements()))
         return self if is_same else changed
 
