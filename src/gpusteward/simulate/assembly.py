@@ -12,7 +12,7 @@ from gpusteward.simulate.load_curves import DAY, Between, Chain, Constant, Idle,
 from gpusteward.simulate.loads import Load
 from gpusteward.simulate.models import COMPUTE_SLICES, MIB, GpuModel
 from gpusteward.simulate.seeded_random import SeededRandom
-from gpusteward.simulate.workloads import MIXES, ActivityMix, Draws, draw_memory_ratio, draw_work
+from gpusteward.simulate.workloads import MEMORY, MIXES, ActivityMix, Draws, draw_work
 
 DRIVER_VERSION = "570.172.08"
 USABLE_MEMORY = 0.94
@@ -173,7 +173,7 @@ def _place(
         application.lifetimes,
         application.work or draw_work(kind, draws, capacity=request.capacity),
         activity,
-        memory_bytes=int(budget * USABLE_MEMORY * draw_memory_ratio(kind, application.random)),
+        memory_bytes=int(budget * USABLE_MEMORY * application.random.between(*MEMORY[kind], "memory")),
         busy_watts=_busy_watts(model, activity) * device_share,
         context_watts=model.context_watts * request.capacity * device_share if application.process_count else 0.0,
         first_pid=pid,

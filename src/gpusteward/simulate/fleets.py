@@ -45,9 +45,6 @@ class Layout:
     has_gaps: bool = True
     demo: Callable[[SeededRandom, float], Application] | None = None  # on its last GPU, which is free
 
-    def draw_model(self, random: SeededRandom, group: SeededRandom) -> str:
-        return (group if self.draws_model_by_group else random).pick(self.models, "model")
-
 
 def whole_gpu(application: Application, *, ordinal: int = 0) -> GpuPlan:
     """A whole GPU for one pod."""
@@ -235,7 +232,7 @@ DEFAULT_LAYOUT = Layout(("h100",), _show, has_gaps=False)
 
 def create_context(random: SeededRandom, group: SeededRandom, *, layout: Layout) -> tuple[str, LayoutContext]:
     """The short name of the model, and the context for a node of that layout."""
-    short = layout.draw_model(random, group)
+    short = (group if layout.draws_model_by_group else random).pick(layout.models, "model")
     return short, LayoutContext(random, group, MODELS[short], layout.has_gaps)
 
 

@@ -62,7 +62,11 @@ def _device_signals(device: Device, samples: Sequence[Sample], energy_joules: fl
         signals["fan_ratio"] = to_percent(0.3 + 0.5 * share) if share > 0.15 else 0.0
     if model.is_profiled:
         parts = [(sample.mean * sample.placement.device_share, sample.placement.activity) for sample in samples]
-        signals |= _profiling(parts) | _profiled_buses(model, parts)
+        received, linked = _pcie(model, parts), _nvlink(model, parts)
+        signals |= _profiling(parts)
+        signals["pcie_rx_bytes_per_second"] = received
+        signals["pcie_tx_bytes_per_second"] = _sent(received)
+        signals["nvlink_rx_bytes_per_second"] = signals["nvlink_tx_bytes_per_second"] = linked
     return signals
 
 
@@ -95,7 +99,7 @@ def _driver_samples(model: GpuModel, samples: Sequence[Sample]) -> Signals:
     parts = [(sample.mean, sample.placement.activity) for sample in samples]
     received = _pcie(model, parts)
     signals["pcie_throughput_rx_bytes_per_second"] = received
-    signals["pcie_throughput_tx_bytes_per_second"] = float(round(0.4 * received))
+    signals["pcie_throughput_tx_bytes_per_second"] = _sent(received)
     if model.nvlinks:
         both_ways = 2 * _nvlink(model, parts)
         signals["nvlink_bytes_per_second"] = both_ways
@@ -113,19 +117,14 @@ def _profiling(parts: Sequence[_Part]) -> Signals:
     return {name: min(round(value, 4), 1.0) for name, value in signals.items()}
 
 
-def _profiled_buses(model: GpuModel, parts: Sequence[_Part]) -> Signals:
-    received, linked = _pcie(model, parts), _nvlink(model, parts)
-    return {
-        "pcie_rx_bytes_per_second": received,
-        "pcie_tx_bytes_per_second": float(round(0.4 * received)),
-        "nvlink_rx_bytes_per_second": linked,
-        "nvlink_tx_bytes_per_second": linked,
-    }
-
-
 def _pcie(model: GpuModel, parts: Sequence[_Part]) -> float:
     most = PCIE_BYTES_PER_SECOND[model.pcie_generation]
     return float(round(most * max(0.0, sum([busy * activity.pcie for busy, activity in parts]))))
+
+
+def _sent(received: float) -> float:
+    """Results are smaller than inputs."""
+    return float(round(0.4 * received))
 
 
 def _nvlink(model: GpuModel, parts: Sequence[_Part]) -> float:
@@ -158,7 +157,7 @@ def _used_bytes(samples: Sequence[Sample]) -> int:
 
 @cache
 def fixed_signals(model: GpuModel) -> Signals:
-    """Constant signals. The cached mapping must not be modified."""
+    """Constant signals, with the error counters of healthy hardware. The cached mapping must not be modified."""
     signals: Signals = {
         "max_sm_clock_hertz": model.sm_clock_mhz * 1e6,
         "max_memory_clock_hertz": model.memory_clock_mhz * 1e6,
@@ -171,13 +170,7 @@ def fixed_signals(model: GpuModel) -> Signals:
         "vgpu_license_status": 0.0,
     }
     limits = ("power", "thermal", "sync_boost", "board_limit", "low_utilization", "reliability")
-    signals |= {f"{limit}_violation_seconds_total": 0.0 for limit in limits}
-    return signals | _fixed_errors(model)
-
-
-def _fixed_errors(model: GpuModel) -> Signals:
-    """Error counters of healthy hardware, as far as the model supports them."""
-    names: list[str] = []
+    names = [f"{limit}_violation_seconds_total" for limit in limits]
     if model.has_ecc:
         names += [f"ecc_{bit}_bit_{life}_total" for bit in ("single", "double") for life in ("volatile", "aggregate")]
     if model.nvlinks:
@@ -187,4 +180,4 @@ def _fixed_errors(model: GpuModel) -> Signals:
     elif model.has_ecc:
         names += [f"remapped_rows_{what}_total" for what in ("uncorrectable", "correctable")]
         names += ["row_remap_failure", "row_remap_pending"]
-    return dict.fromkeys(names, 0.0)
+    return signals | dict.fromkeys(names, 0.0)

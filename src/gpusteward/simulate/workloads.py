@@ -127,18 +127,6 @@ def draw_work(kind: Kind, draws: Draws, *, capacity: float) -> LoadCurve:
     return work if capacity == 1.0 else Scaled(work, capacity)
 
 
-def draw_memory_ratio(kind: Kind, random: SeededRandom) -> float:
-    return random.between(*MEMORY[kind], "memory")
-
-
-def _idle(_: Draws) -> LoadCurve:
-    return Idle()
-
-
-def _training(draws: Draws) -> LoadCurve:
-    return Chain(draws.lifetimes, _epochs(draws))
-
-
 def _epochs(draws: Draws) -> LoadCurve:
     """All ranks pause together for a checkpoint of half a minute to two minutes, once or twice an hour."""
     every = draws.pod.between(1800, 4200, "checkpoint every")
@@ -192,11 +180,11 @@ def _keep_alive(draws: Draws, capacity: float) -> LoadCurve:
 
 
 _WORK: Mapping[Kind, Callable[[Draws], LoadCurve]] = {
-    Kind.TRAINING: _training,
+    Kind.TRAINING: lambda draws: Chain(draws.lifetimes, _epochs(draws)),
     Kind.INFERENCE: _inference,
     Kind.NOTEBOOK: _notebook,
-    Kind.PARKED: _idle,
-    Kind.EMPTY: _idle,
+    Kind.PARKED: lambda _: Idle(),
+    Kind.EMPTY: lambda _: Idle(),
     Kind.STARVED: _starved,
     Kind.HUNG: _hung,
 }
