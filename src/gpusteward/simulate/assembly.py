@@ -7,7 +7,7 @@ from gpusteward.core.allocations import Allocation, Share
 from gpusteward.core.containers import Container
 from gpusteward.core.gpus import Gpu, MigInstance
 from gpusteward.simulate.applications import Application
-from gpusteward.simulate.devices import PIDS_PER_PLACEMENT, Device, Instance, Placement, PlacementRequest
+from gpusteward.simulate.devices import PIDS_PER_PLACEMENT, Instance, Placement, PlacementRequest, SimulatedGpu
 from gpusteward.simulate.load_curves import DAY, Between, Chain, Constant, Idle, Lifetimes, ReducedWork
 from gpusteward.simulate.loads import Load
 from gpusteward.simulate.models import COMPUTE_SLICES, MIB, GpuModel
@@ -33,7 +33,7 @@ class GpuPlan:
 
 def assemble_devices(
     node: str, plans: Sequence[GpuPlan], *, model: GpuModel, random: SeededRandom, first_pid: int
-) -> tuple[Device, ...]:
+) -> tuple[SimulatedGpu, ...]:
     """One device per plan, in order."""
     pids = iter(range(first_pid, first_pid + 4_194_304, PIDS_PER_PLACEMENT))
     return tuple(
@@ -44,7 +44,7 @@ def assemble_devices(
     )
 
 
-def with_load(device: Device, load: Load, *, pid: int, holder: Placement | None = None) -> Device:
+def with_load(device: SimulatedGpu, load: Load, *, pid: int, holder: Placement | None = None) -> SimulatedGpu:
     """The device with a load: a process of the host, or one in the container of a placement on the device.
 
     On a device with MIG instances it is on that of the holder, or on the first. Other work is reduced by the load.
@@ -60,14 +60,14 @@ def with_load(device: Device, load: Load, *, pid: int, holder: Placement | None 
     return replace(device, instances=tuple(instances))
 
 
-def with_pod(device: Device, application: Application, *, pid: int) -> Device:
+def with_pod(device: SimulatedGpu, application: Application, *, pid: int) -> SimulatedGpu:
     """The device with one more pod, to which all of it is allocated."""
     placement = _place(device.gpu, PlacementRequest(application), model=device.model, pid=pid)
     return replace(device, placements=(*device.placements, placement))
 
 
 def _beside(
-    placements: Sequence[Placement], load: Load, *, device: Device, gpu: Gpu, pid: int, holder: Placement | None
+    placements: Sequence[Placement], load: Load, *, device: SimulatedGpu, gpu: Gpu, pid: int, holder: Placement | None
 ) -> tuple[Placement, ...]:
     share = device.model.mig_profile(gpu.mig.profile).compute_slices / COMPUTE_SLICES if gpu.mig else 1.0
     presence = Between(load.since, load.until)
@@ -113,11 +113,13 @@ def _whole_gpu(node: str, index: int, *, model: GpuModel, random: SeededRandom) 
     )
 
 
-def _assemble_device(gpu: Gpu, plan: GpuPlan, *, model: GpuModel, random: SeededRandom, pids: Iterator[int]) -> Device:
+def _assemble_device(
+    gpu: Gpu, plan: GpuPlan, *, model: GpuModel, random: SeededRandom, pids: Iterator[int]
+) -> SimulatedGpu:
     offset = random.between(0, 4, "cooling", gpu.index)
     profiles = [request.profile for request in plan.requests if request.profile] + list(plan.free_profiles)
     if profiles:
-        return Device(gpu, model, offset, instances=_slice(gpu, plan, model=model, pids=pids))
+        return SimulatedGpu(gpu, model, offset, instances=_slice(gpu, plan, model=model, pids=pids))
     placements = [
         _place(gpu, request, model=model, pid=next(pids), replica=replica)
         for replica, request in enumerate(plan.requests)
@@ -125,7 +127,7 @@ def _assemble_device(gpu: Gpu, plan: GpuPlan, *, model: GpuModel, random: Seeded
     is_mps = any(request.share is Share.MPS for request in plan.requests)
     if is_mps:
         placements.append(_mps_server(gpu, next(pids)))
-    return Device(gpu, model, offset, tuple(placements), is_mps=is_mps)
+    return SimulatedGpu(gpu, model, offset, tuple(placements), is_mps=is_mps)
 
 
 def _slice(gpu: Gpu, plan: GpuPlan, *, model: GpuModel, pids: Iterator[int]) -> tuple[Instance, ...]:

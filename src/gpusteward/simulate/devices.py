@@ -10,7 +10,7 @@ from gpusteward.core.containers import Container, Workload
 from gpusteward.core.gpus import Gpu, GpuProcess, Place
 from gpusteward.simulate.applications import Application
 from gpusteward.simulate.load_curves import Between, Interrupted, Lifetimes, LoadCurve, Presence, ReducedWork
-from gpusteward.simulate.models import GpuModel, MigProfile
+from gpusteward.simulate.models import GpuModel, InstanceProfile
 from gpusteward.simulate.seeded_random import hash_to_unit
 from gpusteward.simulate.workloads import VARYING_MEMORY, ActivityMix
 
@@ -186,7 +186,7 @@ class Instance:
     """A MIG instance of a device, with at most one placement."""
 
     gpu: Gpu
-    profile: MigProfile
+    profile: InstanceProfile
     placements: tuple[Placement, ...] = ()
 
 
@@ -198,7 +198,7 @@ def _end_of(presence: Presence, at: float) -> float:
 
 
 @dataclass(slots=True, eq=False)
-class Device:
+class SimulatedGpu:
     """A whole GPU. Placements are on the GPU itself or on its MIG instances."""
 
     gpu: Gpu
@@ -216,7 +216,7 @@ class Device:
             each.presence.is_on(since) or each.presence(until) > each.presence(since) for each in self.placements
         )
 
-    def with_pods_of(self, workload: Workload, *, is_running: Callable[[int], bool], at: float) -> "Device":
+    def with_pods_of(self, workload: Workload, *, is_running: Callable[[int], bool], at: float) -> "SimulatedGpu":
         """The device with exactly those pods of the workload that `is_running` says by ordinal; itself if it has no
         other ones now."""
 

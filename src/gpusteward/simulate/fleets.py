@@ -36,7 +36,7 @@ class LayoutContext:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class NodeLayout:
     """A kind of node. `models` are short names; the plans may depend on the drawn model."""
 
     models: tuple[str, ...]
@@ -213,24 +213,24 @@ def _show(context: LayoutContext) -> Plans:
     ]
 
 
-LAYOUTS: tuple[Layout, ...] = (
-    Layout(("h100", "h200", "b200", "a100-80gb"), _train(0), draws_model_by_group=True),
-    Layout(("h100", "h200", "b200", "a100-80gb"), _train(1), draws_model_by_group=True),
-    Layout(("l40s", "l4", "a10"), _serve, demo=_check_health),
-    Layout(("a100-40gb", "a100-80gb", "h100", "h200"), _slice),
-    Layout(("t4", "l4"), _time_slice),
-    Layout(("a100-80gb", "h100", "v100"), _research),
-    Layout(("v100", "rtx4090"), _hami),
-    Layout(("a10", "l4", "l40s"), _mps),
-    Layout(("h100", "a100-80gb"), _fraction, demo=_deploy),
-    Layout(("rtx4090", "t4"), _ratio),
+LAYOUTS: tuple[NodeLayout, ...] = (
+    NodeLayout(("h100", "h200", "b200", "a100-80gb"), _train(0), draws_model_by_group=True),
+    NodeLayout(("h100", "h200", "b200", "a100-80gb"), _train(1), draws_model_by_group=True),
+    NodeLayout(("l40s", "l4", "a10"), _serve, demo=_check_health),
+    NodeLayout(("a100-40gb", "a100-80gb", "h100", "h200"), _slice),
+    NodeLayout(("t4", "l4"), _time_slice),
+    NodeLayout(("a100-80gb", "h100", "v100"), _research),
+    NodeLayout(("v100", "rtx4090"), _hami),
+    NodeLayout(("a10", "l4", "l40s"), _mps),
+    NodeLayout(("h100", "a100-80gb"), _fraction, demo=_deploy),
+    NodeLayout(("rtx4090", "t4"), _ratio),
 )
 """A fleet uses them in turn; ten consecutive nodes are a group."""
 
-DEFAULT_LAYOUT = Layout(("h100",), _show, has_gaps=False)
+DEFAULT_LAYOUT = NodeLayout(("h100",), _show, has_gaps=False)
 
 
-def create_context(random: SeededRandom, group: SeededRandom, *, layout: Layout) -> tuple[str, LayoutContext]:
+def create_context(random: SeededRandom, group: SeededRandom, *, layout: NodeLayout) -> tuple[str, LayoutContext]:
     """The short name of the model, and the context for a node of that layout."""
     short = (group if layout.draws_model_by_group else random).pick(layout.models, "model")
     return short, LayoutContext(random, group, MODELS[short], layout.has_gaps)

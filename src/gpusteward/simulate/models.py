@@ -12,7 +12,7 @@ COMPUTE_SLICES = 7
 
 
 @dataclass(frozen=True, slots=True)
-class MigProfile:
+class InstanceProfile:
     name: str
     compute_slices: int  # of 7
     memory_slices: int  # of 8
@@ -46,7 +46,7 @@ class GpuModel:
     has_ecc: bool = True
     retires_pages: bool = False  # before Ampere; later ones remap rows
     has_fan: bool = False
-    mig_profiles: tuple[MigProfile, ...] = ()
+    mig_profiles: tuple[InstanceProfile, ...] = ()
 
     @property
     def is_profiled(self) -> bool:
@@ -56,15 +56,15 @@ class GpuModel:
         """The same model on a node with a DCGM hostengine."""
         return replace(self, has_hostengine=True)
 
-    def mig_profile(self, name: str) -> MigProfile:
+    def mig_profile(self, name: str) -> InstanceProfile:
         """Raises KeyError for a profile the model does not have."""
         return {profile.name: profile for profile in self.mig_profiles}[name]
 
 
-def _profiles(gigabytes: tuple[int, int, int, int], mib: tuple[int, int, int, int]) -> tuple[MigProfile, ...]:
+def _profiles(gigabytes: tuple[int, int, int, int], mib: tuple[int, int, int, int]) -> tuple[InstanceProfile, ...]:
     """The four common shapes: 1g, 2g, 3g, 7g."""
     shapes = zip((1, 2, 3, 7), (1, 2, 4, 8), gigabytes, mib, strict=True)
-    return tuple(MigProfile(f"{compute}g.{size}gb", compute, memory, mib) for compute, memory, size, mib in shapes)
+    return tuple(InstanceProfile(f"{compute}g.{size}gb", compute, memory, mib) for compute, memory, size, mib in shapes)
 
 
 T4 = GpuModel("Tesla T4", 15360, 426, 70, 9.5, 16, 1590, 300, 5001, 405, 8, 3, retires_pages=True)

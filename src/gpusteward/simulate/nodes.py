@@ -10,7 +10,7 @@ from gpusteward.core.gpus import GpuProcess, GpuReading
 from gpusteward.core.snapshots import Snapshot
 from gpusteward.simulate.applications import Application
 from gpusteward.simulate.assembly import GpuPlan, assemble_devices, with_load, with_pod
-from gpusteward.simulate.devices import PIDS_PER_PLACEMENT, Device
+from gpusteward.simulate.devices import PIDS_PER_PLACEMENT, SimulatedGpu
 from gpusteward.simulate.ground_truth import Ownership, Truth, TruthKey, allocation_key
 from gpusteward.simulate.load_curves import DAY, Lifetimes
 from gpusteward.simulate.loads import Load
@@ -123,7 +123,7 @@ class SimulatedNode:
         """The same node with one more pod on a GPU."""
         return self._replace_device(gpu_index, with_pod(self.devices[gpu_index], application, pid=self._next_load_pid))
 
-    def _replace_device(self, index: int, device: Device) -> "SimulatedNode":
+    def _replace_device(self, index: int, device: SimulatedGpu) -> "SimulatedNode":
         node = copy(self)
         node.devices = (*self.devices[:index], device, *self.devices[index + 1 :])
         node._next_load_pid = self._next_load_pid + 1

@@ -5,7 +5,7 @@ from functools import cache
 
 from gpusteward.core.gpus import GpuReading
 from gpusteward.core.signals import SIGNALS, Scope
-from gpusteward.simulate.devices import Device, Instance, Sample, to_percent
+from gpusteward.simulate.devices import Instance, Sample, SimulatedGpu, to_percent
 from gpusteward.simulate.models import MIB, GpuModel
 from gpusteward.simulate.workloads import ActivityMix
 
@@ -24,7 +24,7 @@ Signals = dict[str, float]
 _Part = tuple[float, ActivityMix]  # busy ratio, activity
 
 
-def read_device(device: Device, samples: Sequence[Sample], *, energy_joules: float) -> list[GpuReading]:
+def read_device(device: SimulatedGpu, samples: Sequence[Sample], *, energy_joules: float) -> list[GpuReading]:
     """The device, followed by its MIG instances. `samples` are those of all its placements, in order."""
     signals = _device_signals(device, samples, energy_joules)
     if not device.instances:
@@ -44,7 +44,7 @@ def read_device(device: Device, samples: Sequence[Sample], *, energy_joules: flo
     ]
 
 
-def _device_signals(device: Device, samples: Sequence[Sample], energy_joules: float) -> Signals:
+def _device_signals(device: SimulatedGpu, samples: Sequence[Sample], energy_joules: float) -> Signals:
     """All signals except memory and the utilizations that NVML does not provide on MIG."""
     model = device.model
     watts = model.idle_watts + sum([sample.watts for sample in samples])
@@ -132,7 +132,7 @@ def _nvlink(model: GpuModel, parts: Sequence[_Part]) -> float:
     return float(round(most * max(0.0, sum([busy * activity.nvlink for busy, activity in parts]))))
 
 
-def _instance_signals(device: Device, instance: Instance, samples: Sequence[Sample]) -> Signals:
+def _instance_signals(device: SimulatedGpu, instance: Instance, samples: Sequence[Sample]) -> Signals:
     own = [sample for sample in samples if sample.placement.gpu_uuid == instance.gpu.uuid]
     signals = _memory(instance.profile.memory_mib, 0, _used_bytes(own))
     if device.model.is_profiled:
