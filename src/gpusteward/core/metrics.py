@@ -7,6 +7,8 @@ have their own table, `core.dcgm`.
 from dataclasses import dataclass
 from enum import StrEnum
 
+from gpusteward.core.signals import SIGNALS
+
 
 class MetricType(StrEnum):
     GAUGE = "gauge"
@@ -85,57 +87,40 @@ GPU_OUTSIDE_SECONDS = _counter(
     "On a GPU that nobody holds that is everybody.",
 )
 
-DEVICE_SIGNALS = {
-    signal: Metric(f"gpusteward_gpu_{name}", kind, help_text, GPU)
-    for signal, name, kind, help_text in (
-        ("memory_total_bytes", "memory_total_bytes", MetricType.GAUGE, "Memory of the device."),
-        ("memory_free_bytes", "memory_free_bytes", MetricType.GAUGE, "Memory not in use."),
-        ("memory_reserved_bytes", "memory_reserved_bytes", MetricType.GAUGE, "Memory the driver keeps for itself."),
-        ("memory_copy_ratio", "memory_copy_ratio", MetricType.GAUGE, "Share of time memory was read or written."),
-        ("power_watts", "power_watts", MetricType.GAUGE, "Power drawn by the board."),
-        ("enforced_power_limit_watts", "power_limit_watts", MetricType.GAUGE, "Power limit in force."),
-        (
-            "energy_joules_total",
-            "energy_joules_total",
-            MetricType.COUNTER,
-            "Energy drawn since the driver was loaded.",
-        ),
-        ("temperature_celsius", "temperature_celsius", MetricType.GAUGE, "Temperature of the GPU."),
-        (
-            "memory_temperature_celsius",
-            "memory_temperature_celsius",
-            MetricType.GAUGE,
-            "Temperature of the memory.",
-        ),
-        ("sm_clock_hertz", "sm_clock_hertz", MetricType.GAUGE, "Clock of the streaming multiprocessors."),
-        ("memory_clock_hertz", "memory_clock_hertz", MetricType.GAUGE, "Clock of the memory."),
-        ("encoder_ratio", "encoder_ratio", MetricType.GAUGE, "Utilization of the video encoder."),
-        ("decoder_ratio", "decoder_ratio", MetricType.GAUGE, "Utilization of the video decoder."),
-        (
-            "gr_engine_ratio",
-            "engine_active_ratio",
-            MetricType.GAUGE,
-            "Share of time the compute engine was active.",
-        ),
-        ("sm_active_ratio", "sm_active_ratio", MetricType.GAUGE, "Share of cycles with a warp on an SM."),
-        ("tensor_ratio", "tensor_active_ratio", MetricType.GAUGE, "Share of cycles the tensor pipe was active."),
-        ("dram_ratio", "dram_active_ratio", MetricType.GAUGE, "Share of cycles the memory interface was active."),
-        (
-            "pcie_tx_bytes_per_second",
-            "pcie_tx_bytes_per_second",
-            MetricType.GAUGE,
-            "PCIe bytes sent, headers included (Hopper and newer, or a DCGM hostengine).",
-        ),
-        (
-            "pcie_rx_bytes_per_second",
-            "pcie_rx_bytes_per_second",
-            MetricType.GAUGE,
-            "PCIe bytes received, headers included (Hopper and newer, or a DCGM hostengine).",
-        ),
-        ("nvlink_bytes_per_second", "nvlink_bytes_per_second", MetricType.GAUGE, "NVLink data, sent and received."),
-        ("row_remap_failure", "row_remap_failure", MetricType.GAUGE, "1 if a memory row could not be remapped."),
+_PROFILED = "(Hopper and newer, or a DCGM hostengine)"
+
+
+def _signal(signal: str, help_text: str = "", *, name: str = "") -> tuple[str, Metric]:
+    """By default with the name and the help text of the signal."""
+    kind = MetricType.COUNTER if signal.endswith("_total") else MetricType.GAUGE
+    return signal, Metric(f"gpusteward_gpu_{name or signal}", kind, help_text or f"{SIGNALS[signal].help}.", GPU)
+
+
+DEVICE_SIGNALS = dict(
+    (
+        _signal("memory_total_bytes"),
+        _signal("memory_free_bytes"),
+        _signal("memory_reserved_bytes"),
+        _signal("memory_copy_ratio", "Share of time memory was read or written."),
+        _signal("power_watts"),
+        _signal("enforced_power_limit_watts", "Power limit in force.", name="power_limit_watts"),
+        _signal("energy_joules_total"),
+        _signal("temperature_celsius"),
+        _signal("memory_temperature_celsius"),
+        _signal("sm_clock_hertz"),
+        _signal("memory_clock_hertz"),
+        _signal("encoder_ratio"),
+        _signal("decoder_ratio"),
+        _signal("gr_engine_ratio", "Share of time the compute engine was active.", name="engine_active_ratio"),
+        _signal("sm_active_ratio"),
+        _signal("tensor_ratio", name="tensor_active_ratio"),
+        _signal("dram_ratio", name="dram_active_ratio"),
+        _signal("pcie_tx_bytes_per_second", f"PCIe bytes sent, headers included {_PROFILED}."),
+        _signal("pcie_rx_bytes_per_second", f"PCIe bytes received, headers included {_PROFILED}."),
+        _signal("nvlink_bytes_per_second", "NVLink data, sent and received."),
+        _signal("row_remap_failure", "1 if a memory row could not be remapped."),
     )
-}
+)
 """Signals that the native dialect exports unchanged."""
 
 USE_UTILIZATION = _gauge(

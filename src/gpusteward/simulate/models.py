@@ -15,7 +15,6 @@ COMPUTE_SLICES = 7
 class InstanceProfile:
     name: str
     compute_slices: int  # of 7
-    memory_slices: int  # of 8
     memory_mib: int
 
     @property
@@ -63,8 +62,8 @@ class GpuModel:
 
 def _profiles(gigabytes: tuple[int, int, int, int], mib: tuple[int, int, int, int]) -> tuple[InstanceProfile, ...]:
     """The four common shapes: 1g, 2g, 3g, 7g."""
-    shapes = zip((1, 2, 3, 7), (1, 2, 4, 8), gigabytes, mib, strict=True)
-    return tuple(InstanceProfile(f"{compute}g.{size}gb", compute, memory, mib) for compute, memory, size, mib in shapes)
+    shapes = zip((1, 2, 3, 7), gigabytes, mib, strict=True)
+    return tuple(InstanceProfile(f"{slices}g.{size}gb", slices, mib) for slices, size, mib in shapes)
 
 
 T4 = GpuModel("Tesla T4", 15360, 426, 70, 9.5, 16, 1590, 300, 5001, 405, 8, 3, retires_pages=True)
