@@ -198,22 +198,13 @@ UNLISTED_DEVICES = _gauge(
 )
 
 VGPU_LABELS = ("gpu_id", "pod", "namespace")
-POD_SM = Metric(
-    "pod_gpu_sm_util", MetricType.GAUGE, "SM utilization of a pod on a GPU (in %).", VGPU_LABELS, "vgpu-monitor"
-)
-POD_MEMORY = Metric(
-    "pod_gpu_memory_used",
-    MetricType.GAUGE,
-    "GPU memory used by a pod on a GPU (in MB).",
-    VGPU_LABELS,
-    "vgpu-monitor",
-)
-POD_MEMORY_TOTAL = Metric(
-    "pod_total_gpu_memory",
-    MetricType.GAUGE,
-    "GPU memory allocated to a pod on a GPU (in MB).",
-    VGPU_LABELS,
-    "vgpu-monitor",
+POD_SM, POD_MEMORY, POD_MEMORY_TOTAL = (
+    Metric(name, MetricType.GAUGE, help_text, VGPU_LABELS, "vgpu-monitor")
+    for name, help_text in (
+        ("pod_gpu_sm_util", "SM utilization of a pod on a GPU (in %)."),
+        ("pod_gpu_memory_used", "GPU memory used by a pod on a GPU (in MB)."),
+        ("pod_total_gpu_memory", "GPU memory allocated to a pod on a GPU (in MB)."),
+    )
 )
 PID_POD = Metric(
     "nvidia_pid_pod",
