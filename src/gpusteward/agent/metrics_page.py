@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from gpusteward.core import metrics
-from gpusteward.core.exposition import Family, Page, PageRenderer, render_labels, render_page
+from gpusteward.core.exposition import Family, PageRenderer, RenderedPage, render_labels, render_page
 from gpusteward.http_server.gzip_body import Body
 
 STALE_AFTER_INTERVALS = 3
@@ -20,8 +20,8 @@ SCRAPER_TIMEOUT_SECONDS = 120.0  # a format scraped within this time is compress
 @dataclass(slots=True)
 class _RenderedCycle:
     taken_at: float  # monotonic seconds
-    fresh: Page
-    static: Page
+    fresh: RenderedPage
+    static: RenderedPage
     compressed: dict[tuple[bool, bool], Body] = field(default_factory=dict)
 
 
@@ -41,7 +41,7 @@ class MetricsPage:
     def publish(self, families: Sequence[Family], *, taken_at: float) -> None:
         """Replace the page. `taken_at` is on the clock given to the constructor."""
         fresh = self._renderer.render(families)
-        static = Page([(metric, lines) for metric, lines in fresh.families if metric.outlives_snapshot])
+        static = RenderedPage([(metric, lines) for metric, lines in fresh.families if metric.outlives_snapshot])
         published = _RenderedCycle(taken_at, fresh, static)
         for openmetrics, requested_at in tuple(self._gzip_requested_at.items()):
             if taken_at - requested_at < SCRAPER_TIMEOUT_SECONDS:
@@ -76,7 +76,7 @@ class MetricsPage:
         self._gzip_requested_at[openmetrics] = self._clock()
         return b"".join(self._compress(published, page, (openmetrics, stale)).gzip(tail))
 
-    def _compress(self, published: _RenderedCycle, page: Page, key: tuple[bool, bool]) -> Body:
+    def _compress(self, published: _RenderedCycle, page: RenderedPage, key: tuple[bool, bool]) -> Body:
         """Compress once per cycle and format: on request, or in advance for a format that was scraped recently."""
         with self._lock:
             compressed = published.compressed.get(key)
@@ -86,5 +86,5 @@ class MetricsPage:
             return compressed
 
 
-def _parts(page: Page, *, openmetrics: bool) -> list[bytes]:
+def _parts(page: RenderedPage, *, openmetrics: bool) -> list[bytes]:
     return page.openmetrics_parts if openmetrics else page.text_parts

@@ -28,7 +28,7 @@ class Family:
 
 
 @dataclass(frozen=True)
-class Page:
+class RenderedPage:
     """A rendered page without `# EOF`, so that more families can follow."""
 
     families: Sequence[tuple[Metric, bytes]]  # each with its sample lines
@@ -118,10 +118,10 @@ class PageRenderer:
     def __init__(self) -> None:
         self._rendered: dict[str, tuple[Samples, bytes]] = {}  # by name of the metric: samples and lines
 
-    def render(self, families: Iterable[Family]) -> Page:
+    def render(self, families: Iterable[Family]) -> RenderedPage:
         """Render families in order; those without samples are omitted. The samples must not be changed afterwards."""
         before, self._rendered = self._rendered, {}
-        return Page([(each.metric, self._render(each, before)) for each in families if each.samples])
+        return RenderedPage([(each.metric, self._render(each, before)) for each in families if each.samples])
 
     def _render(self, family: Family, before: Mapping[str, tuple[Samples, bytes]]) -> bytes:
         name = family.metric.name
@@ -135,9 +135,11 @@ class PageRenderer:
 _NOT_RENDERED: tuple[Samples, bytes] = ([], b"")
 
 
-def render_page(families: Iterable[Family]) -> Page:
+def render_page(families: Iterable[Family]) -> RenderedPage:
     """Render families in order; those without samples are omitted."""
-    return Page([(each.metric, render_lines(each.metric, each.samples).encode()) for each in families if each.samples])
+    return RenderedPage(
+        [(each.metric, render_lines(each.metric, each.samples).encode()) for each in families if each.samples]
+    )
 
 
 def render_lines(metric: Metric, samples: Samples) -> str:
