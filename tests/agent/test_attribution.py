@@ -7,9 +7,8 @@ import pytest
 from gpusteward.agent.attribution import AttributionInput, attribute_processes
 from gpusteward.agent.kubernetes.pods import PAIR_LABEL, Pod
 from gpusteward.agent.processes import ProcessIdentity, parse_cgroup
-from gpusteward.core.allocations import Allocation, Share
 from gpusteward.core.containers import Container, Workload
-from gpusteward.core.gpus import GpuProcess, Place
+from gpusteward.core.gpus import Allocation, GpuProcess, Place, Share
 
 GPU = "GPU-0"
 UID = "6eab3b7b-f0a6-4bb8-bff2-d5bc9017c04b"

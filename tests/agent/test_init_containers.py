@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from gpusteward.agent.kubernetes.pods import ContainerSpec, find_init_devices
-from gpusteward.core.allocations import Share
+from gpusteward.core.gpus import Share
 from gpusteward.core.snapshots import Snapshot
 from tests.agent.test_node_source import Node, running_node
 from tests.fakes.apiserver import Json

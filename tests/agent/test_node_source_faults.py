@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpusteward.core.allocations import Share
+from gpusteward.core.gpus import Share
 from gpusteward.core.snapshots import Snapshot
 from gpusteward.core.usage_split import Part, split_usage
 from tests.agent.test_node_source import running_node

@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 
 from gpusteward.agent.usage_counters import SnapshotView, UsageCounters
-from gpusteward.core.allocations import Allocation, Share
 from gpusteward.core.containers import Container
-from gpusteward.core.gpus import Gpu, GpuProcess, GpuReading, Place
+from gpusteward.core.gpus import Allocation, Gpu, GpuProcess, GpuReading, Place, Share
 from gpusteward.core.snapshots import Snapshot
 
 GPU = Gpu("node-a", 0, "GPU-0", "NVIDIA A100-SXM4-80GB")

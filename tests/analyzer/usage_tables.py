@@ -6,9 +6,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from gpusteward.analyzer.tables import Column, UsageTable
-from gpusteward.core.allocations import Share
 from gpusteward.core.containers import Container, Workload
-from gpusteward.core.gpus import GpuReading
+from gpusteward.core.gpus import GpuReading, Share
 from gpusteward.core.snapshots import Snapshot
 from gpusteward.core.usage_split import Part, split_usage
 from gpusteward.core.usages import AllocationKey, Measure, Stat

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusteward.core.allocations import Allocation, Share
 from gpusteward.core.containers import Container
-from gpusteward.core.gpus import MPS_SERVER, Gpu, GpuProcess, GpuReading, MigInstance, Place
+from gpusteward.core.gpus import MPS_SERVER, Allocation, Gpu, GpuProcess, GpuReading, MigInstance, Place, Share
 from gpusteward.core.snapshots import Snapshot
 from gpusteward.core.usage_split import GpuSplit, Part, split_usage
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpusteward.core.allocations import Share
 from gpusteward.core.containers import Container, Workload
+from gpusteward.core.gpus import Share
 from gpusteward.local.simulated_fleet import SimulatedFleet
 from gpusteward.simulate.applications import Application, Program, SimulatedPod
 from gpusteward.simulate.assembly import GpuPlan

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from functools import cache
 
-from gpusteward.core.allocations import Share
+from gpusteward.core.gpus import Share
 from gpusteward.core.signals import PROFILING
 from gpusteward.core.snapshots import Snapshot
 from gpusteward.simulate.fleets import fleet

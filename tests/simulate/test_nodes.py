@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpusteward.core.allocations import Share
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.core.gpus import Place
+from gpusteward.core.gpus import Place, Share
 from gpusteward.core.usage_split import split_usage
 from gpusteward.simulate.assembly import GpuPlan
 from gpusteward.simulate.devices import WINDOW_SECONDS

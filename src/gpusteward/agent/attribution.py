@@ -36,9 +36,8 @@ from dataclasses import dataclass, field, replace
 
 from gpusteward.agent.kubernetes.pods import PAIR_LABEL, Pod, PodName
 from gpusteward.agent.processes import CgroupIdentity, ProcessIdentity
-from gpusteward.core.allocations import Allocation, Share
 from gpusteward.core.containers import Container, Workload
-from gpusteward.core.gpus import GpuProcess, Place, is_mps_server
+from gpusteward.core.gpus import Allocation, GpuProcess, Place, Share, is_mps_server
 from gpusteward.core.usage_split import group_by_gpu
 
 

@@ -25,8 +25,7 @@ from gpusteward.agent.attribution import (
 from gpusteward.agent.kubernetes.kubelet import DRA_DRIVER, Claim
 from gpusteward.agent.kubernetes.pods import Pod, PodName
 from gpusteward.agent.shares.annotations import read_grants
-from gpusteward.core.allocations import Allocation, UnlistedDevices
-from gpusteward.core.gpus import GpuProcess
+from gpusteward.core.gpus import Allocation, GpuProcess, UnlistedDevices
 from gpusteward.core.usage_split import group_by_gpu
 
 MEMORY_SECONDS = 60.0

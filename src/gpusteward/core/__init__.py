@@ -1,6 +1,6 @@
 """Data model and arithmetic: GPUs, processes, containers, allocations, snapshots, usages, verdicts, metric tables.
 
-    gpus.py, containers.py, allocations.py, snapshots.py  a node at one moment
+    gpus.py, containers.py, snapshots.py  a node at one moment
     kinds.py        the table of the kinds of workloads
     signals.py      what can be read from a GPU
     usage_split.py  the usage of a GPU, split among its containers

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gpusteward.core.allocations import Allocation, UnlistedDevices
-from gpusteward.core.gpus import GpuProcess, GpuReading
+from gpusteward.core.gpus import Allocation, GpuProcess, GpuReading, UnlistedDevices
 
 
 @dataclass(frozen=True, slots=True)

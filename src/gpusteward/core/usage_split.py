@@ -25,9 +25,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from gpusteward.core.allocations import Allocation
 from gpusteward.core.containers import Container
-from gpusteward.core.gpus import Gpu, GpuProcess, GpuReading, Place, is_mps_server
+from gpusteward.core.gpus import Allocation, Gpu, GpuProcess, GpuReading, Place, is_mps_server
 from gpusteward.core.snapshots import Snapshot
 
 

@@ -5,9 +5,8 @@ import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from gpusteward.core.allocations import Allocation, Share
 from gpusteward.core.containers import Container, Workload
-from gpusteward.core.gpus import Gpu, GpuProcess, Place
+from gpusteward.core.gpus import Allocation, Gpu, GpuProcess, Place, Share
 from gpusteward.simulate.applications import Application
 from gpusteward.simulate.load_curves import Between, Interrupted, Lifetimes, LoadCurve, Presence, ReducedWork
 from gpusteward.simulate.models import GpuModel, InstanceProfile

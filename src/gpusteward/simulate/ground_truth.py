@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from gpusteward.core.allocations import Allocation
-from gpusteward.core.gpus import Gpu
+from gpusteward.core.gpus import Allocation, Gpu
 from gpusteward.simulate.devices import Placement
 from gpusteward.simulate.load_curves import LoadCurve
 from gpusteward.simulate.models import GpuModel

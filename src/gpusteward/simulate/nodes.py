@@ -3,10 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 
-from gpusteward.core.allocations import Allocation
 from gpusteward.core.containers import Workload
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.core.gpus import GpuProcess, GpuReading
+from gpusteward.core.gpus import Allocation, GpuProcess, GpuReading
 from gpusteward.core.snapshots import Snapshot
 from gpusteward.simulate.applications import Application
 from gpusteward.simulate.assembly import GpuPlan, assemble_devices, with_load, with_pod

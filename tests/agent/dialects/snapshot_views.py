@@ -9,10 +9,9 @@ from gpusteward.agent.dialects.dcgm import DcgmDialect
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions
 from gpusteward.agent.field_list import FieldList, default_fields, parse_fields
 from gpusteward.agent.usage_counters import PartCounters, PartKey, SnapshotView
-from gpusteward.core.allocations import Allocation, Share
 from gpusteward.core.containers import Container
 from gpusteward.core.exposition import Family, LabelCache
-from gpusteward.core.gpus import Gpu, GpuProcess, GpuReading, MigInstance
+from gpusteward.core.gpus import Allocation, Gpu, GpuProcess, GpuReading, MigInstance, Share
 from gpusteward.core.snapshots import Snapshot
 from gpusteward.core.usage_split import split_usage
 

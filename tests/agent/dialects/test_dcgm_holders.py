@@ -4,9 +4,8 @@ import pytest
 
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions
 from gpusteward.agent.usage_counters import PartKey, UsageCounters
-from gpusteward.core.allocations import Allocation, Share
 from gpusteward.core.containers import Container
-from gpusteward.core.gpus import GpuProcess, Place
+from gpusteward.core.gpus import Allocation, GpuProcess, Place, Share
 from gpusteward.core.snapshots import Snapshot
 from tests.agent.dialects.snapshot_views import GIB, SIGNALS, claim, fields, instance, reading, render, view
 

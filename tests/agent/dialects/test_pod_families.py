@@ -5,10 +5,9 @@ from dataclasses import replace
 from gpusteward.agent.dialects.native import NativeDialect
 from gpusteward.agent.dialects.pod_metrics import Pid2PodDialect, VgpuMonitorDialect
 from gpusteward.agent.usage_counters import UsageCounters
-from gpusteward.core.allocations import Allocation, Share
 from gpusteward.core.containers import Container
 from gpusteward.core.exposition import LabelCache
-from gpusteward.core.gpus import Gpu, GpuProcess, GpuReading, Place
+from gpusteward.core.gpus import Allocation, Gpu, GpuProcess, GpuReading, Place, Share
 from gpusteward.core.snapshots import Snapshot
 
 GIB = 1 << 30

@@ -22,9 +22,8 @@ from gpusteward.analyzer.sources.promql.on_demand_queries import WORK_BATCH, rea
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.analyzer.sources.scrape.store_queries import detect_schemes
 from gpusteward.analyzer.sources.usage_source import UsageSource
-from gpusteward.core.allocations import Allocation, Share
 from gpusteward.core.containers import Container
-from gpusteward.core.gpus import Gpu, GpuProcess, GpuReading, MigInstance, Place
+from gpusteward.core.gpus import Allocation, Gpu, GpuProcess, GpuReading, MigInstance, Place, Share
 from gpusteward.core.snapshots import Snapshot
 from gpusteward.core.usages import AllocationKey
 from tests.analyzer.engines import Sample, running_prometheus, running_victoria

@@ -18,9 +18,8 @@ from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.analyzer.tables import ACTIVITIES, UsageTable
-from gpusteward.core.allocations import Allocation, Share
 from gpusteward.core.containers import Container
-from gpusteward.core.gpus import Gpu, GpuProcess, GpuReading, MigInstance, Place
+from gpusteward.core.gpus import Allocation, Gpu, GpuProcess, GpuReading, MigInstance, Place, Share
 from gpusteward.core.snapshots import Snapshot
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity

@@ -12,10 +12,9 @@ from typing import NamedTuple
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions, DeviceSelection, instance_number
 from gpusteward.agent.field_list import LabelRow
 from gpusteward.agent.usage_counters import NO_COUNTERS, SnapshotView
-from gpusteward.core.allocations import Allocation
 from gpusteward.core.containers import Container
 from gpusteward.core.exposition import LabelCache, Labels
-from gpusteward.core.gpus import Gpu, GpuReading, Place
+from gpusteward.core.gpus import Allocation, Gpu, GpuReading, Place
 from gpusteward.core.signals import SIGNALS, Scope
 from gpusteward.core.usage_split import Part, group_by_gpu
 

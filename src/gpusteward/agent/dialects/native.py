@@ -8,10 +8,9 @@ from operator import attrgetter
 from gpusteward.agent.dialects.dcgm import DcgmDialect
 from gpusteward.agent.usage_counters import NO_COUNTERS, SnapshotView
 from gpusteward.core import metrics
-from gpusteward.core.allocations import Allocation
 from gpusteward.core.containers import Container
 from gpusteward.core.exposition import Family, FamilyBuilder, LabelCache, Labels, Samples
-from gpusteward.core.gpus import Gpu, GpuProcess, GpuReading, Place
+from gpusteward.core.gpus import Allocation, Gpu, GpuProcess, GpuReading, Place
 from gpusteward.core.signals import SIGNALS, Scope
 from gpusteward.core.snapshots import Snapshot
 from gpusteward.core.usage_split import UTILIZATION_SIGNALS, Part

@@ -21,9 +21,8 @@ from gpusteward.agent.shares.annotations import (
     read_fraction,
     read_grants,
 )
-from gpusteward.core.allocations import Allocation, Share
 from gpusteward.core.containers import Container
-from gpusteward.core.gpus import Gpu, GpuReading
+from gpusteward.core.gpus import Allocation, Gpu, GpuReading, Share
 
 _N = r"([0-9]{1,9})"
 _REPLICA = re.compile(rf"(.+)::{_N}")  # NVIDIA's plugin: GPU-<uuid>::3, MIG-<uuid>::0

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusteward.core.allocations import Share
+from gpusteward.core.gpus import Share
 from gpusteward.core.usages import AllocationKey
 
 AllocationHashes = NDArray[np.int64]

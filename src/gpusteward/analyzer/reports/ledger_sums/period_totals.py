@@ -30,7 +30,7 @@ from gpusteward.analyzer.ledger.schema import Number, allocations, time_column, 
 from gpusteward.analyzer.reports.ledger_sums.amounts import COSTS, SUMMED, UNPRICED
 from gpusteward.analyzer.reports.ledger_sums.grouping import WORKLOAD
 from gpusteward.analyzer.reports.report_query import ALL, ClusterNamespace, ReportScope
-from gpusteward.core.allocations import Share
+from gpusteward.core.gpus import Share
 
 PEAKS = ("core_peak", "memory_peak_bytes", "memory_total_bytes")
 UNMEASURED = "unmeasured_ms"

@@ -35,8 +35,8 @@ from gpusteward.analyzer.sources.usage.query_results import PodKey, split_label
 from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers, match_any, write_selector
 from gpusteward.analyzer.sources.usage.unknown_rows import ACTIVE_RATIO
 from gpusteward.analyzer.sources.usage_source import Chart, Points
-from gpusteward.core.allocations import Share
 from gpusteward.core.errors import SourceError
+from gpusteward.core.gpus import Share
 from gpusteward.core.usages import AllocationKey, Measure
 
 MAX_POINTS = 500
