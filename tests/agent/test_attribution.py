@@ -8,7 +8,7 @@ from gpusteward.agent.attribution import AttributionInput, attribute_processes
 from gpusteward.agent.kubernetes.pods import PAIR_LABEL, Pod
 from gpusteward.agent.processes import ProcessIdentity, parse_cgroup
 from gpusteward.core.containers import Container, Workload
-from gpusteward.core.gpus import Allocation, GpuProcess, Place, Share
+from gpusteward.core.gpus import GpuAllocation, GpuProcess, Place, Share
 
 GPU = "GPU-0"
 UID = "6eab3b7b-f0a6-4bb8-bff2-d5bc9017c04b"
@@ -36,8 +36,8 @@ def attributed(identity: ProcessIdentity, *, pods=(), allocations=(), known: boo
     return process
 
 
-def held(container: Container, share: Share = Share.EXCLUSIVE) -> Allocation:
-    return Allocation(container, GPU, share)
+def held(container: Container, share: Share = Share.EXCLUSIVE) -> GpuAllocation:
+    return GpuAllocation(container, GPU, share)
 
 
 def test_a_process_is_attributed_by_its_cgroup_and_the_pods_of_the_node():

@@ -5,7 +5,7 @@ from gpusteward.agent.holders import MEMORY_SECONDS, HolderUids
 from gpusteward.agent.kubernetes.pods import Pod
 from gpusteward.agent.processes import CgroupIdentity, ProcessIdentity
 from gpusteward.core.containers import Container
-from gpusteward.core.gpus import Allocation, GpuProcess, Place, Share
+from gpusteward.core.gpus import GpuAllocation, GpuProcess, Place, Share
 
 OWN, FOREIGN = "6eab3b7b-f0a6-4bb8-bff2-d5bc9017c04b", "15aa6e53-b09a-40c7-8558-c6c31e36c88a"
 TRAINER, OTHER = Container("ml", "trainer-0", "", "main"), Container("ml", "other-0", "", "main")
@@ -18,14 +18,14 @@ def in_pod(uid: str, *outer: str) -> ProcessIdentity:
     )
 
 
-def held(container: Container, gpu: str = "GPU-0", share: Share = Share.EXCLUSIVE) -> Allocation:
-    return Allocation(container, gpu, share)
+def held(container: Container, gpu: str = "GPU-0", share: Share = Share.EXCLUSIVE) -> GpuAllocation:
+    return GpuAllocation(container, gpu, share)
 
 
 class Node:
     """Processes as `(GPU, identity)`, seen over time with the same memory."""
 
-    def __init__(self, *allocations: Allocation, pods: tuple[Pod, ...] = ()) -> None:
+    def __init__(self, *allocations: GpuAllocation, pods: tuple[Pod, ...] = ()) -> None:
         self._allocations = allocations
         self._pods = {pod.uid: pod for pod in pods}
         self._uids = HolderUids()

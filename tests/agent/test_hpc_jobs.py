@@ -9,7 +9,7 @@ import pytest
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions
 from gpusteward.agent.hpc_jobs import MAX_FILE_BYTES, MAX_JOB_LENGTH, MAX_JOBS, HpcJobs, parse_jobs
 from gpusteward.core.errors import SourceError
-from gpusteward.core.gpus import Gpu, MigInstance
+from gpusteward.core.gpus import Gpu, MigIdentity
 from tests.agent.dialects.snapshot_views import claim, gpu, render, view
 from tests.agent.dialects.snapshot_views import reading as make_reading
 from tests.agent.test_golden_pages import render as render_page
@@ -17,7 +17,7 @@ from tests.fakes.machine_examples import exclusive, mig
 from tests.fakes.nvml_library import FakeNvml
 
 POWER = "DCGM_FI_DEV_POWER_USAGE"
-GPUS = [gpu(0), gpu(1), gpu(3), gpu(3, mig=MigInstance("GPU-3", "3g.70gb", 0, 0))]
+GPUS = [gpu(0), gpu(1), gpu(3), gpu(3, mig=MigIdentity("GPU-3", "3g.70gb", 0, 0))]
 
 
 def read(folder: Path, gpus: Iterable[Gpu] = GPUS) -> tuple[dict[str, tuple[str, ...]], list[str]]:

@@ -6,7 +6,7 @@ import pytest
 
 from gpusteward.agent.usage_counters import SnapshotView, UsageCounters
 from gpusteward.core.containers import Container
-from gpusteward.core.gpus import Allocation, Gpu, GpuProcess, GpuReading, Place, Share
+from gpusteward.core.gpus import Gpu, GpuAllocation, GpuProcess, GpuReading, Place, Share
 from gpusteward.core.snapshots import Snapshot
 
 GPU = Gpu("node-a", 0, "GPU-0", "NVIDIA A100-SXM4-80GB")
@@ -24,7 +24,7 @@ def snapshot(
         GpuProcess(pid, GPU.uuid, memory_bytes=1, sm_ratio=sm, place=Place.CONTAINER, container=who)
         for pid, who, sm in ((1, ALICE, alice), (2, BOB, bob))
     ]
-    held = tuple(Allocation(who, GPU.uuid, Share.TIME_SLICED) for who in (ALICE, BOB))
+    held = tuple(GpuAllocation(who, GPU.uuid, Share.TIME_SLICED) for who in (ALICE, BOB))
     return Snapshot("node-a", at, (GpuReading(GPU, signals),), tuple(running), held)
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusteward.core.containers import Container
-from gpusteward.core.gpus import MPS_SERVER, Allocation, Gpu, GpuProcess, GpuReading, MigInstance, Place, Share
+from gpusteward.core.gpus import MPS_SERVER, Gpu, GpuAllocation, GpuProcess, GpuReading, MigIdentity, Place, Share
 from gpusteward.core.snapshots import Snapshot
 from gpusteward.core.usage_split import GpuSplit, Part, split_usage
 
@@ -31,8 +31,8 @@ def process(
     return GpuProcess(pid, GPU.uuid, memory_bytes=memory, sm_ratio=sm, place=place, container=container, **more)
 
 
-def claim(container: Container, share: Share = Share.EXCLUSIVE) -> Allocation:
-    return Allocation(container, GPU.uuid, share)
+def claim(container: Container, share: Share = Share.EXCLUSIVE) -> GpuAllocation:
+    return GpuAllocation(container, GPU.uuid, share)
 
 
 def split_one(reading: GpuReading, processes=(), allocations=()) -> GpuSplit:
@@ -95,7 +95,7 @@ def test_transcoding_of_unknown_processes_is_unattributed():
 @pytest.mark.parametrize(("engines", "ratio"), [(0, 0.0), (1, None), (None, None)])
 def test_the_holder_of_a_mig_instance_uses_no_video_engine_where_it_has_none(engines: int | None, ratio: float | None):
     """The driver does not report the use of video engines of an instance."""
-    instance = replace(GPU, mig=MigInstance("GPU-parent", "1g.5gb", 7, 0, video_engines=engines))
+    instance = replace(GPU, mig=MigIdentity("GPU-parent", "1g.5gb", 7, 0, video_engines=engines))
     split = split_one(GpuReading(instance, {}), [process(1, ALICE, sm=None)], [claim(ALICE, Share.MIG)])
     assert part(split, ALICE).video_ratio == ratio
 
@@ -197,7 +197,7 @@ def watts_of_instances(
     parent = GpuReading(GPU, {"power_watts": 200.0}, is_mig_parent=True)
     readings = [
         GpuReading(
-            Gpu("node-a", 0, f"MIG-{i}", "A100", mig=MigInstance(GPU.uuid, profile, i, 0)),
+            Gpu("node-a", 0, f"MIG-{i}", "A100", mig=MigIdentity(GPU.uuid, profile, i, 0)),
             {} if busy is None else {"gr_engine_ratio": busy},
         )
         for i, (profile, busy) in enumerate(instances)
@@ -240,7 +240,7 @@ def test_power_is_split_by_slices_if_an_activity_is_unknown():
     ],
 )
 def test_use_by_others_than_the_holders_is_told_from_theirs(
-    running: list[GpuProcess], held: list[Allocation], used: int, *, expected: bool
+    running: list[GpuProcess], held: list[GpuAllocation], used: int, *, expected: bool
 ):
     signals = reading(utilization_ratio=sum(each.sm_ratio or 0 for each in running), memory_used_bytes=used)
     assert split_one(signals, running, held).is_used_outside is expected

@@ -37,7 +37,7 @@ from dataclasses import dataclass, field, replace
 from gpusteward.agent.kubernetes.pods import PAIR_LABEL, Pod, PodName
 from gpusteward.agent.processes import CgroupIdentity, ProcessIdentity
 from gpusteward.core.containers import Container, Workload
-from gpusteward.core.gpus import Allocation, GpuProcess, Place, Share, is_mps_server
+from gpusteward.core.gpus import GpuAllocation, GpuProcess, Place, Share, is_mps_server
 from gpusteward.core.usage_split import group_by_gpu
 
 
@@ -47,7 +47,7 @@ class AttributionInput:
 
     identities: Mapping[int, ProcessIdentity] = field(default_factory=dict)
     pods: Mapping[str, Pod] = field(default_factory=dict)
-    allocations: Sequence[Allocation] = ()
+    allocations: Sequence[GpuAllocation] = ()
     allocations_known: bool = True
     unplaced: frozenset[PodName] = frozenset()  # pods whose device id matches no GPU
     reserving: frozenset[PodName] = frozenset()  # pods with a device that no source places on a GPU
@@ -73,7 +73,7 @@ def _attribute_one(
     process: GpuProcess,
     known: AttributionInput,
     *,
-    holders: Sequence[Allocation],
+    holders: Sequence[GpuAllocation],
     pairs: Mapping[PodName, PodName],
 ) -> GpuProcess:
     identity = locate_process(known.identities.get(process.pid, _NO_IDENTITY), known.pods)
@@ -99,7 +99,7 @@ def _attribute_one(
 
 
 def _find_paired_holder(
-    container: Container | None, holders: Sequence[Allocation], pairs: Mapping[PodName, PodName]
+    container: Container | None, holders: Sequence[GpuAllocation], pairs: Mapping[PodName, PodName]
 ) -> Container | None:
     other = pairs.get((container.namespace, container.pod)) if container else None
     own = (each.container for each in holders if (each.container.namespace, each.container.pod) == other)
@@ -130,7 +130,7 @@ def find_pod(identity: ProcessIdentity | CgroupIdentity, pods: Mapping[str, Pod]
 
 
 def _container(
-    identity: ProcessIdentity, pods: Mapping[str, Pod], holders: Sequence[Allocation], *, is_disputed: bool
+    identity: ProcessIdentity, pods: Mapping[str, Pod], holders: Sequence[GpuAllocation], *, is_disputed: bool
 ) -> Container | None:
     if identity.place is Place.HOST:
         return None
@@ -146,7 +146,7 @@ def _container(
     return Container(name=identity.container_id[:12]) if identity.container_id else None
 
 
-def _container_of_pod(pod: Pod, container_id: str, holders: Sequence[Allocation]) -> Container:
+def _container_of_pod(pod: Pod, container_id: str, holders: Sequence[GpuAllocation]) -> Container:
     """Find by container id; if the API server does not know the id yet, use the pod's only allocation on this GPU."""
     name = pod.containers.get(container_id, "")
     own = [
@@ -159,7 +159,7 @@ def _container_of_pod(pod: Pod, container_id: str, holders: Sequence[Allocation]
     return pod.container(name)
 
 
-def _sole_holder(holders: Sequence[Allocation], pod_uid: str) -> Container | None:
+def _sole_holder(holders: Sequence[GpuAllocation], pod_uid: str) -> Container | None:
     """The only holder with this pod uid, else the container that holds the GPU exclusively unless its uid differs."""
     same = [each.container for each in holders if pod_uid and each.container.pod_uid == pod_uid]
     if len(same) == 1:
@@ -170,17 +170,17 @@ def _sole_holder(holders: Sequence[Allocation], pod_uid: str) -> Container | Non
     return container if not pod_uid or not container.pod_uid else None
 
 
-def is_held_exclusively(holders: Sequence[Allocation]) -> bool:
+def is_held_exclusively(holders: Sequence[GpuAllocation]) -> bool:
     """Whether one container holds the GPU and nobody else does."""
     return len(holders) == 1 and not holders[0].share.is_shared
 
 
-def has_exclusive_holder(holders: Sequence[Allocation]) -> bool:
+def has_exclusive_holder(holders: Sequence[GpuAllocation]) -> bool:
     """Whether the GPU is not shared, so that no unknown holder can be on it."""
     return any(not each.share.is_shared for each in holders)
 
 
-def _is_outside(container: Container | None, holders: Sequence[Allocation], known: AttributionInput) -> bool:
+def _is_outside(container: Container | None, holders: Sequence[GpuAllocation], known: AttributionInput) -> bool:
     """Whether the pod has no allocation on this GPU. False for pods with a device that may be on this GPU."""
     if container is None or not container.pod:
         return False
@@ -195,13 +195,13 @@ SHORT_ID = 12  # characters of a container's id, as docker and crictl show it
 
 def assign_process_holders(
     processes: Sequence[GpuProcess], identities: Mapping[int, ProcessIdentity]
-) -> tuple[tuple[GpuProcess, ...], tuple[Allocation, ...]]:
+) -> tuple[tuple[GpuProcess, ...], tuple[GpuAllocation, ...]]:
     """Return the processes with their holder set, and one allocation per holder and GPU."""
     assigned = tuple(_assign_holder(process, identities.get(process.pid)) for process in processes)
     holders = dict.fromkeys((each.gpu_uuid, each.container) for each in assigned if each.container)
     on_gpu = Counter(uuid for uuid, _ in holders)
     return assigned, tuple(
-        Allocation(container, uuid, Share.EXCLUSIVE if on_gpu[uuid] == 1 else Share.TIME_SLICED)
+        GpuAllocation(container, uuid, Share.EXCLUSIVE if on_gpu[uuid] == 1 else Share.TIME_SLICED)
         for uuid, container in holders
         if container is not None
     )

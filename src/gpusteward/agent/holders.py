@@ -25,7 +25,7 @@ from gpusteward.agent.attribution import (
 from gpusteward.agent.kubernetes.kubelet import DRA_DRIVER, Claim
 from gpusteward.agent.kubernetes.pods import Pod, PodName
 from gpusteward.agent.shares.annotations import read_grants
-from gpusteward.core.gpus import Allocation, GpuProcess, UnlistedDevices
+from gpusteward.core.gpus import GpuAllocation, GpuProcess, UnlistedDevices
 from gpusteward.core.usage_split import group_by_gpu
 
 MEMORY_SECONDS = 60.0
@@ -77,11 +77,11 @@ def _choose(uids: Mapping[str, float], now: float) -> list[str]:
     return [uid for uid, at in uids.items() if abs(now - at) <= MEMORY_SECONDS] or [max(uids, key=uids.__getitem__)]
 
 
-def _name(allocation: Allocation) -> PodName:
+def _name(allocation: GpuAllocation) -> PodName:
     return allocation.container.namespace, allocation.container.pod
 
 
-def _set_uid(allocation: Allocation, uid: str) -> Allocation:
+def _set_uid(allocation: GpuAllocation, uid: str) -> GpuAllocation:
     if not uid or allocation.container.pod_uid:
         return allocation
     return replace(allocation, container=replace(allocation.container, pod_uid=uid))
@@ -105,7 +105,7 @@ class InitContainerGpus:
         return tuple(claim for own in self._claims.values() for uuid, claim in own.items() if uuid not in taken)
 
     def learn(
-        self, processes: Sequence[GpuProcess], allocations: Sequence[Allocation], pods: Mapping[str, Pod]
+        self, processes: Sequence[GpuProcess], allocations: Sequence[GpuAllocation], pods: Mapping[str, Pod]
     ) -> bool:
         """Add the GPUs that init containers use now. Returns whether there are any."""
         holders = group_by_gpu(allocations)
@@ -133,7 +133,7 @@ class InitContainerGpus:
         """Namespace and name of the pods with devices whose GPU is still unknown."""
         return frozenset((pod.namespace, pod.name) for pod in _list_pods(pods) if self._fits(pod, 1))
 
-    def _find_claim(self, process: GpuProcess, pod: Pod, holders: Sequence[Allocation]) -> Claim | None:
+    def _find_claim(self, process: GpuProcess, pod: Pod, holders: Sequence[GpuAllocation]) -> Claim | None:
         """The claim of an init container on the GPU of its process, unless that GPU is listed for a pod."""
         container = process.container
         if container is None or pod.init_devices is None or read_grants(pod):

@@ -8,7 +8,7 @@ from gpusteward.core.containers import Container
 
 
 @dataclass(frozen=True, slots=True)
-class MigInstance:
+class MigIdentity:
     """The MIG part of a `Gpu` that is an instance of another one."""
 
     parent_uuid: str
@@ -31,7 +31,7 @@ class Gpu:
     minor: int | None = None  # N of /dev/nvidiaN, which may differ from the index
     memory_total_bytes: int | None = None
     power_limit_watts: float | None = None
-    mig: MigInstance | None = None
+    mig: MigIdentity | None = None
     facts: Mapping[str, str] = field(default_factory=dict, compare=False)
     """Texts that do not change until the driver is loaded again: `driver_version`, `serial`, ... (`signals.FACTS`)."""
 
@@ -113,7 +113,7 @@ class Share(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Allocation:
+class GpuAllocation:
     """One GPU or MIG instance allocated to one container."""
 
     container: Container

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gpusteward.core.gpus import Allocation, GpuProcess, GpuReading, UnlistedDevices
+from gpusteward.core.gpus import GpuAllocation, GpuProcess, GpuReading, UnlistedDevices
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Snapshot:
     taken_at: float  # unix seconds
     readings: tuple[GpuReading, ...] = ()  # every whole GPU, each followed by its MIG instances
     processes: tuple[GpuProcess, ...] = ()
-    allocations: tuple[Allocation, ...] = ()
+    allocations: tuple[GpuAllocation, ...] = ()
     allocations_known: bool = True  # False: allocations could not be read
     failures: tuple[Failure, ...] = ()
     holders_are_processes: bool = False  # no Kubernetes: a GPU is attributed to the processes running on it

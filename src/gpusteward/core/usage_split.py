@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from gpusteward.core.containers import Container
-from gpusteward.core.gpus import Allocation, Gpu, GpuProcess, GpuReading, Place, is_mps_server
+from gpusteward.core.gpus import Gpu, GpuAllocation, GpuProcess, GpuReading, Place, is_mps_server
 from gpusteward.core.snapshots import Snapshot
 
 
@@ -80,7 +80,7 @@ OUTSIDE_MEMORY_BYTES = 1 << 30
 the host has less, and a loaded model has more."""
 
 _ProcessesByPart = dict[tuple[Place, Container | None], list[GpuProcess]]
-_OnGpu = TypeVar("_OnGpu", GpuProcess, Allocation)
+_OnGpu = TypeVar("_OnGpu", GpuProcess, GpuAllocation)
 
 
 def split_usage(snapshot: Snapshot) -> tuple[GpuSplit, ...]:
@@ -103,7 +103,7 @@ def split_usage(snapshot: Snapshot) -> tuple[GpuSplit, ...]:
 def split_gpu(
     reading: GpuReading,
     processes: Sequence[GpuProcess],
-    allocations: Sequence[Allocation],
+    allocations: Sequence[GpuAllocation],
     *,
     watts: float | None,
 ) -> GpuSplit:
@@ -133,7 +133,7 @@ def utilization_of(reading: GpuReading) -> float | None:
     return None
 
 
-def _group_processes(processes: Sequence[GpuProcess], allocations: Sequence[Allocation]) -> _ProcessesByPart:
+def _group_processes(processes: Sequence[GpuProcess], allocations: Sequence[GpuAllocation]) -> _ProcessesByPart:
     """Processes by part: containers with an allocation, then other containers with a process, host, unattributed."""
     groups: _ProcessesByPart = {(Place.CONTAINER, allocation.container): [] for allocation in allocations}
     rest: _ProcessesByPart = {(Place.HOST, None): [], (Place.UNKNOWN, None): []}
@@ -190,7 +190,7 @@ def _utilization(
     reading: GpuReading,
     groups: _ProcessesByPart,
     known: Sequence[list[GpuProcess] | None],
-    allocations: Sequence[Allocation],
+    allocations: Sequence[GpuAllocation],
 ) -> list[float | None]:
     """Utilization of each part; an exclusive holder without other processes on the GPU has all of it."""
     device, ratios = utilization_of(reading), _sum_per_part(known, lambda process: process.sm_ratio)
@@ -203,7 +203,7 @@ def _video(
     reading: GpuReading,
     groups: _ProcessesByPart,
     known: Sequence[list[GpuProcess] | None],
-    allocations: Sequence[Allocation],
+    allocations: Sequence[GpuAllocation],
 ) -> list[float | None]:
     """Use of the video engines by each part. The device reports one sample, its processes a mean since the last cycle:
     the device only counts for a sole holder, and where the use of a process is unknown. The driver reports neither of a
@@ -222,7 +222,7 @@ def _video_of(process: GpuProcess) -> float | None:
     return max((ratio for ratio in (process.encoder_ratio, process.decoder_ratio) if ratio is not None), default=None)
 
 
-def _has_sole_holder(groups: _ProcessesByPart, allocations: Sequence[Allocation]) -> bool:
+def _has_sole_holder(groups: _ProcessesByPart, allocations: Sequence[GpuAllocation]) -> bool:
     is_exclusive = len(allocations) == 1 and not allocations[0].share.is_shared
     return is_exclusive and len(groups) == 3 and not groups[Place.HOST, None] and not groups[Place.UNKNOWN, None]
 

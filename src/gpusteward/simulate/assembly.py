@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from gpusteward.core.containers import Container
-from gpusteward.core.gpus import Allocation, Gpu, MigInstance, Share
+from gpusteward.core.gpus import Gpu, GpuAllocation, MigIdentity, Share
 from gpusteward.simulate.applications import Application
 from gpusteward.simulate.devices import PIDS_PER_PLACEMENT, Instance, Placement, PlacementRequest, SimulatedGpu
 from gpusteward.simulate.load_curves import DAY, Between, Chain, Constant, Idle, Lifetimes, ReducedWork
@@ -156,7 +156,7 @@ def _mig_gpu(parent: Gpu, profile: str, *, instance_id: int, memory_mib: int) ->
         parent.pci_bus_id,
         parent.minor,
         memory_mib * MIB,
-        mig=MigInstance(parent.uuid, profile, instance_id, 0),
+        mig=MigIdentity(parent.uuid, profile, instance_id, 0),
         facts=parent.facts,
     )
 
@@ -187,12 +187,12 @@ def _place(
     )
 
 
-def _terms(gpu: Gpu, request: PlacementRequest, *, replica: str, budget_bytes: int) -> Allocation:
+def _terms(gpu: Gpu, request: PlacementRequest, *, replica: str, budget_bytes: int) -> GpuAllocation:
     """Resource, replica and limits as the sharing system would report them; the container depends on the moment."""
     share = request.share
     is_replica = share in (Share.TIME_SLICED, Share.MPS)
     resource = f"nvidia.com/mig-{request.profile}" if share is Share.MIG else "nvidia.com/gpu"
-    return Allocation(
+    return GpuAllocation(
         Container(),
         gpu.uuid,
         share,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from gpusteward.core.containers import Container, Workload
-from gpusteward.core.gpus import Allocation, Gpu, GpuProcess, Place, Share
+from gpusteward.core.gpus import Gpu, GpuAllocation, GpuProcess, Place, Share
 from gpusteward.simulate.applications import Application
 from gpusteward.simulate.load_curves import Between, Interrupted, Lifetimes, LoadCurve, Presence, ReducedWork
 from gpusteward.simulate.models import GpuModel, InstanceProfile
@@ -43,7 +43,7 @@ class Occupant:
     """The pod in one generation; without a container, a process of the host."""
 
     first_pid: int
-    allocation: Allocation | None = None
+    allocation: GpuAllocation | None = None
     container: Container | None = None
     container_id: str = ""
     pod_uid: str = ""
@@ -81,7 +81,7 @@ class Placement:
     device_share: float = 1.0  # share of the device's compute; less on a MIG instance
     seed: int = 0
     request: PlacementRequest | None = None
-    terms: Allocation | None = None  # without its container; None: another placement has the allocation of this one
+    terms: GpuAllocation | None = None  # without its container; None: another placement has the allocation of this one
     interrupted: "Placement | None" = None  # itself before it was interrupted; None: it is not
     _generation: int | None = field(default=None, init=False, repr=False)
     _occupant: Occupant | None = field(default=None, init=False, repr=False)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from gpusteward.core.gpus import Allocation, Gpu
+from gpusteward.core.gpus import Gpu, GpuAllocation
 from gpusteward.simulate.devices import Placement
 from gpusteward.simulate.load_curves import LoadCurve
 from gpusteward.simulate.models import GpuModel
@@ -14,7 +14,7 @@ BREAK_SECONDS = 900.0
 TruthKey = tuple[str, str, str, str]  # namespace, pod, container, gpu uuid
 
 
-def allocation_key(allocation: Allocation) -> TruthKey:
+def allocation_key(allocation: GpuAllocation) -> TruthKey:
     container = allocation.container
     return container.namespace, container.pod, container.name, allocation.gpu_uuid
 
@@ -50,7 +50,7 @@ class Ownership:
     gpu: Gpu
     model: GpuModel
     placement: Placement
-    allocation: Allocation
+    allocation: GpuAllocation
 
     @property
     def held_bytes(self) -> int:

@@ -5,7 +5,7 @@ from copy import copy
 
 from gpusteward.core.containers import Workload
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.core.gpus import Allocation, GpuProcess, GpuReading
+from gpusteward.core.gpus import GpuAllocation, GpuProcess, GpuReading
 from gpusteward.core.snapshots import Snapshot
 from gpusteward.simulate.applications import Application
 from gpusteward.simulate.assembly import GpuPlan, assemble_devices, with_load, with_pod
@@ -45,7 +45,7 @@ class SimulatedNode:
         """The state of the node at any moment, in any order."""
         readings: list[GpuReading] = []
         processes: list[GpuProcess] = []
-        allocations: list[Allocation] = []
+        allocations: list[GpuAllocation] = []
         booted_at = self.booted_at(at)
         for device in self.devices:
             samples = [placement.sample(at) for placement in device.all_placements()]

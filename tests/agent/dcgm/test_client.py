@@ -9,7 +9,7 @@ import pytest
 from gpusteward.agent.dcgm.client import Dcgm, DcgmReader, DcgmReading, list_targets
 from gpusteward.agent.dcgm.session import SHARED_SECONDS
 from gpusteward.agent.settings.values import parse_hostengine
-from gpusteward.core.gpus import Gpu, GpuReading, MigInstance
+from gpusteward.core.gpus import Gpu, GpuReading, MigIdentity
 from gpusteward.core.signals import PROFILING
 from tests.fakes.dcgm_library import DEFAULT_FIELDS, DcgmScenario, FakeDcgm
 from tests.waiting import wait_until
@@ -44,7 +44,7 @@ def gpu(uuid: str, *, index: int = 0, supports_gpm: bool = False, lost: bool = F
 
 
 def instance(uuid: str, parent: str, gpu_instance_id: int, *, compute_instance_id: int = 0) -> GpuReading:
-    mig = MigInstance(parent, "1g.10gb", gpu_instance_id, compute_instance_id)
+    mig = MigIdentity(parent, "1g.10gb", gpu_instance_id, compute_instance_id)
     return GpuReading(Gpu("n", 0, uuid, "NVIDIA A100", mig=mig), {"memory_used_bytes": 5.0}, supports_gpm=False)
 
 

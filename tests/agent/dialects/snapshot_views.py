@@ -11,7 +11,7 @@ from gpusteward.agent.field_list import FieldList, default_fields, parse_fields
 from gpusteward.agent.usage_counters import PartCounters, PartKey, SnapshotView
 from gpusteward.core.containers import Container
 from gpusteward.core.exposition import Family, LabelCache
-from gpusteward.core.gpus import Allocation, Gpu, GpuProcess, GpuReading, MigInstance, Share
+from gpusteward.core.gpus import Gpu, GpuAllocation, GpuProcess, GpuReading, MigIdentity, Share
 from gpusteward.core.snapshots import Snapshot
 from gpusteward.core.usage_split import split_usage
 
@@ -45,7 +45,7 @@ NOTHING: Mapping[Any, Any] = MappingProxyType({})
 Samples = list[tuple[dict[str, str], float]]
 
 
-def gpu(index: int = 0, *, mig: MigInstance | None = None, model: str = H100) -> Gpu:
+def gpu(index: int = 0, *, mig: MigIdentity | None = None, model: str = H100) -> Gpu:
     uuid = f"GPU-{index}" if mig is None else f"MIG-{index}-{mig.gpu_instance_id}-{mig.compute_instance_id}"
     facts = {"driver_version": "550.144.03", "serial": f"15649200{index}"}
     return Gpu("node-1", index, uuid, model, f"00000000:8{index}:00.0", minor=7 - index, mig=mig, facts=facts)
@@ -74,7 +74,7 @@ def reading(
 
 def instance(index: int, instance_id: int, *, compute: int = 0, profile: str = "1g.10gb") -> GpuReading:
     own = {"memory_used_bytes": 2 * GIB, "memory_total_bytes": 10 * GIB, "gr_engine_ratio": 0.5}
-    return GpuReading(gpu(index, mig=MigInstance(f"GPU-{index}", profile, instance_id, compute)), own)
+    return GpuReading(gpu(index, mig=MigIdentity(f"GPU-{index}", profile, instance_id, compute)), own)
 
 
 def claim(
@@ -86,14 +86,14 @@ def claim(
     replica: str = "",
     labels: Mapping[str, str] = NOTHING,
     dra: Mapping[str, str] = NOTHING,
-) -> Allocation:
+) -> GpuAllocation:
     holder = Container("team", pod, f"uid-{pod}", container, pod_labels=tuple(labels.items()))
-    return Allocation(holder, gpu_uuid, share, "nvidia.com/gpu", replica, claim=tuple(dra.items()))
+    return GpuAllocation(holder, gpu_uuid, share, "nvidia.com/gpu", replica, claim=tuple(dra.items()))
 
 
 def view(
     readings: Iterable[GpuReading],
-    allocations: Iterable[Allocation] = (),
+    allocations: Iterable[GpuAllocation] = (),
     *,
     processes: Iterable[GpuProcess] = (),
     energy: Mapping[PartKey, float] = NOTHING,

@@ -5,7 +5,7 @@ import pytest
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions
 from gpusteward.agent.usage_counters import PartKey, UsageCounters
 from gpusteward.core.containers import Container
-from gpusteward.core.gpus import Allocation, GpuProcess, Place, Share
+from gpusteward.core.gpus import GpuAllocation, GpuProcess, Place, Share
 from gpusteward.core.snapshots import Snapshot
 from tests.agent.dialects.snapshot_views import GIB, SIGNALS, claim, fields, instance, reading, render, view
 
@@ -13,7 +13,7 @@ PER_POD = DcgmOptions(device_per_pod=True)
 SHARED = [share for share in Share if share not in (Share.EXCLUSIVE, Share.MIG)]
 
 
-def process(pid: int, holder: Allocation, *, memory: float, sm: float) -> GpuProcess:
+def process(pid: int, holder: GpuAllocation, *, memory: float, sm: float) -> GpuProcess:
     container = holder.container
     return GpuProcess(pid, holder.gpu_uuid, "python", int(memory), sm, place=Place.CONTAINER, container=container)
 
@@ -42,7 +42,7 @@ def test_a_dynamic_resource_claim_is_labelled() -> None:
 
 
 def test_unknown_values_of_the_holder_have_no_label() -> None:
-    unnamed = Allocation(Container(pod_uid="uid-1"), "GPU-0")
+    unnamed = GpuAllocation(Container(pod_uid="uid-1"), "GPU-0")
     labels, _ = render(view([reading()], [unnamed]), DcgmOptions(pod_uid=True)).only("DCGM_FI_DEV_GPU_UTIL")
     assert list(labels)[-1] == "pod_uid"
     assert "pod" not in labels
@@ -92,7 +92,7 @@ def test_a_pod_label_never_takes_the_name_of_another_label(written: dict[str, st
     assert labels["pod"] == "a"
 
 
-def sliced(pod: str, replica: str) -> Allocation:
+def sliced(pod: str, replica: str) -> GpuAllocation:
     return claim(pod, share=Share.TIME_SLICED, replica=replica)
 
 

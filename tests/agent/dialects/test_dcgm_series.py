@@ -10,7 +10,7 @@ from gpusteward.agent.field_list import FieldList, LabelRow, MetricRow
 from gpusteward.core import dcgm
 from gpusteward.core.containers import Container
 from gpusteward.core.exposition import LabelCache, render_page
-from gpusteward.core.gpus import Allocation, Gpu, GpuProcess, GpuReading, MigInstance, Place, Share
+from gpusteward.core.gpus import Gpu, GpuAllocation, GpuProcess, GpuReading, MigIdentity, Place, Share
 from gpusteward.core.signals import SIGNALS
 from tests.agent.dialects.snapshot_views import read_labels, view
 
@@ -42,7 +42,7 @@ def readings(draw: st.DrawFn) -> list[GpuReading]:
         slices = draw(st.sets(st.tuples(st.integers(0, 3), st.integers(0, 1)), max_size=3))
         found.append(draw_reading(draw, Gpu("n", index, f"GPU-{index}", "H100"), is_parent=bool(slices)))
         for number, compute in sorted(slices):
-            mig = MigInstance(f"GPU-{index}", "1g.10gb", number, compute)
+            mig = MigIdentity(f"GPU-{index}", "1g.10gb", number, compute)
             found.append(draw_reading(draw, Gpu("n", index, f"MIG-{index}-{number}-{compute}", "H100", mig=mig)))
     return found
 
@@ -58,12 +58,12 @@ def draw_reading(draw: st.DrawFn, gpu: Gpu, *, is_parent: bool = False) -> GpuRe
     )
 
 
-def allocations(found: list[GpuReading]) -> st.SearchStrategy[list[Allocation]]:
+def allocations(found: list[GpuReading]) -> st.SearchStrategy[list[GpuAllocation]]:
     if not found:
         return st.just([])
     uuids = st.sampled_from([one.gpu.uuid for one in found])
     replicas = st.sampled_from(["", "0", "1"])
-    one = st.builds(Allocation, containers, uuids, st.sampled_from(Share), replica=replicas)
+    one = st.builds(GpuAllocation, containers, uuids, st.sampled_from(Share), replica=replicas)
     return st.lists(one, max_size=6)
 
 

@@ -7,7 +7,7 @@ from gpusteward.agent.dialects.pod_metrics import Pid2PodDialect, VgpuMonitorDia
 from gpusteward.agent.usage_counters import UsageCounters
 from gpusteward.core.containers import Container
 from gpusteward.core.exposition import LabelCache
-from gpusteward.core.gpus import Allocation, Gpu, GpuProcess, GpuReading, Place, Share
+from gpusteward.core.gpus import Gpu, GpuAllocation, GpuProcess, GpuReading, Place, Share
 from gpusteward.core.snapshots import Snapshot
 
 GIB = 1 << 30
@@ -15,7 +15,7 @@ GPUS = tuple(Gpu("node-a", index, f"GPU-{index}", "A100", memory_total_bytes=80 
 MAIN, HELPER = (Container("research", "alice-0", "uid-a", name) for name in ("main", "helper"))
 
 
-def snapshot(*processes: GpuProcess, allocations: tuple[Allocation, ...] = ()) -> Snapshot:
+def snapshot(*processes: GpuProcess, allocations: tuple[GpuAllocation, ...] = ()) -> Snapshot:
     return Snapshot("node-a", 1.0, tuple(GpuReading(gpu) for gpu in GPUS), processes, allocations)
 
 
@@ -28,12 +28,12 @@ def values(dialect: VgpuMonitorDialect | Pid2PodDialect, seen: Snapshot, name: s
     return [value for family in families if family.metric.name == name for _labels, value in family.samples]
 
 
-def lent(*allocations: Allocation) -> list[float]:
+def lent(*allocations: GpuAllocation) -> list[float]:
     return values(VgpuMonitorDialect(LabelCache()), snapshot(allocations=allocations), "pod_total_gpu_memory")
 
 
 def test_memory_allocated_to_a_pod_never_exceeds_its_gpu():
-    slices = [Allocation(who, "GPU-0", Share.TIME_SLICED) for who in (MAIN, HELPER)]
+    slices = [GpuAllocation(who, "GPU-0", Share.TIME_SLICED) for who in (MAIN, HELPER)]
     assert lent(*slices) == [81920]
     assert lent(*(replace(each, memory_limit_bytes=10 * GIB) for each in slices)) == [20480]
 
@@ -51,7 +51,7 @@ def test_a_process_whose_memory_is_unknown_on_one_of_its_gpus_has_no_sum():
 def test_a_gpu_that_changes_its_index_has_the_new_one_on_every_series():
     labels = LabelCache()
     dialect, meters = NativeDialect(labels), UsageCounters(longest_gap_seconds=15)
-    held = Allocation(MAIN, "GPU-1", memory_limit_bytes=GIB)
+    held = GpuAllocation(MAIN, "GPU-1", memory_limit_bytes=GIB)
     for index in (1, 0):
         labels.start_cycle()
         reading = GpuReading(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusteward.agent.shares.resolver import DeviceTable
-from gpusteward.core.gpus import Gpu, GpuReading, MigInstance, Share
+from gpusteward.core.gpus import Gpu, GpuReading, MigIdentity, Share
 
 WHOLE = "GPU-8c1f2a3b-0000-4444-8888-0123456789ab"
 SLICED = "GPU-deadbeef-1111-4444-8888-0123456789ab"
@@ -15,7 +15,7 @@ SMALL, TWIN, LARGE, MEDIA = (f"MIG-{letter * 8}-2222-5555-9999-0123456789ab" for
 
 
 def instance(uuid: str, profile: str, gpu_instance: int, compute_instance: int = 0) -> GpuReading:
-    mig = MigInstance(SLICED, profile, gpu_instance, compute_instance)
+    mig = MigIdentity(SLICED, profile, gpu_instance, compute_instance)
     return GpuReading(Gpu("node-a", 1, uuid, "A100", mig=mig))
 
 

@@ -13,13 +13,13 @@ from gpusteward.agent.kubernetes.kubelet import Claim
 from gpusteward.agent.kubernetes.pods import Pod
 from gpusteward.agent.shares.resolver import Resolution, Resolver, resolve_allocations
 from gpusteward.core.containers import Container, Workload
-from gpusteward.core.gpus import Allocation, Gpu, GpuReading, MigInstance, Share
+from gpusteward.core.gpus import Gpu, GpuAllocation, GpuReading, MigIdentity, Share
 
 GIB, MIB = 1 << 30, 1 << 20
 A, B, M = "GPU-aaaaaaaa", "GPU-bbbbbbbb", "MIG-cccccccc"
 READING_A = GpuReading(Gpu("node-a", 0, A, "A100", minor=0, memory_total_bytes=80 * GIB))
 READING_B = GpuReading(Gpu("node-a", 1, B, "A100", minor=1, memory_total_bytes=80 * GIB), is_mig_parent=True)
-READING_M = GpuReading(Gpu("node-a", 1, M, "A100", memory_total_bytes=20 * GIB, mig=MigInstance(B, "2g.20gb", 3, 0)))
+READING_M = GpuReading(Gpu("node-a", 1, M, "A100", memory_total_bytes=20 * GIB, mig=MigIdentity(B, "2g.20gb", 3, 0)))
 READINGS = (READING_A, READING_B, READING_M)
 HAMI, VOLCANO = "hami.io/vgpu-devices-allocated", "volcano.sh/vgpu-ids-new"
 
@@ -41,7 +41,7 @@ def resolve(*claims: Claim, pods: Mapping[str, Pod] | None = None, ratio: float 
     return resolve_allocations(claims, pods or {}, READINGS, ratio=ratio)
 
 
-def only(resolution: Resolution) -> Allocation:
+def only(resolution: Resolution) -> GpuAllocation:
     assert len(resolution.allocations) == 1
     return resolution.allocations[0]
 
@@ -50,7 +50,9 @@ def test_a_whole_gpu_is_held_exclusively_and_named_after_the_pod() -> None:
     workload = Workload("Job", "ml", "train")
     known = pod(workload=workload, exported_labels=(("team", "vision"),), started_at=5.0)
     held = only(resolve(claim(A), pods=by_uid(known)))
-    assert held == Allocation(Container("ml", "trainer", "uid-trainer", "main"), A, Share.EXCLUSIVE, "nvidia.com/gpu")
+    assert held == GpuAllocation(
+        Container("ml", "trainer", "uid-trainer", "main"), A, Share.EXCLUSIVE, "nvidia.com/gpu"
+    )
     assert held.container.workload == workload
     assert (held.container.pod_labels, held.container.started_at) == ((("team", "vision"),), 5.0)
 

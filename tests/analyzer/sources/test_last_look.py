@@ -23,7 +23,7 @@ from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.analyzer.sources.scrape.store_queries import detect_schemes
 from gpusteward.analyzer.sources.usage_source import UsageSource
 from gpusteward.core.containers import Container
-from gpusteward.core.gpus import Allocation, Gpu, GpuProcess, GpuReading, MigInstance, Place, Share
+from gpusteward.core.gpus import Gpu, GpuAllocation, GpuProcess, GpuReading, MigIdentity, Place, Share
 from gpusteward.core.snapshots import Snapshot
 from gpusteward.core.usages import AllocationKey
 from tests.analyzer.engines import Sample, running_prometheus, running_victoria
@@ -64,13 +64,13 @@ class AgentNode:
         readings = [GpuReading(gpu, signals)]
         if self.share is Share.MIG:
             board = GpuReading(gpu, {"power_watts": 100.0}, is_mig_parent=True)
-            gpu = replace(gpu, uuid=f"MIG-{self.name}", mig=MigInstance(gpu.uuid, "1g.10gb", 3, 0))
+            gpu = replace(gpu, uuid=f"MIG-{self.name}", mig=MigIdentity(gpu.uuid, "1g.10gb", 3, 0))
             readings = [board, GpuReading(gpu, {"gr_engine_ratio": ratio, "memory_used_bytes": 4.0 * GIB})]
         held = [holder(f"{self.name}-{number}" if number else self.name) for number in range(self.holders)]
         running = [self._run(gpu, pid, who, 0.0) for pid, who in enumerate(held, 1) if who != self.user]
         if self.user and works:
             running.append(self._run(gpu, 99, self.user, ratio))
-        allocations = tuple(Allocation(who, gpu.uuid, self.share) for who in held)
+        allocations = tuple(GpuAllocation(who, gpu.uuid, self.share) for who in held)
         return Snapshot(self.name, at, tuple(readings), tuple(running), allocations)
 
     def _run(self, gpu: Gpu, pid: int, who: Container, ratio: float) -> GpuProcess:

@@ -19,7 +19,7 @@ from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.analyzer.tables import ACTIVITIES, UsageTable
 from gpusteward.core.containers import Container
-from gpusteward.core.gpus import Allocation, Gpu, GpuProcess, GpuReading, MigInstance, Place, Share
+from gpusteward.core.gpus import Gpu, GpuAllocation, GpuProcess, GpuReading, MigIdentity, Place, Share
 from gpusteward.core.snapshots import Snapshot
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity
@@ -229,7 +229,7 @@ class TranscodingNode:
             for pid, who, used in ((1, ENCODER, ratios), (2, WATCHER, (*ratios[:2], *ratios[:2])))
         ]
         signals = {"utilization_ratio": 0.0, "memory_copy_ratio": 0.0, "power_watts": 30.0, "encoder_ratio": works}
-        held = [Allocation(who, GPU.uuid, Share.TIME_SLICED) for who in (ENCODER, WATCHER)]
+        held = [GpuAllocation(who, GPU.uuid, Share.TIME_SLICED) for who in (ENCODER, WATCHER)]
         return Snapshot(self.name, at, (GpuReading(GPU, signals),), tuple(running), tuple(held))
 
 
@@ -264,7 +264,7 @@ class LinkedNode:
             GpuProcess(pid, GPU.uuid, "nccl", 1 << 30, 0.0, 0.0, 0.0, 0.0, place=Place.CONTAINER, container=who)
             for pid, who in enumerate(self.pods)
         ]
-        held = [Allocation(who, GPU.uuid, self.share) for who in self.pods]
+        held = [GpuAllocation(who, GPU.uuid, self.share) for who in self.pods]
         return Snapshot(self.name, at, (GpuReading(GPU, signals),), tuple(processes), tuple(held))
 
 
@@ -304,10 +304,10 @@ class MigNode:
         board = GpuReading(GPU, {"power_watts": 100.0, "pcie_tx_bytes_per_second": 3e9}, is_mig_parent=True)
         readings, held = [board], []
         for number, (engine, who) in enumerate(zip(self.engines, (ENCODER, WATCHER), strict=True)):
-            gpu = replace(GPU, uuid=f"MIG-{number}", mig=MigInstance(GPU.uuid, "1g.6gb", number, 0))
+            gpu = replace(GPU, uuid=f"MIG-{number}", mig=MigIdentity(GPU.uuid, "1g.6gb", number, 0))
             signals = {"gr_engine_ratio": engine, "dram_ratio": engine / 2, "memory_used_bytes": 0.0}
             readings.append(GpuReading(gpu, signals))
-            held.append(Allocation(who, gpu.uuid, Share.MIG))
+            held.append(GpuAllocation(who, gpu.uuid, Share.MIG))
         return Snapshot(self.name, at, tuple(readings), (), tuple(held))
 
 

@@ -14,7 +14,7 @@ from gpusteward.agent.field_list import LabelRow
 from gpusteward.agent.usage_counters import NO_COUNTERS, SnapshotView
 from gpusteward.core.containers import Container
 from gpusteward.core.exposition import LabelCache, Labels
-from gpusteward.core.gpus import Allocation, Gpu, GpuReading, Place
+from gpusteward.core.gpus import Gpu, GpuAllocation, GpuReading, Place
 from gpusteward.core.signals import SIGNALS, Scope
 from gpusteward.core.usage_split import Part, group_by_gpu
 
@@ -61,7 +61,7 @@ class LabelBuilder:
         names = ("Hostname", "hostname") if options.hostname_label == "both" else (options.hostname_label,)
         self._host = tuple((name, options.hostname) for name in names) if options.hostname else ()
 
-    def label(self, gpu: Gpu, *, holder: Allocation | None, with_compute_instance: bool) -> ExportedLabels:
+    def label(self, gpu: Gpu, *, holder: GpuAllocation | None, with_compute_instance: bool) -> ExportedLabels:
         middle = [(name, text) for name, fact in self._rows if (text := _read_fact(gpu, fact))]
         if holder is None:
             return ExportedLabels(self._head(gpu, with_compute_instance), tuple(middle), ())
@@ -82,7 +82,7 @@ class LabelBuilder:
             head.append(("GPU_CI_ID", str(gpu.mig.compute_instance_id)))
         return (*head, *self._host)
 
-    def _tail(self, holder: Allocation) -> Labels:
+    def _tail(self, holder: GpuAllocation) -> Labels:
         names = ("container_name", "pod_namespace", "pod_name") if self._options.old_labels else HOLDER[:3]
         container = holder.container
         tail = dict(holder.claim) | dict(zip(names, (container.name, container.namespace, container.pod), strict=True))
@@ -258,10 +258,10 @@ class _AllocationUsage:
             if part.by is Place.CONTAINER
         }
 
-    def on(self, gpu_uuid: str) -> Sequence[Allocation]:
+    def on(self, gpu_uuid: str) -> Sequence[GpuAllocation]:
         return self._by_gpu.get(gpu_uuid, ())
 
-    def measure(self, allocation: Allocation, *, of: int) -> dict[str, float | None]:
+    def measure(self, allocation: GpuAllocation, *, of: int) -> dict[str, float | None]:
         """The usage of one allocation. If a container has `of` allocations, its usage is spread evenly over them."""
         gpu_uuid, container = allocation.gpu_uuid, allocation.container
         part = self._parts.get((gpu_uuid, container), _UNKNOWN)
@@ -312,11 +312,11 @@ def _list_copies(
     return [*copies, (of_rest, _replace({}, rest), True)]
 
 
-def _label(entity: ExportedDevice, label_builder: LabelBuilder, holder: Allocation | None) -> ExportedLabels:
+def _label(entity: ExportedDevice, label_builder: LabelBuilder, holder: GpuAllocation | None) -> ExportedLabels:
     return label_builder.label(entity.reading.gpu, holder=holder, with_compute_instance=entity.with_compute_instance)
 
 
-def find_holder(allocations: Sequence[Allocation]) -> Allocation | None:
+def find_holder(allocations: Sequence[GpuAllocation]) -> GpuAllocation | None:
     """The allocation of the pod that holds the device exclusively.
 
     A device that can be shared counts as shared even while one pod holds it, so that its labels stay stable.

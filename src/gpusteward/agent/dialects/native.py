@@ -10,7 +10,7 @@ from gpusteward.agent.usage_counters import NO_COUNTERS, SnapshotView
 from gpusteward.core import metrics
 from gpusteward.core.containers import Container
 from gpusteward.core.exposition import Family, FamilyBuilder, LabelCache, Labels, Samples
-from gpusteward.core.gpus import Allocation, Gpu, GpuProcess, GpuReading, Place
+from gpusteward.core.gpus import Gpu, GpuAllocation, GpuProcess, GpuReading, Place
 from gpusteward.core.signals import SIGNALS, Scope
 from gpusteward.core.snapshots import Snapshot
 from gpusteward.core.usage_split import UTILIZATION_SIGNALS, Part
@@ -147,7 +147,7 @@ class NativeDialect:
                     video.write(labels, _round(counters.video_seconds))
 
     def _write_allocations(
-        self, builder: FamilyBuilder, allocations: Sequence[Allocation], gpus: Mapping[str, Gpu]
+        self, builder: FamilyBuilder, allocations: Sequence[GpuAllocation], gpus: Mapping[str, Gpu]
     ) -> None:
         info, rows = builder.rows(metrics.ALLOCATION_INFO), builder.rows(*_ALLOCATION_METRICS)
         for each in allocations:
@@ -247,7 +247,7 @@ def _labels_of_part(gpu: Gpu, part: Part) -> Labels:
     return (*gpu_labels(gpu), ("by", part.by), *_owner(part.container or _NO_CONTAINER))
 
 
-def _labels_of_allocation(allocation: Allocation, gpu: Gpu, pod_labels: Labels) -> tuple[Labels, Labels]:
+def _labels_of_allocation(allocation: GpuAllocation, gpu: Gpu, pod_labels: Labels) -> tuple[Labels, Labels]:
     """Labels of the allocation, and the same with share, resource, replica, user and pod labels."""
     own = (*gpu_labels(gpu), *_owner(allocation.container))
     terms = (("share", allocation.share), ("resource", allocation.resource), ("replica", allocation.replica))

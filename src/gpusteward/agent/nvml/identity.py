@@ -16,7 +16,7 @@ import pynvml
 
 from gpusteward.agent.nvml.library import GpuLostError, Handle, describe, is_absent, raise_if_fatal
 from gpusteward.agent.nvml.signals import ENFORCED_POWER_LIMIT, MEMORY, read_once
-from gpusteward.core.gpus import Gpu, GpuReading, MigInstance
+from gpusteward.core.gpus import Gpu, GpuReading, MigIdentity
 
 GIBIBYTE = 2**30
 MEBIBYTE = 2**20
@@ -69,7 +69,7 @@ def read_instance(parent: Gpu, uuid: str, *, handle: Handle, parent_handle: Hand
     memory = read_once(MEMORY, handle).get("memory_total_bytes")
     gpu_instance_id = _call_nvml(pynvml.nvmlDeviceGetGpuInstanceId, handle)
     attributes = _call_nvml(pynvml.nvmlDeviceGetAttributes, handle)
-    mig = MigInstance(
+    mig = MigIdentity(
         parent_uuid=parent.uuid,
         profile=_read_profile(parent, handle, attributes),
         gpu_instance_id=gpu_instance_id or 0,

@@ -22,7 +22,7 @@ from gpusteward.agent.shares.annotations import (
     read_grants,
 )
 from gpusteward.core.containers import Container
-from gpusteward.core.gpus import Allocation, Gpu, GpuReading, Share
+from gpusteward.core.gpus import Gpu, GpuAllocation, GpuReading, Share
 
 _N = r"([0-9]{1,9})"
 _REPLICA = re.compile(rf"(.+)::{_N}")  # NVIDIA's plugin: GPU-<uuid>::3, MIG-<uuid>::0
@@ -136,7 +136,7 @@ _Limit = TypeVar("_Limit", int, float)
 class Resolution:
     """Allocations, unique by container and GPU, and the device ids that match no GPU of this node."""
 
-    allocations: tuple[Allocation, ...] = ()
+    allocations: tuple[GpuAllocation, ...] = ()
     unresolved: tuple[str, ...] = ()
     unplaced: frozenset[PodName] = frozenset()  # pods with such a device id: their GPU is unknown
 
@@ -221,7 +221,7 @@ def _usable_grants(node: _NodeIndex, pod: Pod) -> list[Grant]:
     return [grant for grant in read_grants(pod) if node.find(grant.device_id, (pod.namespace, pod.name))]
 
 
-def _from_grants(node: _NodeIndex, claims: Sequence[Claim]) -> Iterator[Allocation]:
+def _from_grants(node: _NodeIndex, claims: Sequence[Claim]) -> Iterator[GpuAllocation]:
     resources = {(claim.namespace, claim.pod, claim.container): claim.resource for claim in claims}
     for (namespace, name), grants in node.grants.items():
         for grant in grants:
@@ -232,7 +232,7 @@ def _from_grants(node: _NodeIndex, claims: Sequence[Claim]) -> Iterator[Allocati
                 yield _allocate_grant(node.pods[namespace, name], grant, device.gpu, share=share, resource=resource)
 
 
-def _from_claims(node: _NodeIndex, claims: Sequence[Claim]) -> Iterator[Allocation]:
+def _from_claims(node: _NodeIndex, claims: Sequence[Claim]) -> Iterator[GpuAllocation]:
     for claim in claims:
         name = (claim.namespace, claim.pod)
         pod = node.pods.get(name)
@@ -246,7 +246,7 @@ def _from_claims(node: _NodeIndex, claims: Sequence[Claim]) -> Iterator[Allocati
             yield _allocate_claim(claim, pod, device)
 
 
-def _share_reserved(node: _NodeIndex, reservation: Pod | None, gpu: Gpu, *, resource: str) -> Iterator[Allocation]:
+def _share_reserved(node: _NodeIndex, reservation: Pod | None, gpu: Gpu, *, resource: str) -> Iterator[GpuAllocation]:
     """A reserved GPU is held by the pods of its group; by none while they are unknown."""
     groups = sorted(gpu_groups(reservation)) if reservation else []
     for pod in (pod for group in groups for pod in node.groups.get(group, ())):
@@ -254,7 +254,7 @@ def _share_reserved(node: _NodeIndex, reservation: Pod | None, gpu: Gpu, *, reso
         yield _allocate_grant(pod, grant, gpu, share=Share.FRACTION, resource=resource)
 
 
-def _from_reservations(node: _NodeIndex, claims: Sequence[Claim]) -> Iterator[Allocation]:
+def _from_reservations(node: _NodeIndex, claims: Sequence[Claim]) -> Iterator[GpuAllocation]:
     """Reservations that the kubelet does not list, by the uuid in their annotation."""
     listed = {(claim.namespace, claim.pod) for claim in claims}
     for name, pod in node.pods.items():
@@ -264,9 +264,9 @@ def _from_reservations(node: _NodeIndex, claims: Sequence[Claim]) -> Iterator[Al
             yield from _share_reserved(node, pod, device.gpu, resource="")
 
 
-def _allocate_claim(claim: Claim, pod: Pod | None, device: SharedDevice) -> Allocation:
+def _allocate_claim(claim: Claim, pod: Pod | None, device: SharedDevice) -> GpuAllocation:
     known = pod.container(claim.container) if pod else Container(claim.namespace, claim.pod, "", claim.container)
-    return Allocation(
+    return GpuAllocation(
         known, device.gpu.uuid, device.share, claim.resource, device.replica, claim=_label_claim(claim, device.gpu)
     )
 
@@ -279,8 +279,8 @@ def _label_claim(claim: Claim, gpu: Gpu) -> tuple[tuple[str, str], ...]:
     return claim.dra + tuple(label for label in mig if label[1])
 
 
-def _allocate_grant(pod: Pod, grant: Grant, gpu: Gpu, *, share: Share, resource: str) -> Allocation:
-    return Allocation(
+def _allocate_grant(pod: Pod, grant: Grant, gpu: Gpu, *, share: Share, resource: str) -> GpuAllocation:
+    return GpuAllocation(
         pod.container(grant.container),
         gpu.uuid,
         share,
@@ -290,16 +290,16 @@ def _allocate_grant(pod: Pod, grant: Grant, gpu: Gpu, *, share: Share, resource:
     )
 
 
-def _merge(found: Sequence[Allocation]) -> list[Allocation]:
+def _merge(found: Sequence[GpuAllocation]) -> list[GpuAllocation]:
     """Merge to one allocation per container and GPU, which may consist of several replicas."""
-    merged: dict[tuple[Container, str], Allocation] = {}
+    merged: dict[tuple[Container, str], GpuAllocation] = {}
     for each in found:
         key = (each.container, each.gpu_uuid)
         merged[key] = _join(merged[key], each) if key in merged else each
     return list(merged.values())
 
 
-def _join(one: Allocation, other: Allocation) -> Allocation:
+def _join(one: GpuAllocation, other: GpuAllocation) -> GpuAllocation:
     replicas = {replica for each in (one, other) for replica in each.replica.split(",") if replica}
     return replace(
         one,
@@ -311,7 +311,9 @@ def _join(one: Allocation, other: Allocation) -> Allocation:
     )
 
 
-def _finish_allocation(allocation: Allocation, reading: GpuReading, *, holders: int, ratio: float | None) -> Allocation:
+def _finish_allocation(
+    allocation: GpuAllocation, reading: GpuReading, *, holders: int, ratio: float | None
+) -> GpuAllocation:
     """Set the final share, which the device id alone may not show, and apply the ratio if there is no other limit."""
     share = allocation.share
     if not share.is_shared and holders > 1 and allocation.memory_limit_bytes is None:
