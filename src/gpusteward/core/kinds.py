@@ -45,7 +45,7 @@ class Loss(StrEnum):
     POD = "pod"
 
 
-class Command(NamedTuple):
+class CommandObject(NamedTuple):
     """An object that is created to stop or resume another one, where no field of it does."""
 
     version: str
@@ -82,8 +82,8 @@ class WorkloadKind:
     has_deletion_cost: bool = False  # pod-deletion-cost decides which of its replicas go first
     is_scaled_by_keda: bool = False  # a ScaledObject would scale it up again
     is_evicted: bool = False  # a pod without an owner
-    stop: Command | None = None
-    resume: Command | None = None
+    stop: CommandObject | None = None
+    resume: CommandObject | None = None
     finished: tuple[str, ...] = ()  # conditions of one that has ended: there is nothing to suspend
     managed_by: str = ""  # JSON pointer of the name of its controller: another one may ignore `suspended`
     managers: tuple[str, ...] = ()  # the names that mean its usual controller
@@ -156,8 +156,8 @@ _ROWS = (
         "Job",
         BATCH,
         loss=Loss.WORK,
-        stop=Command("bus.volcano.sh/v1alpha1", "Command", "AbortJob"),
-        resume=Command("bus.volcano.sh/v1alpha1", "Command", "ResumeJob"),
+        stop=CommandObject("bus.volcano.sh/v1alpha1", "Command", "AbortJob"),
+        resume=CommandObject("bus.volcano.sh/v1alpha1", "Command", "ResumeJob"),
     ),
     WorkloadKind("batch.volcano.sh", "CronJob", BATCH),
     WorkloadKind("", "VolcanoJob", BATCH, is_owner=False),  # a name that metrics use for the Job of Volcano
