@@ -26,6 +26,16 @@ class About:
         return {**handler(schema), "description": self.text}
 
 
+def published_as(name: str) -> Callable[[type[Row]], type[Row]]:
+    """The name of a row in the OpenAPI document, which is public, where another class of the program has it."""
+
+    def rename(row: type[Row]) -> type[Row]:
+        row.__name__ = row.__qualname__ = name
+        return row
+
+    return rename
+
+
 class OneOf:
     """A text that is one of these words, for the OpenAPI document."""
 
@@ -98,8 +108,9 @@ class ResumptionChances:
     until_morning: ChanceOfWork
 
 
+@published_as("Workload")
 @dataclass(frozen=True, slots=True)
-class Workload:
+class WorkloadRow:
     """A root owner. Idle only if every one of its GPUs is idle and has complete data."""
 
     cluster: ClusterName
@@ -150,8 +161,9 @@ class WorkloadName:
     cluster: ClusterName
 
 
+@published_as("Allocation")
 @dataclass(frozen=True, slots=True)
-class Allocation:
+class AllocationRow:
     """One container on one GPU over the window. null: not measured, never zero."""
 
     id: str

@@ -29,7 +29,7 @@ from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
 from gpusteward.analyzer.metrics.result_metrics import gpu_id
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, PROOFS, SIGNATURES, STATES, STEPS
-from gpusteward.core.api_rows import Allocation, Page, WorkloadName
+from gpusteward.core.api_rows import AllocationRow, Page, WorkloadName
 from gpusteward.core.usages import AllocationKey, Measure, Stat
 
 router = APIRouter(
@@ -124,12 +124,12 @@ class AllocationView:
             for one, owner in zip(allocations, self._owners(), strict=True)
         ]
 
-    def make_row(self, number: int) -> Allocation:
+    def make_row(self, number: int) -> AllocationRow:
         verdicts, workloads = self._result.verdicts, self._result.workloads
         allocation = verdicts.usage.allocations[number]
         container = allocation.container
         core, peak, used, total, power = (known_value(column, number) for column in self._columns)
-        return Allocation(
+        return AllocationRow(
             id=allocation_id(allocation),
             cluster=allocation.cluster,
             gpu=gpu_id(allocation),
@@ -163,7 +163,7 @@ def view_allocations(published: PublishedResult) -> AllocationView:
     return published.once(LISTING, AllocationView)
 
 
-@router.get("/allocations", summary="Allocations", response_model=Page[Allocation])
+@router.get("/allocations", summary="Allocations", response_model=Page[AllocationRow])
 def list_allocations(request: Request, published: LastResult, query: Annotated[AllocationQuery, Query()]) -> Response:
     """Every container on every GPU with its score, state, activity and signature, including unknown ones."""
     view = view_allocations(published)

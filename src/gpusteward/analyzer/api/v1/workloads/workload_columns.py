@@ -1,6 +1,6 @@
 """The columns of workloads: how each is read from a result, and what it is in a row and in the table of all workloads.
 
-`core.api_rows.Workload` says what each column means; a new one is a field there and a line in `COLUMNS` here.
+`core.api_rows.WorkloadRow` says what each column means; a new one is a field there and a line in `COLUMNS` here.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ from gpusteward.analyzer.ledger.identities import UserLabels
 from gpusteward.analyzer.reports.report import Amounts
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, STATES, STEPS, Codes, Column
-from gpusteward.core.api_rows import MOST_NAMES, About, ChanceOfWork, ResumptionChances, Workload
+from gpusteward.core.api_rows import MOST_NAMES, About, ChanceOfWork, ResumptionChances, WorkloadRow
 from gpusteward.core.containers import EVIDENCE_ORDER, OwnerEvidence, WorkloadKey
 from gpusteward.core.verdicts import Activity
 
@@ -215,17 +215,17 @@ COLUMNS: Mapping[str, WorkloadColumn] = {
     "snoozed_until": WorkloadColumn(_TIME, ChosenWorkloads.list_snoozes),
 }
 TABLE_COLUMNS = {name: column for name, column in COLUMNS.items() if column.kind.table_type is not None}
-"""Those of the table; a row has all fields of `Workload`."""
+"""Those of the table; a row has all fields of `WorkloadRow`."""
 NAMED_COLUMNS = [
     name for each in (Index, Indexes) for name, column in TABLE_COLUMNS.items() if column.kind.table_type is each
 ]
 """Those that have indexes instead of names there."""
-_OF_ROWS = [COLUMNS[field.name] for field in fields(Workload)]
+_OF_ROWS = [COLUMNS[field.name] for field in fields(WorkloadRow)]
 
 
-def make_workloads(of: ChosenWorkloads) -> list[Workload]:
+def make_workloads(of: ChosenWorkloads) -> list[WorkloadRow]:
     columns = ([kind.in_row(value) for value in _list(read(of))] for kind, read in _OF_ROWS)
-    return [Workload(*values) for values in zip(*columns, strict=True)]
+    return [WorkloadRow(*values) for values in zip(*columns, strict=True)]
 
 
 def make_table(of: ChosenWorkloads) -> Mapping[str, object]:

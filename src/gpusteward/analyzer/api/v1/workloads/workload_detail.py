@@ -30,7 +30,7 @@ from gpusteward.analyzer.api.v1.workloads.workloads import view_workloads
 from gpusteward.analyzer.explain.opinions import Opinion
 from gpusteward.analyzer.judge.reasons import explain_row
 from gpusteward.analyzer.sources.usage_source import Chart
-from gpusteward.core.api_rows import Allocation, ResultStamp, Workload
+from gpusteward.core.api_rows import AllocationRow, ResultStamp, WorkloadRow
 from gpusteward.core.messages import Language
 from gpusteward.core.verdicts import WorkloadVerdict
 
@@ -57,7 +57,7 @@ class SecondOpinion:
 class JudgedAllocation:
     """An allocation with the reasons for its verdict and the values they are based on."""
 
-    allocation: Allocation
+    allocation: AllocationRow
     reasons: list[str]
     evidence: Annotated[dict[str, float], Field(description="MEASURE.STAT in base units; unknown values are left out.")]
     opinion: SecondOpinion | None
@@ -67,7 +67,7 @@ class JudgedAllocation:
 class WorkloadDetail:
     """The verdict of one workload with its reasons and evidence."""
 
-    workload: Workload
+    workload: WorkloadRow
     finding: Annotated[str, Field(description="Unused GPUs of a workload that is not idle as a whole.")]
     reasons: list[str]
     nodes: list[str]

@@ -42,7 +42,7 @@ from gpusteward.analyzer.api.v1.workloads.workload_columns import (
 from gpusteward.analyzer.judge.workloads import WorkloadTable
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, STATES
-from gpusteward.core.api_rows import Page, ResultStamp, Workload
+from gpusteward.core.api_rows import Page, ResultStamp, WorkloadRow
 
 router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", dependencies=[Depends(may_read)], tags=["workloads"])
 
@@ -84,7 +84,7 @@ class WorkloadView:
         self.facts = WorkloadFacts(result)
         self.listing = _make_listing(result, self.facts)
 
-    def make_rows(self, numbers: Sequence[int], snoozes: ActiveSnoozes) -> list[Workload]:
+    def make_rows(self, numbers: Sequence[int], snoozes: ActiveSnoozes) -> list[WorkloadRow]:
         return make_workloads(ChosenWorkloads(self._result, self.facts, numbers, snoozes))
 
     def sum_idle_cost(self) -> int | None:
@@ -187,7 +187,7 @@ async def show_table(
     )
 
 
-@router.get("/workloads", summary="Workloads", response_model=Page[Workload])
+@router.get("/workloads", summary="Workloads", response_model=Page[WorkloadRow])
 async def list_workloads(
     request: Request, published: LastResult, dependencies: Dependencies, query: Annotated[WorkloadQuery, Query()]
 ) -> Response:
