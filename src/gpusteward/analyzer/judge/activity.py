@@ -1,4 +1,28 @@
-"""The activity of each row: active, idle or unknown. Reports use the mean, reclaim uses the peak."""
+"""The activity of each row: active, idle or unknown. Notices, idle costs and reclaim follow from it.
+
+The idea: an exporter shows samples, so that work can be proven by one of them, but idleness only by all of them
+together. The three answers are therefore not alike. Active needs a single value above its floor, of any signal that
+the GPU reports. Idle needs every signal to be at or below its floor, enough samples to say so, and nothing that
+contradicts it. All other rows are unknown, with the first reason in the order of `_find_doubts`.
+
+Invariants:
+
+- What was not measured is never 0. A missing sample, a signal without its peak or a blank value of DCGM can make a row
+  unknown, never idle: somebody would lose a GPU because an exporter was restarted.
+- Coverage limits idleness only. Work that was seen is work, however little of the window is covered.
+- A floor exists only where a GPU without work reports more than 0: memory interface, PCIe and NVLink. Elsewhere it is
+  exactly 0: NVML reports whole per cents of its sampling period, so the least work it can see is far above rounding
+  errors.
+- Mean and peak are looked at both. A gauge misses work between two samples; a mean made from the agent's busy-seconds
+  counter does not, but a short burst in it can be too small for what only the peak shows.
+- A pause is part of the work: a window is not idle while it overlaps one in which work was seen. Else every window
+  between two requests would begin a new idle spell, and end it.
+- Signals that only prove work (`WORK_PROOFS`) prove nothing by their absence.
+- Power and the energy counter never prove work, as heat and other holders change them too. They are doubts: a GPU that
+  draws the power of a working one is not called idle because its exporter shows zeros.
+
+Whether work could have been missed between two samples is another question, with an answer of its own: `proof.py`.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -76,16 +100,10 @@ def judge_activity(
     worked_at: Column,
     is_stale: bool,
 ) -> Activities:
-    """Any work that was seen means active, however little of the window is covered. Idle needs proof; else unknown.
-
-    Zero is exactly 0: NVML reports whole per cents of its sampling period, so the least work it can see is far above
-    rounding errors. A gauge misses work between two samples; a mean made from the agent's busy-seconds counter does
-    not, which is why the mean is used here beside the peak. For the same reason a window is not idle while it overlaps
-    one in which work was seen: such a short pause is part of the work.
-    """
+    """Any work that was seen means active; idle needs proof; else unknown."""
     doubt = _find_doubts(table, columns, capacities=capacities, rule=rule, is_stale=is_stale)
     may_not_judge = np.isin(doubt, [DOUBTS.index(Doubt.STALE), DOUBTS.index(Doubt.SOURCE)])
-    worked = find_work(table, rule) & ~may_not_judge
+    worked = find_work(table, rule) & ~may_not_judge  # stale or unusable values show no work either
     # Energy that no sample explains contradicts idleness; a pause does not claim it.
     may_pause = (doubt == 0) | (doubt == DOUBTS.index(Doubt.ENERGY))
     paused = (worked_at > table.at - table.window_seconds) & ~worked & may_pause
@@ -131,29 +149,24 @@ def _find_doubts(
     table: UsageTable, columns: AllocationColumns, *, capacities: Capacities, rule: ActivityRule, is_stale: bool
 ) -> Codes:
     """The first reason why a row without work must not be judged idle."""
+    is_marked = np.zeros(len(table), dtype=bool)
+    is_marked[list(table.unknown)] = True
+    # Both are needed: the peak is the proof; the mean may come from a counter, which misses nothing.
+    peak, mean = (valid_ratio(table, Measure.CORE, stat) for stat in (Stat.PEAK, Stat.MEAN))
+    # Only of devices that are not shared: otherwise the power belongs to others or is an estimate.
+    above_idle = table.column(Measure.POWER, Stat.MEAN) - capacities.idle_watts
+    power_ratio = above_idle / (capacities.power_limit_watts - capacities.idle_watts)
     doubts = {
         Doubt.STALE: np.full(len(table), is_stale),
-        Doubt.SOURCE: _is_marked_unknown(table),
-        Doubt.NO_DATA: _lacks_core(table),
-        Doubt.COVERAGE: ~(table.coverage >= rule.coverage),
+        Doubt.SOURCE: is_marked,
+        Doubt.NO_DATA: np.isnan(peak) | np.isnan(mean),
+        Doubt.COVERAGE: ~(table.coverage >= rule.coverage),  # also where it is unknown
         Doubt.SPARSE: table.column(Measure.CORE, Stat.COUNT) < rule.least_samples,
         Doubt.PARTIAL: _lacks_peak(table),
-        Doubt.POWER: _draws_power(table, columns, capacities=capacities, rule=rule),
+        Doubt.POWER: columns.is_whole & (power_ratio > rule.power_ratio),
         Doubt.ENERGY: table.column(Measure.ENERGY, Stat.PEAK) > rule.energy_watts,
     }
     return np.select(list(doubts.values()), [DOUBTS.index(doubt) for doubt in doubts], 0).astype(np.int8)
-
-
-def _is_marked_unknown(table: UsageTable) -> Mask:
-    marked = np.zeros(len(table), dtype=bool)
-    marked[list(table.unknown)] = True
-    return marked
-
-
-def _lacks_core(table: UsageTable) -> Mask:
-    """Both are needed: the peak is the proof; the mean may come from a counter, which misses nothing."""
-    peak, mean = (valid_ratio(table, Measure.CORE, stat) for stat in (Stat.PEAK, Stat.MEAN))
-    return np.isnan(peak) | np.isnan(mean)
 
 
 def _lacks_peak(table: UsageTable) -> Mask:
@@ -165,10 +178,3 @@ def _lacks_peak(table: UsageTable) -> Mask:
         is_there = ~np.isnan(table.column(measure, Stat.MEAN)) | ~np.isnan(table.column(measure, Stat.LAST))
         lacks |= is_there & np.isnan(valid_ratio(table, measure, Stat.PEAK))
     return lacks
-
-
-def _draws_power(table: UsageTable, columns: AllocationColumns, *, capacities: Capacities, rule: ActivityRule) -> Mask:
-    """Only for devices that are not shared: otherwise the power belongs to others or is an estimate."""
-    drawn = table.column(Measure.POWER, Stat.MEAN)
-    part = (drawn - capacities.idle_watts) / (capacities.power_limit_watts - capacities.idle_watts)
-    return columns.is_whole & (part > rule.power_ratio)
