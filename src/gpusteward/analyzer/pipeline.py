@@ -35,7 +35,7 @@ from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.reasons import make_verdict
 from gpusteward.analyzer.judge.resumption import NO_HISTORY
-from gpusteward.analyzer.judge.states import find_low
+from gpusteward.analyzer.judge.score import find_low
 from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.ledger_access import LedgerAccess
 from gpusteward.analyzer.notify.notifier import Notifier

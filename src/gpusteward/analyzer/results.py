@@ -11,7 +11,7 @@ from gpusteward.analyzer.explain.opinion_effects import OpinionEffect, contradic
 from gpusteward.analyzer.explain.opinions import Opinion
 from gpusteward.analyzer.judge.allocation_columns import Mask
 from gpusteward.analyzer.judge.resumption import NO_HISTORY, Resumption, SpellHistory
-from gpusteward.analyzer.judge.states import find_low
+from gpusteward.analyzer.judge.score import find_low
 from gpusteward.analyzer.judge.workloads import WorkloadTable, judge_workloads
 from gpusteward.analyzer.prices import PriceList
 from gpusteward.analyzer.settings.settings import Settings

@@ -5,13 +5,11 @@ import pytest
 from pydantic import ValidationError
 
 from gpusteward.analyzer.judge.allocation_columns import read_allocation_columns
-from gpusteward.analyzer.judge.capacities import GpuDefaults, find_capacities
-from gpusteward.analyzer.judge.gpu_models import MODELS, find_model
+from gpusteward.analyzer.judge.gpu_models import MODELS, GpuDefaults, find_capacities, find_model
 from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.rules import Rules
-from gpusteward.analyzer.judge.score import Scoring
-from gpusteward.analyzer.judge.states import Thresholds
+from gpusteward.analyzer.judge.score import Scoring, Thresholds
 from gpusteward.analyzer.tables import STATES, UsageTable
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import State

@@ -3,15 +3,12 @@
     judge.py               a usage table becomes a verdict table
     rules.py               the settings of all rules
     allocation_columns.py  columns made from the allocations: identity, GPU model, owner kind
-    valid_ratios.py        measured ratios; impossible values are unknown
-    gpu_models.py          typical memory, power limit and idle power of GPU models
-    capacities.py          memory and power limit of each row: metric, GPU model, configured default
-    score.py               0 to 100, four weighted parts
+    valid_values.py        measured ratios and times of kernels; impossible values are unknown
+    gpu_models.py          memory and power limit of each row: metric, GPU model, configured default
+    score.py               0 to 100, four weighted parts; and the range that it falls into, corrected by activity
     activity.py            active, idle or unknown, and why unknown
     proof.py               integrated or sampled
-    states.py              the range that a score falls into, corrected by activity
     history.py             what is known from earlier cycles
-    last_kernels.py        when a container last launched a kernel
     resumption.py          the chance that work comes back, from idle spells
     gpu_fraction.py        the fraction of a GPU that each allocation holds
     fleet.py               all GPUs, held or not: active, idle, unknown, unallocated

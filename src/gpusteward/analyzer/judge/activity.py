@@ -32,9 +32,8 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from gpusteward.analyzer.judge.allocation_columns import AllocationColumns, Mask
-from gpusteward.analyzer.judge.capacities import Capacities
-from gpusteward.analyzer.judge.last_kernels import launched_kernels
-from gpusteward.analyzer.judge.valid_ratios import HIGHEST_RATIO, valid_ratio
+from gpusteward.analyzer.judge.gpu_models import Capacities
+from gpusteward.analyzer.judge.valid_values import HIGHEST_RATIO, launched_kernels, valid_ratio
 from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, Codes, Column, UsageTable
 from gpusteward.core.usages import LEAST_TRAFFIC, Measure, Stat
 from gpusteward.core.verdicts import Activity, Doubt

@@ -6,16 +6,15 @@ import numpy as np
 
 from gpusteward.analyzer.judge.activity import judge_activity
 from gpusteward.analyzer.judge.allocation_columns import read_allocation_columns
-from gpusteward.analyzer.judge.capacities import find_capacities
+from gpusteward.analyzer.judge.gpu_models import find_capacities
 from gpusteward.analyzer.judge.history import History, Past
 from gpusteward.analyzer.judge.proof import find_video_at, judge_proof
 from gpusteward.analyzer.judge.rules import Rules
-from gpusteward.analyzer.judge.score import score_usage
+from gpusteward.analyzer.judge.score import name_states, score_usage
 from gpusteward.analyzer.judge.signatures.active import find_streaks
 from gpusteward.analyzer.judge.signatures.classify import classify, find_highest_steps
 from gpusteward.analyzer.judge.signatures.evidence import Evidence
 from gpusteward.analyzer.judge.signatures.idle import find_growth
-from gpusteward.analyzer.judge.states import name_states
 from gpusteward.analyzer.tables import ACTIVITIES, Column, UsageTable, VerdictTable, repeat_value
 from gpusteward.core.verdicts import Activity
 

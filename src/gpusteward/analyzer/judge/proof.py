@@ -7,8 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gpusteward.analyzer.judge.allocation_columns import Mask
 from gpusteward.analyzer.judge.history import Past
-from gpusteward.analyzer.judge.last_kernels import lacks_kernels
-from gpusteward.analyzer.judge.valid_ratios import valid_ratio
+from gpusteward.analyzer.judge.valid_values import lacks_kernels, valid_ratio
 from gpusteward.analyzer.tables import PROOFS, Codes, Column, UsageTable
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Proof

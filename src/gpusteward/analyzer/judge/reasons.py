@@ -9,7 +9,7 @@ import numpy as np
 from gpusteward.analyzer.judge.activity import WORK_MEASURES, WORK_PROOFS
 from gpusteward.analyzer.judge.proof import EARLY, SOONER
 from gpusteward.analyzer.judge.rules import Rules
-from gpusteward.analyzer.judge.states import name_states
+from gpusteward.analyzer.judge.score import name_states
 from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, PROOFS, SIGNATURES, STATES, STEPS, VerdictTable
 from gpusteward.core.gpu_counts import format_gpus
 from gpusteward.core.kinds import MAY_HIDE_A_JOB, may_be_job

@@ -3,11 +3,10 @@
 from pydantic import BaseModel, ConfigDict, Field
 
 from gpusteward.analyzer.judge.activity import ActivityRule
-from gpusteward.analyzer.judge.capacities import GpuDefaults
+from gpusteward.analyzer.judge.gpu_models import GpuDefaults
 from gpusteward.analyzer.judge.proof import ProofRule
-from gpusteward.analyzer.judge.score import Scoring
+from gpusteward.analyzer.judge.score import Scoring, Thresholds
 from gpusteward.analyzer.judge.signatures.classify import SignatureRules
-from gpusteward.analyzer.judge.states import Thresholds
 from gpusteward.analyzer.setting_values import SECTION
 
 

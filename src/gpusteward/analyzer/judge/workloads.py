@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from gpusteward.analyzer.judge.gpu_fraction import compute_gpu_fractions
 from gpusteward.analyzer.judge.reasons import explain_workload, render_finding
 from gpusteward.analyzer.judge.rules import Rules
-from gpusteward.analyzer.judge.states import name_states
+from gpusteward.analyzer.judge.score import name_states
 from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, STATES, STEPS, Codes, Column, VerdictTable
 from gpusteward.core.containers import EVIDENCE_ORDER, Container, OwnerEvidence, Workload, WorkloadKey
 from gpusteward.core.messages import Language

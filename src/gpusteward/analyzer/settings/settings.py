@@ -7,10 +7,9 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SecretStr, model_validator
 
 from gpusteward.analyzer.explain.settings import AiSettings
-from gpusteward.analyzer.judge.capacities import GpuDefaults
+from gpusteward.analyzer.judge.gpu_models import GpuDefaults
 from gpusteward.analyzer.judge.rules import JudgeSettings, Rules
-from gpusteward.analyzer.judge.score import Scoring
-from gpusteward.analyzer.judge.states import Thresholds
+from gpusteward.analyzer.judge.score import Scoring, Thresholds
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.setting_values import SECTION, check_address, check_level, check_url
 from gpusteward.analyzer.settings.auth import AuthSettings

@@ -33,8 +33,8 @@ from gpusteward.analyzer.api.v1.pagination import make_etag
 from gpusteward.analyzer.explain.opinion_effects import OpinionEffect
 from gpusteward.analyzer.explain.opinions import Opinion
 from gpusteward.analyzer.judge.allocation_columns import Mask, encode, read_allocation_columns
-from gpusteward.analyzer.judge.capacities import find_capacities, read_capacity
-from gpusteward.analyzer.judge.valid_ratios import valid_ratio
+from gpusteward.analyzer.judge.gpu_models import find_capacities, read_capacity
+from gpusteward.analyzer.judge.valid_values import valid_ratio
 from gpusteward.analyzer.metrics.page import MOST_PLAIN_ROWS
 from gpusteward.analyzer.metrics.result_metrics import MIB, gpu_id
 from gpusteward.analyzer.results import Result

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from gpusteward.analyzer.judge.activity import WORK_MEASURES
 from gpusteward.analyzer.judge.allocation_columns import Mask
 from gpusteward.analyzer.judge.signatures.evidence import Evidence, Streak
-from gpusteward.analyzer.judge.valid_ratios import first_known
+from gpusteward.analyzer.judge.valid_values import first_known
 from gpusteward.core.kinds import RUN_THROUGH_KINDS
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Signature

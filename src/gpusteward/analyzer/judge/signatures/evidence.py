@@ -7,9 +7,9 @@ import numpy as np
 
 from gpusteward.analyzer.judge.activity import WORK_MEASURES, Activities
 from gpusteward.analyzer.judge.allocation_columns import AllocationColumns, Mask
-from gpusteward.analyzer.judge.capacities import Capacities
+from gpusteward.analyzer.judge.gpu_models import Capacities
 from gpusteward.analyzer.judge.history import Past
-from gpusteward.analyzer.judge.valid_ratios import first_known, valid_ratio
+from gpusteward.analyzer.judge.valid_values import first_known, valid_ratio
 from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, Codes, Column, UsageTable
 from gpusteward.core.kinds import MAY_HIDE_A_JOB, may_be_job
 from gpusteward.core.usages import Measure, Stat

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from gpusteward.analyzer.judge.activity import ActivityRule, find_floor, find_highest, is_work
-from gpusteward.analyzer.judge.last_kernels import CLOCK_SECONDS
-from gpusteward.analyzer.judge.valid_ratios import HIGHEST_RATIO
+from gpusteward.analyzer.judge.valid_values import CLOCK_SECONDS, HIGHEST_RATIO
 from gpusteward.analyzer.sources.usage_source import Chart, Points, UsageSource
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message

@@ -33,7 +33,7 @@ from gpusteward.analyzer.api.v1.workloads.workloads import view_workloads
 from gpusteward.analyzer.judge.allocation_columns import encode
 from gpusteward.analyzer.judge.fleet import Fleet, GpuCounts, count_fleet, count_gpus
 from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
-from gpusteward.analyzer.judge.states import name_states
+from gpusteward.analyzer.judge.score import name_states
 from gpusteward.analyzer.metrics.result_metrics import gpu_id
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, STATES
