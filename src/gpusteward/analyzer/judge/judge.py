@@ -1,22 +1,33 @@
 """Usage table -> verdict table. `workloads.judge_workloads` joins verdicts, `reasons.explain_row` gives the reasons."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from gpusteward.analyzer.judge.activity import judge_activity
-from gpusteward.analyzer.judge.allocation_columns import read_allocation_columns
+from gpusteward.analyzer.judge.allocation_columns import Mask, read_allocation_columns
 from gpusteward.analyzer.judge.gpu_models import find_capacities
 from gpusteward.analyzer.judge.history import History, Past
 from gpusteward.analyzer.judge.proof import find_video_at, judge_proof
-from gpusteward.analyzer.judge.rules import Rules
+from gpusteward.analyzer.judge.rules import Rules, SignatureRules
 from gpusteward.analyzer.judge.score import name_states, score_usage
-from gpusteward.analyzer.judge.signatures.active import find_streaks
-from gpusteward.analyzer.judge.signatures.classify import classify, find_highest_steps
+from gpusteward.analyzer.judge.signatures.active import ACTIVE_SIGNATURES, find_streaks
 from gpusteward.analyzer.judge.signatures.evidence import Evidence
-from gpusteward.analyzer.judge.signatures.idle import find_growth
-from gpusteward.analyzer.tables import ACTIVITIES, Column, UsageTable, VerdictTable, repeat_value
-from gpusteward.core.verdicts import Activity
+from gpusteward.analyzer.judge.signatures.idle import IDLE_SIGNATURES, find_growth, is_starting
+from gpusteward.analyzer.tables import (
+    ACTIVITIES,
+    SIGNATURES,
+    STEPS,
+    Codes,
+    Column,
+    UsageTable,
+    VerdictTable,
+    repeat_value,
+)
+from gpusteward.core.verdicts import Activity, Signature, Step
+
+_STEPS = np.array([STEPS.index(signature.highest_step) for signature in SIGNATURES], dtype=np.int8)
 
 
 @np.errstate(invalid="ignore", divide="ignore")  # NaN is unknown
@@ -42,7 +53,7 @@ def judge(table: UsageTable, rules: Rules, history: History, *, now: float) -> t
         streak=find_streaks(evidence, rules.signatures),
         growth=find_growth(evidence, rules.signatures.starting),
     )
-    signature = classify(evidence, rules.signatures)
+    signature = _classify(evidence, rules.signatures)
     present = _update_past(evidence, video_at=video_at)
     idle_since = np.where(is_idle, present.idle_since, np.nan)
     verdicts = VerdictTable(
@@ -54,10 +65,34 @@ def judge(table: UsageTable, rules: Rules, history: History, *, now: float) -> t
         idle_since,
         activities.doubt,
         present.worked_at,
-        find_highest_steps(evidence, signature),
+        _find_highest_steps(evidence, signature),
         proof,
     )
     return verdicts, history.update(columns.hashes, past=present, now=now)
+
+
+def _classify(evidence: Evidence, rules: SignatureRules) -> Codes:
+    """The first signature that matches. Active and no match: steady; idle and nothing known of its memory: unknown."""
+    matches: Mapping[Signature, Mask] = {
+        Signature.STARTING: is_starting(evidence, rules),
+        Signature.UNKNOWN: evidence.has(Activity.UNKNOWN),
+        **{signature: matches(evidence, rules) for signature, matches in IDLE_SIGNATURES.items()},
+        **{signature: matches(evidence, rules) for signature, matches in ACTIVE_SIGNATURES.items()},
+        Signature.STEADY: evidence.has(Activity.ACTIVE),
+    }
+    codes = [SIGNATURES.index(signature) for signature in matches]
+    return np.select(list(matches.values()), codes, SIGNATURES.index(Signature.UNKNOWN)).astype(np.int8)
+
+
+def _find_highest_steps(evidence: Evidence, signature: Codes) -> Codes:
+    """The highest step of each row. A notice at most: a parked allocation of unknown owner, which may be a hung job; a
+    job that has never worked, which may still load data; and what only samples show, since work between two of them is
+    not seen."""
+    steps = _STEPS[signature]
+    may_hang = (signature == SIGNATURES.index(Signature.PARKED)) & ~evidence.is_owned
+    may_load = evidence.may_be_job & ~evidence.has_worked
+    is_limited = may_hang | may_load | ~evidence.is_integrated
+    return np.where(is_limited, np.minimum(steps, STEPS.index(Step.NOTICE)), steps).astype(np.int8)
 
 
 def _update_past(evidence: Evidence, *, video_at: Column) -> Past:

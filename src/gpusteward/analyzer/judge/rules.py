@@ -6,8 +6,13 @@ from gpusteward.analyzer.judge.activity import ActivityRule
 from gpusteward.analyzer.judge.gpu_models import GpuDefaults
 from gpusteward.analyzer.judge.proof import ProofRule
 from gpusteward.analyzer.judge.score import Scoring, Thresholds
-from gpusteward.analyzer.judge.signatures.classify import SignatureRules
+from gpusteward.analyzer.judge.signatures.active import ActiveRules
+from gpusteward.analyzer.judge.signatures.idle import IdleRules
 from gpusteward.analyzer.setting_values import SECTION
+
+
+class SignatureRules(ActiveRules, IdleRules):
+    """`judge.signatures.*`: one section per rule."""
 
 
 class Rules(BaseModel):

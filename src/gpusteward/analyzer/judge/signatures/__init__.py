@@ -3,7 +3,8 @@
     evidence.py  what the rules may use: usage, capacities, activity, proof, history
     idle.py      rules for allocations without work: starting, hung, empty, parked
     active.py    rules for allocations with work: keep-alive, health-check, starved, bursty
-    classify.py  the first rule that matches gives the signature; steady and unknown are what remains
+
+In `judge.py` the first rule that matches gives the signature; steady and unknown are what remains.
 
 A rule is a settings class with described fields and one pure function. The words of the signatures and the highest
 step of each are in `core.verdicts.Signature`, the texts in `messages.verdicts`.
