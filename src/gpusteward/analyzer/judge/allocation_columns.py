@@ -64,11 +64,6 @@ def _hash(allocation: AllocationKey) -> int:
 
 
 def encode(texts: Sequence[str]) -> CodedColumn:
-    names, codes = number_texts(texts)
-    return CodedColumn(tuple(names), codes)
-
-
-def number_texts(texts: Sequence[str]) -> tuple[list[str], NDArray[np.intp]]:
     """The different texts in order of appearance, and the number of the text of each row."""
     numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
-    return list(numbers), np.fromiter(map(numbers.__getitem__, texts), np.intp, len(texts))
+    return CodedColumn(tuple(numbers), np.fromiter(map(numbers.__getitem__, texts), np.intp, len(texts)))

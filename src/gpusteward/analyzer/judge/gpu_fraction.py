@@ -4,14 +4,14 @@ The fractions of one device never sum to more than 1.
 """
 
 import re
-from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from gpusteward.analyzer.judge.allocation_columns import encode
-from gpusteward.analyzer.judge.gpu_models import MIB, find_model
+from gpusteward.analyzer.judge.gpu_models import MIB, find_model, read_capacity
+from gpusteward.analyzer.judge.valid_values import first_known
 from gpusteward.analyzer.tables import Column, UsageTable, repeat_value
-from gpusteward.core.usages import AllocationKey, Measure, Stat
+from gpusteward.core.usages import AllocationKey, Measure
 
 GPU_DIGITS = 6  # of numbers of GPUs: fractions such as 1/7 must still add up
 SMALLEST_INSTANCE = 1 / 7
@@ -24,46 +24,30 @@ def compute_gpu_fractions(table: UsageTable) -> Column:
     """1 for a whole GPU, its share of the board's memory for a MIG instance; divided equally if several allocations
     share the device."""
     allocations = table.allocations
-    if _are_whole(allocations):
+    uuids = {one.gpu_uuid for one in allocations if one.gpu_uuid and not one.gpu_instance}
+    if len(uuids) == len(allocations):  # each certainly has a device of its own: the common case, and quickly found
         return repeat_value(1.0, len(allocations))
     names = [f"{one.cluster}/{one.gpu_uuid or f'{one.node}/{one.gpu_index}'}" for one in allocations]
     devices = encode(names).codes
     instances = encode([f"{device}/{one.gpu_instance}" for device, one in zip(devices, allocations, strict=True)]).codes
     sharing = np.bincount(instances, minlength=1)[instances]
-    fractions = _instance_fractions(table) / sharing
+    fractions = _sizes(table) / sharing
     device_sums = np.bincount(devices, weights=fractions, minlength=1)[devices]
     return fractions / np.maximum(device_sums, 1.0)
 
 
-def _are_whole(allocations: Sequence[AllocationKey]) -> bool:
-    """Whether each allocation certainly has a device of its own: the common case, and quickly found."""
-    uuids = {one.gpu_uuid for one in allocations if one.gpu_uuid and not one.gpu_instance}
-    return len(uuids) == len(allocations)
-
-
-def _instance_fractions(table: UsageTable) -> Column:
+def _sizes(table: UsageTable) -> Column:
     """The size of the GPU or MIG instance of each row, as a fraction of the board."""
-    fractions = np.ones(len(table))
+    sizes = np.ones(len(table))
     rows = [row for row, one in enumerate(table.allocations) if one.gpu_instance]
     if rows:
         instances = [table.allocations[row] for row in rows]
-        boards = {one.model: _board_bytes(one.model) for one in instances}
-        fractions[rows] = _mig_fractions(instances, _memory_bytes(table)[rows], boards=boards)
-    return fractions
-
-
-def _mig_fractions(instances: Sequence[AllocationKey], memory: Column, *, boards: Mapping[str, float]) -> Column:
-    board = np.array([boards[one.model] for one in instances])
-    nominal = np.array([_profile_bytes(one) for one in instances])
-    fractions = np.where(np.isnan(nominal), memory, nominal) / board
-    return np.where(np.isnan(fractions), SMALLEST_INSTANCE, np.clip(fractions, 0.0, 1.0))
-
-
-def _memory_bytes(table: UsageTable) -> Column:
-    column = table.column(Measure.MEMORY_TOTAL, Stat.LAST)
-    for stat in (Stat.PEAK, Stat.MEAN):
-        column = np.where(np.isnan(column), table.column(Measure.MEMORY_TOTAL, stat), column)
-    return np.where(column > 0, column, np.nan)
+        boards = {model: _board_bytes(model) for model in {one.model for one in instances}}
+        board = np.array([boards[one.model] for one in instances])
+        nominal = np.array([_profile_bytes(one) for one in instances])
+        known = first_known(nominal, read_capacity(table, Measure.MEMORY_TOTAL)[rows]) / board
+        sizes[rows] = np.where(np.isnan(known), SMALLEST_INSTANCE, np.clip(known, 0.0, 1.0))
+    return sizes
 
 
 def _board_bytes(model: str) -> float:

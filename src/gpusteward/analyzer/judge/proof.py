@@ -84,14 +84,9 @@ def has_gaps(table: UsageTable, rule: ProofRule) -> Mask:
     """Rows whose engine activity may be averaged over less than the time between two samples."""
     seconds = rule.dcgm_interval_seconds
     is_late = table.column(Measure.ENGINE, Stat.STEP) > SOONER * seconds
-    is_early = find_collection_seconds(table) * EARLY < seconds
-    return is_late | is_early
-
-
-def find_collection_seconds(table: UsageTable) -> Column:
-    """How often the exporter has new values of power or energy, never less than it is scraped; 0 where that was not
-    read."""
-    return np.fmin(table.column(Measure.ENERGY, Stat.STEP), table.column(Measure.POWER, Stat.STEP))
+    # How often the exporter has new values, never less than it is scraped; 0 where that was not read.
+    collected = np.fmin(table.column(Measure.ENERGY, Stat.STEP), table.column(Measure.POWER, Stat.STEP))
+    return is_late | (collected * EARLY < seconds)
 
 
 def lacks_video(table: UsageTable) -> Mask:

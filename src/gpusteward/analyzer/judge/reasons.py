@@ -61,7 +61,7 @@ def find_reasons(verdicts: VerdictTable, row: int, *, rules: Rules) -> tuple[Rea
     usage = verdicts.usage.usage(row)
     return (
         *_explain_activity(verdicts, row, usage=usage, rules=rules),
-        *_explain_lag(verdicts.usage.lag_seconds),
+        *([Reason(texts.LATE_SAMPLES, {"seconds": lag})] if (lag := verdicts.usage.lag_seconds) else ()),
         _explain_signature(verdicts, row, usage=usage, rules=rules),
         *_explain_owner(verdicts, row),
         *_explain_score(verdicts, row, rules=rules),
@@ -107,11 +107,6 @@ def _explain_activity(verdicts: VerdictTable, row: int, *, usage: Usage, rules: 
         yield _explain_work(usage)
     else:
         yield Reason(texts.PAUSED, {"minutes": minutes, "worked_at": format_time(float(verdicts.worked_at[row]))})
-
-
-def _explain_lag(seconds: float) -> Iterator[Reason]:
-    if seconds:
-        yield Reason(texts.LATE_SAMPLES, {"seconds": seconds})
 
 
 def _explain_proof(proof: Proof, usage: Usage, *, at: float, rules: Rules) -> Iterator[Reason]:
@@ -212,7 +207,11 @@ def _explain_signature(verdicts: VerdictTable, row: int, *, usage: Usage, rules:
         return Reason(texts.STARTING_LOADS)
     if signature is Signature.PARKED and stats.get((Measure.PROCESSES, Stat.PEAK)) == 0:
         return Reason(texts.PARKED_OTHERS)
-    return Reason(_choose_text(signature, has_memory=memory is not None, has_worked=not np.isnan(worked_at)), values)
+    if signature is Signature.PARKED and memory is None:
+        return Reason(texts.PARKED_PROCESS, values)
+    if signature is Signature.HUNG and np.isnan(worked_at):
+        return Reason(texts.HUNG_UNSEEN, values)
+    return Reason(texts.SIGNATURE_REASONS[signature], values)
 
 
 def _explain_owner(verdicts: VerdictTable, row: int) -> Iterator[Reason]:
@@ -227,29 +226,17 @@ def _explain_owner(verdicts: VerdictTable, row: int) -> Iterator[Reason]:
         yield Reason(texts.OWNER_OF_A_JOB, {"kind": kind}) if kind else Reason(texts.OWNER_UNKNOWN)
 
 
-def _choose_text(signature: Signature, *, has_memory: bool, has_worked: bool) -> Message:
-    if signature is Signature.HUNG and not has_worked:
-        return texts.HUNG_UNSEEN
-    if signature is Signature.PARKED and not has_memory:
-        return texts.PARKED_PROCESS
-    return texts.SIGNATURE_REASONS[signature]
-
-
 def _explain_score(verdicts: VerdictTable, row: int, *, rules: Rules) -> Iterator[Reason]:
     score = float(verdicts.score[row])
     if np.isnan(score):
         return
     if ACTIVITIES[verdicts.activity[row]] is Activity.IDLE and score >= rules.thresholds.idle:
-        yield Reason(texts.SCORE_CORRECTED, {"score": score, "range": _name_range(score, rules)})
+        # The state of the score by itself, without the correction by activity.
+        active = np.array([ACTIVITIES.index(Activity.ACTIVE)], dtype=np.int8)
+        (code,) = name_states(np.array([score]), active, thresholds=rules.thresholds).tolist()
+        yield Reason(texts.SCORE_CORRECTED, {"score": score, "range": texts.STATES[STATES[code]]})
     else:
         yield Reason(texts.SCORE, {"score": score, "state": texts.STATES[STATES[verdicts.state[row]]]})
-
-
-def _name_range(score: float, rules: Rules) -> Message:
-    """The state of a score by itself, without the correction by activity."""
-    active = np.array([ACTIVITIES.index(Activity.ACTIVE)], dtype=np.int8)
-    (code,) = name_states(np.array([score]), active, thresholds=rules.thresholds).tolist()
-    return texts.STATES[STATES[code]]
 
 
 def _explain_objection(verdicts: VerdictTable, row: int) -> Iterator[Reason]:

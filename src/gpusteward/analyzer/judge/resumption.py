@@ -42,19 +42,13 @@ class Chance:
     of: SpellsOf = ""  # whose spells these are
 
 
-UNKNOWN_CHANCE = Chance()
-
-
 @dataclass(frozen=True, slots=True)
 class Resumption:
     """The chance that work comes back, for each horizon that is shown."""
 
-    within_30_minutes: Chance = UNKNOWN_CHANCE
-    within_2_hours: Chance = UNKNOWN_CHANCE
-    until_morning: Chance = UNKNOWN_CHANCE
-
-
-UNKNOWN_RESUMPTION = Resumption()
+    within_30_minutes: Chance
+    within_2_hours: Chance
+    until_morning: Chance
 
 
 class PastSpells(NamedTuple):

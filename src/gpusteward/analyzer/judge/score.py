@@ -31,7 +31,9 @@ def score_usage(table: UsageTable, capacities: Capacities, *, scoring: Scoring) 
     it as 0, so that no MIG instance (no copy utilization, no power of its own) could ever score above 70.
     """
     parts = measure_parts(table, capacities)
-    weights = _weights_of(scoring)
+    weights = np.array(
+        [scoring.gpu_util_weight, scoring.mem_copy_weight, scoring.mem_used_weight, scoring.power_weight]
+    )
     known = ~np.isnan(parts)
     known_weight = weights @ known
     weighted = weights @ np.where(known, parts, 0.0)
@@ -40,28 +42,19 @@ def score_usage(table: UsageTable, capacities: Capacities, *, scoring: Scoring) 
 
 
 def measure_parts(table: UsageTable, capacities: Capacities) -> Column:
-    """Core, copy, memory and power of each row, 0 to 100: one row of the array per part."""
+    """Core or video engine, copy, memory and power of each row, 0 to 100: one row of the array per part."""
+    use = valid_ratio(table, Measure.CORE, Stat.MEAN)
+    for measure in (Measure.ENCODER, Measure.DECODER, Measure.VIDEO):  # transcoding hardly uses the core
+        if (measure, Stat.MEAN) in table.stats:
+            use = np.where(np.isnan(use), np.nan, np.fmax(use, valid_ratio(table, measure, Stat.MEAN)))
     used, drawn = table.column(Measure.MEMORY_USED, Stat.MEAN), table.column(Measure.POWER, Stat.MEAN)
     parts = (
-        _measure_use(table),
+        use,
         valid_ratio(table, Measure.MEMORY_COPY, Stat.MEAN),
         used / capacities.memory_bytes,
         drawn / capacities.power_limit_watts,
     )
     return np.clip(np.stack(parts), 0.0, 1.0) * 100.0
-
-
-def _measure_use(table: UsageTable) -> Column:
-    """Core utilization, or that of a video engine if it is higher: transcoding hardly uses the core."""
-    use = valid_ratio(table, Measure.CORE, Stat.MEAN)
-    for measure in (Measure.ENCODER, Measure.DECODER, Measure.VIDEO):
-        if (measure, Stat.MEAN) in table.stats:
-            use = np.where(np.isnan(use), np.nan, np.fmax(use, valid_ratio(table, measure, Stat.MEAN)))
-    return use
-
-
-def _weights_of(scoring: Scoring) -> Column:
-    return np.array([scoring.gpu_util_weight, scoring.mem_copy_weight, scoring.mem_used_weight, scoring.power_weight])
 
 
 class Thresholds(BaseModel):

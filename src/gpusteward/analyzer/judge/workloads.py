@@ -124,10 +124,15 @@ def judge_workloads(verdicts: VerdictTable, rules: Rules, fractions: Column | No
     rows = [verdicts.activity == ACTIVITIES.index(each) for each in (Activity.ACTIVE, Activity.IDLE, Activity.UNKNOWN)]
     active, idle, unknown = (np.bincount(codes[chosen], minlength=len(keys)) for chosen in rows)
     _, idle_gpus, unknown_gpus = (_sum_of(fractions[chosen], codes[chosen], size=len(keys)) for chosen in rows)
-    activity = _join_activity(active, unknown)
-    score = _mean_of(verdicts.score, codes, size=len(keys))
+    names = [ACTIVITIES.index(each) for each in (Activity.ACTIVE, Activity.UNKNOWN, Activity.IDLE)]
+    activity = np.select([active > 0, unknown > 0], names[:2], names[2]).astype(np.int8)
+    is_scored = ~np.isnan(verdicts.score)
+    scored = np.bincount(codes[is_scored], minlength=len(keys))
+    with np.errstate(invalid="ignore"):  # without a scored row it is unknown
+        score = _sum_of(verdicts.score[is_scored], codes[is_scored], size=len(keys)) / scored
     ranks = _lowest(_RANKS[verdicts.signature], codes, size=len(keys))
-    is_idle = activity == ACTIVITIES.index(Activity.IDLE)
+    idle_since = np.full(len(keys), np.nan)
+    np.fmax.at(idle_since, codes, verdicts.idle_since)  # all of it is idle since the last of them is
     return WorkloadTable(
         verdicts,
         keys,
@@ -145,7 +150,7 @@ def judge_workloads(verdicts: VerdictTable, rules: Rules, fractions: Column | No
         _lowest(verdicts.step, codes, size=len(keys)),
         _lowest(verdicts.proof, codes, size=len(keys)),
         score,
-        np.where(is_idle, _latest(verdicts.idle_since, codes, size=len(keys)), np.nan),
+        np.where(activity == ACTIVITIES.index(Activity.IDLE), idle_since, np.nan),
     )
 
 
@@ -164,32 +169,14 @@ def _name_owner(container: Container) -> WorkloadKey:
     return WorkloadKey(owner.kind, owner.namespace, owner.name, container.cluster)
 
 
-def _join_activity(active: Counts, unknown: Counts) -> Codes:
-    codes = [ACTIVITIES.index(Activity.ACTIVE), ACTIVITIES.index(Activity.UNKNOWN)]
-    return np.select([active > 0, unknown > 0], codes, ACTIVITIES.index(Activity.IDLE)).astype(np.int8)
-
-
 def _sum_of(column: Column, codes: Counts, *, size: int) -> Column:
     return np.bincount(codes, weights=column, minlength=size).astype(np.float64)
-
-
-def _mean_of(column: Column, codes: Counts, *, size: int) -> Column:
-    known = ~np.isnan(column)
-    count = np.bincount(codes[known], minlength=size)
-    with np.errstate(invalid="ignore"):
-        return np.bincount(codes[known], weights=column[known], minlength=size) / count
 
 
 def _lowest(column: Codes, codes: Counts, *, size: int) -> Codes:
     lowest = np.full(size, np.iinfo(np.int8).max, dtype=np.int8)
     np.minimum.at(lowest, codes, column)
     return lowest
-
-
-def _latest(column: Column, codes: Counts, *, size: int) -> Column:
-    latest = np.full(size, np.nan)
-    np.fmax.at(latest, codes, column)
-    return latest
 
 
 def _sum_up(verdicts: VerdictTable, rows: Counts) -> Mapping[str, float]:

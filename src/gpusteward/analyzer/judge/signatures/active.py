@@ -174,11 +174,6 @@ ACTIVE_SIGNATURES: Mapping[Signature, Callable[[Evidence, ActiveRules], Mask]] =
 """In the order in which they are tried."""
 
 
-def _is_constant(evidence: Evidence, rule: KeepAliveRule) -> Mask:
-    has_constant_memory = _has_constant_memory(evidence, rule.memory_swing_ratio)
-    return _is_flat(evidence, rule) & _has_no_memory_traffic(evidence, rule) & has_constant_memory
-
-
 def _has_blips(evidence: Evidence, rule: HealthCheckRule) -> Mask:
     """Gauges are not compared: one sample within a blip reads up to 100 %."""
     duty = evidence.stat(Measure.BUSY, Stat.MEAN)
@@ -194,18 +189,15 @@ def _has_blips(evidence: Evidence, rule: HealthCheckRule) -> Mask:
     return has_blips & _has_constant_memory(evidence, rule.memory_swing_ratio)
 
 
-def _is_flat(evidence: Evidence, rule: KeepAliveRule) -> Mask:
-    """Mean, peak and spread must all be known."""
+def _is_constant(evidence: Evidence, rule: KeepAliveRule) -> Mask:
+    """Mean, peak, spread and memory traffic must all be known."""
     mean, peak = evidence.stat(Measure.CORE, Stat.MEAN), evidence.stat(Measure.CORE, Stat.PEAK)
     is_low = (mean >= rule.lowest_ratio) & (mean <= rule.highest_ratio)
     is_even = (evidence.stat(Measure.CORE, Stat.SPREAD) <= rule.spread_ratio) & (peak - mean <= rule.rise_ratio)
-    return is_low & is_even & ~(evidence.samples < rule.least_samples)
-
-
-def _has_no_memory_traffic(evidence: Evidence, rule: KeepAliveRule) -> Mask:
-    """False where memory traffic is not measured."""
+    is_flat = is_low & is_even & ~(evidence.samples < rule.least_samples)
     traffic = first_known(*(evidence.stat(measure, Stat.MEAN) for measure in (Measure.MEMORY_COPY, Measure.DRAM)))
-    return traffic <= rule.copy_to_core_ratio * evidence.stat(Measure.CORE, Stat.MEAN)
+    has_no_traffic = traffic <= rule.copy_to_core_ratio * mean
+    return is_flat & has_no_traffic & _has_constant_memory(evidence, rule.memory_swing_ratio)
 
 
 def _has_constant_memory(evidence: Evidence, swing_ratio: float) -> Mask:
