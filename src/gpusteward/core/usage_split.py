@@ -174,7 +174,14 @@ def _may_be(unnamed: Container, holder: Container | None) -> bool:
 def _sum_per_part(
     known: Iterable[list[GpuProcess] | None], read: Callable[[GpuProcess], float | None]
 ) -> list[float | None]:
-    return [None if own is None else _known_sum(map(read, own)) for own in known]
+    """None where the processes of a part are unknown, or the value of one of them."""
+    sums: list[float | None] = []
+    for own in known:
+        total = None if own is None else 0.0
+        for value in map(read, own or ()):
+            total = None if value is None or total is None else total + value
+        sums.append(total)
+    return sums
 
 
 def _memory(reading: GpuReading, sizes: list[float | None]) -> tuple[float | None, list[float | None]]:
@@ -183,7 +190,7 @@ def _memory(reading: GpuReading, sizes: list[float | None]) -> tuple[float | Non
     used = reading.signals.get("memory_used_bytes")
     if used is None:
         return None, [*sizes[:-1], None]
-    return _reconcile_total(used, sizes, _capacity(reading))
+    return _reconcile_total(used, sizes, reading.signals.get("memory_total_bytes", reading.gpu.memory_total_bytes))
 
 
 def _utilization(
@@ -210,20 +217,20 @@ def _video(
     MIG instance: there it is known only if the instance has no such engine."""
     if reading.gpu.mig and reading.gpu.mig.video_engines == 0:
         return [0.0] * len(groups)
-    engines = [reading.signals[name] for name in ("encoder_ratio", "decoder_ratio") if name in reading.signals]
-    device = max(engines, default=None)
-    ratios = _sum_per_part(known, _video_of)
+    device = _max_known(reading.signals.get("encoder_ratio"), reading.signals.get("decoder_ratio"))
+    ratios = _sum_per_part(known, lambda process: _max_known(process.encoder_ratio, process.decoder_ratio))
     if device is not None and _has_sole_holder(groups, allocations):
         return [max(device, ratios[0] or 0.0), 0.0, 0.0]
     return _reconcile_total(device if None in ratios else None, ratios, 1.0)[1]
 
 
-def _video_of(process: GpuProcess) -> float | None:
-    return max((ratio for ratio in (process.encoder_ratio, process.decoder_ratio) if ratio is not None), default=None)
+def _max_known(*values: float | None) -> float | None:
+    return max((value for value in values if value is not None), default=None)
 
 
 def _has_sole_holder(groups: _ProcessesByPart, allocations: Sequence[GpuAllocation]) -> bool:
     is_exclusive = len(allocations) == 1 and not allocations[0].share.is_shared
+    # Three groups are the holder, host and unattributed: no other container has a process here.
     return is_exclusive and len(groups) == 3 and not groups[Place.HOST, None] and not groups[Place.UNKNOWN, None]
 
 
@@ -257,15 +264,6 @@ def _add_known(total: float | None, others: Iterable[float | None]) -> float | N
     return None if total is None else total + sum(other or 0.0 for other in others)
 
 
-def _known_sum(values: Iterable[float | None]) -> float | None:
-    total = 0.0
-    for value in values:
-        if value is None:
-            return None
-        total += value
-    return total
-
-
 def _reconcile_total(
     measured: float | None, parts: list[float | None], cap: float | None
 ) -> tuple[float | None, list[float | None]]:
@@ -273,7 +271,7 @@ def _reconcile_total(
     seen = sum(part for part in parts if part is not None)
     if measured is None and None in parts:
         return None, [*parts[:-1], None]
-    total = max(measured or 0.0, seen)
+    total = max(measured or 0.0, seen)  # processes are measured at other moments: their sum may be the higher one
     if not total:  # every part is 0, also the unknown ones
         return total, [0.0] * len(parts)
     if cap is not None and total > cap:
@@ -281,10 +279,6 @@ def _reconcile_total(
         total = cap
     named = sum(part for part in parts[:-1] if part is not None)
     return total, [*parts[:-1], max(total - named, 0.0)]
-
-
-def _capacity(reading: GpuReading) -> float | None:
-    return reading.signals.get("memory_total_bytes", reading.gpu.memory_total_bytes)
 
 
 def _power(watts: float | None, utilization: list[float | None], holders: int) -> list[float | None]:
@@ -315,22 +309,19 @@ def _instance_watts(
 ) -> Mapping[str, float]:
     """The power of a MIG device split among its instances: by activity times compute slices, or by slices only while
     all are idle or the activity of one is unknown."""
-    watts: dict[str, float] = {}
-    instances = _by_parent(readings)
+    instances: dict[str, list[GpuReading]] = {}
     for reading in readings:
-        own = instances.get(reading.gpu.uuid)
-        if own and (power := reading.signals.get("power_watts")) is not None:
-            weights = _activities(own, processes)
+        if reading.gpu.mig:
+            instances.setdefault(reading.gpu.mig.parent_uuid, []).append(reading)
+    watts: dict[str, float] = {}
+    for reading in readings:
+        own, power = instances.get(reading.gpu.uuid), reading.signals.get("power_watts")
+        if own and power is not None:
+            weights, ratios = [_compute_slices(each.gpu) for each in own], [_activity(each, processes) for each in own]
+            if None not in ratios and any(ratios):
+                weights = [size * (ratio or 0.0) for size, ratio in zip(weights, ratios, strict=True)]
             watts |= {each.gpu.uuid: power * w / sum(weights) for each, w in zip(own, weights, strict=True)}
     return watts
-
-
-def _activities(instances: Sequence[GpuReading], processes: Mapping[str, Sequence[GpuProcess]]) -> list[float]:
-    slices = [_compute_slices(each.gpu) for each in instances]
-    known = [ratio for each in instances if (ratio := _activity(each, processes)) is not None]
-    if len(known) < len(slices) or not any(known):
-        return slices
-    return [size * ratio for size, ratio in zip(slices, known, strict=True)]
 
 
 def _activity(instance: GpuReading, processes: Mapping[str, Sequence[GpuProcess]]) -> float | None:
@@ -338,14 +329,6 @@ def _activity(instance: GpuReading, processes: Mapping[str, Sequence[GpuProcess]
     is_empty = instance.processes_known and not processes.get(instance.gpu.uuid)
     ratio = utilization_of(instance)
     return 0.0 if ratio is None and is_empty else ratio
-
-
-def _by_parent(readings: Iterable[GpuReading]) -> Mapping[str, list[GpuReading]]:
-    instances: dict[str, list[GpuReading]] = {}
-    for reading in readings:
-        if reading.gpu.mig:
-            instances.setdefault(reading.gpu.mig.parent_uuid, []).append(reading)
-    return instances
 
 
 _SLICES = re.compile(r"([0-9]+)(?:c\.|g\.)")
