@@ -68,22 +68,25 @@ def setting(
     default: _Value,
     flags: str,
     *,
-    parse: Callable[[str], object],
+    parse: Callable[[str], object] = parse_switch,
     about: str,
     group: FlagGroup = FlagGroup.OURS,
     environment: str = "",
     separator: str = "",
     default_text: str = "",
 ) -> _Value:
-    """A dataclass field that is a row of the table; flags and variables are separated by blanks.
+    """A dataclass field that is a row of the table, by default a switch; flags are separated by blanks.
 
-    Besides the variables named here each one has its own: `--some-flag` is `GPUSTEWARD_SOME_FLAG`.
+    `--some-flag` is the variable `GPUSTEWARD_SOME_FLAG` too, and as in dcgm-exporter also `DCGM_EXPORTER_SOME_FLAG`,
+    unless `environment` names another one.
     """
     names = tuple(flags.split())
+    if group is FlagGroup.COMPATIBLE:
+        environment = environment or find_dcgm_variable(names[0])
     row = Setting(
         name="",
         flags=names,
-        environment=(VARIABLE_PREFIX + names[0].removeprefix("--").replace("-", "_").upper(), *environment.split()),
+        environment=(_name_variable(VARIABLE_PREFIX, names[0]), *environment.split()),
         parse=parse,
         about=about,
         group=group,
@@ -92,6 +95,15 @@ def setting(
         default_text=default_text or _show(default),
     )
     return field(default=default, metadata={"row": row})
+
+
+def _name_variable(prefix: str, flag: str) -> str:
+    return prefix + flag.removeprefix("--").replace("-", "_").upper()
+
+
+def find_dcgm_variable(flag: str) -> str:
+    """dcgm-exporter's variable for most of its flags."""
+    return _name_variable("DCGM_EXPORTER_", flag)
 
 
 def row_of(each: Field[Any]) -> Setting:

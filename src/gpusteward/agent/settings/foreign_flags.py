@@ -1,17 +1,18 @@
 """dcgm-exporter's flags that are no settings here: another spelling, always on, or without meaning."""
 
-from gpusteward.agent.settings.flags import FlagGroup, Setting
+from gpusteward.agent.settings.flags import FlagGroup, Setting, find_dcgm_variable
 from gpusteward.agent.settings.values import one_of, parse_collect_interval, parse_hostengine, parse_switch
 
 
 def _accept(
-    flags: str, environment: str, about: str, *, switch: bool = False, group: FlagGroup = FlagGroup.IGNORED
+    flags: str, about: str, *, environment: str = "", switch: bool = False, group: FlagGroup = FlagGroup.IGNORED
 ) -> Setting:
     """A row that sets nothing: its effect is always there (compatible), or cannot be had (ignored)."""
+    names = tuple(flags.split())
     return Setting(
         name="",
-        flags=tuple(flags.split()),
-        environment=tuple(environment.split()),
+        flags=names,
+        environment=(environment or find_dcgm_variable(names[0]),),
         parse=str if group is FlagGroup.IGNORED else parse_switch,
         about=about,
         group=group,
@@ -23,6 +24,7 @@ NO_SAMPLES = "NVML is read in every cycle; no samples are kept."
 ALWAYS_SEEN = "GPUs that come and go are always seen."
 SEEN_IN_CYCLES = "GPUs that come and go are seen once an interval."
 _DCGM_LOG = "A hostengine writes its log itself."
+_NO_RUNTIME = "Pods come from the kubelet and from cgroups, not from a container runtime."
 _NO_DUMPS = "There are no dumps; /snapshot shows what was seen."
 
 FOREIGN_FLAGS: tuple[Setting, ...] = (
@@ -52,59 +54,47 @@ FOREIGN_FLAGS: tuple[Setting, ...] = (
     ),
     _accept(
         "--kubernetes-enable-dra",
-        "KUBERNETES_ENABLE_DRA",
         "Dynamic resource claims are always read.",
+        environment="KUBERNETES_ENABLE_DRA",
         switch=True,
         group=FlagGroup.COMPATIBLE,
     ),
     _accept(
         "--enable-exporter-metrics",
-        "DCGM_EXPORTER_ENABLE_EXPORTER_METRICS",
         "Metrics about the agent itself are always served.",
         switch=True,
         group=FlagGroup.COMPATIBLE,
     ),
-    _accept("--watch-max-keep-age", "DCGM_EXPORTER_WATCH_MAX_KEEP_AGE", NO_SAMPLES),
-    _accept("--watch-max-keep-samples", "DCGM_EXPORTER_WATCH_MAX_KEEP_SAMPLES", NO_SAMPLES),
-    _accept("--cpu-devices -p", "DCGM_EXPORTER_CPU_DEVICES_STR", "CPUs are not read."),
-    _accept("--switch-devices -s", "DCGM_EXPORTER_OTHER_DEVICES_STR", "NVSwitches and their links are not read."),
+    _accept("--watch-max-keep-age", NO_SAMPLES),
+    _accept("--watch-max-keep-samples", NO_SAMPLES),
+    _accept("--cpu-devices -p", "CPUs are not read.", environment="DCGM_EXPORTER_CPU_DEVICES_STR"),
     _accept(
-        "--fake-gpus", "DCGM_EXPORTER_USE_FAKE_GPUS", "Only --source simulated has GPUs that are not real.", switch=True
+        "--switch-devices -s", "NVSwitches and their links are not read.", environment="DCGM_EXPORTER_OTHER_DEVICES_STR"
     ),
-    _accept("--web-systemd-socket", "DCGM_EXPORTER_SYSTEMD_SOCKET", "Sockets are not inherited.", switch=True),
-    _accept("--enable-dcgm-log", "DCGM_EXPORTER_ENABLE_DCGM_LOG", _DCGM_LOG, switch=True),
-    _accept("--dcgm-log-level", "DCGM_EXPORTER_DCGM_LOG_LEVEL", _DCGM_LOG),
     _accept(
-        "--container-labels",
-        "DCGM_EXPORTER_CONTAINER_LABELS",
-        "Pods come from the kubelet and from cgroups, not from a container runtime.",
+        "--fake-gpus",
+        "Only --source simulated has GPUs that are not real.",
+        environment="DCGM_EXPORTER_USE_FAKE_GPUS",
         switch=True,
     ),
     _accept(
-        "--container-runtime-socket",
-        "DCGM_CONTAINER_RUNTIME_SOCKET",
-        "Pods come from the kubelet and from cgroups, not from a container runtime.",
+        "--web-systemd-socket", "Sockets are not inherited.", environment="DCGM_EXPORTER_SYSTEMD_SOCKET", switch=True
     ),
-    _accept("--dump-enabled", "DCGM_EXPORTER_DUMP_ENABLED", _NO_DUMPS, switch=True),
-    _accept("--dump-directory", "DCGM_EXPORTER_DUMP_DIRECTORY", _NO_DUMPS),
-    _accept("--dump-retention", "DCGM_EXPORTER_DUMP_RETENTION", _NO_DUMPS),
-    _accept("--dump-compression", "DCGM_EXPORTER_DUMP_COMPRESSION", _NO_DUMPS, switch=True),
+    _accept("--enable-dcgm-log", _DCGM_LOG, switch=True),
+    _accept("--dcgm-log-level", _DCGM_LOG),
+    _accept("--container-labels", _NO_RUNTIME, switch=True),
+    _accept("--container-runtime-socket", _NO_RUNTIME, environment="DCGM_CONTAINER_RUNTIME_SOCKET"),
+    _accept("--dump-enabled", _NO_DUMPS, switch=True),
+    _accept("--dump-directory", _NO_DUMPS),
+    _accept("--dump-retention", _NO_DUMPS),
+    _accept("--dump-compression", _NO_DUMPS, switch=True),
     _accept(
         "--disable-startup-validate",
-        "DISABLE_STARTUP_VALIDATE",
         "The agent starts without a driver and says what is missing.",
+        environment="DISABLE_STARTUP_VALIDATE",
         switch=True,
     ),
-    _accept(
-        "--enable-gpu-bind-unbind-watch",
-        "DCGM_EXPORTER_ENABLE_GPU_BIND_UNBIND_WATCH",
-        ALWAYS_SEEN,
-        switch=True,
-    ),
-    _accept(
-        "--gpu-bind-unbind-poll-interval",
-        "DCGM_EXPORTER_GPU_BIND_UNBIND_POLL_INTERVAL",
-        SEEN_IN_CYCLES,
-    ),
-    _accept("--enable-pprof", "DCGM_EXPORTER_ENABLE_PPROF", "There is no profile to serve.", switch=True),
+    _accept("--enable-gpu-bind-unbind-watch", ALWAYS_SEEN, switch=True),
+    _accept("--gpu-bind-unbind-poll-interval", SEEN_IN_CYCLES),
+    _accept("--enable-pprof", "There is no profile to serve.", switch=True),
 )

@@ -25,7 +25,6 @@ from gpusteward.agent.settings.values import (
     parse_list,
     parse_path,
     parse_patterns,
-    parse_switch,
     parse_url,
     some_of,
     whole_between,
@@ -104,13 +103,11 @@ class AgentSettings:
     xid_error_labels: bool = setting(
         False,
         "--xid-error-labels",
-        parse=parse_switch,
         about="err_code and err_msg on DCGM_FI_DEV_XID_ERRORS, as in dcgm-exporter; every XID starts a new series.",
     )
     all_series: bool = setting(
         False,
         "--all-series",
-        parse=parse_switch,
         about="Native series that nothing here reads or DCGM_FI_* repeat, and the utilization of each process.",
     )
     holders: Literal["claims", "processes"] = setting(
@@ -141,7 +138,6 @@ class AgentSettings:
     expose_snapshot: bool = setting(
         False,
         "--expose-snapshot",
-        parse=parse_switch,
         about="Serve /snapshot to other machines too, even without basic authentication.",
     )
     simulate_seed: int = setting(
@@ -157,32 +153,18 @@ class AgentSettings:
         separator=";",
         about="A load to put on simulated GPUs; may be given several times, or separated by semicolons.",
     )
-    log_level: str = setting(
-        "info",
-        "--log-level",
-        parse=one_of(*LEVELS),
-        about="Lowest level that is logged.",
-    )
+    log_level: str = setting("info", "--log-level", parse=one_of(*LEVELS), about="Lowest level that is logged.")
     log_format: Literal["text", "json"] = setting(
         "text",
         "--log-format",
-        environment="DCGM_EXPORTER_LOG_FORMAT",
         parse=one_of("text", "json"),
         group=ALIKE,
         about="Log lines as text or as JSON objects.",
     )
-    debug: bool = setting(
-        False,
-        "--debug",
-        environment="DCGM_EXPORTER_DEBUG",
-        parse=parse_switch,
-        group=ALIKE,
-        about="The same as --log-level debug.",
-    )
+    debug: bool = setting(False, "--debug", group=ALIKE, about="The same as --log-level debug.")
     config_file: Path | None = setting(
         None,
         "--config-file",
-        environment="DCGM_EXPORTER_CONFIG_FILE",
         parse=parse_path,
         group=ALIKE,
         about="dcgm-exporter's YAML file: fields, interval, concurrent scrapes. Flags and variables win.",
@@ -190,7 +172,6 @@ class AgentSettings:
     collectors: Path | None = setting(
         None,
         "--collectors -f",
-        environment="DCGM_EXPORTER_COLLECTORS",
         parse=parse_path,
         default_text="dcgm-exporter's default fields",
         group=ALIKE,
@@ -199,7 +180,6 @@ class AgentSettings:
     configmap_data: ConfigMapName | None = setting(
         None,
         "--configmap-data -m",
-        environment="DCGM_EXPORTER_CONFIGMAP_DATA",
         parse=parse_configmap,
         default_text="none",
         group=ALIKE,
@@ -216,8 +196,6 @@ class AgentSettings:
     kubernetes: bool | None = setting(
         None,
         "--kubernetes -k",
-        environment="DCGM_EXPORTER_KUBERNETES",
-        parse=parse_switch,
         default_text="where there is a kubelet socket or a service account",
         group=ALIKE,
         about="Find out which pod holds which GPU.",
@@ -242,15 +220,12 @@ class AgentSettings:
     kubernetes_enable_pod_labels: bool = setting(
         False,
         "--kubernetes-enable-pod-labels",
-        environment="DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS",
-        parse=parse_switch,
         group=ALIKE,
         about="Pod labels as metric labels.",
     )
     kubernetes_pod_label_allowlist: tuple[re.Pattern[str], ...] = setting(
         (),
         "--kubernetes-pod-label-allowlist-regex",
-        environment="DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX",
         parse=parse_patterns,
         separator=",",
         default_text="all",
@@ -260,8 +235,6 @@ class AgentSettings:
     kubernetes_enable_pod_uid: bool = setting(
         False,
         "--kubernetes-enable-pod-uid",
-        environment="DCGM_EXPORTER_KUBERNETES_ENABLE_POD_UID",
-        parse=parse_switch,
         group=ALIKE,
         about="A pod_uid label in the dcgm dialect.",
     )
@@ -269,38 +242,25 @@ class AgentSettings:
         False,
         "--kubernetes-virtual-gpus",
         environment="KUBERNETES_VIRTUAL_GPUS",
-        parse=parse_switch,
         group=ALIKE,
         about="In the dcgm dialect, one copy of a shared GPU's samples for each of its pods.",
     )
-    no_hostname: bool = setting(
-        False,
-        "--no-hostname -n",
-        environment="DCGM_EXPORTER_NO_HOSTNAME",
-        parse=parse_switch,
-        group=ALIKE,
-        about="No host label in the dcgm dialect.",
-    )
+    no_hostname: bool = setting(False, "--no-hostname -n", group=ALIKE, about="No host label in the dcgm dialect.")
     use_old_namespace: bool = setting(
         False,
         "--use-old-namespace -o",
-        environment="DCGM_EXPORTER_USE_OLD_NAMESPACE",
-        parse=parse_switch,
         group=ALIKE,
         about="Labels of dcgm-exporter 1.x: pod_name, pod_namespace, container_name, uuid.",
     )
     replace_blanks_in_model_name: bool = setting(
         False,
         "--replace-blanks-in-model-name --rbmn",
-        environment="DCGM_EXPORTER_REPLACE_BLANKS_IN_MODEL_NAME",
-        parse=parse_switch,
         group=ALIKE,
         about="Dashes for blanks in modelName.",
     )
     xid_count_window_ms: int = setting(
         300_000,
         "--xid-count-window-size -x",
-        environment="DCGM_EXPORTER_XID_COUNT_WINDOW_SIZE",
         parse=whole_between(1, 86_400_000),
         group=ALIKE,
         about="The window of DCGM_EXP_XID_ERRORS_COUNT in milliseconds.",
@@ -308,7 +268,6 @@ class AgentSettings:
     clock_events_count_window_ms: int = setting(
         300_000,
         "--clock-events-count-window-size",
-        environment="DCGM_EXPORTER_CLOCK_EVENTS_COUNT_WINDOW_SIZE",
         parse=whole_between(1, 86_400_000),
         group=ALIKE,
         about="The window of DCGM_EXP_CLOCK_EVENTS_COUNT in milliseconds.",
@@ -324,7 +283,6 @@ class AgentSettings:
     web_config_file: Path | None = setting(
         None,
         "--web-config-file",
-        environment="DCGM_EXPORTER_WEB_CONFIG_FILE",
         parse=parse_path,
         group=ALIKE,
         about="TLS and basic authentication, in the format of the Prometheus exporter-toolkit.",
@@ -332,15 +290,12 @@ class AgentSettings:
     health_require_gpus: bool = setting(
         False,
         "--health-require-gpus",
-        environment="DCGM_EXPORTER_HEALTH_REQUIRE_GPUS",
-        parse=parse_switch,
         group=ALIKE,
         about="/health and /livez fail while there is no GPU, so that a probe starts the container again.",
     )
     max_concurrent_scrapes: int = setting(
         16,
         "--max-concurrent-scrapes",
-        environment="DCGM_EXPORTER_MAX_CONCURRENT_SCRAPES",
         parse=whole_between(1, 1000),
         group=ALIKE,
         about="Concurrent scrapes; further ones get 503.",
@@ -348,7 +303,6 @@ class AgentSettings:
     web_read_timeout_seconds: float = setting(
         10.0,
         "--web-read-timeout",
-        environment="DCGM_EXPORTER_WEB_READ_TIMEOUT",
         parse=parse_duration,
         default_text="10s",
         group=ALIKE,
@@ -357,7 +311,6 @@ class AgentSettings:
     web_write_timeout_seconds: float = setting(
         30.0,
         "--web-write-timeout",
-        environment="DCGM_EXPORTER_WEB_WRITE_TIMEOUT",
         parse=parse_duration,
         default_text="30s",
         group=ALIKE,

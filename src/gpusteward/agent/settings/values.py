@@ -138,27 +138,21 @@ def some_of(*allowed: str) -> Callable[[str], tuple[str, ...]]:
 
 
 def number_between(low: float, high: float, *, unit: str) -> Callable[[str], float]:
-    def parse(text: str) -> float:
-        number = _parse_number(text, float)
-        if number is None or not low <= number <= high:
-            raise InvalidSettingError(f"write a number of {unit} from {low:g} to {high:g}")
-        return number
-
-    return parse
+    return _between(float, low, high, f"write a number of {unit} from {low:g} to {high:g}")
 
 
 def whole_between(low: int, high: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        number = _parse_number(text, int)
-        if number is None or not low <= number <= high:
-            raise InvalidSettingError(f"write a whole number from {low} to {high}")
+    return _between(int, low, high, f"write a whole number from {low} to {high}")
+
+
+def _between(kind: Callable[[str], _Number], low: _Number, high: _Number, advice: str) -> Callable[[str], _Number]:
+    def parse(text: str) -> _Number:
+        try:
+            number = kind(text)
+        except ValueError:
+            raise InvalidSettingError(advice) from None
+        if not low <= number <= high:
+            raise InvalidSettingError(advice)
         return number
 
     return parse
-
-
-def _parse_number(text: str, kind: Callable[[str], _Number]) -> _Number | None:
-    try:
-        return kind(text)
-    except ValueError:
-        return None
