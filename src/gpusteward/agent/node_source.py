@@ -24,6 +24,7 @@ from gpusteward.agent.processes import ProcessIdentity, ProcessTable
 from gpusteward.agent.shares.ratio_file import RatioFile
 from gpusteward.agent.shares.resolver import Resolution, Resolver
 from gpusteward.core.errors import SourceError
+from gpusteward.core.gpus import GpuProcess, GpuReading
 from gpusteward.core.snapshots import Failure, Snapshot
 
 if TYPE_CHECKING:
@@ -93,27 +94,40 @@ class NodeSource:
         reading = runner.run("nvml", lambda: self._read_nvml(wanted, now), NvmlReading())
         for failure in reading.failures:
             runner.fail(self._adapt_advice(failure))
-        reading = self._add_profiling(reading, wanted, now=now, runner=runner)
-        identities = self._identify(reading, runner)
+        readings = self._add_profiling(tuple(reading.readings), wanted, now=now, runner=runner)
+        identities = self._identify(reading.processes, runner)
         pods = self._read_pods(runner)
         claims_known = self._read_claims(pods, now=now, runner=runner)
         device_ids = [claim.device_id for claim in self._claims.claims]
-        found = identify_lost_gpus(reading.readings, proc=self._providers.proc.root, device_ids=device_ids)
-        reading = replace(reading, readings=found)
+        readings = identify_lost_gpus(readings, proc=self._providers.proc.root, device_ids=device_ids)
         self._init_gpus.forget_ended(pods)
-        known = self._join(reading, identities, pods, claims_known=claims_known, now=now, runner=runner)
+
+        def join() -> AttributionInput:
+            """What is known about processes, pods and allocations."""
+            resolution = self._resolve(readings, pods, runner)
+            known = AttributionInput(
+                identities,
+                pods,
+                resolution.allocations,
+                allocations_known=claims_known,
+                unplaced=resolution.unplaced | self._claims.unlisted,
+                reserving=self._init_gpus.find_reserving(pods),
+            )
+            return self._holder_uids.identify(reading.processes, known, now=now)
+
+        known = join()
         processes = attribute_processes(reading.processes, known)
         if claims_known and self._init_gpus.learn(processes, known.allocations, pods):
-            known = self._join(reading, identities, pods, claims_known=claims_known, now=now, runner=runner)
+            known = join()  # with the GPUs of init containers that were just found
             processes = attribute_processes(reading.processes, known)
         allocations = tuple(known.allocations)
         if self._providers.holders_are_processes:
             processes, allocations = assign_process_holders(processes, identities)
-        jobs = self._read_jobs(reading, runner)
+        jobs = self._read_jobs(readings, runner)
         return Snapshot(
             node=self._name,
             taken_at=now,
-            readings=reading.readings,
+            readings=readings,
             processes=processes,
             allocations=allocations,
             allocations_known=claims_known or self._providers.holders_are_processes,
@@ -148,18 +162,16 @@ class NodeSource:
         return self._nvml.read(wanted, peers="peer_status" in wanted)
 
     def _add_profiling(
-        self, reading: NvmlReading, wanted: frozenset[str], *, now: float, runner: CollectorRunner
-    ) -> NvmlReading:
+        self, readings: tuple[GpuReading, ...], wanted: frozenset[str], *, now: float, runner: CollectorRunner
+    ) -> tuple[GpuReading, ...]:
         """Add what NVML cannot profile, if there is a DCGM hostengine."""
         dcgm = self._providers.dcgm
-        if dcgm is None:
-            return reading
-        profiled = runner.run("dcgm", lambda: dcgm.read(reading.readings, wanted, now=now), None)
+        profiled = runner.run("dcgm", lambda: dcgm.read(readings, wanted, now=now), None) if dcgm else None
         if profiled is None:
-            return reading
+            return readings
         for failure in profiled.failures:
             runner.fail(failure)
-        return replace(reading, readings=profiled.readings)
+        return profiled.readings
 
     def _adapt_advice(self, failure: Failure) -> Failure:
         """Without Kubernetes, replace advice about pods by advice about containers."""
@@ -167,8 +179,8 @@ class NodeSource:
             return failure
         return replace(failure, reason=failure.reason.replace(HOST_PID_ADVICE, _CONTAINER_ADVICE))
 
-    def _identify(self, reading: NvmlReading, runner: CollectorRunner) -> Mapping[int, ProcessIdentity]:
-        pids = {process.pid for process in reading.processes}
+    def _identify(self, processes: Sequence[GpuProcess], runner: CollectorRunner) -> Mapping[int, ProcessIdentity]:
+        pids = {process.pid for process in processes}
         self._providers.proc.forget_except(pids)
         identities = runner.run(
             "proc", lambda: {pid: self._providers.proc.identify(pid) for pid in pids}, _NO_IDENTITIES
@@ -198,7 +210,7 @@ class NodeSource:
         known_pods = pods if watch is not None and watch.has_listed else None
         if claims.is_current(known_pods, now):
             return True
-        listing = runner.run("kubelet", kubelet.read_listing, None)
+        listing = runner.run("kubelet", kubelet.read, None)
         if listing is None:
             claims.forget_if_outdated(now)
             return claims.is_known(now)
@@ -207,50 +219,24 @@ class NodeSource:
             runner.fail(Failure("kubelet", _NO_RUNNING_POD_LISTED))
         return claims.is_known(now)
 
-    def _join(
-        self,
-        reading: NvmlReading,
-        identities: Mapping[int, ProcessIdentity],
-        pods: Mapping[str, Pod],
-        *,
-        claims_known: bool,
-        now: float,
-        runner: CollectorRunner,
-    ) -> AttributionInput:
-        """What is known about processes, pods and allocations."""
-        resolution = self._resolve(reading, pods, runner)
-        known = AttributionInput(
-            identities,
-            pods,
-            resolution.allocations,
-            allocations_known=claims_known,
-            unplaced=resolution.unplaced | self._claims.unlisted,
-            reserving=self._init_gpus.find_reserving(pods),
-        )
-        return self._holder_uids.identify(reading.processes, known, now=now)
-
-    def _resolve(self, reading: NvmlReading, pods: Mapping[str, Pod], runner: CollectorRunner) -> Resolution:
-        claims, file = (
-            (*self._claims.claims, *self._init_gpus.claims_besides(self._claims.claims)),
-            self._providers.ratio,
-        )
+    def _resolve(self, readings: Sequence[GpuReading], pods: Mapping[str, Pod], runner: CollectorRunner) -> Resolution:
+        claims = (*self._claims.claims, *self._init_gpus.claims_besides(self._claims.claims))
+        file = self._providers.ratio
         resolution = runner.run(
             "shares",
-            lambda: self._resolver.resolve(claims, pods, reading.readings, ratio=file.poll() if file else None),
+            lambda: self._resolver.resolve(claims, pods, readings, ratio=file.poll() if file else None),
             Resolution(),
         )
-        if resolution.unresolved and reading.readings:  # without NVML no id resolves; that failure is recorded
+        if resolution.unresolved and readings:  # without NVML no id resolves; that failure is recorded
             ids = ", ".join(map(repr, resolution.unresolved))
             runner.fail(Failure("shares", f"no GPU of this node has the device id {ids}"))
         return resolution
 
-    def _read_jobs(self, reading: NvmlReading, runner: CollectorRunner) -> JobsByGpu:
+    def _read_jobs(self, readings: Sequence[GpuReading], runner: CollectorRunner) -> JobsByGpu:
         jobs = self._providers.jobs
         if jobs is None:
             return _NO_JOBS
-        found = runner.run(
-            "hpc_jobs", lambda: jobs.read(each.gpu for each in reading.readings if not each.lost), _NO_JOBS
-        )
+        found = runner.run("hpc_jobs", lambda: jobs.read(each.gpu for each in readings if not each.lost), _NO_JOBS)
         for reason in jobs.failures:
             runner.fail(Failure("hpc_jobs", reason))
         return found

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from gpusteward.agent.kubernetes.kubelet import MESSAGE_LIMIT_BYTES, Claim, KubeletClient, accept_names, decode_claims
+from gpusteward.agent.kubernetes.kubelet import MESSAGE_LIMIT_BYTES, Claim, KubeletClient, accept_names, decode_listing
 from gpusteward.core.errors import SourceError
 from tests.fakes import podresources_pb2 as wire
 from tests.fakes.kubelet import FakeKubelet, Fault, device_claim, dra_claim, response
@@ -28,7 +28,7 @@ def kubelet_client(path):
 
 def test_a_device_is_listed_with_its_container(path, kubelet_client):
     with FakeKubelet(path, response(TRAINER, device_claim("web", "api", "infer", "GPU-2::0", "GPU-2::1"))):
-        assert kubelet_client.read() == (
+        assert kubelet_client.read().claims == (
             TRAINERS_CLAIM,
             Claim("web", "api", "infer", "nvidia.com/gpu", "GPU-2::0"),
             Claim("web", "api", "infer", "nvidia.com/gpu", "GPU-2::1"),
@@ -37,7 +37,7 @@ def test_a_device_is_listed_with_its_container(path, kubelet_client):
 
 def test_pods_without_devices_are_listed_too(path, kubelet_client):
     with FakeKubelet(path, response(TRAINER, wire.PodResources(namespace="web", name="proxy"))):
-        listing = kubelet_client.read_listing()
+        listing = kubelet_client.read()
     assert listing.pods == {("team", "train-0"), ("web", "proxy")}
     assert listing.claims == (TRAINERS_CLAIM,)
 
@@ -60,7 +60,7 @@ def test_pods_without_devices_are_listed_too(path, kubelet_client):
 )
 def test_only_gpu_resources_and_configured_ones_are_listed(resource, accepted):
     accepts = accept_names(["volcano.sh/vgpu-number", " example.com/slice-* ", ""])
-    claims = decode_claims(response(device_claim("team", "pod", "main", "id", resource=resource)), accepts)
+    claims = decode_listing(response(device_claim("team", "pod", "main", "id", resource=resource)), accepts).claims
     assert [claim.resource for claim in claims] == [resource] * accepted
 
 
@@ -68,7 +68,7 @@ def test_a_dra_claim_has_its_device_name_and_labels():
     pod = dra_claim(
         "team", "train", "main", "gpu-0", cdi="k8s.gpu.nvidia.com/claim=dab5ab50-d59a-42a6-af16-cfd4628c0f7a-gpu-0"
     )
-    (claim,) = decode_claims(response(pod), accept_names(()))
+    (claim,) = decode_listing(response(pod), accept_names(())).claims
     assert (claim.resource, claim.device_id) == ("gpu.nvidia.com", "gpu-0")
     assert dict(claim.dra) == {
         "dra_claim_name": "train-gpu",
@@ -84,7 +84,7 @@ def test_a_dra_claim_has_its_device_name_and_labels():
 )
 def test_a_uuid_in_a_cdi_name_takes_precedence_over_the_device_name(uuid):
     pod = dra_claim("team", "train", "main", "gpu-0", cdi=f"nvidia.com/gpu={uuid}")
-    assert decode_claims(response(pod), accept_names(()))[0].device_id == uuid
+    assert decode_listing(response(pod), accept_names(())).claims[0].device_id == uuid
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,9 @@ def test_a_uuid_in_a_cdi_name_takes_precedence_over_the_device_name(uuid):
     [("gpu-vfio-0", "gpu.nvidia.com"), ("channel-0", "compute-domain.nvidia.com"), ("", "gpu.nvidia.com")],
 )
 def test_a_dra_device_that_is_not_visible_to_nvml_is_skipped(device, driver):
-    assert decode_claims(response(dra_claim("team", "vm", "main", device, driver=driver)), accept_names(())) == ()
+    assert (
+        decode_listing(response(dra_claim("team", "vm", "main", device, driver=driver)), accept_names(())).claims == ()
+    )
 
 
 def test_entries_without_a_name_and_duplicates_are_skipped():
@@ -102,7 +104,7 @@ def test_entries_without_a_name_and_duplicates_are_skipped():
         device_claim("team", "pod", "", "GPU-1"),
     ]
     listed = response(*nameless, device_claim("team", "pod", "main", ""), TRAINER, TRAINER)
-    assert decode_claims(listed, accept_names(())) == (TRAINERS_CLAIM,)
+    assert decode_listing(listed, accept_names(())).claims == (TRAINERS_CLAIM,)
 
 
 def encode(number: int, content: bytes | str) -> bytes:
@@ -120,7 +122,7 @@ def test_the_field_numbers_match_the_kubelets(path, kubelet_client):
     container = encode(1, "main") + encode(2, device) + encode(3, b"\x01\x02") + memory + encode(5, claim)
     pod = encode(1, "train-0") + encode(2, "team") + encode(3, container) + encode(4, b"\x01") + encode(5, b"")
     with FakeKubelet(path, encode(1, pod)):
-        plain, dynamic = kubelet_client.read()
+        plain, dynamic = kubelet_client.read().claims
     assert plain == TRAINERS_CLAIM
     assert dynamic.device_id == "gpu-3"
     assert dict(dynamic.dra).items() >= {"dra_claim_name": "mine", "dra_pool_name": "node-1"}.items()
@@ -128,7 +130,7 @@ def test_the_field_numbers_match_the_kubelets(path, kubelet_client):
 
 def test_one_connection_serves_every_read(path, kubelet_client):
     with FakeKubelet(path, response(TRAINER)) as kubelet:
-        assert [kubelet_client.read() for _ in range(5)] == [(TRAINERS_CLAIM,)] * 5
+        assert [kubelet_client.read().claims for _ in range(5)] == [(TRAINERS_CLAIM,)] * 5
         assert (kubelet.requests, len(kubelet.connections)) == (5, 1)
 
 
@@ -136,7 +138,7 @@ def test_a_restarted_kubelet_is_queried_without_a_failure(path, kubelet_client):
     with FakeKubelet(path, response(TRAINER)):
         kubelet_client.read()
     with FakeKubelet(path, response()):
-        assert kubelet_client.read() == ()
+        assert kubelet_client.read().claims == ()
 
 
 def test_a_stopped_kubelet_is_reported_and_found_again(path, kubelet_client):
@@ -145,7 +147,7 @@ def test_a_stopped_kubelet_is_reported_and_found_again(path, kubelet_client):
     with pytest.raises(SourceError, match=r"does not exist: mount its directory .* --pod-resources-kubelet-socket"):
         kubelet_client.read()
     with FakeKubelet(path, response(TRAINER)):
-        assert kubelet_client.read() == (TRAINERS_CLAIM,)
+        assert kubelet_client.read().claims == (TRAINERS_CLAIM,)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +193,7 @@ def test_a_hanging_kubelet_is_queried_after_growing_delays(path):
         assert queried == [0, 5, 15, 35, 65, 95]
         kubelet.fault = Fault.NONE
         now = 125
-        assert resources.read() == (TRAINERS_CLAIM,)
+        assert resources.read().claims == (TRAINERS_CLAIM,)
         kubelet.fault = Fault.HANGS
         for seconds in (126, 131):
             now = seconds
@@ -208,7 +210,7 @@ def test_after_a_fault_the_next_read_succeeds(path, kubelet_client):
             with pytest.raises(SourceError):
                 kubelet_client.read()
             kubelet.fault = Fault.NONE
-            assert kubelet_client.read() == (TRAINERS_CLAIM,)
+            assert kubelet_client.read().claims == (TRAINERS_CLAIM,)
 
 
 @pytest.mark.parametrize(
@@ -221,14 +223,14 @@ def test_a_malformed_response_is_reported(path, kubelet_client, nonsense):
 
 def test_fields_of_wrong_types_are_skipped(path, kubelet_client):
     with FakeKubelet(path, b"\x08\x01" + b"\x0a\x02\x08\x07" + response(TRAINER).SerializeToString()):
-        assert kubelet_client.read() == (TRAINERS_CLAIM,)
+        assert kubelet_client.read().claims == (TRAINERS_CLAIM,)
 
 
 def test_a_response_of_three_mebibytes_is_read(path, kubelet_client):
     ids = [f"GPU-{number:060d}" for number in range(50_000)]
     with FakeKubelet(path, response(device_claim("team", "train-0", "main", *ids))) as kubelet:
         assert 3 * 2**20 < kubelet.response.ByteSize() < MESSAGE_LIMIT_BYTES
-        assert len(kubelet_client.read()) == len(ids)
+        assert len(kubelet_client.read().claims) == len(ids)
 
 
 def test_a_response_over_the_limit_is_refused_and_the_next_one_is_read(path, kubelet_client):
@@ -236,7 +238,7 @@ def test_a_response_over_the_limit_is_refused_and_the_next_one_is_read(path, kub
         with pytest.raises(SourceError, match="4194305 bytes, more than the limit of 4 MiB"):
             kubelet_client.read()
         kubelet.response = response(TRAINER)
-        assert kubelet_client.read() == (TRAINERS_CLAIM,)
+        assert kubelet_client.read().claims == (TRAINERS_CLAIM,)
 
 
 def test_a_socket_without_permission_is_reported(path, kubelet_client):
@@ -272,7 +274,7 @@ def test_a_closed_client_reports_that_and_can_be_closed_twice(path, kubelet_clie
 def test_it_can_be_read_from_one_thread_and_closed_from_another(path, kubelet_client):
     with FakeKubelet(path, response(TRAINER)):
         seen: list[tuple[Claim, ...]] = []
-        reader = threading.Thread(target=lambda: seen.append(kubelet_client.read()))
+        reader = threading.Thread(target=lambda: seen.append(kubelet_client.read().claims))
         reader.start()
         reader.join(10)
         kubelet_client.close()

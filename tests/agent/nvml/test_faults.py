@@ -136,7 +136,7 @@ def test_a_call_without_data_is_not_a_failure(open_nvml: Opener) -> None:
     scenario = a100x8()
     scenario.fail("nvmlDeviceGetFanSpeed", NOT_FOUND)
     scenario.fail("nvmlDeviceGetPcieReplayCounter", NOT_FOUND)
-    assert open_nvml(scenario).read(EVERYTHING).failures == ()
+    assert open_nvml(scenario).read(EVERYTHING).failures == []
 
 
 def test_without_a_driver_the_error_has_advice_and_the_driver_is_found_later(
@@ -204,7 +204,7 @@ def test_release_frees_all_handles_and_the_next_read_opens_nvml_again(
 
 def test_a_node_without_gpus_is_empty_and_not_a_failure(open_nvml: Opener) -> None:
     found = open_nvml(Scenario()).read(EVERYTHING)
-    assert (found.readings, found.processes, found.failures) == ((), (), ())
+    assert (found.readings, found.processes, found.failures) == ([], [], [])
 
 
 def test_a_hanging_call_ends_when_the_driver_recovers(open_nvml: Opener, fake_nvml: FakeNvml) -> None:
@@ -227,7 +227,7 @@ def test_a_driver_of_2021_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
     scenario.write(tmp_path / "scenario")
     env = dict(environment(tmp_path / "scenario", old_driver=True)) | {"PYTHONPATH": "src"}
     text = read_in_a_subprocess(env)
-    assert text.startswith("() 1 ")
+    assert text.startswith("[] 1 ")
     for expected in ("'memory_used_bytes', 22103982080.0", "'clock_event_reasons', 0.0", "sm_ratio=0.3"):
         assert expected in text
     assert "memory_reserved_bytes" not in text

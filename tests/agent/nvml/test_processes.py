@@ -75,7 +75,7 @@ def test_the_processes_behind_an_mps_server_that_hides_its_clients_are_unknown(
         scenario.gpus[1].mps(3100, GIB)
     found = open_nvml(scenario).read(NOTHING)
     assert [each.processes_known for each in found.readings] == [True, False]
-    assert found.failures == ()
+    assert found.failures == []
 
 
 @pytest.mark.parametrize("scenario", [blackwell_legacy_empty, modern_empty])
@@ -183,7 +183,7 @@ def test_a_process_list_that_outgrows_its_buffer_is_read_again(open_nvml: Opener
     scenario.gpus[0].lines.append("growing 3")
     reading = open_nvml(scenario).read(NOTHING)
     assert len(reading.processes) == 6
-    assert reading.failures == ()
+    assert reading.failures == []
 
 
 def test_a_process_list_that_keeps_growing_is_a_failure(open_nvml: Opener) -> None:
@@ -210,7 +210,7 @@ def test_a_gpu_without_processes_needs_no_utilization_calls(open_nvml: Opener) -
     scenario = Scenario([a100(0)])
     scenario.gpus[0].fail(MODERN_UTILIZATION, NOT_FOUND)
     reading = open_nvml(scenario).read(NOTHING)
-    assert (reading.processes, reading.failures) == ((), ())
+    assert (reading.processes, reading.failures) == ([], [])
 
 
 @pytest.mark.parametrize("percent", [0, 90])
@@ -261,7 +261,7 @@ def test_an_empty_process_list_on_an_unused_gpu_is_known(open_nvml: Opener) -> N
     scenario = Scenario([a100(0)])
     scenario.gpus[0].rest()
     reading = open_nvml(scenario).read(MEMORY)
-    assert (reading.readings[0].processes_known, reading.failures) == (True, ())
+    assert (reading.readings[0].processes_known, reading.failures) == (True, [])
 
 
 def test_without_reserved_memory_in_the_reading_memory_in_use_proves_nothing(open_nvml: Opener) -> None:

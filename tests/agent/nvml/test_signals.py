@@ -120,7 +120,7 @@ def test_a_gpu_that_supports_nothing_has_no_licence_and_no_failures(open_nvml: O
     for _cycle in range(2):
         found = nvml.read(EVERYTHING)
         assert [reading.signals for reading in found.readings] == [{"vgpu_license_status": 0}] * 2
-        assert found.failures == ()
+        assert found.failures == []
         assert not any(reading.processes_known for reading in found.readings)
 
 
@@ -403,7 +403,7 @@ def test_a_gpu_that_shares_the_memory_of_the_cpu_has_no_memory_of_its_own_but_pr
     assert (reading.signals["utilization_ratio"], reading.processes_known) == (0.72, True)
     assert [each.memory_bytes for each in found.processes] == [42 * GIB, 3 * GIB, 43 * MIB]
     assert [each.sm_ratio for each in found.processes] == [0.72, 0.0, 0.0]
-    assert found.failures == ()
+    assert found.failures == []
 
 
 @pytest.mark.parametrize("without_v2", [0, 1])

@@ -61,24 +61,18 @@ class KubeletListing:
 
 
 def decode_listing(response: messages.ListPodResourcesResponse, accepts: Accepts) -> KubeletListing:
-    """The claims on accepted resources and the names of all pods."""
-    pods = frozenset((pod.namespace, pod.name) for pod in response.pod_resources)
-    return KubeletListing(decode_claims(response, accepts), pods)
-
-
-def decode_claims(response: messages.ListPodResourcesResponse, accepts: Accepts) -> tuple[Claim, ...]:
-    """The claims on accepted resources, without duplicates. Entries without a name are skipped."""
-    return tuple(
-        dict.fromkeys(
-            claim
-            for pod in response.pod_resources
-            if pod.name and pod.namespace
-            for container in pod.containers
-            if container.name
-            for claim in _list_claims(pod, container, accepts)
-            if claim.device_id
-        )
+    """The claims on accepted resources, without duplicates, and the names of all pods. A container without a name has
+    no claims."""
+    claims = dict.fromkeys(
+        claim
+        for pod in response.pod_resources
+        if pod.name and pod.namespace
+        for container in pod.containers
+        if container.name
+        for claim in _list_claims(pod, container, accepts)
+        if claim.device_id
     )
+    return KubeletListing(tuple(claims), frozenset((pod.namespace, pod.name) for pod in response.pod_resources))
 
 
 def _list_claims(
@@ -162,11 +156,7 @@ class KubeletClient:
         self._connection: GrpcConnection | None = None
         self._is_closed = False
 
-    def read(self) -> tuple[Claim, ...]:
-        """All claims on GPUs of this node. Raises SourceError as `read_listing` does."""
-        return self.read_listing().claims
-
-    def read_listing(self) -> KubeletListing:
+    def read(self) -> KubeletListing:
         """All pods of this node and their claims on GPUs.
 
         Raises SourceError with advice if the kubelet cannot be queried or its response is invalid, and at once until
@@ -178,34 +168,25 @@ class KubeletClient:
             if self._hang and self._clock() < self._retry_at:
                 raise SourceError(self._hang)
             try:
-                listing = self._decode(self._query())
+                message = self._query()
+                if self._last is None or self._last[0] != message:  # most are the same, and decoding costs most
+                    self._last = message, decode_listing(decode(message, ListPodResourcesResponse), self.accepts)
             except TimeoutError as error:
-                self._delay(error)
+                self._hang = self._explain(error)
+                self._backoff = min(max(2 * self._backoff, FIRST_BACKOFF_SECONDS), MAX_BACKOFF_SECONDS)
+                self._retry_at = self._clock() + self._backoff
                 raise SourceError(self._hang) from error
             except (OSError, ValueError, GrpcProtocolError, MessageTooLargeError, GrpcStatusError) as error:
                 self._hang = ""
                 raise SourceError(self._explain(error)) from error
             self._hang, self._backoff = "", 0.0
-            return listing
+            return self._last[1]
 
     def close(self) -> None:
         """Close the connection permanently."""
         with self._lock:
             self._is_closed = True
             self._disconnect()
-
-    def _decode(self, message: bytes) -> KubeletListing:
-        """Raises DecodeError. Most responses are the same as the last one, and decoding is most of their cost."""
-        if self._last is None or self._last[0] != message:
-            listing = decode_listing(decode(message, ListPodResourcesResponse), self.accepts)
-            self._last = (message, listing)
-        return self._last[1]
-
-    def _delay(self, error: TimeoutError) -> None:
-        """Query again after twice the last delay."""
-        self._hang = self._explain(error)
-        self._backoff = min(max(2 * self._backoff, FIRST_BACKOFF_SECONDS), MAX_BACKOFF_SECONDS)
-        self._retry_at = self._clock() + self._backoff
 
     def _query(self) -> bytes:
         deadline = time.monotonic() + self._timeout_seconds
@@ -334,14 +315,23 @@ class ClaimCache:
         self.is_accepted = self._accept(listing, pods, now)
         if self.is_accepted:
             self._accepted_at = now
-        kept = self._keep_entries(expected)
+        kept = {  # of unlisted pods, unless a new pod of the same name has replaced the pod
+            name: entry
+            for name, entry in self._entries.items()
+            if name in self.unlisted and entry.uid in ("", expected[name])
+        }
         taken = {(claim.resource, claim.device_id) for claim in listing.claims}
         self.kept = tuple(
             claim for entry in kept.values() for claim in entry.claims if (claim.resource, claim.device_id) not in taken
         )
         self.claims = (*listing.claims, *self.kept)
         uids = {(pod.namespace, pod.name): pod.uid for pod in (pods or {}).values()}
-        self._entries = kept | _make_entries(listing, uids)
+        listed: dict[PodName, list[Claim]] = {}
+        for claim in listing.claims:
+            listed.setdefault((claim.namespace, claim.pod), []).append(claim)
+        self._entries = kept | {
+            name: _Entry(uids.get(name, ""), tuple(listed.get(name, ()))) for name in (*listed, *listing.pods)
+        }
         self._pods = pods
 
     def _expect_pods(self, pods: Mapping[str, Pod] | None) -> dict[PodName, str]:
@@ -376,23 +366,6 @@ class ClaimCache:
         self._unproven_since = now if self._unproven_since is None else min(self._unproven_since, now)
         return is_credible and now - self._unproven_since > UNLISTED_SECONDS
 
-    def _keep_entries(self, expected: Mapping[PodName, str]) -> dict[PodName, _Entry]:
-        """The entries of unlisted pods, unless a new pod of the same name has replaced the pod."""
-        return {
-            name: entry
-            for name, entry in self._entries.items()
-            if name in self.unlisted and entry.uid in ("", expected[name])
-        }
-
     def _is_static(self, name: PodName) -> bool:
         """The kubelet names a static pod after its node."""
         return name[1].endswith(f"-{self._node}")
-
-
-def _make_entries(listing: KubeletListing, uids: Mapping[PodName, str]) -> dict[PodName, _Entry]:
-    claims: dict[PodName, list[Claim]] = {}
-    for claim in listing.claims:
-        claims.setdefault((claim.namespace, claim.pod), []).append(claim)
-    for name in listing.pods:
-        claims.setdefault(name, [])
-    return {name: _Entry(uids.get(name, ""), tuple(own)) for name, own in claims.items()}

@@ -12,7 +12,8 @@ events.py       XID errors and clock events, counted since the agent started
 library.py      opens and closes the library, looks up functions, classifies error codes
 """
 
+from gpusteward.agent.nvml.gpu import NvmlReading
 from gpusteward.agent.nvml.processes import HOST_PID_ADVICE
-from gpusteward.agent.nvml.session import Nvml, NvmlReading
+from gpusteward.agent.nvml.session import Nvml
 
 __all__ = ["HOST_PID_ADVICE", "Nvml", "NvmlReading"]

@@ -201,8 +201,8 @@ COPIED_SIGNALS = frozenset(name for name, signal in SIGNALS.items() if signal.sc
 
 
 @dataclass(slots=True)
-class ReadResult:
-    """Readings, processes and failures of one read so far."""
+class NvmlReading:
+    """All GPUs, each followed by its MIG instances; the processes on them; failures. Filled GPU by GPU."""
 
     readings: list[GpuReading] = field(default_factory=list)
     processes: list[GpuProcess] = field(default_factory=list)
@@ -216,14 +216,14 @@ class ReadResult:
 
 @dataclass(frozen=True, slots=True)
 class GpuReader:
-    """Reads GPUs, one after the other, into one `ReadResult`."""
+    """Reads GPUs, one after the other, into one `NvmlReading`."""
 
     wanted: frozenset[str]
     wanted_instance_signals: frozenset[str]
     process_lists: ProcessLists
     counters: LifetimeCounters
 
-    def read(self, device: GpuDevice, result: ReadResult) -> bool:
+    def read(self, device: GpuDevice, result: NvmlReading) -> bool:
         """Read one GPU, also a lost one; False if no call succeeded.
 
         Raises DriverGoneError.
@@ -239,7 +239,7 @@ class GpuReader:
         self.counters.lost_gpus.pop(device.gpu.uuid, None)
         return has_responded
 
-    def report_lost(self, gpus: tuple[Gpu, ...], result: ReadResult) -> None:
+    def report_lost(self, gpus: tuple[Gpu, ...], result: NvmlReading) -> None:
         """Record a GPU that fell off the bus, and its MIG instances, under their last known identity.
 
         Its XIDs stay known: the one that reports the loss is the last of them.
@@ -254,7 +254,7 @@ class GpuReader:
         reason = f"GPU {device.index} at {device.pci_bus_id or 'an unknown address'} is lost: it fell off the bus."
         result.fail("nvml", [f"{reason} Reset it or reboot the node"], uuid=device.uuid)
 
-    def _read_whole(self, device: GpuDevice, result: ReadResult) -> bool:
+    def _read_whole(self, device: GpuDevice, result: NvmlReading) -> bool:
         signals: dict[str, float] = {}
         reasons = list(device.read(self.wanted, signals))
         has_responded = bool(signals) or not reasons
@@ -276,7 +276,7 @@ class GpuReader:
             _add_processes(device.gpu, processes, utilization, result=result)
         return has_responded
 
-    def _read_instance(self, instance: MigDevice, parent: Mapping[str, float], result: ReadResult) -> None:
+    def _read_instance(self, instance: MigDevice, parent: Mapping[str, float], result: NvmlReading) -> None:
         signals = {name: value for name, value in parent.items() if name in COPIED_SIGNALS}
         result.fail("nvml", instance.read(self.wanted_instance_signals, signals), uuid=instance.gpu.uuid)
         processes = self.process_lists.read(instance.handle)
@@ -290,7 +290,7 @@ class GpuReader:
         signals: dict[str, float],
         processes: GpuProcessList,
         *,
-        result: ReadResult,
+        result: NvmlReading,
         is_mig_parent: bool = False,
         unsupported: frozenset[str] = frozenset(),
     ) -> None:
@@ -324,7 +324,7 @@ def _add_processes(
     processes: GpuProcessList,
     utilization: dict[int, ProcessUtilization] | None,
     *,
-    result: ReadResult,
+    result: NvmlReading,
 ) -> None:
     for pid, memory in processes.memory.items():
         if utilization is None:

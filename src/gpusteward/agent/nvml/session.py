@@ -6,12 +6,12 @@ import ctypes
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pynvml
 
 from gpusteward.agent.nvml.events import FELL_OFF_THE_BUS, RECOVERY_ACTION_CHANGED, EventThread, LifetimeCounters
-from gpusteward.agent.nvml.gpu import INSTANCE_SIGNALS, GpuDevice, GpuReader, ReadResult
+from gpusteward.agent.nvml.gpu import INSTANCE_SIGNALS, GpuDevice, GpuReader, NvmlReading
 from gpusteward.agent.nvml.identity import read_gpu
 from gpusteward.agent.nvml.library import (
     DriverGoneError,
@@ -24,8 +24,7 @@ from gpusteward.agent.nvml.library import (
 )
 from gpusteward.agent.nvml.processes import ProcessLists
 from gpusteward.core.errors import SourceError
-from gpusteward.core.gpus import Gpu, GpuProcess, GpuReading
-from gpusteward.core.snapshots import Failure
+from gpusteward.core.gpus import Gpu, GpuReading
 from gpusteward.logs import Log
 from gpusteward.messages.errors import nvml_errors as messages
 
@@ -65,7 +64,7 @@ class NvmlSession:
         known = list(self._counters.gpus_by_index.values())
         for index in range(self._count):
             with contextlib.suppress(GpuLostError):
-                self._find_device(index, ReadResult())  # failures are recorded by the read that follows
+                self._find_device(index, NvmlReading())  # failures are recorded by the read that follows
         present = {device.gpu.uuid: device.handle for device in self._devices.values()}
         watched = self._events.start((handle, uuid) for uuid, handle in present.items())
         self._counters.xid_devices = (self._counters.xid_devices - present.keys()) | watched
@@ -85,12 +84,12 @@ class NvmlSession:
         """Whether the number of GPUs changed: NVML updates it only when it is opened. Raises DriverGoneError."""
         return count_devices() != self._count
 
-    def read(self, wanted: frozenset[str], *, peers: bool) -> ReadResult:
+    def read(self, wanted: frozenset[str], *, peers: bool) -> NvmlReading:
         """Read all GPUs, each followed by its MIG instances.
 
         Raises DriverGoneError.
         """
-        result = ReadResult()
+        result = NvmlReading()
         reader = GpuReader(wanted, wanted & INSTANCE_SIGNALS, self._process_lists, self._counters)
         responses = [self._read_device(index, reader, result) for index in range(max(self._count, 0))]
         if responses and not any(responses):
@@ -109,7 +108,7 @@ class NvmlSession:
         if self._events.stop():
             close_library()
 
-    def _read_device(self, index: int, reader: GpuReader, result: ReadResult) -> bool:
+    def _read_device(self, index: int, reader: GpuReader, result: NvmlReading) -> bool:
         device = self._devices.get(index)
         if device is None:
             self._search_device(index, reader, result)
@@ -119,7 +118,7 @@ class NvmlSession:
             self._count = RECOVERED_GPU
         return has_responded
 
-    def _search_device(self, index: int, reader: GpuReader, result: ReadResult) -> None:
+    def _search_device(self, index: int, reader: GpuReader, result: NvmlReading) -> None:
         """Look for a GPU that could not be identified when NVML was opened."""
         try:
             self._find_device(index, result)
@@ -128,7 +127,7 @@ class NvmlSession:
         if index in self._devices:
             self._count = RECOVERED_GPU
 
-    def _find_device(self, index: int, result: ReadResult) -> None:
+    def _find_device(self, index: int, result: NvmlReading) -> None:
         """Identify a GPU; one that does not respond is tried again in each cycle.
 
         Raises GpuLostError, also if it cannot be opened for another reason than a missing permission, or does not
@@ -157,7 +156,7 @@ class NvmlSession:
             self._ambiguous.add(uuid)
         return uuid in self._ambiguous
 
-    def _report_missing(self, index: int, reader: GpuReader, *, result: ReadResult, reason: str) -> None:
+    def _report_missing(self, index: int, reader: GpuReader, *, result: NvmlReading, reason: str) -> None:
         """Record a GPU that cannot be opened, under its last known identity, or as one of which only the index is
         known."""
         known = self._counters.gpus_by_index.get(index)
@@ -169,7 +168,7 @@ class NvmlSession:
         reason = reason or "it fell off the bus before the agent saw it"
         result.fail("nvml", [f"GPU {index} is lost: {reason}. Reset it or reboot the node"], uuid="")
 
-    def _report_vanished(self, reader: GpuReader, result: ReadResult) -> None:
+    def _report_vanished(self, reader: GpuReader, result: NvmlReading) -> None:
         """Record lost GPUs that NVML no longer counts. They stay lost until they are back or the agent restarts."""
         reported = {reading.gpu.uuid for reading in result.readings} | self._list_uuids()
         for gpus in list(self._counters.lost_gpus.values()):
@@ -209,15 +208,6 @@ RELEASE_SECONDS = 10.0
 """How long `release` waits for a read to end. A read that hangs in the driver cannot be cancelled."""
 
 
-@dataclass(frozen=True, slots=True)
-class NvmlReading:
-    """All GPUs, each followed by its MIG instances; the processes on them; failures."""
-
-    readings: tuple[GpuReading, ...] = ()
-    processes: tuple[GpuProcess, ...] = ()
-    failures: tuple[Failure, ...] = ()
-
-
 class Nvml:
     """NVML of this node. A read opens it if needed, also again after the driver was unloaded."""
 
@@ -242,12 +232,20 @@ class Nvml:
         """
         with self._lock:
             try:
-                result = self._read(wanted, peers)
+                if self._session is not None and self._session.has_changed():
+                    self._close()
+                if self._session is None:
+                    self._session = NvmlSession(
+                        self._node,
+                        self._counters,
+                        clock=self._clock,
+                        event_wait_milliseconds=self._event_wait_milliseconds,
+                    )
+                return self._session.read(wanted, peers=peers)
             except DriverGoneError as error:
                 self._close()
                 log.warning("nvml_gone", reason=error)
                 raise SourceError(messages.DRIVER_GONE, reason=error) from error
-        return NvmlReading(tuple(result.readings), tuple(result.processes), tuple(result.failures))
 
     def release(self) -> None:
         """Free all handles, so that the driver can be unloaded or a GPU reset. The next read opens NVML again."""
@@ -258,18 +256,6 @@ class Nvml:
             self._close()
         finally:
             self._lock.release()
-
-    def _read(self, wanted: frozenset[str], peers: bool) -> ReadResult:
-        if self._session is not None and self._session.has_changed():
-            self._close()
-        if self._session is None:
-            self._session = NvmlSession(
-                self._node,
-                self._counters,
-                clock=self._clock,
-                event_wait_milliseconds=self._event_wait_milliseconds,
-            )
-        return self._session.read(wanted, peers=peers)
 
     def _close(self) -> None:
         session, self._session = self._session, None

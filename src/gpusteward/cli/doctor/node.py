@@ -323,6 +323,6 @@ def _count_claims(path: Path) -> int | None:
         return None
     kubelet = KubeletClient(path, timeout_seconds=KUBELET_SECONDS)
     try:
-        return len(kubelet.read())
+        return len(kubelet.read().claims)
     finally:
         kubelet.close()
