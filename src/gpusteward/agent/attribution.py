@@ -31,7 +31,7 @@ everything downstream works unchanged: the user is the namespace, the container 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gpusteward.agent.kubernetes.pods import PAIR_LABEL, Pod, PodName
@@ -57,16 +57,16 @@ class AttributionInput:
 def attribute_processes(processes: Sequence[GpuProcess], known: AttributionInput) -> tuple[GpuProcess, ...]:
     """Set place and container of every process, and flag those on a GPU that their pod does not hold."""
     holders = group_by_gpu(known.allocations)
-    pairs = _find_pairs(known.pods.values())
+    named = {
+        (pod.namespace, pod.name): (pod.namespace, other)
+        for pod in known.pods.values()
+        if (other := pod.labels.get(PAIR_LABEL))
+    }
+    # Anyone may write labels: each pod of a pair must name the other.
+    pairs = {pod: other for pod, other in named.items() if named.get(other) == pod}
     return tuple(
         _attribute_one(process, known, holders=holders.get(process.gpu_uuid, []), pairs=pairs) for process in processes
     )
-
-
-def _find_pairs(pods: Iterable[Pod]) -> dict[PodName, PodName]:
-    """The other pod of each pair. Anyone may write labels: each of the two must name the other."""
-    named = {(pod.namespace, pod.name): (pod.namespace, other) for pod in pods if (other := pod.labels.get(PAIR_LABEL))}
-    return {pod: other for pod, other in named.items() if named.get(other) == pod}
 
 
 def _attribute_one(
@@ -78,8 +78,10 @@ def _attribute_one(
 ) -> GpuProcess:
     identity = locate_process(known.identities.get(process.pid, _NO_IDENTITY), known.pods)
     container = _container(identity, known.pods, holders, is_disputed=process.gpu_uuid in known.disputed)
+    # Nobody is accused while the holders are unknown; an MPS server works for those that hold the GPU.
     is_outside = known.allocations_known and not is_mps_server(identity.name) and _is_outside(container, holders, known)
-    works_for = _find_paired_holder(container, holders, pairs) if is_outside else None
+    other = pairs.get((container.namespace, container.pod)) if container and is_outside else None
+    works_for = next((each.container for each in holders if name_pod(each) == other), None)
     return GpuProcess(
         process.pid,
         process.gpu_uuid,
@@ -98,15 +100,13 @@ def _attribute_one(
     )
 
 
-def _find_paired_holder(
-    container: Container | None, holders: Sequence[GpuAllocation], pairs: Mapping[PodName, PodName]
-) -> Container | None:
-    other = pairs.get((container.namespace, container.pod)) if container else None
-    own = (each.container for each in holders if (each.container.namespace, each.container.pod) == other)
-    return next(own, None)
+def name_pod(allocation: GpuAllocation) -> PodName:
+    """Namespace and name of the pod that holds it."""
+    return allocation.container.namespace, allocation.container.pod
 
 
-_NO_IDENTITY = ProcessIdentity(name="", place=Place.UNKNOWN, pod_uid="", container_id="")
+_NO_IDENTITY = ProcessIdentity()
+SHORT_ID = 12  # characters of a container's id, as docker and crictl show it
 
 
 def locate_process(identity: ProcessIdentity, pods: Mapping[str, Pod]) -> ProcessIdentity:
@@ -132,31 +132,23 @@ def find_pod(identity: ProcessIdentity | CgroupIdentity, pods: Mapping[str, Pod]
 def _container(
     identity: ProcessIdentity, pods: Mapping[str, Pod], holders: Sequence[GpuAllocation], *, is_disputed: bool
 ) -> Container | None:
+    """The container of a process, from the sources in their order of trust."""
     if identity.place is Place.HOST:
         return None
     pod = find_pod(identity, pods)
     if pod is not None:
-        return _container_of_pod(pod, identity.container_id, holders)
+        # The API server may not know the container id yet: then it is that of the pod's only allocation on this GPU.
+        name = pod.containers.get(identity.container_id, "")
+        own = [each.container for each in holders if name_pod(each) == (pod.namespace, pod.name)]
+        return own[0] if len(own) == 1 and name in ("", own[0].name) else pod.container(name)
+    # A container without a pod, such as one of docker, is not taken for the holder: its cgroup says that it is not.
     if (identity.pod_uid or identity.place is Place.UNKNOWN) and not is_disputed:
         holder = _sole_holder(holders, identity.pod_uid)
         if holder is not None:
             return holder
     if identity.pod_uid:
         return Container(pod_uid=identity.pod_uid)
-    return Container(name=identity.container_id[:12]) if identity.container_id else None
-
-
-def _container_of_pod(pod: Pod, container_id: str, holders: Sequence[GpuAllocation]) -> Container:
-    """Find by container id; if the API server does not know the id yet, use the pod's only allocation on this GPU."""
-    name = pod.containers.get(container_id, "")
-    own = [
-        each.container
-        for each in holders
-        if (each.container.namespace, each.container.pod) == (pod.namespace, pod.name)
-    ]
-    if len(own) == 1 and name in ("", own[0].name):
-        return own[0]
-    return pod.container(name)
+    return Container(name=identity.container_id[:SHORT_ID]) if identity.container_id else None
 
 
 def _sole_holder(holders: Sequence[GpuAllocation], pod_uid: str) -> Container | None:
@@ -187,17 +179,23 @@ def _is_outside(container: Container | None, holders: Sequence[GpuAllocation], k
     pod = (container.namespace, container.pod)
     if pod in known.unplaced or (pod in known.reserving and not has_exclusive_holder(holders)):
         return False
-    return all((each.container.namespace, each.container.pod) != pod for each in holders)
-
-
-SHORT_ID = 12  # characters of a container's id, as docker and crictl show it
+    return all(name_pod(each) != pod for each in holders)
 
 
 def assign_process_holders(
     processes: Sequence[GpuProcess], identities: Mapping[int, ProcessIdentity]
 ) -> tuple[tuple[GpuProcess, ...], tuple[GpuAllocation, ...]]:
-    """Return the processes with their holder set, and one allocation per holder and GPU."""
-    assigned = tuple(_assign_holder(process, identities.get(process.pid)) for process in processes)
+    """Return the processes with their holder set, and one allocation per holder and GPU.
+
+    A process whose identity could not be read stays unattributed.
+    """
+    known = {pid: each for pid, each in identities.items() if each.place is not Place.UNKNOWN}
+    assigned = tuple(
+        replace(each, place=Place.CONTAINER, container=_holder_of(known[each.pid]), outside_allocation=False)
+        if each.pid in known
+        else each
+        for each in processes
+    )
     holders = dict.fromkeys((each.gpu_uuid, each.container) for each in assigned if each.container)
     on_gpu = Counter(uuid for uuid, _ in holders)
     return assigned, tuple(
@@ -205,13 +203,6 @@ def assign_process_holders(
         for uuid, container in holders
         if container is not None
     )
-
-
-def _assign_holder(process: GpuProcess, identity: ProcessIdentity | None) -> GpuProcess:
-    """A process whose identity could not be read stays unattributed."""
-    if identity is None or identity.place is Place.UNKNOWN:
-        return process
-    return replace(process, place=Place.CONTAINER, container=_holder_of(identity), outside_allocation=False)
 
 
 def _holder_of(identity: ProcessIdentity) -> Container:

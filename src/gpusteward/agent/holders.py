@@ -21,6 +21,7 @@ from gpusteward.agent.attribution import (
     has_exclusive_holder,
     is_held_exclusively,
     locate_process,
+    name_pod,
 )
 from gpusteward.agent.kubernetes.kubelet import DRA_DRIVER, Claim
 from gpusteward.agent.kubernetes.pods import Pod, PodName
@@ -41,14 +42,14 @@ class HolderUids:
 
     def identify(self, processes: Sequence[GpuProcess], known: AttributionInput, *, now: float) -> AttributionInput:
         """Return the input with the uids of its holders, and with the GPUs that are disputed."""
-        unnamed = {_name(each) for each in known.allocations if not each.container.pod_uid}
+        unnamed = {name_pod(each) for each in known.allocations if not each.container.pod_uid}
         self._seen = {pod: uids for pod, uids in self._seen.items() if pod in unnamed}
         if not unnamed:
             return known
         held = {
-            uuid: _name(holders[0])
+            uuid: name_pod(holders[0])
             for uuid, holders in group_by_gpu(known.allocations).items()
-            if is_held_exclusively(holders) and _name(holders[0]) in unnamed
+            if is_held_exclusively(holders) and name_pod(holders[0]) in unnamed
         }
         for process in processes:
             uid = _find_unknown_uid(process, known)
@@ -59,7 +60,7 @@ class HolderUids:
         proven = {pod: uids[0] for pod, uids in candidates.items() if len(uids) == 1 and pods_of[uids[0]] == 1}
         return replace(
             known,
-            allocations=tuple(_set_uid(each, proven.get(_name(each), "")) for each in known.allocations),
+            allocations=tuple(_set_uid(each, proven.get(name_pod(each), "")) for each in known.allocations),
             disputed=frozenset(uuid for uuid, pod in held.items() if pod in candidates and pod not in proven),
         )
 
@@ -75,10 +76,6 @@ def _find_unknown_uid(process: GpuProcess, known: AttributionInput) -> str:
 def _choose(uids: Mapping[str, float], now: float) -> list[str]:
     """The uids seen recently; without any, the last one seen."""
     return [uid for uid, at in uids.items() if abs(now - at) <= MEMORY_SECONDS] or [max(uids, key=uids.__getitem__)]
-
-
-def _name(allocation: GpuAllocation) -> PodName:
-    return allocation.container.namespace, allocation.container.pod
 
 
 def _set_uid(allocation: GpuAllocation, uid: str) -> GpuAllocation:
@@ -138,7 +135,7 @@ class InitContainerGpus:
         container = process.container
         if container is None or pod.init_devices is None or read_grants(pod):
             return None
-        is_own = any((each.container.namespace, each.container.pod) == (pod.namespace, pod.name) for each in holders)
+        is_own = any(name_pod(each) == (pod.namespace, pod.name) for each in holders)
         if container.name not in pod.init_devices.containers or is_own or has_exclusive_holder(holders):
             return None
         resource = next(iter(self._counts(pod)), DRA_DRIVER)

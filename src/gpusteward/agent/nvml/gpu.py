@@ -39,9 +39,10 @@ class MigDevice:
     def __init__(self, parent: Handle, gpu: Gpu, *, handle: Handle) -> None:
         self.gpu = gpu
         self.handle = handle
+        self.gpu_instance_id = gpu.mig.gpu_instance_id if gpu.mig else None
         self.has_siblings = False  # compute instances beside it in the same GPU instance
         self._calls = CallReader(handle, (MEMORY,))
-        self._gpm = GpmReader(parent, gpu.mig.gpu_instance_id if gpu.mig else None)
+        self._gpm = GpmReader(parent, self.gpu_instance_id)
 
     def read(self, wanted: frozenset[str], into: Signals) -> Iterator[str]:
         """Put its signals into `into`; yield error texts.
@@ -168,9 +169,9 @@ class Partition:
         for removed in self.instances.keys() - found.keys():
             self.instances[removed].release()
         self.instances = found
-        sizes = Counter(_gpu_instance(instance) for instance in self.instances.values())
+        sizes = Counter(each.gpu_instance_id for each in self.instances.values())
         for instance in self.instances.values():
-            instance.has_siblings = sizes[_gpu_instance(instance)] > 1
+            instance.has_siblings = sizes[instance.gpu_instance_id] > 1
 
     def _get_instance(self, handle: Handle) -> MigDevice:
         uuid = self._uuid.value.decode(errors="replace")
@@ -190,10 +191,6 @@ class Partition:
             except pynvml.NVMLError as error:
                 raise_if_fatal(error.value)
         return self._max_instances
-
-
-def _gpu_instance(instance: MigDevice) -> int | None:
-    return instance.gpu.mig.gpu_instance_id if instance.gpu.mig else None
 
 
 INSTANCE_SIGNALS = frozenset(name for name, signal in SIGNALS.items() if signal.scope is Scope.INSTANCE)
@@ -258,7 +255,9 @@ class GpuReader:
         signals: dict[str, float] = {}
         reasons = list(device.read(self.wanted, signals))
         has_responded = bool(signals) or not reasons
-        _update_power_limit(device, signals)
+        limit = signals.get("enforced_power_limit_watts")
+        if limit is not None and limit != device.gpu.power_limit_watts:  # all else is fixed while the driver runs
+            device.gpu = replace(device.gpu, power_limit_watts=limit)
         result.fail("nvml", reasons, uuid=device.gpu.uuid)
         self.counters.xids.place(device.gpu.uuid, [each.gpu for each in device.partition.instances.values()])
         unsupported = device.find_unsupported(self.wanted)
@@ -339,10 +338,3 @@ def _is_busy(device: GpuDevice, signals: Mapping[str, float]) -> bool:
     found = signals if "utilization_ratio" in signals else read_once(UTILIZATION, device.handle)
     others = ("utilization_mean_ratio", "encoder_ratio", "decoder_ratio")
     return max(found.get("utilization_ratio", 0.0), *(signals.get(name, 0.0) for name in others)) >= BUSY_RATIO
-
-
-def _update_power_limit(device: GpuDevice, signals: Mapping[str, float]) -> None:
-    """Update the only part of the identity that can change while the driver runs."""
-    limit = signals.get("enforced_power_limit_watts")
-    if limit is not None and limit != device.gpu.power_limit_watts:
-        device.gpu = replace(device.gpu, power_limit_watts=limit)
