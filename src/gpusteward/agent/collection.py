@@ -124,8 +124,12 @@ class Collection:
         self.runner.start_cycle()
         self._dialect_set.labels.start_cycle()
         self.runner.run("fields", lambda: self._dialect_set.refresh(monotonic), None)
-        snapshot = self._source.read(self._wanted(), now=now, runner=self.runner)
-        families = self._families(self._counters.advance(snapshot))
+        dialects = self._dialect_set.dialects
+        wanted = SPLIT_SIGNALS.union(*(dialect.wanted for dialect in dialects))
+        snapshot = self._source.read(wanted, now=now, runner=self.runner)
+        view, families = self._counters.advance(snapshot), list[Family]()
+        for dialect in dialects:
+            families += self.runner.run(f"dialect_{dialect.name}", partial(dialect.families, view), [])
         self._cycles += 1
         families += render_self_metrics(
             self.runner,
@@ -135,7 +139,7 @@ class Collection:
             labels=self._dialect_set.labels,
         )
         self._page.publish(families, taken_at=monotonic)
-        self._unavailable.update(snapshot.readings, self._dialect_set.dialects)
+        self._unavailable.update(snapshot.readings, dialects)
         if self._cycles % process_memory.COLLECT_CYCLES == 0:
             gc.collect()
         self.last_snapshot = snapshot
@@ -143,15 +147,6 @@ class Collection:
 
     def release(self, *, seconds: float) -> None:
         self._source.release(seconds=seconds)
-
-    def _wanted(self) -> frozenset[str]:
-        return SPLIT_SIGNALS.union(*(dialect.wanted for dialect in self._dialect_set.dialects))
-
-    def _families(self, view: SnapshotView) -> list[Family]:
-        families: list[Family] = []
-        for dialect in self._dialect_set.dialects:
-            families += self.runner.run(f"dialect_{dialect.name}", partial(dialect.families, view), [])
-        return families
 
 
 class CollectionThread(threading.Thread):

@@ -126,7 +126,8 @@ def default_fields(names: str = "classic") -> FieldList:
     """The built-in list; `names` is the option of the dialect, because dcgm-exporter 4.9 added a field."""
     metrics = [MetricRow(field.name, field, field.kind) for field in dcgm.DEFAULT_FIELDS]
     if names != "classic":
-        metrics += [_additional(name) for name in dcgm.V49_DEFAULT_ADDITIONS]
+        added = ((name, SERVED[name]) for name in dcgm.V49_DEFAULT_ADDITIONS)
+        metrics += [MetricRow(name, field, field.kind) for name, field in added if isinstance(field, DcgmField)]
     return FieldList(tuple(metrics), tuple(LabelRow(label.name, label) for label in dcgm.DEFAULT_LABELS))
 
 
@@ -143,12 +144,18 @@ def parse_fields(text: str, *, where: str) -> FieldList:
 
 def choose_fields(records: Sequence[Record], *, where: str) -> FieldList:
     """The list that these rows choose. Raises ConfigurationError as `parse_fields` does."""
-    rows, faults = _read_rows(records)
+    rows: list[_Row] = []
+    faults: list[tuple[int, ValueError]] = []
+    for record in records:
+        try:
+            rows.append(_read_row(record))
+        except ValueError as fault:
+            faults.append((record.line, fault))
     if faults:
-        line, fault = faults[0]
+        line, first = faults[0]
         others = len(faults) - 1
         rest = f" (and {others} more invalid {'line' if others == 1 else 'lines'})" if others else ""
-        raise ConfigurationError(f"{where} line {line}: {fault}{rest}")
+        raise ConfigurationError(f"{where} line {line}: {first}{rest}")
     by_identity: dict[object, _Row] = {}  # the first row of a field wins, also over one with another name of it
     for row in rows:
         by_identity.setdefault(_identity(row), row)
@@ -170,31 +177,12 @@ class _UnservedRow:
 _Row = MetricRow | LabelRow | _UnservedRow
 
 
-def _additional(name: str) -> MetricRow:
-    field = SERVED[name]
-    if not isinstance(field, DcgmField):
-        raise TypeError(f"{name} is not a field with a number")
-    return MetricRow(name, field, field.kind)
-
-
 class _UnknownFieldError(ValueError):
     """Its text is made when it is shown: one of many is, and to find a similar name takes long."""
 
     def __str__(self) -> str:
         (name,) = self.args
         return f"unknown field {name!r}{suggest_name(name)}"
-
-
-def _read_rows(records: Sequence[Record]) -> tuple[list[_Row], list[tuple[int, ValueError]]]:
-    """The rows, and the lines that are none."""
-    rows: list[_Row] = []
-    faults: list[tuple[int, ValueError]] = []
-    for record in records:
-        try:
-            rows.append(_read_row(record))
-        except ValueError as fault:
-            faults.append((record.line, fault))
-    return rows, faults
 
 
 def _read_row(record: Record) -> _Row:

@@ -9,7 +9,6 @@ import io
 import json
 import re
 import socket
-import ssl
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -194,19 +193,15 @@ class ConnectionHandler(BaseHTTPRequestHandler):
     def _open(self) -> None:
         web = self._context.web()
         if web.context is not None:
-            connection = self._do_tls_handshake(web.context)
-            if web.tls and not web.tls.allows(connection):
+            wrapped = web.context.wrap_socket(self._connection.socket, server_side=True, do_handshake_on_connect=False)
+            self._connection.socket = wrapped
+            wrapped.settimeout(self._context.read_seconds)
+            wrapped.do_handshake()
+            if web.tls and not web.tls.allows(wrapped):
                 raise ConnectionAbortedError("the client certificate has none of the allowed names")
         self._connection.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._stream = RequestStream(self._connection.socket)
         self._reader = io.BufferedReader(self._stream)
-
-    def _do_tls_handshake(self, context: ssl.SSLContext) -> ssl.SSLSocket:
-        wrapped = context.wrap_socket(self._connection.socket, server_side=True, do_handshake_on_connect=False)
-        self._connection.socket = wrapped
-        wrapped.settimeout(self._context.read_seconds)
-        wrapped.do_handshake()
-        return wrapped
 
     def _handle_request(self) -> None:
         self._stream.allow(seconds=self._timeout_seconds, size=MAX_REQUEST_BYTES)
@@ -259,20 +254,15 @@ class ConnectionHandler(BaseHTTPRequestHandler):
 
     def _skip_body(self) -> None:
         """Discard the body; if that is not possible, close the connection after the reply."""
-        length = self._body_length()
-        if length:
+        (text, *others) = self.headers.get_all("Content-Length") or ["0"]
+        length = int(text) if text.isdecimal() and len(text) <= 9 and not others else MAX_BODY_BYTES + 1
+        # A proxy could see the end of the request elsewhere: what follows must not be parsed as a request.
+        is_unclear = "Transfer-Encoding" in self.headers or length > MAX_BODY_BYTES
+        if length and not is_unclear:
             self._stream.allow(seconds=self._context.read_seconds, size=MAX_BODY_BYTES)
             self._reader.read(length)
-        if length is None or self.request_version == "HTTP/1.0":
+        if is_unclear or self.request_version == "HTTP/1.0":
             self.close_connection = True
-
-    def _body_length(self) -> int | None:
-        """None if a proxy could see the end of the request elsewhere: the rest must not be parsed as a request."""
-        if "Transfer-Encoding" in self.headers:
-            return None
-        (text, *others) = self.headers.get_all("Content-Length") or ["0"]
-        length = int(text) if text.isdecimal() and len(text) <= 9 and not others else None
-        return None if length is None or length > MAX_BODY_BYTES else length
 
     def _respond(self) -> None:
         web, path = self._context.web(), self._find_path()
