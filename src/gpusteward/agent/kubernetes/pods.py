@@ -68,11 +68,11 @@ def find_init_devices(init: Sequence[ContainerSpec], main: Sequence[ContainerSpe
     """The unlisted devices of a pod with these containers; None if all are listed."""
     listed = [*main, *(each for each in init if each.is_sidecar)]
     ending = [each for each in init if not each.is_sidecar]
-    counts = {
-        resource: count
-        for resource in {name for each in ending for name in each.count_devices()}
-        if (count := _find_peak(init, resource) - _sum(listed, resource)) > 0
-    }
+    counts = {}
+    for resource in {name for each in ending for name in each.count_devices()}:
+        count = _find_peak(init, resource) - sum(each.count_devices().get(resource, 0) for each in listed)
+        if count > 0:
+            counts[resource] = count
     claims = {name for each in ending for name in each.claim_names()}
     unlisted_claims = len(claims.difference(*(each.claim_names() for each in listed)))
     holders = frozenset(each.name for each in ending if each.count_devices() or each.claim_names())
@@ -89,10 +89,6 @@ def _find_peak(init: Iterable[ContainerSpec], resource: str) -> int:
         else:
             peak = max(peak, sidecars + count)
     return peak
-
-
-def _sum(containers: Iterable[ContainerSpec], resource: str) -> int:
-    return sum(each.count_devices().get(resource, 0) for each in containers)
 
 
 KEPT_ANNOTATIONS = (
@@ -216,6 +212,8 @@ class PodDecoder:
         about, status = record.metadata, record.status
         labels, annotations = about.labels or {}, about.annotations or {}
         namespace = intern(about.namespace)
+        kinds = (status.container_statuses, status.init_container_statuses, status.ephemeral_container_statuses)
+        started = [each for kind in kinds for each in kind or ()]
         return Pod(
             namespace,
             about.name,
@@ -224,10 +222,11 @@ class PodDecoder:
             workload=find_workload(namespace, about.name, owners=about.owner_references or (), labels=labels),
             started_at=parse_time(status.start_time),
             labels=_keep(labels, KEPT_LABELS),
-            exported_labels=self._export(labels),
+            exported_labels=tuple((name, labels[name]) for name in sorted(labels) if self._exports(name)),
             user=find_user(labels),
             annotations=_keep(annotations, KEPT_ANNOTATIONS),
-            containers=_container_ids(status),
+            # Of all that have started, without the prefix of their ids: `containerd://<id>` -> `<id>`.
+            containers={each.id.rpartition("://")[2]: intern(each.name) for each in started if each.id},
             container_names=_names(record.spec.containers),
             init_container_names=_names(record.spec.init_containers),
             finished_init_containers=_finished(status.init_container_statuses),
@@ -235,8 +234,8 @@ class PodDecoder:
             init_devices=find_init_devices(record.spec.init_containers or (), record.spec.containers or ()),
         )
 
-    def _export(self, labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-        return tuple((name, labels[name]) for name in sorted(labels) if any(each.search(name) for each in self._wanted))
+    def _exports(self, label: str) -> bool:
+        return any(each.search(label) for each in self._wanted)
 
 
 def _compile(pattern: str) -> re.Pattern[str]:
@@ -259,9 +258,3 @@ def _names(containers: Sequence[ContainerSpec] | None) -> tuple[str, ...]:
 def _finished(statuses: Sequence[_ContainerStatus] | None) -> frozenset[str]:
     names = frozenset(each.name for each in statuses or () if each.state and each.state.terminated is not None)
     return names or _NO_NAMES
-
-
-def _container_ids(status: _PodStatus) -> dict[str, str]:
-    """Container ids without their prefix (`containerd://<id>` -> `<id>`), of all containers that have started."""
-    kinds = (status.container_statuses, status.init_container_statuses, status.ephemeral_container_statuses)
-    return {each.id.rpartition("://")[2]: intern(each.name) for kind in kinds for each in kind or () if each.id}

@@ -60,13 +60,11 @@ class XidLog:
         with self._lock:
             here = [each for each in self._unplaced if each[0].device_uuid == device_uuid]
             self._unplaced = [each for each in self._unplaced if each[0].device_uuid != device_uuid]
-            for location, xid in here:
-                self._count(_existing_location(location, instances), xid)
-
-    def _count(self, location: XidLocation, xid: int) -> None:
-        self._events += 1
-        self._counts.setdefault(location, Counter())[xid] += 1
-        self._last[location] = (self._events, xid)
+            for reported, xid in here:
+                location = _existing_location(reported, instances)
+                self._events += 1
+                self._counts.setdefault(location, Counter())[xid] += 1
+                self._last[location] = (self._events, xid)
 
     def counts(self, gpu: Gpu) -> Mapping[int, int]:
         """Counts by XID of this device or instance. XIDs of an instance are not counted again on its parent."""

@@ -173,8 +173,8 @@ class _NodeIndex:
     devices: DeviceTable
     readings: Mapping[str, GpuReading]
     pods: Mapping[PodName, Pod]
-    grants: Mapping[PodName, Sequence[Grant]]
-    groups: dict[str, list[Pod]]  # KAI group -> the pods that use its GPU
+    grants: dict[PodName, Sequence[Grant]] = field(default_factory=dict)  # of running pods on devices of this node
+    groups: dict[str, list[Pod]] = field(default_factory=dict)  # KAI group -> the running pods that use its GPU
     unresolved: set[str] = field(default_factory=set)
     unplaced: set[PodName] = field(default_factory=set)
 
@@ -204,21 +204,17 @@ def resolve_allocations(
 
 def _index_node(pods: Mapping[str, Pod], readings: Sequence[GpuReading]) -> _NodeIndex:
     by_name = {(pod.namespace, pod.name): pod for pod in pods.values()}
-    devices = DeviceTable(readings)
-    node = _NodeIndex(devices, {each.gpu.uuid: each for each in readings}, by_name, {}, {})
-    node.grants = {name: grants for name, pod in by_name.items() if (grants := _usable_grants(node, pod))}
-    for pod in by_name.values():
-        if not pod.is_finished and not is_reservation(pod.namespace, pod):
+    node = _NodeIndex(DeviceTable(readings), {each.gpu.uuid: each for each in readings}, by_name)
+    for name, pod in by_name.items():
+        if pod.is_finished:
+            continue
+        grants = [grant for grant in read_grants(pod) if node.find(grant.device_id, name)]
+        if grants:  # without any on devices of this node, the kubelet's claims are used
+            node.grants[name] = grants
+        if not is_reservation(pod.namespace, pod):
             for group in gpu_groups(pod):
                 node.groups.setdefault(group, []).append(pod)
     return node
-
-
-def _usable_grants(node: _NodeIndex, pod: Pod) -> list[Grant]:
-    """Grants of a running pod on devices of this node; without any, the kubelet's claims are used."""
-    if pod.is_finished:
-        return []
-    return [grant for grant in read_grants(pod) if node.find(grant.device_id, (pod.namespace, pod.name))]
 
 
 def _from_grants(node: _NodeIndex, claims: Sequence[Claim]) -> Iterator[GpuAllocation]:
@@ -265,18 +261,12 @@ def _from_reservations(node: _NodeIndex, claims: Sequence[Claim]) -> Iterator[Gp
 
 
 def _allocate_claim(claim: Claim, pod: Pod | None, device: SharedDevice) -> GpuAllocation:
+    gpu, labels = device.gpu, claim.dra
+    if labels and gpu.mig:
+        mig = (("dra_mig_profile", gpu.mig.profile), ("dra_mig_device_uuid", gpu.uuid))
+        labels += tuple(label for label in mig if label[1])
     known = pod.container(claim.container) if pod else Container(claim.namespace, claim.pod, "", claim.container)
-    return GpuAllocation(
-        known, device.gpu.uuid, device.share, claim.resource, device.replica, claim=_label_claim(claim, device.gpu)
-    )
-
-
-def _label_claim(claim: Claim, gpu: Gpu) -> tuple[tuple[str, str], ...]:
-    """The dra_* labels of a dynamic resource claim; those of a MIG instance have its profile and uuid too."""
-    if not claim.dra or gpu.mig is None:
-        return claim.dra
-    mig = (("dra_mig_profile", gpu.mig.profile), ("dra_mig_device_uuid", gpu.uuid))
-    return claim.dra + tuple(label for label in mig if label[1])
+    return GpuAllocation(known, gpu.uuid, device.share, claim.resource, device.replica, claim=labels)
 
 
 def _allocate_grant(pod: Pod, grant: Grant, gpu: Gpu, *, share: Share, resource: str) -> GpuAllocation:
@@ -293,22 +283,20 @@ def _allocate_grant(pod: Pod, grant: Grant, gpu: Gpu, *, share: Share, resource:
 def _merge(found: Sequence[GpuAllocation]) -> list[GpuAllocation]:
     """Merge to one allocation per container and GPU, which may consist of several replicas."""
     merged: dict[tuple[Container, str], GpuAllocation] = {}
-    for each in found:
-        key = (each.container, each.gpu_uuid)
-        merged[key] = _join(merged[key], each) if key in merged else each
+    for other in found:
+        key = (other.container, other.gpu_uuid)
+        one = merged.setdefault(key, other)
+        if one is not other:
+            replicas = {replica for each in (one, other) for replica in each.replica.split(",") if replica}
+            merged[key] = replace(
+                one,
+                resource=one.resource or other.resource,
+                replica=",".join(sorted(replicas, key=int)),
+                memory_limit_bytes=_add(one.memory_limit_bytes, other.memory_limit_bytes),
+                core_limit_ratio=_add(one.core_limit_ratio, other.core_limit_ratio),
+                claim=one.claim or other.claim,
+            )
     return list(merged.values())
-
-
-def _join(one: GpuAllocation, other: GpuAllocation) -> GpuAllocation:
-    replicas = {replica for each in (one, other) for replica in each.replica.split(",") if replica}
-    return replace(
-        one,
-        resource=one.resource or other.resource,
-        replica=",".join(sorted(replicas, key=int)),
-        memory_limit_bytes=_add(one.memory_limit_bytes, other.memory_limit_bytes),
-        core_limit_ratio=_add(one.core_limit_ratio, other.core_limit_ratio),
-        claim=one.claim or other.claim,
-    )
 
 
 def _finish_allocation(
