@@ -44,7 +44,13 @@ class EventWindow(Generic[_Event]):
         self._now = now
         while self._events and self._events[0][0] <= now - self._seconds:
             _, gpu, what = self._events.popleft()
-            self._forget(gpu, what)
+            counts = self._counts[gpu]
+            counts.subtract(what)
+            for key in what:
+                if not counts[key]:
+                    del counts[key]
+            if not counts:
+                del self._counts[gpu]
 
     def add(self, gpu_uuid: str, what: Mapping[_Event, int]) -> None:
         if what:
@@ -53,15 +59,6 @@ class EventWindow(Generic[_Event]):
 
     def counts(self, gpu_uuid: str) -> Mapping[_Event, int]:
         return self._counts.get(gpu_uuid, {})
-
-    def _forget(self, gpu_uuid: str, what: Mapping[_Event, int]) -> None:
-        counts = self._counts[gpu_uuid]
-        counts.subtract(what)
-        for key in what:
-            if not counts[key]:
-                del counts[key]
-        if not counts:
-            del self._counts[gpu_uuid]
 
 
 class DcgmEvents:

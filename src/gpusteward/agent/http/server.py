@@ -186,16 +186,13 @@ def listen(address: ListenAddress) -> socket.socket:
         family, _, _, _, where = found[0]
         return socket.create_server((str(where[0]), address.port), family=family, backlog=128)
     except OSError as error:
-        raise ConfigurationError(f"cannot listen on {address}: {_explain(error, address)}") from error
-
-
-def _explain(error: OSError, address: ListenAddress) -> object:
-    host, port = address
-    if isinstance(error, socket.gaierror):
-        return f"unknown host {host!r}; use an address of this machine, or only :{port}"
-    texts = {
-        errno.EADDRINUSE: f"port {port} is in use; choose another one with --address :PORT",
-        errno.EADDRNOTAVAIL: f"{host} is not an address of this machine; use one that is, or only :{port}",
-        errno.EACCES: f"port {port} needs privileges; choose one above 1023 with --address :PORT",
-    }
-    return texts.get(error.errno or 0) or explain_os_error(error)
+        host, port = address
+        reasons = {
+            errno.EADDRINUSE: f"port {port} is in use; choose another one with --address :PORT",
+            errno.EADDRNOTAVAIL: f"{host} is not an address of this machine; use one that is, or only :{port}",
+            errno.EACCES: f"port {port} needs privileges; choose one above 1023 with --address :PORT",
+        }
+        reason: object = reasons.get(error.errno or 0) or explain_os_error(error)
+        if isinstance(error, socket.gaierror):  # its numbers are not those of the others
+            reason = f"unknown host {host!r}; use an address of this machine, or only :{port}"
+        raise ConfigurationError(f"cannot listen on {address}: {reason}") from error

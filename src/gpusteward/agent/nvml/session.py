@@ -110,22 +110,18 @@ class NvmlSession:
 
     def _read_device(self, index: int, reader: GpuReader, result: NvmlReading) -> bool:
         device = self._devices.get(index)
-        if device is None:
-            self._search_device(index, reader, result)
+        if device is None:  # it could not be identified when NVML was opened
+            try:
+                self._find_device(index, result)
+            except GpuLostError as error:
+                self._report_missing(index, reader, result=result, reason=str(error))
+            if index in self._devices:
+                self._count = RECOVERED_GPU
             return True
         has_responded = reader.read(device, result)
         if device.gpu.uuid in self._events.unwatched and device.gpu.uuid not in self._counters.lost_gpus:
             self._count = RECOVERED_GPU
         return has_responded
-
-    def _search_device(self, index: int, reader: GpuReader, result: NvmlReading) -> None:
-        """Look for a GPU that could not be identified when NVML was opened."""
-        try:
-            self._find_device(index, result)
-        except GpuLostError as error:
-            self._report_missing(index, reader, result=result, reason=str(error))
-        if index in self._devices:
-            self._count = RECOVERED_GPU
 
     def _find_device(self, index: int, result: NvmlReading) -> None:
         """Identify a GPU; one that does not respond is tried again in each cycle.

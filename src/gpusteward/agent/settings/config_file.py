@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _Value = TypeVar("_Value")
 
+_COLUMNS = ("name", "prometheusType", "help")
 LOWEST_SECONDS, HIGHEST_SECONDS = 0.5, 600.0
 ONE_INTERVAL = "The page has one interval for all fields, see --interval."
 
@@ -71,7 +72,8 @@ class _FileValue:
         """The keys of a mapping that have a value."""
         if self._written.children is None:
             raise self.refuse("write keys with values")
-        nodes = {key: _FileValue(each, self._join(key), self._file) for key, each in self._written.children.items()}
+        prefix = f"{self.path}." if self.path else ""
+        nodes = {key: _FileValue(each, prefix + key, self._file) for key, each in self._written.children.items()}
         for key, node in nodes.items():
             if key not in known:
                 raise node.refuse(f"unknown key{suggest(key, known)}")
@@ -96,9 +98,6 @@ class _FileValue:
             return parse(text)
         except InvalidSettingError as error:
             raise ConfigurationError(f"{self.path}: {text!r} ({self.origin}): {error.problem}") from error
-
-    def _join(self, key: str) -> str:
-        return f"{self.path}.{key}" if self.path else key
 
 
 class _ConfigReader:
@@ -134,7 +133,10 @@ class _ConfigReader:
         if "file" in keys:
             self._values["collectors"] = Path(keys["file"].text())
         if "fields" in keys:
-            records = [_read_field(each) for each in keys["fields"].items()]
+            records = []
+            for field in keys["fields"].items():
+                cells = field.keys(*_COLUMNS)
+                records.append(Record(field.line, tuple(_need(field, cells, column).text() for column in _COLUMNS)))
             self._values["fields"] = choose_fields(records, where=metrics.origin.place)
         if "enableExporterMetrics" in keys:
             keys["enableExporterMetrics"].parse(parse_switch)  # metrics about the agent are always served
@@ -177,12 +179,6 @@ class _ConfigReader:
     def _ignore(self, keys: Mapping[str, _FileValue], key: str, reason: str) -> None:
         if key in keys:
             self._ignored.append(Ignored(f"{keys[key].path} ({keys[key].origin})", reason))
-
-
-def _read_field(node: _FileValue) -> Record:
-    columns = ("name", "prometheusType", "help")
-    keys = node.keys(*columns)
-    return Record(node.line, tuple(_need(node, keys, column).text() for column in columns))
 
 
 def _need(node: _FileValue, keys: Mapping[str, _FileValue], key: str) -> _FileValue:
