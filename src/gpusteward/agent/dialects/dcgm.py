@@ -13,7 +13,15 @@ from dataclasses import dataclass
 
 from gpusteward.agent.dialects.dcgm_events import DcgmEvents
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions, DeviceSelection
-from gpusteward.agent.dialects.dcgm_rows import XID_ERROR, LabelBuilder, Row, Rows, find_missing, list_rows
+from gpusteward.agent.dialects.dcgm_rows import (
+    XID_ERROR,
+    LabelBuilder,
+    Row,
+    Rows,
+    exported_names,
+    find_missing,
+    list_rows,
+)
 from gpusteward.agent.field_list import FieldList, MetricRow
 from gpusteward.agent.usage_counters import SnapshotView
 from gpusteward.core.dcgm import (
@@ -141,17 +149,9 @@ def plan_families(fields: FieldList, options: DcgmOptions) -> list[_FieldPlan | 
     """One family per exported name, each name once."""
     plans: dict[str, _FieldPlan | _EventPlan] = {}
     for row in fields.metrics:
-        for name in _exported_names(row, options.names):
+        for name in exported_names(row, options.names):
             plans.setdefault(name, _plan(row, name))
     return list(plans.values())
-
-
-def _exported_names(row: MetricRow, names: str) -> tuple[str, ...]:
-    """A classic name follows the option; any other name is exported as written, as in dcgm-exporter."""
-    renamed = row.field.v49_name if isinstance(row.field, DcgmField) else ""
-    if row.name != row.field.name or not renamed or names == "classic":
-        return (row.name,)
-    return (renamed,) if names == "v4.9" else (row.name, renamed)
 
 
 def _plan(row: MetricRow, name: str) -> _FieldPlan | _EventPlan:

@@ -10,9 +10,10 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions, DeviceSelection, instance_number
-from gpusteward.agent.field_list import LabelRow
+from gpusteward.agent.field_list import LabelRow, MetricRow
 from gpusteward.agent.usage_counters import NO_COUNTERS, SnapshotView
 from gpusteward.core.containers import Container
+from gpusteward.core.dcgm import DcgmEvent
 from gpusteward.core.exposition import LabelCache, Labels
 from gpusteward.core.gpus import Gpu, GpuAllocation, GpuReading, Place
 from gpusteward.core.signals import SIGNALS, Scope
@@ -55,7 +56,7 @@ class LabelBuilder:
 
     def __init__(self, options: DcgmOptions, rows: tuple[LabelRow, ...]) -> None:
         self._options = options
-        self._rows = sorted((name, row.field.fact) for row in rows for name in _exported_names(row, options.names))
+        self._rows = sorted((name, row.field.fact) for row in rows for name in exported_names(row, options.names))
         optional = (*(XID_ERROR if options.xid_error_labels else ()), *((HPC_JOB,) if options.hpc_jobs else ()))
         self._taken = RESERVED.union((name for name, _ in self._rows), optional)
         names = ("Hostname", "hostname") if options.hostname_label == "both" else (options.hostname_label,)
@@ -122,12 +123,12 @@ def _name_pod_label(key: str, used: set[str]) -> str:
     return name
 
 
-def _exported_names(row: LabelRow, names: str) -> set[str]:
-    """A classic name follows the option; any other name is exported as written."""
-    if row.name != row.field.name or names == "classic":
-        return {row.name}
-    renamed = row.field.v49_name or row.name
-    return {renamed} if names == "v4.9" else {row.name, renamed}
+def exported_names(row: LabelRow | MetricRow, names: str) -> tuple[str, ...]:
+    """A classic name follows the option; any other name is exported as written, as in dcgm-exporter."""
+    renamed = "" if isinstance(row.field, DcgmEvent) else row.field.v49_name
+    if row.name != row.field.name or not renamed or names == "classic":
+        return (row.name,)
+    return (renamed,) if names == "v4.9" else (row.name, renamed)
 
 
 _OWN: Mapping[str, Callable[[Gpu], str]] = {

@@ -12,7 +12,6 @@ from gpusteward.core.containers import Container
 from gpusteward.core.exposition import Family, FamilyBuilder, LabelCache, Labels, Samples
 from gpusteward.core.gpus import Gpu, GpuAllocation, GpuProcess, GpuReading, Place
 from gpusteward.core.signals import SIGNALS, Scope
-from gpusteward.core.snapshots import Snapshot
 from gpusteward.core.usage_split import UTILIZATION_SIGNALS, Part
 
 _NO_CONTAINER = Container()
@@ -60,10 +59,15 @@ class NativeDialect:
         self._write_parts(builder, view)
         self._write_allocations(builder, [each for each in view.snapshot.allocations if each.gpu_uuid in gpus], gpus)
         self._write_processes(builder, [each for each in view.snapshot.processes if each.gpu_uuid in gpus], gpus)
-        node = self._labels.render((("node", view.snapshot.node),))
+        node = (("node", view.snapshot.node),)
         rows = builder.rows(metrics.ALLOCATIONS_KNOWN, metrics.ALLOCATIONS_KEPT)
-        rows.write(node, int(view.snapshot.allocations_known), view.snapshot.allocations_kept or None)
-        self._write_unlisted(builder, view.snapshot)
+        known, kept = view.snapshot.allocations_known, view.snapshot.allocations_kept
+        rows.write(self._labels.render(node), int(known), kept or None)
+        unlisted = builder.rows(metrics.UNLISTED_DEVICES)
+        for each in view.snapshot.unlisted_devices:
+            pod = each.container
+            names = (("namespace", pod.namespace), ("pod", pod.pod), ("pod_uid", pod.pod_uid))
+            unlisted.write(self._labels.render((*node, *names, ("resource", each.resource))), each.count)
         return builder.families()
 
     def list_unavailable(self, unsupported: frozenset[str]) -> list[str]:
@@ -88,7 +92,7 @@ class NativeDialect:
             own, identity = self._labels.get_or_render_all(key, partial(_labels_of_reading, gpu))
             info.write(identity, 1 if gpu.uuid else None)
             up.write(own, int(not reading.lost))
-            names, rows = by_level[_level(reading)]
+            names, rows = by_level["instance" if gpu.mig else "parent" if reading.is_mig_parent else "whole"]
             rows.write(own, *map(reading.signals.get, names))
             clock_changes = sum(reading.clock_event_counts.values()) if reading.clock_event_counts else None
             totals.write(own, _count_xids(reading), clock_changes)
@@ -158,13 +162,6 @@ class NativeDialect:
             own, with_terms = self._labels.get_or_render_all(key, partial(_labels_of_allocation, each, gpu, pod_labels))
             info.write(with_terms, 1)
             rows.write(own, each.memory_limit_bytes, each.core_limit_ratio, holder.started_at)
-
-    def _write_unlisted(self, builder: FamilyBuilder, snapshot: Snapshot) -> None:
-        rows = builder.rows(metrics.UNLISTED_DEVICES)
-        for each in snapshot.unlisted_devices:
-            pod = each.container
-            names = (("namespace", pod.namespace), ("pod", pod.pod), ("pod_uid", pod.pod_uid))
-            rows.write(self._labels.render((("node", snapshot.node), *names, ("resource", each.resource))), each.count)
 
     def _write_processes(
         self, builder: FamilyBuilder, processes: Sequence[GpuProcess], gpus: Mapping[str, Gpu]
@@ -279,12 +276,6 @@ def _owner(container: Container) -> Labels:
         ("workload_kind", workload.kind if workload else ""),
         ("workload", workload.name if workload else ""),
     )
-
-
-def _level(reading: GpuReading) -> str:
-    if reading.gpu.mig:
-        return "instance"
-    return "parent" if reading.is_mig_parent else "whole"
 
 
 _INSTANCE_SIGNALS = [name for name in metrics.DEVICE_SIGNALS if SIGNALS[name].scope is Scope.INSTANCE]
