@@ -2,7 +2,7 @@
 
 import ctypes
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import pynvml
@@ -48,20 +48,17 @@ class GpuProcessList:
 
     def detect_hidden_processes(self, signals: Mapping[str, float]) -> None:
         """Mark the list as unknown if it is empty although the GPU is in use: the agent cannot see the processes."""
-        if self.is_known and not self.memory and (reason := _explain_hidden(signals)):
+        if not self.is_known or self.memory:
+            return
+        held = signals.get("memory_used_bytes")
+        if held is None:  # no memory info: its utilization counts
+            busy = min((signals[name] for name in _UTILIZATION if name in signals), default=0.0)
+            use = "the GPU is busy" if busy >= BUSY_RATIO else ""
+        else:
+            use = "GPU memory is in use" if "memory_reserved_bytes" in signals and held >= MIN_HELD_BYTES else ""
+        if use:
             self.is_known = False
-            self.failures.append(reason)
-
-
-def _explain_hidden(signals: Mapping[str, float]) -> str:
-    """Why a GPU with these signals must have a process; else empty. Without memory info its utilization counts."""
-    held = signals.get("memory_used_bytes")
-    if held is None:
-        busy = min((signals[name] for name in _UTILIZATION if name in signals), default=0.0)
-        return f"the process list is empty although the GPU is busy: {_ADVICE}" if busy >= BUSY_RATIO else ""
-    if "memory_reserved_bytes" not in signals or held < MIN_HELD_BYTES:
-        return ""
-    return f"the process list is empty although GPU memory is in use: {_ADVICE}"
+            self.failures.append(f"the process list is empty although {use}: {_ADVICE}")
 
 
 class ProcessLists:
@@ -75,7 +72,9 @@ class ProcessLists:
         self._capacity = 0
         self._buffer = ctypes.create_string_buffer(0)
         self._allocate_buffer(INITIAL_ENTRIES)
-        self._mps_servers = MpsServers()
+        self._is_mps_server: dict[int, bool] = {}  # by their process name, read once per process
+        self._get_name = find_function("nvmlSystemGetProcessName")
+        self._name = ctypes.create_string_buffer(1024)
 
     def read(self, handle: Handle) -> GpuProcessList:
         """All processes on the device.
@@ -86,7 +85,7 @@ class ProcessLists:
         self._add(found, self._compute, handle)
         self._add(found, self._graphics, handle)
         in_mps = self._add(found, self._mps, handle)
-        servers = self._mps_servers.find(found.memory)
+        servers = set(filter(self._detect_mps_server, found.memory))
         found.is_mps = bool(in_mps or servers)
         if servers and not in_mps - servers:  # its clients, if there are any, are hidden behind it
             found.is_known = False
@@ -94,7 +93,16 @@ class ProcessLists:
 
     def forget_except(self, pids: set[int]) -> None:
         """Drop cached data of processes that have ended."""
-        self._mps_servers.forget_except(pids)
+        for pid in self._is_mps_server.keys() - pids:
+            del self._is_mps_server[pid]
+
+    def _detect_mps_server(self, pid: int) -> bool:
+        known = self._is_mps_server.get(pid)
+        if known is None:
+            code = self._get_name(ctypes.c_uint(pid), self._name, len(self._name))
+            known = code == 0 and MPS_SERVER in self._name.value.decode(errors="replace")
+            self._is_mps_server[pid] = known
+        return known
 
     def _add(self, found: GpuProcessList, function: Function, handle: Handle) -> set[int]:
         """Merge one list; return its pids."""
@@ -131,30 +139,6 @@ class ProcessLists:
     def _allocate_buffer(self, entries: int) -> None:
         self._capacity = entries
         self._buffer = ctypes.create_string_buffer(entries * ENTRY.size)
-
-
-class MpsServers:
-    """Recognises MPS servers by their process name, read once per process."""
-
-    def __init__(self) -> None:
-        self._is_server: dict[int, bool] = {}
-        self._function = find_function("nvmlSystemGetProcessName")
-        self._name = ctypes.create_string_buffer(1024)
-
-    def find(self, pids: Iterable[int]) -> set[int]:
-        return {pid for pid in pids if self._is_mps_server(pid)}
-
-    def forget_except(self, pids: set[int]) -> None:
-        for pid in self._is_server.keys() - pids:
-            del self._is_server[pid]
-
-    def _is_mps_server(self, pid: int) -> bool:
-        known = self._is_server.get(pid)
-        if known is None:
-            code = self._function(ctypes.c_uint(pid), self._name, len(self._name))
-            known = code == 0 and MPS_SERVER in self._name.value.decode(errors="replace")
-            self._is_server[pid] = known
-        return known
 
 
 def _find_list(kind: str) -> Function:
