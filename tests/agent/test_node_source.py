@@ -8,9 +8,14 @@ from pathlib import Path
 import pytest
 
 from gpusteward.agent.collector_runner import CollectorRunner
-from gpusteward.agent.kubernetes.kubelet import TIMEOUT_SECONDS, KubeletClient
+from gpusteward.agent.kubernetes.kubelet import (
+    CLAIMS_REFRESH_SECONDS,
+    CLAIMS_VALID_SECONDS,
+    TIMEOUT_SECONDS,
+    KubeletClient,
+)
 from gpusteward.agent.kubernetes.pod_watch import PodWatch
-from gpusteward.agent.node_source import CLAIMS_REFRESH_SECONDS, CLAIMS_VALID_SECONDS, NodeProviders, NodeSource
+from gpusteward.agent.node_source import NodeProviders, NodeSource
 from gpusteward.agent.nvml import Nvml
 from gpusteward.agent.processes import ProcessTable
 from gpusteward.core.containers import Container

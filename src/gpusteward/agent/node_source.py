@@ -9,13 +9,7 @@ from gpusteward.agent.attribution import AttributionInput, assign_process_holder
 from gpusteward.agent.collector_runner import CollectorRunner
 from gpusteward.agent.holders import HolderUids, InitContainerGpus
 from gpusteward.agent.hpc_jobs import HpcJobs, JobsByGpu
-from gpusteward.agent.kubernetes.kubelet import (
-    CLAIMS_REFRESH_SECONDS,
-    CLAIMS_VALID_SECONDS,
-    ClaimCache,
-    KubeletClient,
-    accept_names,
-)
+from gpusteward.agent.kubernetes.kubelet import ClaimCache, KubeletClient, accept_names
 from gpusteward.agent.kubernetes.pod_watch import PodWatch
 from gpusteward.agent.kubernetes.pods import Pod
 from gpusteward.agent.nvml import HOST_PID_ADVICE, Nvml, NvmlReading
@@ -29,8 +23,6 @@ from gpusteward.core.snapshots import Failure, Snapshot
 
 if TYPE_CHECKING:
     from gpusteward.agent.dcgm.client import Dcgm  # imported only where a hostengine is configured
-
-__all__ = ["CLAIMS_REFRESH_SECONDS", "CLAIMS_VALID_SECONDS", "NodeProviders", "NodeSource", "SnapshotSource"]
 
 FIRST_PODS_TIMEOUT_SECONDS = 2.0
 """How long the first cycle waits for the API server's list of pods; later cycles never wait."""

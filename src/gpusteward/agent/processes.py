@@ -170,7 +170,16 @@ class ProcessTable:
         comm, started = self._read_stat(pid)
         if before is not None and before.started == started:
             return _CachedProcess(started, inode, before.identity)
-        identity = self._look_up(pid, comm)
+        text = self._read(pid, "cgroup").decode("utf-8", "replace")
+        cgroup = parse_cgroup(text)
+        identity = ProcessIdentity(
+            name=(self._read_name(pid) or comm)[:_NAME_LIMIT].decode("utf-8", "replace"),
+            place=self._find_place(cgroup, text),
+            pod_uid=cgroup.pod_uid,
+            container_id=cgroup.container_id,
+            user=_name_user(Path(self._root, str(pid)).stat().st_uid),
+            outer=cgroup.outer,
+        )
         if self._read_stat(pid)[1] != started:
             raise ValueError("the pid was reused during the read")
         return _CachedProcess(started, inode, identity)
@@ -186,19 +195,6 @@ class ProcessTable:
         if not closing or len(fields) < 20:
             raise ValueError("invalid stat file")
         return before.partition(b"(")[2], fields[19]
-
-    def _look_up(self, pid: int, comm: bytes) -> ProcessIdentity:
-        text = self._read(pid, "cgroup").decode("utf-8", "replace")
-        cgroup = parse_cgroup(text)
-        name = self._read_name(pid) or comm
-        return ProcessIdentity(
-            name=name[:_NAME_LIMIT].decode("utf-8", "replace"),
-            place=self._find_place(cgroup, text),
-            pod_uid=cgroup.pod_uid,
-            container_id=cgroup.container_id,
-            user=_name_user(Path(self._root, str(pid)).stat().st_uid),
-            outer=cgroup.outer,
-        )
 
     def _read_name(self, pid: int) -> bytes:
         """argv[0] up to its first blank, never more: arguments may contain secrets, and a process that sets its title

@@ -95,7 +95,8 @@ class NativeDialect:
             names, rows = by_level["instance" if gpu.mig else "parent" if reading.is_mig_parent else "whole"]
             rows.write(own, *map(reading.signals.get, names))
             clock_changes = sum(reading.clock_event_counts.values()) if reading.clock_event_counts else None
-            totals.write(own, _count_xids(reading), clock_changes)
+            is_known = reading.xid_counts or "last_xid" in reading.signals  # else the driver reports no XIDs
+            totals.write(own, sum(reading.xid_counts.values()) if is_known else None, clock_changes)
         self._write_events(builder.column(metrics.GPU_XID_ERRORS), readings, "xid", attrgetter("xid_counts"))
         self._write_events(
             builder.column(metrics.GPU_CLOCK_EVENTS), readings, "reason", attrgetter("clock_event_counts")
@@ -285,12 +286,6 @@ _SIGNALS_BY_LEVEL = {
     "instance": _INSTANCE_SIGNALS,
 }
 """On a MIG device each signal is exported either by the device or by its instances, so that no sum counts it twice."""
-
-
-def _count_xids(reading: GpuReading) -> int | None:
-    """All XIDs, from 0 on; None where the driver reports none."""
-    is_known = reading.xid_counts or "last_xid" in reading.signals
-    return sum(reading.xid_counts.values()) if is_known else None
 
 
 def _round(value: float | None) -> float | None:

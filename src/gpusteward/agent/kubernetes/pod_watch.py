@@ -21,8 +21,6 @@ from gpusteward.core.errors import SourceError
 from gpusteward.kubernetes.api import LINE_LIMIT_BYTES, ApiServer, GoneError, TooLargeError, Watch
 from gpusteward.logs import Log
 
-__all__ = ["Backoff", "Pod", "PodWatch"]
-
 PAGE_SIZE = 100
 PAGE_LIMIT_BYTES = 2 << 20  # twice as much is in memory while it is read; 100 pods of usual size are 1 MB
 WATCH_SECONDS = 300  # up to twice that at random, so that not all nodes reconnect at the same time

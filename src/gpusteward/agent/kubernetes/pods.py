@@ -170,12 +170,8 @@ class _PodSpec(msgspec.Struct, rename="camel"):
     init_containers: list[ContainerSpec] | None = None
 
 
-class _Present(msgspec.Struct):
-    """Only the presence of the object matters."""
-
-
 class _State(msgspec.Struct):
-    terminated: _Present | None = None
+    terminated: dict[str, object] | None = None  # only its presence matters
 
 
 class _ContainerStatus(msgspec.Struct):
