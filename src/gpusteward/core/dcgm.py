@@ -32,11 +32,7 @@ class Unit(StrEnum):
     NVLINK_MEGABYTES_PER_SECOND = "MB/s"
 
 
-def _same(value: float) -> float:
-    return value
-
-
-CONVERT: Mapping[Unit, Callable[[float], float]] = dict.fromkeys(Unit, _same) | {
+CONVERT: Mapping[Unit, Callable[[float], float]] = dict.fromkeys(Unit, lambda value: value) | {
     Unit.PERCENT: lambda ratio: round(ratio * 100),
     Unit.MEGAHERTZ: lambda hertz: round(hertz / 1e6),
     Unit.MEBIBYTES: lambda count: int(count // 1048576),  # free, used and total are each rounded down

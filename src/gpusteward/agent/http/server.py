@@ -32,9 +32,8 @@ log = Log(__name__)
 
 IDLE_SECONDS = 75.0  # longer than usual scrape intervals, so that scrapers can keep their connection
 IDLE_CONNECTIONS = 48  # in addition to concurrent scrapes: scrapers, probes and browsers between two requests
-RESERVED_CONNECTIONS = (
-    16  # in addition, two for each address: the next connection may come before the last one has ended
-)
+# In addition, two for each address: the next connection may come before the last one has ended.
+RESERVED_CONNECTIONS = 16
 REPORT_SECONDS = 60.0  # refused connections are logged at most this often
 
 
