@@ -15,7 +15,6 @@ from gpusteward.simulate.load_curves import (
     Chain,
     Constant,
     DayAndNight,
-    Idle,
     Lifetimes,
     LoadCurve,
     OfficeHours,
@@ -27,7 +26,7 @@ from gpusteward.simulate.load_curves import (
 pytestmark = pytest.mark.slow
 
 CURVES: dict[str, LoadCurve] = {
-    "rest": Idle(),
+    "rest": Constant(0.0),
     "constant": Constant(0.3),
     "steady": Steady(5, 0.9, 0.02),
     "turns": Lifetimes(1000.0, 17.0, 900.0),

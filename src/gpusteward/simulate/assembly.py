@@ -7,7 +7,7 @@ from gpusteward.core.containers import Container
 from gpusteward.core.gpus import Gpu, GpuAllocation, MigIdentity, Share
 from gpusteward.simulate.applications import Application
 from gpusteward.simulate.devices import PIDS_PER_PLACEMENT, Instance, Placement, PlacementRequest, SimulatedGpu
-from gpusteward.simulate.load_curves import DAY, Between, Chain, Constant, Idle, Lifetimes, ReducedWork
+from gpusteward.simulate.load_curves import DAY, Between, Chain, Constant, Lifetimes, ReducedWork
 from gpusteward.simulate.loads import Load
 from gpusteward.simulate.models import COMPUTE_SLICES, MIB, GpuModel
 from gpusteward.simulate.seeded_random import SeededRandom
@@ -207,7 +207,7 @@ def _mps_server(gpu: Gpu, pid: int) -> Placement:
     return Placement(
         gpu.uuid,
         ALWAYS,
-        Idle(),
+        Constant(0.0),
         ActivityMix(),
         memory_bytes=MPS_SERVER_BYTES,
         busy_watts=0.0,

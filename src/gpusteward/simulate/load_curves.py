@@ -32,14 +32,6 @@ _FIRST_MONDAY = 4 * DAY  # 1970-01-05
 
 
 @dataclass(frozen=True, slots=True)
-class Idle:
-    """Never busy."""
-
-    def __call__(self, _: float) -> float:
-        return 0.0
-
-
-@dataclass(frozen=True, slots=True)
 class Chain:
     """Work that uses another curve as its clock."""
 

@@ -15,7 +15,6 @@ from gpusteward.simulate.load_curves import (
     Chain,
     Constant,
     DayAndNight,
-    Idle,
     Lifetimes,
     LoadCurve,
     OfficeHours,
@@ -183,8 +182,8 @@ _WORK: Mapping[Kind, Callable[[Draws], LoadCurve]] = {
     Kind.TRAINING: lambda draws: Chain(draws.lifetimes, _epochs(draws)),
     Kind.INFERENCE: _inference,
     Kind.NOTEBOOK: _notebook,
-    Kind.PARKED: lambda _: Idle(),
-    Kind.EMPTY: lambda _: Idle(),
+    Kind.PARKED: lambda _: Constant(0.0),
+    Kind.EMPTY: lambda _: Constant(0.0),
     Kind.STARVED: _starved,
     Kind.HUNG: _hung,
 }
