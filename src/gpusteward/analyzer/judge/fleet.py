@@ -70,22 +70,15 @@ def _count_held(allocations: Sequence[AllocationKey], counted: Mapping[NodeModel
     at all."""
     models = Counter((key.cluster, key.node) for key in counted)
     only_model = {node: key for key in counted if models[node := (key.cluster, key.node)] == 1}
-    held = Counter[NodeModel]()
-    for key, gpus in _count_devices(allocations).items():
-        held[only_model.get((key.cluster, key.node), key)] += gpus
-    return held
-
-
-def _count_devices(allocations: Sequence[AllocationKey]) -> dict[NodeModel, int]:
-    """Each device once. By the texts that are there already: new keys of 50,000 GPUs take 10 MB for a moment."""
+    # Each device once. By the texts that are there already: new keys of 50,000 GPUs take 10 MB for a moment.
     devices: defaultdict[str, dict[str, AllocationKey]] = defaultdict(dict)  # by cluster and uuid
     for one in allocations:
         devices[one.container.cluster][one.gpu_uuid] = one
-    return {
-        NodeModel(node, model, cluster): count
-        for cluster, held in devices.items()
-        for (node, model), count in Counter(map(_NODE_MODEL, held.values())).items()
-    }
+    held = Counter[NodeModel]()
+    for cluster, own in devices.items():
+        for (node, model), gpus in Counter(map(_NODE_MODEL, own.values())).items():
+            held[only_model.get((cluster, node), NodeModel(node, model, cluster))] += gpus
+    return held
 
 
 _NODE_MODEL = attrgetter("node", "model")

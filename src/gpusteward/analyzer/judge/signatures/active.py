@@ -10,7 +10,6 @@ from gpusteward.analyzer.judge.activity import WORK_MEASURES
 from gpusteward.analyzer.judge.allocation_columns import Mask
 from gpusteward.analyzer.judge.signatures.evidence import Evidence, Streak
 from gpusteward.analyzer.judge.valid_values import first_known
-from gpusteward.core.kinds import RUN_THROUGH_KINDS
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Signature
 
@@ -142,7 +141,7 @@ def is_health_check(evidence: Evidence, rules: ActiveRules) -> Mask:
     has_grown = evidence.growth.grew_at > evidence.streak.since
     lasts_long = evidence.table.at - evidence.streak.since >= rules.health_check.least_seconds
     is_blip = evidence.activities.worked & lasts_long & _has_level_of_blips(evidence, rules)
-    return is_blip & ~has_grown & ~evidence.runs_through(RUN_THROUGH_KINDS)
+    return is_blip & ~has_grown & ~evidence.runs_through
 
 
 def _has_level_of_blips(evidence: Evidence, rules: ActiveRules) -> Mask:
@@ -154,7 +153,7 @@ def is_starved(evidence: Evidence, rules: ActiveRules) -> Mask:
     is_low = evidence.stat(Measure.CORE, Stat.MEAN) < rule.highest_ratio
     is_loaded = ~(evidence.memory_held_ratio < rule.memory_held_ratio)
     may_starve = is_low & is_loaded & ~evidence.uses_video
-    return evidence.activities.worked & may_starve & evidence.runs_through(RUN_THROUGH_KINDS)
+    return evidence.activities.worked & may_starve & evidence.runs_through
 
 
 def is_bursty(evidence: Evidence, rules: ActiveRules) -> Mask:  # noqa: ARG001 - as its protocol

@@ -1,6 +1,5 @@
 """`Evidence`: the input of the signature rules."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +10,7 @@ from gpusteward.analyzer.judge.gpu_models import Capacities
 from gpusteward.analyzer.judge.history import Past
 from gpusteward.analyzer.judge.valid_values import first_known, valid_ratio
 from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, Codes, Column, UsageTable
-from gpusteward.core.kinds import MAY_HIDE_A_JOB, may_be_job
+from gpusteward.core.kinds import MAY_HIDE_A_JOB, RUN_THROUGH_KINDS, may_be_job
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity, Proof
 
@@ -56,8 +55,9 @@ class Evidence:
     def stat(self, measure: Measure, stat: Stat) -> Column:
         return valid_ratio(self.table, measure, stat) if measure in WORK_MEASURES else self.table.column(measure, stat)
 
-    def runs_through(self, kinds: Sequence[str]) -> Mask:
-        return self.columns.owner_kinds.among(kinds)
+    @property
+    def runs_through(self) -> Mask:
+        return self.columns.owner_kinds.among(RUN_THROUGH_KINDS)
 
     @property
     def may_be_job(self) -> Mask:

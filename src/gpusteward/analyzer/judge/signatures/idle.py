@@ -8,7 +8,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gpusteward.analyzer.judge.allocation_columns import Mask
 from gpusteward.analyzer.judge.signatures.evidence import Evidence, MemoryGrowth
-from gpusteward.core.kinds import RUN_THROUGH_KINDS
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity, Signature
 
@@ -94,7 +93,7 @@ def is_hung(evidence: Evidence, rules: IdleRules) -> Mask:
     The second case keeps a hung job from being reclaimed as parked after the history was lost: hung never goes beyond
     a notice.
     """
-    may_hang = evidence.runs_through(RUN_THROUGH_KINDS) & (evidence.has_worked | may_have_worked(evidence))
+    may_hang = evidence.runs_through & (evidence.has_worked | may_have_worked(evidence))
     return is_parked(evidence, rules) & may_hang
 
 
