@@ -73,7 +73,7 @@ class _Counters(Generic[_Key]):
         for key, more in growth.items():
             counts = before.get(key)
             grown = self._counts[key] = more if counts is None else tuple(map(_add, counts, more))
-            if None in more:
+            if None in more:  # hidden, so that a gap looks neither like idleness nor like a restart
                 grown = tuple(None if each is None else count for count, each in zip(grown, more, strict=True))
             shown.append((key, grown))
         return shown
@@ -93,8 +93,8 @@ class UsageCounters:
         """Add the usage since the last snapshot and return the view of the new one."""
         splits = split_usage(snapshot)
         seconds = snapshot.taken_at - self._last.taken_at
-        seconds = seconds if 0 < seconds <= self._longest_gap else 0.0
-        joules = _energy_per_watt(self._last, snapshot, seconds)
+        seconds = seconds if 0 < seconds <= self._longest_gap else 0.0  # else nobody measured that time
+        joules = _energy_per_watt(self._last, snapshot, seconds)  # without an energy counter: watts times seconds
         is_unread = _unread(snapshot)
         self._last = snapshot
         # Who holds a GPU is not known while the allocations are not.
@@ -128,7 +128,7 @@ class UsageCounters:
 
 
 def _add(count: float | None, more: float | None) -> float | None:
-    if count is None or more is None:
+    if count is None or more is None:  # unknown growth adds nothing; a counter begins with the first known one
         return more if count is None else count
     return count + more
 
@@ -152,6 +152,6 @@ def _energy_per_watt(before: Snapshot, now: Snapshot, seconds: float) -> Mapping
     for reading in now.readings:
         energy, power = reading.signals.get("energy_joules_total"), reading.signals.get("power_watts")
         was = earlier.get(reading.gpu.uuid)
-        if energy is not None and was is not None and power and energy >= was:
+        if energy is not None and was is not None and power and energy >= was:  # less: the driver was loaded again
             rates[reading.gpu.uuid] = (energy - was) / power
     return rates
