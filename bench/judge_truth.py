@@ -14,7 +14,7 @@ from typing import Any
 
 from bench.measure import About, describe_run, name_command, print_progress
 from bench.report import Bar, publish, render_bars, render_head, render_table
-from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.core.verdicts import Activity, Signature
@@ -126,7 +126,7 @@ def look_once(window: float, step: float) -> Look:
 
 def measure_cost() -> tuple[list[float], list[float]]:
     """CPU milliseconds of judging and of joining to workloads; with a full history, as in every cycle but the first."""
-    _, history = judge(large_table(ROWS), RULES, History(), now=AT)
+    _, history = judge(large_table(ROWS), RULES, VerdictHistory(), now=AT)
     judging, joining = [], []
     for number in range(ROUNDS):
         table = large_table(ROWS, at=AT + CYCLE * (number + 1), seed=number)

@@ -20,7 +20,7 @@ from sqlalchemy import text
 
 from bench.measure import About, describe_run, name_command, print_progress
 from bench.report import publish, render_head, render_table
-from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.ledger.db_engine import with_write_lock
@@ -101,7 +101,7 @@ def middle(costs: list[Cost]) -> Cost:
 
 def make_results(rows: int, count: int) -> Iterator[Result]:
     """Cycles five minutes apart; in each, a third of all rows changes its activity."""
-    memory = History()
+    memory = VerdictHistory()
     for number in range(count):
         table = large_table(rows, at=AT + 300 * number, seed=number)
         verdicts, memory = judge(table, SETTINGS.rules, memory, now=table.at)

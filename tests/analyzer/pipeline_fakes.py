@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.resumption import NO_HISTORY, SpellHistory
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.sources.live_readings import PodProcesses
@@ -63,9 +63,9 @@ class FakeCycleLedger:
 
     events: Events = field(default_factory=list)
     failure: Exception | None = None
-    history: History = field(default_factory=History)
+    history: VerdictHistory = field(default_factory=VerdictHistory)
 
-    def restore(self, table: UsageTable) -> History:
+    def restore(self, table: UsageTable) -> VerdictHistory:
         self.events.append(("restored", len(table)))
         return self.history
 

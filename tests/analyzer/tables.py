@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.workloads import WorkloadTable, judge_workloads
@@ -45,7 +45,7 @@ def assert_alike(
 
 def verdicts_of(table: UsageTable) -> dict[tuple[str, ...], tuple[object, ...]]:
     """As words, by GPU and by workload key."""
-    verdicts, _ = judge(table, Rules(), History(), now=table.at)
+    verdicts, _ = judge(table, Rules(), VerdictHistory(), now=table.at)
     joined = judge_workloads(verdicts, Rules())
     doubts = [(DOUBTS[code].value, table.unknown.get(row, "")) for row, code in enumerate(verdicts.doubt)]
     of_gpus = zip(words_of(verdicts), doubts, strict=True)

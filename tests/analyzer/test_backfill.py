@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import Engine, delete
 
 from gpusteward.analyzer.backfill import MOST_FAILURES, Backfill, Filled
-from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.ledger.db_engine import open_engine
@@ -81,7 +81,7 @@ def make_settings(url: str, database_url: str) -> Settings:
 
 def read_cycles(settings: Settings, at: Iterable[int]) -> Iterator[Result]:
     """As the analyzer runs them."""
-    history = History()
+    history = VerdictHistory()
     with closing(PrometheusSource(settings.prometheus)) as source:
         for each in at:
             verdicts, history = judge(source.read(float(each)), settings.rules, history, now=each)

@@ -18,7 +18,7 @@ from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.analyzer.sources.offered_gpus import PAGE_SIZE, OfferedGpus, offers_gpus
 from gpusteward.analyzer.sources.usage.findings import NO_GPU_SERIES
-from gpusteward.analyzer.tables import Finding, NodeModel, UsageTable
+from gpusteward.analyzer.tables import NodeModel, SiteFinding, UsageTable
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message
 from gpusteward.kubernetes.api import ApiServer
@@ -29,7 +29,7 @@ from tests.analyzer.usage_tables import AT, allocation, resting, table_of
 DAY = 86_400.0
 NONE = UsageTable(AT, 600)
 FREE = UsageTable(AT, 600, fleet={NodeModel("n1", "H100"): 8})
-WHY = Finding("info", NO_GPU_SERIES, Message("only rules are left.", "只剩记录规则。"))
+WHY = SiteFinding("info", NO_GPU_SERIES, Message("only rules are left.", "只剩记录规则。"))
 
 
 @dataclass

@@ -16,7 +16,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from gpusteward.analyzer.active_source import ActiveSource
-from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.ledger.db_engine import describe_error, make_folder, open_engine
@@ -146,7 +146,7 @@ class Backfill:
 
     def _run_cycles(self, source: UsageSource, span: UnfilledTime, filled: Filled) -> Iterator[Result | None]:
         """The result of each cycle; None: it failed. Raises SourceError after too many failures in a row."""
-        history, failures = History(), 0
+        history, failures = VerdictHistory(), 0
         for at in self._list_times(span):
             filled.cycles += 1
             try:

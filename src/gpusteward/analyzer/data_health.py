@@ -14,7 +14,7 @@ import numpy as np
 from gpusteward.analyzer.pipeline import CycleStats
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import LATE_INTERVALS, LATE_SECONDS, Settings
-from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, LEVELS, Finding, Level
+from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, LEVELS, Level, SiteFinding
 from gpusteward.core.messages import Message, same_text
 from gpusteward.core.verdicts import Activity, Doubt
 from gpusteward.messages import data_health as messages
@@ -39,7 +39,7 @@ class DataHealth:
     unknown_ratio: float | None = None  # None: without allocations
     targets: int | None = None  # None: an engine is read, which knows its targets
     targets_up: int = 0
-    findings: tuple[Finding, ...] = ()  # the worst first; the status is that of the first
+    findings: tuple[SiteFinding, ...] = ()  # the worst first; the status is that of the first
 
     @property
     def is_too_old(self) -> bool:
@@ -78,22 +78,22 @@ def assess_data(
     return replace(health, findings=sort_findings(found))
 
 
-def sort_findings(found: Iterable[Finding]) -> tuple[Finding, ...]:
+def sort_findings(found: Iterable[SiteFinding]) -> tuple[SiteFinding, ...]:
     """The worst first."""
     return tuple(sorted(found, key=lambda one: LEVELS.index(one.level)))
 
 
-def _find_failures(health: DataHealth, stats: CycleStats, *, interval: float) -> Iterator[Finding]:
+def _find_failures(health: DataHealth, stats: CycleStats, *, interval: float) -> Iterator[SiteFinding]:
     if stats.last_error:
-        yield Finding("degraded", "source-failed", messages.SOURCE_FAILED.fill(reason=stats.last_error))
+        yield SiteFinding("degraded", "source-failed", messages.SOURCE_FAILED.fill(reason=stats.last_error))
     elif not health.is_connected:
-        yield Finding("degraded", "no-result", messages.NO_RESULT)
+        yield SiteFinding("degraded", "no-result", messages.NO_RESULT)
     if health.is_late and health.age_seconds is not None:
         fields = {"minutes": f"{health.age_seconds / 60:.0f}", "interval": f"{interval / 60:.3g}"}
-        yield Finding("warning", "result-old", messages.RESULT_OLD.fill(**fields))
+        yield SiteFinding("warning", "result-old", messages.RESULT_OLD.fill(**fields))
 
 
-def _find_lost_targets(health: DataHealth, result: Result | None) -> Iterator[Finding]:
+def _find_lost_targets(health: DataHealth, result: Result | None) -> Iterator[SiteFinding]:
     """Of the embedded source; the failures of the last cycle name them."""
     if health.targets is None or health.targets_up == health.targets:
         return
@@ -101,29 +101,29 @@ def _find_lost_targets(health: DataHealth, result: Result | None) -> Iterator[Fi
     failing = list(result.sources.get("failures", ()) if result else ())
     if failing:
         message = messages.NAMED.fill(text=message, names=", ".join(failing[:3]))
-    yield Finding("warning" if health.targets_up else "degraded", "targets-lost", message)
+    yield SiteFinding("warning" if health.targets_up else "degraded", "targets-lost", message)
 
 
-def _find_missing_metrics(result: Result | None) -> Iterator[Finding]:
+def _find_missing_metrics(result: Result | None) -> Iterator[SiteFinding]:
     """Without the video engines a verdict may be wrong, however well the rest is measured."""
     sources = result.sources if result and len(result.verdicts) else {}
     dialects = (dialect for each in (sources, *sources.get("engines", ())) for dialect in each.get("dialects", ()))
     if missing := sorted({name for dialect in dialects for name in dialect.get("missing_metrics", ())}):
         text = messages.NO_VIDEO_FIELDS.fill(fields=", ".join(missing))
-        yield Finding("warning", "no-video-fields", text)
+        yield SiteFinding("warning", "no-video-fields", text)
 
 
-def _find_unknown(health: DataHealth, result: Result | None) -> Iterator[Finding]:
+def _find_unknown(health: DataHealth, result: Result | None) -> Iterator[SiteFinding]:
     ratio = health.unknown_ratio or 0.0
     if result is None or ratio <= MENTIONED_RATIO:
         return
     total = len(result.verdicts)
     fields = {"unknown": round(ratio * total), "total": total, "reason": find_unknown_reason(result)}
     if ratio == 1:
-        yield Finding("degraded", "unknown-gpus", messages.ALL_UNKNOWN.fill(**fields))
+        yield SiteFinding("degraded", "unknown-gpus", messages.ALL_UNKNOWN.fill(**fields))
     else:
         level: Level = "warning" if ratio > WARNING_RATIO else "info"
-        yield Finding(level, "unknown-gpus", messages.PART_UNKNOWN.fill(**fields))
+        yield SiteFinding(level, "unknown-gpus", messages.PART_UNKNOWN.fill(**fields))
 
 
 def find_unknown_reason(result: Result) -> Message:

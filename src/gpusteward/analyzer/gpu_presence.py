@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from gpusteward.analyzer.ledger.last_gpus import ClusterNode, LastGpus, NodeGpus
 from gpusteward.analyzer.sources.offered_gpus import OfferedGpus, OfferedNode
 from gpusteward.analyzer.sources.usage.findings import NO_GPU_SERIES, list_names
-from gpusteward.analyzer.tables import Finding, UsageTable
+from gpusteward.analyzer.tables import SiteFinding, UsageTable
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message
 from gpusteward.logs import Log
@@ -50,7 +50,7 @@ class NodePresence:
     _seen_at: dict[ClusterNode, float] = field(default_factory=dict)  # when a node had any GPU last
     _is_restored: bool = False
 
-    def find_missing(self, table: UsageTable) -> Iterator[Finding]:
+    def find_missing(self, table: UsageTable) -> Iterator[SiteFinding]:
         """Nothing where the source does not count GPUs."""
         if not table.fleet:
             return
@@ -62,7 +62,7 @@ class NodePresence:
             try:
                 offered = self.offered.list_nodes()
             except SourceError as error:
-                yield Finding("info", "nodes-unreadable", messages.NODES_NOT_COMPARED.fill(error=error))
+                yield SiteFinding("info", "nodes-unreadable", messages.NODES_NOT_COMPARED.fill(error=error))
             else:
                 cluster = self._choose_cluster(now)
                 if cluster is not None:
@@ -107,7 +107,7 @@ class NodePresence:
 
     def _compare_nodes(
         self, offered: Sequence[OfferedNode], now: Mapping[ClusterNode, int], cluster: str, table: UsageTable
-    ) -> Iterator[Finding]:
+    ) -> Iterator[SiteFinding]:
         """A node reports if it did within the window. It is expected to from a window and five minutes after it became
         ready; one that is not ready is not."""
         latest = table.at - table.window_seconds
@@ -138,7 +138,7 @@ class NodePresence:
 
     def _compare_counts(
         self, offered: Sequence[OfferedNode], now: Mapping[ClusterNode, int], cluster: str, table: UsageTable
-    ) -> Iterator[Finding]:
+    ) -> Iterator[SiteFinding]:
         """GPUs of nodes that report others, and that never reported: relabeling drops series without a pod, or an
         exporter is told to leave GPUs out. What was reported within a day is lost."""
         since = table.at - table.window_seconds - STARTING_SECONDS
@@ -156,9 +156,9 @@ class NodePresence:
             names = list_names(f"{name} ({gpus}/{counted})" for name, (gpus, counted) in missing.items())
             count = sum(counted - gpus for gpus, counted in missing.values())
             text = messages.GPUS_UNREPORTED.fill(count=count, nodes=len(missing), names=names)
-            yield Finding("warning", "gpus-unreported", text)
+            yield SiteFinding("warning", "gpus-unreported", text)
 
-    def _find_lost_gpus(self, now: Mapping[ClusterNode, int], table: UsageTable) -> Iterator[Finding]:
+    def _find_lost_gpus(self, now: Mapping[ClusterNode, int], table: UsageTable) -> Iterator[SiteFinding]:
         latest = table.at - table.window_seconds
         lost = {
             node: known.gpus - gpus
@@ -168,7 +168,7 @@ class NodePresence:
         if lost:
             names = (f"{node.node} ({now[node]}/{now[node] + gpus})" for node, gpus in lost.items())
             text = messages.GPUS_LOST.fill(count=sum(lost.values()), nodes=len(lost), names=list_names(names))
-            yield Finding("warning", "gpus-lost", text)
+            yield SiteFinding("warning", "gpus-lost", text)
 
 
 @dataclass
@@ -198,7 +198,7 @@ class GpuPresence:
         why = reasons[0] if reasons else messages.NO_METRICS
         return replace(table, findings=(*others, self._explain(table.at, why)))
 
-    def _explain(self, at: float, why: Message) -> Finding:
+    def _explain(self, at: float, why: Message) -> SiteFinding:
         last = self._find_last()
         if self._asks_nodes(last):
             try:
@@ -207,15 +207,15 @@ class GpuPresence:
                 why = _join(why, messages.NODES_UNREADABLE.fill(error=error))
             else:
                 if not node:
-                    return Finding("info", "scaled-to-zero", messages.SCALED_TO_ZERO)
+                    return SiteFinding("info", "scaled-to-zero", messages.SCALED_TO_ZERO)
                 why = _join(why, messages.NODES_OFFER.fill(node=node))
         if last is None:
-            return Finding("degraded", "gpus-never-found", messages.GPUS_NEVER_FOUND.fill(why=why))
+            return SiteFinding("degraded", "gpus-never-found", messages.GPUS_NEVER_FOUND.fill(why=why))
         since = datetime.fromtimestamp(last.at, UTC).strftime("%Y-%m-%d %H:%M")
         if at - last.at <= REMEMBERED_SECONDS:
             text = messages.GPUS_VANISHED.fill(gpus=last.gpus, since=since, why=why)
-            return Finding("degraded", "gpus-vanished", text)
-        return Finding("warning", "gpus-gone", messages.GPUS_GONE.fill(since=since, why=why))
+            return SiteFinding("degraded", "gpus-vanished", text)
+        return SiteFinding("warning", "gpus-gone", messages.GPUS_GONE.fill(since=since, why=why))
 
     def _asks_nodes(self, last: LastGpus | None) -> bool:
         """The API server knows the nodes of one cluster: it says nothing about GPUs of another one."""
@@ -247,8 +247,8 @@ def _join(first: Message, second: Message) -> Message:
     return Message(f"{first.en} {second.en}", f"{first.zh}{second.zh}")
 
 
-def _grade(ratio: float, text: Message) -> Finding:
-    return Finding("degraded" if ratio >= DEGRADED_RATIO else "warning", "nodes-missing", text)
+def _grade(ratio: float, text: Message) -> SiteFinding:
+    return SiteFinding("degraded" if ratio >= DEGRADED_RATIO else "warning", "nodes-missing", text)
 
 
 def _counts_all(table: UsageTable, now: Mapping[ClusterNode, int]) -> bool:

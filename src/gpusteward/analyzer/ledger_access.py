@@ -10,7 +10,7 @@ import numpy as np
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.resumption import NO_HISTORY, SpellHistory
 from gpusteward.analyzer.ledger.db_engine import describe_error, show_url, with_write_lock
 from gpusteward.analyzer.ledger.last_gpus import ClusterNode, LastGpus, NodeGpus, read_last_gpus, read_node_gpus
@@ -72,10 +72,10 @@ class LedgerAccess:
             return "disabled"
         return show_url(self._ledger.engine).removeprefix("sqlite:///")
 
-    def restore(self, table: UsageTable) -> History:
+    def restore(self, table: UsageTable) -> VerdictHistory:
         """What the ledger has of these allocations."""
         if self._ledger is None:
-            return History()
+            return VerdictHistory()
         from gpusteward.analyzer.ledger.restore_state import restore_history
 
         return restore_history(self._ledger.engine, table)

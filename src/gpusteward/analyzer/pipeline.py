@@ -2,7 +2,7 @@
 
 The idea. A cycle is a chain of functions over one `Cycle`: each stage takes what earlier ones left there and adds its
 own. `Pipeline` runs the stages in this order, in one thread, and one `StageRunner` times each, contains its failures
-and counts them. Nothing but `History` is carried over to the next cycle: one that failed leaves nothing behind.
+and counts them. Nothing but `VerdictHistory` is carried over to the next cycle: one that failed leaves nothing behind.
 
 What always holds:
 - A failure of read, judge, explain or publish ends the cycle: the last published result stays, with its age, and the
@@ -31,7 +31,7 @@ from gpusteward.analyzer.explain.opinion_effects import OpinionEffect, apply_obj
 from gpusteward.analyzer.explain.opinions import Opinion
 from gpusteward.analyzer.explain.prompt_cases import Case, choose_rows, make_case
 from gpusteward.analyzer.gpu_presence import GpuPresence
-from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.reasons import make_verdict
 from gpusteward.analyzer.judge.resumption import NO_HISTORY
@@ -172,13 +172,13 @@ class Components:
 
 
 class Pipeline:
-    """Runs cycles one after another, in one thread. Only `History` is carried over from cycle to cycle."""
+    """Runs cycles one after another, in one thread. Only `VerdictHistory` is carried over from cycle to cycle."""
 
     def __init__(self, components: Components) -> None:
         self.stats = CycleStats()
         self._components = components
         self._runner = StageRunner(self.stats.stages)
-        self._history: History | None = None
+        self._history: VerdictHistory | None = None
         self._number = 0
         self.requests = OpinionRequests(components.explainer)
         self.on_opinions: Callable[[], None] = lambda: None  # called in another thread; then `publish_opinions` is due
@@ -241,7 +241,7 @@ class Pipeline:
     def _judge(self, cycle: Cycle) -> None:
         history, ledger = self._history, self._components.ledger
         if history is None:  # the first cycle: what the ledger has of these allocations
-            history = History() if ledger is None else ledger.restore(cycle.usage)
+            history = VerdictHistory() if ledger is None else ledger.restore(cycle.usage)
         cycle.rule_verdicts, self._history = judge(cycle.usage, cycle.settings.rules, history, now=cycle.at)
 
     def _explain(self, cycle: Cycle) -> None:

@@ -15,7 +15,7 @@ from gpusteward.analyzer.judge.score import find_low
 from gpusteward.analyzer.judge.workloads import WorkloadTable, judge_workloads
 from gpusteward.analyzer.prices import PriceList
 from gpusteward.analyzer.settings.settings import Settings
-from gpusteward.analyzer.tables import Column, Finding, VerdictTable, take_values
+from gpusteward.analyzer.tables import Column, SiteFinding, VerdictTable, take_values
 from gpusteward.core.namespaces import VisibleNamespaces
 from gpusteward.messages.data_health import summarize
 from gpusteward.messages.unknown_reasons import hide_errors
@@ -94,7 +94,7 @@ def limit_result(result: Result, visible: VisibleNamespaces, is_visible: Mask) -
     )
 
 
-def _hide_errors(verdicts: VerdictTable, findings: tuple[Finding, ...]) -> VerdictTable:
+def _hide_errors(verdicts: VerdictTable, findings: tuple[SiteFinding, ...]) -> VerdictTable:
     """`findings`: of the whole site; they stay, without the names of others."""
     unknown = {row: hide_errors(reason) for row, reason in verdicts.usage.unknown.items()}
     shown = tuple(one._replace(message=summarize(one.code)) for one in findings)

@@ -41,7 +41,7 @@ LEVELS: tuple[Level, ...] = ("degraded", "warning", "info")
 """Of findings, the worst first. Info changes no status: what it says may be intended."""
 
 
-class Finding(NamedTuple):
+class SiteFinding(NamedTuple):
     """Something about the data of the whole site that is missing, contradictory or assumed.
 
     `code`: a word for programs; `messages.data_health.SUMMARIES` has a sentence without names for each.
@@ -102,7 +102,7 @@ class UsageTable:
     unknown: Mapping[int, Message] = field(default_factory=dict)  # row -> why its usage is unknown
     fleet: Mapping[NodeModel, int] = field(default_factory=dict)
     """Whole GPUs that exist there, held or not; empty where the source does not count them."""
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[SiteFinding, ...] = ()
     """About the whole site; what concerns one row is in `unknown`."""
     lag_seconds: float = 0.0  # how much earlier than asked for the window ends, because all samples arrive late
     ended: Sequence[EndedHolder] = ()

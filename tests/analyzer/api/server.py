@@ -29,7 +29,7 @@ from gpusteward.analyzer.explain.explainer import ModelCounters
 from gpusteward.analyzer.explain.opinion_effects import apply_objections, evaluate_opinions
 from gpusteward.analyzer.explain.opinions import Opinion
 from gpusteward.analyzer.http_server import ConnectionLimits, LimitedServer
-from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.ledger.snoozes import Snooze
@@ -115,7 +115,7 @@ def make_result(
 ) -> Result:
     """The result of a cycle over a usage table."""
     settings = settings or Settings()
-    verdicts, _ = judge(table, settings.rules, History(), now=table.at)
+    verdicts, _ = judge(table, settings.rules, VerdictHistory(), now=table.at)
     opinion_effects = evaluate_opinions(verdicts, opinions or {}, threshold=settings.ai.threshold)
     verdicts = apply_objections(verdicts, opinion_effects)
     workloads = judge_workloads(verdicts, settings.rules)

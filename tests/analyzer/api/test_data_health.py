@@ -11,7 +11,7 @@ import pytest
 from gpusteward.analyzer.data_health import find_unknown_reason
 from gpusteward.analyzer.results import find_visible, limit_result
 from gpusteward.analyzer.settings.settings import Settings
-from gpusteward.analyzer.tables import Finding, Level
+from gpusteward.analyzer.tables import Level, SiteFinding
 from gpusteward.cli.main import main
 from gpusteward.core.messages import Message
 from gpusteward.core.namespaces import NamespacePattern, VisibleNamespaces
@@ -118,7 +118,7 @@ def found_at(api: Api, **headers: str) -> list[tuple[str, str]]:
 def test_findings_of_the_site_make_the_status_and_are_named_everywhere(
     capsys: pytest.CaptureFixture[str], level: Level
 ):
-    named = Finding(level, "source-incomplete", Message("engine b.example is down", "引擎 b.example 无法访问"))
+    named = SiteFinding(level, "source-incomplete", Message("engine b.example is down", "引擎 b.example 无法访问"))
     table = replace(table_of(resting(), at=time.time() - 5), findings=(named,))
     with running_api(make_result(table, settings=INTERVAL), clock=time.time) as api:
         assert found_at(api) == [(level, "engine b.example is down")]
@@ -134,14 +134,14 @@ def test_findings_of_the_site_make_the_status_and_are_named_everywhere(
 
 
 def test_the_worst_finding_is_the_first():
-    names = [Finding(level, level, Message(level, level)) for level in ("info", "warning", "degraded", "warning")]
+    names = [SiteFinding(level, level, Message(level, level)) for level in ("info", "warning", "degraded", "warning")]
     table = replace(table_of(resting(), at=time.time() - 5), findings=tuple(names))
     with running_api(make_result(table, settings=INTERVAL), clock=time.time) as api:
         assert [level for level, _ in found_at(api)] == ["degraded", "warning", "warning", "info"]
 
 
 def test_people_who_see_some_namespaces_learn_of_findings_without_names():
-    named = Finding("warning", "source-incomplete", Message("engine b.example is down", "引擎 b.example 无法访问"))
+    named = SiteFinding("warning", "source-incomplete", Message("engine b.example is down", "引擎 b.example 无法访问"))
     result = make_result(replace(table_of(resting()), findings=(named,)))
     visible = VisibleNamespaces(frozenset({NamespacePattern("nobody")}))
     limited = limit_result(result, visible, find_visible(result, visible))

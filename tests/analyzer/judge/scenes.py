@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
@@ -148,7 +148,7 @@ def judge_scenes(
     scrapes = {name: row.list_scrapes(signals.step) for name, row in rows.items()}
     due = sorted((scrape, name) for name, each in scrapes.items() for scrape in each)
     found = {scene.name: Counts(scene.name, signals.name, Counter(), Counter()) for scene in scenes}
-    history, done = History(), 0
+    history, done = VerdictHistory(), 0
     rules = Rules(cycle_seconds=cycle)
     cycles = range(WINDOW + cycle, hours * 3600, cycle)
     for at in cycles:

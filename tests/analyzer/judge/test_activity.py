@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gpusteward.analyzer.judge.activity import WORK_MEASURES, WORK_PROOFS
-from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, UsageTable
@@ -17,7 +17,7 @@ RULES = Rules()
 
 
 def look(table: UsageTable, *, now: float | None = None) -> list[tuple[Activity, Doubt]]:
-    verdicts, _ = judge(table, RULES, History(), now=table.at if now is None else now)
+    verdicts, _ = judge(table, RULES, VerdictHistory(), now=table.at if now is None else now)
     return [(ACTIVITIES[a], DOUBTS[d]) for a, d in zip(verdicts.activity, verdicts.doubt, strict=True)]
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions
-from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.workloads import WorkloadTable, judge_workloads
@@ -96,7 +96,7 @@ def scrape(collect: Collect, dialects: str, options: DcgmOptions | None = None) 
 
 def judge_engine(engine: RunningEngine) -> Judged:
     """As the analyzer does by default, cycle after cycle."""
-    memory, cycles = History(), []
+    memory, cycles = VerdictHistory(), []
     with closing(PrometheusSource(PrometheusSettings(url=engine.url))) as source:
         for back in reversed(range(CYCLES)):
             now = AT - back * CYCLE

@@ -1,10 +1,10 @@
-"""History of earlier cycles: pauses, idle since, expiry."""
+"""VerdictHistory of earlier cycles: pauses, idle since, expiry."""
 
 from dataclasses import replace
 
 import numpy as np
 
-from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, UsageTable, VerdictTable
@@ -15,8 +15,8 @@ RULES = Rules()
 CYCLE = 300.0
 
 
-def run(*tables: UsageTable, history: History | None = None) -> tuple[list[VerdictTable], History]:
-    history, found = history or History(), []
+def run(*tables: UsageTable, history: VerdictHistory | None = None) -> tuple[list[VerdictTable], VerdictHistory]:
+    history, found = history or VerdictHistory(), []
     for table in tables:
         verdicts, history = judge(table, RULES, history, now=table.at)
         found.append(verdicts)
@@ -92,7 +92,7 @@ def test_an_allocation_missing_for_an_hour_is_forgotten():
 
 
 def test_the_history_is_bounded_while_pods_come_and_go():
-    history = History()
+    history = VerdictHistory()
     for number in range(100):
         at = AT + number * CYCLE
         table = table_of(resting(), resting(), allocations=[allocation(2 * number), allocation(2 * number + 1)], at=at)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.tables import ACTIVITIES, UsageTable
@@ -53,7 +53,7 @@ def judge_trace(
     pods = duty.shape[1]
     held = [allocation(pod, started_at=float(times[0])) for pod in range(pods)]
     is_missing = (times > without[0]) & (times <= without[1])
-    history, was_idle = History(), np.zeros(pods, dtype=bool)
+    history, was_idle = VerdictHistory(), np.zeros(pods, dtype=bool)
     for at in np.arange(times[0] + window, times[-1], CYCLE):
         rows = (times > at - window) & (times <= at) & ~is_missing
         block = duty[rows]

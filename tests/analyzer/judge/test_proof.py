@@ -9,7 +9,7 @@ import pytest
 
 from gpusteward.agent.dialects.native import NativeDialect
 from gpusteward.agent.usage_counters import UsageCounters
-from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.proof import ProofRule
 from gpusteward.analyzer.judge.reasons import make_verdict
@@ -47,7 +47,7 @@ ENGINE = resting() | {(Measure.ENGINE, Stat.STEP): 15.0}
 
 def judge_cycles(*rows: Stats, every: float = CYCLE) -> Verdict:
     """The verdict of the last of several cycles, oldest first."""
-    history = History()
+    history = VerdictHistory()
     for back, row in reversed(list(enumerate(reversed(rows)))):
         at = AT - back * every
         verdicts, history = judge(table_of(row, at=at), RULES, history, now=at)
@@ -78,7 +78,7 @@ def test_where_a_video_engine_is_only_sampled_the_time_of_the_core_proves_no_idl
 def test_busy_time_proves_nothing_where_windows_do_not_overlap(cycle: float, proof: Proof):
     """Work between the last sample of one window and the first sample of the next is in neither."""
     rules, row = Rules(cycle_seconds=cycle), resting() | {(Measure.CORE, Stat.COUNT): 20.0}
-    verdicts, _ = judge(table_of(row), rules, History(), now=AT)
+    verdicts, _ = judge(table_of(row), rules, VerdictHistory(), now=AT)
     verdict = make_verdict(verdicts, 0, rules=rules)
     assert (verdict.activity, verdict.proof) == (Activity.IDLE, proof)
     reason = texts.WINDOWS_APART.text("en", minutes=WINDOW / 60, cycle=cycle / 60)
@@ -168,7 +168,7 @@ def test_the_last_kernel_proves_nothing_until_video_engines_were_watched_for_an_
 
 def test_never_reclaims_by_the_last_kernel_where_a_video_engine_has_worked_for_an_unknown_holder():
     """On a GPU that HAMi shares, 20 s of encoding every ten minutes are in two of three windows."""
-    row, history = GAUGES | kernel(WINDOW + 2 * HOUR), History()
+    row, history = GAUGES | kernel(WINDOW + 2 * HOUR), VerdictHistory()
     for cycle in range(26):
         at = AT - (25 - cycle) * CYCLE
         table = table_of(row, at=at)
@@ -206,7 +206,7 @@ def test_a_last_kernel_says_nothing_about_video_engines_and_other_signals():
 def test_a_workload_is_only_as_well_proven_as_its_weakest_allocation():
     owner = Workload("Deployment", "team", "server")
     held = [allocation(number, owner=owner) for number in range(2)]
-    verdicts, _ = judge(table_of(resting(), GAUGES, allocations=held), RULES, History(), now=AT)
+    verdicts, _ = judge(table_of(resting(), GAUGES, allocations=held), RULES, VerdictHistory(), now=AT)
     verdict = judge_workloads(verdicts, RULES).verdict(0)
     assert (verdict.activity, verdict.proof, verdict.highest_step) == (Activity.IDLE, Proof.SAMPLED, Step.NOTICE)
     assert texts.PROVEN[Proof.SAMPLED].en in verdict.reasons
@@ -244,7 +244,7 @@ def dcgm_page(step: float = 30.0, collected: float = 30.0) -> Iterator[Sample]:
 
 
 def read_proofs(table: UsageTable) -> dict[str, Proof]:
-    verdicts, _ = judge(table, Rules(proof=make_settings(ProofRule, video_seconds=0)), History(), now=SCRAPED_AT)
+    verdicts, _ = judge(table, Rules(proof=make_settings(ProofRule, video_seconds=0)), VerdictHistory(), now=SCRAPED_AT)
     assert {ACTIVITIES[code] for code in verdicts.activity} == {Activity.IDLE}
     return {one.container.pod: PROOFS[verdicts.proof[row]] for row, one in enumerate(table.allocations)}
 
@@ -306,7 +306,7 @@ def test_a_mig_instance_is_proven_idle_by_the_agent_only_where_it_has_no_video_e
     with closing(source):
         for at, page in zip(times, agent_pages(engines, times), strict=True):
             source.ingest("n1:9400", page, at)
-        verdicts, _ = judge(source.read(SCRAPED_AT), RULES, History(), now=SCRAPED_AT)
+        verdicts, _ = judge(source.read(SCRAPED_AT), RULES, VerdictHistory(), now=SCRAPED_AT)
     verdict = make_verdict(verdicts, 0, rules=RULES)
     assert (verdict.activity, verdict.proof, verdict.highest_step) == (Activity.IDLE, proof, step)
     assert (texts.NO_VIDEO_SIGNAL.en in verdict.reasons) is (proof is Proof.SAMPLED)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpusteward.analyzer.judge.activity import WORK_MEASURES
-from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.reasons import make_verdict
 from gpusteward.analyzer.judge.rules import Rules
@@ -70,8 +70,8 @@ def masks() -> st.SearchStrategy[Column]:
     return st.integers(0, 2**32 - 1).map(lambda seed: np.random.default_rng(seed).random(6))
 
 
-def idle_rows(table: UsageTable, memory: History | None = None) -> Column:
-    return judge(table, RULES, memory or History(), now=AT)[0].activity == IDLE
+def idle_rows(table: UsageTable, memory: VerdictHistory | None = None) -> Column:
+    return judge(table, RULES, memory or VerdictHistory(), now=AT)[0].activity == IDLE
 
 
 @given(tables())
@@ -128,7 +128,7 @@ def test_losing_the_peak_of_a_signal_that_is_there_never_makes_idle(table):
 @given(tables())
 @MANY
 def test_a_workload_is_idle_if_and_only_if_all_its_allocations_are(table):
-    verdicts, _ = judge(table, RULES, History(), now=AT)
+    verdicts, _ = judge(table, RULES, VerdictHistory(), now=AT)
     workloads = judge_workloads(verdicts, RULES)
     for number in range(len(workloads)):
         rows = workloads.rows(number)
@@ -141,7 +141,7 @@ def test_a_workload_is_idle_if_and_only_if_all_its_allocations_are(table):
 @given(tables())
 @MANY
 def test_a_score_is_from_0_to_100_and_a_state_is_unknown_without_one(table):
-    verdicts, _ = judge(table, RULES, History(), now=AT)
+    verdicts, _ = judge(table, RULES, VerdictHistory(), now=AT)
     known = ~np.isnan(verdicts.score)
     assert ((verdicts.score[known] >= 0) & (verdicts.score[known] <= 100)).all()
     is_unknown = verdicts.state == STATES.index(State.UNKNOWN)
@@ -151,14 +151,14 @@ def test_a_score_is_from_0_to_100_and_a_state_is_unknown_without_one(table):
 @given(tables(), tables())
 @MANY
 def test_no_history_makes_a_row_idle_that_is_not_idle_now(earlier, table):
-    _, memory = judge(replace(earlier, at=AT - 300), RULES, History(), now=AT - 300)
+    _, memory = judge(replace(earlier, at=AT - 300), RULES, VerdictHistory(), now=AT - 300)
     assert not (idle_rows(table, memory) & ~idle_rows(table)).any()
 
 
 @given(tables())
 @MANY
 def test_every_verdict_can_be_explained(table):
-    verdicts, _ = judge(table, RULES, History(), now=AT)
+    verdicts, _ = judge(table, RULES, VerdictHistory(), now=AT)
     for row in range(len(table)):
         assert all(make_verdict(verdicts, row, rules=RULES).reasons)
     workloads = judge_workloads(verdicts, RULES)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.reasons import explain_row, make_verdict
 from gpusteward.analyzer.judge.rules import Rules
@@ -22,7 +22,7 @@ JOB = Workload("PyTorchJob", "team", "train")
 def explain(
     row: Stats, *earlier: Stats, language: Language = "en", owner: Workload | None = None, **options: object
 ) -> str:
-    history = History()
+    history = VerdictHistory()
     for back, each in reversed(list(enumerate((row, *earlier)))):
         at = AT - 300 * back
         table = table_of(each, at=at, allocations=[allocation(owner=owner)], **(options if not back else {}))
@@ -95,7 +95,7 @@ def test_every_doubt_signature_and_activity_has_a_text():
 
 
 def test_a_row_becomes_a_complete_verdict():
-    verdicts, _ = judge(table_of(resting(72)), RULES, History(), now=AT)
+    verdicts, _ = judge(table_of(resting(72)), RULES, VerdictHistory(), now=AT)
     verdict = make_verdict(verdicts, 0, rules=RULES)
     assert (verdict.state, verdict.activity, verdict.signature) == (State.IDLE, Activity.IDLE, Signature.PARKED)
     assert verdict.highest_step is Step.RECLAIM
@@ -105,14 +105,14 @@ def test_a_row_becomes_a_complete_verdict():
 
 
 def test_what_could_not_be_scored_has_no_score():
-    verdicts, _ = judge(table_of({}), RULES, History(), now=AT)
+    verdicts, _ = judge(table_of({}), RULES, VerdictHistory(), now=AT)
     verdict = make_verdict(verdicts, 0, rules=RULES, language="zh")
     assert verdict.score is None
     assert verdict.idle_since is None
 
 
 def test_a_workload_has_reasons_in_both_languages():
-    verdicts, _ = judge(table_of(resting(), working()), RULES, History(), now=AT)
+    verdicts, _ = judge(table_of(resting(), working()), RULES, VerdictHistory(), now=AT)
     workloads = judge_workloads(verdicts, RULES)
     assert workloads.verdict(0).reasons == ("1 of 2 GPUs of this workload is in use.",)
     assert workloads.verdict(0, language="zh").finding == "2 张 GPU 中有 1 张未使用"

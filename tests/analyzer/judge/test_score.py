@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from gpusteward.analyzer.judge.allocation_columns import read_allocation_columns
 from gpusteward.analyzer.judge.gpu_models import MODELS, GpuDefaults, find_capacities, find_model
-from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.score import Scoring, Thresholds
@@ -21,11 +21,11 @@ CAPACITY = signal(Measure.MEMORY_TOTAL, 80 * GIB) | signal(Measure.POWER_LIMIT, 
 
 
 def scores(table: UsageTable, rules: Rules | None = None) -> list[float]:
-    return judge(table, rules or Rules(), History(), now=AT)[0].score.tolist()
+    return judge(table, rules or Rules(), VerdictHistory(), now=AT)[0].score.tolist()
 
 
 def states(table: UsageTable, rules: Rules | None = None) -> list[State]:
-    return [STATES[code] for code in judge(table, rules or Rules(), History(), now=AT)[0].state]
+    return [STATES[code] for code in judge(table, rules or Rules(), VerdictHistory(), now=AT)[0].state]
 
 
 def busy(core: float, copy: float, memory_gib: float, watts: float) -> dict[tuple[Measure, Stat], float]:

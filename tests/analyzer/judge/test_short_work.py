@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, STEPS
@@ -47,7 +47,7 @@ def mean_before(total: NDArray[np.float64], at: NDArray[np.int64], seconds: floa
 
 def judge_work(busy: NDArray[np.float64], *, scrape: float, has_counter: bool) -> Iterator[Case]:
     """Whether work ran in each window, and the verdict. A gauge shows the last second, the agent's the last 5."""
-    history, total, offset = History(), np.concatenate(([0.0], np.cumsum(busy))), 7.3
+    history, total, offset = VerdictHistory(), np.concatenate(([0.0], np.cumsum(busy))), 7.3
     for end in np.arange(WINDOW + 60, HOURS * 3600, CYCLE):
         samples = (np.arange(end - WINDOW + offset, end, scrape) / TICK).astype(np.int64)
         window = busy[round((end - WINDOW) / TICK) : round(end / TICK)]

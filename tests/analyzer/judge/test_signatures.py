@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.reasons import explain_row, make_verdict
 from gpusteward.analyzer.judge.rules import Rules
@@ -30,7 +30,7 @@ def judge_rows(
     window: float = WINDOW,
 ) -> Verdict:
     """The verdict of the last of several cycles, given newest first."""
-    history = History()
+    history = VerdictHistory()
     for back, each in reversed(list(enumerate((row, *earlier)))):
         at = AT - back * every
         table = table_of(each, allocations=[allocation(owner=owner, started_at=started_at)], at=at)
@@ -118,7 +118,7 @@ def test_time_before_the_start_of_a_pod_does_not_count_towards_keep_alive():
 
 
 def test_a_replaced_pod_has_no_history():
-    history = History()
+    history = VerdictHistory()
     for number in range(9):
         at, started_at = AT + 300 * number, AT - DAY if number < 5 else AT + 1300
         table = table_of(flat(0.1), allocations=[allocation(started_at=started_at)], at=at)
@@ -191,7 +191,7 @@ def test_a_young_active_pod_has_started():
 
 def test_never_starting_once_a_young_pod_has_worked():
     young = [allocation(0, started_at=AT - 890)]
-    _, history = judge(table_of(working(), allocations=young, at=AT - 870), RULES, History(), now=AT - 870)
+    _, history = judge(table_of(working(), allocations=young, at=AT - 870), RULES, VerdictHistory(), now=AT - 870)
     verdicts, _ = judge(table_of(resting(), allocations=young), RULES, history, now=AT)
     assert SIGNATURES[verdicts.signature[0]] is Signature.PARKED
 
@@ -215,7 +215,7 @@ def test_a_parked_allocation_of_unknown_owner_may_hang_and_is_never_reclaimed():
     held = [replace(allocation(number), container=replace(allocation(number).container, workload=owner))
             for number, owner in enumerate(owners)]  # fmt: skip
     worked = table_of(*[working()] * 4, allocations=held, at=AT - 2 * WINDOW)
-    _, history = judge(worked, RULES, History(), now=AT - 2 * WINDOW)
+    _, history = judge(worked, RULES, VerdictHistory(), now=AT - 2 * WINDOW)
     table = table_of(resting(), resting(), resting(0, processes=0), resting(), allocations=held)
     verdicts, _ = judge(table, RULES, history, now=AT)
     assert [STEPS[step] for step in verdicts.step] == [Step.NOTICE, Step.RECLAIM, Step.RECLAIM, Step.NOTICE]
@@ -243,7 +243,7 @@ def test_a_job_that_never_worked_stays_at_a_notice(kind: str, row: Stats, age: f
 
 def test_an_allocation_of_unknown_owner_that_never_worked_stays_at_a_notice():
     held = replace(allocation(), container=replace(allocation().container, workload=None))
-    verdicts, _ = judge(table_of(EMPTY, allocations=[held]), RULES, History(), now=AT)
+    verdicts, _ = judge(table_of(EMPTY, allocations=[held]), RULES, VerdictHistory(), now=AT)
     verdict = make_verdict(verdicts, 0, rules=RULES)
     assert (verdict.signature, verdict.highest_step) == (Signature.EMPTY, Step.NOTICE)
     assert any("its owner is unknown" in reason for reason in verdict.reasons)
@@ -373,7 +373,7 @@ def random_requests(seed: int) -> list[Stats]:
 def signatures_of_servers() -> list[set[Signature]]:
     """Of each server with requests at random times, in all cycles of twelve hours."""
     servers = [allocation(seed, started_at=AT - DAY) for seed in RANDOM_SERVERS]
-    history, found = History(), [set[Signature]() for _ in servers]
+    history, found = VerdictHistory(), [set[Signature]() for _ in servers]
     cycles = list(zip(*map(random_requests, RANDOM_SERVERS), strict=True))
     for number, rows in enumerate(cycles, start=1):
         at = AT - (len(cycles) - number) * 300

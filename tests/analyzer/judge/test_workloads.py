@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.workloads import WorkloadTable, judge_workloads
@@ -20,7 +20,7 @@ JOB = Workload("Job", "team", "train")
 
 
 def join(table: UsageTable) -> WorkloadTable:
-    return judge_workloads(judge(table, RULES, History(), now=table.at)[0], RULES)
+    return judge_workloads(judge(table, RULES, VerdictHistory(), now=table.at)[0], RULES)
 
 
 def only(*rows: Stats, owner: Workload | None = None, **options: object) -> WorkloadVerdict:
@@ -116,7 +116,7 @@ def test_an_empty_cluster_has_no_workloads():
 
 def test_fifty_thousand_rows_are_judged_and_joined_quickly():
     """Detects a loop over rows, with a margin for a busy machine; `bench.judge_truth` measures."""
-    table, history = large_table(50_000), History()
+    table, history = large_table(50_000), VerdictHistory()
     verdicts, history = judge(table, RULES, history, now=AT)
     spent = []
     for _ in range(5):

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, SIGNATURES, VerdictTable
@@ -77,7 +77,7 @@ def judge_nodes(
 ) -> list[Case]:
     """Judge as the analyzer does, cycle after cycle up to a moment, and add the truth."""
     sampled = Sampled(nodes)
-    history = History()
+    history = VerdictHistory()
     for back in reversed(range(cycles)):
         now = at - back * CYCLE
         table = sampled.table(now, window=window, step=step, counter_step=counter_step)

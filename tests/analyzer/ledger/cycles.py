@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Engine, select
 
-from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.ledger.ledger import Ledger
@@ -47,7 +47,7 @@ def cycle(
     if not rows:
         table = replace(table, allocations=[])
     table = replace(table, ended=ended, fleet={NodeModel(*key): gpus for key, gpus in (fleet or {}).items()})
-    verdicts, _ = judge(table, settings.rules, History(), now=at)
+    verdicts, _ = judge(table, settings.rules, VerdictHistory(), now=at)
     return Result(1, at, 0.1, settings, verdicts, judge_workloads(verdicts, settings.rules))
 
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.ledger.ledger import Ledger
@@ -40,7 +40,7 @@ class Restarted(NamedTuple):
 
 def judge_cycles(rows: Sequence[Stats], *, every: float = INTERVAL, first: float = START) -> Iterator[Result]:
     """One allocation, cycle after cycle, as the analyzer judges it."""
-    history = History()
+    history = VerdictHistory()
     for number, row in enumerate(rows):
         at = first + number * every
         table = table_of(row, allocations=[allocation(started_at=START - 7200)], at=at)

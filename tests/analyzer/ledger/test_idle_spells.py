@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.ledger.db_engine import with_write_lock
@@ -42,10 +42,10 @@ POD = allocation(0, started_at=START - 86_400)
 OTHER = allocation(1, started_at=START - 86_400)
 
 
-def play(script: str, *, history: History | None = None, begin: float = START, other: str = "w") -> list[Result]:
+def play(script: str, *, history: VerdictHistory | None = None, begin: float = START, other: str = "w") -> list[Result]:
     """A cycle for each letter: w work, i idle, u unknown, - not there, . no cycle. Another pod is always there;
     without a letter of its own it does the same."""
-    history, results = history or History(), []
+    history, results = history or VerdictHistory(), []
     for number, letter in enumerate(script):
         if letter == ".":
             continue

@@ -5,7 +5,7 @@ from collections.abc import Collection
 
 import pytest
 
-from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.ledger.db_engine import open_engine
 from gpusteward.analyzer.ledger.restore_state import restore_history
@@ -35,7 +35,7 @@ def idle_since(url: str, rows: Rows, at: float) -> list[float | None]:
 def first_window(rows: Rows, at: float) -> float:
     """Idle since without any history."""
     table = cycle(rows, at).verdicts.usage
-    verdicts, _ = judge(table, SETTINGS.rules, History(), now=at)
+    verdicts, _ = judge(table, SETTINGS.rules, VerdictHistory(), now=at)
     return float(verdicts.idle_since[0]) - START
 
 

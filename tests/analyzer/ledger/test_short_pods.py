@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.results import Result
@@ -128,14 +128,14 @@ def run_cycles(
 ) -> None:
     """`restart_every`: cycles after which the analyzer is another one, with the same samples and the same ledger.
     `resolve`: adds what the API server knows."""
-    ledger, history = open_ledger(url), History()
+    ledger, history = open_ledger(url), VerdictHistory()
     with closing(open_source()) as source:
         for number in range(1, int(hours * 3600 / INTERVAL) + 1):
             at = START + INTERVAL * number + float(chance.uniform(0, 8))
             site.scrape_until(source, at)
             if restart_every and number % restart_every == 0:
                 ledger.close()
-                ledger, history = open_ledger(url), History()
+                ledger, history = open_ledger(url), VerdictHistory()
             table = resolve(source.read(at))
             verdicts, history = judge(table, SETTINGS.rules, history, now=at)
             ledger.record(Result(number, at, 0.1, SETTINGS, verdicts, judge_workloads(verdicts, SETTINGS.rules)))

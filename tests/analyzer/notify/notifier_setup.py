@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Engine
 
-from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.ledger.db_engine import open_engine
@@ -62,7 +62,7 @@ def result_of(
     idle_hours: float = 2.0,
 ) -> Result:
     """The result of a cycle after the allocations have been in this state for some hours."""
-    memory, rows = History(), rows if rows is not None else [IDLE] * len(allocations)
+    memory, rows = VerdictHistory(), rows if rows is not None else [IDLE] * len(allocations)
     for moment in [at - WINDOW * back for back in range(round(idle_hours * 3600 / WINDOW), -1, -1)]:
         table = table_of(*rows, allocations=allocations, at=moment)
         verdicts, memory = judge(table, settings.rules, memory, now=moment)
@@ -71,7 +71,7 @@ def result_of(
 
 def empty_result(at: float, settings: Settings) -> Result:
     table = UsageTable(at, WINDOW, (), {}, np.empty(0))
-    verdicts, _ = judge(table, settings.rules, History(), now=at)
+    verdicts, _ = judge(table, settings.rules, VerdictHistory(), now=at)
     return Result(1, at, 0.1, settings, verdicts, judge_workloads(verdicts, settings.rules))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Engine
 
-from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.reclaim.cluster import Cluster
@@ -100,7 +100,7 @@ class MemoryFleet:
 
     def __init__(self, settings: Settings, count: int, *, idle: int) -> None:
         self.settings = settings
-        self._history, self._number = History(), 0
+        self._history, self._number = VerdictHistory(), 0
         self._allocations = [_allocate(number) for number in range(count)]
         rows = [resting(0.0, processes=0.0, watts=60.0)] * idle + [working()] * (count - idle)
         names = {name for row in rows[:1] + rows[-1:] for name in row}

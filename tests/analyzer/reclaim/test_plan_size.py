@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.ledger.db_engine import open_engine
@@ -37,7 +37,7 @@ def test_a_plan_over_ten_thousand_idle_workloads_takes_about_a_second(tmp_path: 
     ]
     allocations = [replace_pod(number, owner) for number, owner in enumerate(owners)]
     table = table_of(*[resting(0.0, processes=0.0)] * WORKLOADS, allocations=allocations)
-    verdicts, _ = judge(table, settings.rules, History(), now=AT)
+    verdicts, _ = judge(table, settings.rules, VerdictHistory(), now=AT)
     result = Result(1, AT, 0.1, settings, verdicts, judge_workloads(verdicts, settings.rules))
     engine = open_engine(f"sqlite:///{tmp_path / 'ledger.db'}")
     create_tables(engine)

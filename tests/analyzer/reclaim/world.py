@@ -18,7 +18,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.ledger.db_engine import open_engine
@@ -192,7 +192,7 @@ class World:
         self.leads = True  # the ledger: not so where the analyzer of another cluster does
         self.snoozes: dict[Any, float] = {}
         self.on_step = on_step
-        self.history: History | None = History()
+        self.history: VerdictHistory | None = VerdictHistory()
         self.result: Result | None = None
         self.decided_at = 0.0  # by the monotonic clock: when the cycle that acted began
         self.reclaimer = self.start()

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
@@ -62,7 +62,7 @@ def read(kind: str, folder: Path, step: float, others: Sequence[Sample] = ()) ->
 
 
 def doubt_of(table: UsageTable) -> dict[str, tuple[Activity, Doubt]]:
-    verdicts, _ = judge(table, Rules(), History(), now=AT)
+    verdicts, _ = judge(table, Rules(), VerdictHistory(), now=AT)
     codes = zip(table.allocations, verdicts.activity, verdicts.doubt, strict=True)
     return {one.container.pod: (ACTIVITIES[activity], DOUBTS[doubt]) for one, activity, doubt in codes}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
@@ -32,7 +32,7 @@ def drop(*names: str) -> Callable[[str], str]:
 
 
 def judge_holders(table: UsageTable) -> list[tuple[object, ...]]:
-    verdicts, _ = judge(table, Rules(), History(), now=AT)
+    verdicts, _ = judge(table, Rules(), VerdictHistory(), now=AT)
     names = [(one.node, one.gpu_index, one.container.pod, one.gpu_instance) for one in table.allocations]
     return sorted((*name, *words[:3]) for name, words in zip(names, words_of(verdicts), strict=True))
 

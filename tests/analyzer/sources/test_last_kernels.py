@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.proof import ProofRule
 from gpusteward.analyzer.judge.rules import Rules
@@ -98,7 +98,7 @@ def test_never_reclaims_by_the_last_kernel_where_no_video_signal_is_exported(gen
 
 
 def judge_pods(table: UsageTable) -> dict[str, tuple[Activity, Proof]]:
-    verdicts, _ = judge(table, Rules(proof=make_settings(ProofRule, video_seconds=0)), History(), now=AT)
+    verdicts, _ = judge(table, Rules(proof=make_settings(ProofRule, video_seconds=0)), VerdictHistory(), now=AT)
     return {
         one.container.pod: (ACTIVITIES[activity], PROOFS[proof])
         for one, activity, proof in zip(table.allocations, verdicts.activity, verdicts.proof, strict=True)

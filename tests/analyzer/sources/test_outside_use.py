@@ -18,7 +18,7 @@ from gpusteward.agent.kubernetes.pods import PAIR_LABEL
 from gpusteward.agent.node_source import NodeProviders, NodeSource
 from gpusteward.agent.nvml import Nvml
 from gpusteward.agent.processes import ProcessTable
-from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.reasons import explain_row
 from gpusteward.analyzer.judge.rules import Rules
@@ -165,7 +165,7 @@ def read_tables(samples: Sequence[Sample], folder: Path) -> Iterator[UsageTable]
 
 
 def judge_holders(table: UsageTable) -> Mapping[str, tuple[str, str, str]]:
-    verdicts, _ = judge(table, Rules(), History(), now=AT)
+    verdicts, _ = judge(table, Rules(), VerdictHistory(), now=AT)
     codes = zip(verdicts.activity, verdicts.signature, verdicts.step, strict=True)
     words = [(ACTIVITIES[one].value, SIGNATURES[two].value, STEPS[three].value) for one, two, three in codes]
     return dict(zip([one.container.pod for one in table.allocations], words, strict=True))
@@ -201,7 +201,7 @@ def test_agents_without_the_counter_show_other_pods_and_work_of_the_host(samples
 def test_the_reason_of_a_gpu_with_a_process_of_others_does_not_say_that_it_has_none(samples: Sequence[Sample]):
     with closing(fed_source(samples)) as source:
         table = source.read(AT)
-    verdicts, _ = judge(table, Rules(), History(), now=AT)
+    verdicts, _ = judge(table, Rules(), VerdictHistory(), now=AT)
     rows = {one.container.pod: row for row, one in enumerate(table.allocations)}
     texts = {pod: str(explain_row(verdicts, row, rules=Rules())) for pod, row in rows.items()}
     assert "has no process and no memory" in texts["unused"]

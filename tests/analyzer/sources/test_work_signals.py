@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
@@ -151,7 +151,7 @@ SOURCES = pytest.mark.parametrize("source", ["prometheus", "victoriametrics", "e
 
 
 def judge_pods(table: UsageTable) -> Mapping[tuple[str, str], Activity]:
-    verdicts, _ = judge(table, Rules(), History(), now=AT)
+    verdicts, _ = judge(table, Rules(), VerdictHistory(), now=AT)
     holders = [(one.container.pod, one.container.name) for one in table.allocations]
     return {holder: ACTIVITIES[code] for holder, code in zip(holders, verdicts.activity, strict=True)}
 
@@ -334,7 +334,7 @@ def test_traffic_of_a_board_is_not_that_of_an_instance_in_another_cluster():
     ]
     with closing(fed_source(samples)) as source:
         table = source.read(AT)
-    verdicts, _ = judge(table, Rules(), History(), now=AT)
+    verdicts, _ = judge(table, Rules(), VerdictHistory(), now=AT)
     found = [(one.cluster, ACTIVITIES[code]) for one, code in zip(table.allocations, verdicts.activity, strict=True)]
     assert found == [("east", active), ("east", idle), ("west", unknown), ("west", unknown)]
 

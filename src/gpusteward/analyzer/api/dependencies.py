@@ -29,7 +29,7 @@ from gpusteward.analyzer.reclaim.policies.resolve import WatchedPolicies
 from gpusteward.analyzer.scheduler import CycleScheduler
 from gpusteward.analyzer.settings.masked import MaskedSetting
 from gpusteward.analyzer.settings.settings import Settings
-from gpusteward.analyzer.tables import Finding
+from gpusteward.analyzer.tables import SiteFinding
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.messages import Message
 from gpusteward.core.namespaces import VisibleNamespaces
@@ -149,10 +149,10 @@ class ApiDependencies:
         if self.policy_problem is not None:
             reason = self.policy_problem if self.visible is None else health_messages.ASK_ADMIN
             text = health_messages.POLICIES_REFUSED.fill(reason=reason)
-            findings.append(Finding("warning", "policies-refused", text))
+            findings.append(SiteFinding("warning", "policies-refused", text))
         if uid := self.leadership.foreign_cluster:
             text = health_messages.CLUSTER_NOT_RECORDED.fill(leader=self.leadership.leader, cluster=uid)
-            findings.append(Finding("warning", "cluster-not-recorded", text))
+            findings.append(SiteFinding("warning", "cluster-not-recorded", text))
         return replace(found, findings=sort_findings(findings))
 
     def require_reclaim(self) -> ReclaimControl:

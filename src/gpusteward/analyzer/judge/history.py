@@ -72,8 +72,8 @@ class Past:
 
 
 @dataclass(frozen=True)
-class History:
-    """`History()` is empty: before the first cycle."""
+class VerdictHistory:
+    """`VerdictHistory()` is empty: before the first cycle."""
 
     hashes: AllocationHashes = field(default_factory=lambda: np.empty(0, np.int64))  # of the rows of `past`
     past: Past = field(default_factory=Past)
@@ -86,11 +86,11 @@ class History:
         past = self.past.take(_find_positions(hashes, among=self.hashes))
         return past.without(np.abs(past.started_at - started_at) > SAME_START_SECONDS)
 
-    def update(self, hashes: AllocationHashes, *, past: Past, now: float) -> "History":
+    def update(self, hashes: AllocationHashes, *, past: Past, now: float) -> "VerdictHistory":
         """A new history: the past of these allocations, and of others that were seen recently."""
         is_recent = self.past.seen_at >= now - FORGET_AFTER_SECONDS
         left = np.flatnonzero(is_recent & (_find_positions(self.hashes, among=hashes) < 0))
-        return History(np.concatenate((hashes, self.hashes[left])), past.join(self.past.take(left)).compact())
+        return VerdictHistory(np.concatenate((hashes, self.hashes[left])), past.join(self.past.take(left)).compact())
 
 
 def _find_positions(hashes: AllocationHashes, *, among: AllocationHashes) -> Positions:

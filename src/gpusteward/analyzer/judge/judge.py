@@ -8,7 +8,7 @@ import numpy as np
 from gpusteward.analyzer.judge.activity import judge_activity
 from gpusteward.analyzer.judge.allocation_columns import Mask, read_allocation_columns
 from gpusteward.analyzer.judge.gpu_models import find_capacities
-from gpusteward.analyzer.judge.history import History, Past
+from gpusteward.analyzer.judge.history import Past, VerdictHistory
 from gpusteward.analyzer.judge.proof import find_video_at, judge_proof
 from gpusteward.analyzer.judge.rules import Rules, SignatureRules
 from gpusteward.analyzer.judge.score import name_states, score_usage
@@ -31,7 +31,9 @@ _STEPS = np.array([STEPS.index(signature.highest_step) for signature in SIGNATUR
 
 
 @np.errstate(invalid="ignore", divide="ignore")  # NaN is unknown
-def judge(table: UsageTable, rules: Rules, history: History, *, now: float) -> tuple[VerdictTable, History]:
+def judge(
+    table: UsageTable, rules: Rules, history: VerdictHistory, *, now: float
+) -> tuple[VerdictTable, VerdictHistory]:
     """A verdict for every row, and the history for the next cycle. `now` is only used for the age of the table."""
     columns = read_allocation_columns(table.allocations)
     capacities = find_capacities(table, columns, defaults=rules.gpu_defaults)

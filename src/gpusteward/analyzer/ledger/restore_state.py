@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Engine, and_, func, or_, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from gpusteward.analyzer.judge.allocation_columns import read_allocation_columns
-from gpusteward.analyzer.judge.history import History, Past
+from gpusteward.analyzer.judge.history import Past, VerdictHistory
 from gpusteward.analyzer.ledger.db_engine import describe_error
 from gpusteward.analyzer.ledger.identities import make_allocation_id, name_owner
 from gpusteward.analyzer.ledger.periods import HOUR_MS, RECORDED, read_progress
@@ -31,14 +31,14 @@ from gpusteward.logs import Log
 log = Log(__name__)
 
 
-def restore_history(engine: Engine, table: UsageTable) -> History:
+def restore_history(engine: Engine, table: UsageTable) -> VerdictHistory:
     """The history for the first cycle; empty if the ledger cannot be read. `judge` decides whether it still applies."""
     try:
         recorded, worked = _read_idle(engine, table), _read_worked(engine)
     except SQLAlchemyError as error:
         log.warning("ledger_not_restored", reason=describe_error(error), consequence="idle times start again")
-        return History()
-    return _make_history(table, recorded, worked) if recorded.idle or worked else History()
+        return VerdictHistory()
+    return _make_history(table, recorded, worked) if recorded.idle or worked else VerdictHistory()
 
 
 class _Recorded(NamedTuple):
@@ -105,7 +105,7 @@ def _read_worked(engine: Engine) -> Mapping[int, float]:
     return worked
 
 
-def _make_history(table: UsageTable, recorded: _Recorded, worked: Mapping[int, float]) -> History:
+def _make_history(table: UsageTable, recorded: _Recorded, worked: Mapping[int, float]) -> VerdictHistory:
     """All pods of an idle workload have been idle at least since then; pods started later have no history."""
     recorded_at = recorded.at
     since = np.array([recorded.find_begin(one) for one in table.allocations])
@@ -124,7 +124,7 @@ def _make_history(table: UsageTable, recorded: _Recorded, worked: Mapping[int, f
         idle_since=since,
         idle_until=_only_where(since, seen_at),
     )
-    return History(read_allocation_columns(table.allocations).hashes, past)
+    return VerdictHistory(read_allocation_columns(table.allocations).hashes, past)
 
 
 def read_clusters(connection: Connection, present: Collection[str]) -> list[tuple[str, str]]:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.ledger.ledger import Ledger
@@ -129,7 +129,7 @@ class AnalyzerProcess:
         self._settings = _make_settings(config)
         self._outbox, self._source = Outbox(folder / "outbox.db"), Source()
         self._steps_left = -1
-        self._history: History | None = None
+        self._history: VerdictHistory | None = None
         self._result: Result | None = None
         self._number = 0
         own = str(config["own_namespace"])

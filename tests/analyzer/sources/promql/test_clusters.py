@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.workloads import WorkloadTable, judge_workloads
@@ -56,7 +56,7 @@ def read(engine: RunningEngine, at: float = AT, **settings: object) -> UsageTabl
 
 
 def judged(table: UsageTable) -> WorkloadTable:
-    verdicts, _ = judge(table, Rules(), History(), now=table.at)
+    verdicts, _ = judge(table, Rules(), VerdictHistory(), now=table.at)
     return judge_workloads(verdicts, Rules())
 
 

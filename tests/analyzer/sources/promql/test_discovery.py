@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
@@ -256,7 +256,7 @@ def test_nothing_is_idle_on_a_site_younger_than_the_window(tmp_path: Path, age: 
         table = source.read(AT + 600)
     assert not table.unknown, "it is learned as soon as it has grown, not an hour later"
     assert table.coverage.tolist() == [1.0]
-    verdicts, _ = judge(table, Rules(), History(), now=AT + 600)
+    verdicts, _ = judge(table, Rules(), VerdictHistory(), now=AT + 600)
     assert ACTIVITIES[verdicts.activity[0]] is Activity.IDLE
 
 
@@ -278,7 +278,7 @@ def test_work_in_the_first_sample_of_a_new_site_is_active_while_a_zero_is_unknow
     ]
     with site(tmp_path, samples) as (source, _):
         table = source.read(AT)
-    verdicts, _ = judge(table, Rules(), History(), now=AT)
+    verdicts, _ = judge(table, Rules(), VerdictHistory(), now=AT)
     found = {
         one.container.pod: ACTIVITIES[code] for one, code in zip(table.allocations, verdicts.activity, strict=True)
     }

@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
@@ -44,7 +44,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningEngine]:
 
 
 def activity(table: UsageTable) -> Activity:
-    verdicts, _ = judge(table, Rules(), History(), now=table.at)
+    verdicts, _ = judge(table, Rules(), VerdictHistory(), now=table.at)
     return ACTIVITIES[verdicts.activity[0]]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpusteward.analyzer.explain.explainer import Explainer
-from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.reasons import explain_row
 from gpusteward.analyzer.judge.resumption import NO_HISTORY, SpellHistory
 from gpusteward.analyzer.ledger.ledger import Ledger
@@ -49,8 +49,8 @@ class RealLedger:
     ledger: Ledger
     spell_history: SpellHistory = NO_HISTORY
 
-    def restore(self, table: UsageTable) -> History:
-        return History()
+    def restore(self, table: UsageTable) -> VerdictHistory:
+        return VerdictHistory()
 
     def record(self, result: Result) -> None:
         self.ledger.record(result)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
@@ -72,7 +72,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Prom
 
 
 def list_idle(table: UsageTable) -> set[str]:
-    verdicts, _ = judge(table, Rules(), History(), now=AT)
+    verdicts, _ = judge(table, Rules(), VerdictHistory(), now=AT)
     activities = [ACTIVITIES[code] for code in verdicts.activity]
     rows = [row for row, activity in enumerate(activities) if activity is Activity.IDLE]
     return {table.allocations[row].node for row in rows}

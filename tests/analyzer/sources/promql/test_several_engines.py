@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.workloads import judge_workloads
@@ -158,8 +158,10 @@ def test_engines_whose_series_name_no_cluster_are_clusters_of_their_own_named_by
         assert table.clusters == tuple(sorted(addresses))
         assert [one.cluster for one in table.allocations] == [each for each in addresses for _ in range(len(expected))]
         assert sum(table.fleet.values()) == 2 * sum(expected.fleet.values())
-        keys = judge_workloads(judge(table, Rules(), History(), now=AT)[0], Rules()).keys
-        assert len(keys) == 2 * len(judge_workloads(judge(expected, Rules(), History(), now=AT)[0], Rules()).keys)
+        keys = judge_workloads(judge(table, Rules(), VerdictHistory(), now=AT)[0], Rules()).keys
+        assert len(keys) == 2 * len(
+            judge_workloads(judge(expected, Rules(), VerdictHistory(), now=AT)[0], Rules()).keys
+        )
         described = source.describe()
         assert [engine["cluster"] for engine in described["engines"]] == addresses
         assert "they are read as two clusters" in described["warnings"][0]

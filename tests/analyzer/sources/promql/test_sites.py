@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions
-from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
@@ -148,7 +148,7 @@ def test_engine_activity_of_a_device_with_one_holder_is_its_work(tmp_path: Path,
     """GPU_UTIL is that of one second, and misses what engine activity includes."""
     active = partial(steady, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", engine, TIMES, **DEVICE, **HOLDER)
     table = read(tmp_path, [*core(0), *device(TIMES, power=power), *active(pod="a"), *up()])
-    verdicts, _ = judge(table, Rules(), History(), now=AT)
+    verdicts, _ = judge(table, Rules(), VerdictHistory(), now=AT)
     assert [ACTIVITIES[code] for code in verdicts.activity] == [Activity.ACTIVE]
     assert not table.unknown
     both = [*active(pod="a"), *active(pod="b")]

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
@@ -112,7 +112,7 @@ def test_a_stale_row_is_never_idle_and_keeps_its_details(engine: RunningEngine):
         alive = of_pod(source.read(AT - 60), "dies").allocation
         table = source.read(AT + 400)
         table = source.read(AT + 1000)
-    verdicts, _ = judge(table, Rules(), History(), now=table.at)
+    verdicts, _ = judge(table, Rules(), VerdictHistory(), now=table.at)
     activity = dict(zip((one.container.pod for one in table.allocations), verdicts.activity, strict=True))
     assert ACTIVITIES[activity["dies"]] is Activity.UNKNOWN
     assert ACTIVITIES[activity["stays"]] is Activity.IDLE

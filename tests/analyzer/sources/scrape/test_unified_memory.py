@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
@@ -35,7 +35,7 @@ def test_pods_on_a_gpu_without_memory_info_are_active_or_idle_with_their_memory(
             cycles.run_cycle(now=float(at), monotonic=0.0)
             source.ingest(f"{NODE}:9400", pages.render(openmetrics=False, gzip=False), float(at))
         table = source.read(end)
-    verdicts, _ = judge(table, Rules(), History(), now=end)
+    verdicts, _ = judge(table, Rules(), VerdictHistory(), now=end)
     found = {
         each.container.pod: (ACTIVITIES[activity], bool(np.isfinite(score)))
         for each, activity, score in zip(table.allocations, verdicts.activity, verdicts.score, strict=True)

@@ -35,7 +35,7 @@ from gpusteward.analyzer.sources.owners.owner_resolver import (
 from gpusteward.analyzer.sources.owners.pods_by_name import PodUids, is_address, is_on_node
 from gpusteward.analyzer.sources.owners.settings import KubernetesSettings
 from gpusteward.analyzer.sources.usage.findings import list_names
-from gpusteward.analyzer.tables import EndedHolder, Finding, UsageTable
+from gpusteward.analyzer.tables import EndedHolder, SiteFinding, UsageTable
 from gpusteward.core.containers import Container, OwnerEvidence
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.core.usages import AllocationKey
@@ -199,24 +199,24 @@ class ClusterOwners:
         is_here = is_on_node(allocation.node, entry.read.node, entry.read.addresses)
         return None if is_here is False and not self._has_matched else is_here
 
-    def _find_findings(self, table: UsageTable) -> Iterator[Finding]:
+    def _find_findings(self, table: UsageTable) -> Iterator[SiteFinding]:
         known = [name or '""' for names in self._names.clusters for name in sorted(names)]
         if not self._clusters and known:
             text = data_health.OWN_CLUSTER_NOT_FOUND if self._names.own else data_health.OWN_CLUSTER_UNKNOWN
             fields = {"own": self._names.own, "names": list_names(known)}
-            yield Finding("warning", "owners-not-looked-up", text.fill(**fields))
+            yield SiteFinding("warning", "owners-not-looked-up", text.fill(**fields))
         # A pod that has moved leaves a row on its former node for a while.
         stale = {row for row, reason in table.unknown.items() if reason == NO_CURRENT_SAMPLE}
         self._elsewhere -= {_locate(table.allocations[row]) for row in stale}
         if lasting := self._elsewhere & self._elsewhere_before:
             names = list_names(f"{one.namespace}/{one.pod} ({one.node})" for one in lasting)
             text = data_health.PODS_ELSEWHERE.fill(count=len(lasting), names=names)
-            yield Finding("warning", "pods-elsewhere", text)
+            yield SiteFinding("warning", "pods-elsewhere", text)
         self._elsewhere_before = self._elsewhere
         if self._unconfirmed:
             nodes = list_names(one.node or '""' for one in self._unconfirmed)
             text = data_health.PODS_NOT_CONFIRMED.fill(count=len(self._unconfirmed), names=nodes)
-            yield Finding("info", "pods-not-confirmed", text)
+            yield SiteFinding("info", "pods-not-confirmed", text)
 
     def read_notify_annotation(self, namespace: str, pod: str, cluster: str = "") -> str:
         """The annotation gpusteward.io/notify of a pod or of one of its owners; empty if there is none, or if the pod

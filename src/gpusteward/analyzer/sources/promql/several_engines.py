@@ -25,7 +25,7 @@ from gpusteward.analyzer.sources.usage.findings import (
 from gpusteward.analyzer.sources.usage.partial_tables import PartialTable, merge_partial_tables
 from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.analyzer.sources.usage_source import Chart
-from gpusteward.analyzer.tables import Column, Finding, UsageTable
+from gpusteward.analyzer.tables import Column, SiteFinding, UsageTable
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message
 from gpusteward.core.usages import AllocationKey, Measure
@@ -207,29 +207,29 @@ class SeveralEngines:
         self._failures = {}
         if in_two := describe_gpus_in_two_engines(named):
             self._failures["names"] = in_two
-        twins = list[Finding]()
+        twins = list[SiteFinding]()
         if _have_one_name(named):
             joined = self._pods.mark(joined)
             if pods := self._pods.describe():
                 self._failures["clusters"] = pods
             if nodes := list_shared_nodes(joined):
                 text = messages.SHARED_NAMES.fill(count=len(nodes), names=list_names(nodes))
-                twins.append(Finding("warning", "two-gpus-one-index", text))
+                twins.append(SiteFinding("warning", "two-gpus-one-index", text))
         failed = find_failures({shard.url: shard.error for shard in self._shards if shard.error} | self._failures)
         found = self._join_findings(tables, has_gpus=bool(joined.fleet or len(joined)))
         self._twins = _find_twins(self._shards, named)
         if self._twins:
-            twins.append(Finding("warning", "same-pod-in-two-engines", self._twins))
+            twins.append(SiteFinding("warning", "same-pod-in-two-engines", self._twins))
         return replace(joined, findings=(*failed, *found, *twins))
 
-    def _join_findings(self, tables: Sequence[UsageTable], *, has_gpus: bool) -> Iterable[Finding]:
+    def _join_findings(self, tables: Sequence[UsageTable], *, has_gpus: bool) -> Iterable[SiteFinding]:
         """An engine without any GPU beside one with GPUs is named; why there is none at all, the first one says."""
-        found: dict[Finding, None] = {}
+        found: dict[SiteFinding, None] = {}
         for shard, table in zip(self._shards, tables, strict=True):
             for one in table.findings:
                 if one.code == NO_GPU_SERIES and has_gpus:
                     text = messages.ENGINE_WITHOUT_GPUS.fill(url=shard.url, why=one.message)
-                    found[Finding("warning", "engine-without-gpus", text)] = None
+                    found[SiteFinding("warning", "engine-without-gpus", text)] = None
                 else:
                     found[one] = None
         return found

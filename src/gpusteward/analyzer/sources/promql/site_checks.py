@@ -27,7 +27,7 @@ from gpusteward.analyzer.sources.usage.label_mapping import is_exporter_name
 from gpusteward.analyzer.sources.usage.quantities import NAMES, SHOWS_GPUS, MetricScheme, Quantity
 from gpusteward.analyzer.sources.usage.query_results import DeviceKey, ScrapeTarget, find_label
 from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers, join_labels, match_any, write_selector
-from gpusteward.analyzer.tables import Finding, NodeModel, UsageTable
+from gpusteward.analyzer.tables import NodeModel, SiteFinding, UsageTable
 from gpusteward.core import metrics
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message
@@ -122,7 +122,7 @@ class SiteChecks:
 
     def find_findings(
         self, table: UsageTable, schemes: Sequence[DetectedScheme], *, is_unheld_work: bool
-    ) -> Iterator[Finding]:
+    ) -> Iterator[SiteFinding]:
         """What is wrong with the exporters and the machines of the site. `is_unheld_work`: devices without a holder
         work, which says more than that no holder is named."""
         down = _keep_if_failed(
@@ -135,14 +135,14 @@ class SiteChecks:
             is_named = _keep_if_failed(True, "holders", lambda: _names_holders(self._engine, schemes, table.at))
             if not is_named:
                 labels = ", ".join(sorted(self.list_labels(schemes, table.at))) or "-"
-                yield Finding("warning", "no-holder-named", messages.NO_HOLDER_NAMED.fill(labels=labels))
+                yield SiteFinding("warning", "no-holder-named", messages.NO_HOLDER_NAMED.fill(labels=labels))
         yield from _name("two-gpus-one-index", messages.SHARED_NAMES, self._shared_names)
         if self._on_two_nodes:
             nodes = {place.node for places in self._on_two_nodes.values() for place in places}
             text = messages.GPU_ON_TWO_NODES.fill(count=len(self._on_two_nodes), names=list_names(nodes))
-            yield Finding("warning", "gpu-on-two-nodes", text)
+            yield SiteFinding("warning", "gpu-on-two-nodes", text)
         if not len(table) and not table.fleet:
-            yield Finding("info", NO_GPU_SERIES, _explain_no_gpus(self._engine, table.at))
+            yield SiteFinding("info", NO_GPU_SERIES, _explain_no_gpus(self._engine, table.at))
 
     def list_labels(self, schemes: Sequence[DetectedScheme], at: float) -> Collection[str]:
         """Of all series that could name holders; asked only where that is in question."""
@@ -163,10 +163,10 @@ class SiteChecks:
         return source_errors.NO_UUID_LABEL.fill(labels=" / ".join(labels)) if labels else None
 
 
-def _name(code: str, message: Message, names: Collection[str]) -> Iterator[Finding]:
+def _name(code: str, message: Message, names: Collection[str]) -> Iterator[SiteFinding]:
     """One finding about all of them."""
     if names:
-        yield Finding("warning", code, message.fill(count=len(names), names=list_names(names)))
+        yield SiteFinding("warning", code, message.fill(count=len(names), names=list_names(names)))
 
 
 def _keep_if_failed(before: T, what: str, find: Callable[[], T]) -> T:

@@ -38,7 +38,7 @@ from gpusteward.analyzer.sources.usage.quantities import MetricScheme
 from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.analyzer.sources.usage.selectors import parse_condition
 from gpusteward.analyzer.sources.usage_source import Chart
-from gpusteward.analyzer.tables import Finding, UsageTable
+from gpusteward.analyzer.tables import SiteFinding, UsageTable
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message, same_text
 from gpusteward.core.usages import AllocationKey
@@ -163,7 +163,7 @@ class PrometheusSource:
             yield "clusters", twins
         yield from self._checks.list_failures(table, schemes)
 
-    def _find_findings(self, table: UsageTable, schemes: Sequence[DetectedScheme]) -> Iterator[Finding]:
+    def _find_findings(self, table: UsageTable, schemes: Sequence[DetectedScheme]) -> Iterator[SiteFinding]:
         yield from find_failures({name: why for name, why in self._failures.items() if name != _NO_METRICS})
         unheld = [self._reader.state_of(detected).unheld_work for detected in schemes]
         is_working = any(part.working for part in unheld)

@@ -1,4 +1,4 @@
-"""What a source says about the whole site: `Finding`s of its usage table. Two contradictions are found here:
+"""What a source says about the whole site: `SiteFinding`s of its usage table. Two contradictions are found here:
 
 A pod runs on one node. Pods that are reported from two nodes, or from two nodes of the same name, which then have two
 GPUs of one index, are two pods of the same name. Most often two clusters share an engine and no label of their series
@@ -17,7 +17,7 @@ import numpy as np
 from gpusteward.analyzer.sources.usage.quantities import UNHELD_FLOOR, Aggregation, Level, MetricScheme, Quantity
 from gpusteward.analyzer.sources.usage.query_results import DeviceKey, DeviceSet, Flags, PodKey, QueryResults
 from gpusteward.analyzer.sources.usage.unknown_rows import HIGHEST_CORE
-from gpusteward.analyzer.tables import Column, Finding, UsageTable
+from gpusteward.analyzer.tables import Column, SiteFinding, UsageTable
 from gpusteward.core.messages import Message
 from gpusteward.core.usages import AllocationKey, Measure, Stat
 from gpusteward.messages import data_health as messages
@@ -30,12 +30,14 @@ NO_GPU_SERIES = "no-gpu-series"
 """Code of the finding with which a source says why it has no GPU; `gpu_presence` decides what that means."""
 
 
-def find_failures(failures: Mapping[str, Message]) -> Iterator[Finding]:
+def find_failures(failures: Mapping[str, Message]) -> Iterator[SiteFinding]:
     """Whatever could not be read is a warning that names it."""
     if failures:
         named = [messages.FAILED_PART.fill(name=name, reason=reason) for name, reason in failures.items()]
         names = join_messages(named[:MAX_NAMES])
-        yield Finding("warning", "source-incomplete", messages.SOURCE_INCOMPLETE.fill(count=len(named), names=names))
+        yield SiteFinding(
+            "warning", "source-incomplete", messages.SOURCE_INCOMPLETE.fill(count=len(named), names=names)
+        )
 
 
 def join_messages(parts: Iterable[Message]) -> Message:
@@ -180,7 +182,7 @@ def _list_held(results: QueryResults) -> DeviceSet:
     )
 
 
-def find_contradictions(table: UsageTable, found: Iterable[UnheldWork], labels: Iterable[str]) -> Iterator[Finding]:
+def find_contradictions(table: UsageTable, found: Iterable[UnheldWork], labels: Iterable[str]) -> Iterator[SiteFinding]:
     """`labels`: of the series that name no holder."""
     parts = [part for part in found if part.working or part.exporters]
     if not parts:
@@ -191,7 +193,7 @@ def find_contradictions(table: UsageTable, found: Iterable[UnheldWork], labels: 
     if exported:
         names = list_names(name for part in parts for name in part.exporters)
         text = messages.EXPORTER_IS_HOLDER.fill(count=len(exported), names=names)
-        yield Finding("info", "exporter-is-holder", text)
+        yield SiteFinding("info", "exporter-is-holder", text)
     working = {key._replace(instance="") for part in parts for key in part.working}
     working = {key for key in working if key not in held}
     if not working:
@@ -205,4 +207,4 @@ def find_contradictions(table: UsageTable, found: Iterable[UnheldWork], labels: 
         labels=", ".join(sorted(labels)) or "-",
     )
     is_most = len(working) >= DEGRADED_RATIO * (len(working) + known)
-    yield Finding("degraded" if is_most else "warning", "used-by-nobody-known", text)
+    yield SiteFinding("degraded" if is_most else "warning", "used-by-nobody-known", text)
