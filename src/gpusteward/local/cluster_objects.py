@@ -56,7 +56,7 @@ class ObjectKey(NamedTuple):
     name: str
 
 
-class SimulatedPod(NamedTuple):
+class PlacedPod(NamedTuple):
     """A pod that runs, and which one of its workload it is."""
 
     container: Container
@@ -114,7 +114,7 @@ def _make_controlled(key: ObjectKey, pods: int, created_at: float, owner: Json |
     return make_object(key, created_at=created_at, owner=owner, **fields)
 
 
-def make_pod(pod: SimulatedPod, owner: Json) -> Json:
+def make_pod(pod: PlacedPod, owner: Json) -> Json:
     """Its uid is that of the simulation, which the metrics name too."""
     container = pod.container
     key = ObjectKey("Pod", container.namespace, container.pod)

@@ -108,7 +108,7 @@ def serve_cluster(
 def _serve(
     listening: socket.socket, make_handler: Callable[..., BaseHTTPRequestHandler], *, name: str
 ) -> Iterator[None]:
-    server = _Server(listening.getsockname(), make_handler, bind_and_activate=False)
+    server = _DemoServer(listening.getsockname(), make_handler, bind_and_activate=False)
     server.socket.close()
     server.socket = listening
     thread = threading.Thread(target=server.serve_forever, name=name, daemon=True)
@@ -121,7 +121,7 @@ def _serve(
         thread.join()
 
 
-class _Server(ThreadingHTTPServer):
+class _DemoServer(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False  # clients may keep their connections open, as the scraper does
 

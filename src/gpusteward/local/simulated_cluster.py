@@ -35,7 +35,7 @@ from gpusteward.local.api_requests import (
 from gpusteward.local.cluster_objects import (
     WORKLOAD_KINDS,
     ObjectKey,
-    SimulatedPod,
+    PlacedPod,
     count_wanted,
     make_object,
     make_pod,
@@ -59,7 +59,7 @@ class SimulatedCluster:
         self._lock = threading.RLock()
         self._objects: dict[ObjectKey, Json] = {}
         self._versions = itertools.count(1000)
-        self._pods: dict[Workload, list[SimulatedPod]] = {}
+        self._pods: dict[Workload, list[PlacedPod]] = {}
         self._sizes: dict[Workload, int] = {}  # pods of a workload that is not suspended
         self._running: dict[Workload, frozenset[int]] = {}  # ordinals, of workloads that were changed here
         self._synced_at = -SYNC_SECONDS
@@ -199,13 +199,13 @@ class SimulatedCluster:
         every = sorted(range(self._sizes[workload]), key=lambda each: (each not in costs, -costs.get(each, 0), each))
         return frozenset(every[:wanted])
 
-    def _deletion_cost(self, pod: SimulatedPod) -> int:
+    def _deletion_cost(self, pod: PlacedPod) -> int:
         found = self._objects.get(ObjectKey("Pod", pod.container.namespace, pod.container.pod))
         cost = ((found or {}).get("metadata", {}).get("annotations") or {}).get(DELETION_COST, "0")
         return int(cost) if cost.lstrip("-").isdecimal() else 0
 
-    def _list_pods(self, now: float) -> dict[Workload, list[SimulatedPod]]:
-        found: dict[Workload, dict[str, SimulatedPod]] = defaultdict(dict)
+    def _list_pods(self, now: float) -> dict[Workload, list[PlacedPod]]:
+        found: dict[Workload, dict[str, PlacedPod]] = defaultdict(dict)
         gpus: Counter[str] = Counter()
         for node in self._fleet.nodes:
             for each in node.ownerships(now):
@@ -213,11 +213,11 @@ class SimulatedCluster:
                 if container.workload is None or request is None or container.workload.kind not in WORKLOAD_KINDS:
                     continue
                 gpus[container.pod_uid] += 1
-                pod = SimulatedPod(container, request.ordinal, node.name, gpus[container.pod_uid])
+                pod = PlacedPod(container, request.ordinal, node.name, gpus[container.pod_uid])
                 found[container.workload][container.pod_uid] = pod
         return {workload: list(pods.values()) for workload, pods in found.items()}
 
-    def _add_workload(self, workload: Workload, pods: Iterable[SimulatedPod], now: float) -> None:
+    def _add_workload(self, workload: Workload, pods: Iterable[PlacedPod], now: float) -> None:
         key = ObjectKey(workload.kind, workload.namespace, workload.name)
         if key in self._objects:
             return

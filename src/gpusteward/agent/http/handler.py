@@ -155,7 +155,7 @@ class RequestStream(io.RawIOBase):
         return count
 
 
-class RequestHeaders(http.client.HTTPMessage):
+class PlainHeaders(http.client.HTTPMessage):
     """Headers that name no parts. The parser of the standard library is that of e-mails: while it reads the headers it
     looks for the parts that a Content-Type promises, takes seconds for the parameters of a long one, and raises errors
     of any kind for a wrong one."""
@@ -171,7 +171,7 @@ class ConnectionHandler(BaseHTTPRequestHandler):
     """Reads requests from a connection and responds until one side closes it."""
 
     protocol_version = "HTTP/1.1"  # connections stay open
-    MessageClass = RequestHeaders
+    MessageClass = PlainHeaders
 
     def __init__(self, connection: ClientConnection, context: ServerContext) -> None:
         """Not the parent's, which would serve the connection here."""

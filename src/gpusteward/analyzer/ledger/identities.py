@@ -24,7 +24,7 @@ LabelPairs = tuple[tuple[str, str], ...]
 TextColumns = dict[str, Sequence[Any]]
 
 
-class AllocationColumns(NamedTuple):
+class AllocationFacts(NamedTuple):
     """Columns of `allocations` that describe an allocation; the fields have the names of the columns."""
 
     id: int
@@ -91,10 +91,10 @@ def hash_attributes(allocation: AllocationKey, facts: PodFacts) -> int:
     return hash(attributes)
 
 
-def make_identity(allocation: AllocationKey, *, allocation_id: int, facts: PodFacts) -> AllocationColumns:
+def make_identity(allocation: AllocationKey, *, allocation_id: int, facts: PodFacts) -> AllocationFacts:
     container = allocation.container
     kind, name = name_owner(container)
-    return AllocationColumns(
+    return AllocationFacts(
         id=allocation_id,
         cluster=clean_text(container.cluster),
         namespace=clean_text(container.namespace),
@@ -126,13 +126,13 @@ class NewAllocations:
         return len(self.ids)
 
     def in_blocks(self, size: int, chosen: Sequence[int] | None = None) -> Iterator[tuple[Sequence[int], TextColumns]]:
-        """The numbers of each block, all or the chosen ones, and their columns by the names of `AllocationColumns`."""
+        """The numbers of each block, all or the chosen ones, and their columns by the names of `AllocationFacts`."""
         numbers = range(len(self)) if chosen is None else chosen
         for first in range(0, len(numbers), size):
             block = numbers[first : first + size]
             keys = [(int(self.ids[number]), self.allocations[number]) for number in block]
             rows = [make_identity(key, allocation_id=id_, facts=self.read_facts(key.container)) for id_, key in keys]
-            yield block, dict(zip(AllocationColumns._fields, zip(*rows, strict=True), strict=True))
+            yield block, dict(zip(AllocationFacts._fields, zip(*rows, strict=True), strict=True))
 
 
 def name_owner(container: Container) -> tuple[str, str]:
