@@ -12,7 +12,7 @@ from typing import Any
 from gpusteward.core.containers import Container, Workload
 from gpusteward.core.gpus import Share
 from gpusteward.local.simulated_fleet import SimulatedFleet
-from gpusteward.simulate.applications import Application, Program, SimulatedPod
+from gpusteward.simulate.applications import Application, ApplicationPod, Program
 from gpusteward.simulate.assembly import GpuPlan
 from gpusteward.simulate.devices import PlacementRequest
 from gpusteward.simulate.load_curves import DAY, Lifetimes
@@ -51,9 +51,9 @@ class ClusterPod(Application):
 
     container: Container | None = None
 
-    def pod(self, generation: int, ordinal: int) -> SimulatedPod:
+    def pod(self, generation: int, ordinal: int) -> ApplicationPod:
         assert self.container is not None
-        return SimulatedPod(self.container, self.random.hexadecimal(64, "container"))
+        return ApplicationPod(self.container, self.random.hexadecimal(64, "container"))
 
 
 class GpuNode:

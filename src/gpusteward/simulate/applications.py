@@ -24,7 +24,7 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True)
-class SimulatedPod:
+class ApplicationPod:
     """One pod."""
 
     container: Container
@@ -56,7 +56,7 @@ class Application:
         """The same application with new pods."""
         return replace(self, restarts=(*self.restarts, at))
 
-    def pod(self, generation: int, ordinal: int) -> SimulatedPod:
+    def pod(self, generation: int, ordinal: int) -> ApplicationPod:
         """The pod with that ordinal in that generation."""
         workload = self.workload(generation)
         started_at = max((self.lifetimes.starts_at(generation), *self.restarts))
@@ -70,7 +70,7 @@ class Application:
             started_at,
             self._user(),
         )
-        return SimulatedPod(container, self.random.hexadecimal(64, "container", generation, ordinal, *self.restarts))
+        return ApplicationPod(container, self.random.hexadecimal(64, "container", generation, ordinal, *self.restarts))
 
     def _user(self) -> str:
         """Somebody of the team."""
