@@ -90,6 +90,9 @@ def test_after_an_outage_of_the_receiver_only_what_is_still_true_arrives(tmp_pat
                 wait_until(lambda seen=notifier.counters.failed["control"]: notifier.counters.failed["control"] > seen)
             rows = [BUSY, BUSY, IDLE, NO_SAMPLES, BUSY]
             notifier.notify(result_of(allocations[:5], rows, settings=settings, at=AT + 900))
+            receiver.wait_for(
+                lambda it: any(b"2026-09-21T14:28:20" in call.body for call in it.calls)
+            )  # no older one left
             receiver.fault = ""
             wait_until(lambda: not pending(notifier))
             (low,) = receiver.accepted
