@@ -22,7 +22,7 @@ FIRST_ROW = """() => {
   const rows = [...document.querySelectorAll(".grid-row")];
   const shown = rows.filter((row) => row.getBoundingClientRect().top >= list.top + 30);
   const first = shown.sort((a, b) => a.getBoundingClientRect().top - b.getBoundingClientRect().top)[0];
-  return first.innerText.split("\\n")[0];
+  return first?.innerText.split("\\n")[0];
 }"""
 
 
@@ -33,7 +33,7 @@ def test_an_update_keeps_place_selection_and_search(browser: Browser, bundle: Ui
         page = visitor.open("#/workloads/-/Deployment/team-00/app-01000?q=team&sort=workload")
         page.locator(".grid").evaluate("(list) => { list.scrollTop = 20000; }")
         page.wait_for_function("() => document.querySelector('.grid').scrollTop > 19000")
-        before = page.evaluate(FIRST_ROW)
+        before = page.wait_for_function(FIRST_ROW).json_value()  # rows are drawn after the scroll
         shown = page.locator(".freshness").inner_text()
         # The time on the page has seconds: the next result must have another one.
         api.publish(make_fleet(2000, at=at + 2, number=2, seed=1))
