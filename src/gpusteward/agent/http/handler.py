@@ -1,7 +1,7 @@
 """Handles one connection: TLS handshake, then its requests one after the other: access checks, routes, responses.
 
-The requests are parsed by `http.server`. Its limits are added here: of the time and size of a request, which keep a
-client that sends byte by byte from occupying a connection.
+The headers are parsed by `http.client`, the request line here: `http.server` would load half a megabyte of modules for
+it. Limits of the time and size of a request keep a client that sends byte by byte from occupying a connection.
 """
 
 import http.client
@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING
 
 from gpusteward import __version__
@@ -39,12 +38,7 @@ JOINED_BYTES = 8 * 1024  # smaller bodies are sent together with their headers
 OPEN_PATHS = frozenset({"/livez", "/healthz", "/readyz", "/health"})  # the kubelet's probes send no password
 
 _LONE_CARRIAGE_RETURN = re.compile(rb"\r(?!\n)")
-_PARSE_ERRORS = {
-    HTTPStatus.BAD_REQUEST: "the request line is invalid",
-    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE: "the headers are too large",
-    HTTPStatus.HTTP_VERSION_NOT_SUPPORTED: "only HTTP/1 is supported",
-}
-"""What http.server refuses, without repeating what was sent."""
+_VERSION = re.compile(r"HTTP/(\d{1,10})\.(\d{1,10})")
 
 PLAIN = "text/plain; charset=utf-8"
 JSON = "application/json"
@@ -167,14 +161,10 @@ class PlainHeaders(http.client.HTTPMessage):
         return "text"
 
 
-class ConnectionHandler(BaseHTTPRequestHandler):
+class ConnectionHandler:
     """Reads requests from a connection and responds until one side closes it."""
 
-    protocol_version = "HTTP/1.1"  # connections stay open
-    MessageClass = PlainHeaders
-
     def __init__(self, connection: ClientConnection, context: ServerContext) -> None:
-        """Not the parent's, which would serve the connection here."""
         self._connection, self._context = connection, context
         self._timeout_seconds = context.read_seconds
         self.close_connection = False  # after the current response
@@ -218,24 +208,42 @@ class ConnectionHandler(BaseHTTPRequestHandler):
     def _read_request(self) -> bool:
         """Read and parse a request; False: it was refused."""
         try:
-            if not (self._read_head() and self.parse_request()):
+            if not (self._read_head() and self._parse_request_line()):
                 return False
         except RequestTooLargeError:
             return self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the request is too large")
-        if self.request_version == "HTTP/0.9" or self.headers.defects:
+        try:
+            self.headers = http.client.parse_headers(io.BytesIO(self._head), _class=PlainHeaders)
+        except http.client.HTTPException:
+            return self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the headers are too large")
+        if self.headers.defects:
             return self._refuse(HTTPStatus.BAD_REQUEST, "a line of the request is not a header")
         if name := find_long_header((name.lower(), value) for name, value in self.headers.items()):
             return self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the header {name} is too long")
+        options = self.headers.get("Connection", "").lower()
+        self.close_connection = self._is_first_version or options == "close"
         self._skip_body()
+        return True
+
+    def _parse_request_line(self) -> bool:
+        """Method, target and version; False: it was refused."""
+        words = self._request_line.decode("latin-1").split()
+        version = _VERSION.fullmatch(words[-1]) if len(words) == 3 else None
+        if version is None:  # also HTTP/0.9, which has no version
+            return self._refuse(HTTPStatus.BAD_REQUEST, "the request line is invalid")
+        if int(version[1]) >= 2:
+            return self._refuse(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "only HTTP/1 is supported")
+        self.command, self.path = words[:2]
+        self._is_first_version = (int(version[1]), int(version[2])) < (1, 1)
         return True
 
     def _read_head(self) -> bool:
         """The bytes up to the empty line, not parsed yet; False: refused. Raises RequestTooLargeError."""
         self._stream.allow(seconds=self._context.read_seconds, size=MAX_REQUEST_BYTES)
-        self.raw_requestline = self._reader.readline(MAX_LINE_BYTES + 1)
-        if len(self.raw_requestline) > MAX_LINE_BYTES:
+        self._request_line = self._reader.readline(MAX_LINE_BYTES + 1)
+        if len(self._request_line) > MAX_LINE_BYTES:
             return self._refuse(HTTPStatus.REQUEST_URI_TOO_LONG, "the request line is too long")
-        most_bytes, headers = MAX_REQUEST_BYTES - len(self.raw_requestline), bytearray()
+        most_bytes, headers = MAX_REQUEST_BYTES - len(self._request_line), bytearray()
         while (line := self._reader.readline(most_bytes - len(headers) + 1)).strip(b"\r\n"):
             headers += line
         headers += line
@@ -243,13 +251,9 @@ class ConnectionHandler(BaseHTTPRequestHandler):
             raise RequestTooLargeError
         if not line:  # the client stopped sending: what is missing may be a header
             return self._refuse(HTTPStatus.BAD_REQUEST, "the request is incomplete")
-        if _LONE_CARRIAGE_RETURN.search(self.raw_requestline + headers):  # a line end for some, but not for others
+        if _LONE_CARRIAGE_RETURN.search(self._request_line + headers):  # a line end for some, but not for others
             return self._refuse(HTTPStatus.BAD_REQUEST, "a carriage return inside a line")
-        self.rfile = io.BufferedReader(io.BytesIO(headers))
-        return True
-
-    def handle_expect_100(self) -> bool:
-        """A body is discarded: nobody has to wait before sending it."""
+        self._head = bytes(headers)
         return True
 
     def _skip_body(self) -> None:
@@ -261,7 +265,7 @@ class ConnectionHandler(BaseHTTPRequestHandler):
         if length and not is_unclear:
             self._stream.allow(seconds=self._context.read_seconds, size=MAX_BODY_BYTES)
             self._reader.read(length)
-        if is_unclear or self.request_version == "HTTP/1.0":
+        if is_unclear:
             self.close_connection = True
 
     def _respond(self) -> None:
@@ -345,12 +349,6 @@ class ConnectionHandler(BaseHTTPRequestHandler):
             "beyond /metrics the snapshot has ids of containers and whole error texts: local clients only",
             hint="set basic_auth_users in a --web-config-file, or serve it to all clients with --expose-snapshot",
         )
-
-    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Called by http.server for what it cannot parse."""
-        del message, explain
-        status = HTTPStatus(code)
-        self._refuse(status, _PARSE_ERRORS.get(status, status.phrase))
 
     def _refuse(self, status: HTTPStatus, message: str) -> bool:
         """Reply to what is not a request; where the next one begins is unknown, so the connection is closed."""
