@@ -53,6 +53,7 @@ class Node:
             f"--node-name={NODE}",
             "--kubernetes=true",
             f"--proc={self.running.proc}",
+            f"--cgroup={self.running.cgroup}",
             f"--pod-resources-kubelet-socket={self.running.kubelet.path}",
             f"--kubernetes-api={self.running.api.url}",
         ]

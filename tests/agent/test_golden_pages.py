@@ -14,6 +14,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from gpusteward import __version__
 from gpusteward.agent.app import build_dialects
 from gpusteward.agent.collection import Collection
+from gpusteward.agent.host_use import HostUseReader
 from gpusteward.agent.hpc_jobs import HpcJobs
 from gpusteward.agent.kubernetes.kubelet import KubeletClient
 from gpusteward.agent.kubernetes.pod_watch import PodWatch
@@ -44,7 +45,8 @@ def collection(
         pods = PodWatch(ApiServer(running.api.url), NODE)
         kubelet = KubeletClient(running.kubelet.path)
         jobs = HpcJobs(settings.hpc_job_mapping_dir) if settings.hpc_job_mapping_dir else None
-        providers = NodeProviders(ProcessTable(running.proc), kubelet, pods, jobs=jobs)
+        host_use = HostUseReader(running.cgroup, running.proc)
+        providers = NodeProviders(ProcessTable(running.proc), kubelet, pods, jobs=jobs, host_use=host_use)
         source = NodeSource(NODE, Nvml(NODE, clock=lambda: float(next(clock)), event_wait_milliseconds=10), providers)
         pages = MetricsPage(node=NODE, interval_seconds=interval_seconds, clock=lambda: 0.0)
         dialects = build_dialects(settings, None, LabelCache())

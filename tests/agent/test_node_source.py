@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpusteward.agent.collector_runner import CollectorRunner
+from gpusteward.agent.host_use import READ_SECONDS, HostUseReader
 from gpusteward.agent.kubernetes.kubelet import (
     CLAIMS_REFRESH_SECONDS,
     CLAIMS_VALID_SECONDS,
@@ -19,7 +20,7 @@ from gpusteward.agent.node_source import NodeProviders, NodeSource
 from gpusteward.agent.nvml import Nvml
 from gpusteward.agent.processes import ProcessTable
 from gpusteward.core.containers import Container
-from gpusteward.core.snapshots import Snapshot
+from gpusteward.core.snapshots import PodHostUse, Snapshot
 from gpusteward.core.usage_split import SPLIT_SIGNALS, split_usage
 from gpusteward.kubernetes.api import ApiServer
 from tests.fakes.kubelet import Fault
@@ -56,7 +57,8 @@ def running_node(
 ) -> Iterator[Node]:
     with machine.start(folder) as running:
         pods = PodWatch(ApiServer(api_url or running.api.url), NODE) if watch_pods else None
-        providers = NodeProviders(ProcessTable(running.proc), KubeletClient(running.kubelet.path), pods)
+        kubelet, host_use = KubeletClient(running.kubelet.path), HostUseReader(running.cgroup, running.proc)
+        providers = NodeProviders(ProcessTable(running.proc), kubelet, pods, host_use=host_use)
         source = NodeSource(NODE, Nvml(NODE, event_wait_milliseconds=10), providers)
         try:
             if pods is not None:
@@ -208,3 +210,59 @@ def test_holders_behind_an_mps_server_that_hides_its_clients_are_unknown_and_not
         assert holder.utilization_ratio == (None if percent else 0), "nobody works on a GPU that does nothing"
     assert split.utilization_ratio == percent / 100
     assert not split.is_used_outside, "the server works for the holders"
+
+
+def test_cpu_disk_and_network_are_those_of_the_pods_that_hold_gpus(fake_nvml: FakeNvml, tmp_path: Path):
+    machine = time_sliced()
+    fake_nvml.load(machine.scenario)
+    with running_node(machine, tmp_path) as node:
+        found = {each.pod.pod: each for each in node.read().pod_host_use}
+    assert found.keys() == {"api-7d9f8b6c5d-x2x4k", "batch-x", "silent-0"}, "the intruder holds nothing"
+    batch = machine.pods[1]
+    assert found["batch-x"] == PodHostUse(Container("research", "batch-x", batch.uid), 2.25, 2_004_096, 1_004_002)
+    assert found["silent-0"].network_bytes is None, "it has no process"
+
+
+def test_cpu_disk_and_network_are_read_every_thirty_seconds_and_not_in_every_cycle(node: Node):
+    def read_cpu(*, after: float) -> list[float | None]:
+        return [each.cpu_seconds for each in node.read(after=after).pod_host_use]
+
+    assert read_cpu(after=5) == [1.25, 2.25]
+    for file in node.running.cgroup.rglob("cpu.stat"):
+        file.write_text("usage_usec 9000000\n")
+    assert read_cpu(after=5) == [1.25, 2.25]
+    assert read_cpu(after=READ_SECONDS - 6) == [1.25, 2.25]
+    assert read_cpu(after=1) == [9.0, 9.0]
+
+
+def test_a_file_of_a_pod_that_cannot_be_read_is_a_failure_until_it_is_read_again(node: Node):
+    stat = next(node.running.cgroup.rglob("io.stat"))
+    text = stat.read_bytes()
+    stat.write_bytes(b"259:0 rbytes=\xff\n")
+    for cycle in (1, 2):
+        snapshot = node.read()
+        assert [each.disk_bytes for each in snapshot.pod_host_use].count(None) == 1
+        assert [failure.collector for failure in snapshot.failures] == ["host_use"]
+        assert node.runner.error_counts["host_use"] == cycle
+    stat.write_bytes(text)
+    assert node.read(after=READ_SECONDS).failures == ()
+
+
+def test_a_pod_that_no_longer_holds_a_gpu_is_not_shown_until_the_next_reading(node: Node):
+    assert len(node.read().pod_host_use) == 2
+    machine = exclusive()
+    node.running.kubelet.response = machine.claims(without=machine.pods[1])
+    machine.pods[1].phase = "Succeeded"
+    node.running.api.add_pod(machine.pods[1].as_json())
+    watch = node.pods
+    assert watch is not None
+    wait_until(lambda: any(pod.is_finished for pod in watch.pods.values()))
+    assert [each.pod.pod for each in node.read(after=1).pod_host_use] == ["bert-worker-0"]
+
+
+def test_without_the_api_server_a_pod_is_known_by_the_uid_of_its_processes(fake_nvml: FakeNvml, tmp_path: Path):
+    machine = exclusive()
+    fake_nvml.load(machine.scenario)
+    with running_node(machine, tmp_path, watch_pods=False) as node:
+        (found,) = node.read().pod_host_use
+    assert (found.pod, found.cpu_seconds) == (Container("research", "bert-worker-0", machine.pods[0].uid), 1.25)

@@ -37,10 +37,15 @@ def shared() -> Machine:
     return Machine(scenario, create_pods(scenario, pids))
 
 
-def test_eight_gpus_with_64_processes_and_all_dialects_have_at_most_1200_series(fake_nvml: FakeNvml, tmp_path: Path):
-    found = count_series(shared(), fake_nvml, tmp_path)
+def test_eight_gpus_with_64_processes_and_all_dialects_have_at_most_1200_series_and_three_for_each_pod(
+    fake_nvml: FakeNvml, tmp_path: Path
+):
+    machine = shared()
+    found = count_series(machine, fake_nvml, tmp_path)
     assert found["nvidia_pid_pod"] == found["gpusteward_process_memory_bytes"] == PROCESSES
-    assert found.total() <= 1200, found.most_common()
+    of_pods = sum(count for name, count in found.items() if name.startswith("gpusteward_pod_"))
+    assert of_pods == 3 * len(machine.pods)
+    assert found.total() - of_pods <= 1200, found.most_common()
 
 
 def test_a_gpu_without_processes_has_at_most_45_series_with_its_share_of_those_of_the_agent(

@@ -11,6 +11,7 @@
     shares/              device claims and annotations -> allocations with share and limits
     attribution.py       process -> container; without Kubernetes: process -> holder of the GPU
     holders.py           what processes prove about holders: pod uids, GPUs of init containers
+    host_use.py          CPU, disk and network of the pods that hold GPUs
     hpc_jobs.py          jobs of a workload manager per GPU
     usage_counters.py    busy seconds, video engines and energy, accumulated from snapshot to snapshot
     field_list.py        the list of DCGM fields to export, from a CSV file or a ConfigMap

@@ -21,6 +21,7 @@ from gpusteward.agent.field_list import (
     watch_field_config_map,
     watch_field_file,
 )
+from gpusteward.agent.host_use import HostUseReader
 from gpusteward.agent.hpc_jobs import HpcJobs
 from gpusteward.agent.http.server import serve
 from gpusteward.agent.kubernetes.kubelet import KubeletClient
@@ -138,6 +139,7 @@ def build_source(settings: AgentSettings, api: ApiServer | None) -> SnapshotSour
         ratio=RatioFile(settings.ratio_file) if settings.ratio_file else None,
         dcgm=_find_dcgm(settings),
         jobs=jobs,
+        host_use=HostUseReader(settings.cgroup, settings.proc) if settings.cgroup else None,
     )
     if providers.pods is not None:
         providers.pods.start()

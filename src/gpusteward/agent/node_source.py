@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from gpusteward.agent.attribution import AttributionInput, assign_process_holders, attribute_processes
 from gpusteward.agent.collector_runner import CollectorRunner
 from gpusteward.agent.holders import HolderUids, InitContainerGpus
+from gpusteward.agent.host_use import HostUseReader
 from gpusteward.agent.hpc_jobs import HpcJobs, JobsByGpu
 from gpusteward.agent.kubernetes.kubelet import ClaimCache, KubeletClient, accept_names
 from gpusteward.agent.kubernetes.pod_watch import PodWatch
@@ -17,9 +18,10 @@ from gpusteward.agent.nvml.identity import identify_lost_gpus
 from gpusteward.agent.processes import ProcessIdentity, ProcessTable
 from gpusteward.agent.shares.ratio_file import RatioFile
 from gpusteward.agent.shares.resolver import Resolution, Resolver
+from gpusteward.core.containers import Container
 from gpusteward.core.errors import SourceError
-from gpusteward.core.gpus import GpuProcess, GpuReading
-from gpusteward.core.snapshots import Failure, Snapshot
+from gpusteward.core.gpus import GpuAllocation, GpuProcess, GpuReading
+from gpusteward.core.snapshots import Failure, PodHostUse, Snapshot
 
 if TYPE_CHECKING:
     from gpusteward.agent.dcgm.client import Dcgm  # imported only where a hostengine is configured
@@ -63,6 +65,7 @@ class NodeProviders:
     ratio: RatioFile | None = None
     dcgm: "Dcgm | None" = None
     jobs: HpcJobs | None = None
+    host_use: HostUseReader | None = None
     holders_are_processes: bool = False  # no Kubernetes: a GPU is attributed to the processes running on it
 
 
@@ -115,6 +118,7 @@ class NodeSource:
         allocations = tuple(known.allocations)
         if self._providers.holders_are_processes:
             processes, allocations = assign_process_holders(processes, identities)
+        host_use = self._read_host_use(allocations, pods, now=now, runner=runner)
         jobs = self._read_jobs(readings, runner)
         return Snapshot(
             node=self._name,
@@ -127,6 +131,7 @@ class NodeSource:
             holders_are_processes=self._providers.holders_are_processes,
             allocations_kept=len(self._claims.kept),
             unlisted_devices=tuple(self._init_gpus.count_unlisted(pods)) if claims_known else (),
+            pod_host_use=host_use,
             hpc_jobs=jobs,
         )
 
@@ -223,6 +228,23 @@ class NodeSource:
             ids = ", ".join(map(repr, resolution.unresolved))
             runner.fail(Failure("shares", f"no GPU of this node has the device id {ids}"))
         return resolution
+
+    def _read_host_use(
+        self, allocations: Sequence[GpuAllocation], pods: Mapping[str, Pod], *, now: float, runner: CollectorRunner
+    ) -> tuple[PodHostUse, ...]:
+        """CPU, disk and network of the pods that hold GPUs now. A pod whose uid is not known has no cgroup either."""
+        reader = self._providers.host_use
+        named = (each.container for each in allocations if each.container.pod_uid)
+        holders = dict.fromkeys(Container(each.namespace, each.pod, each.pod_uid) for each in named)
+        if reader is None or not holders:
+            return ()
+        if reader.is_due(now):
+            known = ((pods.get(holder.pod_uid), holder) for holder in holders)
+            by_uid = {(pod.static_uid if pod else "") or holder.pod_uid: holder for pod, holder in known}
+            runner.run("host_use", lambda: reader.read(by_uid, now=now), None)
+        for reason in reader.failures:
+            runner.fail(Failure("host_use", reason))
+        return tuple(each for each in reader.found if each.pod in holders)
 
     def _read_jobs(self, readings: Sequence[GpuReading], runner: CollectorRunner) -> JobsByGpu:
         jobs = self._providers.jobs

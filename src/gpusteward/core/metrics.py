@@ -33,6 +33,7 @@ NODE = ("node",)
 GPU = ("node", "gpu", "uuid", "gpu_instance_id", "mig_profile")
 """`gpu` is NVML's index; the last two are empty on a whole GPU."""
 CONTAINER = ("namespace", "pod", "container", "pod_uid")
+POD = ("node", "namespace", "pod", "pod_uid")
 USE = (*GPU, "by", *CONTAINER, "workload_kind", "workload")
 """`by` is `container`, `host` or `unattributed`; the sum over all series of a GPU is the device total. Host and
 unattributed have no series where they are 0."""
@@ -193,8 +194,20 @@ ALLOCATIONS_KEPT = _gauge(
 )
 UNLISTED_DEVICES = _gauge(
     "unlisted_devices",
-    ("node", "namespace", "pod", "pod_uid", "resource"),
+    (*POD, "resource"),
     "Devices that init containers took for the life of the pod and the kubelet does not list: their GPU is unknown.",
+)
+
+POD_CPU_SECONDS = _counter("pod_cpu_seconds_total", POD, "CPU time of a pod that holds GPUs.")
+POD_DISK_BYTES = _counter(
+    "pod_disk_bytes_total",
+    POD,
+    "Bytes that a pod that holds GPUs read from and wrote to disks of the node, without network file systems.",
+)
+POD_NETWORK_BYTES = _counter(
+    "pod_network_bytes_total",
+    POD,
+    "Bytes that a pod that holds GPUs received and sent, without lo and RDMA; absent in the network of the host.",
 )
 
 VGPU_LABELS = ("gpu_id", "pod", "namespace")

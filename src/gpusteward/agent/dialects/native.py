@@ -65,9 +65,12 @@ class NativeDialect:
         rows.write(self._labels.render(node), int(known), kept or None)
         unlisted = builder.rows(metrics.UNLISTED_DEVICES)
         for each in view.snapshot.unlisted_devices:
-            pod = each.container
-            names = (("namespace", pod.namespace), ("pod", pod.pod), ("pod_uid", pod.pod_uid))
-            unlisted.write(self._labels.render((*node, *names, ("resource", each.resource))), each.count)
+            labels = (*node, *_pod_labels(each.container), ("resource", each.resource))
+            unlisted.write(self._labels.render(labels), each.count)
+        host_use = builder.rows(metrics.POD_CPU_SECONDS, metrics.POD_DISK_BYTES, metrics.POD_NETWORK_BYTES)
+        for use in view.snapshot.pod_host_use:
+            values = (_round(use.cpu_seconds), use.disk_bytes, use.network_bytes)
+            host_use.write(self._labels.render((*node, *_pod_labels(use.pod))), *values)
         return builder.families()
 
     def list_unavailable(self, unsupported: frozenset[str]) -> list[str]:
@@ -259,6 +262,10 @@ def _labels_of_process(process: GpuProcess, gpu: Gpu, engines: Sequence[str]) ->
     who = (("pid", str(process.pid)), ("process", process.name), ("by", process.place))
     own = (*gpu_labels(gpu), *who, *_container_labels(process.container or _NO_CONTAINER))
     return [own, *((*own, ("engine", engine)) for engine in engines)]
+
+
+def _pod_labels(pod: Container) -> Labels:
+    return (("namespace", pod.namespace), ("pod", pod.pod), ("pod_uid", pod.pod_uid))
 
 
 def _container_labels(container: Container) -> Labels:

@@ -74,6 +74,12 @@ class AgentSettings:
         parse=Path,
         about="Where the host's /proc is mounted (needs hostPID).",
     )
+    cgroup: Path | None = setting(
+        Path("/sys/fs/cgroup"),
+        "--cgroup",
+        parse=parse_path,
+        about="Where the host's /sys/fs/cgroup is mounted: CPU, disk and network of pods with GPUs. Empty: not read.",
+    )
     dialects: tuple[str, ...] = setting(
         DIALECTS,
         "--dialects",
