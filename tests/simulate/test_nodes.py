@@ -16,7 +16,7 @@ from gpusteward.simulate.ground_truth import allocation_key
 from gpusteward.simulate.models import H100, MODELS
 from gpusteward.simulate.nodes import SimulatedNode
 from gpusteward.simulate.workloads import Kind
-from tests.simulate.single_workload import DAY, NOW, only_reading, single_workload_node
+from tests.simulate.single_workload import DAY, HOUR, NOW, only_reading, single_application, single_workload_node
 
 NODES = [default_node(1), *fleet(10, seed=2)]
 nodes = st.sampled_from(NODES)
@@ -194,3 +194,49 @@ def test_sixteen_free_gpus_are_sixteen_idle_readings():
     assert [reading.gpu.index for reading in snapshot.readings] == list(range(16))
     assert {reading.signals["utilization_ratio"] for reading in snapshot.readings} == {0}
     assert len({reading.gpu.pci_bus_id for reading in snapshot.readings}) == 16
+
+
+def rates_of_host_use(kind: Kind, seed: int, *, at: float = NOW, seconds: float = HOUR) -> tuple[float, float, float]:
+    """CPU, disk and network of the only pod per second."""
+    node = single_workload_node(kind, seed)
+    (before,), (after,) = (node.snapshot(moment).pod_host_use for moment in (at, at + seconds))
+    assert before.pod == after.pod
+    pairs = ((each.cpu_seconds, each.disk_bytes, each.network_bytes) for each in (before, after))
+    cpu, disk, network = ((end or 0) - (start or 0) for start, end in zip(*pairs, strict=True))
+    return cpu / seconds, disk / seconds, network / seconds
+
+
+def is_one_pod(kind: Kind, seed: int) -> bool:
+    """Whether the pod at NOW runs for the next hour, and an hour already."""
+    lifetimes = single_application(kind, seed).lifetimes
+    into = (NOW - lifetimes.phase) % lifetimes.period
+    return HOUR < into < lifetimes.duration - 2 * HOUR
+
+
+@pytest.mark.parametrize("kind", [Kind.TRAINING, Kind.STARVED])
+def test_a_working_pod_uses_cpu_disk_and_network_of_its_node(kind: Kind):
+    seed = next(seed for seed in range(100) if is_one_pod(kind, seed))
+    cpu, disk, network = rates_of_host_use(kind, seed)
+    assert 1 < cpu < 32
+    assert 1e6 < disk < 1e9
+    assert 1e6 < network < 1e9
+
+
+@pytest.mark.parametrize("kind", [Kind.PARKED, Kind.EMPTY, Kind.KEEP_ALIVE])
+def test_an_idle_pod_uses_next_to_nothing_of_its_node(kind: Kind):
+    seed = next(seed for seed in range(100) if is_one_pod(kind, seed))
+    cpu, disk, network = rates_of_host_use(kind, seed)
+    assert 0 < cpu < 0.1
+    assert disk == 0
+    assert 0 < network < 1000
+
+
+@given(node=nodes, at=moments, later=st.floats(0, 40 * DAY))
+@settings(max_examples=100, deadline=None)
+def test_the_host_use_of_a_pod_never_decreases(node, at, later):
+    before, after = ({each.pod: each for each in node.snapshot(each).pod_host_use} for each in (at, at + later))
+    for pod in before.keys() & after.keys():
+        first, second = before[pod], after[pod]
+        assert 0 <= first.cpu_seconds <= second.cpu_seconds
+        assert 0 <= first.disk_bytes <= second.disk_bytes
+        assert 0 <= first.network_bytes <= second.network_bytes

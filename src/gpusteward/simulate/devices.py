@@ -48,6 +48,7 @@ class Occupant:
     container_id: str = ""
     pod_uid: str = ""
     place: Place = Place.HOST
+    work_before: float = 0.0  # of the load curve, when the pod started
 
 
 @dataclass(slots=True)
@@ -172,7 +173,8 @@ class Placement:
         container = pod.container
         allocation = replace(self.terms, container=container) if self.terms else None
         pid = self.first_pid + generation % GENERATIONS_WITH_OWN_PIDS * PIDS_PER_GENERATION
-        return Occupant(pid, allocation, container, pod.container_id, container.pod_uid, Place.CONTAINER)
+        before = self.work(container.started_at) if container.started_at else 0.0
+        return Occupant(pid, allocation, container, pod.container_id, container.pod_uid, Place.CONTAINER, before)
 
 
 def to_percent(ratio: float) -> float:

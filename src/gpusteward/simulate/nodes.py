@@ -1,27 +1,30 @@
 """A simulated node: its state at any moment as a `Snapshot`, and the ground truth of its workloads."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 
-from gpusteward.core.containers import Workload
+from gpusteward.core.containers import Container, Workload
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.gpus import GpuAllocation, GpuProcess, GpuReading
-from gpusteward.core.snapshots import Snapshot
+from gpusteward.core.snapshots import PodHostUse, Snapshot
 from gpusteward.simulate.applications import Application
 from gpusteward.simulate.assembly import GpuPlan, assemble_devices, with_load, with_pod
-from gpusteward.simulate.devices import PIDS_PER_PLACEMENT, SimulatedGpu
+from gpusteward.simulate.devices import PIDS_PER_PLACEMENT, Occupant, Placement, SimulatedGpu
 from gpusteward.simulate.ground_truth import Ownership, Truth, TruthKey, allocation_key
 from gpusteward.simulate.load_curves import DAY, Lifetimes
 from gpusteward.simulate.loads import Load
 from gpusteward.simulate.models import GpuModel
 from gpusteward.simulate.readings import read_device
 from gpusteward.simulate.seeded_random import SeededRandom
+from gpusteward.simulate.workloads import HOST_MIXES, IDLE_HOST_MIX, HostMix
 
 MOST_GPUS = 16
 FIRST_PID = 2_048
 LOAD_PIDS = 112 * PIDS_PER_PLACEMENT
 """Pid offset of loads: after the placements of 16 GPUs with 7 instances each."""
 PIDS_PER_NODE = 16_384
+HOST_USE_SECONDS = 30.0
+"""How often the agent reads CPU, disk and network of pods."""
 BOOT_PERIOD = 97 * DAY
 """How often the driver is loaded again, which resets the energy counter."""
 
@@ -46,6 +49,7 @@ class SimulatedNode:
         readings: list[GpuReading] = []
         processes: list[GpuProcess] = []
         allocations: list[GpuAllocation] = []
+        in_pods: list[tuple[Placement, Occupant]] = []
         booted_at = self.booted_at(at)
         for device in self.devices:
             samples = [placement.sample(at) for placement in device.all_placements()]
@@ -57,7 +61,12 @@ class SimulatedNode:
                     processes += sample.placement.processes(sample, occupant, has_utilization=not device.instances)
                     if occupant.allocation is not None:
                         allocations.append(occupant.allocation)
-        return Snapshot(self.name, at, tuple(readings), tuple(processes), tuple(allocations))
+                    if occupant.container is not None:
+                        in_pods.append((sample.placement, occupant))
+        host_use = _sum_host_use(in_pods, at - at % HOST_USE_SECONDS)
+        return Snapshot(
+            self.name, at, tuple(readings), tuple(processes), tuple(allocations), pod_host_use=tuple(host_use)
+        )
 
     def truths(self, at: float) -> Mapping[TruthKey, Truth]:
         """The ground truth of every allocation in the snapshot of that moment."""
@@ -127,3 +136,21 @@ class SimulatedNode:
         node.devices = (*self.devices[:index], device, *self.devices[index + 1 :])
         node._next_load_pid = self._next_load_pid + 1
         return node
+
+
+def _sum_host_use(in_pods: Iterable[tuple[Placement, Occupant]], at: float) -> Iterator[PodHostUse]:
+    """What each pod has used of the node until then: little by itself, and more for the work on each of its GPUs."""
+    mixes: dict[Container, list[tuple[float, HostMix]]] = {}
+    for placement, occupant in in_pods:
+        container, request = occupant.container, placement.request
+        if container and request and container.started_at is not None and container.started_at <= at:
+            parts = mixes.setdefault(container, [(at - container.started_at, IDLE_HOST_MIX)])
+            work = placement.work(at) - occupant.work_before
+            parts.append((work, HOST_MIXES.get(request.application.kind, IDLE_HOST_MIX)))
+    for container, parts in mixes.items():
+        yield PodHostUse(
+            Container(container.namespace, container.pod, container.pod_uid),
+            cpu_seconds=round(sum(seconds * mix.cpu_seconds for seconds, mix in parts), 2),
+            disk_bytes=int(sum(seconds * mix.disk_bytes for seconds, mix in parts)),
+            network_bytes=int(sum(seconds * mix.network_bytes for seconds, mix in parts)),
+        )

@@ -88,6 +88,28 @@ MEMORY: Mapping[Kind, Range] = {
 VARYING_MEMORY: frozenset[Kind] = frozenset({Kind.TRAINING, Kind.NOTEBOOK, Kind.STARVED})
 """Kinds whose memory varies by about a percent; the memory of others is constant."""
 
+
+@dataclass(frozen=True, slots=True)
+class HostMix:
+    """What a busy second of a GPU takes of the node."""
+
+    cpu_seconds: float = 0.0
+    disk_bytes: float = 0.0
+    network_bytes: float = 0.0
+
+
+HOST_MIXES: Mapping[Kind, HostMix] = {
+    Kind.TRAINING: HostMix(6.0, 40e6, 25e6),
+    Kind.INFERENCE: HostMix(2.0, 0.0, 3e6),
+    Kind.NOTEBOOK: HostMix(1.5, 8e6, 2e6),
+    Kind.STARVED: HostMix(20.0, 120e6, 300e6),  # its input is what it waits for
+    Kind.HUNG: HostMix(6.0, 40e6, 25e6),
+    Kind.KEEP_ALIVE: HostMix(0.1, 0.0, 0.0),  # a loop that only starts kernels
+}
+"""Kinds that never work are absent."""
+IDLE_HOST_MIX = HostMix(0.004, 0.0, 60.0)
+"""Of each second of a pod, beside its work: probes and heartbeats."""
+
 LIFETIMES: Mapping[Kind, tuple[Range, Range]] = {
     Kind.TRAINING: ((1 * DAY, 5 * DAY), (0.88, 0.98)),
     Kind.INFERENCE: ((10 * DAY, 30 * DAY), (1.0, 1.0)),
