@@ -22,8 +22,8 @@ HEADERS: Mapping[str, str] = {
     "agent": """\
 # The gpusteward agent on every GPU node:   kubectl apply -f deploy/manifests/agent.yaml
 #
-# It reads NVML, /proc (hostPID), the kubelet's pod-resources socket and the pods of its own node, and writes
-# nothing. The last object needs the Prometheus Operator; without it, this object is rejected and the rest works.
+# It reads NVML, /proc (hostPID), /sys/fs/cgroup, the kubelet's pod-resources socket and the pods of its own node, and
+# writes nothing. The last object needs the Prometheus Operator; without it, this object is rejected and the rest works.
 """,
     "analyzer": """\
 # The gpusteward analyzer, one per cluster:   kubectl apply -f deploy/manifests/analyzer.yaml

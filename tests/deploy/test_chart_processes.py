@@ -32,6 +32,8 @@ from tests.kubernetes.cluster import Cluster, Json, wait_for
 pytestmark = pytest.mark.slow
 
 PID = 4242
+NODE_PATHS = ("/proc", "/var/lib/kubelet/pod-resources", "/sys/fs/cgroup")
+"""What the agent mounts."""
 
 
 @dataclass(frozen=True)
@@ -93,13 +95,18 @@ def installation(extended: Cluster, helm: Helm, tmp_path_factory: pytest.TempPat
         extended,
         namespace,
         folder,
-        host_paths={"/proc": proc, "/var/lib/kubelet/pod-resources": socket},
+        host_paths=dict(zip(NODE_PATHS, (proc, socket, folder / "cgroup"), strict=True)),
         environ={"LD_LIBRARY_PATH": str(build_library().parent), "FAKE_NVML_SCENARIO": str(folder / "scenario")},
         hosts={"analyzer": f"{release.name}-analyzer"},
     )
     with node.running():
         pod = add_trainer(extended, tenant, node.name)
-        write_process(proc, PID, cgroup=f"/kubepods/pod{pod['metadata']['uid']}/{'a' * 64}", argv0="python3")
+        cgroup = f"kubepods/pod{pod['metadata']['uid']}"
+        write_process(proc, PID, cgroup=f"/{cgroup}/{'a' * 64}", argv0="python3")
+        (folder / "cgroup" / cgroup).mkdir(parents=True)
+        (folder / "cgroup/cgroup.controllers").touch()
+        (folder / "cgroup" / cgroup / "cpu.stat").write_text("usage_usec 1500000\n")
+        (folder / "cgroup" / cgroup / "io.stat").touch()
         claim = device_claim(tenant, pod["metadata"]["name"], "main", scenario.gpus[0].uuid)
         with FakeKubelet(socket / "kubelet.sock", response(claim)):
             values = make_values(release)
@@ -286,7 +293,7 @@ def test_an_analyzer_with_https_is_probed_tested_by_helm_and_reached_as_its_cert
     idle = nvml.a100(0)
     idle.numbers["gpu_percent"] = 0
     nvml.Scenario([idle]).write(tmp_path / "scenario")
-    paths = {"/proc": tmp_path / "proc", "/var/lib/kubelet/pod-resources": tmp_path / "kubelet"}
+    paths = dict(zip(NODE_PATHS, (tmp_path / "proc", tmp_path / "kubelet", tmp_path / "cgroup"), strict=True))
     for path in paths.values():
         path.mkdir()
     driver = {"LD_LIBRARY_PATH": str(build_library().parent), "FAKE_NVML_SCENARIO": str(tmp_path / "scenario")}
@@ -329,7 +336,7 @@ def test_agents_with_tls_and_a_password_are_probed_without_it_and_scraped_with_i
         },
     }
     nvml.a100x8().write(tmp_path / "scenario")
-    paths = {"/proc": tmp_path / "proc", "/var/lib/kubelet/pod-resources": tmp_path / "kubelet"}
+    paths = dict(zip(NODE_PATHS, (tmp_path / "proc", tmp_path / "kubelet", tmp_path / "cgroup"), strict=True))
     for path in paths.values():
         path.mkdir()
     driver = {"LD_LIBRARY_PATH": str(build_library().parent), "FAKE_NVML_SCENARIO": str(tmp_path / "scenario")}

@@ -351,6 +351,13 @@ def test_the_interval_of_dcgm_exporter_replaces_that_of_the_values(flags: list[s
     assert read_settings(container["args"][1:], {}).interval_seconds == 10
 
 
+def test_cgroups_of_the_node_are_not_read_where_they_are_not_mounted(helm: Helm):
+    objects = helm.template(CHART, {"agent": {"hostCgroupMount": {"enabled": False}}})
+    (container,) = find_containers(objects, "agent")
+    assert read_settings(container["args"][1:], {}).cgroup is None
+    assert "cgroup" not in {mount["name"] for mount in container["volumeMounts"]}
+
+
 def find_config_file(objects: list[Json]) -> tuple[Json, Json]:
     """The volume with dcgm-exporter's configuration file, and where it is mounted."""
     pod = next(each for each in objects if each["kind"] == "DaemonSet")["spec"]["template"]["spec"]

@@ -82,10 +82,10 @@ def test_the_container_has_no_capabilities_and_only_read_only_mounts(pod):
     assert all(mount["readOnly"] for mount in container["volumeMounts"])
 
 
-def test_the_agent_accesses_the_node_only_through_hostpid_proc_and_the_kubelet_socket(pod):
+def test_the_agent_accesses_the_node_only_through_hostpid_proc_cgroups_and_the_kubelet_socket(pod):
     assert pod["hostPID"] is True
     paths = [volume["hostPath"]["path"] for volume in pod["volumes"]]
-    assert paths == ["/var/lib/kubelet/pod-resources", "/proc"]
+    assert paths == ["/var/lib/kubelet/pod-resources", "/proc", "/sys/fs/cgroup"]
 
 
 def test_its_arguments_are_valid_flags_of_the_agent(pod):
@@ -93,8 +93,8 @@ def test_its_arguments_are_valid_flags_of_the_agent(pod):
     assert command == "agent"
     settings = read_settings(flags, {})
     assert settings.address == ("", 9400)
-    (proc,) = [mount for mount in pod["containers"][0]["volumeMounts"] if mount["name"] == "proc"]
-    assert settings.proc == Path(proc["mountPath"])
+    mounts = {mount["name"]: Path(mount["mountPath"]) for mount in pod["containers"][0]["volumeMounts"]}
+    assert (settings.proc, settings.cgroup) == (mounts["proc"], mounts["cgroup"])
 
 
 def test_the_service_monitor_honors_labels_and_selects_the_service():

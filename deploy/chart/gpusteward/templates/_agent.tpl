@@ -29,6 +29,7 @@ gpu_allocation.txt: |
 {{- if .Values.agent.hostProcFsMount.enabled }}
 - --proc=/host/proc
 {{- end }}
+- --cgroup={{ .Values.agent.hostCgroupMount.enabled | ternary "/host/cgroup" "" }}
 {{- if or .Values.agent.customMetrics .Values.agent.customMetricsConfigMap }}
 - --collectors=/etc/gpusteward/fields/metrics
 {{- end }}
