@@ -10,7 +10,7 @@ Invariants:
 - A value is what the kernel says. What cannot be read is None, not 0. A counter that begins again is exported as it is:
   `increase()` knows resets.
 - Each value fails alone, and visibly (`failures`), but for what is normal: a pod whose cgroup does not exist yet or no
-  longer, and a pod without a process.
+  longer, a pod without a process, and a node whose kernel or kubelet does not count one of them.
 - Only directories that the kubelet names count. The search ends at the first level with a directory `kubepods*` and
   never looks into the directory of a pod: whoever may create cgroups in a container can name them after another pod.
 - The size of every file that is read is limited, and so are the directories of the search: a machine may have
@@ -81,9 +81,11 @@ class HostUseReader:
         def attempt(what: str, uid: str, read: Callable[[], _Value | None]) -> _Value | None:
             try:
                 return read()
+            except FileNotFoundError:
+                return None  # its controller is off, or the pod has ended meanwhile
             except OSError as error:
                 if not _is_directory(cpu + known[uid]):
-                    return None  # the pod has ended meanwhile
+                    return None
                 name = Path(error.filename).name if error.filename else "a file"
                 reason = f"{name}: {explain_os_error(error)}"
             except ValueError as error:
