@@ -27,7 +27,7 @@ from gpusteward.analyzer.metrics.page import render_result
 from gpusteward.analyzer.pipeline import Components, Pipeline
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
-from gpusteward.analyzer.sources.live_readings import PodProcesses
+from gpusteward.analyzer.sources.live_readings import HostUse, PodProcesses
 from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners
 from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.analyzer.sources.usage_source import Chart, UsageSource
@@ -126,6 +126,9 @@ class TimedSource:
 
     def read_processes(self, pods: Collection[PodKey], at: float) -> PodProcesses:
         return self.source.read_processes(pods, at)
+
+    def read_host_use(self, pods: Collection[PodKey], at: float, *, seconds: float) -> Mapping[PodKey, HostUse]:
+        return self.source.read_host_use(pods, at, seconds=seconds)
 
     def describe(self) -> Mapping[str, Any]:
         return self.source.describe()

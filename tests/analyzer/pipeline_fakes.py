@@ -7,7 +7,7 @@ from typing import Any
 from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.resumption import NO_HISTORY, SpellHistory
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.sources.live_readings import PodProcesses
+from gpusteward.analyzer.sources.live_readings import HostUse, PodProcesses
 from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.tables import UsageTable
@@ -40,6 +40,9 @@ class FakeTableSource:
 
     def read_processes(self, pods: Collection[PodKey], at: float) -> PodProcesses:
         raise AssertionError("a cycle reads no processes")
+
+    def read_host_use(self, pods: Collection[PodKey], at: float, *, seconds: float) -> Mapping[PodKey, HostUse]:
+        raise AssertionError("only reclaim reads this")
 
     def close(self) -> None: ...
 

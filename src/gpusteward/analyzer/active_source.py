@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gpusteward.analyzer.settings.settings import Settings
-from gpusteward.analyzer.sources.live_readings import PodProcesses, ReportedGpu
+from gpusteward.analyzer.sources.live_readings import HostUse, PodProcesses, ReportedGpu
 from gpusteward.analyzer.sources.owners.cluster_owners import open_api
 from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.analyzer.sources.usage.selectors import parse_condition
@@ -98,6 +98,9 @@ class ActiveSource:
 
     def read_processes(self, pods: Collection[PodKey], at: float) -> PodProcesses:
         return self.source.read_processes(pods, at)
+
+    def read_host_use(self, pods: Collection[PodKey], at: float, *, seconds: float) -> Mapping[PodKey, HostUse]:
+        return self.source.read_host_use(pods, at, seconds=seconds)
 
     def read_gpus(self, node: str, cluster: str, at: float) -> Sequence[ReportedGpu]:
         return self.source.read_gpus(node, cluster, at)

@@ -1,5 +1,5 @@
-"""What exporters report now, read on demand and never stored: the processes of pods (by gpusteward's agents), and the
-state of the GPUs of one node."""
+"""What exporters report now, read on demand and never stored: the processes of pods (by gpusteward's agents), the state
+of the GPUs of one node, and what pods use of their hosts."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -47,6 +47,14 @@ class PodProcesses:
 
     processes: list[RunningProcess] = field(default_factory=list)
     reported: frozenset[PodKey] = frozenset()  # pods that an agent reports; the processes of others are unknown
+
+
+class HostUse(NamedTuple):
+    """What one pod used of its host, as means over some minutes; None is unknown."""
+
+    cpu_cores: float | None = None
+    disk_bytes_per_second: float | None = None  # read and written
+    network_bytes_per_second: float | None = None  # received and sent
 
 
 class LiveSample(NamedTuple):

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from gpusteward.analyzer.sources.live_readings import PodProcesses, ReportedGpu
+from gpusteward.analyzer.sources.live_readings import HostUse, PodProcesses, ReportedGpu
 from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.usages import AllocationKey, Measure
@@ -36,6 +36,11 @@ class UsageSource(Protocol):
 
     def read_processes(self, pods: Collection[PodKey], at: float) -> PodProcesses:
         """The processes of these pods around `at`, as far as they are reported. Raises SourceError."""
+
+    def read_host_use(self, pods: Collection[PodKey], at: float, *, seconds: float) -> Mapping[PodKey, HostUse]:
+        """What these pods, with GPUs or without, used of their hosts on average in the last seconds before `at`. A pod
+        of which nothing is known may be absent. In a fixed number of queries for each batch of pods. Raises
+        SourceError."""
 
     def read_gpus(self, node: str, cluster: str, at: float) -> Sequence[ReportedGpu]:
         """The GPUs of a node around `at`, held or not, as far as they are reported. Raises SourceError."""

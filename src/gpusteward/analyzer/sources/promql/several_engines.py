@@ -11,7 +11,7 @@ import numpy as np
 
 from gpusteward.analyzer.setting_values import mask_password
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
-from gpusteward.analyzer.sources.live_readings import PodProcesses, ReportedGpu
+from gpusteward.analyzer.sources.live_readings import HostUse, PodProcesses, ReportedGpu
 from gpusteward.analyzer.sources.memory_limits import DEFAULT_LIMITS, MemoryLimits
 from gpusteward.analyzer.sources.promql.site_checks import describe_gpus_in_two_engines
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
@@ -329,6 +329,20 @@ class SeveralEngines:
             if one.pod in wanted
         }
         return PodProcesses(list(processes.values()), reported)
+
+    def read_host_use(self, pods: Collection[PodKey], at: float, *, seconds: float) -> dict[PodKey, HostUse]:
+        """Of each signal the largest value of all engines. Raises SourceError if one of them could not be read: it may
+        be the only one that has the counters of a pod."""
+        found: dict[PodKey, HostUse] = {}
+        names = {shard.cluster for shard in self._shards} - {""}
+        for shard in self._shards:
+            here = [pod for pod in pods if pod.cluster == shard.cluster or pod.cluster not in names]
+            wanted = dict(zip(shard.own_pods(here), here, strict=True))
+            for own, use in shard.source.read_host_use(wanted, at, seconds=seconds).items():
+                pairs = zip(found.get(wanted[own], HostUse()), use, strict=True)
+                known = ([value for value in pair if value is not None] for pair in pairs)
+                found[wanted[own]] = HostUse(*(max(values, default=None) for values in known))
+        return found
 
     def read_gpus(self, node: str, cluster: str, at: float) -> Sequence[ReportedGpu]:
         """From the first engine that has the node. Raises SourceError if none has it and one could not be read."""

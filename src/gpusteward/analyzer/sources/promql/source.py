@@ -7,7 +7,7 @@ from typing import Any
 from gpusteward.analyzer.setting_values import mask_password
 from gpusteward.analyzer.sources.engine.client import Engine
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
-from gpusteward.analyzer.sources.live_readings import PodProcesses, ReportedGpu
+from gpusteward.analyzer.sources.live_readings import HostUse, PodProcesses, ReportedGpu
 from gpusteward.analyzer.sources.memory_limits import DEFAULT_LIMITS, MemoryLimits
 from gpusteward.analyzer.sources.promql.discovery import (
     VICTORIA,
@@ -17,6 +17,7 @@ from gpusteward.analyzer.sources.promql.discovery import (
 )
 from gpusteward.analyzer.sources.promql.expressions import Window
 from gpusteward.analyzer.sources.promql.fleet import SharedUuids
+from gpusteward.analyzer.sources.promql.host_use import read_host_use
 from gpusteward.analyzer.sources.promql.on_demand_queries import (
     read_chart,
     read_node_gpus,
@@ -185,6 +186,11 @@ class PrometheusSource:
         """The processes of these pods, where gpusteward's agent reports them. Raises SourceError."""
         schemes = (self._discovered or self._discover(at)).schemes
         return read_pod_processes(self._engine, schemes, pods, at)
+
+    def read_host_use(self, pods: Collection[PodKey], at: float, *, seconds: float) -> dict[PodKey, HostUse]:
+        """What these pods used of their hosts, from gpusteward's agent and cAdvisor. Raises SourceError."""
+        schemes = (self._discovered or self._discover(at)).schemes
+        return read_host_use(self._engine, schemes, pods, at=at, seconds=seconds)
 
     def read_gpus(self, node: str, cluster: str, at: float) -> Sequence[ReportedGpu]:
         """The GPUs of a node, from gpusteward's agent and dcgm-exporter. Raises SourceError."""

@@ -12,6 +12,7 @@ from gpusteward.analyzer.sources.live_readings import (
     GPU_METRICS,
     NATIVE_LABELS,
     PROCESS_METRICS,
+    HostUse,
     LiveSample,
     PodProcesses,
     ReportedGpu,
@@ -212,6 +213,12 @@ class ScrapeSource:
 
         samples = self._loop.fetch_now(self._find_targets(pods), read)
         return collect_processes(chain.from_iterable(samples), pods, replace(NATIVE_LABELS, cluster=_CLUSTER))
+
+    def read_host_use(self, pods: Collection[PodKey], at: float, *, seconds: float) -> dict[PodKey, HostUse]:
+        """Nothing: these counters are not kept, and a page that is fetched now says how far they are, not how much they
+        have grown. Unknown is what the guard `host` of reclaim says then."""
+        del pods, at, seconds
+        return {}
 
     def read_gpus(self, node: str, cluster: str, at: float) -> list[ReportedGpu]:
         """The GPUs of a node, from pages fetched now. Raises SourceError if all its exporters fail."""
