@@ -172,6 +172,52 @@ WARNING_OTHER_PODS = Message(
     "{text}；同时会停止 {count} 个未占用 GPU 的 Pod：{pods}",
 )
 
+HOST_NOT_READ = Message(
+    "CPU, disk and network of its pods are read before a warning and before an action",
+    "警告前和操作前会读取其 Pod 的 CPU、磁盘和网络用量",
+)
+HOST_UNREADABLE = Message(
+    "CPU, disk and network of its pods could not be read, so nothing is done in this cycle: {reason}",
+    "无法读取其 Pod 的 CPU、磁盘和网络用量，因此本周期不做任何操作：{reason}",
+)
+HOST_WORKS = Message(
+    "its pods work on their hosts (means over {minutes:.0f} min): {signals}",
+    "其 Pod 在主机上有活动（{minutes:.0f} 分钟平均值）：{signals}",
+)
+HOST_QUIET = Message(
+    "its pods do not work on their hosts (means over {minutes:.0f} min): {signals}",
+    "其 Pod 在主机上没有明显活动（{minutes:.0f} 分钟平均值）：{signals}",
+)
+HOST_WORK: Mapping[str, Message] = {
+    "cpu": Message(
+        "CPU: {amount:.2f} cores, most of it in pod {pod}; {least:g} {least:|core is|cores are} work",
+        "CPU {amount:.2f} 核，其中 Pod {pod} 最多；达到 {least:g} 核即视为活动",
+    ),
+    "disk": Message(
+        "disk: {amount:.2f} MB/s, most of it by pod {pod}; {least:g} MB/s are work",
+        "磁盘 {amount:.2f} MB/s，其中 Pod {pod} 最多；达到 {least:g} MB/s 即视为活动",
+    ),
+    "network": Message(
+        "network: {amount:.2f} MB/s, most of it by pod {pod}; {least:g} MB/s are work",
+        "网络 {amount:.2f} MB/s，其中 Pod {pod} 最多；达到 {least:g} MB/s 即视为活动",
+    ),
+}
+"""By signal."""
+HOST_AMOUNTS: Mapping[str, Message] = {
+    "cpu": Message("CPU: {amount:.2f} cores", "CPU {amount:.2f} 核"),
+    "disk": Message("disk: {amount:.2f} MB/s", "磁盘 {amount:.2f} MB/s"),
+    "network": Message("network: {amount:.2f} MB/s", "网络 {amount:.2f} MB/s"),
+}
+HOST_SIGNALS: Mapping[str, Message] = {
+    "cpu": Message("CPU", "CPU"),
+    "disk": Message("disk", "磁盘"),
+    "network": Message("network", "网络"),
+}
+HOST_NO_SIGNAL = Message("{signal}: unknown, no signal", "{signal}：未知，没有信号")
+HOST_PARTLY = Message(
+    "{text} (unknown of {count} of {pods} {pods:|pod|pods})", "{text}（{pods} 个 Pod 中有 {count} 个未知）"
+)
+
 # The panic switch.
 SWITCHED_OFF = Message("reclaim is switched off by {by}: {reason}", "回收已被 {by} 关闭：{reason}")
 SWITCHED_OFF_BY_ANNOTATION = Message(

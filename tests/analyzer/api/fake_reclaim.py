@@ -164,7 +164,7 @@ class FakeReclaim:
         return self.switch
 
     def describe(self) -> Mapping[str, Any]:
-        return {"mode": self.mode.value, "namespaces": self.namespaces, "leader": "me"}
+        return {"mode": self.mode.value, "namespaces": self.namespaces, "refused_by_cpu": 1, "leader": "me"}
 
     def _ask(self, *words: str) -> None:
         self._check()

@@ -1,7 +1,7 @@
 """Thousands of workloads without an API server: their objects in memory, and results in which some of them are idle."""
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -20,12 +20,14 @@ from gpusteward.analyzer.reclaim.policies.policy import Policy
 from gpusteward.analyzer.reclaim.reclaimer import Reclaimer
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
+from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.containers import Container, OwnerEvidence, Workload
+from gpusteward.core.errors import SourceError
 from gpusteward.core.usages import AllocationKey
 from gpusteward.kubernetes.api import make_path
 from gpusteward.kubernetes.writes import ApiWriter
-from tests.analyzer.reclaim.world import FixedPolicies
+from tests.analyzer.reclaim.world import FakeSource, FixedPolicies
 from tests.analyzer.usage_tables import AT, DAY, resting, working
 
 NAMESPACES = 200
@@ -123,6 +125,13 @@ def _allocate(number: int) -> AllocationKey:
     return AllocationKey(f"GPU-{number}", "", container, "node", "0", "NVIDIA H100 80GB HBM3", "exclusive")
 
 
+class SourceOfHosts(FakeSource):
+    """Nothing is known of any host; usage cannot be read again, so that nothing is acted on."""
+
+    def read_work(self, allocations: Sequence[AllocationKey], at: float, *, seconds: float) -> list[Chart]:
+        raise SourceError("no usage")
+
+
 def make_reclaimer(
     settings: Settings,
     cluster: Cluster,
@@ -138,6 +147,7 @@ def make_reclaimer(
         switch=Switch(engine, None, namespace=""),
         lease=ActorLease(cluster, namespace="x", name="x", holder="x"),
         policies=policies,
+        source=SourceOfHosts(),
         clock=clock,
     )
     return Reclaimer(settings.reclaim, components)

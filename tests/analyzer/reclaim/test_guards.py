@@ -1,7 +1,8 @@
 """Each guard alone, and what their answers come to. Pure."""
 
 import time
-from dataclasses import replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from datetime import time as clock_time
 from math import inf
@@ -14,6 +15,7 @@ from gpusteward.analyzer.judge.resumption import Chance
 from gpusteward.analyzer.reclaim.cluster import PodId
 from gpusteward.analyzer.reclaim.decisions.decide import decide, is_warning_due, list_objections, waits_for_pressure
 from gpusteward.analyzer.reclaim.decisions.guards import GUARDS, ask_all
+from gpusteward.analyzer.reclaim.decisions.host_use import HostReading, read_host_readings
 from gpusteward.analyzer.reclaim.decisions.past import Sightings, find_end, select_warnings
 from gpusteward.analyzer.reclaim.decisions.pressure import PendingPod, Victim, choose_victims
 from gpusteward.analyzer.reclaim.decisions.workloads import Counts, Facts, Pool, ReclaimWorkload, add_pods
@@ -23,6 +25,9 @@ from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
 from gpusteward.analyzer.reclaim.permission import Mode
 from gpusteward.analyzer.reclaim.plan import Outcome
 from gpusteward.analyzer.reclaim.policies.policy import Hours, Limits, Policy, ReclaimAction
+from gpusteward.analyzer.settings.reclaim import HostSettings
+from gpusteward.analyzer.sources.live_readings import HostUse
+from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.core.containers import OwnerEvidence, Workload, WorkloadKey
 from gpusteward.core.kinds import WorkloadClass
 from gpusteward.core.messages import LANGUAGES, Message
@@ -67,6 +72,28 @@ OPEN = Action(
 ALL_DAY = Hours(clock_time(0), clock_time(0))
 NIGHT = Hours(clock_time(22), clock_time(6))
 
+NO = Message("no", "否")
+
+
+def make_reading(*signals: tuple[float | None, ...]) -> HostReading:
+    """By signal the values of each pod: cores and bytes per second."""
+    pods = [PodKey("team", f"web-{number}") for number in range(len(signals[0]))]
+    uses = {pod: HostUse(*values) for pod, values in zip(pods, zip(*signals, strict=True), strict=True)}
+    [reading] = read_host_readings(FixedHosts(uses), [pods], at=NOW, limits=HostSettings())
+    return reading
+
+
+@dataclass
+class FixedHosts:
+    """A source of usage that knows only this."""
+
+    uses: Mapping[PodKey, HostUse]
+
+    def read_host_use(self, _pods: Collection[PodKey], _at: float, *, seconds: float) -> Mapping[PodKey, HostUse]:
+        assert seconds == 600
+        return self.uses
+
+
 SAYS_NO: dict[str, tuple[dict[str, object], Outcome]] = {
     "idle": ({"activity": Activity.ACTIVE, "idle_gpus": 7}, Outcome.NOTHING),
     "policy": ({"policy": replace(POLICY, action=ReclaimAction.NOTIFY)}, Outcome.NOTHING),
@@ -87,6 +114,7 @@ SAYS_NO: dict[str, tuple[dict[str, object], Outcome]] = {
         {"inspection": DUE.inspection and DUE.inspection._replace(other_pods=(PodId("web-head", "uid"),))},
         Outcome.REFUSE,
     ),
+    "host": ({"host": make_reading((0.2, 0.4), (None, None), (1e3, None))._replace(error=NO)}, Outcome.REFUSE),
     "kind": ({"inspection": Inspection(refusal=Message("no", "否"))}, Outcome.REFUSE),
     "not_under_way": ({"open_action": OPEN}, Outcome.WAIT),
     "snoozed": ({"snoozed_until": NOW + 1}, Outcome.WAIT),
@@ -116,9 +144,42 @@ def test_it_is_due_when_every_guard_says_yes() -> None:
     decision = decide(DUE)
     assert (failed(DUE), decision.outcome) == ([], Outcome.ACT)
     assert [answer.guard for answer in decision.answers] == [guard.name for guard in GUARDS]
-    assert {answer.guard for answer in decision.answers if not answer.passed} == {"usage"}, (
-        "asked right before the write"
+    assert {answer.guard for answer in decision.answers if not answer.passed} == {"host", "usage"}, (
+        "asked right before the warning, and right before the write"
     )
+
+
+@pytest.mark.parametrize(
+    ("signals", "words"),
+    [
+        (((0.6, 0.4), (None, None), (0.0, 0.0)), "CPU: 1.00 cores, most of it in pod web-0; 1 core is work"),
+        (((0.1, 0.1), (9e5, 1e5), (0.0, None)), "disk: 1.00 MB/s, most of it by pod web-0; 1 MB/s are work"),
+        (((None, None), (None, None), (0.0, 2.5e6)), "network: 2.50 MB/s, most of it by pod web-1; 1 MB/s are work"),
+    ],
+)
+def test_work_of_all_pods_together_on_their_hosts_refuses(signals: tuple[tuple[float | None, ...], ...], words: str):
+    facts = DUE._replace(host=make_reading(*signals))
+    [answer] = decide(facts).failed
+    assert (answer.guard, decide(facts).outcome) == ("host", Outcome.REFUSE)
+    assert answer.reason.en == f"its pods work on their hosts (means over 10 min): {words}"
+    assert list_objections(ask_all(facts)), "also where a person asks for it"
+
+
+def test_unknown_signals_of_hosts_do_not_refuse_and_are_named() -> None:
+    facts = DUE._replace(host=make_reading((0.25, None), (None, None), (None, None)))
+    assert decide(facts).outcome is Outcome.ACT
+    [answer] = [each for each in ask_all(facts) if each.guard == "host"]
+    assert answer.reason == Message(
+        "its pods do not work on their hosts (means over 10 min): CPU: 0.25 cores (unknown of 1 of 2 pods); "
+        "disk: unknown, no signal; network: unknown, no signal",
+        "其 Pod 在主机上没有明显活动（10 分钟平均值）：CPU 0.25 核（2 个 Pod 中有 1 个未知）；磁盘：未知，没有信号；"
+        "网络：未知，没有信号",
+    )
+
+
+def test_hosts_without_a_source_are_not_read_and_that_refuses() -> None:
+    [reading] = read_host_readings(None, [[PodKey("team", "web-0")]], at=NOW, limits=HostSettings())
+    assert decide(DUE._replace(host=reading)).outcome is Outcome.REFUSE
 
 
 def test_every_guard_is_tried_here() -> None:

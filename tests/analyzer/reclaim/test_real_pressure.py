@@ -3,6 +3,7 @@
 import pytest
 
 from gpusteward.analyzer.reclaim.execution.journal import ActionState
+from gpusteward.analyzer.sources.live_readings import HostUse
 from tests.analyzer.reclaim.test_real_prohibitions import read_replicas, start
 from tests.analyzer.reclaim.world import World, suspend_policy
 from tests.kubernetes.cluster import pod, wait_for
@@ -71,6 +72,36 @@ def test_a_pending_pod_never_waits_for_a_workload_that_is_held_back(world: World
     for _ in range(14):
         world.cycle()
     assert [read_replicas(world, item) for item in (held, other)] == [1, 0], world.explain()
+
+
+def test_nothing_is_taken_for_a_pending_pod_when_what_it_needs_besides_works_on_its_host(world: World) -> None:
+    node = world.kubernetes.add_node()
+    place = {"kubernetes.io/hostname": node}
+    about = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}}
+    room = {RESOURCE: "2"}
+    world.kubernetes.set_status(about, {"capacity": room, "allocatable": room})
+    items = [start(world, name, selector=place, resource=RESOURCE) for name in ("a", "b")]
+    [busy] = [
+        each["metadata"]["name"]
+        for each in world.kubernetes.list_pods(world.namespace)
+        if each["metadata"]["name"].startswith("b")
+    ]
+    world.policies.policy = suspend_policy(on_pressure=True)
+    world.rest(minutes=65)
+    for _ in range(10):
+        world.cycle()
+    world.source.hosts = {busy: HostUse(cpu_cores=2.0)}
+    waiting = pod("both", world.kubernetes.add_namespace("waiting"), gpus=2)
+    waiting["spec"]["nodeSelector"] = place
+    waiting["spec"]["containers"][0]["resources"] = {"limits": {RESOURCE: "2"}}
+    world.kubernetes.apply(waiting)
+    for _ in range(3):
+        world.cycle()
+        assert [read_replicas(world, item) for item in items] == [1, 1], world.explain()
+    world.source.hosts = {}
+    for _ in range(2):
+        world.cycle()
+    assert [read_replicas(world, item) for item in items] == [0, 0], world.explain()
 
 
 def test_an_autoscaler_leaves_a_suspended_deployment_alone_and_goes_on_after_a_restore(world: World, node: str) -> None:

@@ -39,10 +39,13 @@ from gpusteward.analyzer.reclaim.policies.resolve import WatchedPolicies, Worklo
 from gpusteward.analyzer.reclaim.reclaimer import Reclaimer
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
+from gpusteward.analyzer.sources.live_readings import HostUse
 from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners
+from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.containers import Container
+from gpusteward.core.errors import SourceError
 from gpusteward.core.kinds import OWNERS, WorkloadClass
 from gpusteward.core.usages import AllocationKey, Measure, Stat
 from gpusteward.kubernetes.writes import ApiWriter
@@ -145,6 +148,15 @@ class FakeSource:
     step_seconds: float = 15.0  # the scrape interval
     on_read: Callable[[], None] = lambda: None  # called before the answer
     reads: list[list[str]] = field(default_factory=list)  # the pods that were asked for
+    hosts: dict[str, HostUse] = field(default_factory=dict)  # by name of a pod; nothing is known of the others
+    host_failure: str = ""  # why hosts cannot be read
+    host_reads: list[set[str]] = field(default_factory=list)  # the pods that were asked for
+
+    def read_host_use(self, pods: Collection[PodKey], at: float, *, seconds: float) -> Mapping[PodKey, HostUse]:
+        self.host_reads.append({pod.name for pod in pods})
+        if self.host_failure:
+            raise SourceError(self.host_failure)
+        return {pod: self.hosts[pod.name] for pod in pods if pod.name in self.hosts}
 
     def read_work(self, allocations: Sequence[AllocationKey], at: float, *, seconds: float) -> list[Chart]:
         self.reads.append([one.container.pod for one in allocations])

@@ -3415,7 +3415,7 @@ export interface components {
         readonly ReclaimStatus: {
             /**
              * Details
-             * @description Leader, counts of outcomes, last error, what is suspended.
+             * @description Leader, counts of outcomes, refusals of the last plan because of work on the host (refused_by_cpu, refused_by_disk, refused_by_network), last error, what is suspended.
              */
             readonly details: {
                 readonly [key: string]: unknown;

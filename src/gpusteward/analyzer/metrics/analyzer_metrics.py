@@ -155,6 +155,12 @@ RECLAIM_STOPPED = _own(
 RECLAIM_DECISIONS = _own(
     "reclaim_decisions", ("outcome",), "Workloads by the outcome of the last plan: act, warn, wait, refuse, nothing."
 )
+RECLAIM_HOST_REFUSALS = _own(
+    "reclaim_host_refusals",
+    ("signal",),
+    "Workloads that the last plan would have warned about or acted on but for what their pods do on their hosts, by "
+    "signal: cpu, disk, network.",
+)
 RECLAIM_ACTIONS = _own(
     "reclaim_actions_total",
     ("kind", "outcome"),

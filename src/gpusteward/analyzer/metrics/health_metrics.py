@@ -10,6 +10,7 @@ from gpusteward.analyzer.metrics import analyzer_metrics as metrics
 from gpusteward.analyzer.metrics.result_metrics import family_by
 from gpusteward.analyzer.notify.outbox.records import DELIVERY_RESULTS
 from gpusteward.analyzer.pipeline import DURATION_BUCKETS, CycleStats
+from gpusteward.analyzer.reclaim.decisions.host_use import HostSignal
 from gpusteward.analyzer.reclaim.lending import LendableGpus
 from gpusteward.analyzer.reclaim.permission import Mode
 from gpusteward.analyzer.reclaim.plan import Outcome, ReclaimControl
@@ -135,6 +136,11 @@ def reclaim_families(control: ReclaimControl | None, policies: WatchedPolicies) 
         yield Family(metrics.RECLAIM_STOPPED, [("", int(plan.stopped_by is not None))])
         yield family_by(
             metrics.RECLAIM_DECISIONS, "outcome", {each.value: plan.counts.get(each, 0) for each in Outcome}
+        )
+        yield family_by(
+            metrics.RECLAIM_HOST_REFUSALS,
+            "signal",
+            {each.value: plan.host_refusals.get(each, 0) for each in HostSignal},
         )
     samples: Samples = [
         (render_labels((("kind", kind), ("outcome", outcome))), count)

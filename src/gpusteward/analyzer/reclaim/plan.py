@@ -81,13 +81,15 @@ class Plan:
     decisions: tuple[Decision, ...] = ()
     stopped_by: Message | None = None  # the panic switch, or another leader
     counts: Mapping[Outcome, int] = field(default_factory=dict)
+    host_refusals: Mapping[str, int] = field(default_factory=dict)
+    """Workloads that would have been warned about or acted on but for what they do on their hosts: by its signal."""
 
     def limit_to(self, visible: VisibleNamespaces) -> "Plan":
         """As if there were only these namespaces."""
         decisions = tuple(
             each for each in self.decisions if visible.includes(each.workload.cluster, each.workload.namespace)
         )
-        return replace(self, decisions=decisions, counts=Counter(each.outcome for each in decisions))
+        return replace(self, decisions=decisions, counts=Counter(each.outcome for each in decisions), host_refusals={})
 
 
 MOST_ACTIONS = 10_000

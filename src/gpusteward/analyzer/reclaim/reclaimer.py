@@ -4,7 +4,8 @@ An analyzer that is not the leader of the ledger only continues what is open in 
 
 Order within a cycle: actions that were interrupted are continued; those that are done are verified, and looked at for a
 change by somebody else; then every idle workload gets a decision; then warnings are sent and actions carried out, the
-longest idle first. Before an action, everything it is based on is read again.
+longest idle first. Before a warning and before an action, what their pods do on their hosts is read; before an action,
+everything it is based on is read again.
 
     open_actions.py             what earlier cycles have left open
     decisions/assessment.py     candidates with all that the guards ask
@@ -31,6 +32,7 @@ from gpusteward.analyzer.reclaim.decisions.decide import (
     make_evidence,
 )
 from gpusteward.analyzer.reclaim.decisions.guards import ask_all
+from gpusteward.analyzer.reclaim.decisions.host_use import HostSignal
 from gpusteward.analyzer.reclaim.decisions.workloads import ReclaimWorkload, WorkloadFinder
 from gpusteward.analyzer.reclaim.execution.changes import make_undo_command
 from gpusteward.analyzer.reclaim.execution.executor import SELF, Executor
@@ -251,6 +253,7 @@ class Reclaimer:
             "stopped_by": plan.stopped_by.en if plan and plan.stopped_by else "",
             "planned_at": plan.at if plan else None,
             "outcomes": {outcome.value: count for outcome, count in (plan.counts if plan else {}).items()},
+            **{f"refused_by_{each}": plan.host_refusals.get(each, 0) if plan else 0 for each in HostSignal},
             "error": self._last_error,
             "suspended": self._suspended.actions if self._suspended else None,
             "suspended_gpus": round(self._suspended.gpus, 4) if self._suspended else None,
@@ -290,8 +293,9 @@ class Reclaimer:
         self._tried_at = {each.key: each.tried_at for each in workloads if each.tried_at}
         self._assessor.add_pressure(workloads)
         decisions = decide_all(workloads, cycle.past)
+        refusals = self._ask_hosts(workloads, decisions, cycle) if objection is None else {}
         others = len(result.workloads) - len(workloads)
-        self._last_plan = _make_plan(now, self.mode, decisions, objection, others=others)
+        self._last_plan = _make_plan(now, self.mode, decisions, objection, refusals, others=others)
         if objection is not None:
             return
         for each, decision in zip(workloads, decisions, strict=True):
@@ -303,7 +307,27 @@ class Reclaimer:
         for number, each in enumerate(workloads):
             if decisions[number].outcome is Outcome.ACT and (self.mode is Mode.OBSERVE or self._lease.is_valid):
                 decisions[number] = self._act(each, cycle)
-        self._last_plan = _make_plan(now, self.mode, decisions, objection, others=others)
+        self._last_plan = _make_plan(now, self.mode, decisions, objection, refusals, others=others)
+
+    def _ask_hosts(
+        self, workloads: Sequence[ReclaimWorkload], decisions: list[Decision], cycle: ReclaimCycle
+    ) -> Mapping[str, int]:
+        """Decide again about those that would be warned about or acted on, with what their pods do on their hosts; how
+        many are refused for it, by signal."""
+        refusals = Counter[str]()
+        numbers = [number for number, one in enumerate(decisions) if one.outcome in (Outcome.WARN, Outcome.ACT)]
+        due = [workloads[number] for number in numbers]
+        self._assessor.add_host_use(due, cycle)
+        refused = [one for one in due if decide_one(one).outcome is Outcome.REFUSE]
+        if refused:  # what is left of those chosen for a pending pod may be too few for it
+            self._assessor.add_pressure(due)
+        for one in refused:
+            refusals.update(each.signal.value for each in (one.facts.host.work if one.facts.host else ()))
+        for number, one in zip(numbers, due, strict=True):
+            before, decisions[number] = decisions[number].outcome, decide_one(one)
+            if before is Outcome.ACT and decisions[number].outcome is Outcome.REFUSE:
+                self._tried_at[one.key] = cycle.now  # its place in the budget is for another one in the next cycle
+        return refusals
 
     def _count_suspended(self, opened: Sequence[Action]) -> None:
         changed = [action for action in opened if action.is_open]
@@ -326,6 +350,8 @@ class Reclaimer:
             now=self._now(),
         )
         one = self._assessor.assess_one(number, cycle, by_person=by_person)
+        if by_person:  # a cycle reads it for all workloads together
+            self._assessor.add_host_use([one], cycle)
         one.read_at = read_at
         return one
 
@@ -386,7 +412,8 @@ class Reclaimer:
         decision = decide_one(one)
         try:
             fresh = self._read_fresh(one.key)
-            fresh.facts = fresh.facts._replace(counts=one.facts.counts, has_pressure=one.facts.has_pressure)
+            known = one.facts
+            fresh.facts = fresh.facts._replace(counts=known.counts, has_pressure=known.has_pressure, host=known.host)
             decision = decide_one(fresh)
             if decision.outcome is Outcome.ACT and fresh.action is not None:
                 decision = self._look_again(fresh)
@@ -466,8 +493,16 @@ class Reclaimer:
             self._lock.release()
 
 
-def _make_plan(at: float, mode: Mode, decisions: Sequence[Decision], objection: Message | None, *, others: int) -> Plan:
+def _make_plan(
+    at: float,
+    mode: Mode,
+    decisions: Sequence[Decision],
+    objection: Message | None,
+    host_refusals: Mapping[str, int],
+    *,
+    others: int,
+) -> Plan:
     """`others`: workloads that were not considered."""
     counts = Counter(decision.outcome for decision in decisions)
     counts[Outcome.NOTHING] += others
-    return Plan(at, mode, tuple(decisions), objection, dict(counts))
+    return Plan(at, mode, tuple(decisions), objection, dict(counts), host_refusals)

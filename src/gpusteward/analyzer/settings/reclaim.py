@@ -58,6 +58,31 @@ def _check_key(key: SecretStr) -> SecretStr:
     return key
 
 
+class HostSettings(BaseModel):
+    """From when on what the pods of a workload do on their hosts is work: then nothing is warned of or done. Means over
+    the last 10 minutes, all pods that would stop together."""
+
+    model_config = SECTION
+
+    # The three numbers are chosen, not measured: far above what a pod does that only waits (scrapes, probes,
+    # heartbeats, the socket of an open notebook), and far below loading data or computing on cores.
+    cpu_cores: float = Field(
+        default=1.0,
+        gt=0,
+        le=100_000,
+        description="From so many CPU cores on, used by all pods of a workload together on average over 10 minutes, it "
+        "is neither warned about nor suspended.",
+    )
+    disk_bytes_per_second: float = Field(
+        default=1e6, gt=0, le=1e15, description="Likewise: bytes read from and written to disks, per second."
+    )
+    network_bytes_per_second: float = Field(
+        default=1e6, gt=0, le=1e15, description="Likewise: bytes received and sent, per second."
+    )
+    seconds: ClassVar[float] = 600.0
+    """Long enough for one checkpoint or batch of data in ten minutes, short enough that what has ended is over."""
+
+
 class ReclaimSettings(BaseModel):
     """Giving idle GPUs back: off, only planned, or done."""
 
@@ -101,6 +126,7 @@ class ReclaimSettings(BaseModel):
     )
     regret_minutes: ClassVar[float] = 30
     """A workload that is needed again within this time after its GPUs were given back counts as regretted."""
+    host: HostSettings = Field(default_factory=HostSettings)
     signing_key: SecretStr = Field(
         default=SecretStr(""),
         description="Key that signs the links in notices (snooze), at least 16 characters. Empty: a new one at every "

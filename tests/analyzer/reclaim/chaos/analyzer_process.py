@@ -32,6 +32,8 @@ from gpusteward.analyzer.reclaim.reclaimer import Reclaimer
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.analyzer.settings.settings import Settings
+from gpusteward.analyzer.sources.live_readings import HostUse
+from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.containers import Container, OwnerEvidence, Workload
@@ -112,6 +114,11 @@ class Source:
             Chart(one, {Measure.CORE: [(at - 30.0, 0.0), (at - 15.0, 0.7 * (one.container.pod_uid in self.working))]})
             for one in allocations
         ]
+
+    def read_host_use(self, pods: Collection[PodKey], at: float, *, seconds: float) -> Mapping[PodKey, HostUse]:
+        if self.is_down:
+            raise SourceError(NO_DATA)
+        return {}
 
 
 class AnalyzerProcess:

@@ -9,6 +9,7 @@ from gpusteward.analyzer.reclaim.cluster import Reading
 from gpusteward.analyzer.reclaim.components import ReclaimComponents
 from gpusteward.analyzer.reclaim.decisions.decide import decide_one, may_be_inspected, waits_for_pressure
 from gpusteward.analyzer.reclaim.decisions.guards import BY_NAME
+from gpusteward.analyzer.reclaim.decisions.host_use import read_host_readings
 from gpusteward.analyzer.reclaim.decisions.past import PastActions, PoolHistory, Sightings, select_warnings
 from gpusteward.analyzer.reclaim.decisions.pressure import choose_victims, list_pending_pods, make_victim
 from gpusteward.analyzer.reclaim.decisions.workloads import (
@@ -122,10 +123,19 @@ class Assessor:
 
     def read_again(self, one: ReclaimWorkload, cycle: ReclaimCycle) -> Decision:
         """The decision with the objects as they are now, if they were read in an earlier cycle."""
-        one.verdict = one.verdict._replace(counts=one.facts.counts, has_pressure=one.facts.has_pressure)
+        facts = one.facts
+        one.verdict = one.verdict._replace(counts=facts.counts, has_pressure=facts.has_pressure, host=facts.host)
         one.objects = self._cache.renew(one, cycle.reading)
         self._add_objects(one, cycle)
         return decide_one(one)
+
+    def add_host_use(self, workloads: Sequence[ReclaimWorkload], cycle: ReclaimCycle) -> None:
+        """What the pods of these workloads do on their hosts, read together."""
+        pods = [one.list_stopped_pods() for one in workloads]
+        limits = cycle.result.settings.reclaim.host
+        readings = read_host_readings(self._components.source, pods, at=self._components.clock(), limits=limits)
+        for one, reading in zip(workloads, readings, strict=True):
+            one.facts = one.facts._replace(host=reading if reading.pods else None)
 
     def forget_objects(self) -> None:
         """They have changed."""

@@ -5,13 +5,14 @@ workload is not idle, or its policy only tells), refuse (it would be due, and so
 is missing). A warning is sent when nothing but time after the warning is missing.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from math import inf
 from typing import NamedTuple
 
 from gpusteward.analyzer.reclaim.cluster import PodId
+from gpusteward.analyzer.reclaim.decisions.host_use import HostSignal, HostTotal
 from gpusteward.analyzer.reclaim.decisions.workloads import Facts
 from gpusteward.analyzer.reclaim.execution.journal import Warned
 from gpusteward.analyzer.reclaim.plan import Answer, Fields, Outcome
@@ -365,6 +366,52 @@ def other_pods(facts: Facts) -> Answer:
     )
 
 
+def host(facts: Facts) -> Answer:
+    """The pods that would stop do not work on their hosts: CPU, disk, network. Asked before a warning and before an
+    action."""
+    found = facts.host
+    if found is None:
+        return _say("host", None, messages.HOST_NOT_READ)
+    if found.error is not None:
+        # As with usage, nothing rests on an answer that did not come: the signals may be there, and the next cycle asks
+        # again. That is not the same as signals that the source does not have.
+        error = found.error
+        return Answer("host", False, messages.HOST_UNREADABLE, lambda: {"reason": error})
+    minutes = found.seconds / 60
+    if work := found.work:
+        return Answer(
+            "host", False, messages.HOST_WORKS, lambda: {"minutes": minutes, "signals": _join(map(_show_work, work))}
+        )
+    return Answer(
+        "host",
+        True,
+        messages.HOST_QUIET,
+        lambda: {"minutes": minutes, "signals": _join(_show_total(each, found.pods) for each in found.totals)},
+    )
+
+
+def _show_work(total: HostTotal) -> Message:
+    amounts = {"amount": _scale(total, total.amount or 0.0), "least": _scale(total, total.least)}
+    return messages.HOST_WORK[total.signal].fill(**amounts, pod=total.busiest)
+
+
+def _show_total(total: HostTotal, pods: int) -> Message:
+    if total.amount is None:
+        return messages.HOST_NO_SIGNAL.fill(signal=messages.HOST_SIGNALS[total.signal])
+    text = messages.HOST_AMOUNTS[total.signal].fill(amount=_scale(total, total.amount))
+    return messages.HOST_PARTLY.fill(text=text, count=total.unknown, pods=pods) if total.unknown else text
+
+
+def _scale(total: HostTotal, amount: float) -> float:
+    """Cores, or MB/s."""
+    return amount if total.signal is HostSignal.CPU else amount / 1e6
+
+
+def _join(texts: Iterable[Message]) -> Message:
+    found = list(texts)
+    return Message("; ".join(each.en for each in found), "；".join(each.zh for each in found))
+
+
 def pods(facts: Facts) -> Answer:
     """Uid and start of every pod are known: a pod that was created again under the same name is another one, and has
     not been idle before its start."""
@@ -414,6 +461,7 @@ GUARDS: Sequence[Guard] = (
     Guard(pods, Outcome.REFUSE),
     Guard(kind, Outcome.REFUSE),
     Guard(other_pods, Outcome.REFUSE),
+    Guard(host, Outcome.REFUSE),
     Guard(not_under_way, Outcome.WAIT),
     Guard(snoozed, Outcome.WAIT),
     Guard(cool_down, Outcome.WAIT, by_person=False),

@@ -13,6 +13,7 @@ import numpy as np
 from gpusteward.analyzer.judge.resumption import Chance
 from gpusteward.analyzer.ledger.identities import make_allocation_id
 from gpusteward.analyzer.reclaim.cluster import PodId, Reading, UnreadableClaimError, count_gpus
+from gpusteward.analyzer.reclaim.decisions.host_use import HostReading
 from gpusteward.analyzer.reclaim.execution.changes import Change, Inspection, plan_changes
 from gpusteward.analyzer.reclaim.execution.journal import Action, Warned
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
@@ -20,6 +21,7 @@ from gpusteward.analyzer.reclaim.kinds.targets import WorkloadObjects
 from gpusteward.analyzer.reclaim.policies.policy import KEEP, PREFIX, Policy, read_keep
 from gpusteward.analyzer.reclaim.policies.resolve import WatchedPolicies, WorkloadMetadata
 from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, STEPS
 from gpusteward.core.containers import OwnerEvidence, Workload, WorkloadKey
 from gpusteward.core.errors import SourceError
@@ -86,6 +88,7 @@ class Facts(NamedTuple):
     switch: Message | None = None  # why nobody may act
     policy_problem: Message | None = None  # why there are no policies
     inspection: Inspection | None = None  # None: not looked at
+    host: HostReading | None = None  # None: not read
     is_usage_read: bool = False  # once more, right before the action
     usage: Message | None = None  # why it forbids the action; None: it does not
 
@@ -137,6 +140,16 @@ class ReclaimWorkload:
         """The lowest is the first to be acted on: the longest idle. One that was held back or refused counts as idle
         since then, so that it does not keep the others from their turn in every cycle."""
         return max(self.facts.idle_since or 0.0, self.tried_at)
+
+    def list_stopped_pods(self) -> list[PodKey]:
+        """All pods that its action stops, with GPUs and without; of a pool the surplus ones. Empty while its objects
+        are not read."""
+        found, inspection = self.objects.found if self.objects else None, self.facts.inspection
+        if found is None or inspection is None or inspection.refusal is not None:
+            return []
+        going = [each.pod.name for each in self.surplus] or [pod.name for pod in found.pods]
+        names = dict.fromkeys([*going, *(pod.name for pod in inspection.other_pods)])
+        return [PodKey(self.key.namespace, name, self.key.cluster) for name in names]
 
     @property
     def is_unread_pool(self) -> bool:

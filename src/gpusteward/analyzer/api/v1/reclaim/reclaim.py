@@ -40,7 +40,13 @@ class ReclaimStatus:
 
     mode: ModeName
     switch: Annotated[SwitchRow | None, Field(description="Null where there is no API server or no ledger.")]
-    details: Annotated[dict[str, Any], Field(description="Leader, counts of outcomes, last error, what is suspended.")]
+    details: Annotated[
+        dict[str, Any],
+        Field(
+            description="Leader, counts of outcomes, refusals of the last plan because of work on the host "
+            "(refused_by_cpu, refused_by_disk, refused_by_network), last error, what is suspended."
+        ),
+    ]
 
 
 @router.get("/reclaim", summary="State of reclaim", response_model=ReclaimStatus, dependencies=[Depends(may_read_all)])
