@@ -11,11 +11,15 @@ from typing import Any
 
 import pytest
 
+from gpusteward.analyzer.reclaim.plan import Answer, Outcome, Plan
 from gpusteward.analyzer.reports.report import Amounts, EndedWorkload
 from gpusteward.analyzer.reports.report_query import EndedQuery
 from gpusteward.cli.main import main
 from gpusteward.core.containers import Workload
 from gpusteward.core.errors import SourceError
+from gpusteward.core.messages import Message
+from gpusteward.core.namespaces import VisibleNamespaces
+from tests.analyzer.api.fake_reclaim import FakeReclaim, decide
 from tests.analyzer.api.sample_results import hold, small_result
 from tests.analyzer.api.server import Api, FakeLedger, make_result, running_api
 from tests.analyzer.usage_tables import AT, resting, table_of, working
@@ -233,3 +237,22 @@ def test_a_name_in_two_clusters_is_ambiguous(two_clusters: Api, capsys: pytest.C
     assert "write one of east/ns/Job/app, west/ns/Job/app" in capsys.readouterr().err
     assert main(["idle", "--server", two_clusters.url]) == 0
     assert "east/ns/Job/app" in capsys.readouterr().out
+
+
+class RefusingReclaim(FakeReclaim):
+    """Work on the host holds every workload back."""
+
+    def read_plan(self, *, visible: VisibleNamespaces | None) -> Plan | None:
+        reason = Message("CPU: 4 cores", "CPU 4 核")
+        decision = decide(self.workloads[0], Outcome.REFUSE)._replace(ask=lambda: (Answer("host", False, reason),))
+        return Plan(AT, self.mode, (decision,), None, {Outcome.REFUSE: 1})
+
+
+@pytest.mark.parametrize(("language", "line"), [("en", "not reclaimed  CPU: 4 cores"), ("zh", "不回收  CPU 4 核")])
+def test_what_reclaim_refuses_is_named_beside_the_verdict(
+    language: str, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reclaim = RefusingReclaim([Workload("Job", "vision", "trainer")])
+    with running_api(small_result(), reclaim=reclaim) as api:
+        assert main(["explain", "trainer", "--server", api.url, "--language", language]) == 0
+    assert line in re.sub(r" {2,}", "  ", capsys.readouterr().out)

@@ -83,6 +83,17 @@ def read_plans(client: Client, only: WorkloadReference | None = None) -> dict[Wo
     return {name_of(each): each for each in get_objects(page, "items")}
 
 
+def read_refusals(client: Client, workload: WorkloadReference, language: Language) -> list[str]:
+    """Why reclaim refuses a workload that it would act on otherwise; none in mode off."""
+    query = [*workload.filters, ("outcome", "refuse"), ("language", language)]
+    try:
+        page = client.read(PLAN_PATH, query)
+    except StatusError:  # an older analyzer
+        return []
+    answers = [answer for each in get_objects(page, "items") for answer in get_objects(each, "answers")]
+    return [get_text(answer, "reason") for answer in answers if answer.get("passed") is False]
+
+
 def describe_due(decision: Row, language: Language, *, now: float) -> str:
     """`in 12m`; empty if no time is known."""
     due = get_time(decision, "due_at")

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gpusteward.cli import flags
+from gpusteward.cli.api.workload_facts import read_refusals
 from gpusteward.cli.api.workloads import WorkloadReference, find_workload, label_workloads
 from gpusteward.cli.json_access import Row, get_object, get_objects, get_text, get_texts
 from gpusteward.cli.output.tables import write_json, write_rows
@@ -13,6 +14,7 @@ from gpusteward.cli.output.terminal_text import Line, write_paragraphs
 from gpusteward.cli.output.verdict_texts import describe_ended, describe_workload, warn_stale
 from gpusteward.cli.program import EXIT_OK
 from gpusteward.core.messages import Language
+from gpusteward.messages.cli import reclaim as messages
 
 KEYS = (
     *("namespace", "pod", "container", "gpu", "node", "index", "model", "share", "activity", "state", "signature"),
@@ -59,7 +61,8 @@ def run(arguments: Sequence[str]) -> int:
         write_rows(list(_rows(detail)), (), keys=KEYS, output="csv")
     else:
         title = Line(label_workloads(client, [name])[name], is_title=True)
-        write_paragraphs([title, *describe_workload(detail, language)], sys.stdout)
+        refusals = [Line(reason, messages.REFUSED.text(language)) for reason in read_refusals(client, name, language)]
+        write_paragraphs([title, *describe_workload(detail, language), *refusals], sys.stdout)
     return EXIT_OK
 
 

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 
 from gpusteward.core.messages import Message
 
+REFUSED = Message("not reclaimed", "不回收")
+"""Before the answer of a guard that refuses, beside a verdict."""
 OUTCOMES: Mapping[str, Message] = {
     "act": Message("act", "执行"),
     "warn": Message("warn", "警告"),
