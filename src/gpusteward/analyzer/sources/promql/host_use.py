@@ -24,6 +24,7 @@ from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme
 from gpusteward.analyzer.sources.usage.quantities import MetricScheme
 from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers, join_labels, match_any, write_selector
+from gpusteward.core import metrics
 from gpusteward.core.errors import SourceError
 
 PODS_PER_QUERY = 200
@@ -61,9 +62,9 @@ class _Counter(NamedTuple):
 
 
 OF_AGENT = (
-    _Counter(_CPU, "gpusteward_pod_cpu_seconds_total"),
-    _Counter(_DISK, "gpusteward_pod_disk_bytes_total"),
-    _Counter(_NETWORK, "gpusteward_pod_network_bytes_total"),
+    _Counter(_CPU, metrics.POD_CPU_SECONDS.name),
+    _Counter(_DISK, metrics.POD_DISK_BYTES.name),
+    _Counter(_NETWORK, metrics.POD_NETWORK_BYTES.name),
 )
 _OF_CONTAINER = ("container", "id")  # one that was started again has another id
 _OF_DISK, _OF_INTERFACE = (*_OF_CONTAINER, "device"), ("interface",)
