@@ -216,7 +216,8 @@ def report(request: pytest.FixtureRequest) -> Iterator[list[str]]:
         "# The contract of every engine\n\n"
         f"Made by `make test-engines` on {time.strftime('%Y-%m-%d', time.gmtime())}: {len(NODES)} simulated nodes,"
         f" window {WINDOW / 60:.0f} min, scraped every {STEP:.0f} s; first with the metrics of gpusteward's agent, then"
-        " with those of dcgm-exporter. All verdicts are compared with those from Prometheus.\n\n"
+        " with those of dcgm-exporter. All verdicts are compared with those from Prometheus, those"
+        " over VictoriaMetrics with its busy time: increases are not extrapolated there.\n\n"
         + "".join(f"- {name}: {version}\n" for name, version in versions.items())
         + "\n| engine | verdicts | equal | different | one read with discovery, s |\n| --- | --: | --: | --: | --: |\n"
         + "\n".join(lines)
