@@ -72,7 +72,7 @@ def test_a_process_that_ends_while_acting(kubernetes: Cluster, tmp_path: Path, n
     world.start()
     for _ in range(4):
         world.cycle()
-    assert read_replicas(world, item) == 0
+    assert read_replicas(world, item) == 0, world.explain()
     assert count_patches(world) == 2, "changed once, whatever happened"
     [action] = world.list_actions()
     assert action.state is ActionState.VERIFIED, world.explain()

@@ -50,11 +50,14 @@ from gpusteward.core.kinds import OWNERS, WorkloadClass
 from gpusteward.core.usages import AllocationKey, Measure, Stat
 from gpusteward.kubernetes.writes import ApiWriter
 from tests.analyzer.usage_tables import resting, table_of, working
-from tests.kubernetes.cluster import Account, Cluster, Json
+from tests.kubernetes.cluster import Account, ApiError, Cluster, Json
 
 START = max(1_800_000_000.0, time.time() // 86_400 * 86_400 + 8 * 3600 + 2 * 86_400)
 """Simulated time is after that of the control plane: idle never begins before a pod does."""
 STEP_SECONDS = 300.0
+SCALED_KINDS = ("Deployment", "ReplicaSet", "StatefulSet")
+CONTROLLER_SECONDS = 60.0
+"""How long the real controller of one of these may take on a busy machine."""
 Row = Mapping[tuple[Measure, Stat], float]
 EMPTY: Row = resting(0.0, processes=0.0, watts=60.0)
 """A GPU without a process. A job that holds memory without work counts as hung, and is never acted on."""
@@ -291,9 +294,27 @@ class World:
             self.reclaimer.reclaim(result)
         else:
             self.reclaimer.continue_open(result)
+        self._let_controllers_follow()
         self.now += STEP_SECONDS
         plan = self.reclaimer.last_plan
         return {decision.workload.name: decision.outcome for decision in plan.decisions} if plan else {}
+
+    def _let_controllers_follow(self) -> None:
+        """Simulated time is never ahead of the controllers: an action whose pods are not even being deleted after
+        `VERIFY_SECONDS` is undone, and that is two cycles here."""
+        for action in self.list_actions(ActionState.ACTED):
+            if action.target is not None and action.target.kind in SCALED_KINDS:
+                path, ends_at = action.target.path, time.monotonic() + CONTROLLER_SECONDS
+                while self._is_behind(path) and time.monotonic() < ends_at:
+                    time.sleep(0.05)
+
+    def _is_behind(self, path: str) -> bool:
+        """Whether the controller has not deleted yet what an object asks for no more."""
+        try:
+            item = self.kubernetes.request("GET", path)
+        except ApiError:  # it is gone, or the server is
+            return False
+        return bool(item["status"].get("replicas", 0) > item["spec"]["replicas"])
 
     def run_until_acted(self) -> list[Action]:
         """Work, an hour of idleness, the warning, the grace period, the action."""
