@@ -45,7 +45,8 @@ export function Headline({ plan, savings, status }: Props) {
 
 function sentence(mode: Plan["mode"], savings: Savings | undefined) {
   if (mode !== "enforce") return texts(`headline-${mode}`);
-  if (!savings || savings.gpus < 0.005) return texts("headline-enforce-none");
+  if (!savings) return texts("headline-enforce-unknown");
+  if (savings.gpus < 0.005) return texts("headline-enforce-none");
   return texts.rich("headline-enforce", { gpus: <em class="good-number">{fmt.gpus(savings.gpus)}</em>, n: savings.gpus });
 }
 

@@ -3,6 +3,7 @@ import { defineTexts } from "../../i18n";
 export const texts = defineTexts(
   {
     "headline-enforce": "{gpus} {n|GPU is|GPUs are} given back now.",
+    "headline-enforce-unknown": "Reclaim is on.",
     "headline-enforce-none": "Reclaim is on. Nothing is given back now.",
     "headline-observe": "Reclaim watches and changes nothing.",
     "headline-off": "Reclaim is off.",
@@ -80,6 +81,7 @@ export const texts = defineTexts(
   },
   {
     "headline-enforce": "目前已归还 {gpus} 张 GPU。",
+    "headline-enforce-unknown": "回收已启用。",
     "headline-enforce-none": "回收已启用，目前没有归还的 GPU。",
     "headline-observe": "回收仅观察，不做任何修改。",
     "headline-off": "回收未启用。",
