@@ -171,9 +171,22 @@ class VerdictTable:
     step: Codes  # the highest action reclaim may take
     proof: Codes
     objections: Mapping[int, Objection] = field(default_factory=dict)  # rows in which a second opinion doubts idleness
+    ineffective_since: Column = field(default_factory=lambda: np.empty(0))
+    """Unix seconds: since when the work of a row is shown to be ineffective; NaN: it is effective, as far as anything
+    shows. Left out: NaN in every row."""
+
+    def __post_init__(self) -> None:
+        if not len(self.ineffective_since):
+            object.__setattr__(self, "ineffective_since", repeat_value(nan, len(self)))
 
     def __len__(self) -> int:
         return len(self.usage)
+
+    @cached_property
+    def is_ineffective(self) -> NDArray[np.bool_]:
+        """Only of active rows: what is not active is not work."""
+        is_active: NDArray[np.bool_] = self.activity == ACTIVITIES.index(Activity.ACTIVE)
+        return is_active & ~np.isnan(self.ineffective_since)
 
     def take(self, rows: Rows) -> "VerdictTable":
         """Some rows only."""
@@ -189,4 +202,5 @@ class VerdictTable:
             step=self.step[rows],
             proof=self.proof[rows],
             objections=take_values(self.objections, rows),
+            ineffective_since=self.ineffective_since[rows],
         )
