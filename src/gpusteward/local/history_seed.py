@@ -114,6 +114,7 @@ class SeededHistory:
             idle_since_ms=np.where(activity == _CODES[Activity.IDLE], part.begin_ms, UNKNOWN_START).astype(np.int64),
             proof=np.full(len(held), PROOFS.index(Proof.INTEGRATED), np.int8),
             signature=np.array([SIGNATURES.index(_find_idle_signature(one)) for one in held], np.int8),
+            ineffective_since_ms=np.full(len(held), UNKNOWN_START, np.int64),
             score=_score(held, busy, memory / memory_total).astype(np.float32),
             watts=(watts * fractions).astype(np.float32),
             fleet=self._fleet,

@@ -41,13 +41,16 @@ def cycle(
     fleet: Mapping[Any, int] | None = None,
     coverage: float | Sequence[float] = 1.0,
     ended: Sequence[EndedHolder] = (),
+    ineffective_since: Sequence[float] = (),
 ) -> Result:
-    """The result that the analyzer would make of these rows at this time."""
+    """The result that the analyzer would make of these rows at this time. `ineffective_since`: unix seconds by row."""
     table = table_of(*(stats for _, stats in rows), allocations=[held for held, _ in rows], coverage=coverage, at=at)
     if not rows:
         table = replace(table, allocations=[])
     table = replace(table, ended=ended, fleet={NodeModel(*key): gpus for key, gpus in (fleet or {}).items()})
     verdicts, _ = judge(table, settings.rules, VerdictHistory(), now=at)
+    if ineffective_since:
+        verdicts = replace(verdicts, ineffective_since=np.array(ineffective_since, np.float64))
     return Result(1, at, 0.1, settings, verdicts, judge_workloads(verdicts, settings.rules))
 
 
@@ -97,8 +100,8 @@ def hour(number: int = 0) -> int:
 
 
 def random_cycles(count: int, *, seed: int, most: int = 12, step: float = INTERVAL) -> list[Result]:
-    """Pods that start, end, work and are idle, with gaps; the same for the same seed."""
-    chance = np.random.default_rng(seed)
+    """Pods that start, end, work, some of it ineffective, and are idle, with gaps; the same for the same seed."""
+    chance, shown = np.random.default_rng(seed), np.random.default_rng(seed)
     at, results = START, []
     for _ in range(count):
         at += step * float(chance.choice([1, 1, 1, 2, 30]))
@@ -107,7 +110,8 @@ def random_cycles(count: int, *, seed: int, most: int = 12, step: float = INTERV
             (allocation(int(number), started_at=START), (WORKING, RESTING, UNREAD)[int(chance.integers(3))])
             for number in there
         ]
-        results.append(cycle(rows, at, fleet={("node-0", "H100"): 8}))
+        since = np.where(shown.random(len(rows)) < 0.4, at - shown.integers(1, 9000, len(rows)), np.nan)
+        results.append(cycle(rows, at, fleet={("node-0", "H100"): 8}, ineffective_since=since.tolist()))
     return results
 
 

@@ -130,9 +130,17 @@ class LedgerRows:
 
 
 def make_usage(
-    number: int, *, hour: int, active: int = 0, idle: int = 0, unknown: int = 0, price: int = 0, **given: Any
+    number: int,
+    *,
+    hour: int,
+    active: int = 0,
+    idle: int = 0,
+    unknown: int = 0,
+    ineffective: int = 0,
+    price: int = 0,
+    **given: Any,
 ) -> dict[str, Any]:
-    """One row of an hour."""
+    """One row of an hour. `ineffective`: of the active time."""
     return {
         "hour_ms": at(hour),
         "allocation_id": number,
@@ -143,6 +151,8 @@ def make_usage(
         "active_cost": active * price // HOUR_MS,
         "idle_cost": idle * price // HOUR_MS,
         "unknown_cost": unknown * price // HOUR_MS,
+        "ineffective_ms": ineffective,
+        "ineffective_cost": ineffective * price // HOUR_MS,
         "energy_mj": None,
         "energy_ms": 0,
         "score_ms_sum": 0,

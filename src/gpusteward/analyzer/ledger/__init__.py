@@ -9,6 +9,7 @@ From a verdict to its rows, in reading order:
     verdict_changes.py  which verdicts differ from the last recorded ones
     ledger_writer.py    writes a cycle record in one transaction
     idle_correction.py  time recorded as active that turns out to be idle
+    ineffective_time.py time recorded as active that turns out to be ineffective, and its spells
     idle_spells.py      idle spells of allocations, from cycle to cycle
     accrual.py          the rows of `usage_hourly` and `fleet_hourly` (pure)
     upsert.py           column dictionaries -> INSERT ... ON CONFLICT
@@ -28,8 +29,9 @@ Rules of the contents, for readers of the tables:
   "rolled", including those of the current day. Hourly rows are kept for `ledger.hourly_days`. Whole days are read from
   `usage_daily`, the edges of a period and the hours after "rolled" from `usage_hourly`, never both for one hour
   (`periods.divide_period`).
-- Rows older than "booked" change in one case: time that was recorded as active before a verdict said since when the
-  allocation is idle (`idle_correction.py`). Allocated time never changes. Rows are deleted by retention, and by a
+- Rows older than "booked" change in two cases: time that was recorded as active before a verdict said since when the
+  allocation is idle (`idle_correction.py`), or since when its work is ineffective (`ineffective_time.py`): active time
+  stays active, and a part of it is ineffective. Allocated time never changes. Rows are deleted by retention, and by a
   person who runs `gpusteward ledger delete-after` (`clock.py`).
 - `currencies` holds the currency of all amounts of money; amounts in different currencies must not be added.
 - The time since the last recorded cycle gets the activity of the current one, up to three intervals. Time before that

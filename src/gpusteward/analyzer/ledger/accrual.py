@@ -13,6 +13,7 @@ have rows of their own, for the time that `ended_record.py` has found for them.
 What always holds:
 - active + idle + unknown = allocated, to the millisecond; the table has it as a constraint. The time of one row has one
   activity per slice, so nothing is divided between them.
+- Ineffective time is a part of active time, and so is its cost. It begins where the verdict says, within a slice too.
 - The allocations of a GPU never add up to more than the GPU: fractions are rounded down, never up.
 - A moment is added once. A slice begins where the progress of the ledger ends, and both are written in one transaction.
 - Everything is a whole number (milliseconds, millionths of the currency, millijoules): sums are exact in any order, and
@@ -126,7 +127,12 @@ def make_usage_rows(record: CycleRecord, hour_slice: HourSlice, time: AccruedTim
         keys = {"hour_ms": [hour_slice.hour_ms] * len(rows), "allocation_id": record.ids[rows].tolist()}
         allocated = time.allocated[rows]
         if hour_slice.is_observed:
-            yield keys | _observed_amounts(record, rows, allocated=allocated, durations=time.durations[rows])
+            durations = time.durations[rows]
+            since_ms = record.ineffective_since_ms[rows]
+            shown_ms = np.where(since_ms == UNKNOWN_START, 0, hour_slice.end_ms - since_ms)
+            yield keys | _observed_amounts(
+                record, rows, allocated=allocated, durations=durations, ineffective=np.clip(shown_ms, 0, durations)
+            )
         else:
             yield keys | _unknown_amounts(record, rows, allocated=allocated)
 
@@ -189,6 +195,8 @@ def _unknown_amounts(
         "active_cost": zeros,
         "idle_cost": zeros,
         "unknown_cost": costs_of(allocated, record.prices[rows]).tolist(),
+        "ineffective_ms": zeros,
+        "ineffective_cost": zeros,
         "energy_mj": nulls,
         "energy_ms": zeros,
         "score_ms_sum": zeros,
@@ -200,16 +208,25 @@ def _unknown_amounts(
 
 
 def _observed_amounts(
-    record: CycleRecord, rows: NDArray[np.intp], *, allocated: IntColumn, durations: IntColumn
+    record: CycleRecord,
+    rows: NDArray[np.intp],
+    *,
+    allocated: IntColumn,
+    durations: IntColumn,
+    ineffective: IntColumn,
 ) -> dict[str, list[Any]]:
+    """`ineffective`: of the durations, in milliseconds."""
     cost, activity = costs_of(allocated, record.prices[rows]), record.activity[rows]
     masks = {each.value: activity == ACTIVITIES.index(each) for each in Activity}  # active, idle, unknown
     watts, score = record.watts[rows].astype(np.float64), record.score[rows].astype(np.float64)
     has_watts, has_score = np.isfinite(watts), np.isfinite(score)
+    ineffective_ms = floor_gpu_ms(ineffective, record.gpu_fractions[rows])
     return {
         "allocated_ms": allocated.tolist(),
         **{f"{name}_ms": (allocated * mask).tolist() for name, mask in masks.items()},
         **{f"{name}_cost": (cost * mask).tolist() for name, mask in masks.items()},
+        "ineffective_ms": ineffective_ms.tolist(),
+        "ineffective_cost": costs_of(ineffective_ms, record.prices[rows]).tolist(),
         "energy_mj": _to_integers(watts * durations),  # watts x milliseconds = millijoules
         "energy_ms": (allocated * has_watts).tolist(),
         "score_ms_sum": np.rint(np.where(has_score, score, 0) * allocated).astype(np.int64).tolist(),

@@ -33,6 +33,7 @@ from gpusteward.analyzer.ledger.schema import (
     fleet_daily,
     fleet_hourly,
     idle_spells,
+    ineffective_spells,
     usage_daily,
     usage_hourly,
     verdict_changes,
@@ -115,6 +116,9 @@ def _delete_from(connection: Connection, begin_ms: int) -> int:
     lost = {"ended_ms": begin_ms, "ended_by": SpellEnd.LOST.value}
     connection.execute(update(idle_spells).where(spells.ended_ms > begin_ms).values(lost))
     connection.execute(update(idle_spells).where(spells.ended_ms.is_(None)).values(idle_until_ms=begin_ms))
+    ineffective = ineffective_spells.c
+    connection.execute(delete(ineffective_spells).where(ineffective.started_ms >= begin_ms))
+    connection.execute(update(ineffective_spells).where(ineffective.ended_ms > begin_ms).values(ended_ms=begin_ms))
     for name in ("first_ms", "last_ms", "ended_ms"):
         connection.execute(update(allocations).where(allocations.c[name] > begin_ms).values({name: begin_ms}))
     return rows

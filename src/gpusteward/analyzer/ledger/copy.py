@@ -21,6 +21,7 @@ from gpusteward.messages.errors import ledger_errors
 BATCH_ROWS = 2000
 AMOUNTS = (
     *("allocated_ms", "active_ms", "idle_ms", "unknown_ms", "active_cost", "idle_cost", "unknown_cost"),
+    *("ineffective_ms", "ineffective_cost"),
     *("energy_mj", "energy_ms", "score_ms_sum", "scored_ms", "gpu_ms", "known_ms", "held_ms"),
 )
 CHANGING = ("at_ms", "last_ms", "updated_ms", "ended_ms", "idle_until_ms", "until_ms", "next_ms", "attempts", "is_off")

@@ -90,6 +90,7 @@ class CycleRecord:
     idle_since_ms: IntColumn  # UNKNOWN_START where it is not idle
     proof: Codes
     signature: Codes
+    ineffective_since_ms: IntColumn  # UNKNOWN_START where it is not active, or not shown to be ineffective
     score: Float32Column
     watts: Float32Column
     fleet: Mapping[NodeModel, int]  # number of existing GPUs
@@ -114,7 +115,7 @@ class CycleRecord:
         return replace(self, **shared, size_bytes=own + texts)
 
 
-_STABLE = ("ids", "gpu_fractions", "prices", "started_ms", "memory_total", "fleet_rows")
+_STABLE = ("ids", "gpu_fractions", "prices", "started_ms", "memory_total", "fleet_rows", "ineffective_since_ms")
 _WITH_NAN = ("gpu_fractions", "memory_total")
 
 
@@ -164,6 +165,7 @@ def make_cycle_record(
         idle_since_ms=_to_ms(verdicts.idle_since)[rows],
         proof=verdicts.proof[rows],
         signature=verdicts.signature[rows],
+        ineffective_since_ms=_find_ineffective(verdicts)[rows],
         score=verdicts.score[rows].astype(np.float32),
         watts=_drop_implausible(table.column(Measure.POWER, Stat.MEAN), MAX_WATTS)[rows].astype(np.float32),
         fleet=fleet,
@@ -234,6 +236,11 @@ def _find_idle_starts(verdicts: VerdictTable, rows: NDArray[np.intp], *, covered
     oldest = table.at - table.window_seconds - covered_ms / 1000
     found = np.flatnonzero(~np.isnan(idle_since) & (worked_at > oldest))
     return IdleStarts(found, _to_ms(idle_since[found]), _to_ms(worked_at[found]))
+
+
+def _find_ineffective(verdicts: VerdictTable) -> IntColumn:
+    since = verdicts.ineffective_since
+    return _to_ms(np.where(verdicts.is_ineffective & (since < verdicts.usage.at), since, np.nan))
 
 
 def _index_allocations(

@@ -30,6 +30,7 @@ from gpusteward.analyzer.ledger.db_engine import with_write_lock
 from gpusteward.analyzer.ledger.identities import Attributes
 from gpusteward.analyzer.ledger.idle_correction import correct_idle_time
 from gpusteward.analyzer.ledger.idle_spells import OpenSpells, interrupt_spells, read_open_spells, write_spells
+from gpusteward.analyzer.ledger.ineffective_time import OpenIneffective, read_ineffective, write_ineffective
 from gpusteward.analyzer.ledger.periods import BEGAN, RECORDED, lock_progress, read_progress, set_progress
 from gpusteward.analyzer.ledger.schema import allocations, currencies, fleet_hourly, usage_hourly, verdict_changes
 from gpusteward.analyzer.ledger.upsert import FLEET_RULES, KEEP, REPLACE, USAGE_RULES, upsert
@@ -60,6 +61,7 @@ class LedgerState:
     last_verdicts: LastVerdicts
     currency: str  # of the last costs; empty: there are none yet
     open_spells: OpenSpells
+    ineffective: OpenIneffective
 
 
 class LedgerWriter:
@@ -99,16 +101,17 @@ class LedgerWriter:
                 gap = None if state.recorded_ms is None else next(split_gap(record, state.recorded_ms), None)
                 currency = _write_currency(connection, record, state)
                 if gap is None:
-                    spells = _write_observed(connection, record, state)
+                    spells, ineffective = _write_observed(connection, record, state)
                 else:
                     _write_slice(connection, record, gap, was_held=_find_held(record, state))
                     spells = interrupt_spells(connection, state.open_spells, gap.begin_ms)
+                    ineffective = state.ineffective
                 recorded_ms = record.at_ms if gap is None else gap.end_ms
                 if state.recorded_ms is None:
                     set_progress(connection, BEGAN, recorded_ms)
                 set_progress(connection, RECORDED, recorded_ms)
             state.recorded_ms, state.currency = recorded_ms, currency  # only after the commit
-            state.open_spells = spells
+            state.open_spells, state.ineffective = spells, ineffective
             if gap is None:
                 state.held = HeldAllocations(record.ids, np.empty(0, np.int64))
                 state.last_verdicts.apply(record.changes)
@@ -124,18 +127,22 @@ class LedgerWriter:
         return self._state
 
 
-def _write_observed(connection: Connection, record: CycleRecord, state: LedgerState) -> OpenSpells:
-    """Returns the idle spells that are open after it."""
+def _write_observed(
+    connection: Connection, record: CycleRecord, state: LedgerState
+) -> tuple[OpenSpells, OpenIneffective]:
+    """Returns the idle and the ineffective spells that are open after it."""
     was_held = _find_held(record, state)
+    ineffective = state.ineffective
     _write_allocations(connection, record, state, was_held=was_held)
     if state.recorded_ms is not None:
         correct_idle_time(connection, record, state.recorded_ms)
+        ineffective = write_ineffective(connection, record, ineffective, state.recorded_ms)
         for hour_slice in split_observed(record, state.recorded_ms):
             _write_slice(connection, record, hour_slice, was_held=was_held)
         _write_ended(connection, record, recorded_ms=state.recorded_ms)
     changes = state.last_verdicts.select_unrecorded(record.changes)
     _execute(connection, _INSERT_CHANGES, ({"at_ms": record.at_ms, **change._asdict()} for change in changes))
-    return write_spells(connection, record, state.open_spells, absent=record.ids[~was_held])
+    return write_spells(connection, record, state.open_spells, absent=record.ids[~was_held]), ineffective
 
 
 def _write_slice(connection: Connection, record: CycleRecord, hour_slice: HourSlice, *, was_held: Mask) -> None:
@@ -209,6 +216,7 @@ def _read_state(connection: Connection) -> LedgerState:
         last_verdicts=_read_last_verdicts(connection),
         currency=connection.execute(_LAST_CURRENCY).scalar() or "",
         open_spells=read_open_spells(connection, recorded_ms),
+        ineffective=read_ineffective(connection),
     )
 
 

@@ -36,6 +36,7 @@ from gpusteward.analyzer.ledger.schema import (
     fleet_daily,
     fleet_hourly,
     idle_spells,
+    ineffective_spells,
     notices,
     outbox,
     snoozes,
@@ -64,6 +65,7 @@ _FIRST_HOUR = select(func.min(_HOURS.c.hour_ms))
 _UNREFERENCED = (
     delete(allocations).where(allocations.c.ended_ms < _BEFORE),
     delete(idle_spells).where(idle_spells.c.ended_ms < _BEFORE),
+    delete(ineffective_spells).where(ineffective_spells.c.ended_ms < _BEFORE),
     delete(verdict_changes).where(verdict_changes.c.at_ms < _BEFORE),
     delete(actions).where(actions.c.ended_ms < _BEFORE),  # an open one has no end
     delete(notices).where(notices.c.created_ms < _BEFORE),

@@ -68,6 +68,7 @@ def _usage(name: str, time: str) -> Table:
             for amount in (
                 *("allocated_ms", "active_ms", "idle_ms", "unknown_ms"),
                 *("active_cost", "idle_cost", "unknown_cost"),
+                *("ineffective_ms", "ineffective_cost"),  # parts of active
             )
         ),
         Column("energy_mj", Number),  # NULL: the power was never known
@@ -79,6 +80,10 @@ def _usage(name: str, time: str) -> Table:
         Column("memory_total_bytes", Number),
         PrimaryKeyConstraint(time, "allocation_id"),
         CheckConstraint("allocated_ms = active_ms + idle_ms + unknown_ms", name=f"{name}_adds_up"),
+        CheckConstraint(
+            "ineffective_ms BETWEEN 0 AND active_ms AND ineffective_cost BETWEEN 0 AND active_cost",
+            name=f"{name}_part_of_active",
+        ),
         sqlite_with_rowid=False,  # rows are stored in key order: an hour is contiguous in the file
     )
 
@@ -150,6 +155,18 @@ idle_spells = Table(
     sqlite_with_rowid=False,
 )
 """Periods of allocations without work (`idle_spells.py`)."""
+
+ineffective_spells = Table(
+    "ineffective_spells",
+    METADATA,
+    Column("allocation_id", Number, nullable=False),
+    Column("started_ms", Number, nullable=False),
+    Column("ended_ms", Number),  # NULL: it has not ended
+    PrimaryKeyConstraint("allocation_id", "started_ms"),
+    Index("ineffective_spells_by_end", "ended_ms"),
+    sqlite_with_rowid=False,
+)
+"""Periods of allocations whose active time is recorded as ineffective (`ineffective_time.py`)."""
 
 notices = Table(
     "notices",

@@ -1,4 +1,5 @@
-"""Inserts many rows, given as named columns, and combines them with existing rows of the same primary key.
+"""Inserts many rows, given as named columns, and combines them with existing rows of the same primary key; adds to rows
+that exist.
 
 SQLite takes rows one after another, PostgreSQL whole columns as arrays. The SQL consists of names of our own tables
 only; all values are parameters.
@@ -52,6 +53,21 @@ def upsert(connection: Connection, table: Table, columns: Columns, rules: Rules)
     connection.exec_driver_sql(_make_insert(table, tuple(rules.items()), takes_arrays=takes_arrays), values)
 
 
+def add_to_rows(connection: Connection, table: Table, columns: Columns) -> None:
+    """Add to rows that exist. An upsert cannot take from a row: what it would insert must fit the constraints too.
+
+    `columns`: the primary key, and what is added to other columns. PostgreSQL changes a row only once per statement.
+    """
+    keys = tuple(column.name for column in table.primary_key.columns)
+    names = (*(name for name in columns if name not in keys), *keys)
+    takes_arrays = connection.dialect.name == "postgresql"
+    ordered = [columns[name] for name in names]
+    if not len(ordered[0]):
+        return
+    values = tuple(map(list, ordered)) if takes_arrays else list(zip(*ordered, strict=True))
+    connection.exec_driver_sql(_make_update(table, names, takes_arrays=takes_arrays), values)
+
+
 def add_hour_to_day(connection: Connection, hourly: Table, daily: Table, *, hour_ms: int, day_ms: int) -> None:
     """Add every row of an hour to the row of its day."""
     connection.execute(_insert_hour(hourly, daily), {"hour_ms": hour_ms, "day_ms": day_ms})
@@ -63,6 +79,19 @@ def _make_insert(table: Table, rules: _RuleItems, *, takes_arrays: bool) -> str:
     row = ", ".join("?" * len(table.columns))
     values = _SELECT_ARRAYS.format(arrays=arrays) if takes_arrays else f"VALUES ({row})"
     return _make_statement(table, values, dict(rules))
+
+
+@cache
+def _make_update(table: Table, names: Sequence[str], *, takes_arrays: bool) -> str:
+    keys = [column.name for column in table.primary_key.columns]
+    added = [name for name in names if name not in keys]
+    if not takes_arrays:
+        changes = ", ".join(f"{name} = {name} + ?" for name in added)
+        return f"UPDATE {table.name} SET {changes} WHERE {' AND '.join(f'{key} = ?' for key in keys)}"  # noqa: S608
+    changes = ", ".join(f"{name} = {table.name}.{name} + given.{name}" for name in added)
+    arrays = ", ".join(f"%s::{_type_of(table.c[name])}[]" for name in names)
+    is_same = " AND ".join(f"{table.name}.{key} = given.{key}" for key in keys)
+    return f"UPDATE {table.name} SET {changes} FROM unnest({arrays}) AS given({', '.join(names)}) WHERE {is_same}"  # noqa: S608
 
 
 @cache
