@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gpusteward.analyzer.reclaim.plan import Answer, Outcome, Plan
-from gpusteward.analyzer.reports.report import Amounts, EndedWorkload
+from gpusteward.analyzer.reports.report import EndedWorkload
 from gpusteward.analyzer.reports.report_query import EndedQuery
 from gpusteward.cli.main import main
 from gpusteward.core.containers import Workload
@@ -22,6 +22,7 @@ from gpusteward.core.namespaces import VisibleNamespaces
 from tests.analyzer.api.fake_reclaim import FakeReclaim, decide
 from tests.analyzer.api.sample_results import hold, small_result
 from tests.analyzer.api.server import Api, FakeLedger, make_result, running_api
+from tests.analyzer.reports.example_reports import make_amounts
 from tests.analyzer.usage_tables import AT, resting, table_of, working
 from tests.cli.golden_files import assert_golden
 
@@ -102,7 +103,14 @@ def test_an_invalid_name_is_a_usage_error(name: str, analyzer: Api, capsys: pyte
 
 
 HOUR_MS = 3_600_000
-SPENT = Amounts(2, 10 * HOUR_MS, 2 * HOUR_MS, 8 * HOUR_MS, 0, None, 5_000_000, 20_000_000, 0, 0, None, 0, None, None)
+SPENT = make_amounts(
+    allocations=2,
+    active=2,
+    idle=8,
+    active_cost_micros=5_000_000,
+    effective_cost_micros=5_000_000,
+    idle_cost_micros=20_000_000,
+)
 ENDED = EndedWorkload(
     "Job",
     "vision",

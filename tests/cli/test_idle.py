@@ -143,7 +143,7 @@ def report_of(*groups: Group) -> Report:
 
 
 def amounts(idle_cost_micros: int | None) -> Amounts:
-    return Amounts(1, 5, 0, 5, 0, None, 0, idle_cost_micros, 0, 0, None, 0, None, None)
+    return Amounts(1, 5, 0, 0, 0, 5, 0, None, 0, 0, 0, idle_cost_micros, 0, 0, None, 0, None, None)
 
 
 def test_the_cost_of_the_last_week_is_shown_if_the_ledger_has_it(capsys: pytest.CaptureFixture[str]) -> None:

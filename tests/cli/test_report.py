@@ -25,6 +25,7 @@ from gpusteward.cli.main import main
 from gpusteward.cli.output.report_table import print_report
 from gpusteward.cli.output.terminal_text import measure
 from gpusteward.cli.program import find_language
+from gpusteward.core.messages import Language
 from tests.analyzer.api.server import FakeLedger, running_api
 from tests.analyzer.reports.example_reports import example_report
 from tests.analyzer.reports.ledger_rows import A100, GIB, H100, T4, make_usage, open_ledger_rows
@@ -97,6 +98,35 @@ def test_a_pipe_has_every_column_and_unwrapped_names(
     (header,) = [line for line in text.splitlines() if line.startswith("Namespace ")]
     assert all(title in header for title in titles)
     assert "notebooks/StatefulSet/jupyter-zhang-wei-with-a-long-name" in text
+
+
+@pytest.mark.parametrize(
+    ("language", "words"),
+    [
+        (
+            "en",
+            ("Effective 140.0 GPU-hours", " Effective  Ineffective ", " 140.0         25.0 ", "It is an upper bound"),
+        ),
+        ("zh", ("有效 140.0 GPU 小时", " 有效  无效 ", "它是上限")),
+    ],
+)
+def test_ineffective_time_is_shown_beside_active_time(language: Language, words: tuple[str, ...]):
+    out = io.StringIO()
+    print_report(example_report(), language, out)
+    for word in words:
+        assert word in out.getvalue()
+
+
+@pytest.mark.parametrize("width", [100, 120])
+def test_where_the_table_is_narrow_effective_time_is_left_out_after_cost_and_score(
+    monkeypatch: pytest.MonkeyPatch, width: int
+):
+    monkeypatch.setenv("COLUMNS", str(width))
+    out = io.StringIO()
+    print_report(example_report(), "en", out)
+    (header,) = [line for line in out.getvalue().splitlines() if line.startswith("Namespace ")]
+    assert "Ineffective" in header
+    assert "Effective 140.0 GPU-hours" in out.getvalue()
 
 
 def test_a_period_before_the_ledger_has_no_current_values(ledger: Path, capsys: pytest.CaptureFixture[str]):

@@ -13,17 +13,21 @@ FORMULA = '=HYPERLINK("evil")'
 CHINESE = "推荐系统"
 
 
-def make_amounts(*, active: int = 0, idle: int = 0, unknown: int = 0, **given: Any) -> Amounts:
-    """Hours of one price."""
+def make_amounts(*, active: int = 0, idle: int = 0, unknown: int = 0, ineffective: int = 0, **given: Any) -> Amounts:
+    """Hours of one price. `ineffective`: of the active ones."""
     price = 2_000_000
     amounts = Amounts(
         allocations=1,
         allocated_gpu_ms=(active + idle + unknown) * HOUR_MS,
         active_gpu_ms=active * HOUR_MS,
+        effective_gpu_ms=(active - ineffective) * HOUR_MS,
+        ineffective_gpu_ms=ineffective * HOUR_MS,
         idle_gpu_ms=idle * HOUR_MS,
         unknown_gpu_ms=unknown * HOUR_MS,
         unallocated_gpu_ms=None,
         active_cost_micros=active * price,
+        effective_cost_micros=(active - ineffective) * price,
+        ineffective_cost_micros=ineffective * price,
         idle_cost_micros=idle * price,
         unknown_cost_micros=unknown * price,
         unpriced_gpu_ms=0,
@@ -40,13 +44,14 @@ def example_report(query: ReportQuery | None = None) -> Report:
     query = query or ReportQuery(at(0), at(168))
     groups = [
         Group(HOSTILE, "", "", make_amounts(active=10, idle=90), 0.25),
-        Group(CHINESE, "", "", make_amounts(active=60, idle=40, mean_score=61.4), -0.125),
+        Group(CHINESE, "", "", make_amounts(active=60, idle=40, ineffective=25, mean_score=61.4), -0.125),
         Group(FORMULA, "", "", make_amounts(active=95, unknown=5), None),
     ]
     total = make_amounts(
         active=165,
         idle=130,
         unknown=5,
+        ineffective=25,
         unallocated_gpu_ms=36 * HOUR_MS,
         mean_score=61.4,
         unallocated_cost_micros=72_000_000,

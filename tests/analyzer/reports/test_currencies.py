@@ -67,6 +67,7 @@ def test_a_period_with_both_currencies_has_hours_and_no_costs(changed: Ledger, s
     everything = [report.total, *(group.amounts for group in report.groups), *(one.amounts for one in report.wasters)]
     for amounts in everything:
         assert (amounts.cost_micros, amounts.idle_cost_micros) == (None, None)
+        assert (amounts.effective_cost_micros, amounts.ineffective_cost_micros) == (None, None)
     assert {point.idle_cost_micros for point in report.points} == {None}
     assert report.currency_changes == [CurrencyChange(hour() + 150 * 60_000, "USD", "CNY")]
 

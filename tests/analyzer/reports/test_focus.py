@@ -70,7 +70,7 @@ def test_a_row_has_the_allocation_the_charge_and_its_active_and_idle_parts(ledge
         labels='{"team":"a"}',
     )
     for hour in range(30):
-        ledger.use(1, hour=hour, active=HOUR_MS // 4, idle=HOUR_MS // 2)
+        ledger.use(1, hour=hour, active=HOUR_MS // 4, idle=HOUR_MS // 2, ineffective=HOUR_MS // 8)
     ledger.record_until(29.5)
     first, second = export(ledger, 0, 29.5)
     assert list(first) == list(COLUMNS)
@@ -79,6 +79,8 @@ def test_a_row_has_the_allocation_the_charge_and_its_active_and_idle_parts(ledge
     assert (first["x_IsPartial"], second["x_IsPartial"]) == ("false", "true")
     assert (first["BillingPeriodStart"], first["BillingPeriodEnd"]) == ("2025-11-01T00:00:00Z", "2025-12-01T00:00:00Z")
     assert (first["BilledCost"], first["x_IdleCost"], first["BillingCurrency"]) == ("36.000000", "24.000000", "USD")
+    assert (first["x_ActiveCost"], first["x_IneffectiveCost"]) == ("12.000000", "6.000000")
+    assert (first["x_ActiveGpuSeconds"], first["x_IneffectiveGpuSeconds"]) == ("21600.000", "10800.000")
     assert (first["ConsumedQuantity"], first["ConsumedUnit"]) == ("64800.000", "GPU-Seconds")
     assert (first["PricingQuantity"], first["PricingUnit"]) == ("18.000000000", "GPU-Hours")
     assert (first["ResourceId"], first["ResourceName"], first["ResourceType"]) == ("GPU-1/7", "gpu-1/0", "MIG instance")
@@ -144,8 +146,9 @@ def test_sums_equal_those_of_a_report(ledger: LedgerRows, rows: list, since: int
     exported, total = export(ledger, since, until), report(ledger, since, until).total
     assert add(exported, "BilledCost") * 1_000_000 == (total.cost_micros or 0)
     assert add(exported, "x_IdleCost") * 1_000_000 == (total.idle_cost_micros or 0)
+    assert add(exported, "x_IneffectiveCost") * 1_000_000 == (total.ineffective_cost_micros or 0)
     assert add(exported, "ConsumedQuantity") * 1000 == total.allocated_gpu_ms
-    for name in ("Active", "Idle", "Unknown", "Unpriced"):
+    for name in ("Active", "Idle", "Unknown", "Unpriced", "Ineffective"):
         assert add(exported, f"x_{name}GpuSeconds") * 1000 == getattr(total, f"{name.lower()}_gpu_ms")
     for row in exported:
         assert all(row[name] for name in MANDATORY)

@@ -373,6 +373,20 @@ def test_a_ledger_that_cannot_be_read_is_a_source_error(tmp_path):
     engine.dispose()
 
 
+def test_active_time_is_divided_into_effective_and_ineffective(ledger: LedgerRows):
+    ledger.hold(1, namespace="vision", owner_name="train", model=T4)
+    for hour in range(30):  # over a day that is rolled up
+        ledger.use(1, hour=hour, active=HOUR_MS, ineffective=HOUR_MS // 4)
+    ledger.record_until(30)
+    report = read(ledger, 0, 30)
+    (group,) = report.groups
+    for amounts in (group.amounts, report.total):
+        assert (amounts.active_gpu_ms, amounts.active_cost_micros) == (30 * HOUR_MS, 12_000_000)
+        assert (amounts.effective_gpu_ms, amounts.effective_cost_micros) == (int(22.5 * HOUR_MS), 9_000_000)
+        assert (amounts.ineffective_gpu_ms, amounts.ineffective_cost_micros) == (int(7.5 * HOUR_MS), 3_000_000)
+        assert amounts.cost_micros == 12_000_000
+
+
 ROWS = st.lists(
     st.tuples(
         st.integers(min_value=0, max_value=7),  # allocation
@@ -399,6 +413,7 @@ def fill(ledger: LedgerRows, rows: list[tuple[int, int, int, int, int, int | Non
     prices = (2_000_001, 3_500_003, 400_007, 0)
     made = [
         make_usage(number, hour=hour, active=active, idle=idle, unknown=unknown, price=prices[number % 4],
+                   ineffective=active * (hour % 4) // 3,
                    energy_mj=energy, energy_ms=0 if energy is None else active + idle + unknown)
         for number, hour, active, idle, unknown, energy in rows
     ]  # fmt: skip
@@ -417,6 +432,9 @@ def check_sums(report: Report) -> None:
     for amounts in (*rows, report.total):
         parts = amounts.active_gpu_ms + amounts.idle_gpu_ms + amounts.unknown_gpu_ms
         assert amounts.allocated_gpu_ms == parts
+        assert amounts.active_gpu_ms == amounts.effective_gpu_ms + amounts.ineffective_gpu_ms
+        costs = (amounts.effective_cost_micros, amounts.ineffective_cost_micros)
+        assert amounts.active_cost_micros == (None if None in costs else sum(costs))
     summed = SUMMED if report.by in ("node", "model") else SUMMED - {"unallocated_gpu_ms", "unallocated_cost_micros"}
     for name in summed - {"allocations"} if report.by == "day" else summed:
         assert sum(getattr(row, name) or 0 for row in rows) == (getattr(report.total, name) or 0), name

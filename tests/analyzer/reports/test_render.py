@@ -60,6 +60,9 @@ def test_csv_has_one_row_per_group_and_the_total_with_exact_numbers():
     total = rows[-1]
     assert (total["allocated_gpu_ms"], total["idle_cost"]) == (str(300 * HOUR_MS), "260.000000")
     assert (total["electricity"], total["unallocated_gpu_hours"]) == ("1.234567", "36.0")
+    assert (total["effective_gpu_hours"], total["ineffective_gpu_hours"]) == ("140.0", "25.0")
+    assert (total["effective_gpu_ms"], total["ineffective_gpu_ms"]) == (str(140 * HOUR_MS), str(25 * HOUR_MS))
+    assert (total["effective_cost"], total["ineffective_cost"]) == ("280.000000", "50.000000")
     assert rows[0]["unallocated_gpu_ms"] == ""  # unknown is empty, not 0
 
 
@@ -128,6 +131,8 @@ def test_a_page_shows_names_as_text():
             ],
         ),
         ("zh", ["64 张 GPU 中有 26 张未使用", "浪费最多的工作负载", "规格建议", "共享 1/4", "较上期 +30%"]),
+        ("en", ["Effective", "140", "280.00", "Ineffective", "It is an upper bound"]),
+        ("zh", ["有效", "无效", "它是上限"]),
     ],
 )
 def test_a_page_is_in_the_requested_language(language: Language, words: list[str]):
@@ -138,7 +143,7 @@ def test_a_page_is_in_the_requested_language(language: Language, words: list[str
 
 def test_a_chinese_page_has_no_english_titles():
     text = Page(render_html(REPORT, "zh")).text
-    for word in ("Allocated", "Idle", "Workload", "Total", "Covers", "Notes"):
+    for word in ("Allocated", "Idle", "Effective", "Ineffective", "Workload", "Total", "Covers", "Notes"):
         assert word not in text
 
 

@@ -1396,7 +1396,9 @@ export interface components {
         };
         /**
          * Amounts
-         * @description Sums over some allocations. Allocated is always active + idle + unknown.
+         * @description Sums over some allocations. Allocated is always active + idle + unknown, and active effective + ineffective.
+         *
+         *     Effective is active time that was not shown to be of no use: an upper bound.
          */
         readonly Amounts: {
             /** Active Cost Micros */
@@ -1407,6 +1409,10 @@ export interface components {
             readonly allocated_gpu_ms: number;
             /** Allocations */
             readonly allocations: number;
+            /** Effective Cost Micros */
+            readonly effective_cost_micros: number | null;
+            /** Effective Gpu Ms */
+            readonly effective_gpu_ms: number;
             /** Electricity Micros */
             readonly electricity_micros: number | null;
             /** Energy Gpu Ms */
@@ -1417,6 +1423,10 @@ export interface components {
             readonly idle_cost_micros: number | null;
             /** Idle Gpu Ms */
             readonly idle_gpu_ms: number;
+            /** Ineffective Cost Micros */
+            readonly ineffective_cost_micros: number | null;
+            /** Ineffective Gpu Ms */
+            readonly ineffective_gpu_ms: number;
             /** Mean Score */
             readonly mean_score: number | null;
             /** Unallocated Cost Micros */

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine, RowMapping, func, select, union_all
 from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS, Period, floor_day
 from gpusteward.analyzer.ledger.schema import allocations
 from gpusteward.analyzer.prices import PriceList, PriceSettings, cost_of
-from gpusteward.analyzer.reports.ledger_sums.amounts import COSTS, UNPRICED, read_currencies, use_currency
+from gpusteward.analyzer.reports.ledger_sums.amounts import COSTS, MONEY, UNPRICED, read_currencies, use_currency
 from gpusteward.analyzer.reports.ledger_sums.grouping import find_team
 from gpusteward.analyzer.reports.ledger_sums.ledger_extent import (
     describe_range,
@@ -36,7 +36,7 @@ from gpusteward.analyzer.reports.report_query import ReportQuery, ReportScope
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.messages.errors import ledger_errors
 
-_TIMES = ("allocated_ms", "active_ms", "idle_ms", "unknown_ms")
+_TIMES = ("allocated_ms", "active_ms", "idle_ms", "unknown_ms", "ineffective_ms")
 _NAMES = (
     *("cluster", "labels", "namespace", "pod", "pod_uid", "container", "owner_kind", "owner_name", "user_name"),
     *("node", "gpu_uuid", "gpu_instance", "gpu_index", "model", "share"),
@@ -98,7 +98,7 @@ def _read_usage(connection: Connection, day: Period, scope: ReportScope) -> Iter
     parts = [
         select(
             table.c.allocation_id,
-            *(table.c[name] for name in (*_TIMES, *COSTS)),
+            *(table.c[name] for name in (*_TIMES, *MONEY)),
             unpriced_time(table).label(UNPRICED),
         ).where(condition)
         for table, condition in select_usage_rows(day)
@@ -106,7 +106,7 @@ def _read_usage(connection: Connection, day: Period, scope: ReportScope) -> Iter
     if not parts:
         return
     rows = union_all(*parts).subquery()
-    summed: list[Any] = [to_integer(func.sum(rows.c[name])).label(name) for name in (*_TIMES, *COSTS, UNPRICED)]
+    summed: list[Any] = [to_integer(func.sum(rows.c[name])).label(name) for name in (*_TIMES, *MONEY, UNPRICED)]
     sums = select(rows.c.allocation_id, *summed).group_by(rows.c.allocation_id).subquery()
     joined = sums.join(allocations, allocations.c.id == sums.c.allocation_id)
     statement = select(sums, *(allocations.c[name] for name in _NAMES)).select_from(joined)
@@ -126,6 +126,7 @@ def _make_charge(row: RowMapping, period: ChargePeriod, settings: _Settings) -> 
         team=find_team(settings.teams, row["namespace"]),
         times=times,
         costs=costs,
+        ineffective_cost=int(row["ineffective_cost"]),
         unpriced_ms=int(row[UNPRICED]),
         prices=unit,
         list_cost=cost_of(gpu_ms, unit.listed) if is_discounted and unit.listed else cost,

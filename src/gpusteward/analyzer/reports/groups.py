@@ -11,7 +11,7 @@ from gpusteward.analyzer.ledger.periods import DAY_MS, Period, floor_day
 from gpusteward.analyzer.ledger.schema import allocations, time_column
 from gpusteward.analyzer.prices import PriceList, PriceSettings
 from gpusteward.analyzer.reports.ledger_sums.amounts import (
-    COSTS,
+    MONEY,
     NO_SUMS,
     NO_UNALLOCATED,
     SUMMED,
@@ -169,7 +169,7 @@ def _read_usage(connection: Connection, period: Period, scope: ReportScope, *, h
 def _select_rows(selection: RowSelection, scope: ReportScope, *, has_costs: bool) -> Select[*tuple[Any, ...]]:
     table, time = selection.table, time_column(selection.table)
     amounts = [
-        literal(0).label(name) if name in COSTS and not has_costs else table.c[name].label(name) for name in SUMMED
+        literal(0).label(name) if name in MONEY and not has_costs else table.c[name].label(name) for name in SUMMED
     ]
     unpriced = unpriced_time(table) if has_costs else table.c.allocated_ms
     day = (time - time % DAY_MS).label("day_ms")

@@ -24,15 +24,22 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Amounts:
-    """Sums over some allocations. Allocated is always active + idle + unknown."""
+    """Sums over some allocations. Allocated is always active + idle + unknown, and active effective + ineffective.
+
+    Effective is active time that was not shown to be of no use: an upper bound.
+    """
 
     allocations: int
     allocated_gpu_ms: int
     active_gpu_ms: int
+    effective_gpu_ms: int
+    ineffective_gpu_ms: int
     idle_gpu_ms: int
     unknown_gpu_ms: int
     unallocated_gpu_ms: int | None  # while the number of GPUs was known; None: it never was
     active_cost_micros: int | None  # None if no part of the time had a price
+    effective_cost_micros: int | None
+    ineffective_cost_micros: int | None
     idle_cost_micros: int | None
     unknown_cost_micros: int | None
     unpriced_gpu_ms: int  # of the allocated time, without a cost that can be added
@@ -259,6 +266,7 @@ class Charge:
     team: str = ""
     times: Mapping[str, int] = field(default_factory=dict)  # by column of the usage tables; empty: unallocated time
     costs: Mapping[str, int] = field(default_factory=dict)
+    ineffective_cost: int = 0  # part of that of active time
     unpriced_ms: int = 0
     prices: UnitPrices = UnitPrices()
     list_cost: int = 0

@@ -28,6 +28,7 @@ ENDED_KEYS = (
     *("namespace", "kind", "name", "first_ms", "ended_ms", "devices", "users", "models", "nodes", "currency"),
     *("allocated_gpu_ms", "active_gpu_ms", "idle_gpu_ms", "unknown_gpu_ms"),
     *("active_cost_micros", "idle_cost_micros", "unknown_cost_micros"),
+    *("effective_gpu_ms", "ineffective_gpu_ms", "effective_cost_micros", "ineffective_cost_micros"),
 )
 """Of a workload that has ended."""
 

@@ -84,6 +84,7 @@ def _print_groups(console: "Console", report: Report, language: Language) -> Non
     rows = [*report.groups, *([report.others] if report.others else []), _total(report, language)]
     names = [name_group(row, report, language) for row in rows]
     amounts = [row.amounts for row in rows]
+    has_ineffective = report.total.ineffective_gpu_ms > 0
 
     def column(label: Message, write: Callable[[Amounts], str], rank: int) -> _ReportColumn:
         return _ReportColumn(label.text(language), [write(each) for each in amounts], rank)
@@ -96,6 +97,10 @@ def _print_groups(console: "Console", report: Report, language: Language) -> Non
         column(messages.UNALLOCATED_COST, lambda each: quantities.money(each.unallocated_cost_micros), 8),
         column(messages.ALLOCATED, lambda each: quantities.hours(each.allocated_gpu_ms), 0),
         column(messages.ACTIVE, lambda each: quantities.hours(each.active_gpu_ms), 3),
+        column(messages.EFFECTIVE, lambda each: quantities.hours(each.effective_gpu_ms), 3 if has_ineffective else 9),
+        column(
+            messages.INEFFECTIVE, lambda each: quantities.hours(each.ineffective_gpu_ms), 2 if has_ineffective else 10
+        ),
         column(
             messages.UNKNOWN,
             lambda each: quantities.hours(each.unknown_gpu_ms),

@@ -16,9 +16,14 @@ from gpusteward.analyzer.prices import PriceSettings, electricity_of
 from gpusteward.analyzer.reports.report import Amounts, CurrencyChange
 
 COSTS = ("active_cost", "idle_cost", "unknown_cost")
+"""They add up to the cost of allocated time."""
+INEFFECTIVE_MS, INEFFECTIVE_COST = "ineffective_ms", "ineffective_cost"
+"""Parts of active time and of its cost."""
+MONEY = (*COSTS, INEFFECTIVE_COST)
 SUMMED = (
     *("allocated_ms", "active_ms", "idle_ms", "unknown_ms"),
-    *COSTS,
+    INEFFECTIVE_MS,
+    *MONEY,
     *("energy_mj", "energy_ms", "score_ms_sum", "scored_ms"),
 )
 """Columns of the usage tables that can be added."""
@@ -59,10 +64,14 @@ def make_amounts(sums: Sums, *, prices: PriceSettings, unallocated: Unallocated 
         allocations=sums["allocations"],
         allocated_gpu_ms=sums["allocated_ms"],
         active_gpu_ms=sums["active_ms"],
+        effective_gpu_ms=sums["active_ms"] - sums[INEFFECTIVE_MS],
+        ineffective_gpu_ms=sums[INEFFECTIVE_MS],
         idle_gpu_ms=sums["idle_ms"],
         unknown_gpu_ms=sums["unknown_ms"],
         unallocated_gpu_ms=unallocated.gpu_ms,
         active_cost_micros=sums["active_cost"] if is_priced else None,
+        effective_cost_micros=sums["active_cost"] - sums[INEFFECTIVE_COST] if is_priced else None,
+        ineffective_cost_micros=sums[INEFFECTIVE_COST] if is_priced else None,
         idle_cost_micros=sums["idle_cost"] if is_priced else None,
         unknown_cost_micros=sums["unknown_cost"] if is_priced else None,
         unpriced_gpu_ms=sums[UNPRICED],

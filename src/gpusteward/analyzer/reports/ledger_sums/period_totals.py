@@ -27,7 +27,7 @@ from sqlalchemy import (
 
 from gpusteward.analyzer.ledger.periods import Period
 from gpusteward.analyzer.ledger.schema import Number, allocations, time_column, usage_daily, usage_hourly
-from gpusteward.analyzer.reports.ledger_sums.amounts import COSTS, SUMMED, UNPRICED
+from gpusteward.analyzer.reports.ledger_sums.amounts import MONEY, SUMMED, UNPRICED
 from gpusteward.analyzer.reports.ledger_sums.grouping import WORKLOAD
 from gpusteward.analyzer.reports.report_query import ALL, ClusterNamespace, ReportScope
 from gpusteward.core.gpus import Share
@@ -174,7 +174,7 @@ def _insert_sums(totals: Table, selection: RowSelection, *, has_costs: bool) -> 
 
 def _sum_column(table: Table, name: str, *, has_costs: bool) -> ColumnElement[Any]:
     """One column of the totals, over many rows of the ledger."""
-    if not has_costs and name in COSTS:
+    if not has_costs and name in MONEY:
         return literal(0, Number)
     if not has_costs and name == UNPRICED:
         return func.sum(table.c.allocated_ms)

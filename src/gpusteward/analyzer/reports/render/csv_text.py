@@ -12,6 +12,7 @@ from gpusteward.control_characters import replace_controls
 _HOUR_MS = 3_600_000
 _FORMULA_STARTS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 _TIMES = ("allocated", "active", "idle", "unknown", "unallocated")
+_PARTS_OF_ACTIVE = ("effective", "ineffective")
 _COSTS = ("active_cost", "idle_cost", "unknown_cost", "electricity")
 COLUMNS = (
     *("row", "by", "namespace", "kind", "name", "since", "until", "currency", "allocations"),
@@ -20,6 +21,7 @@ COLUMNS = (
     *_COSTS,
     *("unpriced_gpu_ms", "energy_mj", "energy_gpu_ms", "mean_score", "idle_change_ratio"),
     *("unallocated_cost", "is_partial", "cluster"),
+    *(f"{name}_{unit}" for unit in ("gpu_hours", "gpu_ms", "cost") for name in _PARTS_OF_ACTIVE),
 )
 """Hours are rounded; milliseconds and money are exact. An empty cell is unknown."""
 
@@ -46,7 +48,7 @@ def _cells(report: Report, row: str, group: Group) -> dict[str, object]:
     is_day = (
         row == "group" and find_grouping(report.by) == "day"
     )  # its own mark; other rows are partial if the period is
-    times = {name: getattr(amounts, f"{name}_gpu_ms") for name in _TIMES}
+    times = {name: getattr(amounts, f"{name}_gpu_ms") for name in (*_TIMES, *_PARTS_OF_ACTIVE)}
     return {
         "row": row,
         "by": report.by,
@@ -61,6 +63,7 @@ def _cells(report: Report, row: str, group: Group) -> dict[str, object]:
         **{f"{name}_gpu_hours": _in_hours(gpu_ms) for name, gpu_ms in times.items()},
         **{f"{name}_gpu_ms": gpu_ms for name, gpu_ms in times.items()},
         **{name: format_micros(getattr(amounts, f"{name}_micros")) for name in _COSTS},
+        **{f"{name}_cost": format_micros(getattr(amounts, f"{name}_cost_micros")) for name in _PARTS_OF_ACTIVE},
         "unpriced_gpu_ms": amounts.unpriced_gpu_ms,
         "energy_mj": amounts.energy_mj,
         "energy_gpu_ms": amounts.energy_gpu_ms,

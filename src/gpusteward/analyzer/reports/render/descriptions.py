@@ -130,6 +130,9 @@ def describe_total(total: Amounts, currency: str, language: Language) -> str:
         messages.ELECTRICITY: _money(total.electricity_micros, currency),
         messages.MEAN_SCORE: quantities.score(total.mean_score),
     }
+    if total.ineffective_gpu_ms:
+        hours = messages.HOURS.text(language, hours=quantities.hours(total.effective_gpu_ms))
+        texts = {messages.EFFECTIVE: hours, **texts}
     known = {label: text for label, text in texts.items() if quantities.UNKNOWN not in text.split()}
     return messages.SEPARATOR.text(language).join(f"{label.text(language)} {text}" for label, text in known.items())
 
@@ -171,6 +174,8 @@ def list_notes(report: Report, language: Language) -> list[str]:
         notes.append(messages.NOTE_UNPRICED.text(language, hours=quantities.hours(total.unpriced_gpu_ms)))
     if total.unknown_gpu_ms:
         notes.append(messages.NOTE_UNKNOWN.text(language))
+    if total.ineffective_gpu_ms:
+        notes.append(messages.NOTE_EFFECTIVE.text(language))
     coverage = report.fleet_coverage_ratio
     if total.unallocated_gpu_ms is None and report.groups and not report.namespaces:
         notes.append(messages.NOTE_NO_FLEET.text(language))

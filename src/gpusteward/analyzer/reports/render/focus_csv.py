@@ -1,6 +1,7 @@
 """Charges as CSV with the columns of FOCUS 1.2, the FinOps Open Cost and Usage Specification.
 
-Columns of FOCUS come first, in the order of the specification; columns of our own begin with `x_`. An empty cell is
+Columns of FOCUS come first, in the order of the specification; columns of our own begin with `x_`. `EffectiveCost` is a
+word of FOCUS, for cost after discounts: what was effective is `x_Active...` less `x_Ineffective...`. An empty cell is
 null. Costs and seconds are exact: they add up to those of a report. Quantities in hours and unit prices are rounded.
 """
 
@@ -28,6 +29,7 @@ COLUMNS = (
     *("x_ActiveGpuSeconds", "x_IdleGpuSeconds", "x_UnknownGpuSeconds", "x_UnallocatedGpuSeconds"),
     *("x_UnpricedGpuSeconds", "x_IsPartial", "x_Team", "x_UserName", "x_WorkloadKind", "x_WorkloadName"),
     *("x_PodName", "x_PodUid", "x_ContainerName", "x_Cluster", "x_NodeName", "x_Share"),
+    *("x_IneffectiveCost", "x_IneffectiveGpuSeconds"),
 )
 _FIXED: Mapping[str, str] = {
     "BillingAccountId": ISSUER,
@@ -99,6 +101,8 @@ def _list_amounts(charge: Charge) -> dict[str, object]:
         for name in ("active", "idle", "unknown"):
             amounts[f"x_{name.title()}Cost"] = format_micros(charge.costs[f"{name}_cost"])
             amounts[f"x_{name.title()}GpuSeconds"] = _seconds(charge.times[f"{name}_ms"])
+        amounts["x_IneffectiveCost"] = format_micros(charge.ineffective_cost)
+        amounts["x_IneffectiveGpuSeconds"] = _seconds(charge.times["ineffective_ms"])
         amounts["x_UnpricedGpuSeconds"] = _seconds(charge.unpriced_ms)
     else:
         amounts["x_UnallocatedCost"] = format_micros(charge.unallocated_cost)

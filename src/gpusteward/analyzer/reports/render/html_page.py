@@ -103,9 +103,9 @@ def _list_tiles(report: Report, hours: str) -> list[_Tile]:
     """`hours`: the unit."""
     total, trend, currency = report.total, report.trend, report.currency
     idle_unit = f"{hours} · {quantities.percent(total.idle_ratio)}"
-    unallocated_cost = total.unallocated_cost_micros
-    unallocated_unit = (
-        hours if unallocated_cost is None else f"{hours} · {quantities.money(unallocated_cost, currency)}"
+    unallocated_unit, effective_unit = (
+        hours if cost is None else f"{hours} · {quantities.money(cost, currency)}"
+        for cost in (total.unallocated_cost_micros, total.effective_cost_micros)
     )
     cost_change, idle_change, allocated_change = (
         (trend.idle_cost_change_ratio, trend.idle_change_ratio, trend.allocated_change_ratio) if trend else [None] * 3
@@ -115,6 +115,7 @@ def _list_tiles(report: Report, hours: str) -> list[_Tile]:
         _Tile(messages.IDLE, quantities.hours(total.idle_gpu_ms), idle_unit, idle_change),
         _Tile(messages.UNALLOCATED, quantities.hours(total.unallocated_gpu_ms), unallocated_unit),
         _Tile(messages.ALLOCATED, quantities.hours(total.allocated_gpu_ms), hours, allocated_change),
+        _Tile(messages.EFFECTIVE, quantities.hours(total.effective_gpu_ms), effective_unit),
         _Tile(messages.COST, quantities.money(total.cost_micros), currency),
         _Tile(messages.MEAN_SCORE, quantities.score(total.mean_score), "0 – 100"),
     ]
@@ -178,6 +179,8 @@ def _group_columns(groups: Sequence[Group]) -> list[_PageColumn[Group]]:
         *(unallocated if has_unallocated else []),
         _PageColumn(messages.ALLOCATED, lambda group: quantities.hours(group.amounts.allocated_gpu_ms)),
         _PageColumn(messages.ACTIVE, lambda group: quantities.hours(group.amounts.active_gpu_ms)),
+        _PageColumn(messages.EFFECTIVE, lambda group: quantities.hours(group.amounts.effective_gpu_ms)),
+        _PageColumn(messages.INEFFECTIVE, lambda group: quantities.hours(group.amounts.ineffective_gpu_ms)),
         _PageColumn(messages.UNKNOWN, lambda group: quantities.hours(group.amounts.unknown_gpu_ms)),
         _PageColumn(messages.COST, lambda group: quantities.money(group.amounts.cost_micros)),
         _PageColumn(messages.SCORE, lambda group: quantities.score(group.amounts.mean_score)),
