@@ -2,17 +2,19 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from gpusteward.analyzer.metrics import analyzer_metrics as metrics
 from gpusteward.analyzer.metrics.cost_metrics import cost_families
+from gpusteward.analyzer.metrics.result_metrics import result_families
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.core.containers import Workload
 from gpusteward.core.metrics import Metric
 from gpusteward.core.usages import AllocationKey
 from tests.analyzer.api.server import make_result
-from tests.analyzer.usage_tables import allocation, resting, table_of, working
+from tests.analyzer.usage_tables import AT, allocation, resting, table_of, working
 
 PRICED = {"prices": {"per_gpu_hour": {"H100": 4.0}, "discount_percent": {"team": 25}, "currency": "EUR"}}
 SERVER, TRAINER = Workload("Deployment", "team", "server"), Workload("Job", "team", "trainer")
@@ -37,6 +39,26 @@ def test_the_cost_of_a_namespace_is_split_by_activity_with_its_discount():
         '{namespace="team",activity="idle",currency="EUR"}': 6.0,
         '{namespace="team",activity="unknown",currency="EUR"}': 0.0,
     }
+
+
+def test_the_cost_of_ineffective_work_is_a_part_of_that_of_active_gpus():
+    held = [allocation(0, owner=SERVER), allocation(1, owner=SERVER), allocation(2, owner=TRAINER)]
+    result = result_of(*held, busy=(0, 1))
+    verdicts = replace(result.verdicts, ineffective_since=np.array([AT - 60, np.nan, AT - 60]))  # the last one is idle
+    result = replace(result, verdicts=verdicts)
+    assert samples_of(result, metrics.NAMESPACE_INEFFECTIVE_COST) == {'{namespace="team",currency="EUR"}': 3.0}
+    assert samples_of(result, metrics.NAMESPACE_COST)['{namespace="team",activity="active",currency="EUR"}'] == 6.0
+    gpus = {part.metric: dict(part.samples) for part in result_families(result)}
+    assert gpus[metrics.NAMESPACE_INEFFECTIVE_GPUS] == {'{namespace="team"}': 1.0}
+    assert gpus[metrics.EFFECTIVE_GPUS] == {"": 1.0}
+
+
+def test_a_namespace_without_ineffective_work_has_none_of_it():
+    result = result_of(allocation(0, owner=SERVER), busy=(0,))
+    assert samples_of(result, metrics.NAMESPACE_INEFFECTIVE_COST) == {'{namespace="team",currency="EUR"}': 0.0}
+    gpus = {part.metric: dict(part.samples) for part in result_families(result)}
+    assert gpus[metrics.NAMESPACE_INEFFECTIVE_GPUS] == {'{namespace="team"}': 0.0}
+    assert gpus[metrics.EFFECTIVE_GPUS] == {"": 1.0}
 
 
 def test_a_sum_with_an_unknown_price_has_no_sample():

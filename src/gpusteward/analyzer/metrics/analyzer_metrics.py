@@ -84,6 +84,22 @@ NAMESPACE_COST = _own(
     ("namespace", "activity", "currency"),
     "Cost of the GPUs held by a namespace, per hour; no sample where the price of one of them is unknown.",
 )
+EFFECTIVE_GPUS = _own(
+    "effective_gpus",
+    (),
+    "Active GPUs without those whose work is shown to be of no use (stalled, keep-alive with witnesses, ranks that "
+    "spin without requests): an upper bound, not MFU.",
+)
+NAMESPACE_INEFFECTIVE_GPUS = _own(
+    "namespace_ineffective_gpus",
+    ("namespace",),
+    "Active GPUs held by a namespace whose work is shown to be of no use; a share of a GPU is a fraction.",
+)
+NAMESPACE_INEFFECTIVE_COST = _own(
+    "namespace_ineffective_cost_per_hour",
+    ("namespace", "currency"),
+    "Cost of these GPUs per hour, a part of that of active ones; no sample where the price of one of them is unknown.",
+)
 SIGNATURES = _own("allocation_signatures", ("signature",), "Allocations by signature.")
 PROOFS = _own("idle_allocations", ("proof",), "Idle allocations by proof: integrated, sampled.")
 WORKLOADS = _own("workloads", ("activity",), "Workloads by activity: active, idle, unknown.")

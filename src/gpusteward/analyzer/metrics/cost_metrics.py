@@ -4,11 +4,13 @@ A sum with an unknown part is NaN and has no sample: a partial sum would be read
 """
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
+from gpusteward.analyzer.judge.allocation_columns import Mask
 from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
-from gpusteward.analyzer.judge.workloads import WorkloadTable
+from gpusteward.analyzer.judge.workloads import Counts, WorkloadTable
 from gpusteward.analyzer.metrics import analyzer_metrics as metrics
 from gpusteward.analyzer.metrics.result_metrics import FamilyPart
 from gpusteward.analyzer.prices import MICROS
@@ -28,22 +30,46 @@ def cost_families(result: Result) -> Iterator[FamilyPart]:
     yield _idle_sums(result, metrics.WORKLOAD_IDLE_GPUS, result.workloads.idle_gpus, digits=GPU_DIGITS)
     if prices.per_gpu_hour or prices.default:
         yield FamilyPart(metrics.NAMESPACE_COST, _list_namespace_costs(result))
+        yield FamilyPart(metrics.NAMESPACE_INEFFECTIVE_COST, _list_ineffective_costs(result))
         yield _idle_costs(result)
 
 
 def _list_namespace_costs(result: Result) -> Iterator[tuple[str, float]]:
     """One sample per namespace and activity."""
-    currency = ("currency", result.settings.prices.currency)
-    owners = [(one.container.cluster, one.container.namespace) for one in result.verdicts.usage.allocations]
-    numbers = {owner: number for number, owner in enumerate(sorted(set(owners)))}
-    codes = np.fromiter(map(numbers.__getitem__, owners), np.intp, len(owners))
+    namespaces = _number_namespaces(result)
     for code, activity in enumerate(ACTIVITIES):
         rows = result.verdicts.activity == code
-        costs = np.bincount(codes[rows], weights=result.cost_micros_per_hour[rows], minlength=len(numbers)) / MICROS
-        for (cluster, namespace), cost in zip(numbers, costs.tolist(), strict=True):
-            if np.isfinite(cost):
-                own = (("namespace", namespace), ("activity", activity.value), currency, ("cluster", cluster))
-                yield render_labels(own), round(cost, MONEY_DIGITS)
+        yield from _sum_costs(result, namespaces, rows, (("activity", activity.value),))
+
+
+def _list_ineffective_costs(result: Result) -> Iterator[tuple[str, float]]:
+    """One sample per namespace."""
+    yield from _sum_costs(result, _number_namespaces(result), result.verdicts.is_ineffective)
+
+
+class _Namespaces(NamedTuple):
+    """Cluster and name of each, sorted, and the number of that of each row."""
+
+    names: Sequence[tuple[str, str]]
+    codes: Counts
+
+
+def _number_namespaces(result: Result) -> _Namespaces:
+    owners = [(one.container.cluster, one.container.namespace) for one in result.verdicts.usage.allocations]
+    numbers = {owner: number for number, owner in enumerate(sorted(set(owners)))}
+    return _Namespaces(list(numbers), np.fromiter(map(numbers.__getitem__, owners), np.intp, len(owners)))
+
+
+def _sum_costs(
+    result: Result, namespaces: _Namespaces, rows: Mask, labels: Sequence[tuple[str, str]] = ()
+) -> Iterator[tuple[str, float]]:
+    names, codes = namespaces
+    costs = np.bincount(codes[rows], weights=result.cost_micros_per_hour[rows], minlength=len(names)) / MICROS
+    currency = ("currency", result.settings.prices.currency)
+    for (cluster, namespace), cost in zip(names, costs.tolist(), strict=True):
+        if np.isfinite(cost):
+            own = (("namespace", namespace), *labels, currency, ("cluster", cluster))
+            yield render_labels(own), round(cost, MONEY_DIGITS)
 
 
 def _list_idle_since(table: WorkloadTable) -> Iterator[tuple[str, float]]:

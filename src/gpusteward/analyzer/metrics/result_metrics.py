@@ -46,6 +46,7 @@ class _ClusterPart:
     score: Column
     state: Codes
     activity: Codes
+    is_ineffective: Mask
     signature: Codes
     doubt: Codes
     proof: Codes
@@ -80,6 +81,7 @@ def _split_by_cluster(result: Result) -> Iterator[_ClusterPart]:
             verdicts.score[rows],
             verdicts.state[rows],
             verdicts.activity[rows],
+            verdicts.is_ineffective[rows],
             verdicts.signature[rows],
             verdicts.doubt[rows],
             verdicts.proof[rows],
@@ -154,6 +156,9 @@ def _by_namespace(part: _ClusterPart) -> Iterable[FamilyPart]:
     means = {name: round(total / number, 1) for name, number, total in known}
     yield part.family_by(metrics.NAMESPACE_AVERAGE, "namespace", means)
     yield _namespace_gpus(part, coded)
+    ineffective = np.bincount(coded.codes, weights=part.fractions * part.is_ineffective, minlength=size).tolist()
+    gpus = {name: round(count, GPU_DIGITS) for name, count in sorted(zip(coded.names, ineffective, strict=True))}
+    yield part.family_by(metrics.NAMESPACE_INEFFECTIVE_GPUS, "namespace", gpus)
 
 
 def _namespace_gpus(part: _ClusterPart, coded: CodedColumn) -> FamilyPart:
@@ -175,6 +180,8 @@ def _verdict_counts(part: _ClusterPart) -> Iterable[FamilyPart]:
     counts = asdict(sum_gpus(part.activity, part.fractions, part.fleet))
     gpus = {name: round(count, GPU_DIGITS) for name, count in counts.items() if count is not None}
     yield part.family_by(metrics.GPUS, "activity", gpus)
+    effective = counts["active"] - float(part.fractions[part.is_ineffective].sum())
+    yield part.count(metrics.EFFECTIVE_GPUS, round(max(0.0, effective), GPU_DIGITS))
     yield part.family_by(metrics.SIGNATURES, "signature", _count_codes(part.signature, SIGNATURES))
     idle = part.proof[part.activity == ACTIVITIES.index(Activity.IDLE)]
     yield part.family_by(metrics.PROOFS, "proof", _count_codes(idle, PROOFS))
