@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from gpusteward.analyzer.api.http.cached_reads import CachedReads
@@ -16,6 +17,7 @@ from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.tables import NodeModel
+from gpusteward.core.usages import AllocationKey
 from tests.analyzer.api.sample_results import H100, small_result
 from tests.analyzer.api.server import Api, FakeLedger, FakeSource, make_result, running_api
 from tests.analyzer.usage_tables import AT
@@ -60,6 +62,45 @@ def test_the_overview_counts_every_gpu_once(api: Api):
     assert gpus["total"] == 8
     assert gpus["allocated"] == pytest.approx(gpus["active"] + gpus["idle"] + gpus["unknown"])
     assert gpus["total"] == pytest.approx(gpus["allocated"] + gpus["free"])
+
+
+def find_ineffective(result: Result, since: float) -> Result:
+    """The trainer, whose first GPU works and whose second one is idle, is ineffective since then."""
+    column = np.array([since, since, np.nan, np.nan, np.nan])
+    verdicts = replace(result.verdicts, ineffective_since=column)
+    return replace(result, verdicts=verdicts, workloads=replace(result.workloads, verdicts=verdicts))
+
+
+def test_the_overview_has_what_is_left_of_all_gpus_from_total_to_effective(ledger: LedgerAccess):
+    """A quarter of an hour before the hour is over, the trainer's work turns out to be of no use since its middle."""
+    ledger.record(find_ineffective(with_fleet(number=100, at=AT + 300), AT - 1800))
+    with running_api(find_ineffective(with_fleet(number=101, at=AT + 300), AT - 1800), ledger=ledger) as api:
+        overview = api.get("/api/v1/overview?days=7").json
+        report = api.get("/api/v1/reports?since=7d&by=namespace").json["total"]
+    gpus, funnel = overview["gpus"], {each.pop("step"): each for each in overview["funnel"]}
+    assert list(funnel) == ["total", "allocated", "active", "effective"]
+    assert {name: each["gpus"] for name, each in funnel.items()} == {name: gpus[name] for name in funnel}
+    assert (gpus["ineffective"], gpus["effective"]) == (1, pytest.approx(gpus["active"] - 1))
+    hours = {name: each["gpu_hours"] for name, each in funnel.items()}
+    assert hours["effective"] == pytest.approx(hours["active"] - 35 / 60, abs=0.001)
+    assert hours["allocated"] == pytest.approx(report["allocated_gpu_ms"] / 3.6e6, abs=0.001)
+    assert hours["total"] == pytest.approx(hours["allocated"] + report["unallocated_gpu_ms"] / 3.6e6, abs=0.001)
+    costs = {name: each["cost_micros"] for name, each in funnel.items()}
+    assert (costs["active"], costs["effective"]) == (report["active_cost_micros"], report["effective_cost_micros"])
+    assert all(costs[name] == pytest.approx(2_000_000 * hours[name], abs=2000) for name in funnel)
+
+
+def test_an_effective_share_of_one_cluster_is_its_own(ledger: LedgerAccess):
+    def name_cluster(one: AllocationKey) -> AllocationKey:
+        return replace(one, container=replace(one.container, cluster="east" if one.node == "n1" else "west"))
+
+    result = with_fleet()
+    usage = replace(result.verdicts.usage, allocations=[name_cluster(one) for one in result.verdicts.usage.allocations])
+    result = find_ineffective(make_result(usage, settings=priced()), AT - 60)
+    with running_api(result, ledger=ledger) as api:
+        numbers = {name: api.get(f"/api/v1/overview?cluster={name}").json["gpus"] for name in ("east", "west")}
+    assert (numbers["east"]["ineffective"], numbers["west"]["ineffective"]) == (1, 0)
+    assert numbers["west"]["effective"] == numbers["west"]["active"] > 0
 
 
 def test_the_overview_has_the_waste_of_the_ledger(api: Api):
@@ -118,6 +159,8 @@ def test_without_a_ledger_the_overview_still_shows_what_is_known_now():
     with running_api(with_fleet(), ledger=NoLedger()) as api:
         overview = api.get("/api/v1/overview").json
         assert overview["gpus"]["total"] == 8
+        assert [step["gpus"] for step in overview["funnel"]][:2] == [8, overview["gpus"]["allocated"]]
+        assert {step[name] for step in overview["funnel"] for name in ("gpu_hours", "cost_micros")} == {None}
         assert (overview["waste"]["idle_gpu_hours"], overview["days"], overview["namespaces"]) == (None, [], [])
         assert (
             "the database is down"

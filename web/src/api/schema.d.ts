@@ -401,8 +401,9 @@ export interface paths {
         };
         /**
          * Overview
-         * @description GPUs now, idle GPU-hours and their cost in a period and the one before, what could be free, GPU-hours per day,
-         *     the most expensive idle workloads, the namespaces and teams that waste the most, and what is wrong with the data.
+         * @description GPUs now, idle GPU-hours and their cost in a period and the one before, what is left of all GPUs at each step
+         *     from total to effective, what could be free, GPU-hours per day, the most expensive idle workloads, the namespaces
+         *     and teams that waste the most, and what is wrong with the data.
          *
          *     Sums of the period are from the ledger and at most a few minutes old.
          */
@@ -1931,6 +1932,33 @@ export interface components {
             readonly saving_micros: number | null;
         };
         /**
+         * FunnelStep
+         * @description What is left of all GPUs at one step: now, and in the period.
+         */
+        readonly FunnelStep: {
+            /**
+             * Cost Micros
+             * @description Of these GPU-hours; null: unknown.
+             */
+            readonly cost_micros: number | null;
+            /**
+             * Gpu Hours
+             * @description GPU-hours; null: not recorded.
+             */
+            readonly gpu_hours: number | null;
+            /**
+             * Gpus
+             * @description Now; null: the source does not count GPUs that nobody holds.
+             */
+            readonly gpus: number | null;
+            /**
+             * Step
+             * @description Each is a part of the one before. Effective is an upper bound, not MFU.
+             * @enum {string}
+             */
+            readonly step: "total" | "allocated" | "active" | "effective";
+        };
+        /**
          * GpuError
          * @description Something that is wrong with a GPU.
          */
@@ -1988,12 +2016,22 @@ export interface components {
             /** Allocated */
             readonly allocated: number;
             /**
+             * Effective
+             * @description Active ones without ineffective ones: an upper bound, not MFU.
+             */
+            readonly effective: number;
+            /**
              * Free
              * @description Free GPUs, and free parts of shared ones.
              */
             readonly free: number | null;
             /** Idle */
             readonly idle: number;
+            /**
+             * Ineffective
+             * @description Of the active ones: their work is shown to be of no use.
+             */
+            readonly ineffective: number;
             /**
              * Total
              * @description null: the source does not count GPUs that nobody holds.
@@ -3061,6 +3099,11 @@ export interface components {
              * @description The last 14 days, without days that have no data.
              */
             readonly days: readonly components["schemas"]["DayHours"][];
+            /**
+             * Funnel
+             * @description From all GPUs to those with effective work.
+             */
+            readonly funnel: readonly components["schemas"]["FunnelStep"][];
             readonly gpus: components["schemas"]["GpuNumbers"];
             /**
              * Idle Workloads

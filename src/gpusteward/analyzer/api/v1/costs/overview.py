@@ -31,6 +31,7 @@ from gpusteward.analyzer.api.v1.costs.waste import (
     find_potential,
     list_top,
     make_day,
+    make_funnel,
     make_waste,
     sum_groups,
     sum_known,
@@ -138,8 +139,9 @@ async def show_overview(
     days: Annotated[int, Query(ge=1, le=90, description="Length of the period, which ends now.")] = 7,
     language: Annotated[Language, Query(description="The language of the problems.")] = "en",
 ) -> Response:
-    """GPUs now, idle GPU-hours and their cost in a period and the one before, what could be free, GPU-hours per day,
-    the most expensive idle workloads, the namespaces and teams that waste the most, and what is wrong with the data.
+    """GPUs now, idle GPU-hours and their cost in a period and the one before, what is left of all GPUs at each step
+    from total to effective, what could be free, GPU-hours per day, the most expensive idle workloads, the namespaces
+    and teams that waste the most, and what is wrong with the data.
 
     Sums of the period are from the ledger and at most a few minutes old.
     """
@@ -210,12 +212,14 @@ def _make_overview(
     idle = [number for number in numbers if result.workloads.idle_gpus[number] > 0]
     facts = view_workloads(published).facts
     teams = dependencies.settings.current.reports.teams
+    gpus = _count_gpus(result, cluster)
     return {
         "clusters": list(result.verdicts.usage.clusters),
         "currency": costs.report.currency if costs else facts.currency,
-        "gpus": _count_gpus(result, cluster),
+        "gpus": gpus,
         "workloads": len(numbers),
         "idle_workloads": len(idle),
+        "funnel": make_funnel(gpus, costs),
         "waste": make_waste(costs, days, cost_per_hour=sum_known(facts.idle_cost_per_hour[idle])),
         "potential": find_potential(result, facts, idle),
         "days": [make_day(point) for point in ledger.chart.value.points] if ledger.chart else [],
@@ -227,17 +231,21 @@ def _make_overview(
 
 def _count_gpus(result: Result, cluster: str | None) -> GpuNumbers:
     usage, activity, fractions = result.verdicts.usage, result.verdicts.activity, result.workloads.fractions
+    is_ineffective = result.verdicts.is_ineffective
     if cluster is not None:
         rows = np.array([row for row, one in enumerate(usage.allocations) if one.cluster == cluster], dtype=np.intp)
         fleet = {key: count for key, count in usage.fleet.items() if key.cluster == cluster}
         usage, activity, fractions = replace(usage.take(rows), fleet=fleet), activity[rows], fractions[rows]
+        is_ineffective = is_ineffective[rows]
     fleet_counts = count_fleet(usage)
-    counts = sum_gpus(activity, fractions, fleet_counts)
+    counts, ineffective = sum_gpus(activity, fractions, fleet_counts), float(fractions[is_ineffective].sum())
     return GpuNumbers(
         total=fleet_counts.gpus,
         allocated=round(float(fractions.sum()), GPU_DIGITS),
         active=round(counts.active, GPU_DIGITS),
         idle=round(counts.idle, GPU_DIGITS),
         unknown=round(counts.unknown, GPU_DIGITS),
+        effective=round(max(0.0, counts.active - ineffective), GPU_DIGITS),
+        ineffective=round(ineffective, GPU_DIGITS),
         free=None if counts.unallocated is None else round(counts.unallocated, GPU_DIGITS),
     )

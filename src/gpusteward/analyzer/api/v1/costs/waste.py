@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import numpy as np
 from pydantic import Field
@@ -24,6 +24,7 @@ from gpusteward.core.containers import WorkloadKey
 CHART_DAYS = 14
 POTENTIAL_WORKLOADS = 8
 Level = Literal["critical", "warning", "info"]
+Step = Literal["total", "allocated", "active", "effective"]
 
 Hours = Annotated[float | None, Field(description="GPU-hours; null: not recorded.")]
 Micros = Annotated[int | None, Field(description="Millionths of `currency`; null: unknown.")]
@@ -39,6 +40,8 @@ class GpuNumbers:
     idle: float
     unknown: float
     free: Annotated[float | None, Field(description="Free GPUs, and free parts of shared ones.")]
+    effective: Annotated[float, Field(description="Active ones without ineffective ones: an upper bound, not MFU.")]
+    ineffective: Annotated[float, Field(description="Of the active ones: their work is shown to be of no use.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,16 @@ class Waste:
         Field(description="Relative change of the cost per hour, of GPU-hours without costs; null: no period before."),
     ]
     cost_micros_per_hour: Annotated[int | None, Field(description="Of all GPUs that are idle now.")]
+
+
+@dataclass(frozen=True, slots=True)
+class FunnelStep:
+    """What is left of all GPUs at one step: now, and in the period."""
+
+    step: Annotated[Step, Field(description="Each is a part of the one before. Effective is an upper bound, not MFU.")]
+    gpus: Annotated[float | None, Field(description="Now; null: the source does not count GPUs that nobody holds.")]
+    gpu_hours: Hours
+    cost_micros: Annotated[int | None, Field(description="Of these GPU-hours; null: unknown.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +153,7 @@ class Overview:
     gpus: GpuNumbers
     workloads: int
     idle_workloads: Annotated[int, Field(description="Those with idle GPUs.")]
+    funnel: Annotated[list[FunnelStep], Field(description="From all GPUs to those with effective work.")]
     waste: Waste
     potential: Potential
     days: Annotated[list[DayHours], Field(description=f"The last {CHART_DAYS} days, without days that have no data.")]
@@ -172,6 +186,34 @@ def make_waste(costs: PeriodCosts | None, days: int, *, cost_per_hour: int | Non
         change_ratio=change,
         cost_micros_per_hour=cost_per_hour,
     )
+
+
+def make_funnel(gpus: GpuNumbers, costs: PeriodCosts | None) -> list[FunnelStep]:
+    now = {"total": gpus.total, "allocated": gpus.allocated, "active": gpus.active, "effective": gpus.effective}
+    times: dict[str, int | None] = {}
+    money: dict[str, int | None] = {}
+    if costs is not None:
+        total = costs.report.total
+        parts = (total.cost_micros, total.unallocated_cost_micros)
+        times = {
+            "allocated": total.allocated_gpu_ms,
+            "active": total.active_gpu_ms,
+            "effective": total.effective_gpu_ms,
+        }
+        if total.unallocated_gpu_ms is not None:
+            times["total"] = total.allocated_gpu_ms + total.unallocated_gpu_ms
+        money = {
+            "total": None if None in parts else sum(part or 0 for part in parts),
+            "allocated": total.cost_micros,
+            "active": total.active_cost_micros,
+            "effective": total.effective_cost_micros,
+        }
+    made = []
+    for step in get_args(Step):
+        gpu_ms = times.get(step)
+        hours = None if gpu_ms is None else count_gpu_hours(gpu_ms)
+        made.append(FunnelStep(step, now[step], hours, money.get(step)))
+    return made
 
 
 def sum_groups(groups: Sequence[Group], teams: Mapping[str, str] | None = None) -> list[WasteGroup]:
