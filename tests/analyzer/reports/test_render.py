@@ -131,8 +131,8 @@ def test_a_page_shows_names_as_text():
             ],
         ),
         ("zh", ["64 张 GPU 中有 26 张未使用", "浪费最多的工作负载", "规格建议", "共享 1/4", "较上期 +30%"]),
-        ("en", ["Effective", "140", "280.00", "Ineffective", "It is an upper bound"]),
-        ("zh", ["有效", "无效", "它是上限"]),
+        ("en", ["Effective, at most", "140", "280.00", "Ineffective", "It is an upper bound"]),
+        ("zh", ["有效（上限）", "无效", "它是上限"]),
     ],
 )
 def test_a_page_is_in_the_requested_language(language: Language, words: list[str]):

@@ -115,7 +115,7 @@ def _list_tiles(report: Report, hours: str) -> list[_Tile]:
         _Tile(messages.IDLE, quantities.hours(total.idle_gpu_ms), idle_unit, idle_change),
         _Tile(messages.UNALLOCATED, quantities.hours(total.unallocated_gpu_ms), unallocated_unit),
         _Tile(messages.ALLOCATED, quantities.hours(total.allocated_gpu_ms), hours, allocated_change),
-        _Tile(messages.EFFECTIVE, quantities.hours(total.effective_gpu_ms), effective_unit),
+        _Tile(messages.EFFECTIVE_AT_MOST, quantities.hours(total.effective_gpu_ms), effective_unit),
         _Tile(messages.COST, quantities.money(total.cost_micros), currency),
         _Tile(messages.MEAN_SCORE, quantities.score(total.mean_score), "0 – 100"),
     ]
