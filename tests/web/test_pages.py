@@ -4,9 +4,10 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
+from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.local.processes import Program
 from tests.web.browser import DESKTOP, PHONE, WALL, Visitor, visit
@@ -86,6 +87,45 @@ def test_a_page_is_chinese_for_a_chinese_browser(visitors: Visitors, name: str):
 def test_a_page_never_scrolls_sideways(visitors: Visitors, name: str, size: tuple[int, int]):
     with loading(visitors(size=size), name) as page:
         assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
+
+
+def find_ineffective(route: Route) -> None:
+    """The demo, as if a quarter of its active GPUs were shown to be ineffective, now and in the period."""
+    answer = route.fetch()
+    overview = answer.json()
+    gpus = overview["gpus"]
+    gpus |= {"effective": gpus["active"] * 0.75, "ineffective": gpus["active"] * 0.25}
+    active, effective = overview["funnel"][2:]
+    effective |= {name: active[name] * 0.75 for name in ("gpus", "gpu_hours")}
+    effective["cost_micros"] = active["cost_micros"] * 3 // 4
+    route.fulfill(response=answer, json=overview)
+
+
+@pytest.mark.parametrize(
+    ("options", "word", "note"),
+    [
+        ({}, "effective, at most", "an upper bound, not MFU"),
+        ({"color_scheme": "dark", "locale": "zh-CN", "size": PHONE}, "有效（上限）", "是上限，不是 MFU"),
+    ],
+    ids=["desktop", "phone"],
+)
+def test_the_overview_shows_what_is_left_of_all_gpus_down_to_effective_work(
+    browser: Browser, demo: Program, options: dict[str, Any], word: str, note: str
+):
+    with visit(browser, demo.url, **options) as visitor:
+        visitor.page.route("**/api/v1/overview?*", find_ineffective)
+        page = visitor.open()
+        numbers = page.locator(".funnel-gpus")
+        expect(numbers).to_have_count(4)
+        expect(page.locator(".funnel dt").last).to_have_text(word)
+        expect(page.locator(".funnel p")).to_contain_text(note)
+        total, allocated, active, effective = (int(each) for each in numbers.all_inner_texts())
+        assert total == 208
+        assert total > allocated > active > effective == pytest.approx(active * 0.75, abs=1)
+        widths = page.locator(".funnel-track i").evaluate_all("all => all.map((each) => each.clientWidth)")
+        assert widths == sorted(widths, reverse=True)
+        assert len({*widths}) == 4
+        assert visitor.find_barriers() == []
 
 
 def test_pages_are_reached_with_the_keyboard(browser: Browser, demo: Program):

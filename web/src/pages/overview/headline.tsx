@@ -4,12 +4,10 @@ import { findPage } from "../../pages";
 import { linkTo } from "../../router";
 import type { OverviewData } from "./overview";
 import { ReclaimLine } from "./reclaim-line";
-import { roundToSum } from "./rounding";
+import { roundToSum, WHOLE_FROM } from "./rounding";
 import { texts } from "./texts";
 
 const KINDS: readonly Share[] = ["active", "idle", "unknown", "free"];
-/** A small fleet is counted in shares, a large one in whole GPUs. */
-const WHOLE_FROM = 20;
 const SHOWN_PROBLEMS = 2;
 
 export function Headline({ data, hasLinks = true }: { data: OverviewData; hasLinks?: boolean }) {

@@ -5,6 +5,7 @@ import { DataState } from "../../components/panel";
 import { cluster, days } from "../../state/filters";
 import { language } from "../../i18n";
 import { DayPanel } from "./day-panel";
+import { Funnel } from "./funnel";
 import { Headline } from "./headline";
 import { MapPanel } from "./map-panel";
 import { TopPanel } from "./top-panel";
@@ -18,7 +19,7 @@ export default function Overview() {
   return (
     <div class="page overview">
       <div class="overview-head">
-        <DataState resource={overview} lines={2}>{(data) => <Headline data={data} />}</DataState>
+        <DataState resource={overview} lines={2}>{(data) => <><Headline data={data} /><Funnel data={data} /></>}</DataState>
       </div>
       <div class="overview-grid">
         <MapPanel />

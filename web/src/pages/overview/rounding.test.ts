@@ -1,10 +1,19 @@
 import { expect, it } from "vitest";
-import { niceStep, roundToSum } from "./rounding";
+import { countSteps, niceStep, roundToSum } from "./rounding";
 
 it("keeps the sum of the four parts", () => {
   expect(roundToSum([147.002, 47.829, 6.356, 6.813])).toEqual([147, 48, 6, 7]);
   expect(roundToSum([0.5, 0.5])).toEqual([1, 0]);
   expect(roundToSum([1, 2, 3])).toEqual([1, 2, 3]);
+});
+
+it("counts the steps of the funnel as the bar does, each a part of the one before", () => {
+  const gpus = { total: 208, allocated: 201.187, active: 147.002, idle: 47.829, unknown: 6.356, free: 6.813, effective: 120.4 };
+  expect(countSteps(gpus)).toEqual({ total: 208, allocated: 201, active: 147, effective: 120 });
+  expect(countSteps({ ...gpus, effective: 147.002 }).effective).toBe(147);
+  expect(countSteps({ ...gpus, total: null, free: null, effective: 146.9 })).toMatchObject({ active: 147, effective: 147 });
+  const small = { total: 4, allocated: 2.5, active: 1.5, idle: 1, unknown: 0, free: 1.5, effective: 0.5 };
+  expect(countSteps(small)).toEqual({ total: 4, allocated: 2.5, active: 1.5, effective: 0.5 });
 });
 
 it("chooses steps that people count in", () => {

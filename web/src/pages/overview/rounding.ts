@@ -7,6 +7,27 @@ export function roundToSum(values: readonly number[]): number[] {
   return floors;
 }
 
+/** A small fleet is counted in shares, a large one in whole GPUs. */
+export const WHOLE_FROM = 20;
+
+interface Gpus {
+  readonly total: number | null;
+  readonly allocated: number;
+  readonly active: number;
+  readonly idle: number;
+  readonly unknown: number;
+  readonly free: number | null;
+  readonly effective: number;
+}
+
+/** The numbers of the funnel, rounded as the bar above it rounds them; none is larger than the one before. */
+export function countSteps({ total, allocated, active, idle, unknown, free, effective }: Gpus) {
+  if (allocated + (free ?? 0) < WHOLE_FROM) return { total: total ?? 0, allocated, active, effective };
+  const held = Math.round(allocated);
+  const used = Math.min(held, roundToSum([active, idle, unknown, free ?? 0])[0]!);
+  return { total: Math.round(total ?? 0), allocated: held, active: used, effective: active > effective ? Math.min(used, Math.round(effective)) : used };
+}
+
 /** A step of 1, 2 or 5 times a power of ten that divides `most` into about `parts`. */
 export function niceStep(most: number, parts: number): number {
   const rough = most / parts;
