@@ -1,4 +1,4 @@
-"""All clusters at a glance: GPUs in use, idle, unknown and free, utilization, cost, and the scores of gpu-oour."""
+"""All clusters at a glance: GPUs in use, idle, unknown, free and effective, utilization, cost, scores of gpu-oour."""
 
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 
@@ -17,12 +17,14 @@ from deploy.dashboards.promql import ANY_DEVICE, CLUSTER, busy_per_device, gpus,
 
 COST_BY = "cluster, namespace, activity, currency"
 COST = "gpusteward_analyzer_namespace_cost_per_hour"
+EFFECTIVE = "Effective: active without what is shown to be of no use; an upper bound, not MFU."
 
 
 def build() -> Dashboard:
-    description = "GPUs of all clusters: held, idle, unknown and free; utilization, power and cost."
+    description = "GPUs of all clusters: held, idle, unknown, free and effective; utilization, power and cost."
     built = frame.begin("gpusteward-cluster", description, [frame.cluster()])
     built = frame.add(built, "Now", *_numbers())
+    built = frame.add(built, "From all GPUs to effective ones", *_funnel())
     built = frame.add(built, "GPUs", *_gpus())
     return frame.add(built, "Scores", *_scores())
 
@@ -61,6 +63,49 @@ def _numbers() -> Panels:
         "Mean utilization",
         "Mean of all GPUs and MIG instances, allocated or not: share of time in which a kernel ran.",
         f"avg({busy_per_device(ANY_DEVICE)})",
+    )
+
+
+def _funnel() -> Panels:
+    """Ineffective GPUs and their cost are parts of active ones."""
+    effective = f"sum({latest('gpusteward_analyzer_effective_gpus', 'cluster', CLUSTER)})"
+    ineffective = latest("gpusteward_analyzer_namespace_ineffective_gpus", "cluster, namespace", CLUSTER)
+    by = "cluster, namespace, currency"
+    lost = f"sum by (currency) ({latest('gpusteward_analyzer_namespace_ineffective_cost_per_hour', by, CLUSTER)})"
+    known = "GPUs of a namespace are not included if one of them has no price."
+    yield share("Effective share", f"Effective GPUs / all GPUs. {EFFECTIVE}", f"{effective} / {gpus()}", width=8)
+    yield number(
+        "Ineffective GPUs",
+        "Active GPUs whose work is shown to be of no use: stalled, keep-alive, or ranks that spin without requests.",
+        f"sum({ineffective})",
+        steps=BAD_WHEN_ABOVE_ZERO,
+        decimals=1,
+        width=8,
+    )
+    yield number(
+        "Ineffective cost per hour",
+        f"Cost of the ineffective GPUs per hour. {known}",
+        lost,
+        legend="{{currency}}",
+        steps=BAD_WHEN_ABOVE_ZERO,
+        decimals=2,
+        width=8,
+    )
+    yield chart(
+        "Total, allocated, active and effective GPUs",
+        f"Each is a part of the one before. {EFFECTIVE}",
+        {gpus(): "total", gpus("active|idle|unknown"): "allocated", gpus("active"): "active", effective: "effective"},
+    )
+    active = f'{CLUSTER}, activity="active"'
+    cost = f"sum by (currency) ({latest(COST, COST_BY, active)})"
+    yield chart(
+        "Cost per hour of allocated, active and effective GPUs",
+        f"Each is a part of the one before. {known}",
+        {
+            f"sum by (currency) ({latest(COST, COST_BY, CLUSTER)})": "allocated {{currency}}",
+            cost: "active {{currency}}",
+            f"{cost} - {lost}": "effective {{currency}}",
+        },
     )
 
 

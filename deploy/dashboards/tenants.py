@@ -9,6 +9,7 @@ from deploy.dashboards.promql import NAMESPACE, latest, over_range
 BY = "cluster, namespace, activity"
 COST_BY = f"{BY}, currency"
 GPUS, COST = "gpusteward_analyzer_namespace_gpus", "gpusteward_analyzer_namespace_cost_per_hour"
+INEFFECTIVE = "gpusteward_analyzer_namespace_ineffective_gpus"
 IDLE = f'{NAMESPACE}, activity="idle"'
 WORKLOADS = {"Workloads": frame.link_to("gpusteward-workload", namespace="${__value.text}")}
 
@@ -74,12 +75,14 @@ def _namespaces() -> Panels:
             f"{by} ({latest(COST, COST_BY, NAMESPACE)})",
             f"{by} ({latest(COST, COST_BY, IDLE)})",
             over_range(f"{by} ({latest(COST, COST_BY, NAMESPACE)})"),
+            f"{by} ({latest(INEFFECTIVE, 'cluster, namespace', NAMESPACE)})",
         ],
         [
             Column("cluster", "Cluster"),
             Column("namespace", "Namespace", links=WORKLOADS),
             Column("Value #A", "GPUs", decimals=1),
             Column("Value #B", "Idle GPUs", decimals=1, colors=BAD_WHEN_ABOVE_ZERO),
+            Column("Value #H", "Ineffective GPUs", decimals=1, colors=BAD_WHEN_ABOVE_ZERO),
             Column("Value #C", "Idle share", "percentunit", 0),
             Column("Value #D", "Mean score", decimals=0),
             Column("Value #E", "Cost per hour", decimals=2),

@@ -252,6 +252,10 @@ def test_the_numbers_are_those_of_the_simulated_nodes_and_of_the_analyzer(name: 
     assert shown == pytest.approx(truth, abs=1e-4)
     held = result["active_gpus"] + result["idle_gpus"] + result["unknown_gpus"]
     assert read_number(site, "gpusteward-tenants", "GPUs held") == pytest.approx(held, abs=1e-4)
+    effective = read_number(site, "gpusteward-cluster", "Effective share") * site.gpus
+    ineffective = read_number(site, "gpusteward-cluster", "Ineffective GPUs")
+    assert effective + ineffective == pytest.approx(result["active_gpus"], abs=1e-4)
+    assert effective > 0
 
 
 @pytest.mark.parametrize("name", ["site", "plain"])
