@@ -8,6 +8,7 @@
     backfill.py          cycles of the past, for idle spells before the first record
     runtime_settings.py  the settings in effect; changed files and requests
     data_health.py       how old and how complete the last result is
+    host_witnesses.py    what pods of workloads that may be stalled do on their hosts, as columns of the usage table
     gpu_presence.py      why there is no GPU at all; nodes and GPUs that are missing among others
     active_source.py     the source that the settings choose
     ledger_access.py     the ledger as pipeline and API use it

@@ -31,6 +31,7 @@ from gpusteward.analyzer.explain.opinion_effects import OpinionEffect, apply_obj
 from gpusteward.analyzer.explain.opinions import Opinion
 from gpusteward.analyzer.explain.prompt_cases import Case, choose_rows, make_case
 from gpusteward.analyzer.gpu_presence import GpuPresence
+from gpusteward.analyzer.host_witnesses import add_host_use
 from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.reasons import make_verdict
@@ -242,7 +243,9 @@ class Pipeline:
         history, ledger = self._history, self._components.ledger
         if history is None:  # the first cycle: what the ledger has of these allocations
             history = VerdictHistory() if ledger is None else ledger.restore(cycle.usage)
-        cycle.rule_verdicts, self._history = judge(cycle.usage, cycle.settings.rules, history, now=cycle.at)
+        rules = cycle.settings.rules
+        cycle.usage = add_host_use(cycle.usage, history, self._components.source, rules=rules)
+        cycle.rule_verdicts, self._history = judge(cycle.usage, rules, history, now=cycle.at)
 
     def _explain(self, cycle: Cycle) -> None:
         """Second opinions can only make a verdict more careful. A cycle that was requested without the model uses what

@@ -36,6 +36,12 @@ class Measure(StrEnum):
     PIPES = "pipe_ratio"  # the busiest arithmetic pipe
     PCIE = "pcie_bytes_per_second"
     NVLINK = "nvlink_bytes_per_second"
+    # Of a server, by its own metrics.
+    RUNNING = "requests_running"
+    TOKENS = "tokens"
+    # Of the busiest pod of the workload: mean if all its pods are known, peak of those that are. Read if it may stall.
+    DISK = "disk_bytes_per_second"
+    NETWORK = "network_bytes_per_second"
 
 
 LEAST_EXCESS = 1.0
@@ -49,9 +55,10 @@ class Stat(StrEnum):
 
     MEAN = "mean"
     PEAK = "peak"
+    LOWEST = "lowest"
     LAST = "last"
     SPREAD = "spread"  # standard deviation
-    COUNT = "count"  # samples in the window
+    COUNT = "count"  # samples in the window; of tokens their number
     STEP = "step"  # seconds from one value to the next
 
 

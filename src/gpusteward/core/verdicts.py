@@ -69,16 +69,17 @@ class Signature(StrEnum):
     rank: int
     is_suspicious: bool
 
-    EMPTY = "empty", Step.RECLAIM, 10
-    PARKED = "parked", Step.RECLAIM, 9
+    EMPTY = "empty", Step.RECLAIM, 11
+    PARKED = "parked", Step.RECLAIM, 10
     STARVED = "starved", Step.NOTICE, 3, True
-    HUNG = "hung", Step.NOTICE, 8, True
+    HUNG = "hung", Step.NOTICE, 9, True
     BURSTY = "bursty", Step.NOTICE, 2
     KEEP_ALIVE = "keep-alive", Step.NOTICE, 4, True
     HEALTH_CHECK = "health-check", Step.NOTICE, 5, True
+    STALLED = "stalled", Step.NOTICE, 6, True
     STEADY = "steady", Step.NOTICE, 1
-    STARTING = "starting", Step.NOTHING, 6
-    UNKNOWN = "unknown", Step.NOTICE, 7
+    STARTING = "starting", Step.NOTHING, 7
+    UNKNOWN = "unknown", Step.NOTICE, 8
 
     def __new__(cls, word: str, highest_step: Step, rank: int, is_suspicious: bool = False) -> Self:
         member = str.__new__(cls, word)

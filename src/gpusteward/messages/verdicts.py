@@ -25,6 +25,7 @@ WORDS: Mapping[str, Message] = {
     "bursty": Message("bursty", "间歇"),
     "keep-alive": Message("keep-alive", "疑似占卡"),
     "health-check": Message("health check", "仅健康检查"),
+    "stalled": Message("stalled", "疑似空转"),
     "steady": Message("steady", "稳定"),
     "starting": Message("starting", "启动中"),
     # how it was proven
@@ -222,6 +223,10 @@ SIGNATURE_REASONS: Mapping[Signature, Message] = {
         "工作时间只占 {busy:.2%}，短促而有规律，已至少持续 {blips:.0f} 分钟，且显存不变：看起来只有健康检查，"
         "没有人使用该服务。",
     ),
+    Signature.STALLED: Message(
+        "Busy without doing anything since {frozen_since}, for {frozen:.0f} {frozen:|minute|minutes}.",
+        "自 {frozen_since} 起显示繁忙但没有实际工作，已持续 {frozen:.0f} 分钟。",
+    ),
     Signature.STEADY: Message("It works steadily.", "持续稳定地工作。"),
     Signature.STARTING: Message(
         "The pod is {age:.0f} {age:|minute|minutes} old and may still be starting; the grace period is {grace:.0f} "
@@ -230,6 +235,50 @@ SIGNATURE_REASONS: Mapping[Signature, Message] = {
     ),
     Signature.UNKNOWN: Message("The kind of use cannot be determined.", "无法判断使用类型。"),
 }
+STALLED_SERVER = Message(
+    "Requests run in every sample ({running:.0f} or more), and no token came within {minutes:.0f} "
+    "{minutes:|minute|minutes}: it has probably frozen.",
+    "每次采样都有请求在处理（至少 {running:.0f} 个），但 {minutes:.0f} 分钟内没有产出任何 token：很可能已卡住。",
+)
+STALLED_GANG = Message(
+    "Every GPU of the workload either runs a kernel all the time or does nothing, and nothing shows work: they "
+    "probably wait for each other in a collective. Utilization does not tell a kernel that waits from one that "
+    "computes.",
+    "该工作负载的每张 GPU 要么一直在执行 kernel，要么完全没有活动，且没有任何信号表明在工作：很可能在集合通信中互相"
+    "等待。仅看利用率无法区分等待中的 kernel 和计算中的 kernel。",
+)
+STALLED_POWER = Message(
+    "Power was {power:.0f} W of {limit:.0f} W on average.", "平均功率为 {power:.0f} W（上限 {limit:.0f} W）。"
+)
+STALLED_SIGNAL = Message("{signal} was {peak:.1%} at its peak.", "{signal}峰值为 {peak:.1%}。")
+STALLED_HOST = Message(
+    "No pod of it read or wrote anything worth mentioning: at most {disk:.1f} kB/s on disks and {network:.1f} kB/s "
+    "over the network.",
+    "它的所有 Pod 几乎没有读写：磁盘最多 {disk:.1f} kB/s，网络最多 {network:.1f} kB/s。",
+)
+STALLED_HOST_UNKNOWN = Message(
+    "Disk and network of its pods are not measured, or not still, so this took {hours:g} {hours:|hour|hours} to say.",
+    "它的 Pod 的磁盘和网络未被测量或仍有读写，因此持续 {hours:g} 小时后才作出判断。",
+)
+STALLED_SINCE = Message(
+    "Busy without doing anything since {since}: {hours:,.1f} {hours:|GPU-hour|GPU-hours} so far.",
+    "自 {since} 起显示繁忙但没有实际工作：至今已耗费 {hours:,.1f} GPU 小时。",
+)
+STALLED_ODD = Message(
+    "{spinning} {spinning:|GPU|GPUs} of it {spinning:|runs|run} a kernel and {silent} {silent:|is|are} silent. Look at "
+    "the fewer first: {ranks}.",
+    "其中 {spinning} 张 GPU 在执行 kernel，{silent} 张没有活动。请先检查数量较少的一方：{ranks}。",
+)
+STALLED_NO_ODD = Message(
+    "All {spinning} GPUs of it run a kernel: none differs from the others.",
+    "全部 {spinning} 张 GPU 都在执行 kernel，没有与众不同的一张。",
+)
+STALLED_COMMAND = Message(
+    "To see where a rank stands: {command} (PID: its Python process in the container). PyTorch's flight recorder and "
+    "NCCL's `ncclras` tell which rank is behind.",
+    "查看某个 rank 卡在哪里：{command}（PID 为容器内的 Python 进程）。PyTorch 的 flight recorder 和 NCCL 的 `ncclras` "
+    "可以看出哪个 rank 落后。",
+)
 STARTING_LOADS = Message(
     "It has not worked yet and its memory grew a short time ago: it is still loading.",
     "尚未开始工作，且显存不久前仍在增长：仍在加载。",

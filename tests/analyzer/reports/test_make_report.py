@@ -289,6 +289,7 @@ def test_teams_are_found_by_name_and_then_by_pattern(ledger: LedgerRows):
         ("idle", "parked", False),
         ("active", "keep-alive", False),
         ("active", "health-check", False),
+        ("active", "stalled", False),
     ],
 )
 def test_right_sizing_leaves_out_what_is_idle_or_keep_alive(

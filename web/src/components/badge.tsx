@@ -6,7 +6,7 @@ export type Tone = "active" | "idle" | "unknown" | "suspicious" | "fault" | "goo
 
 const TONES: Readonly<Record<string, Tone>> = {
   empty: "idle", parked: "idle", hung: "idle", starved: "suspicious", "keep-alive": "suspicious",
-  "health-check": "suspicious", steady: "active", bursty: "active", starting: "plain", unknown: "unknown",
+  "health-check": "suspicious", stalled: "suspicious", steady: "active", bursty: "active", starting: "plain", unknown: "unknown",
 };
 
 export const signatureTone = (signature: string): Tone => TONES[signature] ?? "plain";

@@ -73,6 +73,7 @@ export const en = {
   "signature.bursty": "bursty",
   "signature.keep-alive": "keep-alive",
   "signature.health-check": "health-check",
+  "signature.stalled": "stalled",
   "signature.steady": "steady",
   "signature.starting": "starting",
   "signature.unknown": "unknown",

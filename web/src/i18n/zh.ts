@@ -75,6 +75,7 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
   "signature.bursty": "间歇",
   "signature.keep-alive": "疑似占卡",
   "signature.health-check": "仅健康检查",
+  "signature.stalled": "疑似空转",
   "signature.steady": "稳定",
   "signature.starting": "启动中",
   "signature.unknown": "未知",

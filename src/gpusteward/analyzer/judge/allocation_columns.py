@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from gpusteward.core.containers import Container, WorkloadKey
 from gpusteward.core.gpus import Share
 from gpusteward.core.usages import AllocationKey
 
@@ -14,6 +15,7 @@ AllocationHashes = NDArray[np.int64]
 Python hashes to 64 bits with a random key per process, so a collision cannot be provoked; by chance two of 50,000
 rows collide in one of fourteen billion clusters."""
 Mask = NDArray[np.bool_]
+Counts = NDArray[np.intp]
 
 _WHOLE_SHARES = ("", Share.EXCLUSIVE)
 
@@ -56,6 +58,21 @@ def read_allocation_columns(allocations: Sequence[AllocationKey]) -> AllocationC
         is_device,
         is_device & shares.among(_WHOLE_SHARES),
     )
+
+
+def find_owners(containers: Sequence[Container]) -> tuple[list[WorkloadKey], Counts]:
+    """The root owners, and the number of the owner of each row; a pod without an owner is its own workload."""
+    numbers: dict[WorkloadKey, int] = {}
+    different = {id(each): each for each in containers}  # rows of one pod share it
+    codes = {id_: numbers.setdefault(_name_owner(each), len(numbers)) for id_, each in different.items()}
+    return list(numbers), np.fromiter((codes[id(each)] for each in containers), np.intp, len(containers))
+
+
+def _name_owner(container: Container) -> WorkloadKey:
+    owner = container.workload
+    if owner is None:
+        return WorkloadKey("Pod", container.namespace, container.pod, container.cluster)
+    return WorkloadKey(owner.kind, owner.namespace, owner.name, container.cluster)
 
 
 def _hash(allocation: AllocationKey) -> int:

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusteward.analyzer.judge.allocation_columns import AllocationHashes, Mask
+from gpusteward.analyzer.judge.loaded_idle import LoadedIdle
 from gpusteward.analyzer.tables import Column, repeat_value
 
 SAME_START_SECONDS = 2.0
@@ -38,6 +39,9 @@ class Past:
     memory_bytes: Column = field(default_factory=_nothing)  # lowest peak since memory last grew
     grew_at: Column = field(default_factory=_nothing)  # end of the last window in which memory grew
     video_at: Column = field(default_factory=_nothing)  # end of the last window with work of a sampled video engine
+    frozen_since: Column = field(default_factory=_nothing)  # start of the consecutive windows of a stalled workload
+    frozen_watts: Column = field(default_factory=_nothing)  # mean power in the first of them
+    traffic_at: Column = field(default_factory=_nothing)  # end of the last window with traffic over NVLink or PCIe
 
     @classmethod
     def unknown(cls, size: int) -> "Past":
@@ -77,6 +81,7 @@ class VerdictHistory:
 
     hashes: AllocationHashes = field(default_factory=lambda: np.empty(0, np.int64))  # of the rows of `past`
     past: Past = field(default_factory=Past)
+    loaded_idle: LoadedIdle = field(default_factory=LoadedIdle)
 
     def __len__(self) -> int:
         return len(self.hashes)
@@ -86,11 +91,12 @@ class VerdictHistory:
         past = self.past.take(_find_positions(hashes, among=self.hashes))
         return past.without(np.abs(past.started_at - started_at) > SAME_START_SECONDS)
 
-    def update(self, hashes: AllocationHashes, *, past: Past, now: float) -> "VerdictHistory":
+    def update(self, hashes: AllocationHashes, *, past: Past, loaded_idle: LoadedIdle, now: float) -> "VerdictHistory":
         """A new history: the past of these allocations, and of others that were seen recently."""
         is_recent = self.past.seen_at >= now - FORGET_AFTER_SECONDS
         left = np.flatnonzero(is_recent & (_find_positions(self.hashes, among=hashes) < 0))
-        return VerdictHistory(np.concatenate((hashes, self.hashes[left])), past.join(self.past.take(left)).compact())
+        joined = past.join(self.past.take(left)).compact()
+        return VerdictHistory(np.concatenate((hashes, self.hashes[left])), joined, loaded_idle)
 
 
 def _find_positions(hashes: AllocationHashes, *, among: AllocationHashes) -> Positions:

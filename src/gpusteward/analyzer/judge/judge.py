@@ -15,6 +15,12 @@ from gpusteward.analyzer.judge.score import name_states, score_usage
 from gpusteward.analyzer.judge.signatures.active import ACTIVE_SIGNATURES, find_streaks
 from gpusteward.analyzer.judge.signatures.evidence import Evidence
 from gpusteward.analyzer.judge.signatures.idle import IDLE_SIGNATURES, find_growth, is_starting
+from gpusteward.analyzer.judge.signatures.stalled import (
+    find_freeze,
+    find_spinning_watts,
+    learn_loaded_idle,
+    shows_traffic,
+)
 from gpusteward.analyzer.tables import (
     ACTIVITIES,
     SIGNATURES,
@@ -54,7 +60,9 @@ def judge(
         evidence,
         streak=find_streaks(evidence, rules.signatures),
         growth=find_growth(evidence, rules.signatures.starting),
+        spinning_watts=find_spinning_watts(evidence, history.loaded_idle, rules.signatures.stalled),
     )
+    evidence = replace(evidence, freeze=find_freeze(evidence, rules.signatures.stalled))
     signature = _classify(evidence, rules.signatures)
     present = _update_past(evidence, video_at=video_at)
     idle_since = np.where(is_idle, present.idle_since, np.nan)
@@ -69,8 +77,11 @@ def judge(
         present.worked_at,
         _find_highest_steps(evidence, signature),
         proof,
+        ineffective_since=np.where(signature == SIGNATURES.index(Signature.STALLED), evidence.freeze.since, np.nan),
     )
-    return verdicts, history.update(columns.hashes, past=present, now=now)
+    nothing_bytes = rules.signatures.holding.nothing_bytes
+    loaded_idle = learn_loaded_idle(evidence, history.loaded_idle, nothing_bytes=nothing_bytes)
+    return verdicts, history.update(columns.hashes, past=present, loaded_idle=loaded_idle, now=now)
 
 
 def _classify(evidence: Evidence, rules: SignatureRules) -> Codes:
@@ -114,6 +125,9 @@ def _update_past(evidence: Evidence, *, video_at: Column) -> Past:
         memory_bytes=evidence.growth.bytes,
         grew_at=evidence.growth.grew_at,
         video_at=video_at,
+        frozen_since=evidence.freeze.since,
+        frozen_watts=evidence.freeze.watts,
+        traffic_at=np.where(shows_traffic(evidence), at, past.traffic_at),
     )
 
 

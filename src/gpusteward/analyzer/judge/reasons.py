@@ -1,6 +1,6 @@
 """The reasons of a verdict: what was measured, what the signature means, the score, a second opinion."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -14,7 +14,7 @@ from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, PROOFS, SIGNATURES, S
 from gpusteward.core.gpu_counts import format_gpus
 from gpusteward.core.kinds import MAY_HIDE_A_JOB, may_be_job
 from gpusteward.core.messages import Language, Message
-from gpusteward.core.usages import Measure, Stat, Usage
+from gpusteward.core.usages import AllocationKey, Measure, Stat, Usage
 from gpusteward.core.verdicts import Activity, Doubt, Proof, Signature, Step, Verdict, WorkloadVerdict
 from gpusteward.messages import verdicts as texts
 
@@ -63,13 +63,16 @@ def find_reasons(verdicts: VerdictTable, row: int, *, rules: Rules) -> tuple[Rea
         *_explain_activity(verdicts, row, usage=usage, rules=rules),
         *([Reason(texts.LATE_SAMPLES, {"seconds": lag})] if (lag := verdicts.usage.lag_seconds) else ()),
         _explain_signature(verdicts, row, usage=usage, rules=rules),
+        *_explain_stall(verdicts, row, usage=usage, rules=rules),
         *_explain_owner(verdicts, row),
         *_explain_score(verdicts, row, rules=rules),
         *_explain_objection(verdicts, row),
     )
 
 
-def explain_workload(verdict: WorkloadVerdict, *, language: Language, doubted: float = 0) -> tuple[str, ...]:
+def explain_workload(
+    verdict: WorkloadVerdict, *, language: Language, doubted: float = 0, stall: Sequence[Reason] = ()
+) -> tuple[str, ...]:
     """The reasons of the verdict on a workload. `doubted`: its GPUs whose idleness a second opinion doubts."""
     active = max(0.0, verdict.gpus - verdict.idle_gpus - verdict.unknown_gpus)
     counts = {"gpus": verdict.gpus, "active": active, "unknown": verdict.unknown_gpus, "doubted": doubted}
@@ -81,7 +84,37 @@ def explain_workload(verdict: WorkloadVerdict, *, language: Language, doubted: f
         reasons.append(Reason(texts.PROVEN[verdict.proof]))
     if doubted:
         reasons.append(Reason(texts.WORKLOAD_OBJECTION, values))
+    reasons += stall
     return tuple(reason.text(language) for reason in reasons)
+
+
+RANKS_SHOWN = 4
+
+
+def explain_stalled_workload(verdicts: VerdictTable, rows: Sequence[int], *, gpu_hours: float) -> Sequence[Reason]:
+    """Since when, what it has cost, which ranks differ from the others, and how to look at one. `rows`: all of them."""
+    is_stalled = [SIGNATURES[verdicts.signature[row]] is Signature.STALLED for row in rows]
+    spinning = [row for row, stalled in zip(rows, is_stalled, strict=True) if stalled]
+    if len(spinning) == 0:
+        return ()
+    silent = [row for row, stalled in zip(rows, is_stalled, strict=True) if not stalled]
+    since = max(float(verdicts.ineffective_since[row]) for row in spinning)
+    values = {"spinning": len(spinning), "silent": len(silent)}
+    fewer = min(spinning, silent, key=len) if silent else []
+    ranks = ", ".join(_name_rank(verdicts.usage.allocations[row]) for row in fewer[:RANKS_SHOWN])
+    ranks += f" (+{len(fewer) - RANKS_SHOWN})" if len(fewer) > RANKS_SHOWN else ""
+    one = verdicts.usage.allocations[(fewer or spinning)[0]].container
+    command = f"kubectl exec -n {one.namespace} {one.pod} -c {one.name} -- py-spy dump --pid PID"
+    reasons = [Reason(texts.STALLED_SINCE, {"since": format_time(since), "hours": gpu_hours})]
+    if len(rows) > 1:
+        reasons.append(
+            Reason(texts.STALLED_ODD, {**values, "ranks": ranks}) if fewer else Reason(texts.STALLED_NO_ODD, values)
+        )
+    return [*reasons, Reason(texts.STALLED_COMMAND, {"command": command})]
+
+
+def _name_rank(allocation: AllocationKey) -> str:
+    return f"{allocation.container.pod} GPU {allocation.gpu_index or allocation.gpu_uuid} ({allocation.node})"
 
 
 def render_finding(verdict: WorkloadVerdict, *, language: Language) -> str:
@@ -190,7 +223,7 @@ def _explain_signature(verdicts: VerdictTable, row: int, *, usage: Usage, rules:
     workload, started_at = usage.allocation.container.workload, usage.allocation.container.started_at
     memory = stats.get((Measure.MEMORY_USED, Stat.PEAK), stats.get((Measure.MEMORY_USED, Stat.MEAN)))
     worked_at, idle_since = float(verdicts.worked_at[row]), float(verdicts.idle_since[row])
-    values = {
+    values: dict[str, object] = {
         "memory": None if memory is None else memory / GIB,
         "kind": workload.kind if workload else "",
         "worked_at": "" if np.isnan(idle_since) else format_time(idle_since),
@@ -202,6 +235,9 @@ def _explain_signature(verdicts: VerdictTable, row: int, *, usage: Usage, rules:
         "busy": stats.get((Measure.BUSY, Stat.MEAN)),
         "blips": rules.signatures.health_check.least_seconds / 60,
     }
+    since = float(verdicts.ineffective_since[row])
+    if not np.isnan(since):
+        values |= {"frozen_since": format_time(since), "frozen": (verdicts.usage.at - since) / 60}
     is_young = started_at is not None and verdicts.usage.at - started_at < rules.signatures.starting.grace_seconds
     if signature is Signature.STARTING and not is_young:
         return Reason(texts.STARTING_LOADS)
@@ -212,6 +248,29 @@ def _explain_signature(verdicts: VerdictTable, row: int, *, usage: Usage, rules:
     if signature is Signature.HUNG and np.isnan(worked_at):
         return Reason(texts.HUNG_UNSEEN, values)
     return Reason(texts.SIGNATURE_REASONS[signature], values)
+
+
+def _explain_stall(verdicts: VerdictTable, row: int, *, usage: Usage, rules: Rules) -> Iterator[Reason]:
+    """What was seen of it: each signal that is known."""
+    if SIGNATURES[verdicts.signature[row]] is not Signature.STALLED:
+        return
+    stats, rule = usage.stats, rules.signatures.stalled
+    running, tokens = stats.get((Measure.RUNNING, Stat.LOWEST)), stats.get((Measure.TOKENS, Stat.COUNT))
+    if running and tokens == 0:
+        yield Reason(texts.STALLED_SERVER, {"running": running, "minutes": usage.window_seconds / 60})
+    else:
+        yield Reason(texts.STALLED_GANG)
+    power, limit = stats.get((Measure.POWER, Stat.MEAN)), stats.get((Measure.POWER_LIMIT, Stat.LAST))
+    if power is not None and limit is not None:
+        yield Reason(texts.STALLED_POWER, {"power": power, "limit": limit})
+    for signal in (Measure.MEMORY_COPY, Measure.DRAM, Measure.SM_ACTIVE, Measure.TENSOR):
+        if (peak := stats.get((signal, Stat.PEAK))) is not None:
+            yield Reason(texts.STALLED_SIGNAL, {"signal": texts.WORK_SIGNALS[signal], "peak": peak})
+    disk, network = (stats.get((signal, Stat.MEAN)) for signal in (Measure.DISK, Measure.NETWORK))
+    if disk is not None and network is not None:
+        yield Reason(texts.STALLED_HOST, {"disk": disk / 1000, "network": network / 1000})
+    else:
+        yield Reason(texts.STALLED_HOST_UNKNOWN, {"hours": rule.unwitnessed_seconds / 3600})
 
 
 def _explain_owner(verdicts: VerdictTable, row: int) -> Iterator[Reason]:

@@ -5,19 +5,17 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from gpusteward.analyzer.judge.allocation_columns import Counts, find_owners
 from gpusteward.analyzer.judge.gpu_fraction import compute_gpu_fractions
-from gpusteward.analyzer.judge.reasons import explain_workload, render_finding
+from gpusteward.analyzer.judge.reasons import explain_stalled_workload, explain_workload, render_finding
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.score import name_states
 from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, STATES, STEPS, Codes, Column, VerdictTable
-from gpusteward.core.containers import EVIDENCE_ORDER, Container, OwnerEvidence, Workload, WorkloadKey
+from gpusteward.core.containers import EVIDENCE_ORDER, OwnerEvidence, Workload, WorkloadKey
 from gpusteward.core.messages import Language
 from gpusteward.core.usages import Measure, Stat
-from gpusteward.core.verdicts import Activity, WorkloadVerdict
-
-Counts = NDArray[np.intp]
+from gpusteward.core.verdicts import Activity, Signature, WorkloadVerdict
 
 _RANKS = np.array([signature.rank for signature in SIGNATURES], dtype=np.int8)
 _BY_RANK = np.zeros(_RANKS.max() + 1, dtype=np.int8)
@@ -105,10 +103,16 @@ class WorkloadTable:
         )
         allocations, objections = self.verdicts.usage.allocations, self.verdicts.objections
         doubted = sum(float(self.fractions[row]) for row in rows.tolist() if row in objections)
+        lost = (self.verdicts.usage.at - self.verdicts.ineffective_since[rows]) * self.fractions[rows]
+        stall = (
+            explain_stalled_workload(self.verdicts, rows.tolist(), gpu_hours=float(np.nansum(lost)) / 3600)
+            if draft.signature is Signature.STALLED
+            else ()
+        )
         return replace(
             draft,
             finding=render_finding(draft, language=language),
-            reasons=explain_workload(draft, language=language, doubted=doubted),
+            reasons=explain_workload(draft, language=language, doubted=doubted, stall=stall),
             nodes=tuple(sorted({allocations[row].node for row in rows} - {""})),
             evidence=_sum_up(self.verdicts, rows),
         )
@@ -119,7 +123,7 @@ def judge_workloads(verdicts: VerdictTable, rules: Rules, fractions: Column | No
 
     `fractions`: of a GPU that each row holds, where not all rows of a shared GPU are here to compute them from.
     """
-    keys, codes = _find_owners([allocation.container for allocation in verdicts.usage.allocations])
+    keys, codes = find_owners([allocation.container for allocation in verdicts.usage.allocations])
     fractions = compute_gpu_fractions(verdicts.usage) if fractions is None else fractions
     rows = [verdicts.activity == ACTIVITIES.index(each) for each in (Activity.ACTIVE, Activity.IDLE, Activity.UNKNOWN)]
     active, idle, unknown = (np.bincount(codes[chosen], minlength=len(keys)) for chosen in rows)
@@ -152,21 +156,6 @@ def judge_workloads(verdicts: VerdictTable, rules: Rules, fractions: Column | No
         score,
         np.where(activity == ACTIVITIES.index(Activity.IDLE), idle_since, np.nan),
     )
-
-
-def _find_owners(containers: Sequence[Container]) -> tuple[list[WorkloadKey], Counts]:
-    """The root owners, and the number of the owner of each row; a pod without an owner is its own workload."""
-    numbers: dict[WorkloadKey, int] = {}
-    different = {id(each): each for each in containers}  # rows of one pod share it
-    codes = {id_: numbers.setdefault(_name_owner(each), len(numbers)) for id_, each in different.items()}
-    return list(numbers), np.fromiter((codes[id(each)] for each in containers), np.intp, len(containers))
-
-
-def _name_owner(container: Container) -> WorkloadKey:
-    owner = container.workload
-    if owner is None:
-        return WorkloadKey("Pod", container.namespace, container.pod, container.cluster)
-    return WorkloadKey(owner.kind, owner.namespace, owner.name, container.cluster)
 
 
 def _sum_of(column: Column, codes: Counts, *, size: int) -> Column:

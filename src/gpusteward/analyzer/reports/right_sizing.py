@@ -9,9 +9,9 @@ A part is suggested only if the peak of the whole period fits with a margin:
   kernel ran, not how much of the GPU it filled; the rule holds even if every kernel filled all of it.
 
 Workloads that were active for less than a fifth of the time are not included: the report lists them as idle, and a
-smaller GPU would be idle too. Those whose verdict is idle, keep-alive or health-check need another remedy, too
-(`select_unflagged`). Containers with several GPUs are not included either: MIG instances cannot communicate with each
-other, and a process sees only one.
+smaller GPU would be idle too. Those whose verdict is idle, keep-alive, health-check or stalled need another remedy,
+too (`select_unflagged`). Containers with several GPUs are not included either: MIG instances cannot communicate with
+each other, and a process sees only one.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -200,7 +200,7 @@ def _is_near(board: MigBoard, memory_bytes: float) -> bool:
     return abs(memory_bytes / MIB - board.memory_mib) <= SAME_MEMORY_RATIO * board.memory_mib
 
 
-FLAGGED_SIGNATURES = (Signature.KEEP_ALIVE, Signature.HEALTH_CHECK)
+FLAGGED_SIGNATURES = (Signature.KEEP_ALIVE, Signature.HEALTH_CHECK, Signature.STALLED)
 BATCH_SIZE = 100
 """Findings that are looked up at once; a report shows only the first few."""
 

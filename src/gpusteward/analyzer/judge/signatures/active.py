@@ -1,4 +1,4 @@
-"""Signatures of allocations with work: keep-alive, health-check, starved, bursty."""
+"""Signatures of allocations with work: keep-alive, health-check, starved, bursty; stalled is in `stalled.py`."""
 
 from collections.abc import Callable, Mapping
 from typing import ClassVar
@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from gpusteward.analyzer.judge.activity import WORK_MEASURES
 from gpusteward.analyzer.judge.allocation_columns import Mask
 from gpusteward.analyzer.judge.signatures.evidence import Evidence, Streak
+from gpusteward.analyzer.judge.signatures.stalled import StalledRule, is_stalled
 from gpusteward.analyzer.judge.valid_values import first_known
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Signature
@@ -111,6 +112,7 @@ class ActiveRules(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     keep_alive: KeepAliveRule = Field(default_factory=KeepAliveRule, description="Artificial load.")
+    stalled: StalledRule = Field(default_factory=StalledRule, description="Busy without doing anything.")
     starved: StarvedRule = Field(default_factory=StarvedRule, description="Waiting for input.")
     health_check: HealthCheckRule = Field(default_factory=HealthCheckRule, description="Health checks only.")
 
@@ -165,6 +167,7 @@ def is_bursty(evidence: Evidence, rules: ActiveRules) -> Mask:  # noqa: ARG001 -
 
 
 ACTIVE_SIGNATURES: Mapping[Signature, Callable[[Evidence, ActiveRules], Mask]] = {
+    Signature.STALLED: lambda evidence, rules: is_stalled(evidence, rules.stalled),
     Signature.KEEP_ALIVE: is_keep_alive,
     Signature.HEALTH_CHECK: is_health_check,
     Signature.STARVED: is_starved,

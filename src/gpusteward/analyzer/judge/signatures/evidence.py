@@ -1,6 +1,6 @@
 """`Evidence`: the input of the signature rules."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -32,6 +32,15 @@ class MemoryGrowth:
 
 
 @dataclass(frozen=True)
+class Freeze:
+    """Rows that are busy without doing anything in this window; NaN elsewhere."""
+
+    since: Column  # unix seconds: the start of the consecutive overlapping windows
+    watts: Column  # mean power in the first of them
+    is_busy: Mask  # by a kernel or by requests; the others of a gang are silent
+
+
+@dataclass(frozen=True)
 class Evidence:
     """The facts of one cycle, one entry per row of the usage table."""
 
@@ -43,6 +52,8 @@ class Evidence:
     proof: Codes
     streak: Streak = Streak(np.empty(0), np.empty(0))
     growth: MemoryGrowth = MemoryGrowth(np.empty(0), np.empty(0))
+    spinning_watts: Column = field(default_factory=lambda: np.empty(0))  # the highest of a stalled GPU; NaN: not known
+    freeze: Freeze = Freeze(np.empty(0), np.empty(0), np.empty(0, dtype=bool))
 
     def has(self, activity: Activity) -> Mask:
         return np.equal(self.activities.codes, ACTIVITIES.index(activity))
