@@ -53,6 +53,18 @@ WHAT_TO_DO = Message(
     "请恢复使用；如不再需要，请缩容或删除该工作负载，以释放 GPU。",
 )
 
+STALLED_TITLE = Message("GPUs that are busy without doing anything: {where}", "GPU 疑似空转通知：{where}")
+STALLED_WORKLOAD = Message(
+    "{workload} holds {gpus} {gpus:|GPU, which looks|GPUs, which look} busy and {gpus:|has|have} done nothing for "
+    "{duration}.",
+    "{workload} 占用 {gpus} 张 GPU，看似繁忙，但已有 {duration} 没有实际工作。",
+)
+STALLED_COST = Message("Cost of this time so far: {cost}", "期间累计费用：{cost}")
+STALLED_NEXT = Message(
+    "Look at it before you restart it from its last checkpoint. This notice stops nothing; if it stays so, the next "
+    "one follows in {repeat}.",
+    "请先查看现场，再从最近的检查点重启。此通知不会停止任何工作负载；如持续如此，{repeat}后将再次通知。",
+)
 OUTAGE_TITLE = Message("gpusteward cannot read GPU usage", "gpusteward 无法读取 GPU 使用数据")
 OUTAGE = Message(
     "No data has been read since {since} ({duration}). Reason: {reason}",

@@ -274,9 +274,9 @@ STALLED_NO_ODD = Message(
     "全部 {spinning} 张 GPU 都在执行 kernel，没有与众不同的一张。",
 )
 STALLED_COMMAND = Message(
-    "To see where a rank stands: {command} (PID: its Python process in the container). PyTorch's flight recorder and "
-    "NCCL's `ncclras` tell which rank is behind.",
-    "查看某个 rank 卡在哪里：{command}（PID 为容器内的 Python 进程）。PyTorch 的 flight recorder 和 NCCL 的 `ncclras` "
+    "To see where a rank stands: {command}, where PID is its Python process in the container. PyTorch's flight "
+    "recorder and NCCL's ncclras tell which rank is behind.",
+    "查看某个 rank 卡在哪里：{command}，其中 PID 为容器内的 Python 进程。PyTorch 的 flight recorder 和 NCCL 的 ncclras "
     "可以看出哪个 rank 落后。",
 )
 STARTING_LOADS = Message(

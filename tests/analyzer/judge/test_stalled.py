@@ -607,7 +607,7 @@ def test_the_reasons_say_since_when_what_it_cost_and_which_ranks_differ():
     text = explain(verdicts)
     assert "15.0 GPU-hours so far" in text
     assert "15 GPUs of it run a kernel and 1 is silent" in text
-    assert "train-1 GPU 7 (node-1)" in text
+    assert "train-1 on node-1 GPU 7" in text
     assert "kubectl exec -n team train-1 -c main -- py-spy dump --pid PID" in text
     assert "15.0 GPU 小时" in explain(verdicts, "zh")
 
@@ -615,7 +615,7 @@ def test_the_reasons_say_since_when_what_it_cost_and_which_ranks_differ():
 def test_a_single_rank_that_spins_is_the_odd_one_among_silent_ones():
     chance = np.random.default_rng(7)
     rows = add([silent(chance)] * 3 + [waiting(chance, watts=130.0)] + [silent(chance)] * 4, STILL)
-    assert "Look at the fewer first: train-0 GPU 3 (node-0)." in explain(
+    assert "Look at the fewer first: train-0 on node-0 GPU 3." in explain(
         judge_windows(*lasting(rows, 60), known=learned())
     )
 

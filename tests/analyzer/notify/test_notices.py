@@ -1,6 +1,6 @@
 """Which notices are sent, how often and when: one message per namespace, none in quiet hours, no repetitions."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,20 +13,22 @@ from gpusteward.analyzer.notify.notices.routing import NoticeHistory
 from gpusteward.analyzer.notify.outbox.records import NoticeKind, NoticeRecord, OutboxEvent
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
+from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message
-from gpusteward.core.usages import AllocationKey
+from gpusteward.core.usages import AllocationKey, Measure, Stat
 from tests.analyzer.notify.notifier_setup import (
     BUSY,
     IDLE,
     NO_SAMPLES,
+    TOTALS,
     gpu_of,
     open_ledger,
     result_of,
     running_notifier,
     settings_of,
 )
-from tests.analyzer.usage_tables import AT
+from tests.analyzer.usage_tables import AT, GIB, signal
 from tests.fakes.receivers import Receiver
 from tests.waiting import wait_until
 
@@ -264,3 +266,77 @@ def test_the_reason_of_an_outage_is_in_the_language_of_the_channel():
 
 def test_kinds_reserved_for_reclaim_exist():
     assert {"warning", "action", "restored", "refused"} <= {kind.value for kind in NoticeKind}
+
+
+# Stalled workloads.
+
+SPINNING = (
+    signal(Measure.CORE, 1.0)
+    | {(Measure.CORE, Stat.COUNT): 20.0, (Measure.SM_ACTIVE, Stat.PEAK): 0.15}
+    | signal(Measure.MEMORY_COPY, 0.0)
+    | signal(Measure.TENSOR, 0.0)
+    | signal(Measure.MEMORY_USED, 60 * GIB)
+    | signal(Measure.POWER, 130.0)
+    | TOTALS
+)
+
+
+def stalled_runner(**notify: object) -> CycleRunner:
+    runner = runner_of(**notify)
+    prices = runner.settings.prices.model_copy(update={"per_gpu_hour": {"H100": 2.5}})
+    runner.settings = runner.settings.model_copy(update={"prices": prices})
+    return runner
+
+
+def plan_stalled(
+    runner: CycleRunner,
+    names: Sequence[str] = ("train",),
+    *,
+    hours: float = 3.0,
+    after: float = 0.0,
+    row: dict = SPINNING,
+    snoozed: Collection[WorkloadKey] = (),
+) -> list[OutboxEvent]:
+    held = [gpu_of("ml", name, gpu=gpu, kind="PyTorchJob") for name in names for gpu in range(4)]
+    result = result_of(held, [row] * len(held), settings=runner.settings, at=AT + after, idle_hours=hours)
+    planner = NoticePlanner(runner.settings, runner.history, engine=None, read_notify_annotation=lambda *_: "")
+    return planner.plan(result, now=AT + after, snoozed=snoozed).events
+
+
+def test_the_owner_of_a_stalled_workload_is_told_at_once_with_what_it_costs_and_what_to_do():
+    (event,) = plan_stalled(stalled_runner(digest=""))
+    assert event.target == "channel/ops/0"
+    assert event.body.splitlines() == [
+        "GPUs that are busy without doing anything: ml",
+        "As of 2026-09-21 14:13 UTC",
+        "ml/PyTorchJob/train holds 4 GPUs, which look busy and have done nothing for 3 h.",
+        "Busy without doing anything since 2026-09-21 11:03 UTC: 12.7 GPU-hours so far.",
+        "All 4 GPUs of it run a kernel: none differs from the others.",
+        "To see where a rank stands: kubectl exec -n ml train-pod -c main -- py-spy dump --pid PID, where PID is its "
+        "Python process in the container. PyTorch's flight recorder and NCCL's ncclras tell which rank is behind.",
+        "Cost of this time so far: 31.67 USD",
+        "Look at it before you restart it from its last checkpoint. This notice stops nothing; if it stays so, the "
+        "next one follows in 24 h.",
+    ]
+    (event,) = plan_stalled(stalled_runner(digest="", language="zh"))
+    assert event.body.startswith("GPU 疑似空转通知：ml\n")
+
+
+def test_a_notice_about_a_stalled_workload_is_repeated_only_after_the_interval():
+    runner = stalled_runner(digest="")
+    assert len(plan_stalled(runner)) == 1
+    assert plan_stalled(runner, after=23 * HOUR) == []
+    assert len(plan_stalled(runner, after=25 * HOUR)) == 1
+
+
+def test_many_stalled_workloads_of_a_namespace_are_one_message():
+    (event,) = plan_stalled(stalled_runner(digest=""), [f"train-{number}" for number in range(8)])
+    assert event.body.count("holds 4 GPUs") == 5
+    assert "- and 3 more with 12 GPUs" in event.body
+
+
+def test_no_notice_about_a_workload_that_is_not_stalled_or_snoozed_or_in_quiet_hours():
+    assert plan_stalled(stalled_runner(digest=""), hours=1.5) == []
+    assert plan_stalled(stalled_runner(digest=""), row=BUSY) == []
+    assert plan_stalled(stalled_runner(digest=""), snoozed=[WorkloadKey("PyTorchJob", "ml", "train")]) == []
+    assert plan_stalled(stalled_runner(digest="", quiet_hours="14:00-15:00")) == []

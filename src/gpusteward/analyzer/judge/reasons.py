@@ -114,7 +114,7 @@ def explain_stalled_workload(verdicts: VerdictTable, rows: Sequence[int], *, gpu
 
 
 def _name_rank(allocation: AllocationKey) -> str:
-    return f"{allocation.container.pod} GPU {allocation.gpu_index or allocation.gpu_uuid} ({allocation.node})"
+    return f"{allocation.container.pod} on {allocation.node} GPU {allocation.gpu_index or allocation.gpu_uuid}"
 
 
 def render_finding(verdict: WorkloadVerdict, *, language: Language) -> str:

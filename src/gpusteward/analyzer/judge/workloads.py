@@ -8,7 +8,7 @@ import numpy as np
 
 from gpusteward.analyzer.judge.allocation_columns import Counts, find_owners
 from gpusteward.analyzer.judge.gpu_fraction import compute_gpu_fractions
-from gpusteward.analyzer.judge.reasons import explain_stalled_workload, explain_workload, render_finding
+from gpusteward.analyzer.judge.reasons import Reason, explain_stalled_workload, explain_workload, render_finding
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.score import name_states
 from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, STATES, STEPS, Codes, Column, VerdictTable
@@ -83,6 +83,14 @@ class WorkloadTable:
         weakest = min((each for each, _ in evidence), key=EVIDENCE_ORDER.index)
         return Workload(*self.keys[number], evidence=weakest, uid=uids.pop() if len(uids) == 1 else "")
 
+    def explain_stall(self, number: int) -> Sequence[Reason]:
+        """Since when, what it has cost, which ranks differ; empty if it is not stalled."""
+        if SIGNATURES[self.signature[number]] is not Signature.STALLED:
+            return ()
+        rows = self.rows(number)
+        lost = (self.verdicts.usage.at - self.verdicts.ineffective_since[rows]) * self.fractions[rows]
+        return explain_stalled_workload(self.verdicts, rows.tolist(), gpu_hours=float(np.nansum(lost)) / 3600)
+
     def verdict(self, number: int, *, language: Language = "en") -> WorkloadVerdict:
         """The verdict on one workload, with its reasons."""
         gpus, idle, unknown = (float(counts[number]) for counts in (self.gpus, self.idle_gpus, self.unknown_gpus))
@@ -103,16 +111,10 @@ class WorkloadTable:
         )
         allocations, objections = self.verdicts.usage.allocations, self.verdicts.objections
         doubted = sum(float(self.fractions[row]) for row in rows.tolist() if row in objections)
-        lost = (self.verdicts.usage.at - self.verdicts.ineffective_since[rows]) * self.fractions[rows]
-        stall = (
-            explain_stalled_workload(self.verdicts, rows.tolist(), gpu_hours=float(np.nansum(lost)) / 3600)
-            if draft.signature is Signature.STALLED
-            else ()
-        )
         return replace(
             draft,
             finding=render_finding(draft, language=language),
-            reasons=explain_workload(draft, language=language, doubted=doubted, stall=stall),
+            reasons=explain_workload(draft, language=language, doubted=doubted, stall=self.explain_stall(number)),
             nodes=tuple(sorted({allocations[row].node for row in rows} - {""})),
             evidence=_sum_up(self.verdicts, rows),
         )

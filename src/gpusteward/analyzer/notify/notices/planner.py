@@ -15,6 +15,7 @@ from gpusteward.analyzer.notify.notices.digest import find_due_digest, read_week
 from gpusteward.analyzer.notify.notices.idle_workloads import NoticeWorkload, NoticeWorkloadBuilder, find_idle_workloads
 from gpusteward.analyzer.notify.notices.messages import MessageOptions, write_idle, write_outage, write_recovery
 from gpusteward.analyzer.notify.notices.routing import ChannelRouter, NoticeHistory, clean_key, is_quiet
+from gpusteward.analyzer.notify.notices.stalled_workloads import find_stalled_workloads, write_stalled
 from gpusteward.analyzer.notify.outbox.records import (
     ASKED,
     NoticeKind,
@@ -74,6 +75,7 @@ class NoticePlanner:
         """All notices of a successful cycle; none about idle GPUs of `snoozed` workloads."""
         self._follow_result(result)
         batch = self.plan_recovery(now=now)
+        batch.extend(self.plan_stalled(result, now=now, snoozed=snoozed))
         batch.extend(self.plan_idle(result, now=now, snoozed=snoozed))
         batch.extend(self._plan_digests(result, now=now))
         return batch
@@ -98,6 +100,30 @@ class NoticePlanner:
                 groups = [[each for group in groups for each in group]]
             for idle_workloads in groups:
                 self._add_idle(batch, channel, idle_workloads, at=result.at, now=now)
+        return batch
+
+    def plan_stalled(self, result: Result, *, now: float, snoozed: Collection[WorkloadKey] = ()) -> OutboxBatch:
+        """Workloads that are busy without doing anything, at once: one message per channel and namespace."""
+        batch = OutboxBatch()
+        if not self._notify.channels or self._is_quiet(now):
+            return batch
+        self._follow_result(result)
+        groups: defaultdict[tuple[str, _Tenant], list[int]] = defaultdict(list)
+        for number in find_stalled_workloads(result):
+            key = clean_key(result.workloads.keys[number])
+            if key in snoozed or not self._is_due(NoticeKind.STALLED, key, now=now, hours=self._notify.repeat_hours):
+                continue
+            pod = result.verdicts.usage.allocations[result.workloads.rows(number)[0]].container.pod
+            for channel in self._find_channels(result.workloads.keys[number], pod):
+                groups[channel, (key.cluster, key.namespace)].append(number)
+        for (channel, tenant), numbers in sorted(groups.items()):
+            rate = (NoticeKind.STALLED, channel, *tenant)
+            if not self._history.is_within_rate(rate, now_ms=_ms(now), minutes=self._notify.owner_minutes):
+                continue
+            event_key = make_event_key(NoticeKind.STALLED, channel, *tenant, str(_ms(result.at)))
+            body = write_stalled(result, numbers, self._message_options(channel))
+            keys = [clean_key(result.workloads.keys[number]) for number in numbers]
+            self._add(batch, NoticeKind.STALLED, channel, keys, body=body, key=event_key, now=now)
         return batch
 
     def plan_now(self, result: Result, number: int, *, now: float) -> OutboxBatch:
@@ -214,12 +240,15 @@ class NoticePlanner:
         routed: dict[str, dict[_Tenant, list[NoticeWorkload]]] = defaultdict(lambda: defaultdict(list))
         for idle_workload in idle_workloads:
             cluster, namespace = idle_workload.key.cluster, idle_workload.key.namespace
-            annotation = ""
-            if self._notify.annotation:
-                annotation = self._read_notify_annotation(namespace, idle_workload.pod, cluster)
-            for channel in self._router.find(namespace, annotation=annotation):
+            for channel in self._find_channels(idle_workload.key, idle_workload.pod):
                 routed[channel][cluster, namespace].append(idle_workload)
         return routed
+
+    def _find_channels(self, key: WorkloadKey, pod: str) -> Iterable[str]:
+        annotation = ""
+        if self._notify.annotation:
+            annotation = self._read_notify_annotation(key.namespace, pod, key.cluster)
+        return self._router.find(key.namespace, annotation=annotation)
 
     def _add_idle(
         self, batch: OutboxBatch, channel: str, idle_workloads: Sequence[NoticeWorkload], *, at: float, now: float

@@ -27,6 +27,7 @@ class NoticeKind(StrEnum):
     """What a notice is about. The last four are those of reclaim."""
 
     IDLE = "idle-found"
+    STALLED = "stalled-found"
     OUTAGE = "source-lost"
     RECOVERY = "source-found"
     DIGEST = "digest"
