@@ -14,16 +14,18 @@ import pytest
 from gpusteward.analyzer.reclaim.plan import Answer, Outcome, Plan
 from gpusteward.analyzer.reports.report import EndedWorkload
 from gpusteward.analyzer.reports.report_query import EndedQuery
+from gpusteward.analyzer.results import Result
 from gpusteward.cli.main import main
-from gpusteward.core.containers import Workload
+from gpusteward.core.containers import Container, Workload
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message
 from gpusteward.core.namespaces import VisibleNamespaces
+from gpusteward.core.usages import AllocationKey, Measure, Stat
 from tests.analyzer.api.fake_reclaim import FakeReclaim, decide
 from tests.analyzer.api.sample_results import hold, small_result
-from tests.analyzer.api.server import Api, FakeLedger, make_result, running_api
+from tests.analyzer.api.server import Api, FakeLedger, FakeSource, make_result, running_api
 from tests.analyzer.reports.example_reports import make_amounts
-from tests.analyzer.usage_tables import AT, resting, table_of, working
+from tests.analyzer.usage_tables import AT, DAY, GIB, resting, signal, table_of, working
 from tests.cli.golden_files import assert_golden
 
 
@@ -264,3 +266,48 @@ def test_what_reclaim_refuses_is_named_beside_the_verdict(
     with running_api(small_result(), reclaim=reclaim) as api:
         assert main(["explain", "trainer", "--server", api.url, "--language", language]) == 0
     assert line in re.sub(r" {2,}", "  ", capsys.readouterr().out)
+
+
+def stalled_result() -> Result:
+    """Four GPUs of a job on the node that the source describes."""
+    row = (
+        signal(Measure.CORE, 1.0)
+        | {(Measure.CORE, Stat.COUNT): 20.0, (Measure.SM_ACTIVE, Stat.PEAK): 0.15}
+        | signal(Measure.MEMORY_COPY, 0.0)
+        | signal(Measure.TENSOR, 0.0)
+        | signal(Measure.MEMORY_USED, 60 * GIB)
+    )
+    owner = Workload("PyTorchJob", "vision", "gang")
+    held = [
+        AllocationKey(
+            f"GPU-{letter}", "", Container("vision", "gang-0", "", "main", owner, (), AT - DAY), "n1", str(number)
+        )
+        for number, letter in enumerate("abcd")
+    ]
+    table = replace(table_of(*[row] * 4, allocations=held), window_seconds=7200.0)
+    return make_result(table)
+
+
+def test_of_a_stalled_workload_xids_processes_and_the_command_for_a_rank_are_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with running_api(stalled_result()) as api:
+        assert main(["explain", "gang", "--server", api.url]) == 0
+        shown = " ".join(capsys.readouterr().out.split())
+        assert main(["explain", "gang", "--server", api.url, "--language", "zh"]) == 0
+        chinese = capsys.readouterr().out
+    assert "n1 GPU 0: XID 79" in shown
+    assert "gang-0 on n1 GPU 0: python, pid 4000 of the node (there: py-spy dump --pid 4000)" in shown
+    assert "kubectl exec -n vision gang-0 -c main -- py-spy dump --pid PID" in shown
+    assert "8.0 GPU-hours so far" in shown
+    assert "疑似空转" in chinese
+
+
+def test_what_cannot_be_read_of_a_stalled_workload_is_said_and_costs_nothing_else(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with running_api(stalled_result(), source=FakeSource(processes_failure="gone")) as api:
+        assert main(["explain", "gang", "--server", api.url]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "The XIDs of n1 could not be read." in shown
+    assert "Busy without doing anything since" in shown

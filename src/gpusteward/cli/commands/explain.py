@@ -6,15 +6,17 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gpusteward.cli import flags
+from gpusteward.cli.api.stalled_facts import read_stalled_facts
 from gpusteward.cli.api.workload_facts import read_refusals
 from gpusteward.cli.api.workloads import WorkloadReference, find_workload, label_workloads
 from gpusteward.cli.json_access import Row, get_object, get_objects, get_text, get_texts
 from gpusteward.cli.output.tables import write_json, write_rows
-from gpusteward.cli.output.terminal_text import Line, write_paragraphs
+from gpusteward.cli.output.terminal_text import Line, clean, write_paragraphs
 from gpusteward.cli.output.verdict_texts import describe_ended, describe_workload, warn_stale
 from gpusteward.cli.program import EXIT_OK
 from gpusteward.core.messages import Language
 from gpusteward.messages.cli import reclaim as messages
+from gpusteward.messages.cli import workloads as messages_of_workloads
 
 KEYS = (
     *("namespace", "pod", "container", "gpu", "node", "index", "model", "share", "activity", "state", "signature"),
@@ -63,7 +65,9 @@ def run(arguments: Sequence[str]) -> int:
     else:
         title = Line(label_workloads(client, [name])[name], is_title=True)
         refusals = [Line(reason, messages.REFUSED.text(language)) for reason in read_refusals(client, name, language)]
-        write_paragraphs([title, *describe_workload(detail, language), *refusals], sys.stdout)
+        stalled = messages_of_workloads.STALLED.text(language)
+        seen = [Line(clean(fact), stalled) for fact in read_stalled_facts(client, name, detail, language)]
+        write_paragraphs([title, *seen, *describe_workload(detail, language), *refusals], sys.stdout)
     return EXIT_OK
 
 

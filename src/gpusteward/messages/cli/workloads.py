@@ -42,6 +42,13 @@ GPU_COUNTS = Message("{gpus} held, {idle} idle, {unknown} unknown", "占用 {gpu
 IDLE_SINCE = Message("idle since", "空闲始于")
 IDLE_SINCE_TEXT = Message("{at} ({length})", "{at}（{length}）")
 FINDING = Message("finding", "发现")
+STALLED = Message("seen now", "当前情况")
+XID_OF_GPU = Message("{node} GPU {gpu}: {text}", "{node} GPU {gpu}：{text}")
+XIDS_UNKNOWN = Message("The XIDs of {node} could not be read.", "未能读取 {node} 的 XID。")
+PROCESS_OF_GPU = Message(
+    "{pod} on {node} GPU {index}: {process}, pid {pid} of the node (there: py-spy dump --pid {pid})",
+    "{pod}，{node} GPU {index}：{process}，节点上的 pid 为 {pid}（在节点上执行：py-spy dump --pid {pid}）",
+)
 HIGHEST_STEP = Message("highest step", "处置上限")
 OWNER = Message("owner", "属主")
 UNREAD_OWNERS: Mapping[str, Message] = {

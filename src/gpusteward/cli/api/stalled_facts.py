@@ -1,0 +1,58 @@
+"""What `explain` adds to a stalled workload, read now: the XIDs of its GPUs, and the processes on them."""
+
+from collections.abc import Iterator
+from urllib.parse import quote
+
+from gpusteward.cli.api.client import Client
+from gpusteward.cli.api.workloads import WorkloadReference
+from gpusteward.cli.json_access import Row, get_count, get_object, get_objects, get_text
+from gpusteward.core.errors import SourceError
+from gpusteward.core.messages import Language
+from gpusteward.core.verdicts import Signature
+from gpusteward.messages.cli import workloads as messages
+
+NODES, PROCESSES = 16, 16
+"""Nodes that are read, and processes that are shown. A gang may have more."""
+
+
+def read_stalled_facts(client: Client, name: WorkloadReference, detail: Row, language: Language) -> list[str]:
+    """`detail`: the workload as the API has it; empty if it is not stalled."""
+    if get_text(get_object(detail, "workload"), "signature") != Signature.STALLED:
+        return []
+    held = [get_object(one, "allocation") for one in get_objects(detail, "allocations")]
+    gpus = {get_text(one, "gpu").partition("/")[0] for one in held}
+    nodes = sorted({get_text(one, "node") for one in held} - {""})
+    return [
+        *(line for node in nodes[:NODES] for line in _list_xids(client, node, gpus, name.query, language)),
+        *_list_processes(client, name, language),
+    ]
+
+
+def _list_xids(
+    client: Client, node: str, gpus: set[str], query: list[tuple[str, str]], language: Language
+) -> Iterator[str]:
+    """One line for each GPU of the workload that has had one, or for a node that could not be read."""
+    try:
+        answer = client.read(f"/api/v1/nodes/{quote(node, safe='')}", [*query, ("language", language)])
+    except SourceError:
+        yield messages.XIDS_UNKNOWN.text(language, node=node)
+        return
+    if get_text(answer, "readings_error"):
+        yield messages.XIDS_UNKNOWN.text(language, node=node)
+    for gpu in get_objects(answer, "gpus"):
+        for error in get_objects(gpu, "errors"):
+            if get_text(gpu, "uuid") in gpus and get_text(error, "code").startswith("xid-"):
+                yield messages.XID_OF_GPU.text(
+                    language, node=node, gpu=get_text(gpu, "index"), text=get_text(error, "text")
+                )
+
+
+def _list_processes(client: Client, name: WorkloadReference, language: Language) -> Iterator[str]:
+    """Their pids are those of the node: a container has others."""
+    try:
+        answer = client.read(f"{name.path}/processes", name.query)
+    except SourceError:
+        return
+    for one in get_objects(answer, "processes")[:PROCESSES]:
+        values = {key: get_text(one, key) for key in ("pod", "node", "index", "process")}
+        yield messages.PROCESS_OF_GPU.text(language, pid=get_count(one, "pid"), **values)
