@@ -1,12 +1,12 @@
 """What pods do on their hosts is read for workloads that may be stalled, and for no others."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
 
-from gpusteward.analyzer.host_witnesses import MAX_PODS, add_host_use
+from gpusteward.analyzer.host_witnesses import MAX_PODS, MAX_PODS_OF_A_DAY, add_host_use
 from gpusteward.analyzer.judge.allocation_columns import read_allocation_columns
 from gpusteward.analyzer.judge.history import Past, VerdictHistory
 from gpusteward.analyzer.judge.rules import Rules
@@ -111,3 +111,29 @@ def test_a_pod_of_the_same_name_that_was_started_again_has_not_stood_still():
     source = HostSource(restarted)
     assert add_host_use(restarted, history, source, rules=RULES) is restarted
     assert source.asked == []
+
+
+def holding(table: UsageTable, constant: float, frozen_for: float = np.nan) -> VerdictHistory:
+    past = replace(frozen(table, *[frozen_for] * len(table)).past, constant_since=np.full(len(table), AT - constant))
+    return VerdictHistory(read_allocation_columns(table.allocations).hashes, past)
+
+
+def test_of_a_workload_that_holds_a_level_for_half_a_day_a_whole_day_is_read():
+    source = HostSource(TABLE, use={"a-0": HostUse(0.0, 1.0, 2.0)})
+    assert read(source, holding(TABLE, 11.9 * 3600)) == {}
+    read(source, holding(TABLE, 12 * 3600))
+    assert source.asked == [(["a-0", "a-1", "b-0"], 25 * 3600)]
+
+
+def test_what_a_workload_that_stands_still_does_now_counts_more_than_its_day():
+    source = HostSource(TABLE, use={"b-0": HostUse(0.0, 1.0, 2.0)})
+    history = holding(TABLE, 13 * 3600, 1900)
+    read(source, history)
+    assert [seconds for _, seconds in source.asked] == [25 * 3600, 1800]
+
+
+def test_fewer_pods_are_read_over_a_day():
+    table = make_table({f"pod-{number}": f"job-{number}" for number in range(MAX_PODS_OF_A_DAY + 5)})
+    source = HostSource(table)
+    read(source, holding(table, 13 * 3600), table)
+    assert [len(names) for names, _ in source.asked] == [MAX_PODS_OF_A_DAY]

@@ -1,7 +1,8 @@
-"""What the pods of workloads that may be stalled do on their hosts, as columns of the usage table, before it is judged.
+"""What the pods of workloads that may be stalled, or kept busy artificially, do on their hosts, as columns of the usage
+table, before it is judged.
 
-It costs a few queries, so it is read only of workloads that the history says have stood still for nearly long enough.
-Who reads nothing and writes nothing is still; what is not measured stays unknown, and the judge then waits longer.
+It costs a few queries, so it is read only of workloads that the history says have been like this for long enough. Who
+reads nothing and writes nothing is still; what is not measured stays unknown, and the judge is more careful then.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,12 +11,12 @@ from dataclasses import replace
 import numpy as np
 
 from gpusteward.analyzer.judge.allocation_columns import find_owners, read_allocation_columns
-from gpusteward.analyzer.judge.history import VerdictHistory
+from gpusteward.analyzer.judge.history import Past, VerdictHistory
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.sources.live_readings import HostUse
 from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.analyzer.sources.usage_source import UsageSource
-from gpusteward.analyzer.tables import Rows, UsageTable
+from gpusteward.analyzer.tables import Column, Rows, UsageTable
 from gpusteward.core.errors import SourceError
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.logs import Log
@@ -29,46 +30,65 @@ SIGNALS: Mapping[Measure, str] = {
 MAX_PODS = 400
 """Of one cycle: two batches of queries. Pods of further workloads are unknown in this cycle; those that have stood
 still for longest come first."""
+MAX_PODS_OF_A_DAY = 50
+"""The same of those that may be kept busy artificially. They are read over a day: 0.3 million samples of a counter."""
+Stats = Mapping[tuple[Measure, Stat], Column]
 
 
 def add_host_use(table: UsageTable, history: VerdictHistory, source: UsageSource, *, rules: Rules) -> UsageTable:
-    """The table with the disk and network bytes per second of each workload that may be stalled. The mean is that of
-    its busiest pod, unknown unless all its pods are known; the peak is that of the busiest one that is known. A failure
-    costs these columns only."""
-    seconds = rules.signatures.stalled.witnessed_seconds
-    workloads = _find_suspects(table, history, least_seconds=seconds)
+    """The table with the disk and network bytes per second of each workload that may be stalled or may hold a level.
+    The mean is that of its busiest pod, unknown unless all its pods are known; the peak is that of the busiest one that
+    is known. A failure costs these columns only."""
+    held, frozen = rules.signatures.keep_alive, rules.signatures.stalled.witnessed_seconds
+    known, past = dict(table.stats), history.past
+    # A workload that stands still overwrites what was read of it for the other question.
+    if np.any(table.at - past.constant_since >= held.constant_seconds):
+        since = _find_past(table, history).constant_since
+        workloads = _choose(table, since, least_seconds=held.constant_seconds, most_pods=MAX_PODS_OF_A_DAY)
+        known |= _read(known, table, workloads, source, seconds=held.host_seconds)
+    if np.any(table.at - past.frozen_since >= frozen):
+        workloads = _choose(table, _find_past(table, history).frozen_since, least_seconds=frozen, most_pods=MAX_PODS)
+        known |= _read(known, table, workloads, source, seconds=max(frozen, table.window_seconds))
+    return replace(table, stats=known) if len(known) > len(table.stats) else table
+
+
+def _read(
+    known: Stats, table: UsageTable, workloads: Sequence[Rows], source: UsageSource, *, seconds: float
+) -> dict[tuple[Measure, Stat], Column]:
+    """The columns, with those of these workloads; none where they cannot be read."""
     pods = {pod for rows in workloads for pod in _list_pods(table, rows)}
     if not pods:
-        return table
+        return {}
     try:
-        found = source.read_host_use(pods, table.at, seconds=max(seconds, table.window_seconds))
+        found = source.read_host_use(pods, table.at, seconds=seconds)
     except SourceError as error:
-        log.warning("host_use_unreadable", reason=error, effect="stalled workloads are named later")
-        return table
+        log.warning("host_use_unreadable", reason=error, effect="nobody is accused without it, or later")
+        return {}
     uses = [[found.get(pod, HostUse()) for pod in _list_pods(table, rows)] for rows in workloads]
-    columns = dict(table.stats)
+    columns = {}
     for measure, signal in SIGNALS.items():
-        largest, known = (np.full(len(table), np.nan) for _ in range(2))
-        for rows, of_pods in zip(workloads, uses, strict=True):
-            values = [np.nan if (value := getattr(use, signal)) is None else value for use in of_pods]
-            largest[rows], known[rows] = np.max(values), np.fmax.reduce(values)
-        columns |= {(measure, Stat.MEAN): largest, (measure, Stat.PEAK): known}
-    return replace(table, stats=columns)
+        for stat, choose in ((Stat.MEAN, np.max), (Stat.PEAK, np.fmax.reduce)):
+            column = known.get((measure, stat), np.full(len(table), np.nan)).copy()
+            for rows, of_pods in zip(workloads, uses, strict=True):
+                values = [np.nan if (value := getattr(use, signal)) is None else value for use in of_pods]
+                column[rows] = choose(np.array(values))
+            columns[measure, stat] = column
+    return columns
 
 
-def _find_suspects(table: UsageTable, history: VerdictHistory, *, least_seconds: float) -> list[Rows]:
-    """The rows of each workload one of whose GPUs has stood still for long enough, the longest first."""
-    if not np.any(table.at - history.past.frozen_since >= least_seconds):
-        return []  # nearly always
-    columns = read_allocation_columns(table.allocations)
-    since = history.find(columns.hashes, started_at=table.started_at).frozen_since
+def _find_past(table: UsageTable, history: VerdictHistory) -> Past:
+    return history.find(read_allocation_columns(table.allocations).hashes, started_at=table.started_at)
+
+
+def _choose(table: UsageTable, since: Column, *, least_seconds: float, most_pods: int) -> list[Rows]:
+    """The rows of each workload one of whose GPUs is like this for long enough, the longest first."""
     long = np.flatnonzero(table.at - since >= least_seconds)
     _, codes = find_owners([each.container for each in table.allocations])
     chosen, pods = list[Rows](), 0
     for code in dict.fromkeys(codes[long[np.argsort(since[long], kind="stable")]].tolist()):
         rows = np.flatnonzero(codes == code)
         pods += len(_list_pods(table, rows))
-        if pods > MAX_PODS:
+        if pods > most_pods:
             break
         chosen.append(rows)
     return chosen

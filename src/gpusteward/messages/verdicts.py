@@ -224,8 +224,8 @@ SIGNATURE_REASONS: Mapping[Signature, Message] = {
         "没有人使用该服务。",
     ),
     Signature.STALLED: Message(
-        "Busy without doing anything since {frozen_since}, for {frozen:.0f} {frozen:|minute|minutes}.",
-        "自 {frozen_since} 起显示繁忙但没有实际工作，已持续 {frozen:.0f} 分钟。",
+        "Busy without doing anything since {since}, for {frozen:.0f} {frozen:|minute|minutes}.",
+        "自 {since} 起显示繁忙但没有实际工作，已持续 {frozen:.0f} 分钟。",
     ),
     Signature.STEADY: Message("It works steadily.", "持续稳定地工作。"),
     Signature.STARTING: Message(
@@ -235,6 +235,12 @@ SIGNATURE_REASONS: Mapping[Signature, Message] = {
     ),
     Signature.UNKNOWN: Message("The kind of use cannot be determined.", "无法判断使用类型。"),
 }
+KEEP_ALIVE_HELD = Message(
+    "Constant at {mean:.1%} since {since}, through the night, with constant power and memory and one process, while "
+    "its pods neither read nor wrote for a day: this looks like an artificial load that keeps the GPU occupied.",
+    "自 {since} 起利用率一直恒定在 {mean:.1%}（包括夜间），功率和显存不变，只有一个进程，且 Pod 一天内没有读写："
+    "疑似人为占卡。",
+)
 STALLED_SERVER = Message(
     "Requests run in every sample ({running:.0f} or more), and no token came within {minutes:.0f} "
     "{minutes:|minute|minutes}: it has probably frozen.",

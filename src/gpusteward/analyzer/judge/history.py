@@ -41,6 +41,9 @@ class Past:
     video_at: Column = field(default_factory=_nothing)  # end of the last window with work of a sampled video engine
     frozen_since: Column = field(default_factory=_nothing)  # start of the consecutive windows of a stalled workload
     frozen_watts: Column = field(default_factory=_nothing)  # mean power in the first of them
+    constant_since: Column = field(default_factory=_nothing)  # start of the consecutive windows at a held level
+    constant_ratio: Column = field(default_factory=_nothing)  # share of time with work in the first of them
+    constant_watts: Column = field(default_factory=_nothing)  # and mean power
     traffic_at: Column = field(default_factory=_nothing)  # end of the last window with traffic over NVLink or PCIe
 
     @classmethod

@@ -15,6 +15,7 @@ from gpusteward.analyzer.judge.score import name_states, score_usage
 from gpusteward.analyzer.judge.signatures.active import ACTIVE_SIGNATURES, find_streaks
 from gpusteward.analyzer.judge.signatures.evidence import Evidence
 from gpusteward.analyzer.judge.signatures.idle import IDLE_SIGNATURES, find_growth, is_starting
+from gpusteward.analyzer.judge.signatures.keep_alive import find_held_level
 from gpusteward.analyzer.judge.signatures.stalled import (
     find_freeze,
     find_spinning_watts,
@@ -62,7 +63,11 @@ def judge(
         growth=find_growth(evidence, rules.signatures.starting),
         spinning_watts=find_spinning_watts(evidence, history.loaded_idle, rules.signatures.stalled),
     )
-    evidence = replace(evidence, freeze=find_freeze(evidence, rules.signatures.stalled))
+    evidence = replace(
+        evidence,
+        freeze=find_freeze(evidence, rules.signatures.stalled),
+        level=find_held_level(evidence, rules.signatures.keep_alive, time_zone=rules.time_zone),
+    )
     signature = _classify(evidence, rules.signatures)
     present = _update_past(evidence, video_at=video_at)
     idle_since = np.where(is_idle, present.idle_since, np.nan)
@@ -77,7 +82,7 @@ def judge(
         present.worked_at,
         _find_highest_steps(evidence, signature),
         proof,
-        ineffective_since=np.where(signature == SIGNATURES.index(Signature.STALLED), evidence.freeze.since, np.nan),
+        ineffective_since=_find_ineffective_since(evidence, signature),
     )
     nothing_bytes = rules.signatures.holding.nothing_bytes
     loaded_idle = learn_loaded_idle(evidence, history.loaded_idle, nothing_bytes=nothing_bytes)
@@ -108,6 +113,13 @@ def _find_highest_steps(evidence: Evidence, signature: Codes) -> Codes:
     return np.where(is_limited, np.minimum(steps, STEPS.index(Step.NOTICE)), steps).astype(np.int8)
 
 
+def _find_ineffective_since(evidence: Evidence, signature: Codes) -> Column:
+    """Since the freeze began, or the level of a keep-alive that is proven. One that is only suspected is effective."""
+    is_stalled, is_held = (signature == SIGNATURES.index(each) for each in (Signature.STALLED, Signature.KEEP_ALIVE))
+    held_since = np.where(is_held & evidence.level.is_proven, evidence.level.since, np.nan)
+    return np.where(is_stalled, evidence.freeze.since, held_since)
+
+
 def _update_past(evidence: Evidence, *, video_at: Column) -> Past:
     """The past for the next cycle. A gap keeps what was known, but ends consecutive windows without work."""
     past, table, activities = evidence.past, evidence.table, evidence.activities
@@ -127,6 +139,9 @@ def _update_past(evidence: Evidence, *, video_at: Column) -> Past:
         video_at=video_at,
         frozen_since=evidence.freeze.since,
         frozen_watts=evidence.freeze.watts,
+        constant_since=evidence.level.since,
+        constant_ratio=evidence.level.ratio,
+        constant_watts=evidence.level.watts,
         traffic_at=np.where(shows_traffic(evidence), at, past.traffic_at),
     )
 

@@ -237,8 +237,10 @@ def _explain_signature(verdicts: VerdictTable, row: int, *, usage: Usage, rules:
     }
     since = float(verdicts.ineffective_since[row])
     if not np.isnan(since):
-        values |= {"frozen_since": format_time(since), "frozen": (verdicts.usage.at - since) / 60}
+        values |= {"since": format_time(since), "frozen": (verdicts.usage.at - since) / 60}
     is_young = started_at is not None and verdicts.usage.at - started_at < rules.signatures.starting.grace_seconds
+    if signature is Signature.KEEP_ALIVE and not np.isnan(since):
+        return Reason(texts.KEEP_ALIVE_HELD, values)
     if signature is Signature.STARTING and not is_young:
         return Reason(texts.STARTING_LOADS)
     if signature is Signature.PARKED and stats.get((Measure.PROCESSES, Stat.PEAK)) == 0:

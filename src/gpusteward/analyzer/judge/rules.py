@@ -26,6 +26,7 @@ class Rules(BaseModel):
     activity: ActivityRule = Field(default_factory=ActivityRule, description="What idle requires.")
     proof: ProofRule = Field(default_factory=ProofRule, description="What proves idleness.")
     signatures: SignatureRules = Field(default_factory=SignatureRules, description="Kinds of use and idleness.")
+    time_zone: str = Field(default="UTC", description="Where nights are nights.")
     cycle_seconds: float = Field(default=0, ge=0, description="From one window to the next; 0: windows overlap.")
 
 

@@ -180,6 +180,7 @@ class Settings(BaseModel):
             activity=self.judge.activity,
             proof=self.judge.proof,
             signatures=self.judge.signatures,
+            time_zone=self.notify.time_zone,
             cycle_seconds=self.scheduler.interval,
         )
 

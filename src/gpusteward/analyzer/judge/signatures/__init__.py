@@ -3,6 +3,7 @@
     evidence.py  what the rules may use: usage, capacities, activity, proof, history
     idle.py      rules for allocations without work: starting, hung, empty, parked
     active.py    rules for allocations with work: keep-alive, health-check, starved, bursty
+    keep_alive.py  artificial load: its settings, and its proof at any level
     stalled.py   busy without doing anything: a frozen server, a frozen gang
 
 In `judge.py` the first rule that matches gives the signature; steady and unknown are what remains.

@@ -1,4 +1,5 @@
-"""Signatures of allocations with work: keep-alive, health-check, starved, bursty; stalled is in `stalled.py`."""
+"""Signatures of allocations with work: keep-alive, health-check, starved, bursty. Stalled, and what proves keep-alive,
+are in `stalled.py` and `keep_alive.py`."""
 
 from collections.abc import Callable, Mapping
 from typing import ClassVar
@@ -9,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from gpusteward.analyzer.judge.activity import WORK_MEASURES
 from gpusteward.analyzer.judge.allocation_columns import Mask
 from gpusteward.analyzer.judge.signatures.evidence import Evidence, Streak
+from gpusteward.analyzer.judge.signatures.keep_alive import KeepAliveRule, is_exempt, works_on_host
 from gpusteward.analyzer.judge.signatures.stalled import StalledRule, is_stalled
 from gpusteward.analyzer.judge.valid_values import first_known
 from gpusteward.core.usages import Measure, Stat
@@ -16,39 +18,6 @@ from gpusteward.core.verdicts import Signature
 
 _NOT_OF_HEALTH_CHECKS = (Measure.ENCODER, Measure.DECODER, Measure.VIDEO, Measure.NVLINK)
 """Where these are reported, something is encoded, decoded or sent to another GPU."""
-
-
-class KeepAliveRule(BaseModel):
-    """Artificial load against reclaim: flat, low, without memory traffic, and constant for a long time.
-
-    This blames a user, so the required evidence is strong and the action is never more than a notice. Public scripts
-    of this kind use 1 to 40 % of a GPU.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    lowest_ratio: ClassVar[float] = 0.015
-    """Mean core utilization below which it is never keep-alive: at 1 % the memory traffic of real work rounds to the
-    same whole per cent as none."""
-    highest_ratio: ClassVar[float] = 0.45
-    """Mean core utilization up to which it is low."""
-    spread_ratio: ClassVar[float] = 0.01
-    """Standard deviation up to which it is flat: one step of NVML's whole per cents."""
-    rise_ratio: ClassVar[float] = 0.02
-    """How far the peak may be above the mean, and the mean from where it was: two such steps."""
-    copy_to_core_ratio: ClassVar[float] = 0.05
-    """Memory traffic over core utilization up to which there is no memory traffic. A loop over one small matrix stays
-    in caches; a server under a low, even load reads its weights: about half. A guess between the two."""
-    memory_swing_ratio: ClassVar[float] = 0.01
-    """Part of its memory that may vary. Such a loop allocates once."""
-    least_seconds: float = Field(
-        default=1800,
-        ge=0,
-        description="How long all of this must hold without a break. A burst of requests is flat for a minute or two, "
-        "an even load for a quarter of an hour; there is no hurry to accuse.",
-    )
-    least_samples: ClassVar[float] = 8
-    """Samples a window needs, where they are counted: few samples may be equal by chance."""
 
 
 class StarvedRule(BaseModel):
@@ -134,8 +103,11 @@ def find_streaks(evidence: Evidence, rules: ActiveRules) -> Streak:
 
 
 def is_keep_alive(evidence: Evidence, rules: ActiveRules) -> Mask:
+    """Suspected by a low level without memory traffic, or proven at any level with witnesses."""
     lasts_long = evidence.table.at - evidence.streak.since >= rules.keep_alive.least_seconds
-    return evidence.activities.worked & lasts_long & ~_has_level_of_blips(evidence, rules)
+    is_suspected = lasts_long & ~_has_level_of_blips(evidence, rules) & ~works_on_host(evidence, rules.keep_alive)
+    found = evidence.activities.worked & (is_suspected | evidence.level.is_proven)
+    return found & ~is_exempt(evidence, found, rules.keep_alive)
 
 
 def is_health_check(evidence: Evidence, rules: ActiveRules) -> Mask:

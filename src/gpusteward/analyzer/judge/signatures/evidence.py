@@ -41,6 +41,16 @@ class Freeze:
 
 
 @dataclass(frozen=True)
+class HeldLevel:
+    """Rows with one process at a constant level; NaN elsewhere."""
+
+    since: Column  # unix seconds: the start of the consecutive overlapping windows
+    ratio: Column  # share of time with work in the first of them
+    watts: Column  # and mean power
+    is_proven: Mask  # for so long, and with such witnesses, that it is artificial
+
+
+@dataclass(frozen=True)
 class Evidence:
     """The facts of one cycle, one entry per row of the usage table."""
 
@@ -54,6 +64,7 @@ class Evidence:
     growth: MemoryGrowth = MemoryGrowth(np.empty(0), np.empty(0))
     spinning_watts: Column = field(default_factory=lambda: np.empty(0))  # the highest of a stalled GPU; NaN: not known
     freeze: Freeze = Freeze(np.empty(0), np.empty(0), np.empty(0, dtype=bool))
+    level: HeldLevel = HeldLevel(np.empty(0), np.empty(0), np.empty(0), np.empty(0, dtype=bool))
 
     def has(self, activity: Activity) -> Mask:
         return np.equal(self.activities.codes, ACTIVITIES.index(activity))
