@@ -1,12 +1,27 @@
 """The judge against the truth of simulated workloads, 200 seeds a kind."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
+from gpusteward.analyzer.judge.history import VerdictHistory
+from gpusteward.analyzer.judge.judge import judge
+from gpusteward.analyzer.tables import SIGNATURES
+from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity, Signature, Step
 from gpusteward.simulate.fleets import fleet
-from gpusteward.simulate.workloads import Kind
-from tests.analyzer.judge.truth_cases import MOMENTS, Case, even_servers, find_brief_work, judge_nodes, lone_nodes
-from tests.analyzer.usage_tables import AGENT_STEP
+from gpusteward.simulate.workloads import HOST_MIXES, IDLE_HOST_MIX, Kind
+from tests.analyzer.judge.truth_cases import (
+    MOMENTS,
+    RULES,
+    Case,
+    even_servers,
+    find_brief_work,
+    judge_nodes,
+    lone_nodes,
+)
+from tests.analyzer.usage_tables import AGENT_STEP, WINDOW, Sampled, truth_key
 from tests.simulate.single_workload import single_workload_node
 
 pytestmark = pytest.mark.slow
@@ -69,3 +84,25 @@ def test_with_the_agents_counter_even_seconds_of_work_between_two_scrapes_are_se
             assert case.activity is Activity.ACTIVE
             seen += 1
     assert seen >= 40
+
+
+def test_in_a_day_of_the_simulated_fleet_only_scripts_are_keep_alive_and_nothing_is_stalled():
+    """With the host as a witness as it is simulated: what each kind reads and writes for its work."""
+    nodes = [*(node for kind in Kind for node in lone_nodes(kind, range(6))), *even_servers(range(6)), *fleet(3)]
+    sampled, history, found = Sampled(nodes), VerdictHistory(), set[tuple[Kind, Signature, bool]]()
+    for number in range(26 * 6):
+        at = MOMENTS[0] - (26 * 6 - 1 - number) * WINDOW
+        table = sampled.table(at, step=60.0, counter_step=60.0)
+        truths = sampled.truths(at)
+        kinds = [truths[truth_key(held)].kind for held in table.allocations]
+        mixes = [HOST_MIXES.get(kind, IDLE_HOST_MIX) for kind in kinds]
+        disk, network = (np.array([getattr(mix, name) for mix in mixes]) for name in ("disk_bytes", "network_bytes"))
+        work = table.column(Measure.CORE, Stat.MEAN)
+        rates = {Measure.DISK: disk * work, Measure.NETWORK: network * work + IDLE_HOST_MIX.network_bytes}
+        host = {(measure, stat): rate for measure, rate in rates.items() for stat in (Stat.MEAN, Stat.PEAK)}
+        verdicts, history = judge(replace(table, stats={**table.stats, **host}), RULES, history, now=at)
+        is_ineffective = ~np.isnan(verdicts.ineffective_since)
+        codes = zip(kinds, verdicts.signature.tolist(), is_ineffective.tolist(), strict=True)
+        found |= {(kind, SIGNATURES[code], proven) for kind, code, proven in codes}
+    accused = {each for each in found if each[1] in (Signature.KEEP_ALIVE, Signature.STALLED)}
+    assert accused == {(Kind.KEEP_ALIVE, Signature.KEEP_ALIVE, proven) for proven in (False, True)}
