@@ -25,6 +25,7 @@ from gpusteward.analyzer.ledger.schema_version import create_tables
 from gpusteward.analyzer.ledger.spell_backfill import SpellBackfill, UnfilledTime, count_spells, find_unfilled
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
+from gpusteward.analyzer.sources.usage.inference_servers import join_servers
 from gpusteward.analyzer.sources.usage_source import UsageSource
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.logs import Log
@@ -160,7 +161,7 @@ class Backfill:
                 yield None
                 continue
             failures = 0
-            verdicts, history = judge(usage, self._settings.rules, history, now=usage.at)
+            verdicts, history = judge(join_servers(usage), self._settings.rules, history, now=usage.at)
             workloads = judge_workloads(verdicts, self._settings.rules)
             yield Result(filled.cycles, usage.at, 0.0, self._settings, verdicts, workloads)
 

@@ -44,6 +44,7 @@ from gpusteward.analyzer.reclaim.reclaimer import Reclaimer
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners
+from gpusteward.analyzer.sources.usage.inference_servers import join_servers
 from gpusteward.analyzer.sources.usage_source import UsageSource
 from gpusteward.analyzer.tables import MAX_CLOCK_SKEW_SECONDS, UsageTable, VerdictTable
 from gpusteward.core.errors import SourceError
@@ -237,7 +238,8 @@ class Pipeline:
 
     def _read(self, cycle: Cycle) -> None:
         usage, presence = self._components.source.read(cycle.at), self._components.presence
-        cycle.usage = self._components.owners.resolve_owners(presence.check(usage) if presence else usage)
+        usage = self._components.owners.resolve_owners(presence.check(usage) if presence else usage)
+        cycle.usage = join_servers(usage)
 
     def _judge(self, cycle: Cycle) -> None:
         history, ledger = self._history, self._components.ledger

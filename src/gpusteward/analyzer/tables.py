@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from gpusteward.core.containers import Container
 from gpusteward.core.messages import Message
 from gpusteward.core.usages import AllocationKey, Measure, Stat, Usage
 from gpusteward.core.verdicts import Activity, Doubt, Objection, Proof, Signature, State, Step
@@ -91,6 +92,32 @@ class EndedHolder:
 
 
 @dataclass(frozen=True)
+class ServerPod:
+    """What one inference server reports of its requests over the window; NaN is unknown. Its pod may hold no GPU: of
+    several pods that serve one model together, only the first has metrics."""
+
+    server: str  # the name of its row in the table of servers
+    container: Container  # namespace, pod and cluster, and the workload where it is known
+    requests: float = nan
+    tokens: float = nan
+    lowest_running: float = nan
+    highest_running: float = nan
+    highest_waiting: float = nan
+    asleep: float = nan  # 1: in all of the window
+    is_silent: bool = False  # no request in all of the window is proven
+
+    def in_cluster(self, cluster: str) -> "ServerPod":
+        return replace(self, container=replace(self.container, cluster=cluster))
+
+    @property
+    def has_demand(self) -> bool:
+        """Whether any value says that there was a request."""
+        return any(
+            value > 0 for value in (self.requests, self.tokens, self.highest_running, self.highest_waiting)
+        )  # NaN is not above 0
+
+
+@dataclass(frozen=True)
 class UsageTable:
     """Every allocation of one or several clusters over one window."""
 
@@ -106,6 +133,7 @@ class UsageTable:
     """About the whole site; what concerns one row is in `unknown`."""
     lag_seconds: float = 0.0  # how much earlier than asked for the window ends, because all samples arrive late
     ended: Sequence[EndedHolder] = ()
+    servers: Sequence[ServerPod] = ()  # until they are joined with the rows
     clock_skew: float | None = None  # seconds: the clock of the engine or the targets minus ours; None: not known
 
     def __len__(self) -> int:
@@ -147,6 +175,7 @@ class UsageTable:
             fleet={},
             findings=(),
             ended=(),
+            servers=(),
         )
 
 
@@ -170,6 +199,10 @@ class VerdictTable:
     worked_at: Column  # end of the last window in which work was seen; NaN: never
     step: Codes  # the highest action reclaim may take
     proof: Codes
+    requested_at: Column  # end of the last window in which its server had requests; NaN: none was seen
+    silent_since: Column  # since when its server is proven to have had none; NaN: it is not
+    unused_work_at: Column  # end of the last window in which the idle GPU worked all the same; NaN: never since idle
+    step_by_silence: Codes  # the highest action where a person lets silence of the server stand for idle time
     objections: Mapping[int, Objection] = field(default_factory=dict)  # rows in which a second opinion doubts idleness
     ineffective_since: Column = field(default_factory=lambda: np.empty(0))
     """Unix seconds: since when the work of a row is shown to be ineffective; NaN: it is effective, as far as anything
@@ -201,6 +234,10 @@ class VerdictTable:
             worked_at=self.worked_at[rows],
             step=self.step[rows],
             proof=self.proof[rows],
+            requested_at=self.requested_at[rows],
+            silent_since=self.silent_since[rows],
+            unused_work_at=self.unused_work_at[rows],
+            step_by_silence=self.step_by_silence[rows],
             objections=take_values(self.objections, rows),
             ineffective_since=self.ineffective_since[rows],
         )

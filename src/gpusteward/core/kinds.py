@@ -307,6 +307,15 @@ people or requests."""
 POOL_KINDS = tuple(kind.name for kind in _ROWS if kind.is_pool)
 
 
+_SERVE_TOO = (
+    *("InferenceGraph", "LLMInferenceService", "SeldonDeployment", "NIMService", "NIMPipeline", "InferenceSet"),
+    *("DynamoGraphDeployment", "DynamoComponentDeployment", "KaiwoService", "InferenceWorkload"),
+)
+"""Kinds of inference services of which it is not known how people use them."""
+SERVING_KINDS = (*list_names(SERVING), *_SERVE_TOO)
+"""Kinds whose pods wait for requests. Not one that runs through, such as a training job with an engine inside."""
+
+
 def may_be_job(kind: str) -> bool:
     """Whether an owner of this kind runs through, or may hide something that does; "" is unknown. Operators name their
     kinds after what they run: any kind that ends with Job is one."""

@@ -36,9 +36,14 @@ class Measure(StrEnum):
     PIPES = "pipe_ratio"  # the busiest arithmetic pipe
     PCIE = "pcie_bytes_per_second"
     NVLINK = "nvlink_bytes_per_second"
-    # Of a server, by its own metrics.
-    RUNNING = "requests_running"
-    TOKENS = "tokens"
+    # What the inference servers of its workload report, the same in all rows of the workload. They never prove work of
+    # a GPU.
+    REQUESTS = "requests"  # finished in the window (COUNT)
+    TOKENS = "tokens"  # read and generated in the window (COUNT)
+    RUNNING = "running_requests"
+    WAITING = "waiting_requests"
+    ASLEEP = "asleep"  # LOWEST: 1, all of its servers say that they sleep, all of the window
+    SILENT = "silent"  # LOWEST: 1, no request in all of the window is proven; 0, it is not
     # Of the busiest pod of the workload: mean if all its pods are known, peak of those that are. Read if it may stall.
     DISK = "disk_bytes_per_second"
     NETWORK = "network_bytes_per_second"
@@ -58,7 +63,7 @@ class Stat(StrEnum):
     LOWEST = "lowest"
     LAST = "last"
     SPREAD = "spread"  # standard deviation
-    COUNT = "count"  # samples in the window; of tokens their number
+    COUNT = "count"  # samples in the window; of counted things, how many were added in it
     STEP = "step"  # seconds from one value to the next
 
 

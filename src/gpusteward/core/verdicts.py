@@ -69,8 +69,10 @@ class Signature(StrEnum):
     rank: int
     is_suspicious: bool
 
-    EMPTY = "empty", Step.RECLAIM, 11
-    PARKED = "parked", Step.RECLAIM, 10
+    EMPTY = "empty", Step.RECLAIM, 13
+    PARKED = "parked", Step.RECLAIM, 12
+    NO_REQUESTS = "no-requests", Step.RECLAIM, 11
+    ASLEEP = "asleep", Step.NOTICE, 10
     STARVED = "starved", Step.NOTICE, 3, True
     HUNG = "hung", Step.NOTICE, 9, True
     BURSTY = "bursty", Step.NOTICE, 2

@@ -20,6 +20,8 @@ WORDS: Mapping[str, Message] = {
     # signatures
     "empty": Message("empty", "空占"),
     "parked": Message("parked", "仅占显存"),
+    "no-requests": Message("no requests", "无请求"),
+    "asleep": Message("asleep", "休眠"),
     "starved": Message("starved", "等待数据"),
     "hung": Message("hung", "疑似卡死"),
     "bursty": Message("bursty", "间歇"),
@@ -90,6 +92,17 @@ IDLE = Message(
     "No work: every activity signal peaked at 0 over {minutes:.0f} {minutes:|minute|minutes}, with {coverage:.0%} of "
     "the samples present.",
     "没有活动：{minutes:.0f} 分钟内所有活动信号的峰值均为 0，采样覆盖率 {coverage:.0%}。",
+)
+IDLE_BUT_WORKED = Message(
+    "The GPU works {busy:.2%} of the time, but its inference server had no request over {minutes:.0f} "
+    "{minutes:|minute|minutes}: health checks or timers of the server, so the highest step is a notice.",
+    "GPU 有 {busy:.2%} 的时间在工作，但推理服务 {minutes:.0f} 分钟内没有请求：应为健康检查或服务自身的定时任务，"
+    "因此最多只发通知。",
+)
+IDLE_BUT_PAUSED = Message(
+    "The GPU worked until {worked_at}, less than 1% of the time, but its inference server has had no request: health "
+    "checks or timers of the server.",
+    "GPU 在 {worked_at} 之前有过活动，但只占不到 1% 的时间，且推理服务没有请求：应为健康检查或服务自身的定时任务。",
 )
 IDLE_SINCE = Message("Idle since {idle_since}.", "自 {idle_since} 起空闲。")
 PROVEN: Mapping[Proof, Message] = {
@@ -202,6 +215,15 @@ SIGNATURE_REASONS: Mapping[Signature, Message] = {
     Signature.PARKED: Message(
         "{memory:.1f} GiB of memory is held but not used.", "占用 {memory:.1f} GiB 显存，但没有使用。"
     ),
+    Signature.NO_REQUESTS: Message(
+        "Its inference server had no request: in the whole window no counter of requests or tokens grew, and nothing "
+        "was running or waiting.",
+        "推理服务没有请求：整个窗口内请求数和 token 数都没有增长，也没有正在处理或排队的请求。",
+    ),
+    Signature.ASLEEP: Message(
+        "Its inference server says that it sleeps, and only {memory:.1f} GiB of memory is held.",
+        "推理服务上报为休眠，且仅占用 {memory:.1f} GiB 显存。",
+    ),
     Signature.STARVED: Message(
         "Utilization is low for a {kind}, which should run without pauses: it is probably waiting for input data.",
         "对本应持续运行的 {kind} 来说利用率偏低，很可能在等待数据。",
@@ -284,6 +306,22 @@ STALLED_COMMAND = Message(
     "recorder and NCCL's ncclras tell which rank is behind.",
     "查看某个 rank 卡在哪里：{command}，其中 PID 为容器内的 Python 进程。PyTorch 的 flight recorder 和 NCCL 的 ncclras "
     "可以看出哪个 rank 落后。",
+)
+REQUESTS = Message(
+    "Its inference server finished {requests:,.0f} {requests:|request|requests} in the last {minutes:.0f} "
+    "{minutes:|minute|minutes}.",
+    "推理服务最近 {minutes:.0f} 分钟内完成了 {requests:,.0f} 个请求。",
+)
+SILENT_SINCE = Message("No request since {silent_since}.", "自 {silent_since} 起没有请求。")
+LAST_REQUEST = Message("The last request was at about {requested_at}.", "最近一次请求在 {requested_at} 前后。")
+REQUESTED = Message(
+    "Requests contradict that nobody uses it, so the highest step is a notice.",
+    "有请求说明仍有人使用，因此最多只发通知。",
+)
+WAITING_REQUESTS = Message(
+    "Up to {waiting:.0f} {waiting:|request waits|requests wait} at its inference server and nobody serves "
+    "{waiting:|it|them}, so the highest step is a notice.",
+    "推理服务有最多 {waiting:.0f} 个请求在排队却无人处理，因此最多只发通知。",
 )
 STARTING_LOADS = Message(
     "It has not worked yet and its memory grew a short time ago: it is still loading.",

@@ -59,6 +59,10 @@ def table(*rows: tuple[Activity, Signature, float]) -> VerdictTable:
         worked_at=np.full(count, np.nan),
         step=np.zeros(count, np.int8),
         proof=np.zeros(count, np.int8),
+        requested_at=np.full(count, np.nan),
+        silent_since=np.full(count, np.nan),
+        unused_work_at=np.full(count, np.nan),
+        step_by_silence=np.zeros(count, np.int8),
     )
 
 

@@ -205,8 +205,8 @@ def test_an_unknown_verdict_has_no_signature():
 
 
 @pytest.mark.parametrize("signature", Signature)
-def test_only_empty_and_parked_may_ever_be_reclaimed(signature):
-    is_free = signature in (Signature.EMPTY, Signature.PARKED)
+def test_only_empty_parked_and_no_requests_may_ever_be_reclaimed(signature):
+    is_free = signature in (Signature.EMPTY, Signature.PARKED, Signature.NO_REQUESTS)
     assert (signature.highest_step is Step.RECLAIM) == is_free
 
 

@@ -1366,7 +1366,7 @@ export interface components {
              * Signature
              * @enum {string}
              */
-            readonly signature: "empty" | "parked" | "starved" | "hung" | "bursty" | "keep-alive" | "health-check" | "stalled" | "steady" | "starting" | "unknown";
+            readonly signature: "empty" | "parked" | "no-requests" | "asleep" | "starved" | "hung" | "bursty" | "keep-alive" | "health-check" | "stalled" | "steady" | "starting" | "unknown";
             /**
              * State
              * @enum {string}
@@ -2511,7 +2511,7 @@ export interface components {
              * Signature
              * @enum {string}
              */
-            readonly signature: "empty" | "parked" | "starved" | "hung" | "bursty" | "keep-alive" | "health-check" | "stalled" | "steady" | "starting" | "unknown";
+            readonly signature: "empty" | "parked" | "no-requests" | "asleep" | "starved" | "hung" | "bursty" | "keep-alive" | "health-check" | "stalled" | "steady" | "starting" | "unknown";
             /**
              * Snoozed Until
              * @description No notices about it are sent until then; null: it is not.
@@ -2971,7 +2971,7 @@ export interface components {
              * Signature
              * @enum {string}
              */
-            readonly signature: "empty" | "parked" | "starved" | "hung" | "bursty" | "keep-alive" | "health-check" | "stalled" | "steady" | "starting" | "unknown";
+            readonly signature: "empty" | "parked" | "no-requests" | "asleep" | "starved" | "hung" | "bursty" | "keep-alive" | "health-check" | "stalled" | "steady" | "starting" | "unknown";
             /** User */
             readonly user: string;
             readonly workload: components["schemas"]["WorkloadName"];
@@ -4085,7 +4085,7 @@ export interface components {
              * Signature
              * @enum {string}
              */
-            readonly signature: "empty" | "parked" | "starved" | "hung" | "bursty" | "keep-alive" | "health-check" | "stalled" | "steady" | "starting" | "unknown";
+            readonly signature: "empty" | "parked" | "no-requests" | "asleep" | "starved" | "hung" | "bursty" | "keep-alive" | "health-check" | "stalled" | "steady" | "starting" | "unknown";
             /** Started At */
             readonly started_at: string | null;
         };
@@ -4410,7 +4410,7 @@ export interface components {
              * Signature
              * @enum {string}
              */
-            readonly signature: "empty" | "parked" | "starved" | "hung" | "bursty" | "keep-alive" | "health-check" | "stalled" | "steady" | "starting" | "unknown";
+            readonly signature: "empty" | "parked" | "no-requests" | "asleep" | "starved" | "hung" | "bursty" | "keep-alive" | "health-check" | "stalled" | "steady" | "starting" | "unknown";
             /**
              * State
              * @enum {string}
@@ -4626,7 +4626,7 @@ export interface components {
              * Signature
              * @enum {string}
              */
-            readonly signature: "empty" | "parked" | "starved" | "hung" | "bursty" | "keep-alive" | "health-check" | "stalled" | "steady" | "starting" | "unknown";
+            readonly signature: "empty" | "parked" | "no-requests" | "asleep" | "starved" | "hung" | "bursty" | "keep-alive" | "health-check" | "stalled" | "steady" | "starting" | "unknown";
             /**
              * Snoozed Until
              * @description No notices about it are sent until then; null: it is not.
@@ -5040,7 +5040,7 @@ export interface operations {
                 readonly namespace?: readonly string[];
                 readonly state?: readonly ("idle" | "low" | "normal" | "high" | "unknown")[];
                 readonly activity?: readonly ("active" | "idle" | "unknown")[];
-                readonly signature?: readonly ("empty" | "parked" | "starved" | "hung" | "bursty" | "keep-alive" | "health-check" | "stalled" | "steady" | "starting" | "unknown")[];
+                readonly signature?: readonly ("empty" | "parked" | "no-requests" | "asleep" | "starved" | "hung" | "bursty" | "keep-alive" | "health-check" | "stalled" | "steady" | "starting" | "unknown")[];
                 readonly proof?: readonly ("sampled" | "integrated")[];
                 readonly node?: readonly string[];
                 readonly model?: readonly string[];
@@ -6352,7 +6352,7 @@ export interface operations {
                 readonly kind?: readonly string[];
                 readonly state?: readonly ("idle" | "low" | "normal" | "high" | "unknown")[];
                 readonly activity?: readonly ("active" | "idle" | "unknown")[];
-                readonly signature?: readonly ("empty" | "parked" | "starved" | "hung" | "bursty" | "keep-alive" | "health-check" | "stalled" | "steady" | "starting" | "unknown")[];
+                readonly signature?: readonly ("empty" | "parked" | "no-requests" | "asleep" | "starved" | "hung" | "bursty" | "keep-alive" | "health-check" | "stalled" | "steady" | "starting" | "unknown")[];
                 readonly proof?: readonly ("sampled" | "integrated")[];
                 /** @description Workloads with a GPU on one of these nodes. */
                 readonly node?: readonly string[];

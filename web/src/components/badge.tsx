@@ -5,7 +5,7 @@ import { en } from "../i18n/en";
 export type Tone = "active" | "idle" | "unknown" | "suspicious" | "fault" | "good" | "plain";
 
 const TONES: Readonly<Record<string, Tone>> = {
-  empty: "idle", parked: "idle", hung: "idle", starved: "suspicious", "keep-alive": "suspicious",
+  empty: "idle", parked: "idle", "no-requests": "idle", asleep: "idle", hung: "idle", starved: "suspicious", "keep-alive": "suspicious",
   "health-check": "suspicious", stalled: "suspicious", steady: "active", bursty: "active", starting: "plain", unknown: "unknown",
 };
 

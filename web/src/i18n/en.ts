@@ -68,6 +68,8 @@ export const en = {
   "activity.free": "free",
   "signature.empty": "empty",
   "signature.parked": "parked",
+  "signature.no-requests": "no requests",
+  "signature.asleep": "asleep",
   "signature.starved": "starved",
   "signature.hung": "hung",
   "signature.bursty": "bursty",

@@ -70,6 +70,8 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
   "activity.free": "未分配",
   "signature.empty": "空占",
   "signature.parked": "仅占显存",
+  "signature.no-requests": "无请求",
+  "signature.asleep": "休眠",
   "signature.starved": "等待数据",
   "signature.hung": "疑似卡死",
   "signature.bursty": "间歇",

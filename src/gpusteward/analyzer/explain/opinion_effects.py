@@ -5,6 +5,7 @@ It never turns active or unknown into idle, never lowers a score, and never allo
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 
@@ -70,7 +71,7 @@ def apply_objections(verdicts: VerdictTable, opinion_effects: Mapping[int, Opini
     objections = {row: effect.objection for row, effect in opinion_effects.items() if effect.objection is not None}
     if not objections:
         return verdicts
-    step = verdicts.step.copy()
-    for row in objections:
-        step[row] = STEPS.index(limit_step(STEPS[step[row]], opinion_effects[row]))
-    return replace(verdicts, step=step, objections=objections)
+    step, by_silence = verdicts.step.copy(), verdicts.step_by_silence.copy()
+    for row, column in product(objections, (step, by_silence)):
+        column[row] = STEPS.index(limit_step(STEPS[column[row]], opinion_effects[row]))
+    return replace(verdicts, step=step, step_by_silence=by_silence, objections=objections)

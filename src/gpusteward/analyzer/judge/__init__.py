@@ -9,6 +9,7 @@
     score.py               0 to 100, four weighted parts; and the range that it falls into, corrected by activity
     activity.py            active, idle or unknown, and why unknown
     proof.py               integrated or sampled
+    requests.py            what requests of inference servers mean: silence, and what contradicts idleness
     history.py             what is known from earlier cycles
     resumption.py          the chance that work comes back, from idle spells
     gpu_fraction.py        the fraction of a GPU that each allocation holds

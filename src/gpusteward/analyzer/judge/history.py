@@ -46,6 +46,11 @@ class Past:
     constant_watts: Column = field(default_factory=_nothing)  # and mean power
     traffic_at: Column = field(default_factory=_nothing)  # end of the last window with traffic over NVLink or PCIe
 
+    requested_at: Column = field(default_factory=_nothing)  # end of the last window with requests of its server
+    silent_since: Column = field(default_factory=_nothing)  # start of the consecutive windows proven without requests
+    silent_until: Column = field(default_factory=_nothing)  # and their end
+    unused_work_at: Column = field(default_factory=_nothing)  # end of the last idle window with work of the GPU
+
     @classmethod
     def unknown(cls, size: int) -> "Past":
         return cls(*(repeat_value(np.nan, size) for _ in fields(cls)))

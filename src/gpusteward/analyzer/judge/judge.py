@@ -10,6 +10,13 @@ from gpusteward.analyzer.judge.allocation_columns import Mask, read_allocation_c
 from gpusteward.analyzer.judge.gpu_models import find_capacities
 from gpusteward.analyzer.judge.history import Past, VerdictHistory
 from gpusteward.analyzer.judge.proof import find_video_at, judge_proof
+from gpusteward.analyzer.judge.requests import (
+    disregard_work,
+    find_requested,
+    find_silent,
+    find_unused_work,
+    follow_requests,
+)
 from gpusteward.analyzer.judge.rules import Rules, SignatureRules
 from gpusteward.analyzer.judge.score import name_states, score_usage
 from gpusteward.analyzer.judge.signatures.active import ACTIVE_SIGNATURES, find_streaks
@@ -49,6 +56,9 @@ def judge(
     activities = judge_activity(
         table, columns, capacities=capacities, rule=rules.activity, worked_at=past.worked_at, is_stale=is_stale
     )
+    is_silent = find_silent(table, columns)
+    unused_work = find_unused_work(table, activities, is_silent=is_silent, past=past)
+    activities = disregard_work(activities, unused_work)
     is_unknown, is_idle = (activities.codes == ACTIVITIES.index(each) for each in (Activity.UNKNOWN, Activity.IDLE))
     score = np.where(is_unknown, np.nan, score_usage(table, capacities, scoring=rules.scoring))
     state = name_states(score, activities.codes, thresholds=rules.thresholds)
@@ -56,7 +66,7 @@ def judge(
     proof = judge_proof(
         table, is_idle=is_idle, past=past, video_at=video_at, rule=rules.proof, cycle_seconds=rules.cycle_seconds
     )
-    evidence = Evidence(table, columns, capacities, activities, past, proof)
+    evidence = Evidence(table, columns, capacities, activities, past, proof, is_silent)
     evidence = replace(
         evidence,
         streak=find_streaks(evidence, rules.signatures),
@@ -69,8 +79,11 @@ def judge(
         level=find_held_level(evidence, rules.signatures.keep_alive, time_zone=rules.time_zone),
     )
     signature = _classify(evidence, rules.signatures)
-    present = _update_past(evidence, video_at=video_at)
+    present = _update_past(evidence, video_at=video_at, unused_work=unused_work)
     idle_since = np.where(is_idle, present.idle_since, np.nan)
+    steps, unused_at = _find_highest_steps(evidence, signature), present.unused_work_at
+    # Only a person may say that silence of the counters is enough.
+    has_worked = unused_at > table.at - table.window_seconds
     verdicts = VerdictTable(
         table,
         score,
@@ -80,8 +93,12 @@ def judge(
         idle_since,
         activities.doubt,
         present.worked_at,
-        _find_highest_steps(evidence, signature),
+        np.where(has_worked, np.minimum(steps, STEPS.index(Step.NOTICE)), steps).astype(np.int8),
         proof,
+        requested_at=present.requested_at,
+        silent_since=np.where(is_silent, present.silent_since, np.nan),
+        unused_work_at=np.where(unused_at > present.idle_since, unused_at, np.nan),
+        step_by_silence=steps,
         ineffective_since=_find_ineffective_since(evidence, signature),
     )
     nothing_bytes = rules.signatures.holding.nothing_bytes
@@ -104,12 +121,12 @@ def _classify(evidence: Evidence, rules: SignatureRules) -> Codes:
 
 def _find_highest_steps(evidence: Evidence, signature: Codes) -> Codes:
     """The highest step of each row. A notice at most: a parked allocation of unknown owner, which may be a hung job; a
-    job that has never worked, which may still load data; and what only samples show, since work between two of them is
-    not seen."""
+    job that has never worked, which may still load data; what only samples show, since work between two of them is not
+    seen; and a workload whose server had requests."""
     steps = _STEPS[signature]
     may_hang = (signature == SIGNATURES.index(Signature.PARKED)) & ~evidence.is_owned
     may_load = evidence.may_be_job & ~evidence.has_worked
-    is_limited = may_hang | may_load | ~evidence.is_integrated
+    is_limited = may_hang | may_load | ~evidence.is_integrated | find_requested(evidence.table)
     return np.where(is_limited, np.minimum(steps, STEPS.index(Step.NOTICE)), steps).astype(np.int8)
 
 
@@ -120,7 +137,7 @@ def _find_ineffective_since(evidence: Evidence, signature: Codes) -> Column:
     return np.where(is_stalled, evidence.freeze.since, held_since)
 
 
-def _update_past(evidence: Evidence, *, video_at: Column) -> Past:
+def _update_past(evidence: Evidence, *, video_at: Column, unused_work: Mask) -> Past:
     """The past for the next cycle. A gap keeps what was known, but ends consecutive windows without work."""
     past, table, activities = evidence.past, evidence.table, evidence.activities
     is_quiet = evidence.has(Activity.IDLE) | activities.paused
@@ -143,6 +160,8 @@ def _update_past(evidence: Evidence, *, video_at: Column) -> Past:
         constant_ratio=evidence.level.ratio,
         constant_watts=evidence.level.watts,
         traffic_at=np.where(shows_traffic(evidence), at, past.traffic_at),
+        unused_work_at=np.where(unused_work & activities.worked, at, past.unused_work_at),
+        **follow_requests(table, past, is_silent=evidence.is_silent)._asdict(),
     )
 
 

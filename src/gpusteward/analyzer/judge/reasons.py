@@ -64,6 +64,7 @@ def find_reasons(verdicts: VerdictTable, row: int, *, rules: Rules) -> tuple[Rea
         *([Reason(texts.LATE_SAMPLES, {"seconds": lag})] if (lag := verdicts.usage.lag_seconds) else ()),
         _explain_signature(verdicts, row, usage=usage, rules=rules),
         *_explain_stall(verdicts, row, usage=usage, rules=rules),
+        *_explain_requests(verdicts, row, usage=usage),
         *_explain_owner(verdicts, row),
         *_explain_score(verdicts, row, rules=rules),
         *_explain_objection(verdicts, row),
@@ -133,13 +134,39 @@ def _explain_activity(verdicts: VerdictTable, row: int, *, usage: Usage, rules: 
     if activity is Activity.UNKNOWN:
         yield _explain_doubt(DOUBTS[verdicts.doubt[row]], usage, rules=rules)
     elif activity is Activity.IDLE:
-        yield Reason(texts.IDLE, {"minutes": minutes, "coverage": usage.coverage})
+        yield _explain_idle(verdicts, row, usage=usage)
         yield Reason(texts.IDLE_SINCE, {"idle_since": format_time(float(verdicts.idle_since[row]))})
         yield from _explain_proof(PROOFS[verdicts.proof[row]], usage, at=verdicts.usage.at, rules=rules)
     elif verdicts.worked_at[row] == verdicts.usage.at:
         yield _explain_work(usage)
     else:
         yield Reason(texts.PAUSED, {"minutes": minutes, "worked_at": format_time(float(verdicts.worked_at[row]))})
+
+
+def _explain_idle(verdicts: VerdictTable, row: int, *, usage: Usage) -> Reason:
+    minutes, worked_at = usage.window_seconds / 60, float(verdicts.worked_at[row])
+    if verdicts.unused_work_at[row] == verdicts.usage.at:
+        return Reason(texts.IDLE_BUT_WORKED, {"busy": usage.stats[Measure.BUSY, Stat.MEAN], "minutes": minutes})
+    if verdicts.unused_work_at[row] > verdicts.usage.at - usage.window_seconds:
+        return Reason(texts.IDLE_BUT_PAUSED, {"worked_at": format_time(worked_at)})
+    return Reason(texts.IDLE, {"minutes": minutes, "coverage": usage.coverage})
+
+
+def _explain_requests(verdicts: VerdictTable, row: int, *, usage: Usage) -> Iterator[Reason]:
+    """What its inference server says, where it has one."""
+    requests, waiting = usage.stats.get((Measure.REQUESTS, Stat.COUNT)), usage.stats.get((Measure.WAITING, Stat.PEAK))
+    if requests is not None:
+        yield Reason(texts.REQUESTS, {"requests": requests, "minutes": usage.window_seconds / 60})
+        if not np.isnan(since := float(verdicts.silent_since[row])):
+            yield Reason(texts.SILENT_SINCE, {"silent_since": format_time(since)})
+        elif not requests and not np.isnan(at := float(verdicts.requested_at[row])):
+            yield Reason(texts.LAST_REQUEST, {"requested_at": format_time(at)})
+    if ACTIVITIES[verdicts.activity[row]] is not Activity.IDLE:
+        return
+    if requests or usage.stats.get((Measure.TOKENS, Stat.COUNT)):
+        yield Reason(texts.REQUESTED)
+    elif waiting:
+        yield Reason(texts.WAITING_REQUESTS, {"waiting": waiting})
 
 
 def _explain_proof(proof: Proof, usage: Usage, *, at: float, rules: Rules) -> Iterator[Reason]:
@@ -246,6 +273,8 @@ def _explain_signature(verdicts: VerdictTable, row: int, *, usage: Usage, rules:
     if signature is Signature.PARKED and stats.get((Measure.PROCESSES, Stat.PEAK)) == 0:
         return Reason(texts.PARKED_OTHERS)
     if signature is Signature.PARKED and memory is None:
+        return Reason(texts.PARKED_PROCESS, values)
+    if signature is Signature.ASLEEP and memory is None:
         return Reason(texts.PARKED_PROCESS, values)
     if signature is Signature.HUNG and np.isnan(worked_at):
         return Reason(texts.HUNG_UNSEEN, values)

@@ -25,7 +25,7 @@ from gpusteward.analyzer.tables import Column, UsageTable
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.idle_spells import SpellEnd
 from gpusteward.core.usages import AllocationKey
-from gpusteward.core.verdicts import Activity
+from gpusteward.core.verdicts import Activity, Signature
 from gpusteward.logs import Log
 
 log = Log(__name__)
@@ -46,14 +46,13 @@ class _Recorded(NamedTuple):
 
     at: float  # its end; unix seconds
     idle: Mapping[WorkloadKey, float]
+    without_requests: frozenset[WorkloadKey]  # those of them whose server had no requests: the GPU may have worked
     held: frozenset[int]  # ids of allocations that were held then
     earlier_names: frozenset[str]  # where the only cluster of the table has a new name: those that are recorded
 
     def find_begin(self, one: AllocationKey) -> float:
         """Since when the workload of this allocation is idle; NaN: not, or not known."""
-        container = one.container
-        kind, name = name_owner(container)
-        key = WorkloadKey(kind, container.namespace, name, container.cluster)
+        container, key = one.container, _name_owner(one)
         began = self.idle.get(key)
         if began is not None and make_allocation_id(one) in self.held:
             return began
@@ -65,11 +64,16 @@ class _Recorded(NamedTuple):
         return np.nan
 
 
+def _name_owner(one: AllocationKey) -> WorkloadKey:
+    kind, name = name_owner(one.container)
+    return WorkloadKey(kind, one.container.namespace, name, one.container.cluster)
+
+
 def _read_idle(engine: Engine, table: UsageTable) -> _Recorded:
     changes = verdict_changes.c
     owner = (changes.owner_kind, changes.namespace, changes.owner_name, changes.cluster)
     last = select(func.max(changes.id)).group_by(*owner)
-    query = select(*owner, changes.idle_since_ms).where(
+    query = select(*owner, changes.idle_since_ms, changes.signature).where(
         and_(changes.id.in_(last), changes.activity == Activity.IDLE.value, changes.idle_since_ms.is_not(None))
     )
     with engine.connect() as connection:
@@ -80,9 +84,11 @@ def _read_idle(engine: Engine, table: UsageTable) -> _Recorded:
         is_recorded = changes.cluster.in_(names)
         known = connection.execute(select(changes.id).where(is_recorded).limit(1)).first()  # uses the index
         idle = {WorkloadKey(*row[: len(owner)]): row.idle_since_ms / 1000 for row in rows}
+        silent = (WorkloadKey(*row[: len(owner)]) for row in rows if row.signature == Signature.NO_REQUESTS.value)
         is_renamed = len(names) == 1 and known is None
         earlier = frozenset(key.cluster for key in idle) if is_renamed else frozenset[str]()
-        return _Recorded((recorded_ms or 0) / 1000, idle if recorded_ms else {}, frozenset(held), earlier)
+        known_idle = idle if recorded_ms else {}
+        return _Recorded((recorded_ms or 0) / 1000, known_idle, frozenset(silent), frozenset(held), earlier)
 
 
 def _read_worked(engine: Engine) -> Mapping[int, float]:
@@ -113,6 +119,9 @@ def _make_history(table: UsageTable, recorded: _Recorded, worked: Mapping[int, f
     ids = (make_allocation_id(one) for one in table.allocations) if worked else ()
     worked_at = np.array([worked.get(each, np.nan) for each in ids]) if worked else np.full(len(table), np.nan)
     worked_at = np.where(worked_at < table.started_at, np.nan, worked_at)  # an earlier pod of the same name
+    # When such a GPU worked last is not recorded. Under another name of its cluster it is none of these: then a request
+    # is as far away as its work.
+    is_silent = np.array([_name_owner(one) in recorded.without_requests for one in table.allocations], dtype=bool)
     is_known = ~np.isnan(since) | ~np.isnan(worked_at)
     seen_at = np.where(is_known, recorded_at, np.nan)
     past = replace(
@@ -123,6 +132,7 @@ def _make_history(table: UsageTable, recorded: _Recorded, worked: Mapping[int, f
         worked_at=worked_at,
         idle_since=since,
         idle_until=_only_where(since, seen_at),
+        unused_work_at=np.where(is_silent | bool(recorded.earlier_names), seen_at, np.nan),
     )
     return VerdictHistory(read_allocation_columns(table.allocations).hashes, past)
 

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpusteward.analyzer.judge.allocation_columns import Mask
+from gpusteward.analyzer.judge.allocation_columns import Counts, Mask
 from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
-from gpusteward.analyzer.judge.workloads import Counts, WorkloadTable
+from gpusteward.analyzer.judge.workloads import WorkloadTable
 from gpusteward.analyzer.metrics import analyzer_metrics as metrics
 from gpusteward.analyzer.metrics.result_metrics import FamilyPart
 from gpusteward.analyzer.prices import MICROS

@@ -176,3 +176,7 @@ ENDED_NOT_READ = Message(
     " minutes are missing in the ledger",
     "窗口内结束的 {count} 个容器过多，有 {left_out} 个没有读取：账本中缺少它们最后几分钟的时间",
 )
+INCOMPLETE_REQUESTS = Message(
+    "a part of the engine did not respond ({stores}), so the requests of inference servers are unknown",
+    "引擎的部分存储没有响应（{stores}），因此推理服务的请求情况未知",
+)

@@ -18,10 +18,11 @@ from gpusteward.analyzer.sources.owners.owner_resolver import CACHE_SECONDS as O
 from gpusteward.analyzer.sources.owners.owner_resolver import RETRY_SECONDS
 from gpusteward.analyzer.sources.owners.pods_by_name import is_on_node
 from gpusteward.analyzer.sources.owners.settings import KubernetesSettings
-from gpusteward.analyzer.tables import EndedHolder, UsageTable
+from gpusteward.analyzer.sources.usage.inference_servers import join_servers
+from gpusteward.analyzer.tables import EndedHolder, ServerPod, UsageTable
 from gpusteward.core.containers import Container, OwnerEvidence, Workload
 from gpusteward.core.errors import ConfigurationError, SourceError
-from gpusteward.core.usages import AllocationKey
+from gpusteward.core.usages import AllocationKey, Measure, Stat
 from gpusteward.kubernetes.api import ApiServer
 from gpusteward.messages.unknown_reasons import NO_CURRENT_SAMPLE
 from tests.fakes.kubernetes_objects import FakeObjects
@@ -477,3 +478,36 @@ def test_pods_whose_metrics_name_the_uid_are_not_listed(cluster: FakeObjects):
     found = ClusterOwners(ApiServer(cluster.url)).resolve_owners(UsageTable(1.0, 600.0, [named], {}, np.ones(1)))
     assert identities(found) == [("uid-1", 1794960000.0)]
     assert cluster.lists == []
+
+
+def served(usage: UsageTable, *pods: str, namespace: str = "ml") -> UsageTable:
+    servers = [ServerPod("vLLM", Container(namespace, pod), requests=0, is_silent=True) for pod in pods]
+    return replace(usage, servers=servers)
+
+
+def test_a_leader_without_gpus_speaks_for_the_workers_of_its_group(cluster: FakeObjects):
+    for pod in ("llm-0", "llm-0-1"):
+        cluster.add(
+            f"/api/v1/namespaces/ml/pods/{pod}", "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "llm", node="node-1"
+        )
+    cluster.add("/apis/leaderworkerset.x-k8s.io/v1/namespaces/ml/leaderworkersets/llm")
+    found = ClusterOwners(ApiServer(cluster.url)).resolve_owners(served(table("llm-0-1"), "llm-0"))
+    [server] = found.servers
+    assert server.container.workload == Workload("LeaderWorkerSet", "ml", "llm")
+    joined = join_servers(found)
+    assert joined.column(Measure.SILENT, Stat.LOWEST).tolist() == [1.0]
+    assert joined.servers == ()
+
+
+def test_a_server_whose_owner_cannot_be_read_is_its_own_workload(cluster: FakeObjects):
+    cluster.add("/api/v1/namespaces/ml/pods/llm-0-1", "apps/v1", "StatefulSet", "llm-0")
+    found = ClusterOwners(ApiServer(cluster.url)).resolve_owners(served(table("llm-0-1"), "llm-0"))
+    assert np.isnan(join_servers(found).column(Measure.SILENT, Stat.LOWEST)).all()
+
+
+def test_servers_cost_no_requests_where_their_pods_hold_gpus_or_their_namespace_has_none(cluster: FakeObjects):
+    cluster.add(POD)
+    owners = ClusterOwners(ApiServer(cluster.url))
+    owners.resolve_owners(served(table("web-1"), "web-1"))
+    owners.resolve_owners(served(table("web-1"), "router", namespace="gateways"))
+    assert cluster.requests == [POD]

@@ -1,7 +1,7 @@
 """The signature of each allocation: the kind of use or idleness.
 
     evidence.py  what the rules may use: usage, capacities, activity, proof, history
-    idle.py      rules for allocations without work: starting, hung, empty, parked
+    idle.py      rules for allocations without work: starting, hung, empty, asleep, no requests, parked
     active.py    rules for allocations with work: keep-alive, health-check, starved, bursty
     keep_alive.py  artificial load: its settings, and its proof at any level
     stalled.py   busy without doing anything: a frozen server, a frozen gang

@@ -10,7 +10,7 @@ from gpusteward.analyzer.judge.gpu_models import Capacities
 from gpusteward.analyzer.judge.history import Past
 from gpusteward.analyzer.judge.valid_values import first_known, valid_ratio
 from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, Codes, Column, UsageTable
-from gpusteward.core.kinds import MAY_HIDE_A_JOB, RUN_THROUGH_KINDS, may_be_job
+from gpusteward.core.kinds import MAY_HIDE_A_JOB, RUN_THROUGH_KINDS, SERVING_KINDS, may_be_job
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity, Proof
 
@@ -60,6 +60,7 @@ class Evidence:
     activities: Activities
     past: Past  # before this cycle
     proof: Codes
+    is_silent: Mask  # its server is proven to have had no request
     streak: Streak = Streak(np.empty(0), np.empty(0))
     growth: MemoryGrowth = MemoryGrowth(np.empty(0), np.empty(0))
     spinning_watts: Column = field(default_factory=lambda: np.empty(0))  # the highest of a stalled GPU; NaN: not known
@@ -80,6 +81,10 @@ class Evidence:
     @property
     def runs_through(self) -> Mask:
         return self.columns.owner_kinds.among(RUN_THROUGH_KINDS)
+
+    @property
+    def serves(self) -> Mask:
+        return self.columns.owner_kinds.among(SERVING_KINDS)
 
     @property
     def may_be_job(self) -> Mask:

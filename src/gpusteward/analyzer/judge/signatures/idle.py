@@ -1,4 +1,4 @@
-"""Signatures of allocations without work: starting, hung, empty, parked."""
+"""Signatures of allocations without work: starting, hung, empty, asleep, no requests, parked."""
 
 from collections.abc import Callable, Mapping
 from typing import ClassVar
@@ -97,9 +97,27 @@ def is_hung(evidence: Evidence, rules: IdleRules) -> Mask:
     return is_parked(evidence, rules) & may_hang
 
 
+ASLEEP_MEMORY_RATIO = 0.2
+"""Part of its memory that a GPU with a sleeping engine holds at most. vLLM takes 0.9 of a GPU by default, and keeps a
+context and the graphs when it sleeps: 1 to 5 GiB. A guess between."""
+
+
+def is_no_requests(evidence: Evidence, rules: IdleRules) -> Mask:
+    """Idle with a server in memory that had no request."""
+    return is_parked(evidence, rules) & evidence.is_silent
+
+
+def is_asleep(evidence: Evidence, rules: IdleRules) -> Mask:
+    """Parked by a server that says it sleeps. It may say so and hold its weights, so the memory must say it too."""
+    says_so = np.equal(evidence.table.column(Measure.ASLEEP, Stat.LOWEST), 1.0)
+    return is_parked(evidence, rules) & evidence.serves & says_so & (evidence.memory_held_ratio <= ASLEEP_MEMORY_RATIO)
+
+
 IDLE_SIGNATURES: Mapping[Signature, Callable[[Evidence, IdleRules], Mask]] = {
     Signature.HUNG: is_hung,
     Signature.EMPTY: is_empty,
+    Signature.ASLEEP: is_asleep,
+    Signature.NO_REQUESTS: is_no_requests,
     Signature.PARKED: is_parked,
 }
 """In the order in which they are tried."""

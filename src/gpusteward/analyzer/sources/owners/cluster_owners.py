@@ -35,7 +35,7 @@ from gpusteward.analyzer.sources.owners.owner_resolver import (
 from gpusteward.analyzer.sources.owners.pods_by_name import PodUids, is_address, is_on_node
 from gpusteward.analyzer.sources.owners.settings import KubernetesSettings
 from gpusteward.analyzer.sources.usage.findings import list_names
-from gpusteward.analyzer.tables import EndedHolder, SiteFinding, UsageTable
+from gpusteward.analyzer.tables import EndedHolder, ServerPod, SiteFinding, UsageTable
 from gpusteward.core.containers import Container, OwnerEvidence
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.core.usages import AllocationKey
@@ -162,9 +162,20 @@ class ClusterOwners:
                 is_reachable = False
         pods = {self._name(one): None for one in own}
         ended = {self._name(one): None for one in self._list_own(each.allocation for each in table.ended)}
+        servers = self._choose_servers(table)
+        rows = {(pod.namespace, pod.name) for pod in pods}
+        of_servers = {
+            _pod_of(one): None
+            for one in (server.container for server in servers)
+            if one.cluster in self._clusters and (one.namespace, one.pod) not in rows
+        }
         self._pod_names = {pod._replace(uid=""): pod for pod in pods}
         oldest = self._clock() - CACHE_SECONDS  # entries in use stay until there is a newer one
-        self._pods = {pod: each for pod, each in self._pods.items() if pod in pods or each.requested_at > oldest}
+        self._pods = {
+            pod: each
+            for pod, each in self._pods.items()
+            if pod in pods or pod in of_servers or each.requested_at > oldest
+        }
         self._forbidden &= {pod.namespace for pod in pods}
         self._resolver.expire_cache()
         self._annotation_budget = _new_budget()
@@ -173,9 +184,10 @@ class ClusterOwners:
             self._refresh(self._resolver, list(pods), budget)
             # Pods of a Job can still be read for a while after their end.
             self._refresh(self._resolver, [pod for pod in ended if pod not in pods], budget)
+            self._refresh(self._resolver, [pod for pod in of_servers if pod not in pods], budget)
         by_name = (one for one in table.allocations if one.cluster in self._clusters and not one.container.pod_uid)
         self._has_matched = self._has_matched or any(self._is_here(one) and not is_address(one.node) for one in by_name)
-        resolved = self._with_owners(table)
+        resolved = replace(self._with_owners(table), servers=[self._with_owner_of_server(each) for each in servers])
         return replace(resolved, findings=(*table.findings, *self._find_findings(table)))
 
     def _list_own(self, allocations: Iterable[AllocationKey]) -> list[Container]:
@@ -255,6 +267,19 @@ class ClusterOwners:
         if not before.pod_uid and (container.started_at is None or container.started_at > ended.last_at):
             container = replace(container, pod_uid="", started_at=None)
         return replace(ended, allocation=replace(ended.allocation, container=container))
+
+    def _choose_servers(self, table: UsageTable) -> Sequence[ServerPod]:
+        """Those that may belong to a row: others are in namespaces without GPUs."""
+        held = {one.container.namespace for one in table.allocations} if table.servers else set[str]()
+        return [one for one in table.servers if one.container.namespace in held]
+
+    def _with_owner_of_server(self, server: ServerPod) -> ServerPod:
+        """A pod with a row has the owner of its row; this is for pods without GPUs."""
+        entry = self._pods.get(_pod_of(server.container)) if server.container.cluster in self._clusters else None
+        if entry is None or entry.owner is None:
+            return server
+        workload = replace(entry.owner.workload, cluster=server.container.cluster)
+        return replace(server, container=replace(server.container, workload=workload))
 
     def _with_owner(self, allocation: AllocationKey) -> Container:
         container = allocation.container

@@ -8,7 +8,8 @@
 
 Details of the above: discovery.py (what the site has, found before the first read and again every few cycles),
 expressions.py (PromQL texts), unlisted_holders.py (holders that another series names than the presence series),
-sample_timing.py (scrape intervals, late samples), recording_rules.py. Several engines as one: several_engines.py. Its
+sample_timing.py (scrape intervals, late samples), recording_rules.py. Requests of inference servers:
+request_queries.py. Several engines as one: several_engines.py. Its
 GPUs, and what is wrong with the whole site: fleet.py, site_checks.py. Outside the cycle: on_demand_queries.py, and
 host_use.py (CPU, disk and network of pods).
 """

@@ -23,6 +23,7 @@ from gpusteward.analyzer.sources.promql.query_plan import (
     SeriesGroup,
     plan_holders,
 )
+from gpusteward.analyzer.sources.promql.request_queries import NO_SERVERS, FoundServers, find_servers
 from gpusteward.analyzer.sources.promql.sample_timing import read_scrape_intervals
 from gpusteward.analyzer.sources.usage.coverage import ScrapeIntervals
 from gpusteward.analyzer.sources.usage.label_mapping import (
@@ -230,6 +231,7 @@ class DiscoveryResult:
     schemes: tuple[DetectedScheme, ...] = ()
     rules: frozenset[str] = frozenset()
     intervals: ScrapeIntervals = field(default_factory=ScrapeIntervals)
+    servers: FoundServers = NO_SERVERS
     ignored_nodes: Mapping[str, float] = field(default_factory=dict)
     """The schemes that are ignored because the agent covers all their nodes: expression -> number of nodes."""
 
@@ -246,6 +248,7 @@ class DiscoveryResult:
                 for (job, seconds), count in sorted(self.intervals.count_slow_targets().items())
             ],
             "dialects": [detected.describe() for detected in self.schemes],
+            "inference_servers": self.servers.list_kinds(),
         }
 
 
@@ -276,6 +279,7 @@ def discover(
         schemes=tuple(schemes),
         rules=_find_rules(engine, names, schemes, window_seconds=window_seconds, at=at),
         intervals=read_scrape_intervals(engine, schemes, at),
+        servers=find_servers(engine, names, _span(at)),
         ignored_nodes=ignored_nodes,
     )
 

@@ -22,6 +22,7 @@ from gpusteward.analyzer.sources.usage.findings import (
     list_names,
     list_shared_nodes,
 )
+from gpusteward.analyzer.sources.usage.inference_servers import join_duplicate_servers
 from gpusteward.analyzer.sources.usage.partial_tables import PartialTable, merge_partial_tables
 from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.analyzer.sources.usage_source import Chart
@@ -64,7 +65,8 @@ class EngineShard:
         before, self.named = self.named, {}
         allocations = [each if each.cluster else self._name(each, before) for each in table.allocations]
         fleet = {key if key.cluster else key._replace(cluster=self.cluster): gpus for key, gpus in table.fleet.items()}
-        return replace(table, allocations=allocations, fleet=fleet)
+        servers = [one if one.container.cluster else one.in_cluster(self.cluster) for one in table.servers]
+        return replace(table, allocations=allocations, fleet=fleet, servers=servers)
 
     def _name(self, one: AllocationKey, before: Mapping[int, tuple[AllocationKey, AllocationKey]]) -> AllocationKey:
         """The same object as in the last cycle: allocations are compared by identity."""
@@ -409,7 +411,9 @@ def join_tables(tables: Sequence[UsageTable]) -> UsageTable:
     if len(set[str]().union(*held)) < sum(map(len, held)):
         joined = _join_duplicates(joined)
     skews = [one.clock_skew for one in tables if one.clock_skew is not None]
-    return replace(joined, fleet=fleet, lag_seconds=first.lag_seconds, clock_skew=min(skews, key=abs, default=None))
+    servers = join_duplicate_servers(one for table in tables for one in table.servers)
+    skew = min(skews, key=abs, default=None)
+    return replace(joined, fleet=fleet, servers=servers, lag_seconds=first.lag_seconds, clock_skew=skew)
 
 
 def _join_duplicates(table: UsageTable) -> UsageTable:

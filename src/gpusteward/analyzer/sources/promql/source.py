@@ -26,6 +26,7 @@ from gpusteward.analyzer.sources.promql.on_demand_queries import (
 )
 from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme
 from gpusteward.analyzer.sources.promql.recording_rules import RuleFreshness
+from gpusteward.analyzer.sources.promql.request_queries import read_servers
 from gpusteward.analyzer.sources.promql.sample_timing import SampleLag
 from gpusteward.analyzer.sources.promql.scheme_reader import MAX_ENDED_ROWS, PARTIAL_RESPONSES, ReadCycle, SchemeReader
 from gpusteward.analyzer.sources.promql.site_checks import SiteChecks
@@ -39,7 +40,7 @@ from gpusteward.analyzer.sources.usage.quantities import MetricScheme
 from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.analyzer.sources.usage.selectors import parse_condition
 from gpusteward.analyzer.sources.usage_source import Chart
-from gpusteward.analyzer.tables import SiteFinding, UsageTable
+from gpusteward.analyzer.tables import ServerPod, SiteFinding, UsageTable
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message, same_text
 from gpusteward.core.usages import AllocationKey
@@ -149,9 +150,23 @@ class PrometheusSource:
         table = self._twins.mark(replace(table, fleet=self._checks.fleet, lag_seconds=lag))
         self._checks.compare(table, schemes, is_counted=is_counted)
         self._failures.update(self._list_failures(table, schemes))
+        table = replace(table, servers=self._read_servers(discovered, at))
         self._finish_cycle(len(table))
         table = self._checks.mark_two_nodes(table)
         return self._mark_skew(replace(table, findings=tuple(self._find_findings(table, schemes))))
+
+    def _read_servers(self, discovered: DiscoveryResult, at: float) -> Sequence[ServerPod]:
+        """What inference servers say of their requests; a query that fails costs only that."""
+        fixed = self._settings.scrape_interval_seconds
+        servers, failures = read_servers(
+            self._engine,
+            discovered.servers,
+            at=at,
+            window_seconds=self._settings.window_seconds,
+            intervals={"": fixed} if fixed else discovered.intervals.seconds,
+        )
+        self._failures.update(failures)
+        return servers
 
     def _list_failures(self, table: UsageTable, schemes: Sequence[DetectedScheme]) -> Iterator[tuple[str, Message]]:
         if shared := self._shared_uuids.describe(schemes):

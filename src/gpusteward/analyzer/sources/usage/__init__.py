@@ -10,5 +10,6 @@ shared_devices.py  rows that share a device: copies of its values, who is alone 
 unknown_rows.py    rows that must not be judged, with the reason
 partial_tables.py  the rows of one scheme, and merging them into the usage table
 absent_holders.py  holders that have ended, for the ledger, and those that only stopped reporting
+inference_servers.py  metrics of inference servers, their values as columns of the rows of their workloads
 findings.py        contradictions of the whole site: pods on two nodes, work on devices that nobody holds
 """
