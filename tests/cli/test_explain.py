@@ -311,3 +311,41 @@ def test_what_cannot_be_read_of_a_stalled_workload_is_said_and_costs_nothing_els
     shown = " ".join(capsys.readouterr().out.split())
     assert "The XIDs of n1 could not be read." in shown
     assert "Busy without doing anything since" in shown
+
+
+SERVED = {
+    (Measure.REQUESTS, Stat.COUNT): 6.0,
+    (Measure.TOKENS, Stat.COUNT): 3000.0,
+    (Measure.RUNNING, Stat.PEAK): 1.0,
+    (Measure.SILENT, Stat.LOWEST): 0.0,
+}
+SILENT = {
+    (Measure.REQUESTS, Stat.COUNT): 0.0,
+    (Measure.TOKENS, Stat.COUNT): 0.0,
+    (Measure.SILENT, Stat.LOWEST): 1.0,
+}
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        (working() | SERVED, "36 per hour; tokens per hour: 18,000"),
+        (resting() | SILENT, "none since 2026-09-21 14:03 UTC (10m)"),
+    ],
+    ids=["served", "silent"],
+)
+def test_requests_of_a_server_are_shown(row: Any, expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with running_api(make_result(table_of(row))) as api:
+        assert main(["explain", "team/server", "--server", api.url]) == 0
+        shown = capsys.readouterr().out
+        assert expected in shown
+        assert main(["explain", "team/server", "--server", api.url, "--output", "json"]) == 0
+    requests = json.loads(capsys.readouterr().out)["workload"]["requests"]
+    assert requests["per_hour"] == row[Measure.REQUESTS, Stat.COUNT] * 6
+    assert requests["tokens_per_hour"] == row[Measure.TOKENS, Stat.COUNT] * 6
+    assert (requests["silent_since"] is None) is (expected != "none since 2026-09-21 14:03 UTC (10m)")
+
+
+def test_without_a_server_there_is_no_line_of_requests(analyzer: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "chat/server", "--server", analyzer.url]) == 0
+    assert "requests" not in capsys.readouterr().out

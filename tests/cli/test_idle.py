@@ -17,6 +17,7 @@ from gpusteward.cli.api.pagination import read_all
 from gpusteward.cli.main import main
 from gpusteward.cli.output.terminal_text import measure
 from gpusteward.core.containers import Workload
+from gpusteward.core.usages import Measure, Stat
 from tests.analyzer.api.sample_results import H100, hold, small_result
 from tests.analyzer.api.server import Api, FakeLedger, make_result, running_api
 from tests.analyzer.usage_tables import AT, DAY, large_table, resting, table_of, working
@@ -278,3 +279,20 @@ def test_an_empty_cluster_is_no_error(capsys: pytest.CaptureFixture[str]) -> Non
     printed = capsys.readouterr()
     assert printed.err == NOTHING
     assert json.loads(printed.out) == []
+
+
+def test_a_wide_table_has_the_requests_of_servers_where_there_are_some(capsys: pytest.CaptureFixture[str]) -> None:
+    silent = {
+        (Measure.REQUESTS, Stat.COUNT): 0.0,
+        (Measure.TOKENS, Stat.COUNT): 0.0,
+        (Measure.SILENT, Stat.LOWEST): 1.0,
+    }
+    with running_api(make_result(table_of(resting() | silent))) as api:
+        assert main(["idle", "--server", api.url, "--output", "wide"]) == 0
+        wide = capsys.readouterr().out
+        assert main(["idle", "--server", api.url, "--output", "json"]) == 0
+    assert "REQUESTS/HOUR" in wide
+    assert "no requests" in wide
+    [row] = json.loads(capsys.readouterr().out)
+    assert (row["requests_per_hour"], row["last_request_at"]) == (0, None)
+    assert row["silent_since"] == "2026-09-21T14:03:20Z"

@@ -108,6 +108,18 @@ class ResumptionChances:
     until_morning: ChanceOfWork
 
 
+@dataclass(frozen=True, slots=True)
+class ServerRequests:
+    """The requests of the inference servers of a workload, by their counters. null: they do not say."""
+
+    per_hour: Annotated[float | None, About("Finished ones, at the pace of the window.")]
+    tokens_per_hour: Annotated[float | None, About("Read and generated ones, at the pace of the window.")]
+    most_running: Annotated[float | None, About("At once, in the window; a gauge, which may be wrong.")]
+    most_waiting: Annotated[float | None, About("At once, in the window; a gauge, which may be wrong.")]
+    last_at: Annotated[str | None, About("The end of the last window with a request; null: none was seen yet.")]
+    silent_since: Annotated[str | None, About("Since when it is proven that there was none; null: it is not.")]
+
+
 @published_as("Workload")
 @dataclass(frozen=True, slots=True)
 class WorkloadRow:
@@ -148,6 +160,7 @@ class WorkloadRow:
     ]
     owner_uid: Annotated[str, About("Empty where it was not read, or differs between the pods.")]
     resumption: Annotated[ResumptionChances | None, About("The chance that work comes back; null: it is not idle.")]
+    requests: Annotated[ServerRequests | None, About("null: no metrics of an inference server are known.")]
     snoozed_until: Annotated[str | None, About("No notices about it are sent until then; null: it is not.")]
 
 

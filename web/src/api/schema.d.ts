@@ -3841,6 +3841,42 @@ export interface components {
             readonly total: number;
         };
         /**
+         * ServerRequests
+         * @description The requests of the inference servers of a workload, by their counters. null: they do not say.
+         */
+        readonly ServerRequests: {
+            /**
+             * Last At
+             * @description The end of the last window with a request; null: none was seen yet.
+             */
+            readonly last_at: string | null;
+            /**
+             * Most Running
+             * @description At once, in the window; a gauge, which may be wrong.
+             */
+            readonly most_running: number | null;
+            /**
+             * Most Waiting
+             * @description At once, in the window; a gauge, which may be wrong.
+             */
+            readonly most_waiting: number | null;
+            /**
+             * Per Hour
+             * @description Finished ones, at the pace of the window.
+             */
+            readonly per_hour: number | null;
+            /**
+             * Silent Since
+             * @description Since when it is proven that there was none; null: it is not.
+             */
+            readonly silent_since: string | null;
+            /**
+             * Tokens Per Hour
+             * @description Read and generated ones, at the pace of the window.
+             */
+            readonly tokens_per_hour: number | null;
+        };
+        /**
          * SessionState
          * @description Who the client is, what it may do, and what it needs to know to show anything.
          */
@@ -4618,6 +4654,8 @@ export interface components {
              * @enum {string}
              */
             readonly proof: "sampled" | "integrated";
+            /** @description null: no metrics of an inference server are known. */
+            readonly requests: components["schemas"]["ServerRequests"] | null;
             /** @description The chance that work comes back; null: it is not idle. */
             readonly resumption: components["schemas"]["ResumptionChances"] | null;
             /** Score */

@@ -29,6 +29,7 @@ KEYS = (
     *("workload", "users", "models", "nodes", "allocations", "idle_allocations"),
     *("idle_cost_per_hour", "idle_cost", "cluster", "owner_evidence"),
     *("next_action", "next_outcome", "next_at", "resumption_30m"),
+    *("requests_per_hour", "tokens_per_hour", "last_request_at", "silent_since"),
 )
 
 IdleRow = Mapping[str, Any]
@@ -131,7 +132,7 @@ def _has_idle_gpus(row: Row) -> bool:
 
 
 def _describe(row: Row, at: float | None) -> IdleRow:
-    began = get_time(row, "idle_since")
+    began, requests = get_time(row, "idle_since"), get_object(row, "requests")
     return {
         **{key: get_text(row, key) for key in ("kind", "namespace", "name", "cluster", "signature", "proof")},
         "owner_evidence": get_text(row, "owner_evidence"),
@@ -143,6 +144,10 @@ def _describe(row: Row, at: float | None) -> IdleRow:
         "idle_since": None if began is None else get_text(row, "idle_since"),
         "idle_seconds": None if began is None or at is None else max(0.0, at - began),
         "resumption_30m": get_number(get_object(get_object(row, "resumption"), "within_30_minutes"), "probability"),
+        "requests_per_hour": get_number(requests, "per_hour"),
+        "tokens_per_hour": get_number(requests, "tokens_per_hour"),
+        "last_request_at": get_text(requests, "last_at") or None,
+        "silent_since": get_text(requests, "silent_since") or None,
         "currency": get_text(row, "currency") or None,
         "idle_cost_per_hour": _amount(get_number(row, "idle_cost_micros_per_hour")),
         "idle_cost": _amount(get_number(row, "idle_cost_micros")),
@@ -188,6 +193,10 @@ def list_columns(
         yield Column("since", messages.SINCE)
         yield Column("score", messages.SCORE, quantities.score, to_right=True)
         yield Column("resumption_30m", cli_replay.CHANCE, quantities.chance, to_right=True)
+    if is_wide and any(row["requests_per_hour"] is not None for row in rows):
+        yield Column("requests_per_hour", messages.REQUESTS_PER_HOUR, quantities.whole, to_right=True)
+        yield Column("tokens_per_hour", messages.TOKENS_PER_HOUR, quantities.whole, to_right=True)
+        yield Column("last_request", messages.LAST_REQUEST)
     titles = messages.COST_PER_HOUR, messages.COST_OF_SPELL, messages.COST_7D
     if any(row.get("next") for row in rows):
         yield Column("next", messages.NEXT, priority=5)
@@ -212,6 +221,7 @@ def format_row(row: Row, *, is_wide: bool = False) -> dict[str, object]:
         },
         "held": f"{quantities.gpus(row['idle_gpus'])}/{quantities.gpus(row['gpus'])}",
         "since": quantities.iso_time(row["idle_since"] or ""),
+        "last_request": quantities.iso_time(row["last_request_at"] or ""),
         **{key: quantities.amount(row[key]) for key in COSTS},
     }
 

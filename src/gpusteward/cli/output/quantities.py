@@ -32,6 +32,13 @@ def gpus(count: float | None) -> str:
     return UNKNOWN if count is None else format_gpus(count)
 
 
+def whole(count: float | None) -> str:
+    """`1,204`; below ten with a decimal, so that a few are not none."""
+    if count is None:
+        return UNKNOWN
+    return f"{count:.1f}" if 0 < count < 10 else f"{count:,.0f}"
+
+
 def hours(count: float | None) -> str:
     """GPU-hours: `238.0`, `32,359`."""
     return UNKNOWN if count is None else f"{count:,.0f}" if count >= 1000 else f"{count:.1f}"

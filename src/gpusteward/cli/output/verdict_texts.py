@@ -110,6 +110,8 @@ def describe_verdict(detail: Row, language: Language) -> Iterator[Line]:
         length = quantities.duration(at - began) if at is not None else quantities.UNKNOWN
         since = messages.IDLE_SINCE_TEXT.text(language, at=quantities.local_time(began), length=length)
         yield Line(since, messages.IDLE_SINCE.text(language))
+    if requests := get_object(workload, "requests"):
+        yield Line(describe_requests(requests, language, at=at), messages.REQUESTS.text(language))
     if resumption := get_object(workload, "resumption"):
         yield Line(describe_resumption(resumption, language), cli_replay.RESUMPTION.text(language))
     if get_text(detail, "finding"):
@@ -130,6 +132,19 @@ def describe_verdict(detail: Row, language: Language) -> Iterator[Line]:
         yield Line("")
         yield Line(messages.REASONS.text(language), is_title=True)
         yield from (Line(reason, is_bullet=True) for reason in reasons)
+
+
+def describe_requests(requests: Row, language: Language, *, at: float | None) -> str:
+    """What inference servers count; since when there is none, where that is proven."""
+    silent, last = get_time(requests, "silent_since"), get_time(requests, "last_at")
+    if silent is not None:
+        length = quantities.duration(at - silent) if at is not None else quantities.UNKNOWN
+        return messages.SILENT_TEXT.text(language, at=quantities.local_time(silent), length=length)
+    counts = (quantities.whole(get_number(requests, key)) for key in ("per_hour", "tokens_per_hour"))
+    text = messages.REQUESTS_TEXT.text(language, **dict(zip(("requests", "tokens"), counts, strict=True)))
+    if last is None or get_number(requests, "per_hour"):
+        return text
+    return messages.LAST_REQUEST_TEXT.text(language, text=text, at=quantities.local_time(last))
 
 
 def describe_resumption(resumption: Row, language: Language) -> str:

@@ -31,13 +31,23 @@ function listFacts(data: DetailData): Fact[] {
     const idle: Fact = ["facts-idle", <Since at={workload.idle_since} />];
     const hours = (workload.idle_gpus * (Date.now() - Date.parse(workload.idle_since))) / 3_600_000;
     const spent: Fact = cost === null ? ["facts-idle-hours", fmt.number(hours, hours < 10 ? 1 : 0)] : ["facts-cost", fmt.money(cost, currency)];
-    return [idle, spent, proof, findChance(workload.resumption) ?? held];
+    return [idle, spent, proof, findRequests(workload.requests) ?? findChance(workload.resumption) ?? held];
   }
   const state: Fact = ["facts-state", describeState(data)];
+  const last = findRequests(workload.requests) ?? held;
   if (workload.activity === "unknown") {
-    return [state, ["facts-coverage", evidence.coverage == null ? "–" : fmt.percent(evidence.coverage)], rate, held];
+    return [state, ["facts-coverage", evidence.coverage == null ? "–" : fmt.percent(evidence.coverage)], rate, last];
   }
-  return [state, rate, proof, held];
+  return [state, rate, proof, last];
+}
+
+/** What its inference servers count; undefined: it has none, or they do not say. */
+function findRequests(requests: DetailData["workload"]["requests"]): Fact | undefined {
+  if (requests?.silent_since) return ["facts-silent", <Since at={requests.silent_since} />];
+  if (!requests || requests.per_hour === null) return undefined;
+  const tokens = requests.tokens_per_hour === null ? "" : texts("facts-tokens", { n: fmt.number(requests.tokens_per_hour, 0) });
+  const digits = requests.per_hour > 0 && requests.per_hour < 10 ? 1 : 0;
+  return ["facts-requests", <>{fmt.number(requests.per_hour, digits)} <small>{tokens}</small></>];
 }
 
 /** How often work came back within two hours after as long a spell; undefined: too few spells are known. */

@@ -18,9 +18,10 @@ from gpusteward.analyzer.judge.resumption import Resumption
 from gpusteward.analyzer.ledger.identities import UserLabels
 from gpusteward.analyzer.reports.report import Amounts
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, STATES, STEPS, Codes, Column
-from gpusteward.core.api_rows import MOST_NAMES, About, ChanceOfWork, ResumptionChances, WorkloadRow
+from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, STATES, STEPS, Codes, Column, Rows, VerdictTable
+from gpusteward.core.api_rows import MOST_NAMES, About, ChanceOfWork, ResumptionChances, ServerRequests, WorkloadRow
 from gpusteward.core.containers import EVIDENCE_ORDER, OwnerEvidence, WorkloadKey
+from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity
 
 HOUR_SECONDS = 3600
@@ -212,6 +213,9 @@ COLUMNS: Mapping[str, WorkloadColumn] = {
     "resumption": WorkloadColumn(
         _ROW_ONLY, lambda of: [show_resumption(of.result.estimate_resumption(number)) for number in of.numbers]
     ),
+    "requests": WorkloadColumn(
+        _ROW_ONLY, lambda of: [show_requests(of.result.verdicts, of.table.rows(number)) for number in of.numbers]
+    ),
     "snoozed_until": WorkloadColumn(_TIME, ChosenWorkloads.list_snoozes),
 }
 TABLE_COLUMNS = {name: column for name, column in COLUMNS.items() if column.kind.table_type is not None}
@@ -253,4 +257,25 @@ def show_resumption(found: Resumption | None) -> ResumptionChances | None:
             ChanceOfWork(None if each.probability is None else round(each.probability, 3), each.spells, each.of)
             for each in chances
         )
+    )
+
+
+def show_requests(verdicts: VerdictTable, rows: Rows) -> ServerRequests | None:
+    """Of one workload: all its rows have the same values."""
+    usage = verdicts.usage
+    hours = usage.window_seconds / HOUR_SECONDS
+
+    def read(measure: Measure, stat: Stat, divisor: float = 1.0) -> float | None:
+        value = float(np.fmax.reduce(usage.column(measure, stat)[rows]))
+        return None if np.isnan(value) else round(value / divisor, 1)
+
+    if read(Measure.SILENT, Stat.LOWEST) is None:
+        return None
+    return ServerRequests(
+        per_hour=read(Measure.REQUESTS, Stat.COUNT, hours),
+        tokens_per_hour=read(Measure.TOKENS, Stat.COUNT, hours),
+        most_running=read(Measure.RUNNING, Stat.PEAK),
+        most_waiting=read(Measure.WAITING, Stat.PEAK),
+        last_at=format_utc(float(np.fmax.reduce(verdicts.requested_at[rows]))),
+        silent_since=format_utc(float(np.max(verdicts.silent_since[rows]))),
     )
