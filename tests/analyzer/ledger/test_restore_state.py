@@ -98,3 +98,21 @@ def test_an_empty_or_missing_ledger_gives_no_history(database_url: str, are_made
     table = cycle([(allocation(0), RESTING)], START).verdicts.usage
     assert len(restore_history(engine, table)) == 0
     engine.dispose()
+
+
+def test_idle_time_of_a_server_without_requests_may_have_work_in_it_after_a_restart(database_url: str):
+    """Nobody recorded when its GPU worked last: for reclaim it may have been until the end of the ledger."""
+    silent = {(Measure.REQUESTS, Stat.COUNT): 0.0, (Measure.SILENT, Stat.LOWEST): 1.0}
+    held = [allocation(0, started_at=OLD), allocation(1, started_at=OLD, owner=Workload("Deployment", "team", "other"))]
+    rows = [(held[0], RESTING | silent), (held[1], RESTING)]
+    record_all(database_url, [cycle(rows, START + 300 * number) for number in range(4)])
+    engine, at = open_engine(database_url), START + 1200
+    try:
+        table = cycle(rows, at).verdicts.usage
+        verdicts, _ = judge(table, SETTINGS.rules, restore_history(engine, table), now=at)
+    finally:
+        engine.dispose()
+    assert [SIGNATURES[code] for code in verdicts.signature] == [Signature.NO_REQUESTS, Signature.PARKED]
+    assert verdicts.unused_work_at[0] == START + 900
+    assert math.isnan(verdicts.unused_work_at[1])
+    assert verdicts.idle_since[0] == verdicts.idle_since[1]

@@ -103,6 +103,7 @@ def lend_result(result: Result) -> tuple[LendableGpus, ...]:
         gpus: dict[str, float] = defaultdict(float)
         for row in table.rows(number).tolist():
             gpus[allocations[row].model] += float(table.fractions[row])
-        since = float(table.idle_since[number])
+        unused_work = result.verdicts.unused_work_at[table.rows(number)]
+        since = float(np.fmax(table.idle_since[number], np.fmax.reduce(unused_work)))
         idle += [IdleGpus(table.keys[number], model, count, since) for model, count in gpus.items()]
     return find_lendable(idle, result.spells)

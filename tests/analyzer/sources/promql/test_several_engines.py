@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from math import nan
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,12 @@ from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
-from gpusteward.analyzer.sources.promql.several_engines import SeveralEngines, join_tables
+from gpusteward.analyzer.sources.promql.several_engines import EngineShard, SeveralEngines, join_tables
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
+from gpusteward.analyzer.sources.usage.inference_servers import join_servers
 from gpusteward.analyzer.sources.usage.query_results import PodKey
+from gpusteward.analyzer.tables import ServerPod
+from gpusteward.core.containers import Container
 from gpusteward.core.errors import SourceError
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.messages import unknown_reasons
@@ -339,3 +343,28 @@ def test_two_clusters_of_one_name_in_two_engines_are_said(tmp_path: Path, are_na
             assert len(table.unknown) == 2 * len(expected.unknown)
             assert NODES[0].name in found["two-gpus-one-index"]
             assert source.describe()["failures"] == {}
+
+
+def test_a_server_in_two_engines_counts_once_and_is_silent_only_if_both_say_so():
+    one = ServerPod("vLLM", Container("team", "pod-0"), requests=3, tokens=9, is_silent=True)
+    other = replace(one, requests=4, tokens=nan, is_silent=False)
+    joined = join_tables([replace(table_of(resting()), servers=[each]) for each in (one, other)])
+    [found] = joined.servers
+    assert (found.requests, found.tokens, found.is_silent) == (4, 9, False)
+    assert join_servers(joined).column(Measure.REQUESTS, Stat.COUNT).tolist() == [4.0]
+
+
+def test_a_server_has_the_cluster_of_its_engine_where_series_name_none():
+    silent = [ServerPod("vLLM", Container("team", "pod-0"), requests=0, is_silent=True)]
+    served = [replace(silent[0], requests=5, is_silent=False)]
+    shard = EngineShard("http://one", None, cluster="one")  # type: ignore[arg-type]
+    other = EngineShard("http://other", None, cluster="other")  # type: ignore[arg-type]
+    tables = [
+        each.name_cluster(replace(table_of(resting(), allocations=[held]), servers=servers))
+        for each, held, servers in ((shard, allocation(0), silent), (other, allocation(0), served))
+    ]
+    joined = join_servers(join_tables(tables))
+    found = dict(
+        zip((one.cluster for one in joined.allocations), joined.column(Measure.SILENT, Stat.LOWEST), strict=True)
+    )
+    assert found == {"one": 1.0, "other": 0.0}

@@ -64,7 +64,7 @@ class Facts(NamedTuple):
     proof: Proof
     gpus: float
     idle_gpus: float
-    idle_since: float | None  # since when all of it is idle, proven by integrating signals
+    idle_since: float | None  # since when all of it is idle and no GPU worked, proven by integrating signals
     coverage: float
     result_at: float
     cycles_seen: int
@@ -181,7 +181,7 @@ class WorkloadFinder:
         table, result = self._result.workloads, self._result
         rows = tuple(table.rows(number).tolist())
         allocations = tuple(result.verdicts.usage.allocations[row] for row in rows)
-        since = float(table.idle_since[number])
+        since = self._find_quiet(rows, float(table.idle_since[number]))
         facts = Facts(
             now=now,
             workload=table.find_owner(number),
@@ -211,6 +211,11 @@ class WorkloadFinder:
             facts=facts,
         )
 
+    def _find_quiet(self, rows: Sequence[int], idle_since: float) -> float:
+        """Since when no GPU of these rows worked either: idle time of a server without requests may have some work in
+        it, such as health checks, and only a policy may count it."""
+        return float(np.fmax(idle_since, np.fmax.reduce(self._result.verdicts.unused_work_at[list(rows)])))
+
     def list_replicas(self, one: ReclaimWorkload) -> list[PoolReplica]:
         """Its pods; the longest idle first, those that are not idle last."""
         by_pod: dict[PodId, list[int]] = {}
@@ -228,7 +233,7 @@ class WorkloadFinder:
             & (self._coverage[rows] >= self._result.settings.judge.activity.coverage)
         )
         is_proven = bool(np.all(is_idle))
-        since = float(np.max(verdicts.idle_since[rows])) if is_proven else inf
+        since = self._find_quiet(rows, float(np.max(verdicts.idle_since[rows]))) if is_proven else inf
         return PoolReplica(pod, tuple(rows), is_proven, since, float(np.sum(self._result.workloads.fractions[rows])))
 
     def limit_to(self, facts: Facts, surplus: Sequence[PoolReplica], pool: Pool) -> Facts:
