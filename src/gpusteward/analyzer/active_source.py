@@ -13,7 +13,7 @@ from gpusteward.analyzer.sources.owners.cluster_owners import open_api
 from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.analyzer.sources.usage.selectors import parse_condition
 from gpusteward.analyzer.sources.usage_source import Chart, UsageSource
-from gpusteward.analyzer.tables import UsageTable
+from gpusteward.analyzer.tables import ServerPod, UsageTable
 from gpusteward.core.errors import SourceError
 from gpusteward.core.usages import AllocationKey
 from gpusteward.kubernetes.api import ApiServer, read_own_namespace
@@ -101,6 +101,9 @@ class ActiveSource:
 
     def read_host_use(self, pods: Collection[PodKey], at: float, *, seconds: float) -> Mapping[PodKey, HostUse]:
         return self.source.read_host_use(pods, at, seconds=seconds)
+
+    def read_servers(self, at: float, *, seconds: float) -> Sequence[ServerPod]:
+        return self.source.read_servers(at, seconds=seconds)
 
     def read_gpus(self, node: str, cluster: str, at: float) -> Sequence[ReportedGpu]:
         return self.source.read_gpus(node, cluster, at)

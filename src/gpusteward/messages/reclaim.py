@@ -65,6 +65,22 @@ TOO_SHORT = Message(
     "idle for {minutes:.0f} min; the window of {window:.0f} min is not over",
     "已空闲 {minutes:.0f} 分钟；{window:.0f} 分钟的窗口尚未结束",
 )
+REQUESTS_NOT_COUNTED = Message(
+    "the policy does not let time without requests stand for idle time", "策略没有把无请求时间视为空闲时间"
+)
+NO_REQUEST_COUNTERS = Message(
+    "no_requests_for does nothing: no counters of inference servers prove that there were no requests",
+    "no_requests_for 不起作用：没有推理服务的计数器能证明没有请求",
+)
+IDLE_ANYWAY = Message("its idle time is looked at, not its requests", "以空闲时间为准，不看请求")
+SILENT_LONG_ENOUGH = Message(
+    "no request for {minutes:.0f} min, which stands for the window after {window:.0f} min",
+    "已有 {minutes:.0f} 分钟没有请求，满 {window:.0f} 分钟即视为空闲窗口",
+)
+NOT_SILENT_LONG_ENOUGH = Message(
+    "no request for {minutes:.0f} min; this stands for the window after {window:.0f} min",
+    "已有 {minutes:.0f} 分钟没有请求；满 {window:.0f} 分钟才视为空闲窗口",
+)
 POLICY_ACTS = Message("policy {policy}: {action}", "策略 {policy}：{action}")
 POLICY_ONLY_TELLS = Message("policy {policy} only tells: {action}", "策略 {policy} 只通知：{action}")
 NO_POLICY = Message("no policy was looked up", "未查找策略")
@@ -251,6 +267,10 @@ OWNER_UNREADABLE = Message(
     "{kind}/{name} cannot be read, or is another one by now", "{kind}/{name} 无法读取，或已是另一个"
 )
 WORK_SEEN = Message("work was seen on GPU {gpu} of pod {pod} a moment ago", "刚刚在 Pod {pod} 的 GPU {gpu} 上见到活动")
+REQUESTS_SEEN = Message(
+    "pod {pod} may have had a request a moment ago: its servers do not prove that there was none",
+    "Pod {pod} 刚刚可能有请求：推理服务不能证明没有请求",
+)
 USAGE_UNREADABLE = Message("usage could not be read again: {reason}", "无法再次读取用量：{reason}")
 NO_USAGE_SOURCE = Message("there is no source of usage", "没有用量数据源")
 USAGE_SLOW = Message(

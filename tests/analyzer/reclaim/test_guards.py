@@ -18,7 +18,14 @@ from gpusteward.analyzer.reclaim.decisions.guards import GUARDS, ask_all
 from gpusteward.analyzer.reclaim.decisions.host_use import HostReading, read_host_readings
 from gpusteward.analyzer.reclaim.decisions.past import Sightings, find_end, select_warnings
 from gpusteward.analyzer.reclaim.decisions.pressure import PendingPod, Victim, choose_victims
-from gpusteward.analyzer.reclaim.decisions.workloads import Counts, Facts, Pool, ReclaimWorkload, add_pods
+from gpusteward.analyzer.reclaim.decisions.workloads import (
+    Counts,
+    Facts,
+    Pool,
+    ReclaimWorkload,
+    add_pods,
+    count_silence,
+)
 from gpusteward.analyzer.reclaim.execution.changes import Inspection, describe_fields
 from gpusteward.analyzer.reclaim.execution.journal import Action, ActionState, Warned
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
@@ -122,6 +129,14 @@ SAYS_NO: dict[str, tuple[dict[str, object], Outcome]] = {
     "seen": ({"cycles_seen": 1}, Outcome.WAIT),
     "fresh": ({"result_at": NOW - 601}, Outcome.WAIT),
     "window": ({"idle_since": NOW - 3599}, Outcome.WAIT),
+    "no_requests": (
+        {
+            "policy": replace(POLICY, no_requests_seconds=7200.0),
+            "counts_silence": True,
+            "silent_since": NOW - 7199,
+        },
+        Outcome.WAIT,
+    ),
     "chance": ({"policy": replace(POLICY, highest_chance=0.3), "chance": Chance(0.31, 20, "workload")}, Outcome.WAIT),
     "quiet_hours": ({"policy": replace(POLICY, quiet_hours=ALL_DAY)}, Outcome.WAIT),
     "leader": ({"leader": Message("another one", "另一个")}, Outcome.WAIT),
@@ -256,7 +271,8 @@ def test_limits_of_the_namespace_and_of_the_hour() -> None:
 def test_a_person_may_skip_time_and_nothing_else() -> None:
     skipped = {name for name, (changes, _) in SAYS_NO.items() if not list_objections(ask_all(DUE._replace(**changes)))}  # type: ignore[arg-type]
     assert skipped == {
-        *("policy", "cool_down", "window", "chance", "quiet_hours", "warned", "working_hours", "pressure", "budget")
+        *("policy", "cool_down", "window", "no_requests", "chance", "quiet_hours", "warned", "working_hours"),
+        *("pressure", "budget"),
     }
 
 
@@ -413,3 +429,46 @@ def test_what_waits_for_an_unknown_time_is_never_due_now(guard: str) -> None:
     decision = decide(DUE._replace(**change))
     assert decision.due_at is None
     assert guard in [answer.guard for answer in decision.failed]
+
+
+SILENT = DUE._replace(
+    signature=Signature.NO_REQUESTS,
+    highest_step=Step.NOTICE,
+    step_by_silence=Step.RECLAIM,
+    silent_since=NOW - 10_000,
+    idle_since=NOW - 100,
+)
+CONSENT = replace(POLICY, no_requests_seconds=7200.0, window_seconds=90_000.0)
+
+
+def test_silence_counts_only_where_the_policy_says_so() -> None:
+    assert count_silence(SILENT, POLICY) == (SILENT, POLICY)
+    facts, policy = count_silence(SILENT, CONSENT)
+    assert (facts.idle_since, facts.highest_step, policy.window_seconds) == (NOW - 10_000, Step.RECLAIM, 7200)
+    assert failed(facts._replace(policy=policy)) == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"silent_since": None}, {"step_by_silence": Step.NOTICE}, {"idle_since": None}],
+    ids=["no counters", "a step that something else limits", "not idle"],
+)
+def test_silence_never_lifts_another_limit(changes: Mapping[str, object]) -> None:
+    facts, policy = count_silence(SILENT._replace(**changes), CONSENT)  # type: ignore[arg-type]
+    assert not facts.counts_silence
+    assert "signature" in failed(facts._replace(policy=policy))
+
+
+def test_idle_time_of_the_gpus_counts_where_it_is_over_sooner() -> None:
+    facts = SILENT._replace(highest_step=Step.RECLAIM, idle_since=NOW - 9000)
+    assert count_silence(facts, replace(CONSENT, window_seconds=3600.0)) == (
+        facts,
+        replace(CONSENT, window_seconds=3600.0),
+    )
+
+
+def test_before_its_policy_is_known_a_silent_workload_is_not_refused() -> None:
+    unread = SILENT._replace(policy=None, inspection=None)
+    assert "signature" not in failed(unread)
+    assert "signature" in failed(unread._replace(silent_since=None))
+    assert "signature" in failed(SILENT)

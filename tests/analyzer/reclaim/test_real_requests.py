@@ -3,10 +3,13 @@
 import pytest
 
 from gpusteward.analyzer.reclaim.execution.journal import ActionState
+from gpusteward.analyzer.reclaim.policies.file import parse_policies
+from gpusteward.analyzer.reclaim.policies.resolve import WorkloadMetadata, resolve_policy
+from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.verdicts import Signature
 from tests.analyzer.judge.test_requests import blips, served
 from tests.analyzer.reclaim.test_real_prohibitions import expect_nothing, read_replicas, start
-from tests.analyzer.reclaim.world import World
+from tests.analyzer.reclaim.world import World, suspend_policy
 from tests.analyzer.usage_tables import resting
 
 pytestmark = pytest.mark.slow
@@ -48,3 +51,95 @@ def test_never_counts_idle_time_in_which_the_gpu_worked(world: World, node: str)
     for _ in range(10):
         world.cycle()
     assert read_replicas(world, item) == 0, world.explain()
+
+
+NIGHT = 7200.0
+"""How long without requests the policy asks for."""
+
+
+def consent(world: World, *, window_seconds: float = 90_000.0) -> None:
+    """To silence instead of a window that is much longer."""
+    world.policies.policy = suspend_policy(no_requests_seconds=NIGHT, window_seconds=window_seconds)
+    world.other_row, world.source.busy, world.source.silent = blips() | served(), 0.003, True
+
+
+def run(world: World, cycles: int = 14) -> None:
+    for _ in range(cycles):
+        world.cycle()
+
+
+def test_with_consent_silence_stands_for_idle_time(world: World, node: str) -> None:
+    item = start(world)
+    consent(world)
+    world.rest(minutes=60)
+    run(world, 3)
+    assert world.list_failed("web") == ["window", "no_requests", "warned"], world.explain()
+    world.rest(minutes=60)
+    run(world)
+    assert read_replicas(world, item) == 0, world.explain()
+    [action] = world.list_actions(ActionState.ACTED, ActionState.VERIFIED)
+    [answer] = [each for each in action.evidence["guards"] if each["guard"] == "no_requests"]
+    assert "no request for" in str(answer["reason"])
+
+
+def test_never_with_consent_but_without_counters(world: World, node: str) -> None:
+    """The GPU is idle, no server says anything: the window of the policy holds, and the plan says why."""
+    item = start(world)
+    consent(world)
+    world.other_row, world.source.busy = resting(), None
+    world.rest(minutes=300)
+    expect_nothing(world, item, "window")
+    answers = {each.guard: each.reason.en for each in world.decision("web").answers}
+    assert "does nothing" in answers["no_requests"]
+
+
+def test_never_with_consent_where_the_gpu_works_more_than_health_checks(world: World, node: str) -> None:
+    item = start(world)
+    consent(world)
+    world.other_row = blips(0.02) | served()
+    world.rest(minutes=300)
+    for _ in range(12):
+        world.cycle()
+    assert world.list_writes() == []
+    assert read_replicas(world, item) == 1
+
+
+def test_never_with_consent_while_silence_is_younger_than_the_policy_asks(world: World, node: str) -> None:
+    item = start(world)
+    consent(world)
+    world.rest(minutes=300)
+    before, world.other_row = world.other_row, blips() | served(1)
+    world.rest(minutes=5)
+    world.other_row = before
+    world.rest(minutes=30)
+    expect_nothing(world, item, "no_requests", cycles=12)
+
+
+@pytest.mark.parametrize("silent", [False, None], ids=["request", "no answer"])
+def test_never_with_consent_if_servers_do_not_prove_silence_right_before(
+    world: World, node: str, silent: bool | None
+) -> None:
+    item = start(world)
+    consent(world)
+    world.source.silent = silent
+    world.rest(minutes=300)
+    expect_nothing(world, item, "usage", cycles=14)
+
+
+def test_never_with_consent_if_the_gpu_works_more_right_before(world: World, node: str) -> None:
+    item = start(world)
+    consent(world)
+    world.source.busy = 0.05
+    world.rest(minutes=300)
+    expect_nothing(world, item, "usage", cycles=14)
+
+
+def test_never_by_silence_if_the_owner_asks_for_a_longer_window() -> None:
+    file = parse_policies(
+        "policies: [{name: serving, action: suspend, window: 2h, no_requests_for: 2h}]", where="policies.yaml"
+    )
+    key = WorkloadKey("Deployment", "team", "web")
+    plain = resolve_policy(file, WorkloadMetadata(key))
+    longer = resolve_policy(file, WorkloadMetadata(key, annotations={"gpusteward.io/idle-window": "24h"}))
+    assert (plain.window_seconds, plain.no_requests_seconds) == (7200, 7200)
+    assert (longer.window_seconds, longer.no_requests_seconds) == (86_400, 86_400)

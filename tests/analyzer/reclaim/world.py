@@ -43,7 +43,7 @@ from gpusteward.analyzer.sources.live_readings import HostUse
 from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners
 from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.analyzer.sources.usage_source import Chart
-from gpusteward.analyzer.tables import UsageTable
+from gpusteward.analyzer.tables import ServerPod, UsageTable
 from gpusteward.core.containers import Container
 from gpusteward.core.errors import SourceError
 from gpusteward.core.kinds import OWNERS, WorkloadClass
@@ -146,11 +146,14 @@ class FakeSender:
 class FakeSource:
     """Samples of GPUs right before an action: none has worked, but those of the pods in `working`."""
 
+    namespace: str = ""
     working: set[str] = field(default_factory=set)  # names of pods
     age_seconds: float = 10.0  # of the newest sample
     step_seconds: float = 15.0  # the scrape interval
     on_read: Callable[[], None] = lambda: None  # called before the answer
     reads: list[list[str]] = field(default_factory=list)  # the pods that were asked for
+    busy: float | None = None  # share of time with work, by a counter; None: there is none
+    silent: bool | None = None  # whether the servers of these pods prove that there were no requests; None: no servers
     hosts: dict[str, HostUse] = field(default_factory=dict)  # by name of a pod; nothing is known of the others
     host_failure: str = ""  # why hosts cannot be read
     host_reads: list[set[str]] = field(default_factory=list)  # the pods that were asked for
@@ -161,13 +164,24 @@ class FakeSource:
             raise SourceError(self.host_failure)
         return {pod: self.hosts[pod.name] for pod in pods if pod.name in self.hosts}
 
+    def read_servers(self, at: float, *, seconds: float) -> Sequence[ServerPod]:
+        pods = () if self.silent is None else self.reads[-1]
+        return [
+            ServerPod("vLLM", Container(self.namespace, pod), requests=0, is_silent=bool(self.silent)) for pod in pods
+        ]
+
     def read_work(self, allocations: Sequence[AllocationKey], at: float, *, seconds: float) -> list[Chart]:
         self.reads.append([one.container.pod for one in allocations])
         self.on_read()
         newest, count = at - self.age_seconds, int(seconds / self.step_seconds)
         times = [newest - self.step_seconds * number for number in reversed(range(count))]
+        busy = {} if self.busy is None else {Measure.BUSY: [(time, self.busy) for time in times]}
+        core = 0.0 if self.busy is None else 0.3  # of its short work, as a sample sees it
         return [
-            Chart(one, {Measure.CORE: [(time, 0.7 * (one.container.pod in self.working)) for time in times]})
+            Chart(
+                one,
+                {Measure.CORE: [(time, 0.7 if one.container.pod in self.working else core) for time in times]} | busy,
+            )
             for one in allocations
         ]
 
@@ -192,7 +206,7 @@ class World:
         self.engine = open_engine(f"sqlite:///{folder / 'ledger.db'}")
         create_tables(self.engine)
         self.policies, self.sender = FixedPolicies(), FakeSender(lambda: self.now)
-        self.source = FakeSource()
+        self.source = FakeSource(self.namespace)
         self.settings = self.make_settings(mode)
         self.rows: dict[str, Row] = {}  # by pod name, or by pod name and number of the GPU: what it does
         self.other_row: Row = EMPTY  # what all others do

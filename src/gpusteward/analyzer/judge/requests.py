@@ -21,7 +21,7 @@ from gpusteward.core.verdicts import Activity
 UNUSED_RATIO = 0.01
 """Share of time with work below which a GPU whose server has no requests is not used: health checks, timers of the
 engine. As that of the signature health-check."""
-_NEVER_UNUSED = (Measure.ENCODER, Measure.DECODER, Measure.VIDEO, Measure.NVLINK)
+NEVER_UNUSED = (Measure.ENCODER, Measure.DECODER, Measure.VIDEO, Measure.NVLINK)
 """Where these are reported, something is encoded, decoded or sent to another GPU: no server without requests does."""
 
 
@@ -54,7 +54,7 @@ def find_unused_work(table: UsageTable, activities: Activities, *, is_silent: Ma
         if measure not in (Measure.CORE, Measure.MEMORY_COPY):  # the rare work may be within a sample of these
             is_rare &= ~(valid_ratio(table, measure, Stat.MEAN) >= UNUSED_RATIO)
     for measure, stat in table.stats:
-        if measure in _NEVER_UNUSED:
+        if measure in NEVER_UNUSED:
             is_rare &= ~(table.column(measure, stat) > 0)
     begins = np.fmax(table.at - table.window_seconds, table.started_at)
     goes_on = activities.paused & (past.unused_work_at >= begins)

@@ -443,6 +443,7 @@ class Reclaimer:
             verdict_at=result.at,
             rule=result.settings.judge.activity,
             clock=self._components.clock,
+            counts_silence=one.facts.counts_silence,
         )
 
     def _carry_out(self, one: ReclaimWorkload) -> list[Action]:

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from gpusteward.analyzer.sources.live_readings import HostUse, PodProcesses, ReportedGpu
 from gpusteward.analyzer.sources.usage.query_results import PodKey
-from gpusteward.analyzer.tables import UsageTable
+from gpusteward.analyzer.tables import ServerPod, UsageTable
 from gpusteward.core.usages import AllocationKey, Measure
 
 Points = Sequence[tuple[float, float]]  # unix seconds, value in base units
@@ -44,6 +44,10 @@ class UsageSource(Protocol):
 
     def read_gpus(self, node: str, cluster: str, at: float) -> Sequence[ReportedGpu]:
         """The GPUs of a node around `at`, held or not, as far as they are reported. Raises SourceError."""
+
+    def read_servers(self, at: float, *, seconds: float) -> Sequence[ServerPod]:
+        """What inference servers say of their requests in the last seconds before `at`; what cannot be read proves
+        nothing. Raises SourceError."""
 
     def describe(self) -> Mapping[str, Any]:
         """What was found there, as plain data."""

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
+from gpusteward.analyzer.sources.promql.several_engines import SeveralEngines
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.analyzer.sources.usage.inference_servers import SERVERS, join_servers
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core import metrics
+from gpusteward.core.errors import SourceError
 from gpusteward.core.usages import Measure, Stat
 from tests.analyzer.engines import RunningEngine, Sample, running_prometheus, running_victoria
 from tests.analyzer.scraped_history import AT, WINDOW, scrape_times, steady
@@ -435,3 +437,18 @@ def test_a_site_without_servers_is_asked_nothing_more(tmp_path: Path):
         asked = " ".join(proxy.queries)
     assert len(found) == 1
     assert not [name for server in SERVERS for name in server.names if name in asked]
+
+
+def test_servers_are_read_on_demand_as_in_a_cycle(engine: RunningEngine):
+    with closing(PrometheusSource(PrometheusSettings(url=engine.url))) as source:
+        by_cycle, on_demand = source.read(AT).servers, source.read_servers(AT, seconds=WINDOW)
+    assert on_demand
+    assert [(one.server, one.container, one.is_silent) for one in on_demand] == [
+        (one.server, one.container, one.is_silent) for one in by_cycle
+    ]
+
+
+def test_of_several_engines_one_that_cannot_be_read_proves_nothing(engine: RunningEngine):
+    urls = (engine.url, "http://127.0.0.1:9")
+    with closing(SeveralEngines(PrometheusSettings(urls=urls, retries=0))) as source, pytest.raises(SourceError):
+        source.read_servers(AT, seconds=WINDOW)

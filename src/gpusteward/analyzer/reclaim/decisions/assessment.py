@@ -19,6 +19,7 @@ from gpusteward.analyzer.reclaim.decisions.workloads import (
     ReclaimWorkload,
     WorkloadFinder,
     add_pods,
+    count_silence,
     list_roots,
     read_objects,
 )
@@ -148,10 +149,14 @@ class Assessor:
         since = one.verdict.idle_since
         if since is not None and sighting.sampled_at is not None and is_same:
             since = max(since, sighting.sampled_at)
+        silent = one.verdict.silent_since
+        if silent is not None and sighting.sampled_at is not None and is_same:
+            silent = max(silent, sighting.sampled_at)  # nobody knows how much the GPUs worked before
         one.action = past.waiting.get((key, one.uid))
         one.facts = one.verdict = one.verdict._replace(
             cycles_seen=sighting.cycles if is_same else 0,
             idle_since=since,
+            silent_since=silent,
             snoozed_until=cycle.snoozes.get(key),
             is_left_out=cycle.result.settings.reclaim.is_left_out(key.namespace),
             is_protected=cycle.is_protected(key.namespace),
@@ -200,6 +205,8 @@ class Assessor:
         policy = objects.find_policy(self._components.policies)
         if by_person and policy.action not in CHANGING_ACTIONS:
             policy = replace(policy, action=ReclaimAction.SUSPEND)
+        if policy.action is not ReclaimAction.SCALE_TO_KEEP:
+            facts, policy = count_silence(facts, policy)
         age = 0.0 if facts.idle_since is None else now - facts.idle_since
         chance = self._components.read_chance(one.key, age, now) if policy.highest_chance is not None else Chance()
         is_pool = policy.action is ReclaimAction.SCALE_TO_KEEP

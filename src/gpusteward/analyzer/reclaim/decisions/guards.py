@@ -81,7 +81,9 @@ def idle(facts: Facts) -> Answer:
 
 def signature(facts: Facts) -> Answer:
     """Nothing in it is starved, hung, keep-alive, starting or unknown."""
-    is_so = facts.highest_step is Step.RECLAIM
+    is_so: bool | None = facts.highest_step is Step.RECLAIM
+    if not is_so and facts.policy is None and facts.silent_since is not None and facts.step_by_silence is Step.RECLAIM:
+        is_so = None  # its policy may let silence of its servers stand for idle time
     return _answer(
         signature,
         is_so,
@@ -236,6 +238,27 @@ def window(facts: Facts) -> Answer:
         messages.LONG_ENOUGH,
         messages.TOO_SHORT,
         lambda: {"minutes": facts.idle_seconds / 60, "window": seconds / 60},
+    )
+
+
+def no_requests(facts: Facts) -> Answer:
+    """Its servers had no request for as long as the policy asks, where that stands for the window."""
+    seconds = facts.policy.no_requests_seconds if facts.policy else None
+    if facts.policy is None:
+        return _say("no_requests", None, messages.NO_POLICY)
+    if seconds is None:
+        return _say("no_requests", True, messages.REQUESTS_NOT_COUNTED)
+    if facts.silent_since is None:
+        return _say("no_requests", True, messages.NO_REQUEST_COUNTERS)
+    if not facts.counts_silence:
+        return _say("no_requests", True, messages.IDLE_ANYWAY)
+    silent = facts.now - facts.silent_since
+    return _answer(
+        no_requests,
+        silent >= seconds,
+        messages.SILENT_LONG_ENOUGH,
+        messages.NOT_SILENT_LONG_ENOUGH,
+        lambda: {"minutes": silent / 60, "window": seconds / 60},
     )
 
 
@@ -468,6 +491,7 @@ GUARDS: Sequence[Guard] = (
     Guard(seen, Outcome.WAIT),
     Guard(fresh, Outcome.WAIT),
     Guard(window, Outcome.WAIT, by_person=False),
+    Guard(no_requests, Outcome.WAIT, by_person=False),
     Guard(chance, Outcome.WAIT, by_person=False),
     Guard(quiet_hours, Outcome.WAIT, by_person=False),
     Guard(leader, Outcome.WAIT),

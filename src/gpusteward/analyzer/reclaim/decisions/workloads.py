@@ -4,7 +4,7 @@ owner as read now. Reads the cluster, changes nothing.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import NamedTuple
 
@@ -91,6 +91,9 @@ class Facts(NamedTuple):
     host: HostReading | None = None  # None: not read
     is_usage_read: bool = False  # once more, right before the action
     usage: Message | None = None  # why it forbids the action; None: it does not
+    silent_since: float | None = None  # since when its servers had no request while it was idle; None: not proven
+    step_by_silence: Step = Step.NOTHING  # the highest one where a person lets that stand for idle time
+    counts_silence: bool = False  # the policy does: `idle_since` is that of the silence
 
     @property
     def idle_seconds(self) -> float:
@@ -197,6 +200,8 @@ class WorkloadFinder:
             cycles_seen=0,
             least_coverage=result.settings.judge.activity.coverage,
             max_age_seconds=result.settings.max_result_age_seconds,
+            silent_since=self._find_silent(rows, float(table.idle_since[number])),
+            step_by_silence=STEPS[int(np.min(result.verdicts.step_by_silence[list(rows)]))],
         )
         pods = [PodId(one.container.pod, one.container.pod_uid) for one in allocations]
         proofs = result.verdicts.proof[list(rows)] == PROOFS.index(Proof.INTEGRATED)
@@ -215,6 +220,11 @@ class WorkloadFinder:
         """Since when no GPU of these rows worked either: idle time of a server without requests may have some work in
         it, such as health checks, and only a policy may count it."""
         return float(np.fmax(idle_since, np.fmax.reduce(self._result.verdicts.unused_work_at[list(rows)])))
+
+    def _find_silent(self, rows: Sequence[int], idle_since: float) -> float | None:
+        """Since when its servers had no request and it was idle, whatever its GPUs did now and then."""
+        since = float(np.max(self._result.verdicts.silent_since[list(rows)]))
+        return None if np.isnan(since) or np.isnan(idle_since) else max(since, idle_since)
 
     def list_replicas(self, one: ReclaimWorkload) -> list[PoolReplica]:
         """Its pods; the longest idle first, those that are not idle last."""
@@ -412,7 +422,24 @@ def add_pods(facts: Facts, pods: Sequence[KubeObject]) -> Facts:
     start, and a pod that was created again under the same name looks like the one before."""
     starts = [pod.started_at for pod in pods]
     unknown = next((pod.name for pod, start in zip(pods, starts, strict=True) if not pod.uid or start is None), "")
-    since = facts.idle_since
-    if since is not None:
-        since = max([since, *(start for start in starts if start is not None)])
-    return facts._replace(pods=tuple(sorted(pod.uid for pod in pods)), unknown_pod=unknown, idle_since=since)
+    known = [start for start in starts if start is not None]
+    since, silent = (
+        None if begin is None else max([begin, *known]) for begin in (facts.idle_since, facts.silent_since)
+    )
+    uids = tuple(sorted(pod.uid for pod in pods))
+    return facts._replace(pods=uids, unknown_pod=unknown, idle_since=since, silent_since=silent)
+
+
+def count_silence(facts: Facts, policy: Policy) -> tuple[Facts, Policy]:
+    """Facts and policy with the time without requests instead of idle time, where a person has said that it stands for
+    it, it is proven, and it is over sooner. Nothing else of the two changes."""
+    seconds, since = policy.no_requests_seconds, facts.silent_since
+    if seconds is None or since is None or facts.step_by_silence is not Step.RECLAIM or facts.idle_since is None:
+        return facts, policy
+    if facts.highest_step is Step.RECLAIM and facts.idle_since + policy.window_seconds <= since + seconds:
+        return facts, policy
+    origins = {**policy.origins, "window": policy.origins.get("no_requests_for", "")}
+    return (
+        facts._replace(highest_step=Step.RECLAIM, idle_since=since, counts_silence=True),
+        replace(policy, window_seconds=seconds, origins=origins),
+    )

@@ -14,11 +14,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from gpusteward.analyzer.judge.activity import ActivityRule, find_floor, find_highest, is_work
+from gpusteward.analyzer.judge.requests import NEVER_UNUSED, UNUSED_RATIO
 from gpusteward.analyzer.judge.valid_values import CLOCK_SECONDS, HIGHEST_RATIO
+from gpusteward.analyzer.sources.usage.inference_servers import join_servers
 from gpusteward.analyzer.sources.usage_source import Chart, Points, UsageSource
+from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message
-from gpusteward.core.usages import AllocationKey, Measure
+from gpusteward.core.usages import AllocationKey, Measure, Stat
 from gpusteward.messages import reclaim as messages
 
 SHORTEST_AGE_SECONDS, LONGEST_AGE_SECONDS = 30.0, 60.0
@@ -31,6 +34,8 @@ LOOK_BACK_SECONDS = 300.0
 """Before the verdict, which rests on samples that are up to so much older (`LAST_KERNEL` of a series that has ended
 without a stale marker): every signal that it had is read here, even if only to find out that it has stopped."""
 
+LEAST_SILENCE_SECONDS = 600.0
+"""Of which servers must prove that there was no request: one or two samples may be missing."""
 LOWEST_BLANK = 1e6
 """A ratio above it is a value that DCGM does not have: the lowest of these, of 32 bits, reads 2.1e7."""
 
@@ -51,6 +56,7 @@ class UsageCheck:
     verdict_at: float
     rule: ActivityRule
     clock: Callable[[], float]
+    counts_silence: bool = False  # what the action rests on: its servers have no requests, its GPUs hardly work
 
     def look(self) -> Checked:
         """Never raises."""
@@ -60,19 +66,33 @@ class UsageCheck:
             return Checked(messages.USAGE_UNREADABLE.fill(reason=messages.NO_USAGE_SOURCE), began)
         try:
             charts = self.source.read_work(self.allocations, at, seconds=seconds)
+            servers = self._read_servers(self.source, at, seconds=seconds) if self.counts_silence else ()
         except SourceError as error:
             return Checked(messages.USAGE_UNREADABLE.fill(reason=error.as_message()), began)
         answered = time.monotonic()
-        problem = find_problem(charts, since=at - seconds, at=at + answered - began, rule=self.rule)
+        may_work = self.counts_silence
+        problem = find_problem(charts, since=at - seconds, at=at + answered - began, rule=self.rule, may_work=may_work)
+        problem = problem or next((messages.REQUESTS_SEEN.fill(pod=pod) for pod in servers), None)
         if problem is None and answered - began > READ_SECONDS:
             problem = messages.USAGE_SLOW.fill(seconds=answered - began, most=READ_SECONDS)
         return Checked(problem, began + WRITE_SECONDS)
 
+    def _read_servers(self, source: UsageSource, at: float, *, seconds: float) -> list[str]:
+        """The pods whose servers do not prove that there was no request. Raises SourceError."""
+        seconds = max(seconds, LEAST_SILENCE_SECONDS)
+        table = UsageTable(at, seconds, self.allocations, servers=source.read_servers(at, seconds=seconds))
+        silent = join_servers(table).column(Measure.SILENT, Stat.LOWEST)
+        return [one.container.pod for one, is_so in zip(self.allocations, silent, strict=True) if is_so != 1]
 
-def find_problem(charts: Sequence[Chart], *, since: float, at: float, rule: ActivityRule) -> Message | None:
+
+def find_problem(
+    charts: Sequence[Chart], *, since: float, at: float, rule: ActivityRule, may_work: bool = False
+) -> Message | None:
     """Why these allocations may not be idle any more: work by any signal that the judge knows, use by others, or no
-    recent sample."""
+    recent sample. `may_work`: as rarely as health checks do."""
     for chart in charts:
+        if may_work and works_rarely(chart):
+            continue
         if any(_is_work(measure, points, since=since, rule=rule) for measure, points in chart.lines.items()):
             return messages.WORK_SEEN.fill(**_name(chart))
     for chart in charts:
@@ -84,6 +104,13 @@ def find_problem(charts: Sequence[Chart], *, since: float, at: float, rule: Acti
             if problem is not None:
                 return problem
     return None
+
+
+def works_rarely(chart: Chart) -> bool:
+    """As `judge.requests.find_unused_work`: less than one per cent of the time, by a counter of busy time."""
+    busy = [value for _, value in chart.lines.get(Measure.BUSY, ())]
+    moves = any(value > 0 for measure in NEVER_UNUSED for _, value in chart.lines.get(measure, ()))
+    return bool(busy) and sum(busy) / len(busy) < UNUSED_RATIO and not moves
 
 
 def _is_work(measure: Measure, points: Points, *, since: float, rule: ActivityRule) -> bool:

@@ -216,6 +216,14 @@ class PolicyFields(Form):
         "JobSet: what they do is not in the verdict. Without it, an action that would stop such pods is refused, and "
         "the reason names them.",
     )
+    no_requests_for: Seconds | None = Field(
+        default=None,
+        ge=LEAST_WINDOW_SECONDS,
+        le=90 * 86_400,
+        description="Of kinds that serve: a person's consent that so long without any request, proven by the counters "
+        "of their inference servers, stands for the window, also where health checks keep the GPUs at work in less "
+        "than 1 % of the time. Without such counters it does nothing, and the plan says so. Not for scale-to-keep.",
+    )
     keep: KeepFields | None = Field(default=None, description="Parameters of the pool rule.")
     longest_snooze: Seconds | None = Field(
         default=None, ge=3600, le=365 * 86_400, description="How long an owner may snooze a workload at most."

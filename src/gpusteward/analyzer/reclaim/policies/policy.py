@@ -101,6 +101,7 @@ class Policy:
     quiet_hours: Hours | None = None  # neither warnings nor actions within them
     on_pressure: bool = False  # act only when a pending pod needs that kind of GPU
     stops_other_pods: bool = False  # pods without GPUs may be stopped as well
+    no_requests_seconds: float | None = None  # without requests, they stand for the window; None: they do not
     keep: KeepRule | None = None  # None: not a pool of interchangeable replicas
     keep_until: float | None = None  # gpusteward.io/keep: unix seconds, infinite for "true"; None: not kept
     longest_snooze_seconds: float = 7 * 86_400.0

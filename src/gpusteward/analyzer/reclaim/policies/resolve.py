@@ -95,6 +95,7 @@ def resolve_policy(file: PolicyFile, metadata: WorkloadMetadata) -> Policy:
         quiet_hours=read_hours(values.quiet_hours or "", zone),
         on_pressure=bool(values.on_pressure),
         stops_other_pods=bool(values.stops_other_pods),
+        no_requests_seconds=values.no_requests_for,
         longest_snooze_seconds=values.longest_snooze or _WEEK,
         origins=origins,
         is_default=entry is None,
@@ -106,6 +107,9 @@ def resolve_policy(file: PolicyFile, metadata: WorkloadMetadata) -> Policy:
     found = policy
     for each, origin in annotated:
         found = _apply(found, each, origin, policy=policy)
+    if found.no_requests_seconds is not None and found.window_seconds > policy.window_seconds:
+        # Whoever asked for a longer window did not mean that silence makes it shorter.
+        found = replace(found, no_requests_seconds=max(found.no_requests_seconds, found.window_seconds))
     return _apply_pool(found, values, metadata.key.kind, annotated)
 
 

@@ -26,7 +26,7 @@ from gpusteward.analyzer.sources.usage.inference_servers import join_duplicate_s
 from gpusteward.analyzer.sources.usage.partial_tables import PartialTable, merge_partial_tables
 from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.analyzer.sources.usage_source import Chart
-from gpusteward.analyzer.tables import Column, SiteFinding, UsageTable
+from gpusteward.analyzer.tables import Column, ServerPod, SiteFinding, UsageTable
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message
 from gpusteward.core.usages import AllocationKey, Measure
@@ -65,8 +65,11 @@ class EngineShard:
         before, self.named = self.named, {}
         allocations = [each if each.cluster else self._name(each, before) for each in table.allocations]
         fleet = {key if key.cluster else key._replace(cluster=self.cluster): gpus for key, gpus in table.fleet.items()}
-        servers = [one if one.container.cluster else one.in_cluster(self.cluster) for one in table.servers]
-        return replace(table, allocations=allocations, fleet=fleet, servers=servers)
+        return replace(table, allocations=allocations, fleet=fleet, servers=self.name_servers(table.servers))
+
+    def name_servers(self, servers: Sequence[ServerPod]) -> list[ServerPod]:
+        """With `cluster` where they name none."""
+        return [one if one.container.cluster else one.in_cluster(self.cluster) for one in servers]
 
     def _name(self, one: AllocationKey, before: Mapping[int, tuple[AllocationKey, AllocationKey]]) -> AllocationKey:
         """The same object as in the last cycle: allocations are compared by identity."""
@@ -345,6 +348,13 @@ class SeveralEngines:
                 known = ([value for value in pair if value is not None] for pair in pairs)
                 found[wanted[own]] = HostUse(*(max(values, default=None) for values in known))
         return found
+
+    def read_servers(self, at: float, *, seconds: float) -> Sequence[ServerPod]:
+        """Of all engines. Raises SourceError if one of them could not be read: it may have seen a request."""
+        shards = self._shards
+        return join_duplicate_servers(
+            one for each in shards for one in each.name_servers(each.source.read_servers(at, seconds=seconds))
+        )
 
     def read_gpus(self, node: str, cluster: str, at: float) -> Sequence[ReportedGpu]:
         """From the first engine that has the node. Raises SourceError if none has it and one could not be read."""

@@ -150,23 +150,20 @@ class PrometheusSource:
         table = self._twins.mark(replace(table, fleet=self._checks.fleet, lag_seconds=lag))
         self._checks.compare(table, schemes, is_counted=is_counted)
         self._failures.update(self._list_failures(table, schemes))
-        table = replace(table, servers=self._read_servers(discovered, at))
+        servers, failures = self._read_servers(discovered, at, seconds=self._settings.window_seconds)
+        self._failures.update(failures)
+        table = replace(table, servers=servers)
         self._finish_cycle(len(table))
         table = self._checks.mark_two_nodes(table)
         return self._mark_skew(replace(table, findings=tuple(self._find_findings(table, schemes))))
 
-    def _read_servers(self, discovered: DiscoveryResult, at: float) -> Sequence[ServerPod]:
+    def _read_servers(
+        self, discovered: DiscoveryResult, at: float, *, seconds: float
+    ) -> tuple[Sequence[ServerPod], dict[str, Message]]:
         """What inference servers say of their requests; a query that fails costs only that."""
         fixed = self._settings.scrape_interval_seconds
-        servers, failures = read_servers(
-            self._engine,
-            discovered.servers,
-            at=at,
-            window_seconds=self._settings.window_seconds,
-            intervals={"": fixed} if fixed else discovered.intervals.seconds,
-        )
-        self._failures.update(failures)
-        return servers
+        intervals = {"": fixed} if fixed else discovered.intervals.seconds
+        return read_servers(self._engine, discovered.servers, at=at, window_seconds=seconds, intervals=intervals)
 
     def _list_failures(self, table: UsageTable, schemes: Sequence[DetectedScheme]) -> Iterator[tuple[str, Message]]:
         if shared := self._shared_uuids.describe(schemes):
@@ -206,6 +203,10 @@ class PrometheusSource:
         """What these pods used of their hosts, from gpusteward's agent and cAdvisor. Raises SourceError."""
         schemes = (self._discovered or self._discover(at)).schemes
         return read_host_use(self._engine, schemes, pods, at=at, seconds=seconds)
+
+    def read_servers(self, at: float, *, seconds: float) -> Sequence[ServerPod]:
+        """What inference servers say of their requests before `at`. Raises SourceError."""
+        return self._read_servers(self._discovered or self._discover(at), at, seconds=seconds)[0]
 
     def read_gpus(self, node: str, cluster: str, at: float) -> Sequence[ReportedGpu]:
         """The GPUs of a node, from gpusteward's agent and dcgm-exporter. Raises SourceError."""

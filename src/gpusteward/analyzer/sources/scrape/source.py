@@ -54,7 +54,7 @@ from gpusteward.analyzer.sources.usage.quantities import MetricScheme
 from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.analyzer.sources.usage.selectors import Matchers
 from gpusteward.analyzer.sources.usage_source import Chart
-from gpusteward.analyzer.tables import UsageTable
+from gpusteward.analyzer.tables import ServerPod, UsageTable
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import same_text
 from gpusteward.core.usages import AllocationKey
@@ -219,6 +219,10 @@ class ScrapeSource:
         have grown. Unknown is what the guard `host` of reclaim says then."""
         del pods, at, seconds
         return {}
+
+    def read_servers(self, at: float, *, seconds: float) -> Sequence[ServerPod]:  # noqa: ARG002 - as its protocol
+        """None: nothing scrapes servers by itself."""
+        return ()
 
     def read_gpus(self, node: str, cluster: str, at: float) -> list[ReportedGpu]:
         """The GPUs of a node, from pages fetched now. Raises SourceError if all its exporters fail."""
