@@ -171,6 +171,24 @@ def test_the_teams_page_has_the_numbers_of_the_report_and_its_downloads(browser:
         assert "allocated_gpu_ms" in csv.value.path().read_text()
 
 
+def test_the_teams_page_has_the_ineffective_part_where_there_is_one(browser: Browser, demo: Program):
+    def find_some(route: Route) -> None:
+        answer = route.fetch()
+        report = answer.json()
+        total = report["total"]
+        total |= {"effective_gpu_ms": 12_000 * 3_600_000, "ineffective_gpu_ms": 3_600_000}
+        total["ineffective_cost_micros"] = 2_500_000_000
+        route.fulfill(response=answer, json=report)
+
+    with visit(browser, demo.url) as visitor:
+        visitor.page.route("**/api/v1/reports?*", find_some)
+        page = visitor.open("#/teams")
+        facts = page.locator(".teams-facts")
+        expect(facts).to_contain_text("Effective, at most12,000")
+        expect(facts).to_contain_text("Ineffective2,500 USD")
+        assert visitor.find_barriers() == []
+
+
 def test_the_period_of_the_teams_page_is_days_months_or_dates(browser: Browser, demo: Program):
     with visit(browser, demo.url) as visitor:
         page = visitor.open("#/teams?days=14")

@@ -108,6 +108,12 @@ function Facts({ amounts, currency, change, isPriced }: { amounts: Amounts; curr
           <Fact name={texts("fact-change")}><Change ratio={change} /></Fact>
         </>
       )}
+      {amounts.ineffective_gpu_ms > 0 && (
+        <>
+          <Fact name={texts("fact-effective")}>{fmt.number(amounts.effective_gpu_ms / HOUR_MS)}</Fact>
+          <Fact name={texts("fact-ineffective")}>{isPriced ? money(amounts.ineffective_cost_micros) : fmt.number(amounts.ineffective_gpu_ms / HOUR_MS)}</Fact>
+        </>
+      )}
       <Fact name={texts("fact-score")}>{amounts.mean_score === null ? "–" : fmt.number(amounts.mean_score)} <small>{texts("of-100")}</small></Fact>
       <Fact name={texts("fact-energy")}>{amounts.energy_mj === null ? "–" : `${fmt.number(amounts.energy_mj / 3.6e9)} kWh`}</Fact>
     </dl>
