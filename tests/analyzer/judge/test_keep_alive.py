@@ -243,6 +243,7 @@ def test_after_a_restart_of_the_analyzer_it_takes_as_long_again():
         lambda n: gpu(0.8, 400.0) | {(Measure.DECODER, Stat.PEAK): 0.1} | STILL,
         lambda n: gpu(0.8, 400.0, memory=(8 + n / 30) * GIB) | STILL,
         lambda n: gpu(0.8, 400.0) | signal(Measure.MEMORY_USED, 8 * GIB, 9 * GIB) | STILL,
+        lambda n: gpu(0.8, 400.0) | signal(Measure.MEMORY_USED, 0.2 * GIB, 0.21 * GIB) | STILL,
         lambda n: gpu(0.8 + 0.05 * (n % 60 == 59), 400.0) | STILL,
         lambda n: gpu(0.7 + 0.0006 * n, 400.0) | STILL,
         lambda n: gpu(0.8, 400.0 + 40 * (n % 60 == 59)) | STILL,
@@ -252,12 +253,24 @@ def test_after_a_restart_of_the_analyzer_it_takes_as_long_again():
     ],
     ids=[
         *("two processes", "processes unknown", "processes of others", "requests are counted", "data over PCIe"),
-        *("data over NVLink", "video", "memory grows", "memory varies", "one window of more work", "a slow drift"),
+        *(
+            "data over NVLink",
+            "video",
+            "memory grows",
+            "memory varies",
+            "little memory varies",
+            "one window of more work",
+            "a slow drift",
+        ),
         *("one window of more power", "power unknown", "too low", "a gap in the data"),
     ],
 )
 def test_what_differs_in_one_point_is_not_accused(row: Windows):
     assert names(judge_windows(row)) != [Signature.KEEP_ALIVE]
+
+
+def test_time_between_windows_that_do_not_overlap_is_not_claimed():
+    assert names(judge_windows(steady, every=900)) == [Signature.STEADY]
 
 
 @pytest.mark.parametrize(("share", "is_whole"), [("exclusive", True), ("time-sliced", False), ("hami", False)])

@@ -89,6 +89,9 @@ def host(disk: float = 0.0, network: float = 0.0) -> Stats:
 STILL = host(200.0, 3000.0)
 
 
+COPIES = signal(Measure.MEMORY_COPY, 0.01, 0.02)
+
+
 def waiting(chance: Chance, board: Board = H100, *, watts: float | None = None) -> Stats:
     """A GPU in a collective that nobody joins."""
     watts = draw(chance, board.loaded) + draw(chance, board.stuck) if watts is None else watts
@@ -252,6 +255,38 @@ def test_two_signs_of_waiting_are_enough(row: Stats):
 )
 def test_one_sign_is_not_enough_and_unknown_is_no_sign(row: Stats):
     assert Signature.STALLED not in names(judge_windows(*lasting([row | STILL] * 4, 150), known=learned()))
+
+
+PROFILED_SIGNS = profiled(sm=0.15, dram=0.001)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        gpu(1.0, 300.0) | PROFILED_SIGNS,
+        gpu(1.0, 130.0) | PROFILED_SIGNS | signal(Measure.TENSOR, 0.02),
+        gpu(1.0, 130.0) | PROFILED_SIGNS | signal(Measure.DRAM, 0.04),
+        gpu(1.0, 130.0) | {(Measure.SM_ACTIVE, Stat.PEAK): 0.15} | signal(Measure.TENSOR, 0.0) | COPIES,
+        gpu(1.0, 130.0) | traffic(Measure.PCIE, 5e7),
+        gpu(1.0, 130.0) | traffic(Measure.NVLINK, 5e9),
+        gpu(1.0, 130.0) | {(Measure.DECODER, Stat.PEAK): 0.3},
+        gpu(1.0, 130.0) | signal(Measure.DRAM, 0.0) | signal(Measure.ENGINE, 0.0),
+        gpu(0.99, 130.0, spread=0.012) | {(Measure.CORE, Stat.COUNT): 9.0},
+        gpu(0.96, 130.0, spread=0.009),
+        gpu(1.0, 130.0) | signal(Measure.MEMORY_USED, 60 * GIB, 62 * GIB),
+    ],
+    ids=[
+        *("power of a working GPU", "tensor activity", "DRAM activity", "copies", "PCIe", "NVLink", "video"),
+        *("broken profiling", "utilization varies", "some sample below 95 %", "memory varies"),
+    ],
+)
+def test_two_signs_do_not_count_if_one_signal_shows_work(row: Stats):
+    assert Signature.STALLED not in names(judge_windows(*lasting([row | STILL] * 4, 150), known=learned()))
+
+
+def test_before_power_is_learned_that_of_a_working_gpu_is_known_by_its_model():
+    row = gpu(1.0, 450.0) | PROFILED_SIGNS | STILL
+    assert Signature.STALLED not in names(judge_windows(*lasting([row] * 4, 150)))
 
 
 def test_links_are_a_sign_only_where_they_were_measured_before():
