@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gpusteward.agent.attribution import AttributionInput, attribute_processes
-from gpusteward.agent.kubernetes.pods import PAIR_LABEL, Pod
+from gpusteward.agent.kubernetes.pods import PAIR_GPUS_ANNOTATION, PAIR_LABEL, Pod
 from gpusteward.agent.processes import ProcessIdentity, parse_cgroup
 from gpusteward.core.containers import Container, Workload
 from gpusteward.core.gpus import GpuAllocation, GpuProcess, Place, Share
@@ -53,35 +53,60 @@ def test_a_process_on_a_gpu_its_pod_does_not_hold_is_flagged():
     assert process.outside_allocation
 
 
-def paired(pod: Pod, other: str) -> Pod:
-    return replace(pod, labels={PAIR_LABEL: other})
+def paired(pod: Pod, other: str, gpus: str = f"GPU-9, {GPU}") -> Pod:
+    return replace(pod, labels={PAIR_LABEL: other}, annotations={PAIR_GPUS_ANNOTATION: gpus} if gpus else {})
+
+
+def assert_never_joined(*pods: Pod, holder: Pod = VICTIM):
+    """The process of the trainer on the GPU of the holder is that of a pod which does not hold it."""
+    held_by = held(Container(holder.namespace, holder.name, holder.uid, "main"))
+    process = attributed(IN_POD, pods=pods, allocations=[held_by])
+    assert (process.works_for, process.outside_allocation) == (None, True)
 
 
 def test_a_process_works_for_the_holder_that_its_pod_is_a_pair_with():
     holder = Container("ml", "victim-0", VICTIM_UID, "main")
-    pair = [paired(POD, "victim-0"), paired(VICTIM, "trainer-0")]
+    pair = [paired(POD, "victim-0"), paired(VICTIM, "trainer-0", GPU)]
     process = attributed(IN_POD, pods=pair, allocations=[held(holder)])
     assert (process.container, process.works_for, process.outside_allocation) == (TRAINER, holder, False)
 
 
-@pytest.mark.parametrize(
-    "others",
-    [
-        pytest.param(VICTIM, id="the holder names nobody"),
-        pytest.param(paired(VICTIM, "server-0"), id="the holder names another pod"),
-        pytest.param(replace(paired(VICTIM, "trainer-0"), namespace="web"), id="the holder is in another namespace"),
-    ],
-)
-def test_a_pod_that_names_a_holder_which_does_not_name_it_is_outside(others: Pod):
-    holder = Container(others.namespace, "victim-0", VICTIM_UID, "main")
-    process = attributed(IN_POD, pods=[paired(POD, "victim-0"), others], allocations=[held(holder)])
-    assert (process.works_for, process.outside_allocation) == (None, True)
+def test_never_joins_pods_of_which_one_names_nobody():
+    assert_never_joined(paired(POD, "victim-0"), replace(paired(VICTIM, "x"), labels={}))
+    assert_never_joined(replace(paired(POD, "x"), labels={}), paired(VICTIM, "trainer-0"))
 
 
-def test_a_pair_whose_pods_both_hold_no_gpu_is_outside():
+def test_never_joins_a_pod_with_a_holder_that_names_a_third_pod():
+    assert_never_joined(paired(POD, "victim-0"), paired(VICTIM, "server-0"))
+    server = Pod("ml", "server-0", "uid-s")
+    assert_never_joined(paired(POD, "victim-0"), paired(VICTIM, "server-0"), paired(server, "victim-0"))
+
+
+@pytest.mark.parametrize("gpus", ["", "GPU-9", GPU + "0", GPU.lower(), f"{GPU} GPU-9", ", ,", "GPU-9," * 128 + GPU])
+def test_never_joins_pods_of_which_only_one_names_the_gpu(gpus: str):
+    assert_never_joined(paired(POD, "victim-0", gpus), paired(VICTIM, "trainer-0"))
+    assert_never_joined(paired(POD, "victim-0"), paired(VICTIM, "trainer-0", gpus))
+
+
+def test_never_joins_pods_on_a_gpu_that_neither_names():
+    assert_never_joined(paired(POD, "victim-0", "GPU-9"), paired(VICTIM, "trainer-0", "GPU-9"))
+    assert_never_joined(paired(POD, "victim-0", ""), paired(VICTIM, "trainer-0", ""))
+
+
+def test_never_joins_pods_of_two_namespaces():
+    holder = replace(paired(VICTIM, "trainer-0"), namespace="web")
+    assert_never_joined(paired(POD, "victim-0"), holder, holder=holder)
+
+
+def test_never_joins_a_pair_on_a_gpu_that_a_third_pod_holds():
     pair = [paired(POD, "victim-0"), paired(VICTIM, "trainer-0")]
-    stranger = Container("web", "stranger-0", "uid-s", "main")
-    assert attributed(IN_POD, pods=pair, allocations=[held(stranger)]).outside_allocation
+    assert_never_joined(*pair, holder=Pod("web", "stranger-0", "uid-s"))
+    assert_never_joined(*pair, holder=Pod("ml", "stranger-0", "uid-s"))
+
+
+def test_never_joins_a_pod_with_itself():
+    process = attributed(IN_POD, pods=[paired(POD, "trainer-0")], allocations=[held(TRAINER)])
+    assert process.works_for is None
 
 
 def test_no_process_is_flagged_while_allocations_are_unknown():

@@ -10,6 +10,7 @@ import math
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from http.client import HTTPException
 from pathlib import Path
@@ -19,13 +20,14 @@ import pytest
 from pydantic import ValidationError
 from starlette.datastructures import Headers
 
+from gpusteward.agent.attribution import AttributionInput, attribute_processes
 from gpusteward.agent.field_list import parse_fields
 from gpusteward.agent.hpc_jobs import parse_jobs
 from gpusteward.agent.http.connections import ClientConnection, ScrapeSlots
 from gpusteward.agent.http.handler import ConnectionHandler, ServerContext
 from gpusteward.agent.kubernetes import podresources
 from gpusteward.agent.kubernetes.kubelet import accept_names, decode_listing
-from gpusteward.agent.kubernetes.pods import LONGEST_TEXT, Pod, PodDecoder
+from gpusteward.agent.kubernetes.pods import LONGEST_TEXT, PAIR_GPUS_ANNOTATION, PAIR_LABEL, Pod, PodDecoder
 from gpusteward.agent.processes import ProcessTable, parse_cgroup
 from gpusteward.agent.shares.annotations import GRANT_ANNOTATIONS, MIG_ANNOTATION, read_fraction, read_grants
 from gpusteward.agent.shares.ratio_file import read_ratio
@@ -158,6 +160,11 @@ def test_annotations_of_schedulers(name: str, piece: str):
     assert measure(lambda: read_grants(pod)) < MOST_SECONDS
 
 
+def test_a_longer_list_of_the_gpus_of_a_pair_than_the_longest_text_is_not_read():
+    assert decode_pod({PAIR_GPUS_ANNOTATION: "GPU-1," * LONGEST_TEXT}).annotations == {}
+    assert decode_pod({PAIR_GPUS_ANNOTATION: "GPU-1"}).annotations == {PAIR_GPUS_ANNOTATION: "GPU-1"}
+
+
 def decode_pod(annotations: Mapping[str, str], *, labels: Mapping[str, str] | None = None) -> Pod:
     about = {"name": "a", "namespace": "b", "uid": "c", "annotations": annotations, "labels": labels}
     return PodDecoder().read(msgspec.json.encode({"metadata": about}))
@@ -258,6 +265,14 @@ def read_annotation(text: str) -> object:
     return read_grants(pod), read_fraction(pod, "GPU-1", memory_bytes=1)
 
 
+def read_pairs(text: str) -> object:
+    """250 pods of a node, each of a pair whose GPUs are the longest text that is kept."""
+    pod = decode_pod({PAIR_GPUS_ANNOTATION: text[:LONGEST_TEXT]})
+    names = [f"{pair}-{side}" for pair in range(125) for side in (0, 1)]
+    pods = {one: replace(pod, name=one, labels={PAIR_LABEL: f"{one[:-1]}{1 - int(one[-1])}"}) for one in names}
+    return attribute_processes([], AttributionInput(pods=pods))
+
+
 def read_owner(text: str) -> object:
     owners = [Reference("v1", kind, text, controller=True) for kind in ("Job", "ReplicaSet", "StatefulSet")]
     return [find_workload("a", "b", owners=[each], labels={"pod-template-hash": text}) for each in owners]
@@ -287,6 +302,7 @@ PARSERS: Mapping[str, tuple[Callable[[str], object], Iterable[str]]] = {
     ),
     "device ids": (DeviceTable([]).find, repeated("::1", "gpu-0-mig-", "mig-gpu-/1/1", "a[-1]", "nvidia0/gi1")),
     "labels of pods": (read_label, ()),
+    "GPUs of pairs": (read_pairs, ()),
     "annotations of pods": (read_annotation, ("[" + "{}," * 20_000, "0." + repeat("1"), NESTED_GRANT)),
     "owners of pods": (read_owner, repeated("-00000000", "-1")),
     "quantities of pods": (read_gpus, repeated("1e", "1k", "9")),

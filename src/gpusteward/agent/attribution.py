@@ -21,6 +21,8 @@ Invariants:
 - A process on a GPU that its pod does not hold is flagged (`outside_allocation`), unless the pod may hold it in a way
   that is not seen yet: its device id matches no GPU (`unplaced`), the GPU of its init container is not known
   (`reserving`), or it works for the holder as its pair. MPS servers work for their clients and are never flagged.
+- Labels and annotations are written by tenants: two pods are a pair on a GPU only if each names the other and both name
+  the GPU. Otherwise a pod could claim the work of a neighbour, or call its own that of somebody who agreed to nothing.
 
 Without all this, verdicts would be about GPUs, not about those who hold them: an idle pod on a busy GPU would look
 busy, and the pod that works there without having asked for it would not be seen at all.
@@ -34,7 +36,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from gpusteward.agent.kubernetes.pods import PAIR_LABEL, Pod, PodName
+from gpusteward.agent.kubernetes.pods import PAIR_GPUS_ANNOTATION, PAIR_LABEL, Pod, PodName
 from gpusteward.agent.processes import CgroupIdentity, ProcessIdentity
 from gpusteward.core.containers import Container, Workload
 from gpusteward.core.gpus import GpuAllocation, GpuProcess, Place, Share, is_mps_server
@@ -57,16 +59,41 @@ class AttributionInput:
 def attribute_processes(processes: Sequence[GpuProcess], known: AttributionInput) -> tuple[GpuProcess, ...]:
     """Set place and container of every process, and flag those on a GPU that their pod does not hold."""
     holders = group_by_gpu(known.allocations)
-    named = {
-        (pod.namespace, pod.name): (pod.namespace, other)
-        for pod in known.pods.values()
-        if (other := pod.labels.get(PAIR_LABEL))
-    }
-    # Anyone may write labels: each pod of a pair must name the other.
-    pairs = {pod: other for pod, other in named.items() if named.get(other) == pod}
+    pairs = _find_pairs(known.pods)
     return tuple(
         _attribute_one(process, known, holders=holders.get(process.gpu_uuid, []), pairs=pairs) for process in processes
     )
+
+
+MOST_PAIR_GPUS = 128
+"""A node has at most 16 GPUs with 7 MIG instances each."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """Of one pod: the pod that uses its GPUs, or that it works for, and the GPUs on which they are a pair."""
+
+    other: PodName
+    gpus: frozenset[str]
+
+
+def _find_pairs(pods: Mapping[str, Pod]) -> Mapping[PodName, _Pair]:
+    """The pods of this node that name each other and at least one GPU in common."""
+    labelled = {(pod.namespace, pod.name): pod for pod in pods.values() if pod.labels.get(PAIR_LABEL)}
+    pairs: dict[PodName, _Pair] = {}
+    for name, pod in labelled.items():
+        other = labelled.get((pod.namespace, pod.labels[PAIR_LABEL]))
+        if other and other is not pod and other.labels[PAIR_LABEL] == pod.name:
+            gpus = _list_pair_gpus(pod) & _list_pair_gpus(other)
+            if gpus:
+                pairs[name] = _Pair((other.namespace, other.name), gpus)
+    return pairs
+
+
+def _list_pair_gpus(pod: Pod) -> frozenset[str]:
+    """Of its annotation, as far as it is read. A longer text than `LONGEST_TEXT` was dropped already."""
+    parts = pod.annotations.get(PAIR_GPUS_ANNOTATION, "").split(",", MOST_PAIR_GPUS)[:MOST_PAIR_GPUS]
+    return frozenset(part.strip() for part in parts) - {""}
 
 
 def _attribute_one(
@@ -74,13 +101,14 @@ def _attribute_one(
     known: AttributionInput,
     *,
     holders: Sequence[GpuAllocation],
-    pairs: Mapping[PodName, PodName],
+    pairs: Mapping[PodName, _Pair],
 ) -> GpuProcess:
     identity = locate_process(known.identities.get(process.pid, _NO_IDENTITY), known.pods)
     container = _container(identity, known.pods, holders, is_disputed=process.gpu_uuid in known.disputed)
     # Nobody is accused while the holders are unknown; an MPS server works for those that hold the GPU.
     is_outside = known.allocations_known and not is_mps_server(identity.name) and _is_outside(container, holders, known)
-    other = pairs.get((container.namespace, container.pod)) if container and is_outside else None
+    pair = pairs.get((container.namespace, container.pod)) if container and is_outside else None
+    other = pair.other if pair and process.gpu_uuid in pair.gpus else None
     works_for = next((each.container for each in holders if name_pod(each) == other), None)
     return GpuProcess(
         process.pid,

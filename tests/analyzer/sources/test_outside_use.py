@@ -14,7 +14,7 @@ from gpusteward.agent.dialects.native import NativeDialect
 from gpusteward.agent.field_list import default_fields
 from gpusteward.agent.kubernetes.kubelet import KubeletClient
 from gpusteward.agent.kubernetes.pod_watch import PodWatch
-from gpusteward.agent.kubernetes.pods import PAIR_LABEL
+from gpusteward.agent.kubernetes.pods import PAIR_GPUS_ANNOTATION, PAIR_LABEL
 from gpusteward.agent.node_source import NodeProviders, NodeSource
 from gpusteward.agent.nvml import Nvml
 from gpusteward.agent.processes import ProcessTable
@@ -116,17 +116,23 @@ def make_machine() -> Machine:
     occupy(scenario.gpus[11], 24, 3 * GIB, 0)
     pids = {"works-itself": [17], "beside-a-busy-host": [19], "beside-a-hidden-busy-host": [21]}
     workers = {"held-for-another-pod": 23, "held-for-an-idle-pod": 24}
+    gpus = {pod: gpu.uuid for pod, gpu in zip(VERDICTS, scenario.gpus, strict=True)}
+    of_pair = {pod: {PAIR_GPUS_ANNOTATION: gpus[pod]} for pod in workers}
     holders = [
         NodePod(
             pod,
-            [gpu.uuid],
+            [uuid],
             pids.get(pod, []),
             owner=("ReplicaSet", "server-5d4f"),
             labels={"pod-template-hash": "5d4f"} | ({PAIR_LABEL: f"launcher-{workers[pod]}"} if pod in workers else {}),
+            annotations=of_pair.get(pod, {}),
         )
-        for pod, gpu in zip(VERDICTS, scenario.gpus, strict=True)
+        for pod, uuid in gpus.items()
     ]
-    launchers = [NodePod(f"launcher-{pid}", [], [pid], labels={PAIR_LABEL: pod}) for pod, pid in workers.items()]
+    launchers = [
+        NodePod(f"launcher-{pid}", [], [pid], labels={PAIR_LABEL: pod}, annotations=of_pair[pod])
+        for pod, pid in workers.items()
+    ]
     others = [NodePod(f"other-{pid}", [], [pid], namespace="llm") for pid in (10, 14, 15, 18)]
     return Machine(scenario, [*holders, *launchers, *others], host_pids=[11, 12, 16, 20, 22])
 

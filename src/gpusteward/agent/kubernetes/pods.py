@@ -91,6 +91,10 @@ def _find_peak(init: Iterable[ContainerSpec], resource: str) -> int:
     return peak
 
 
+PAIR_LABEL = "dual-pods.llm-d.ai/dual"
+"""llm-d's fast model actuation: one pod holds the GPUs, another one works on them; each has the name of the other."""
+PAIR_GPUS_ANNOTATION = "dual-pods.llm-d.ai/accelerators"
+"""On both pods of such a pair: the UUIDs of these GPUs, separated by commas."""
 KEPT_ANNOTATIONS = (
     "hami.io/",
     "volcano.sh/",
@@ -100,12 +104,11 @@ KEPT_ANNOTATIONS = (
     "run.ai/",
     "kai.scheduler/",
     "gpusteward.io/",
+    PAIR_GPUS_ANNOTATION,
 )
 """Prefixes of GPU-related annotations; all others are dropped."""
 LONGEST_TEXT = 16 * 1024
 """Characters. Grants of HAMi to a pod on many GPUs take thousands; a longer annotation is ignored."""
-PAIR_LABEL = "dual-pods.llm-d.ai/dual"
-"""llm-d's fast model actuation: one pod holds the GPUs, another one works on them; each has the name of the other."""
 KEPT_LABELS = ("runai-gpu-group", PAIR_LABEL)
 """Prefixes of labels about GPU sharing. Owners are resolved before the other labels are dropped."""
 STATIC_POD_UID = "kubernetes.io/config.hash"
