@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gpusteward.agent.attribution import AttributionInput, attribute_processes
+from gpusteward.agent.attribution import AttributionInput, attribute_processes, join_pairs
 from gpusteward.agent.kubernetes.pods import PAIR_GPUS_ANNOTATION, PAIR_LABEL, Pod
 from gpusteward.agent.processes import ProcessIdentity, parse_cgroup
 from gpusteward.core.containers import Container, Workload
@@ -30,7 +30,9 @@ def in_cgroup(path: str) -> ProcessIdentity:
 
 
 def attributed(identity: ProcessIdentity, *, pods=(), allocations=(), known: bool = True) -> GpuProcess:
-    known_data = AttributionInput({7: identity}, {pod.uid: pod for pod in pods}, allocations, allocations_known=known)
+    by_uid = {pod.uid: pod for pod in pods}
+    joined = join_pairs(allocations, by_uid)
+    known_data = AttributionInput({7: identity}, by_uid, joined, allocations_known=known)
     (process,) = attribute_processes([GpuProcess(7, GPU, memory_bytes=5, sm_ratio=0.5)], known_data)
     assert (process.pid, process.memory_bytes, process.sm_ratio) == (7, 5, 0.5)
     return process
@@ -58,8 +60,9 @@ def paired(pod: Pod, other: str, gpus: str = f"GPU-9, {GPU}") -> Pod:
 
 
 def assert_never_joined(*pods: Pod, holder: Pod = VICTIM):
-    """The process of the trainer on the GPU of the holder is that of a pod which does not hold it."""
+    """Nobody uses the GPU in place of its holder, and the process of the trainer is that of a pod without the GPU."""
     held_by = held(Container(holder.namespace, holder.name, holder.uid, "main"))
+    assert join_pairs([held_by], {pod.uid: pod for pod in pods}) == (held_by,)
     process = attributed(IN_POD, pods=pods, allocations=[held_by])
     assert (process.works_for, process.outside_allocation) == (None, True)
 
@@ -71,6 +74,23 @@ def test_a_process_works_for_the_holder_that_its_pod_is_a_pair_with():
     assert (process.container, process.works_for, process.outside_allocation) == (TRAINER, holder, False)
 
 
+def test_the_holder_of_a_pair_is_used_by_the_other_pod_also_without_a_process():
+    holder, other = held(Container("ml", "victim-0", VICTIM_UID, "main")), replace(held(TRAINER), gpu_uuid="GPU-7")
+    pair = [paired(POD, "victim-0"), paired(VICTIM, "trainer-0", GPU)]
+    joined = join_pairs([holder, other], {pod.uid: pod for pod in pair})
+    assert joined == (replace(holder, used_by="trainer-0"), other)
+
+
+def test_never_joins_pods_that_both_hold_the_gpu():
+    both = [held(Container("ml", "victim-0", VICTIM_UID, "main"), Share.MPS), held(TRAINER, Share.MPS)]
+    pair = [paired(POD, "victim-0"), paired(VICTIM, "trainer-0")]
+    assert join_pairs(both, {pod.uid: pod for pod in pair}) == tuple(both)
+
+
+def test_never_joins_a_holder_with_a_pod_that_has_ended():
+    assert_never_joined(replace(paired(POD, "victim-0"), phase="Succeeded"), paired(VICTIM, "trainer-0"))
+
+
 def test_never_joins_pods_of_which_one_names_nobody():
     assert_never_joined(paired(POD, "victim-0"), replace(paired(VICTIM, "x"), labels={}))
     assert_never_joined(replace(paired(POD, "x"), labels={}), paired(VICTIM, "trainer-0"))
@@ -78,8 +98,11 @@ def test_never_joins_pods_of_which_one_names_nobody():
 
 def test_never_joins_a_pod_with_a_holder_that_names_a_third_pod():
     assert_never_joined(paired(POD, "victim-0"), paired(VICTIM, "server-0"))
-    server = Pod("ml", "server-0", "uid-s")
-    assert_never_joined(paired(POD, "victim-0"), paired(VICTIM, "server-0"), paired(server, "victim-0"))
+    pods = [paired(POD, "victim-0"), paired(VICTIM, "server-0"), paired(Pod("ml", "server-0", "uid-s"), "victim-0")]
+    holder = held(Container("ml", "victim-0", VICTIM_UID, "main"))
+    assert [each.used_by for each in join_pairs([holder], {pod.uid: pod for pod in pods})] == ["server-0"]
+    process = attributed(IN_POD, pods=pods, allocations=[holder])
+    assert (process.works_for, process.outside_allocation) == (None, True)
 
 
 @pytest.mark.parametrize("gpus", ["", "GPU-9", GPU + "0", GPU.lower(), f"{GPU} GPU-9", ", ,", "GPU-9," * 128 + GPU])
@@ -105,8 +128,7 @@ def test_never_joins_a_pair_on_a_gpu_that_a_third_pod_holds():
 
 
 def test_never_joins_a_pod_with_itself():
-    process = attributed(IN_POD, pods=[paired(POD, "trainer-0")], allocations=[held(TRAINER)])
-    assert process.works_for is None
+    assert join_pairs([held(TRAINER)], {UID: paired(POD, "trainer-0")}) == (held(TRAINER),)
 
 
 def test_no_process_is_flagged_while_allocations_are_unknown():

@@ -20,7 +20,7 @@ import pytest
 from pydantic import ValidationError
 from starlette.datastructures import Headers
 
-from gpusteward.agent.attribution import AttributionInput, attribute_processes
+from gpusteward.agent.attribution import join_pairs
 from gpusteward.agent.field_list import parse_fields
 from gpusteward.agent.hpc_jobs import parse_jobs
 from gpusteward.agent.http.connections import ClientConnection, ScrapeSlots
@@ -49,7 +49,9 @@ from gpusteward.analyzer.sources.engine.decode import decode_labels, decode_vect
 from gpusteward.analyzer.sources.owners.pods_by_name import is_on_node
 from gpusteward.analyzer.sources.scrape.page_parser import ParseErrors, parse_labels, parse_line, parse_page
 from gpusteward.control_characters import escape_controls
+from gpusteward.core.containers import Container
 from gpusteward.core.errors import GpustewardError
+from gpusteward.core.gpus import GpuAllocation
 from gpusteward.core.settings import InvalidSettingError, parse_duration
 from gpusteward.http.connections import RawResponse
 from gpusteward.http_server.access import parse_basic
@@ -270,7 +272,7 @@ def read_pairs(text: str) -> object:
     pod = decode_pod({PAIR_GPUS_ANNOTATION: text[:LONGEST_TEXT]})
     names = [f"{pair}-{side}" for pair in range(125) for side in (0, 1)]
     pods = {one: replace(pod, name=one, labels={PAIR_LABEL: f"{one[:-1]}{1 - int(one[-1])}"}) for one in names}
-    return attribute_processes([], AttributionInput(pods=pods))
+    return join_pairs([GpuAllocation(Container("b", name), "GPU-1") for name in names[::2]], pods)
 
 
 def read_owner(text: str) -> object:

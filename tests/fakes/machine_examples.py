@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from gpusteward.agent.kubernetes.pods import PAIR_GPUS_ANNOTATION, PAIR_LABEL
 from tests.fakes import nvml_scenarios as nvml
 from tests.fakes.machines import Machine, NodePod
 
@@ -64,6 +65,19 @@ def h100() -> Machine:
     """Two H100 with profiling."""
     scenario = nvml.h100_gpm()
     return Machine(scenario, [NodePod(f"llm-{i}", [gpu.uuid], [6000 + i]) for i, gpu in enumerate(scenario.gpus)])
+
+
+def dual_pods() -> Machine:
+    """Two H100, each held by one pod of llm-d for another one: a server that works, and one that is asleep."""
+    scenario = nvml.h100_gpm()
+    servers = {"launcher-0": [6000], "launcher-1": []}
+    pods = []
+    for number, (gpu, (server, pids)) in enumerate(zip(scenario.gpus, servers.items(), strict=True)):
+        holder, both = f"requester-{number}", {PAIR_GPUS_ANNOTATION: gpu.uuid}
+        pods.append(NodePod(holder, [gpu.uuid], labels={PAIR_LABEL: server}, annotations=both))
+        pods.append(NodePod(server, pids=pids, labels={PAIR_LABEL: holder}, annotations=both))
+    scenario.gpus[1].rest()
+    return Machine(scenario, pods)
 
 
 def blackwell() -> Machine:
@@ -132,7 +146,19 @@ def fractions() -> Machine:
 MACHINES: dict[str, Callable[[], Machine]] = {
     each.__name__: each
     for each in (
-        *(exclusive, time_sliced, mps, mig, h100, blackwell, unified_memory, lost_gpu, not_supported, no_driver),
+        *(
+            exclusive,
+            time_sliced,
+            mps,
+            mig,
+            h100,
+            dual_pods,
+            blackwell,
+            unified_memory,
+            lost_gpu,
+            not_supported,
+            no_driver,
+        ),
         *(hami, fractions),
     )
 }

@@ -45,7 +45,7 @@ from gpusteward.core.usage_split import group_by_gpu
 
 @dataclass(frozen=True, slots=True)
 class AttributionInput:
-    """What is known about processes, pods and allocations of the node."""
+    """What is known about processes, pods and allocations of the node, which `join_pairs` has seen."""
 
     identities: Mapping[int, ProcessIdentity] = field(default_factory=dict)
     pods: Mapping[str, Pod] = field(default_factory=dict)
@@ -59,57 +59,53 @@ class AttributionInput:
 def attribute_processes(processes: Sequence[GpuProcess], known: AttributionInput) -> tuple[GpuProcess, ...]:
     """Set place and container of every process, and flag those on a GPU that their pod does not hold."""
     holders = group_by_gpu(known.allocations)
-    pairs = _find_pairs(known.pods)
-    return tuple(
-        _attribute_one(process, known, holders=holders.get(process.gpu_uuid, []), pairs=pairs) for process in processes
-    )
+    return tuple(_attribute_one(process, known, holders=holders.get(process.gpu_uuid, [])) for process in processes)
 
 
 MOST_PAIR_GPUS = 128
 """A node has at most 16 GPUs with 7 MIG instances each."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Pair:
-    """Of one pod: the pod that uses its GPUs, or that it works for, and the GPUs on which they are a pair."""
+def join_pairs(allocations: Sequence[GpuAllocation], pods: Mapping[str, Pod]) -> tuple[GpuAllocation, ...]:
+    """The allocations, with the other pod of its pair where one uses the GPU in place of the holder.
 
-    other: PodName
-    gpus: frozenset[str]
-
-
-def _find_pairs(pods: Mapping[str, Pod]) -> Mapping[PodName, _Pair]:
-    """The pods of this node that name each other and at least one GPU in common."""
+    That holds whether the other pod has a process there or not: a server may be asleep, or about to start.
+    """
     labelled = {(pod.namespace, pod.name): pod for pod in pods.values() if pod.labels.get(PAIR_LABEL)}
-    pairs: dict[PodName, _Pair] = {}
-    for name, pod in labelled.items():
-        other = labelled.get((pod.namespace, pod.labels[PAIR_LABEL]))
-        if other and other is not pod and other.labels[PAIR_LABEL] == pod.name:
-            gpus = _list_pair_gpus(pod) & _list_pair_gpus(other)
-            if gpus:
-                pairs[name] = _Pair((other.namespace, other.name), gpus)
-    return pairs
+    if not labelled:
+        return tuple(allocations)
+    held = {(name_pod(each), each.gpu_uuid) for each in allocations}
+    return tuple(
+        replace(each, used_by=other.name)
+        if (other := _find_other(labelled, name_pod(each), each.gpu_uuid))
+        and ((other.namespace, other.name), each.gpu_uuid) not in held
+        else each
+        for each in allocations
+    )
+
+
+def _find_other(labelled: Mapping[PodName, Pod], holder: PodName, gpu_uuid: str) -> Pod | None:
+    """The pod that is a pair with this one on this GPU."""
+    pod = labelled.get(holder)
+    other = labelled.get((holder[0], pod.labels[PAIR_LABEL])) if pod else None
+    if pod is None or other is None or other.labels[PAIR_LABEL] != pod.name or other.is_finished:
+        return None
+    return other if all(gpu_uuid in _list_pair_gpus(each) for each in (pod, other)) else None
 
 
 def _list_pair_gpus(pod: Pod) -> frozenset[str]:
     """Of its annotation, as far as it is read. A longer text than `LONGEST_TEXT` was dropped already."""
     parts = pod.annotations.get(PAIR_GPUS_ANNOTATION, "").split(",", MOST_PAIR_GPUS)[:MOST_PAIR_GPUS]
-    return frozenset(part.strip() for part in parts) - {""}
+    return frozenset(part.strip() for part in parts)
 
 
-def _attribute_one(
-    process: GpuProcess,
-    known: AttributionInput,
-    *,
-    holders: Sequence[GpuAllocation],
-    pairs: Mapping[PodName, _Pair],
-) -> GpuProcess:
+def _attribute_one(process: GpuProcess, known: AttributionInput, *, holders: Sequence[GpuAllocation]) -> GpuProcess:
     identity = locate_process(known.identities.get(process.pid, _NO_IDENTITY), known.pods)
     container = _container(identity, known.pods, holders, is_disputed=process.gpu_uuid in known.disputed)
     # Nobody is accused while the holders are unknown; an MPS server works for those that hold the GPU.
     is_outside = known.allocations_known and not is_mps_server(identity.name) and _is_outside(container, holders, known)
-    pair = pairs.get((container.namespace, container.pod)) if container and is_outside else None
-    other = pair.other if pair and process.gpu_uuid in pair.gpus else None
-    works_for = next((each.container for each in holders if name_pod(each) == other), None)
+    pod = (container.namespace, container.pod) if container and is_outside else None
+    works_for = next((each.container for each in holders if (each.container.namespace, each.used_by) == pod), None)
     return GpuProcess(
         process.pid,
         process.gpu_uuid,

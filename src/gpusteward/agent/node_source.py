@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from gpusteward.agent.attribution import AttributionInput, assign_process_holders, attribute_processes
+from gpusteward.agent.attribution import AttributionInput, assign_process_holders, attribute_processes, join_pairs
 from gpusteward.agent.collector_runner import CollectorRunner
 from gpusteward.agent.holders import HolderUids, InitContainerGpus
 from gpusteward.agent.host_use import HostUseReader
@@ -103,7 +103,7 @@ class NodeSource:
             known = AttributionInput(
                 identities,
                 pods,
-                resolution.allocations,
+                join_pairs(resolution.allocations, pods),
                 allocations_known=claims_known,
                 unplaced=resolution.unplaced | self._claims.unlisted,
                 reserving=self._init_gpus.find_reserving(pods),

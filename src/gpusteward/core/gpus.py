@@ -124,6 +124,7 @@ class GpuAllocation:
     memory_limit_bytes: int | None = None
     core_limit_ratio: float | None = None
     claim: tuple[tuple[str, str], ...] = ()  # dra_* labels of a dynamic resource claim
+    used_by: str = ""  # the other pod of its pair, in the same namespace: it uses the GPU in place of its holder
 
 
 @dataclass(frozen=True, slots=True)

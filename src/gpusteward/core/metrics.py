@@ -84,8 +84,8 @@ GPU_BUSY_SECONDS = _counter("gpu_busy_seconds_total", GPU, "Utilization integrat
 GPU_OUTSIDE_SECONDS = _counter(
     "gpu_outside_use_seconds_total",
     GPU,
-    "Time in which somebody who does not hold the GPU used it: worked on it, or had more than 1 GiB of its memory. "
-    "On a GPU that nobody holds that is everybody.",
+    "Time in which somebody who does not hold the GPU used it: worked on it, had more than 1 GiB of its memory, or is "
+    "a pair with its holder. On a GPU that nobody holds that is everybody.",
 )
 
 _PROFILED = "(Hopper and newer, or a DCGM hostengine)"
@@ -146,8 +146,9 @@ USE_VIDEO_SECONDS = _counter(
 
 ALLOCATION_INFO = _gauge(
     "allocation_info",
-    (*ALLOCATION, "share", "resource", "replica", "user"),
-    "Allocation of a GPU to a container; always 1.",
+    (*ALLOCATION, "share", "resource", "replica", "user", "used_by"),
+    "Allocation of a GPU to a container; always 1. `used_by` is the pod that uses it in place of the holder, if the "
+    "two are a pair.",
 )
 ALLOCATION_MEMORY_LIMIT = _gauge("allocation_memory_limit_bytes", ALLOCATION, "Memory limit of the allocation.")
 ALLOCATION_CORE_LIMIT = _gauge("allocation_core_limit_ratio", ALLOCATION, "Compute limit of the allocation.")

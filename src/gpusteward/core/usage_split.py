@@ -122,7 +122,10 @@ def split_gpu(
         for (by, container), own, *values in zip(groups, known, utilization, memory, power, video, strict=True)
     )
     holders = len({each.container for each in allocations})
-    return GpuSplit(reading.gpu, busy, held, watts, parts, _is_used_outside(groups, parts, holders), holders)
+    # What the other pod of a pair does is the holder's work, but while it does nothing, has no process or is asleep,
+    # only the server in it knows whether it is needed.
+    is_used_outside = any(each.used_by for each in allocations) or _is_used_outside(groups, parts, holders)
+    return GpuSplit(reading.gpu, busy, held, watts, parts, is_used_outside, holders)
 
 
 def utilization_of(reading: GpuReading) -> float | None:
@@ -239,11 +242,8 @@ def _is_used_outside(groups: _ProcessesByPart, parts: Sequence[Part], holders: i
 
     What is left after all processes is use of somebody unknown only where no holder can have it: the utilization of a
     device and that of its processes are not measured at the same moments, and a process may hold more memory than the
-    driver says. The other pod of a pair counts too: what it does is the holder's work, but while it does nothing, only
-    the server in it knows whether it is needed.
+    driver says.
     """
-    if any(process.works_for for own in groups.values() for process in own):
-        return True
     named = [
         part
         for part, own in list(zip(parts, groups.values(), strict=True))[holders:-1]

@@ -78,6 +78,7 @@ class AllocationKey:
     gpu_index: str = ""
     model: str = ""
     share: str = ""
+    used_by: str = field(default="", compare=False)  # the other pod of its pair, which may change while it is held
 
     @property
     def cluster(self) -> str:

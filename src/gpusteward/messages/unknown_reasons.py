@@ -46,10 +46,15 @@ USED_BY_HOST = Message(
     "somebody who does not hold this GPU uses it: a process of the host", "该 GPU 正被未占用它的宿主机进程使用"
 )
 USED_BY_UNKNOWN = Message(
-    "somebody who does not hold this GPU uses it: the other pod of an llm-d pair, or processes whose container was not "
-    "found",
-    "该 GPU 正被未占用它的进程使用：llm-d 成对 Pod 中的另一个，或找不到所属容器的进程",
+    "somebody who does not hold this GPU uses it: processes whose container was not found",
+    "该 GPU 正被未占用它的进程使用，找不到这些进程所属的容器",
 )
+USED_BY_PAIR = Message(
+    "this GPU is used by {pod}, the other pod of its pair, which does nothing now: only the server in it knows whether "
+    "it is needed",
+    "该 GPU 由与其成对的 Pod {pod} 使用，目前没有活动：只有其中的推理服务知道是否还需要",
+)
+"""Both pods are in one namespace: whoever may see the holder may see its name."""
 POD_ON_TWO_NODES = Message(
     "two nodes report a pod of this name: two clusters seem to be read as one (name them by a label: "
     "prometheus.cluster_label)",
@@ -81,6 +86,8 @@ HIDDEN = Message(
 
 def hide_errors(reason: Message) -> Message:
     """The reason itself if it is one of the fixed texts above: any other may contain names of somebody else."""
+    if reason.en.startswith(USED_BY_PAIR.en.partition("{")[0]):
+        return reason
     if reason.en.startswith(USED_BY_POD.en.partition("{")[0]) and reason not in _FIXED_REASONS:
         return USED_BY_ANOTHER_POD
     return reason if reason in _FIXED_REASONS else HIDDEN

@@ -161,7 +161,7 @@ class NativeDialect:
         for each in allocations:
             gpu, holder = gpus[each.gpu_uuid], each.container
             pod_labels = holder.pod_labels if self._has_pod_labels else ()
-            terms = (holder.workload, holder.user, pod_labels, each.share, each.resource, each.replica)
+            terms = (holder.workload, holder.user, pod_labels, each.share, each.resource, each.replica, each.used_by)
             key = (gpu.uuid, gpu.index, holder, *terms)
             own, with_terms = self._labels.get_or_render_all(key, partial(_labels_of_allocation, each, gpu, pod_labels))
             info.write(with_terms, 1)
@@ -249,12 +249,13 @@ def _labels_of_part(gpu: Gpu, part: Part) -> Labels:
 
 
 def _labels_of_allocation(allocation: GpuAllocation, gpu: Gpu, pod_labels: Labels) -> tuple[Labels, Labels]:
-    """Labels of the allocation, and the same with share, resource, replica, user and pod labels."""
+    """Labels of the allocation, and the same with share, resource, replica, user, pair and pod labels."""
     own = (*gpu_labels(gpu), *_owner(allocation.container))
     terms = (("share", allocation.share), ("resource", allocation.resource), ("replica", allocation.replica))
     # As in kube-state-metrics: `label_cost_center`. Of labels that get the same name, one is exported.
     named = {f"label_{_NOT_IN_A_NAME.sub('_', key)}": value for key, value in sorted(pod_labels) if value}
-    return own, (*own, *terms, ("user", allocation.container.user), *named.items())
+    last = (("user", allocation.container.user), ("used_by", allocation.used_by))
+    return own, (*own, *terms, *last, *named.items())
 
 
 def _labels_of_process(process: GpuProcess, gpu: Gpu, engines: Sequence[str]) -> list[Labels]:

@@ -65,7 +65,7 @@ def detail_labels(scheme: MetricScheme, mapping: LabelMapping) -> HolderDetails:
     if scheme is not MetricScheme.NATIVE:
         return mapping.details
     return mapping.details._replace(
-        pod_uid="pod_uid", workload_kind="workload_kind", workload="workload", share="share", user="user"
+        **{name: name for name in ("pod_uid", "workload_kind", "workload", "share", "user", "used_by")}
     )
 
 

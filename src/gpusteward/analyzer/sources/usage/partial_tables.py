@@ -250,6 +250,7 @@ class AllocationCache:
             gpu_index=details.gpu,
             model=details.model or device.model,
             share=details.share,
+            used_by=details.used_by,
         )
 
     def _make_container(self, key: HolderKey, details: HolderDetails, started_at: float | None) -> Container:

@@ -89,7 +89,7 @@ class PodKey(NamedTuple):
 
 
 class HolderDetails(NamedTuple):
-    """What the labels of a presence series say beyond the key. The last five come from gpusteward's agent only."""
+    """What the labels of a presence series say beyond the key. The last six come from gpusteward's agent only."""
 
     node: str = ""
     gpu: str = ""  # index on the node
@@ -100,6 +100,7 @@ class HolderDetails(NamedTuple):
     workload: str = ""
     share: str = ""
     user: str = ""
+    used_by: str = ""  # the pod that uses the GPU in place of the holder
     pod_labels: str = ""  # those that are read, as `read_pod_labels` joins them
 
     def of_device(self) -> "HolderDetails":

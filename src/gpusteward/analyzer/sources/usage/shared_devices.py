@@ -106,7 +106,9 @@ class OutsideUse:
     def is_used(self) -> Flags:
         """By the agent's counter; agents before it had one show containers with their use."""
         counted = self._presence.column(Level.DEVICE, Quantity.OUTSIDE, Aggregation.INCREASE) > 0
-        return counted | self._is_on_device(self._users)
+        is_pair = np.array([bool(details.used_by) for details in self._presence.details], dtype=bool)
+        is_used: Flags = counted | is_pair | self._is_on_device(self._users)
+        return is_used
 
     @property
     def processes(self) -> Column:
@@ -118,6 +120,8 @@ class OutsideUse:
 
     def explain(self, row: int) -> Message:
         """Who it is."""
+        if pod := self._presence.details[row].used_by:
+            return unknown_reasons.USED_BY_PAIR.fill(pod=pod)
         device = self._presence.device_numbers[row]
         names = self._name_on_device(self._users, device)
         if not names and self._presence.column(Level.DEVICE, Quantity.HOST_PROCESSES, Aggregation.PEAK)[row] > 0:
