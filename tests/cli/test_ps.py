@@ -5,6 +5,7 @@ import io
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import bcrypt
@@ -12,11 +13,19 @@ import msgspec
 import pytest
 
 from gpusteward.agent.http.server import serve
+from gpusteward.analyzer.sources.live_readings import PodProcesses, RunningProcess
+from gpusteward.analyzer.sources.usage.query_results import PodKey
+from gpusteward.cli.api.client import Peer, make_client
+from gpusteward.cli.api.workloads import WorkloadReference
 from gpusteward.cli.main import main
+from gpusteward.cli.top.agent_source import AgentSource
+from gpusteward.cli.top.cluster_source import ClusterSource
 from gpusteward.http_server.web_config import WebConfigFile
 from tests.agent.http.clients import LOOPBACK
 from tests.agent.test_agent_process import RunningAgent, is_ready, running
-from tests.analyzer.api.server import Api
+from tests.analyzer.api.sample_results import hold
+from tests.analyzer.api.server import Api, FakeSource, make_result, running_api
+from tests.analyzer.usage_tables import resting, table_of
 from tests.cli.golden_files import assert_golden
 from tests.cli.nodes import SnapshotPages, make_snapshot
 
@@ -66,6 +75,60 @@ def test_without_kubernetes_the_column_is_called_holder(
     titles, row = capsys.readouterr().out.splitlines()
     assert titles.split()[-1] == title
     assert row.split()[-1] == "alice/train"
+
+
+PAIRED = hold("GPU-0", None, namespace="team", pod="swarm-0")
+PAIR = [
+    {"namespace": "ml", "pod": name, "name": "main", "workload": {"kind": "Deployment", "name": name}}
+    for name in ("requester-0", "launcher-0", "requester-1")
+]
+
+
+@pytest.mark.parametrize(
+    ("language", "lines"),
+    [
+        ("en", ["ml/requester-0 (used by launcher-0)", "ml/requester-1 (used by launcher-1, no processes)"]),
+        ("zh", ["ml/requester-0（由 launcher-0 使用）", "ml/requester-1（由 launcher-1 使用，无进程）"]),
+    ],
+)
+def test_a_pair_is_shown_by_its_holder_and_the_pod_that_uses_the_gpu(
+    language: str, lines: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    holder, other, asleep = PAIR
+    running = {"pid": 7, "gpu_uuid": "GPU-x", "name": "vllm", "place": "container"}
+    held = [
+        {"container": one, "gpu_uuid": uuid, "used_by": user}
+        for one, uuid, user in ((holder, "GPU-x", "launcher-0"), (asleep, "GPU-y", "launcher-1"))
+    ]
+    process = running | {"container": other, "works_for": holder}
+    readings = [{"gpu": {"uuid": uuid, "index": number}} for number, uuid in enumerate(("GPU-x", "GPU-y"))]
+    page = {"node": "n", "readings": readings, "processes": [process], "allocations": held}
+    server = serve(SnapshotPages(page), LOOPBACK)
+    try:
+        assert main(["ps", "--all", "--agent", server.url, "--language", language]) == 0
+        table = capsys.readouterr().out
+        assert main(["ps", "--agent", server.url, "-o", "json"]) == 0
+        (row,) = json.loads(capsys.readouterr().out)
+        source = AgentSource(make_client(Peer.AGENT, server.url), "en")
+        (opened,) = source.read_processes(WorkloadReference("Deployment", "ml", "requester-0"))
+    finally:
+        server.close()
+    assert [line.endswith(text) for line, text in zip(table.splitlines()[1:], lines, strict=True)] == [True, True]
+    assert (row["pod"], row["works_for"]) == ("launcher-0", "requester-0")
+    assert opened.text.endswith(" (used by launcher-0)")
+
+
+def test_a_pair_is_shown_through_the_analyzer(capsys: pytest.CaptureFixture[str]) -> None:
+    asleep = replace(hold("GPU-2", None, namespace="team", pod="swarm-2"), gpu_index="2", used_by="launcher-2")
+    result = make_result(table_of(*[resting()] * 2, allocations=[replace(PAIRED, used_by="launcher-0"), asleep]))
+    process = RunningProcess(PodKey("team", "launcher-0"), "main", "n1", "0", "GPU-0", "", "", 7, "vllm")
+    with running_api(result, source=FakeSource(running=PodProcesses([process]))) as api:
+        assert main(["ps", "--node", "n1", "--all", "--server", api.url]) == 0
+        source = ClusterSource(make_client(Peer.ANALYZER, api.url), "zh")
+        (line, *_) = source.read_processes(WorkloadReference("Pod", "team", "swarm-0"))
+        assert line.text.endswith("（由 launcher-0 使用）")
+    shown = [line.partition("team/")[2] for line in capsys.readouterr().out.splitlines()[1:]]
+    assert shown == ["swarm-0 (used by launcher-0)", "swarm-2 (used by launcher-2, no processes)"]
 
 
 def test_every_process_is_listed_with_its_pod(node_url: str, capsys: pytest.CaptureFixture[str]) -> None:

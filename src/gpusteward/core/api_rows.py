@@ -205,6 +205,7 @@ class AllocationRow:
     memory_total_bytes: float | None
     power_watts: float | None
     gpu_fraction: Annotated[float, About("The fraction of a GPU that it holds; 1 is a whole GPU.")]
+    used_by: Annotated[str, About("The pod that uses the GPU in its place, if the two are a pair.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,6 +288,7 @@ class Process:
     memory_bytes: float | None
     sm_ratio: float | None
     outside_allocation: Annotated[bool, About("Whether it is on a GPU that its pod does not hold.")]
+    works_for: Annotated[str, About("The pod that holds the GPU, if that is another one and the two are a pair.")]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,12 @@
 """/api/v1/workloads/.../processes: processes that agents report, pods that none reports, agents that fail."""
 
 from collections.abc import Collection
+from dataclasses import replace
+
+import pytest
 
 from gpusteward.analyzer.api.v1.gpus.processes import MOST_PROCESSES
+from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.sources.live_readings import PodProcesses, RunningProcess
 from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.core.containers import Workload
@@ -36,6 +40,7 @@ def test_each_process_comes_with_its_gpu_and_its_use():
             "memory_bytes": 8.0 * 2**30,
             "sm_ratio": 0.25,
             "outside_allocation": False,
+            "works_for": "",
         }
     ]
     assert (response["total"], response["untold"], response["pods"]) == (1, [], 1)
@@ -50,6 +55,46 @@ def test_the_processes_of_a_node_are_those_of_the_pods_on_it():
     assert response["pods"] == len(held) > 0
     assert {row["pod"] for row in response["processes"]} | set(response["untold"]) <= held
     assert response["processes"]
+
+
+def pair_result() -> Result:
+    """A pod that holds a GPU for another one, and one that holds a GPU for itself."""
+    held = [hold(f"GPU-{number}", SWARM, namespace="team", pod=f"swarm-{number}") for number in (0, 1)]
+    held = [replace(held[0], used_by="launcher-0"), replace(held[1], gpu_index="1")]
+    return make_result(table_of(resting(), resting(), allocations=held))
+
+
+def on_gpu(pod: str, index: str, pid: int) -> RunningProcess:
+    return RunningProcess(PodKey("team", pod), "main", "n1", index, f"GPU-{index}", "", "", pid, "x")
+
+
+@pytest.mark.parametrize("path", ["workloads/Job/team/swarm", "nodes/n1"])
+def test_the_processes_of_the_other_pod_of_a_pair_are_shown_on_the_gpu_of_its_holder_only(path: str):
+    running = [on_gpu("launcher-0", "0", 7), on_gpu("launcher-0", "1", 8), on_gpu("swarm-1", "1", 9)]
+    source = FakeSource(
+        running=PodProcesses(running, frozenset({PodKey("team", "swarm-0"), PodKey("team", "swarm-1")}))
+    )
+    with running_api(pair_result(), source=source) as api:
+        response = api.get(f"/api/v1/{path}/processes").json
+        rows = api.get("/api/v1/allocations?sort=pod").json["items"]
+    shown = [(one["pid"], one["pod"], one["works_for"]) for one in response["processes"]]
+    assert shown == [(7, "launcher-0", "swarm-0"), (9, "swarm-1", "")]
+    assert (response["total"], response["pods"], response["untold"]) == (2, 2, [])
+    assert [(row["pod"], row["used_by"]) for row in rows] == [("swarm-0", "launcher-0"), ("swarm-1", "")]
+
+
+def test_the_other_pod_of_a_pair_is_read_with_the_page_of_its_holder_only():
+    requested: list[list[str]] = []
+
+    class CountingSource(FakeSource):
+        def read_processes(self, pods: Collection[PodKey], at: float) -> PodProcesses:
+            requested.append([pod.name for pod in pods])
+            return PodProcesses(reported=frozenset(pods))
+
+    with running_api(pair_result(), source=CountingSource()) as api:
+        for offset in (0, 1):
+            api.get(f"/api/v1/workloads/Job/team/swarm/processes?limit=1&offset={offset}")
+    assert requested == [["swarm-0", "launcher-0"], ["swarm-1"]]
 
 
 def test_pods_that_no_agent_reports_are_listed_and_not_shown_as_empty():

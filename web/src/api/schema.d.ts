@@ -1372,6 +1372,11 @@ export interface components {
              * @enum {string}
              */
             readonly state: "idle" | "low" | "normal" | "high" | "unknown";
+            /**
+             * Used By
+             * @description The pod that uses the GPU in its place, if the two are a pair.
+             */
+            readonly used_by: string;
             readonly workload: components["schemas"]["WorkloadName"];
         };
         /**
@@ -3411,6 +3416,11 @@ export interface components {
             readonly process: string;
             /** Sm Ratio */
             readonly sm_ratio: number | null;
+            /**
+             * Works For
+             * @description The pod that holds the GPU, if that is another one and the two are a pair.
+             */
+            readonly works_for: string;
         };
         /**
          * Processes

@@ -75,6 +75,7 @@ def describe_use(process: Row) -> dict[str, Any]:
         "memory_bytes": get_number(process, "memory_bytes"),
         "sm_ratio": get_number(process, "sm_ratio"),
         "outside_allocation": process.get("outside_allocation") is True,
+        "works_for": get_text(process, "works_for"),
     }
 
 
@@ -82,24 +83,32 @@ def list_processes(snapshot: NodeSnapshot) -> Iterator[dict[str, Any]]:
     """One row per process on a GPU."""
     gpus = gpus_by_uuid(snapshot)
     for process in snapshot.processes:
-        container = get_object(process, "container")
+        container, holder = get_object(process, "container"), get_object(process, "works_for")
         yield {
             **_describe_gpu(gpus.get(get_text(process, "gpu_uuid"), {}), get_text(process, "gpu_uuid")),
             **_describe_container(container),
-            "owned_by": owner_of(container, get_text(process, "place")),
-            **describe_use({**process, "process": process.get("name")}),
+            "owned_by": owner_of(holder or container, get_text(process, "place")),
+            **describe_use({**process, "process": process.get("name"), "works_for": holder.get("pod")}),
             "place": get_text(process, "place"),
         }
 
 
 def list_holders_without_process(snapshot: NodeSnapshot) -> Iterator[dict[str, Any]]:
-    """One row per container that holds a GPU and has no process on it."""
+    """One row per container that holds a GPU on which neither it nor the other pod of its pair has a process."""
     gpus = gpus_by_uuid(snapshot)
-    seen = {(get_text(one, "gpu_uuid"), *_identity(get_object(one, "container"))) for one in snapshot.processes}
+    seen = {
+        (get_text(one, "gpu_uuid"), *_identity(get_object(one, "works_for") or get_object(one, "container")))
+        for one in snapshot.processes
+    }
     for allocation in snapshot.allocations:
         uuid, container = get_text(allocation, "gpu_uuid"), get_object(allocation, "container")
         if (uuid, *_identity(container)) not in seen:
-            yield {**_describe_gpu(gpus.get(uuid, {}), uuid), **_describe_container(container), "place": "container"}
+            yield {
+                **_describe_gpu(gpus.get(uuid, {}), uuid),
+                **_describe_container(container),
+                "place": "container",
+                "used_by": get_text(allocation, "used_by"),
+            }
 
 
 def _identity(container: Row) -> tuple[str, str, str]:
@@ -135,8 +144,10 @@ def list_node_rows(client: Client, node: str, *, all_holders: bool) -> list[dict
     by_pod = {(get_text(one, "namespace"), get_text(one, "pod")): one for one in holders}
     models = {get_text(one, "gpu").partition("/")[0]: get_text(one, "model") for one in holders}
     rows = [_describe_node_process(one, by_pod, models) for one in processes]
+    used = {(get_text(one, "index"), get_text(one, "namespace"), get_text(one, "works_for")) for one in processes}
+    unused = [one for one in holders if _identify(one)[:3] not in used]
     seen = {_identify(one) for one in processes}
-    return rows + (list(_list_without_process(holders, seen)) if all_holders else [])
+    return rows + (list(_list_without_process(unused, seen)) if all_holders else [])
 
 
 def _identify(row: Row) -> Identity:
@@ -158,7 +169,11 @@ def _list_without_process(holders: list[Row], seen: set[Identity]) -> Iterator[d
         is_instance = "/" in get_text(one, "gpu")
         has_process = _identify(one)[1:] in on_any_gpu if is_instance else _identify(one) in seen
         if not has_process:
-            yield {**_describe_holder(one, get_object(one, "workload")), "model": get_text(one, "model")}
+            yield {
+                **_describe_holder(one, get_object(one, "workload")),
+                "model": get_text(one, "model"),
+                "used_by": get_text(one, "used_by"),
+            }
 
 
 def _describe_holder(row: Row, workload: Row) -> dict[str, Any]:

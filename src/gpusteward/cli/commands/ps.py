@@ -17,7 +17,7 @@ from gpusteward.messages.cli import commands as messages
 
 KEYS = (
     *("node", "gpu", "gpu_uuid", "model", "pid", "process", "place", "namespace", "pod", "container", "workload"),
-    *("memory_bytes", "sm_ratio", "outside_allocation"),
+    *("memory_bytes", "sm_ratio", "outside_allocation", "works_for"),
 )
 COLUMNS = (
     Column("gpu", Message("gpu", "GPU")),
@@ -123,5 +123,9 @@ def _name_owner(row: dict[str, Any], language: Language) -> str:
         return PLACES.get(row["place"], PLACES["unattributed"]).text(language)
     name = f"{row['namespace']}/{row['pod']}"
     if "pid" not in row:
+        if other := row.get("used_by"):
+            return messages.USED_BY_POD_WITHOUT_PROCESSES.text(language, name=name, pod=other)
         return messages.NO_PROCESSES_OF.text(language, name=name)
+    if holder := row["works_for"]:
+        return messages.USED_BY_POD.text(language, name=f"{row['namespace']}/{holder}", pod=row["pod"])
     return messages.HOLDS_ANOTHER_GPU.text(language, name=name) if row["outside_allocation"] else name

@@ -166,7 +166,7 @@ class ClusterSource:
 def _describe_processes(document: Row, language: Language) -> Iterator[Line]:
     unreported = get_texts(document, "untold")
     rows = [
-        {"node": get_text(row, "node"), "gpu": get_text(row, "index"), **describe_use(row)}
+        {"node": get_text(row, "node"), "gpu": get_text(row, "index"), "pod": get_text(row, "pod"), **describe_use(row)}
         for row in get_objects(document, "processes")
     ]
     if not rows and not unreported:

@@ -108,6 +108,10 @@ def describe_processes(
 
 
 def _describe_process(row: Mapping[str, Any], language: Language) -> str:
+    if row.get("works_for"):
+        note = messages.USED_BY_POD.text(language, pod=row.get("pod") or UNKNOWN)
+    else:
+        note = messages.HOLDS_ANOTHER_GPU.text(language) if row.get("outside_allocation") else ""
     return messages.PROCESS.text(
         language,
         pid=row["pid"],
@@ -115,5 +119,5 @@ def _describe_process(row: Mapping[str, Any], language: Language) -> str:
         place=f"{row.get('node', '')} GPU {row['gpu']}".strip(),
         sm=percent(row["sm_ratio"]),
         memory=memory(row["memory_bytes"]),
-        note=messages.HOLDS_ANOTHER_GPU.text(language) if row.get("outside_allocation") else "",
+        note=note,
     )

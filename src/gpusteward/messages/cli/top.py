@@ -52,6 +52,7 @@ PROCESS = Message(
     "{pid} {name} on {place}: SM {sm}, {memory}{note}", "{pid} {name}（{place}）：SM {sm}，显存 {memory}{note}"
 )
 HOLDS_ANOTHER_GPU = Message(" (another GPU is allocated to it)", "（分配的是另一张 GPU）")
+USED_BY_POD = Message(" (used by {pod})", "（由 {pod} 使用）")
 MORE_PROCESSES = Message("and {count} more", "另有 {count} 个")
 PODS_WITHOUT_AGENT = Message(
     "Processes of {count} {count:|pod|pods} are unknown: no gpusteward agent reports them.",

@@ -32,7 +32,7 @@ export function Processes({ of: key }: { of: WorkloadKey }) {
                   <tr key={`${one.node}/${one.gpu}/${one.pid}`}>
                     <td>{one.index}</td>
                     <td>{one.pid}</td>
-                    <td class="wide" title={`${one.pod}/${one.container}`}>{one.process}{one.outside_allocation && <small>{texts("outside")}</small>}</td>
+                    <td class="wide" title={`${one.pod}/${one.container}`}>{one.process}{one.outside_allocation && <small>{texts("outside")}</small>}{one.works_for && <small>{texts("used-by", { pod: one.pod })}</small>}</td>
                     <td class="number">{one.memory_bytes === null ? "–" : fmt.bytes(one.memory_bytes)}</td>
                     <td class="number">{one.sm_ratio === null ? "–" : fmt.percent(one.sm_ratio)}</td>
                   </tr>

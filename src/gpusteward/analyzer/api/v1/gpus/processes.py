@@ -1,7 +1,7 @@
 """/api/v1/workloads/.../processes and /api/v1/nodes/.../processes: GPU processes now, as the agents report them."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Response
@@ -41,8 +41,8 @@ async def read_processes(
     """Processes with their GPU, memory and SM use at this moment, from gpusteward's agents."""
     result = published.result
     number = find_workload(result.workloads, path, cluster)
-    held = (result.verdicts.usage.allocations[row] for row in result.workloads.rows(number).tolist())
-    return send_json(await _read(_list_pods(held), slice(offset, offset + limit), result, dependencies))
+    held = [result.verdicts.usage.allocations[row] for row in result.workloads.rows(number).tolist()]
+    return send_json(await _read(held, slice(offset, offset + limit), result, dependencies))
 
 
 @router.get("/nodes/{node}/processes", summary="Processes of one node", response_model=Processes)
@@ -64,31 +64,42 @@ async def read_node_processes(
     held = [one for one in usage.allocations if is_meant(one.node, one.container.cluster)]
     if not held and not any(is_meant(each.node, each.cluster) for each in usage.fleet):
         raise ProblemError(404, "not-found", api_errors.NODE_NOT_FOUND)
-    return send_json(await _read(_list_pods(held), slice(offset, offset + limit), published.result, dependencies))
+    return send_json(await _read(held, slice(offset, offset + limit), published.result, dependencies))
 
 
-def _list_pods(held: Iterable[AllocationKey]) -> list[PodKey]:
-    containers = (one.container for one in held)
-    return list(dict.fromkeys(PodKey(one.namespace, one.pod, one.cluster) for one in containers))
-
-
-async def _read(pods: Sequence[PodKey], chosen: slice, result: Result, dependencies: ApiDependencies) -> Processes:
-    requested = pods[chosen]
+async def _read(
+    held: Sequence[AllocationKey], chosen: slice, result: Result, dependencies: ApiDependencies
+) -> Processes:
+    """The processes of the pods that hold these, and on the GPU of a pair those of its other pod."""
+    pods = list(dict.fromkeys(map(_pod_of, held)))
+    requested = dict.fromkeys(pods[chosen])
+    holders = {  # by the other pod and the GPU: a pod is on one node
+        (_pod_of(one)._replace(name=one.used_by), one.gpu_index, one.gpu_instance): one.container.pod
+        for one in held
+        if one.used_by and _pod_of(one) in requested
+    }
+    read = list(requested | dict.fromkeys(other for other, _, _ in holders))
     running = await query_source(
-        lambda: dependencies.source.read_processes(requested, time.time(), visible=dependencies.visible),
+        lambda: dependencies.source.read_processes(read, time.time(), visible=dependencies.visible),
         dependencies.limits.processes,
         visible=dependencies.visible,
     )
+    found = [(each, holders.get((each.pod, each.gpu_index, each.gpu_instance), "")) for each in running.processes]
+    shown = [_describe(each, works_for) for each, works_for in found if works_for or each.pod in requested]
     return Processes(
-        processes=[_describe(each) for each in running.processes[:MOST_PROCESSES]],
-        total=len(running.processes),
+        processes=shown[:MOST_PROCESSES],
+        total=len(shown),
         untold=[pod.name for pod in requested if pod not in running.reported],
         pods=len(pods),
         result=stamp(result, dependencies),
     )
 
 
-def _describe(process: RunningProcess) -> Process:
+def _pod_of(held: AllocationKey) -> PodKey:
+    return PodKey(held.container.namespace, held.container.pod, held.cluster)
+
+
+def _describe(process: RunningProcess, works_for: str) -> Process:
     parts = (process.gpu_index, process.mig_profile, process.gpu_instance)
     return Process(
         cluster=process.pod.cluster,
@@ -103,4 +114,5 @@ def _describe(process: RunningProcess) -> Process:
         memory_bytes=process.memory_bytes,
         sm_ratio=process.sm_ratio,
         outside_allocation=process.outside_allocation,
+        works_for=works_for,
     )

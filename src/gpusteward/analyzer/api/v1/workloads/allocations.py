@@ -156,6 +156,7 @@ class AllocationView:
             memory_total_bytes=total,
             power_watts=power,
             gpu_fraction=round(float(workloads.fractions[number]), GPU_DIGITS),
+            used_by=allocation.used_by,
         )
 
 
