@@ -52,6 +52,10 @@ def test_it_starts_has_verdicts_and_reports_and_leaves_nothing_behind(tmp_path: 
         assert {each["signature"] for each in found["items"]} == set(Signature), "in the first result"
         node = demo.get("/api/v1/allocations?activity=active&limit=1")["items"][0]["node"]
         assert demo.get(f"/api/v1/nodes/{node}/processes")["processes"]
+        [pair] = [each for each in demo.get("/api/v1/allocations?limit=1000")["items"] if each["used_by"]]
+        assert pair["activity"] == "active", "by the work of the other pod"
+        running = demo.get(f"/api/v1/nodes/{pair['node']}/processes")["processes"]
+        assert (pair["used_by"], pair["pod"]) in {(each["pod"], each["works_for"]) for each in running}
         report = demo.get("/api/v1/reports?since=14d&by=namespace")
         assert report["total"]["allocated_gpu_ms"] > 1000 * 3_600_000
         demo.interrupt()

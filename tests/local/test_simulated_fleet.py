@@ -48,6 +48,23 @@ def test_ps_reads_a_simulated_node_like_an_agent(capsys: pytest.CaptureFixture[s
             assert before & after <= listed <= before | after
 
 
+def test_the_pair_of_the_demo_is_on_the_page_of_its_node_and_in_ps(capsys: pytest.CaptureFixture[str]):
+    nodes = fleet(20, 1, demo_at=time.time())
+    [(node, held)] = [(each, one) for each in nodes for one in each.snapshot(time.time()).allocations if one.used_by]
+    simulated = SimulatedFleet([node], ready_timeout_seconds=5)
+    simulated.set_ready()
+    with serve_fleet(simulated) as (target,):
+        families = {family.name: family.samples for family in parse(fetch(target))}
+        assert ps.run(["--agent", target.removesuffix("/metrics"), "--output", "json"]) == 0
+    rows = [row for row in json.loads(capsys.readouterr().out) if row["works_for"]]
+    assert {(row["pod"], row["works_for"]) for row in rows} == {(held.used_by, held.container.pod)}
+    [info] = [each for each in families["gpusteward_allocation_info"] if "used_by" in each.labels]
+    assert (info.labels["pod"], info.labels["used_by"]) == (held.container.pod, held.used_by)
+    pods = {each.labels["pod"] for each in families["gpusteward_use_memory_bytes"] if each.labels["by"] == "container"}
+    assert held.container.pod in pods
+    assert held.used_by not in pods, "what the server uses is use of the holder"
+
+
 def test_a_snapshot_changes_no_counter():
     read, unread = (SimulatedFleet(fleet(1, 1), ready_timeout_seconds=5) for _ in range(2))
     name, now = read.nodes[0].name, 1_790_000_000.0

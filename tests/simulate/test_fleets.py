@@ -126,6 +126,22 @@ def test_a_demo_adds_two_workloads_and_changes_no_other():
     assert started[-1] == round(NOW - 60)
 
 
+def test_the_second_group_of_a_demo_has_a_pair_of_pods():
+    snapshots = [node.snapshot(NOW) for node in fleet(20, 7, demo_at=NOW)]
+    [(held, taken)] = [(one, each) for each in snapshots for one in each.allocations if one.used_by]
+    running = [one for one in taken.processes if one.gpu_uuid == held.gpu_uuid]
+    assert running
+    for process in running:
+        assert process.container.pod == held.used_by != held.container.pod
+        assert process.container.namespace == held.container.namespace
+        assert process.pod_uid == process.container.pod_uid != held.container.pod_uid
+        assert (process.works_for, process.outside_allocation) == (held.container, False)
+    assert not any(one.container.pod == held.used_by for each in snapshots for one in each.allocations)
+    plain = [node.snapshot(NOW) for node in fleet(20, 7)]
+    assert not any(one.used_by for each in plain for one in each.allocations)
+    assert not any(one.works_for for each in plain for one in each.processes)
+
+
 def test_in_the_demo_every_second_node_with_instances_has_a_hostengine():
     plain, demo = fleet(20, seed=1), fleet(20, seed=1, demo_at=NOW - 14 * DAY)
     known = {}

@@ -245,3 +245,16 @@ def test_the_page_of_sources_has_every_exporter(browser: Browser, demo: Program)
         expect(page.locator("tbody tr")).to_have_count(sum("h100" in each["target"] for each in states))
         page.get_by_label("Only failing").check()
         expect(page.get_by_text("No exporter matches.")).to_be_visible()
+
+
+@pytest.mark.parametrize(("locale", "text"), [("en-US", "used by {}"), ("zh-CN", "由 {} 使用")])
+def test_the_page_of_a_holder_names_the_pod_that_uses_its_gpu(
+    visitors: Visitors, demo: Program, locale: str, text: str
+):
+    [pair] = [each for each in demo.get("/api/v1/allocations?limit=1000")["items"] if each["used_by"]]
+    holder = pair["workload"]
+    page = visitors(locale=locale).open(f"#/workloads/{holder['kind']}/{holder['namespace']}/{holder['name']}")
+    for section in ("GPU", "VLLM::EngineCore"):  # its GPUs, and the processes on them
+        table = page.locator(".detail-table").filter(has_text=section).first
+        expect(table).to_contain_text(text.format(pair["used_by"]))
+    page.goto("about:blank")

@@ -43,6 +43,7 @@ class Application:
     lifetimes: Lifetimes
     work: LoadCurve | None = None  # instead of the work of its kind
     restarts: tuple[float, ...] = ()  # when its pods were stopped and started again by hand
+    has_servers: bool = False  # each of its pods only holds its GPU: a pod of its own has the server, as with llm-d
 
     @property
     def process_count(self) -> int:
@@ -71,6 +72,17 @@ class Application:
             self._user(),
         )
         return ApplicationPod(container, self.random.hexadecimal(64, "container", generation, ordinal, *self.restarts))
+
+    def server_pod(self, generation: int, ordinal: int) -> ApplicationPod | None:
+        """The other pod of the pair, in which the processes are; it has no owner and holds no GPU."""
+        if not self.has_servers:
+            return None
+        names = (generation, ordinal, *self.restarts)
+        name = f"launcher-{self.random.text(_LETTERS, 5, 'launcher', *names)}"
+        workload = Workload("Pod", self.namespace, name)
+        uid, started_at = self.random.uuid("server pod", *names), self.pod(generation, ordinal).container.started_at
+        container = Container(self.namespace, name, uid, "launcher", workload, started_at=started_at)
+        return ApplicationPod(container, self.random.hexadecimal(64, "server container", *names))
 
     def _user(self) -> str:
         """Somebody of the team."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from gpusteward.core.containers import Container, Workload
 from gpusteward.core.gpus import Gpu, GpuAllocation, GpuProcess, Place, Share
-from gpusteward.simulate.applications import Application
+from gpusteward.simulate.applications import Application, ApplicationPod
 from gpusteward.simulate.load_curves import Between, Interrupted, Lifetimes, LoadCurve, Presence, ReducedWork
 from gpusteward.simulate.models import GpuModel, InstanceProfile
 from gpusteward.simulate.seeded_random import hash_to_unit
@@ -49,6 +49,7 @@ class Occupant:
     pod_uid: str = ""
     place: Place = Place.HOST
     work_before: float = 0.0  # of the load curve, when the pod started
+    server: ApplicationPod | None = None  # the other pod of its pair, in which the processes are
 
 
 @dataclass(slots=True)
@@ -142,6 +143,7 @@ class Placement:
         busy = to_percent(sample.mean / count) if count and has_utilization else None
         copy = to_percent(sample.mean * self.activity.memory_copy / count) if count and has_utilization else None
         still = 0.0 if has_utilization else None
+        server, container = occupant.server, occupant.container
         return [
             GpuProcess(
                 occupant.first_pid + number,
@@ -152,10 +154,11 @@ class Placement:
                 copy,
                 still,
                 still,
-                occupant.container_id,
-                occupant.pod_uid,
+                server.container_id if server else occupant.container_id,
+                server.container.pod_uid if server else occupant.pod_uid,
                 occupant.place,
-                occupant.container,
+                server.container if server else container,
+                works_for=container if server else None,
             )
             for number in range(count)
         ]
@@ -169,12 +172,14 @@ class Placement:
     def _find_occupant(self, generation: int) -> Occupant:
         if self.request is None:
             return Occupant(self.first_pid)
-        pod = self.request.application.pod(generation, self.request.ordinal)
-        container = pod.container
-        allocation = replace(self.terms, container=container) if self.terms else None
+        application, ordinal = self.request.application, self.request.ordinal
+        pod, server = application.pod(generation, ordinal), application.server_pod(generation, ordinal)
+        container, used_by = pod.container, server.container.pod if server else ""
+        allocation = replace(self.terms, container=container, used_by=used_by) if self.terms else None
         pid = self.first_pid + generation % GENERATIONS_WITH_OWN_PIDS * PIDS_PER_GENERATION
         before = self.work(container.started_at) if container.started_at else 0.0
-        return Occupant(pid, allocation, container, pod.container_id, container.pod_uid, Place.CONTAINER, before)
+        uid = container.pod_uid
+        return Occupant(pid, allocation, container, pod.container_id, uid, Place.CONTAINER, before, server)
 
 
 def to_percent(ratio: float) -> float:

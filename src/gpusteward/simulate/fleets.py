@@ -43,7 +43,8 @@ class NodeLayout:
     plan: Callable[[LayoutContext], Plans]
     draws_model_by_group: bool = False
     has_gaps: bool = True
-    demo: Callable[[SeededRandom, float], Application] | None = None  # on its last GPU, which is free
+    demo: tuple[Callable[[SeededRandom, float], Application], ...] = ()
+    """In a demo, on its last GPU, which is free: one for each of the first groups."""
 
 
 def whole_gpu(application: Application, *, ordinal: int = 0) -> GpuPlan:
@@ -187,6 +188,13 @@ def _deploy(random: SeededRandom, now: float) -> Application:
     )
 
 
+def _serve_for_another(random: SeededRandom, _now: float) -> Application:
+    """A pod of llm-d's fast model actuation: it holds the GPU, and another pod, which holds none, has the server."""
+    application = draw_application(Kind.INFERENCE, random.child("pair"), owner="Deployment")
+    program = Program("Deployment", "chat-requester", "inference-server", "VLLM::EngineCore")
+    return replace(application, program=program, has_servers=True)
+
+
 LOAD_PROGRAM = Program("Job", "gpu-load", "load", "python3")
 LOAD_TEAM = ("ml-platform", "platform")
 
@@ -216,13 +224,13 @@ def _show(context: LayoutContext) -> Plans:
 LAYOUTS: tuple[NodeLayout, ...] = (
     NodeLayout(("h100", "h200", "b200", "a100-80gb"), _train(0), draws_model_by_group=True),
     NodeLayout(("h100", "h200", "b200", "a100-80gb"), _train(1), draws_model_by_group=True),
-    NodeLayout(("l40s", "l4", "a10"), _serve, demo=_check_health),
+    NodeLayout(("l40s", "l4", "a10"), _serve, demo=(_check_health, _serve_for_another)),
     NodeLayout(("a100-40gb", "a100-80gb", "h100", "h200"), _slice),
     NodeLayout(("t4", "l4"), _time_slice),
     NodeLayout(("a100-80gb", "h100", "v100"), _research),
     NodeLayout(("v100", "rtx4090"), _hami),
     NodeLayout(("a10", "l4", "l40s"), _mps),
-    NodeLayout(("h100", "a100-80gb"), _fraction, demo=_deploy),
+    NodeLayout(("h100", "a100-80gb"), _fraction, demo=(_deploy,)),
     NodeLayout(("rtx4090", "t4"), _ratio),
 )
 """A fleet uses them in turn; ten consecutive nodes are a group."""
@@ -250,8 +258,9 @@ def default_node(seed: int = 0, *, name: str = "simulated-node") -> SimulatedNod
 def fleet(nodes: int, seed: int = 0, *, demo_at: float | None = None) -> list[SimulatedNode]:
     """A mixed cluster: ten kinds of nodes in turn, some applications spread over several of them.
 
-    With `demo_at`, two more of them in the first group: one that was just deployed, one with health checks only; and
-    every second node with MIG instances has a DCGM hostengine: an A100 without one shows what is unknown then.
+    With `demo_at`, two more of them in the first group: one that was just deployed, one with health checks only; one in
+    the second group, which holds its GPU for another pod; and every second node with MIG instances has a DCGM
+    hostengine: an A100 without one shows what is unknown then.
     """
     return [_node(number, SeededRandom(seed), demo_at) for number in range(nodes)]
 
@@ -261,8 +270,8 @@ def _node(number: int, random: SeededRandom, demo_at: float | None) -> Simulated
     layout = LAYOUTS[index]
     short, context = create_context(random.child("node", number), random.child("group", group), layout=layout)
     plans = layout.plan(context)
-    if demo_at is not None and group == 0 and layout.demo:
-        plans[-1] = whole_gpu(layout.demo(context.random, demo_at))
+    if demo_at is not None and group < len(layout.demo):
+        plans[-1] = whole_gpu(layout.demo[group](context.random, demo_at))
     has_hostengine = demo_at is not None and group % 2 == 0 and layout.plan is _slice
     return SimulatedNode(
         f"{short}-{number:03d}",

@@ -146,7 +146,9 @@ def _sum_host_use(in_pods: Iterable[tuple[Placement, Occupant]], at: float) -> I
         if container and request and container.started_at is not None and container.started_at <= at:
             parts = mixes.setdefault(container, [(at - container.started_at, IDLE_HOST_MIX)])
             work = placement.work(at) - occupant.work_before
-            parts.append((work, HOST_MIXES.get(request.application.kind, IDLE_HOST_MIX)))
+            mix = HOST_MIXES.get(request.application.kind, IDLE_HOST_MIX)
+            # What the server of a pair takes is not that of the pod that holds the GPU.
+            parts.append((0.0 if occupant.server else work, mix))
     for container, parts in mixes.items():
         yield PodHostUse(
             Container(container.namespace, container.pod, container.pod_uid),
