@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 
 from gpusteward.agent.attribution import AttributionInput, attribute_processes, join_pairs
-from gpusteward.agent.kubernetes.pods import PAIR_GPUS_ANNOTATION, PAIR_LABEL, Pod
+from gpusteward.agent.kubernetes.pods import PAIR_GPUS_ANNOTATION, Pod
 from gpusteward.agent.processes import ProcessIdentity, parse_cgroup
 from gpusteward.core.containers import Container, Workload
 from gpusteward.core.gpus import GpuAllocation, GpuProcess, Place, Share
+from gpusteward.kubernetes.owners import PAIR_LABEL
 
 GPU = "GPU-0"
 UID = "6eab3b7b-f0a6-4bb8-bff2-d5bc9017c04b"

@@ -27,7 +27,7 @@ from gpusteward.agent.http.connections import ClientConnection, ScrapeSlots
 from gpusteward.agent.http.handler import ConnectionHandler, ServerContext
 from gpusteward.agent.kubernetes import podresources
 from gpusteward.agent.kubernetes.kubelet import accept_names, decode_listing
-from gpusteward.agent.kubernetes.pods import LONGEST_TEXT, PAIR_GPUS_ANNOTATION, PAIR_LABEL, Pod, PodDecoder
+from gpusteward.agent.kubernetes.pods import LONGEST_TEXT, PAIR_GPUS_ANNOTATION, Pod, PodDecoder
 from gpusteward.agent.processes import ProcessTable, parse_cgroup
 from gpusteward.agent.shares.annotations import GRANT_ANNOTATIONS, MIG_ANNOTATION, read_fraction, read_grants
 from gpusteward.agent.shares.ratio_file import read_ratio
@@ -58,7 +58,7 @@ from gpusteward.http_server.access import parse_basic
 from gpusteward.http_server.local_clients import is_local_request
 from gpusteward.http_server.negotiation import accepts_gzip, choose_format
 from gpusteward.http_server.web_config import WebConfig
-from gpusteward.kubernetes.owners import Reference, find_workload
+from gpusteward.kubernetes.owners import PAIR_LABEL, Reference, find_workload
 from tests.agent.http.clients import FakeContent
 from tests.fakes.machines import write_process
 from tests.http.servers import receiving

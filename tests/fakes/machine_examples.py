@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 
-from gpusteward.agent.kubernetes.pods import PAIR_GPUS_ANNOTATION, PAIR_LABEL
+from gpusteward.agent.kubernetes.pods import PAIR_GPUS_ANNOTATION
+from gpusteward.kubernetes.owners import PAIR_LABEL
 from tests.fakes import nvml_scenarios as nvml
 from tests.fakes.machines import Machine, NodePod
 

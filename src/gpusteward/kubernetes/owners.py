@@ -16,6 +16,8 @@ from gpusteward.core.kinds import KINDS, find_kind
 from gpusteward.kubernetes.api import make_path
 
 MAX_DEPTH = 8
+PAIR_LABEL = "dual-pods.llm-d.ai/dual"
+"""llm-d's fast model actuation: one pod holds the GPUs, another one works on them; each has the name of the other."""
 
 
 class Reference(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True):

@@ -382,6 +382,10 @@ POOL_ROLLS_OUT = Message(
     "its pods belong to several ReplicaSets, as during a rollout: which of them would go is not certain",
     "其 Pod 属于多个 ReplicaSet（例如正在滚动更新）：无法确定会删除哪些",
 )
+HELD_FOR_POD = Message(
+    "pod {pod} holds its GPU for pod {other}, in which the server is (label dual-pods.llm-d.ai/dual)",
+    "Pod {pod} 为 Pod {other} 占用 GPU，推理服务在后者中运行（标签 dual-pods.llm-d.ai/dual）",
+)
 REPLICA_NOT_READY = Message(
     "replica {pod} is not ready: Kubernetes would remove it before the idle ones",
     "副本 {pod} 未就绪：Kubernetes 会先删除它，而不是空闲的副本",

@@ -2,15 +2,16 @@
 
 from typing import Any
 
-from gpusteward.analyzer.reclaim.cluster import UnreadableClaimError
+from gpusteward.analyzer.reclaim.cluster import PodId, UnreadableClaimError
 from gpusteward.analyzer.reclaim.decisions.workloads import find_incomplete
-from gpusteward.analyzer.reclaim.execution.changes import check_replicas
+from gpusteward.analyzer.reclaim.execution.changes import check_replicas, find_other_pod
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
 from gpusteward.analyzer.reclaim.kinds.resource_claims import ClaimedDevice, UnknownClaimError, list_claimed_gpus
 from gpusteward.analyzer.reclaim.kinds.targets import Chosen, WorkloadObjects
 from gpusteward.core.containers import Container
 from gpusteward.core.kinds import KINDS
 from gpusteward.core.usages import AllocationKey
+from gpusteward.kubernetes.owners import PAIR_LABEL
 from gpusteward.messages import reclaim as messages
 
 READY = [{"type": "Ready", "status": "True"}]
@@ -52,6 +53,17 @@ def test_never_lowers_a_pool_with_a_replica_that_is_not_ready() -> None:
 def test_never_lowers_a_pool_during_a_rollout() -> None:
     """Both ReplicaSets shrink, each by itself."""
     assert "several ReplicaSets" in refuse(make_pod("a"), make_pod("b"), sets=("pool-1", "pool-2"))
+
+
+def test_never_stops_a_pod_that_holds_its_gpu_for_another_one() -> None:
+    """Of an llm-d pair, also where no agent has joined it: the label of one pod is enough to refuse."""
+    _, objects = make_pool(make_pod("a"), make_pod("b", labels={PAIR_LABEL: "launcher-0"}))
+    reason = find_other_pod(objects, None)
+    assert reason is not None
+    assert "pod b holds its GPU for pod launcher-0" in reason.en
+    assert find_other_pod(objects, [PodId("b", "b")]) == reason
+    assert find_other_pod(objects, [PodId("a", "a")]) is None, "of a pool only these go"
+    assert find_other_pod(make_pool(make_pod("a"), make_pod("b"))[1], None) is None
 
 
 class Claims:

@@ -503,6 +503,7 @@ REFUSED = {
     "a RayJob on a cluster of somebody else": "clusterSelector",
     "a job in a queue without a Workload": "number of its Workloads is 0",
     "an InferenceService of ModelMesh": "ModelMesh",
+    "a Deployment that holds its GPU for a server": "holds its GPU for pod launcher-0",
 }
 
 
@@ -539,6 +540,10 @@ def make_refused(world: World, case: str) -> str:
         labels = {"component": "singleuser-server", "hub.jupyter.org/username": "alice"}
         world.policies.policy = suspend_policy(action=ReclaimAction.EVICT)
         cluster.apply(pod("one", namespace, gpus=1, labels=labels))
+    elif "for a server" in case:
+        item = make_set("Deployment", "one", namespace)
+        item["spec"]["template"]["metadata"]["labels"]["dual-pods.llm-d.ai/dual"] = "launcher-0"
+        cluster.apply(item)
     elif "unknown custom" in case:
         define(cluster, "example.com", "Platform")
         owner = create(cluster, custom("example.com/v1", "Platform", "one", namespace, {}))

@@ -14,7 +14,7 @@ from gpusteward.agent.dialects.native import NativeDialect
 from gpusteward.agent.field_list import default_fields
 from gpusteward.agent.kubernetes.kubelet import KubeletClient
 from gpusteward.agent.kubernetes.pod_watch import PodWatch
-from gpusteward.agent.kubernetes.pods import PAIR_GPUS_ANNOTATION, PAIR_LABEL
+from gpusteward.agent.kubernetes.pods import PAIR_GPUS_ANNOTATION
 from gpusteward.agent.node_source import NodeProviders, NodeSource
 from gpusteward.agent.nvml import Nvml
 from gpusteward.agent.processes import ProcessTable
@@ -40,6 +40,7 @@ from gpusteward.core.messages import Message
 from gpusteward.core.snapshots import Snapshot
 from gpusteward.core.usage_split import SPLIT_SIGNALS
 from gpusteward.kubernetes.api import ApiServer
+from gpusteward.kubernetes.owners import PAIR_LABEL
 from gpusteward.messages import unknown_reasons
 from tests.analyzer.engines import Sample, running_prometheus
 from tests.analyzer.scraped_history import AT, scrape_history, scrape_times

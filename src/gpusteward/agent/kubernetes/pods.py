@@ -18,7 +18,7 @@ import msgspec
 from gpusteward.core.containers import Container, Workload, find_user
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.kubernetes.api import parse_time
-from gpusteward.kubernetes.owners import Reference, find_workload
+from gpusteward.kubernetes.owners import PAIR_LABEL, Reference, find_workload
 
 _COUNT = re.compile("[0-9]{1,9}")
 
@@ -91,10 +91,8 @@ def _find_peak(init: Iterable[ContainerSpec], resource: str) -> int:
     return peak
 
 
-PAIR_LABEL = "dual-pods.llm-d.ai/dual"
-"""llm-d's fast model actuation: one pod holds the GPUs, another one works on them; each has the name of the other."""
 PAIR_GPUS_ANNOTATION = "dual-pods.llm-d.ai/accelerators"
-"""On both pods of such a pair: the UUIDs of these GPUs, separated by commas."""
+"""On both pods of a pair: the UUIDs of its GPUs, separated by commas."""
 KEPT_ANNOTATIONS = (
     "hami.io/",
     "volcano.sh/",

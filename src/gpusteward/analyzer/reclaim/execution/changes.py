@@ -34,6 +34,7 @@ from gpusteward.core.errors import SourceError
 from gpusteward.core.kinds import WorkloadKind
 from gpusteward.core.messages import Message
 from gpusteward.kubernetes.api import make_path
+from gpusteward.kubernetes.owners import PAIR_LABEL
 from gpusteward.messages import reclaim as messages
 
 RECLAIMED_AT = f"{DOMAIN}reclaimed-at"
@@ -128,6 +129,7 @@ def plan_changes(
     about = Inspection(uid=root.uid, incomplete=incomplete, pods=len(objects.pods), kind=root.kind, name=root.name)
     try:
         chosen, refusal = choose_targets(objects, policy.action, reading.list_objects)
+        refusal = refusal or find_other_pod(objects, surplus if is_pool else None)
         if refusal is None and is_pool:
             refusal = check_replicas(chosen[0], objects)
         if refusal is not None:
@@ -142,6 +144,16 @@ def plan_changes(
         changes = [Change(kind, one, kind.make_fields(format_time(now))) for kind, one in chosen]
     text, one = "; ".join(each.text for each in changes), chosen[0].object
     return about._replace(text=text, kind=one.kind, name=one.name, other_pods=tuple(others)), changes
+
+
+def find_other_pod(objects: WorkloadObjects, surplus: Sequence[PodId] | None) -> Message | None:
+    """Whether another pod works with the GPU of one that would go: only the server in that one knows whether the GPU is
+    needed. One label is enough here, and no exporter has to know of it. `surplus`: of a pool; None: all go."""
+    names = None if surplus is None else {each.name for each in surplus}
+    for pod in objects.pods:
+        if (other := pod.labels.get(PAIR_LABEL)) and (names is None or pod.name in names):
+            return messages.HELD_FOR_POD.fill(pod=pod.name, other=other)
+    return None
 
 
 def check_replicas(chosen: Chosen, objects: WorkloadObjects) -> Message | None:
