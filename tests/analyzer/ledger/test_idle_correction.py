@@ -12,6 +12,7 @@ from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.ledger.ledger import Ledger
 from gpusteward.analyzer.ledger.schema import usage_daily, usage_hourly
 from gpusteward.analyzer.results import Result
+from tests.analyzer.judge.test_requests import blips, served
 from tests.analyzer.ledger.cycles import (
     INTERVAL,
     RESTING,
@@ -143,3 +144,21 @@ def test_a_restart_of_the_ledger_after_every_cycle_leaves_the_same_rows(database
         assert row["allocated_ms"] == row["active_ms"] + row["idle_ms"] + row["unknown_ms"]
         assert min(row[f"{name}_{unit}"] for name in ("active", "idle") for unit in ("ms", "cost")) >= 0
     whole.close()
+
+
+def test_idle_time_with_health_checks_in_it_is_moved_once(database_url):
+    """Its server has no request from minute 20 on, while the GPU goes on to work in 0.3 % of the time: the verdict of
+    minute 30 is the first that is idle, and no later one moves anything."""
+    checked = blips() | served()
+    ledger = record(database_url, judge_cycles([WORKING | served(2)] * 6 + [checked] * 5))
+    (row,) = read_table(ledger.engine, usage_hourly.name)
+    assert minutes_of(row) == (50, 20, 30, 0)
+    ledger.close()
+
+
+def test_health_checks_that_stop_move_nothing_either(database_url):
+    checked, silent = blips() | served(), RESTING | served()
+    ledger = record(database_url, judge_cycles([WORKING | served(2)] * 6 + [checked] * 2 + [silent] * 3))
+    (row,) = read_table(ledger.engine, usage_hourly.name)
+    assert minutes_of(row) == (50, 20, 30, 0)
+    ledger.close()

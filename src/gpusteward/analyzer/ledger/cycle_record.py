@@ -233,6 +233,8 @@ def _find_idle_starts(verdicts: VerdictTable, rows: NDArray[np.intp], *, covered
     """Those that may not have been idle in the last record."""
     table = verdicts.usage
     idle_since, worked_at = verdicts.idle_since[rows], verdicts.worked_at[rows]
+    # An idle GPU of a server without requests may work in every window: it was judged idle a window after it became so.
+    worked_at = np.where(np.isnan(verdicts.unused_work_at[rows]), worked_at, idle_since)
     oldest = table.at - table.window_seconds - covered_ms / 1000
     found = np.flatnonzero(~np.isnan(idle_since) & (worked_at > oldest))
     return IdleStarts(found, _to_ms(idle_since[found]), _to_ms(worked_at[found]))
