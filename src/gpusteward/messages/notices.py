@@ -18,6 +18,10 @@ MORE_GPUS = Message("and {number} more", "另有 {number} 个")
 CORE_PEAK = Message(
     "Peak GPU core utilization in the last {minutes} min: {peak}", "最近 {minutes} 分钟 GPU 核心利用率峰值：{peak}"
 )
+SILENT = Message("Its inference server has had no request since {since}", "推理服务自 {since} 起没有请求")
+REQUESTS = Message(
+    "Requests of its inference server per hour: {requests:,.0f}", "推理服务每小时请求数：{requests:,.0f}"
+)
 SAMPLED = Message(
     "Only samples show this: short work between two samples is not seen.",
     "仅凭采样得出：两次采样之间的短暂活动无法看到。",

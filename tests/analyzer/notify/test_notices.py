@@ -340,3 +340,12 @@ def test_no_notice_about_a_workload_that_is_not_stalled_or_snoozed_or_in_quiet_h
     assert plan_stalled(stalled_runner(digest=""), row=BUSY) == []
     assert plan_stalled(stalled_runner(digest=""), snoozed=[WorkloadKey("PyTorchJob", "ml", "train")]) == []
     assert plan_stalled(stalled_runner(digest="", quiet_hours="14:00-15:00")) == []
+
+
+def test_a_notice_about_a_server_says_since_when_it_has_no_requests():
+    silent = {(Measure.REQUESTS, Stat.COUNT): 0.0, (Measure.SILENT, Stat.LOWEST): 1.0}
+    (event,) = runner_of().cycle([gpu_of("ml", "web")], rows=[IDLE | silent])
+    assert "Its inference server has had no request since 2026-09-21 12:03 UTC" in event.body.splitlines()
+    served = {(Measure.REQUESTS, Stat.COUNT): 2.0, (Measure.SILENT, Stat.LOWEST): 0.0}
+    (event,) = runner_of().cycle([gpu_of("ml", "web")], rows=[IDLE | served])
+    assert "Requests of its inference server per hour: 12" in event.body.splitlines()

@@ -34,6 +34,8 @@ class NoticeWorkload:
     memory_used_bytes: float | None
     cost_micros: int | None  # of the idle time so far
     is_sampled: bool = False  # short work may have been missed
+    silent_since: float | None = None  # since when its inference servers are proven to have no requests
+    requests_per_hour: float | None = None  # that they finished in the window
 
 
 def find_idle_workloads(result: Result, *, minutes: float) -> WorkloadNumbers:
@@ -54,6 +56,7 @@ class NoticeWorkloadBuilder:
         self._result = result
         self._prices = PriceList(result.settings.prices)
         self._peaks = usage.column(Measure.CORE, Stat.PEAK)
+        self._requests = usage.column(Measure.REQUESTS, Stat.COUNT) * 3600 / usage.window_seconds
         held, means = usage.column(Measure.MEMORY_USED, Stat.LAST), usage.column(Measure.MEMORY_USED, Stat.MEAN)
         self._memory = np.where(np.isnan(held), means, held)
 
@@ -74,6 +77,8 @@ class NoticeWorkloadBuilder:
                 memory_used_bytes=_known(np.sum(self._memory[rows])),
                 cost_micros=self._cost(rows, seconds=result.at - since),
                 is_sampled=PROOFS[table.proof[number]] is Proof.SAMPLED,
+                silent_since=_known(np.max(result.verdicts.silent_since[rows])),
+                requests_per_hour=_known(np.max(self._requests[rows])),
             )
 
     def _cost(self, rows: Sequence[int], *, seconds: float) -> int | None:

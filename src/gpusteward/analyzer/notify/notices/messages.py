@@ -117,6 +117,10 @@ def describe_idle(workload: NoticeWorkload, options: MessageOptions) -> Iterator
     if workload.core_peak_ratio is not None:
         minutes = round(options.window_seconds / 60)
         yield messages.CORE_PEAK.text(language, minutes=minutes, peak=format_percent(workload.core_peak_ratio))
+    if workload.silent_since is not None:
+        yield messages.SILENT.text(language, since=format_time(workload.silent_since, options.time_zone))
+    elif workload.requests_per_hour:
+        yield messages.REQUESTS.text(language, requests=workload.requests_per_hour)
     if workload.is_sampled:
         yield messages.SAMPLED.text(language)
     if workload.memory_used_bytes is not None:
