@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -17,8 +18,10 @@ from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.scheduler import CycleScheduler
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners
-from gpusteward.analyzer.tables import UsageTable
+from gpusteward.analyzer.tables import SIGNATURES, ServerPod, UsageTable
+from gpusteward.core.containers import Container
 from gpusteward.core.errors import SourceError
+from gpusteward.core.verdicts import Signature
 from tests.analyzer.api.server import FakeCycles, FakeDeliveries, FakeLedger, make_dependencies
 from tests.analyzer.pipeline_fakes import (
     Events,
@@ -310,3 +313,13 @@ def test_a_reader_judges_and_publishes_but_neither_records_nor_notifies():
     source.failure, is_leader[0] = None, True
     pipeline.run(SETTINGS, at=AT, use_ai=False)
     assert [name for name, _ in events[2:]] == ["published", "recorded", "notified"]
+
+
+def test_requests_of_servers_reach_the_verdict_of_their_workload():
+    cycles, held = Cycles(), allocation()
+    server = ServerPod("vLLM", Container(held.container.namespace, held.container.pod), requests=0, is_silent=True)
+    cycles.source.table = replace(cycles.source.table, servers=[server])
+    result = cycles.run()
+    assert result is not None
+    assert [SIGNATURES[code] for code in result.workloads.signature] == [Signature.NO_REQUESTS]
+    assert result.verdicts.usage.servers == ()
