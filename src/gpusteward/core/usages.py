@@ -40,8 +40,8 @@ class Measure(StrEnum):
     # a GPU.
     REQUESTS = "requests"  # finished in the window (COUNT)
     TOKENS = "tokens"  # read and generated in the window (COUNT)
-    RUNNING = "running_requests"
-    WAITING = "waiting_requests"
+    RUNNING = "requests_running"  # LOWEST is known only where tokens are counted while a request runs
+    WAITING = "requests_waiting"
     ASLEEP = "asleep"  # LOWEST: 1, all of its servers say that they sleep, all of the window
     SILENT = "silent"  # LOWEST: 1, no request in all of the window is proven; 0, it is not
     # Of the busiest pod of the workload: mean if all its pods are known, peak of those that are. Read if it may stall.

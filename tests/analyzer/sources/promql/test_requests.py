@@ -135,6 +135,17 @@ def history() -> Iterator[Sample]:
     yield from gpu_pod("annotated")
     names = {"kubernetes_pod_name": "annotated", "kubernetes_namespace": "ml"}
     yield from vllm("", finished=steps(40, 44), namespace="", instance="annotated:8000", job="pods", **names)
+    # A gateway writes the series, and an operator that names its pods in a label of its own.
+    yield from gpu_pod("behind-gateway")
+    yield from vllm(
+        "gateway",
+        finished=steps(40, 43),
+        exported_pod="behind-gateway",
+        exported_namespace="ml",
+        namespace="monitoring",
+    )
+    yield from gpu_pod("of-operator")
+    yield from vllm("", finished=steps(40, 45), pod_name="of-operator", instance="of-operator:8000", job="operator")
     # `--disable-log-stats`: the target is up and has no series of the server.
     yield from gpu_pod("no-stats")
     yield from steady("up", 1, TIMES, **target("no-stats"))
@@ -337,6 +348,16 @@ def test_requests_that_run_or_wait_are_demand_however_still_the_counters_are(tab
     assert values(table, pod)[SILENT] == 0
 
 
+@pytest.mark.parametrize("pod", ["tgi", "sglang", "nim", "dynamo-frontend"])
+def test_where_tokens_are_counted_at_the_end_of_a_request_nothing_says_that_one_is_not_served(
+    table: UsageTable, pod: str
+):
+    found = values(table, pod)
+    assert (Measure.RUNNING, Stat.LOWEST) not in found
+    assert found[Measure.RUNNING, Stat.PEAK] == 0
+    assert (Measure.RUNNING, Stat.LOWEST) in values(table, "sglang-live")
+
+
 def test_requests_that_fail_are_requests(table: UsageTable):
     assert values(table, "triton-failing")[SILENT] == 0
 
@@ -377,6 +398,11 @@ def test_a_counter_under_two_names_counts_once(table: UsageTable):
 
 def test_a_pod_is_found_under_the_labels_of_an_annotated_scrape(table: UsageTable):
     assert values(table, "annotated")[REQUESTS] == pytest.approx(4, rel=0.06)
+
+
+@pytest.mark.parametrize(("pod", "requests"), [("behind-gateway", 3), ("of-operator", 5)])
+def test_a_pod_is_found_under_each_of_the_labels_that_name_it(table: UsageTable, pod: str, requests: float):
+    assert values(table, pod)[REQUESTS] == pytest.approx(requests, rel=0.06)
 
 
 def test_all_engines_of_a_pod_count(table: UsageTable):

@@ -291,7 +291,8 @@ def make_server_pod(server: InferenceServer, pod: PodName, values: ServerValues)
         Container(pod.namespace, pod.pod, cluster=pod.cluster),
         requests=values.grown.get(REQUESTS, nan),
         tokens=values.grown.get(TOKENS, nan),
-        lowest_running=values.lowest.get(RUNNING, nan),
+        # Beside counters that only grow at the end of a request, it would look as if a long one were not served.
+        lowest_running=values.lowest.get(RUNNING, nan) if TOKENS in server.proof else nan,
         highest_running=values.highest.get(RUNNING, nan),
         highest_waiting=values.highest.get(WAITING, nan),
         asleep=values.lowest.get(ASLEEP, nan),
