@@ -110,7 +110,10 @@ def test_a_pipe_has_every_column_and_unwrapped_names(
         ("zh", ("有效 140.0 GPU 小时", " 有效  无效 ", "它是上限")),
     ],
 )
-def test_ineffective_time_is_shown_beside_active_time(language: Language, words: tuple[str, ...]):
+def test_ineffective_time_is_shown_beside_active_time(
+    language: Language, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delenv("COLUMNS", raising=False)
     out = io.StringIO()
     print_report(example_report(), language, out)
     for word in words:
