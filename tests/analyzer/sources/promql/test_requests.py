@@ -439,6 +439,16 @@ def test_a_query_that_fails_costs_only_requests(engine: RunningEngine, table: Us
     assert of_pod(found, "silent").unknown_reason is None
 
 
+def test_a_discovery_that_does_not_find_the_labels_of_servers_costs_only_requests(
+    engine: RunningEngine, table: UsageTable
+):
+    with faulty(engine.url) as proxy:
+        proxy.fault = fails("vllm:num_requests_running")
+        found = read(proxy.url)
+    assert len(found) == len(table)
+    assert values(found, "silent") == {}
+
+
 def test_restarts_that_cannot_be_read_prove_nothing(engine: RunningEngine):
     with faulty(engine.url) as proxy:
         proxy.fault = fails("process_start_time_seconds")

@@ -83,12 +83,17 @@ NO_SERVERS = FoundServers()
 
 
 def find_servers(engine: Engine, names: Collection[str], span: Fields) -> FoundServers:
-    """`names`: all metrics of the site. One more request if a server is among them. Raises SourceError."""
+    """`names`: all metrics of the site. One more request if a server is among them; if it fails, requests are unknown
+    until the next discovery. Raises nothing."""
     found = frozenset(name for server in SERVERS for name in server.names if name in names)
     if not found:
         return FoundServers()
     selector = write_selector("", (match_any("__name__", sorted(found)),))
-    labels = decode_names(engine.fetch("/api/v1/labels", (("match[]", selector), *span)))
+    try:
+        labels = decode_names(engine.fetch("/api/v1/labels", (("match[]", selector), *span)))
+    except SourceError as error:
+        log.warning("servers_not_found", reason=error, consequence="requests of inference servers are unknown")
+        return NO_SERVERS
     return FoundServers(found, frozenset(labels))
 
 
