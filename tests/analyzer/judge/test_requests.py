@@ -132,6 +132,22 @@ def test_without_integrated_time_rare_work_stays_work():
     assert words(judge_rows(row | served()))[0] is Activity.ACTIVE
 
 
+@pytest.mark.parametrize(
+    ("row", "coverage"),
+    [(blips(), 0.5), (blips() | signal(Measure.POWER, 500), 1.0), (blips() | {(Measure.CORE, Stat.COUNT): 3.0}, 1.0)],
+    ids=["coverage", "power", "samples"],
+)
+def test_rare_work_is_idleness_only_where_nothing_else_contradicts(row: Stats, coverage: float):
+    limit = signal(Measure.POWER_LIMIT, 700)
+    table = table_of(row | served() | limit, allocations=[allocation(owner=SERVER)], coverage=coverage)
+    verdicts, _ = judge(table, RULES, VerdictHistory(), now=AT)
+    assert words(verdicts)[0] is Activity.ACTIVE
+
+
+def test_energy_of_health_checks_contradicts_nothing():
+    assert words(judge_rows(blips() | served() | {(Measure.ENERGY, Stat.PEAK): 9.0}))[1] is Signature.NO_REQUESTS
+
+
 def test_checks_that_are_not_in_every_window_neither_end_nor_begin_idle_time():
     rows = [blips() | served(), resting() | served(), resting() | served(), resting() | served()] * 3
     verdicts = judge_rows(*rows)

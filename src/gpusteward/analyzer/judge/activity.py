@@ -88,6 +88,7 @@ class Activities:
     doubt: Codes
     worked: Mask  # work was seen in this window
     paused: Mask  # no work in this window, but in an earlier one that overlaps it
+    is_doubted: Mask  # something but energy would forbid to call it idle, whether or not it worked
 
 
 def judge_activity(
@@ -108,7 +109,8 @@ def judge_activity(
     paused = (worked_at > table.at - table.window_seconds) & ~worked & may_pause
     active, idle, unknown = (ACTIVITIES.index(each) for each in (Activity.ACTIVE, Activity.IDLE, Activity.UNKNOWN))
     codes = np.select([worked | paused, doubt > 0], [active, unknown], idle).astype(np.int8)
-    return Activities(codes, np.where(worked | paused, 0, doubt).astype(np.int8), worked, paused)
+    is_doubted = (doubt != 0) & (doubt != DOUBTS.index(Doubt.ENERGY))
+    return Activities(codes, np.where(worked | paused, 0, doubt).astype(np.int8), worked, paused, is_doubted)
 
 
 def find_work(table: UsageTable, rule: ActivityRule) -> Mask:

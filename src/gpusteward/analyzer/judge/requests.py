@@ -48,7 +48,8 @@ def find_requested(table: UsageTable) -> Mask:
 
 def find_unused_work(table: UsageTable, activities: Activities, *, is_silent: Mask, past: Past) -> Mask:
     """Rows with so little work that nobody uses it, as their servers have no requests. A pause counts where the
-    windows before it were of this kind: checks every quarter of an hour are not in all windows."""
+    windows before it were of this kind: checks every quarter of an hour are not in all windows. Their energy shows that
+    they work; every other doubt holds as for idleness."""
     is_rare = valid_ratio(table, Measure.BUSY, Stat.MEAN) < UNUSED_RATIO
     for measure in WORK_MEASURES:
         if measure not in (Measure.CORE, Measure.MEMORY_COPY):  # the rare work may be within a sample of these
@@ -58,7 +59,7 @@ def find_unused_work(table: UsageTable, activities: Activities, *, is_silent: Ma
             is_rare &= ~(table.column(measure, stat) > 0)
     begins = np.fmax(table.at - table.window_seconds, table.started_at)
     goes_on = activities.paused & (past.unused_work_at >= begins)
-    return is_silent & is_rare & (activities.worked | goes_on)
+    return is_silent & is_rare & (activities.worked | goes_on) & ~activities.is_doubted
 
 
 def disregard_work(activities: Activities, unused: Mask) -> Activities:
