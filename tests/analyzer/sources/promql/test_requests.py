@@ -144,6 +144,9 @@ def history() -> Iterator[Sample]:
         exported_namespace="ml",
         namespace="monitoring",
     )
+    # A pod of another team says that it is this one.
+    yield from gpu_pod("impersonated")
+    yield from vllm("attacker", exported_pod="impersonated", exported_namespace="ml", namespace="others")
     yield from gpu_pod("of-operator")
     yield from vllm("", finished=steps(40, 45), pod_name="of-operator", instance="of-operator:8000", job="operator")
     # `--disable-log-stats`: the target is up and has no series of the server.
@@ -312,6 +315,12 @@ def test_servers_that_can_prove_silence_do_so(table: UsageTable, pod: str):
 @pytest.mark.parametrize("pod", ["tgi", "nim", "kserve-python", "ray-serve", "dynamo-frontend", "router", "sglang"])
 def test_servers_that_can_only_deny_silence_never_prove_it(table: UsageTable, pod: str):
     found = values(table, pod)
+    assert found[SILENT] == 0
+    assert found[REQUESTS] == 0
+
+
+def test_a_target_that_names_the_pod_itself_never_proves_silence(table: UsageTable):
+    found = values(table, "impersonated")
     assert found[SILENT] == 0
     assert found[REQUESTS] == 0
 

@@ -48,6 +48,8 @@ _POD_LABELS = (
     ("pod_name", ("pod_namespace", "namespace", "kubernetes_namespace")),
 )
 """The labels that scraping writes for the pod of a server, which names none itself; with those of its namespace."""
+_NAMED_BY_TARGET = "exported_pod"
+"""A target that writes a label `pod` itself has it under this name. It may name the pod of somebody else."""
 PROCESS_START = "process_start_time_seconds"
 _PART = "gpusteward_part"
 
@@ -128,6 +130,7 @@ def read_servers(
                 interval = intervals.get(labels.get("job", ""), intervals.get("", 0.0))
                 number = value * interval / window_seconds if task.about == _COVERAGE else value
                 _keep(values[task.server.name, pod], task, number)
+                values[task.server.name, pod].is_named_by_target |= _NAMED_BY_TARGET in labels
     kinds = {server.name: server for server in SERVERS}
     pods = [
         (pod, make_server_pod(kinds[name], pod, one)) for (name, pod), one in values.items() if kinds[name].is_one(one)

@@ -9,6 +9,7 @@ because each of its signals alone can say something wrong:
 - No series at all may mean that statistics are switched off. It is unknown, never silence.
 - Counters of a router or a frontend may be passed by: they deny silence, and never prove it.
 - A new process begins at zero: what its predecessor counted last, nobody has seen.
+- A target can name any pod as its own: such a series (`exported_pod`) denies silence, and never proves it.
 
 Silence of a server is therefore proven only by all of these together, over the whole window: enough samples, no counter
 of its row has grown, its gauges were 0 in every sample, no counter began anew. A workload is silent if every pod that
@@ -272,6 +273,7 @@ class ServerValues:
     highest: dict[Reading, float] = field(default_factory=dict)
     coverage: float = 0.0
     restarts: float | None = None  # counters that were reset, or began in the window; None: not known
+    is_named_by_target: bool = False  # a target says itself which pod this is, and may say what it likes
 
     def has(self, reading: Reading) -> bool:
         return reading in self.grown or reading in self.highest
@@ -282,7 +284,8 @@ class ServerValues:
         # What is read beside the proof may contradict it; that a server sleeps does not.
         others = [*self.grown.values(), *(self.highest.get(each, 0.0) for each in (RUNNING, WAITING))]
         is_complete = self.coverage >= LEAST_COVERAGE and self.restarts == 0
-        return bool(proof) and still and is_complete and all(value == 0 for value in others)
+        is_named_for_sure = not self.is_named_by_target
+        return bool(proof) and still and is_complete and is_named_for_sure and all(value == 0 for value in others)
 
 
 def make_server_pod(server: InferenceServer, pod: PodName, values: ServerValues) -> ServerPod:
