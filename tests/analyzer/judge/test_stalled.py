@@ -647,6 +647,16 @@ def test_the_reasons_say_since_when_what_it_cost_and_which_ranks_differ():
     assert "15.0 GPU 小时" in explain(verdicts, "zh")
 
 
+def test_names_of_tenants_are_no_commands_of_a_shell():
+    rows = add([waiting(np.random.default_rng(5), watts=130.0)] * 2, STILL)
+    held = held_by(range(2))
+    for number in range(2):
+        container = replace(held[number].container, pod="train; rm -rf ~", name="$(id)")
+        held[number] = replace(held[number], container=container)
+    text = explain(judge_windows(*lasting(rows, 60), held=held, known=learned()))
+    assert "kubectl exec -n team 'train; rm -rf ~' -c '$(id)' -- py-spy dump" in text
+
+
 def test_a_single_rank_that_spins_is_the_odd_one_among_silent_ones():
     chance = np.random.default_rng(7)
     rows = add([silent(chance)] * 3 + [waiting(chance, watts=130.0)] + [silent(chance)] * 4, STILL)

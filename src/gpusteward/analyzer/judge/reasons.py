@@ -1,5 +1,6 @@
 """The reasons of a verdict: what was measured, what the signature means, the score, a second opinion."""
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -105,7 +106,8 @@ def explain_stalled_workload(verdicts: VerdictTable, rows: Sequence[int], *, gpu
     ranks = ", ".join(_name_rank(verdicts.usage.allocations[row]) for row in fewer[:RANKS_SHOWN])
     ranks += f" (+{len(fewer) - RANKS_SHOWN})" if len(fewer) > RANKS_SHOWN else ""
     one = verdicts.usage.allocations[(fewer or spinning)[0]].container
-    command = f"kubectl exec -n {one.namespace} {one.pod} -c {one.name} -- py-spy dump --pid PID"
+    namespace, pod, name = map(shlex.quote, (one.namespace, one.pod, one.name))  # labels: somebody will paste it
+    command = f"kubectl exec -n {namespace} {pod} -c {name} -- py-spy dump --pid PID"
     reasons = [Reason(texts.STALLED_SINCE, {"since": format_time(since), "hours": gpu_hours})]
     if len(rows) > 1:
         reasons.append(
