@@ -3,21 +3,26 @@
 import queue
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from gpusteward.analyzer import pipeline
 from gpusteward.analyzer.explain.explainer import Explainer
+from gpusteward.analyzer.judge.allocation_columns import read_allocation_columns
+from gpusteward.analyzer.judge.history import Past, VerdictHistory
 from gpusteward.analyzer.metrics import analyzer_metrics as metrics
 from gpusteward.analyzer.metrics.health_metrics import ledger_families
 from gpusteward.analyzer.pipeline import Components, Pipeline
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.scheduler import CycleScheduler
 from gpusteward.analyzer.settings.settings import Settings
+from gpusteward.analyzer.sources.live_readings import HostUse
 from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners
+from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.analyzer.tables import SIGNATURES, ServerPod, UsageTable
 from gpusteward.core.containers import Container
 from gpusteward.core.errors import SourceError
@@ -34,6 +39,7 @@ from tests.analyzer.pipeline_fakes import (
 from tests.analyzer.usage_tables import AT, allocation, resting, table_of
 
 SETTINGS = Settings()
+HOUR = 3600.0
 
 
 class Cycles:
@@ -323,3 +329,28 @@ def test_requests_of_servers_reach_the_verdict_of_their_workload():
     assert result is not None
     assert [SIGNATURES[code] for code in result.workloads.signature] == [Signature.NO_REQUESTS]
     assert result.verdicts.usage.servers == ()
+
+
+class HostSource(FakeTableSource):
+    """Keeps which pods it was asked about; their hosts cannot be read."""
+
+    asked: list[str]
+
+    def read_host_use(self, pods: Collection[PodKey], at: float, *, seconds: float) -> Mapping[PodKey, HostUse]:
+        self.asked = [pod.name for pod in pods]
+        raise SourceError("no such series")
+
+
+def test_the_hosts_of_what_stood_still_in_earlier_cycles_are_read_and_a_failure_costs_no_cycle():
+    cycles = Cycles()
+    table = cycles.source.table
+    source = HostSource(table)
+    past = replace(
+        Past.unknown(1), seen_at=np.array([AT]), started_at=table.started_at, frozen_since=np.array([AT - HOUR])
+    )
+    cycles.ledger.history = VerdictHistory(read_allocation_columns(table.allocations).hashes, past)
+    cycles.pipeline = Pipeline(
+        Components(source, ClusterOwners(None), Explainer(SETTINGS.ai), cycles.publisher, cycles.ledger)
+    )
+    assert cycles.run() is not None
+    assert source.asked == ["pod-0"]
