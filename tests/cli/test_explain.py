@@ -349,3 +349,20 @@ def test_requests_of_a_server_are_shown(row: Any, expected: str, capsys: pytest.
 def test_without_a_server_there_is_no_line_of_requests(analyzer: Api, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "chat/server", "--server", analyzer.url]) == 0
     assert "requests" not in capsys.readouterr().out
+
+
+def keep_alive_result() -> Result:
+    row = resting(2) | signal(Measure.CORE, 0.3)
+    held = hold("GPU-a", Workload("Pod", "team", "gpu-keepalive"), namespace="team", pod="gpu-keepalive")
+    table = table_of(row, allocations=[held])
+    return make_result(replace(table, window_seconds=3600.0))
+
+
+def test_names_of_known_tools_are_a_hint_beside_keep_alive(capsys: pytest.CaptureFixture[str]) -> None:
+    with running_api(keep_alive_result()) as api:
+        assert main(["explain", "gpu-keepalive", "--server", api.url]) == 0
+        shown = " ".join(capsys.readouterr().out.split())
+    assert "keep-alive" in shown
+    assert (
+        "gpu-keepalive is the name of a tool that keeps GPUs occupied, or contains it. A name proves nothing." in shown
+    )

@@ -1,4 +1,5 @@
-"""What `explain` adds to a stalled workload, read now: the XIDs of its GPUs, and the processes on them."""
+"""What `explain` reads now of a workload that is stalled (the XIDs of its GPUs, the processes on them) or kept busy
+artificially (names of known tools)."""
 
 from collections.abc import Iterator
 from urllib.parse import quote
@@ -15,9 +16,20 @@ NODES, PROCESSES = 16, 16
 """Nodes that are read, and processes that are shown. A gang may have more."""
 
 
-def read_stalled_facts(client: Client, name: WorkloadReference, detail: Row, language: Language) -> list[str]:
-    """`detail`: the workload as the API has it; empty if it is not stalled."""
-    if get_text(get_object(detail, "workload"), "signature") != Signature.STALLED:
+KNOWN_TOOLS = (
+    *("keepalive", "keep_alive", "keep-alive", "keep-gpu", "keepgpu", "gpu-keeper", "grabgpu", "scramble4gpu"),
+    *("gpusnatcher", "gpu_guardian", "occupy_gpu", "occupied-gpus", "gpuoccupier", "hold_gpu", "forge_load"),
+    *("forge-load", "gpusitter", "busygpu"),
+)
+"""Parts of names of public scripts. Most people rename them, and a job may have such a name: it proves nothing."""
+
+
+def read_live_facts(client: Client, name: WorkloadReference, detail: Row, language: Language) -> list[str]:
+    """`detail`: the workload as the API has it; empty for other signatures."""
+    signature = get_text(get_object(detail, "workload"), "signature")
+    if signature == Signature.KEEP_ALIVE:
+        return list(_find_known_names(client, name, language))
+    if signature != Signature.STALLED:
         return []
     held = [get_object(one, "allocation") for one in get_objects(detail, "allocations")]
     gpus = {get_text(one, "gpu").partition("/")[0] for one in held}
@@ -49,10 +61,23 @@ def _list_xids(
 
 def _list_processes(client: Client, name: WorkloadReference, language: Language) -> Iterator[str]:
     """Their pids are those of the node: a container has others."""
-    try:
-        answer = client.read(f"{name.path}/processes", name.query)
-    except SourceError:
-        return
-    for one in get_objects(answer, "processes")[:PROCESSES]:
+    for one in _read_processes(client, name)[:PROCESSES]:
         values = {key: get_text(one, key) for key in ("pod", "node", "index", "process")}
         yield messages.PROCESS_OF_GPU.text(language, pid=get_count(one, "pid"), **values)
+
+
+def _find_known_names(client: Client, name: WorkloadReference, language: Language) -> Iterator[str]:
+    """Of the workload, its containers and its processes; each once."""
+    running = _read_processes(client, name)
+    found = {name.name, *(get_text(one, key) for one in running for key in ("container", "process"))}
+    for each in sorted(found):
+        if any(tool in each.lower() for tool in KNOWN_TOOLS):
+            yield messages.KNOWN_TOOL.text(language, name=each)
+
+
+def _read_processes(client: Client, name: WorkloadReference) -> list[Row]:
+    """None where no agent reports them."""
+    try:
+        return get_objects(client.read(f"{name.path}/processes", name.query), "processes")
+    except SourceError:
+        return []

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gpusteward.cli import flags
-from gpusteward.cli.api.stalled_facts import read_stalled_facts
+from gpusteward.cli.api.live_facts import read_live_facts
 from gpusteward.cli.api.workload_facts import read_refusals
 from gpusteward.cli.api.workloads import WorkloadReference, find_workload, label_workloads
 from gpusteward.cli.json_access import Row, get_object, get_objects, get_text, get_texts
@@ -65,8 +65,8 @@ def run(arguments: Sequence[str]) -> int:
     else:
         title = Line(label_workloads(client, [name])[name], is_title=True)
         refusals = [Line(reason, messages.REFUSED.text(language)) for reason in read_refusals(client, name, language)]
-        stalled = messages_of_workloads.STALLED.text(language)
-        seen = [Line(clean(fact), stalled) for fact in read_stalled_facts(client, name, detail, language)]
+        label = messages_of_workloads.SEEN_NOW.text(language)
+        seen = [Line(clean(fact), label) for fact in read_live_facts(client, name, detail, language)]
         write_paragraphs([title, *seen, *describe_workload(detail, language), *refusals], sys.stdout)
     return EXIT_OK
 

@@ -51,9 +51,13 @@ REQUESTS_PER_HOUR = Message("requests/hour", "每小时请求")
 TOKENS_PER_HOUR = Message("tokens/hour", "每小时 token")
 LAST_REQUEST = Message("last request", "最近请求")
 FINDING = Message("finding", "发现")
-STALLED = Message("seen now", "当前情况")
+SEEN_NOW = Message("seen now", "当前情况")
 XID_OF_GPU = Message("{node} GPU {gpu}: {text}", "{node} GPU {gpu}：{text}")
 XIDS_UNKNOWN = Message("The XIDs of {node} could not be read.", "未能读取 {node} 的 XID。")
+KNOWN_TOOL = Message(
+    "{name} is the name of a tool that keeps GPUs occupied, or contains it. A name proves nothing.",
+    "{name} 与已知的占卡工具同名或包含其名称。名称不能作为证据。",
+)
 PROCESS_OF_GPU = Message(
     "{pod} on {node} GPU {index}: {process}, pid {pid} of the node (there: py-spy dump --pid {pid})",
     "{pod}，{node} GPU {index}：{process}，节点上的 pid 为 {pid}（在节点上执行：py-spy dump --pid {pid}）",
