@@ -217,6 +217,15 @@ def test_a_gang_whose_pods_read_or_write_is_never_stalled(works: Stats):
     assert Signature.STALLED not in names(judge_windows(*lasting(rows, 150), known=learned()))
 
 
+def test_a_gang_that_waited_for_the_host_has_stood_still_only_since_the_host_does():
+    waits = [waiting(np.random.default_rng(3), watts=130.0)] * 8
+    busy, still = lasting(add(waits, host(5e6)), 180), [add(waits, STILL)] * 6
+    assert Signature.STALLED not in names(judge_windows(*busy, *still[:-1], known=learned()))
+    verdicts = judge_windows(*busy, *still, known=learned())
+    assert set(names(verdicts)) == {Signature.STALLED}
+    assert verdicts.ineffective_since.tolist() == [AT - 1800] * 8
+
+
 @pytest.mark.parametrize("others", [1, 4, 7])
 def test_silent_gpus_of_a_stalled_gang_are_idle_and_the_others_stalled(others: int):
     chance = np.random.default_rng(others)

@@ -127,6 +127,8 @@ def find_freeze(evidence: Evidence, rule: StalledRule) -> Freeze:
     is_same = is_server | ~(np.abs(watts - past.frozen_watts) > swing)
     continues = (past.seen_at >= begins) & (past.frozen_since > 0) & is_same
     since = np.where(is_frozen, np.where(continues, past.frozen_since, begins), np.nan)
+    _, works = _find_host_use(evidence, rule)
+    since = np.where(gang.is_frozen & works, table.at, since)  # a gang that waits for its host stands still from now on
     first = np.where(is_frozen, np.where(continues, first_known(past.frozen_watts, watts), watts), np.nan)
     for rows in gang.members:  # all of it stands still since the last of them does
         since[rows] = np.where(is_server[rows], since[rows], since[rows].max())
