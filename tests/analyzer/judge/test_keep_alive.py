@@ -20,6 +20,7 @@ from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, STEPS, VerdictTab
 from gpusteward.core.containers import Container, Workload
 from gpusteward.core.usages import AllocationKey, Measure, Stat
 from gpusteward.core.verdicts import Activity, Signature, Step
+from tests.analyzer.reclaim.pod_trace import FOLDER, read_trace
 from tests.analyzer.usage_tables import AT, DAY, GIB, WINDOW, Stats, signal, table_of
 
 RULES = Rules()
@@ -336,3 +337,28 @@ def test_a_gpu_that_stood_still_is_judged_by_the_host_of_a_day_only():
     table = table_of(steady(0), allocations=held_by(1), at=AT + WINDOW)
     verdicts, _ = judge(table, RULES, was_frozen, now=AT + WINDOW)
     assert names(verdicts) == [Signature.STEADY]
+
+
+@pytest.mark.skipif(not FOLDER.exists(), reason="the trace is not part of the repository")
+def test_of_the_inference_pods_of_a_public_trace_none_is_accused_even_if_everything_else_were_constant():
+    """22.8 hours of 76 pods. The trace has neither power nor hosts: they are what they would be of a script."""
+    trace = {pod: np.array(samples) for pod, samples in read_trace().items()}
+    begin, end = (choose(own[index, 0] for own in trace.values()) for choose, index in ((min, 0), (max, -1)))
+    held, history, longest, found = held_by(len(trace), kind="Deployment"), VerdictHistory(), 0.0, set[Signature]()
+    held = [replace(one, container=replace(one.container, started_at=begin - DAY)) for one in held]
+    for at in np.arange(begin + WINDOW, end, WINDOW / 2).tolist():
+        rows, coverage = list[Stats](), list[float]()
+        for own in trace.values():
+            seen = own[(own[:, 0] > at - WINDOW) & (own[:, 0] <= at), 1] / 100
+            mean = float(seen.mean()) if len(seen) else np.nan
+            peak, spread = (float(seen.max()), float(seen.std())) if len(seen) else (np.nan, np.nan)
+            core = signal(Measure.CORE, mean, peak, spread=spread) | {(Measure.CORE, Stat.COUNT): float(len(seen))}
+            rows.append(gpu(0.5, 100 + 400 * mean) | core | {(Measure.BUSY, Stat.MEAN): np.nan} | STILL)
+            coverage.append(min(1.0, len(seen) / 10))
+        table = table_of(*rows, allocations=held, coverage=coverage, at=at)
+        verdicts, history = judge(table, RULES, history, now=at)
+        longest = max(longest, float(np.max(np.nan_to_num(at - history.past.constant_since), initial=0.0)))
+        found |= set(names(verdicts))
+    assert {Signature.BURSTY, Signature.PARKED} <= found
+    assert not found & {Signature.KEEP_ALIVE, Signature.STALLED}
+    assert longest < 3600  # far from the twelve hours
