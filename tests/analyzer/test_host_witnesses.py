@@ -137,3 +137,10 @@ def test_fewer_pods_are_read_over_a_day():
     source = HostSource(table)
     read(source, holding(table, 13 * 3600), table)
     assert [len(names) for names, _ in source.asked] == [MAX_PODS_OF_A_DAY]
+
+
+def test_a_workload_with_too_many_pods_keeps_no_other_from_being_read():
+    table = make_table({**{f"large-{number}": "large" for number in range(MAX_PODS_OF_A_DAY + 1)}, "small-0": "small"})
+    source = HostSource(table)
+    read(source, holding(table, 13 * 3600), table)
+    assert [names for names, _ in source.asked] == [["small-0"]]

@@ -87,10 +87,10 @@ def _choose(table: UsageTable, since: Column, *, least_seconds: float, most_pods
     chosen, pods = list[Rows](), 0
     for code in dict.fromkeys(codes[long[np.argsort(since[long], kind="stable")]].tolist()):
         rows = np.flatnonzero(codes == code)
-        pods += len(_list_pods(table, rows))
-        if pods > most_pods:
-            break
-        chosen.append(rows)
+        size = len(_list_pods(table, rows))
+        if pods + size <= most_pods:  # one that is too large keeps nobody else from being read
+            pods += size
+            chosen.append(rows)
     return chosen
 
 
