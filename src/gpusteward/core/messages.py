@@ -52,7 +52,7 @@ class _PluralFormatter(string.Formatter):
         if not format_spec.startswith("|"):
             return str(super().format_field(value, format_spec))
         one, many = format_spec[1:].split("|")
-        is_one = value == "1" if isinstance(value, str) else round(value) == 1  # 0.7 minutes is printed as 1
+        is_one = value == "1" if isinstance(value, str) else 0.5 < value < 1.5  # 0.7 minutes is printed as 1
         return one if is_one else many
 
 
