@@ -298,7 +298,7 @@ STALLED_ODD = Message(
     "其中 {spinning} 张 GPU 在执行 kernel，{silent} 张没有活动。请先检查数量较少的一方：{ranks}。",
 )
 STALLED_NO_ODD = Message(
-    "All {spinning} GPUs of it run a kernel: none differs from the others.",
+    "All {spinning} {spinning:|GPU|GPUs} of it {spinning:|runs|run} a kernel: none differs from the others.",
     "全部 {spinning} 张 GPU 都在执行 kernel，没有与众不同的一张。",
 )
 STALLED_COMMAND = Message(
