@@ -2,11 +2,14 @@
 
 import math
 from collections.abc import Collection
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
+from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.ledger.db_engine import open_engine
 from gpusteward.analyzer.ledger.restore_state import restore_history
 from gpusteward.analyzer.ledger.schema_version import create_tables
@@ -116,3 +119,26 @@ def test_idle_time_of_a_server_without_requests_may_have_work_in_it_after_a_rest
     assert verdicts.unused_work_at[0] == START + 900
     assert math.isnan(verdicts.unused_work_at[1])
     assert verdicts.idle_since[0] == verdicts.idle_since[1]
+
+
+def test_idle_time_of_a_server_whose_metrics_ended_has_no_work_in_it_that_a_restart_forgets(database_url: str):
+    """Rare work while it was silent, then nothing; and its metrics are gone before the restart."""
+    silent = {(Measure.REQUESTS, Stat.COUNT): 0.0, (Measure.SILENT, Stat.LOWEST): 1.0}
+    rare = {(Measure.BUSY, Stat.MEAN): 0.003, (Measure.CORE, Stat.PEAK): 0.3, (Measure.CORE, Stat.MEAN): 0.003}
+    courses = [RESTING | silent] * 12 + [RESTING | silent | rare] * 3 + [RESTING | silent] * 8 + [RESTING] * 3
+    held, history, results = allocation(0, started_at=OLD), VerdictHistory(), []
+    for number, row in enumerate(courses):
+        result, at = cycle([(held, row)], START + 300 * number), START + 300 * number
+        verdicts, history = judge(result.verdicts.usage, SETTINGS.rules, history, now=at)
+        results.append(replace(result, verdicts=verdicts, workloads=judge_workloads(verdicts, SETTINGS.rules)))
+    record_all(database_url, results)
+    engine, at = open_engine(database_url), START + 300 * len(courses)
+    try:
+        table = cycle([(held, RESTING)], at).verdicts.usage
+        known, _ = judge(table, SETTINGS.rules, history, now=at)
+        restored, _ = judge(table, SETTINGS.rules, restore_history(engine, table), now=at)
+    finally:
+        engine.dispose()
+    worked_at = START + 300 * 14
+    assert known.unused_work_at[0] == worked_at
+    assert max(restored.idle_since[0], np.nan_to_num(restored.unused_work_at[0])) >= worked_at

@@ -41,6 +41,9 @@ def restore_history(engine: Engine, table: UsageTable) -> VerdictHistory:
     return _make_history(table, recorded, worked) if recorded.idle or worked else VerdictHistory()
 
 
+_SILENT = (Signature.NO_REQUESTS.value, Signature.ASLEEP.value)
+
+
 class _Recorded(NamedTuple):
     """Since when each workload is idle that was idle when the ledger ends."""
 
@@ -73,7 +76,7 @@ def _read_idle(engine: Engine, table: UsageTable) -> _Recorded:
     changes = verdict_changes.c
     owner = (changes.owner_kind, changes.namespace, changes.owner_name, changes.cluster)
     last = select(func.max(changes.id)).group_by(*owner)
-    query = select(*owner, changes.idle_since_ms, changes.signature).where(
+    query = select(*owner, changes.idle_since_ms).where(
         and_(changes.id.in_(last), changes.activity == Activity.IDLE.value, changes.idle_since_ms.is_not(None))
     )
     with engine.connect() as connection:
@@ -84,7 +87,9 @@ def _read_idle(engine: Engine, table: UsageTable) -> _Recorded:
         is_recorded = changes.cluster.in_(names)
         known = connection.execute(select(changes.id).where(is_recorded).limit(1)).first()  # uses the index
         idle = {WorkloadKey(*row[: len(owner)]): row.idle_since_ms / 1000 for row in rows}
-        silent = (WorkloadKey(*row[: len(owner)]) for row in rows if row.signature == Signature.NO_REQUESTS.value)
+        last_silent = select(*owner, func.max(changes.at_ms)).where(changes.signature.in_(_SILENT)).group_by(*owner)
+        silent_ms = {WorkloadKey(*row[:-1]): row[-1] / 1000 for row in connection.execute(last_silent)}
+        silent = (key for key, since in idle.items() if silent_ms.get(key, -1.0) >= since)
         is_renamed = len(names) == 1 and known is None
         earlier = frozenset(key.cluster for key in idle) if is_renamed else frozenset[str]()
         known_idle = idle if recorded_ms else {}
