@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from gpusteward.analyzer.judge.activity import ActivityRule, find_floor, find_highest, is_work
+from gpusteward.analyzer.judge.activity import WORK_MEASURES, ActivityRule, find_floor, find_highest, is_work
 from gpusteward.analyzer.judge.requests import NEVER_UNUSED, UNUSED_RATIO
 from gpusteward.analyzer.judge.valid_values import CLOCK_SECONDS, HIGHEST_RATIO
 from gpusteward.analyzer.sources.usage.inference_servers import join_servers
@@ -108,9 +108,19 @@ def find_problem(
 
 def works_rarely(chart: Chart) -> bool:
     """As `judge.requests.find_unused_work`: less than one per cent of the time, by a counter of busy time."""
-    busy = [value for _, value in chart.lines.get(Measure.BUSY, ())]
+    busy = chart.lines.get(Measure.BUSY, ())
+    if not busy:
+        return False
+    last = max(moment for moment, _ in busy)
+    # A request that began just now is in no sample of its server yet: the last minute counts for itself.
+    recent = [(moment, value) for moment, value in busy if moment > last - LONGEST_AGE_SECONDS]
+    others = (chart.lines.get(each, ()) for each in WORK_MEASURES if each not in (Measure.CORE, Measure.MEMORY_COPY))
     moves = any(value > 0 for measure in NEVER_UNUSED for _, value in chart.lines.get(measure, ()))
-    return bool(busy) and sum(busy) / len(busy) < UNUSED_RATIO and not moves
+    return all(_mean(points) < UNUSED_RATIO for points in (busy, recent, *others) if points) and not moves
+
+
+def _mean(points: Points) -> float:
+    return sum(value for _, value in points) / len(points)
 
 
 def _is_work(measure: Measure, points: Points, *, since: float, rule: ActivityRule) -> bool:
