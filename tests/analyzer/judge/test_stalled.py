@@ -326,6 +326,15 @@ def test_a_server_whose_requests_stand_still_is_stalled_on_one_gpu():
     assert names(judge_windows(*lasting(frozen, 115), held=held, known=known)) != [Signature.STALLED]
 
 
+@pytest.mark.parametrize("busy", [0.0, 0.003, 0.3])
+def test_a_gauge_that_kept_its_last_value_on_a_gpu_that_rests_is_no_frozen_server(busy: float):
+    """All clients have gone, and the engine has stopped stepping: its gauge says for ever that requests run."""
+    rows = [gpu(busy, 115.0) | REQUESTS | STILL]
+    assert names(judge_windows(*lasting(rows, 150), held=held_by([0], owner=SERVER), known=learned())) != [
+        Signature.STALLED
+    ]
+
+
 @pytest.mark.parametrize(("mig", "share"), [("3", "mig"), ("", "time-sliced"), ("", "hami")])
 def test_a_server_on_a_part_of_a_gpu_is_stalled_without_a_look_at_power(mig: str, share: str):
     rows = [gpu(1.0, 600.0) | REQUESTS | STILL]

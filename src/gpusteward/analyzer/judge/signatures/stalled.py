@@ -33,6 +33,10 @@ _PEOPLE_WAIT = ("Notebook",)
 """Kinds that neither run through nor serve. Not a bare pod or a RayCluster: they may serve."""
 
 
+LEAST_BUSY_RATIO = 0.5
+"""Of the time, by core utilization: a kernel that never ends."""
+
+
 class StalledRule(BaseModel):
     """Busy without doing anything. This blames nobody, but it says that somebody's job is dead: the evidence must be
     strong, and the action is never more than a notice."""
@@ -246,7 +250,10 @@ def _is_frozen_server(evidence: Evidence) -> Mask:
     """On a MIG instance and on a shared GPU without power, which is that of others too."""
     waits = (evidence.stat(Measure.RUNNING, Stat.LOWEST) > 0) & (evidence.stat(Measure.TOKENS, Stat.COUNT) == 0)
     draws_little = evidence.stat(Measure.POWER, Stat.PEAK) <= evidence.spinning_watts
-    frozen: Mask = waits & (draws_little | ~evidence.columns.is_whole)
+    # After its clients have gone, the gauge of an engine that has stopped stepping says for ever that requests run
+    # (vLLM issue 29928). A frozen engine runs a kernel; one that nobody asks does not.
+    runs_kernel = evidence.stat(Measure.CORE, Stat.MEAN) >= LEAST_BUSY_RATIO
+    frozen: Mask = waits & runs_kernel & (draws_little | ~evidence.columns.is_whole)
     return frozen
 
 
