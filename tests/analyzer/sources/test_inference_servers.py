@@ -115,3 +115,13 @@ def test_silence_needs_all_of_its_proofs(changes: dict[str, object]):
     assert COMPLETE.is_silent(VLLM.proof)
     assert not replace(COMPLETE, **changes).is_silent(VLLM.proof)  # type: ignore[arg-type]
     assert not COMPLETE.is_silent(())
+
+
+def test_a_worker_with_an_unproven_server_of_its_own_is_not_covered_by_its_leader():
+    own = replace(server("llm-0-1"), requests=np.nan, is_silent=False)  # its target was down
+    assert silent(join([hold("llm-0"), hold("llm-0-1")], server("llm-0"), own)) == [0, 0]
+
+
+def test_a_pod_with_two_servers_is_silent_only_if_both_prove_it():
+    own = replace(server("a", kind="TensorRT-LLM"), requests=np.nan, is_silent=False)
+    assert silent(join([hold("a", kind="Deployment")], server("a"), own)) == [0]

@@ -144,6 +144,16 @@ def history() -> Iterator[Sample]:
         exported_namespace="ml",
         namespace="monitoring",
     )
+    # Two servers in one pod, of which one has not been scraped for nine minutes.
+    yield from gpu_pod("two-ports")
+    yield from vllm("two-ports")
+    early = [at for at in TIMES if at < AT - 540]
+    yield from vllm("two-ports", times=early, instance="two-ports:8001", container="second")
+    # Scraped every five seconds; half of the window is missing.
+    yield from gpu_pod("fast")
+    yield from vllm("fast", times=[at for at in scrape_times(step=5.0) if at < AT - 290], job="ml/fast")
+    yield from gpu_pod("long")
+    yield from vllm("long", times=scrape_times(3000))
     # A pod of another team says that it is this one.
     yield from gpu_pod("impersonated")
     yield from vllm("attacker", exported_pod="impersonated", exported_namespace="ml", namespace="others")
@@ -323,6 +333,23 @@ def test_a_target_that_names_the_pod_itself_never_proves_silence(table: UsageTab
     found = values(table, "impersonated")
     assert found[SILENT] == 0
     assert found[REQUESTS] == 0
+
+
+def test_a_pod_whose_second_server_was_not_scraped_is_not_silent(table: UsageTable):
+    assert values(table, "two-ports")[SILENT] == 0
+
+
+def test_coverage_of_a_server_is_by_the_interval_of_its_own_job(engine: RunningEngine):
+    settings = PrometheusSettings(url=engine.url, scrape_interval_seconds=30)  # that of the exporters of GPUs
+    with closing(PrometheusSource(settings)) as source:
+        assert values(join_servers(source.read(AT)), "fast")[SILENT] == 0
+
+
+def test_a_window_of_any_length_can_be_silent(engine: RunningEngine):
+    with closing(PrometheusSource(PrometheusSettings(url=engine.url))) as source:
+        source.read(AT)
+        found = {one.container.pod: one.is_silent for one in source.read_servers(AT, seconds=612.345678)}
+    assert found["long"]
 
 
 def test_every_server_is_in_these_tests():

@@ -174,18 +174,18 @@ def _write_tasks(found: FoundServers, server: InferenceServer, seconds: float) -
         counted = metrics[REQUESTS][0]
         samples = (f"count_over_time({name}{window})" for name in counted.names)
         of_targets = f"min by ({join_labels(by, 'job', 'instance')}) ({f' or on ({by}) '.join(samples)})"
-        yield _Task(server, REQUESTS, _COVERAGE, f"max by ({join_labels(by, 'job')}) ({of_targets})")
+        yield _Task(server, REQUESTS, _COVERAGE, f"min by ({join_labels(by, 'job')}) ({of_targets})")
         # A series that was not there before the window counts from zero, as one that was reset.
-        begun = (
-            f"({name} unless {name} offset {seconds:g}s) * 0 + 1 or resets({name}{window})" for name in counted.names
-        )
+        back = f"offset {round(seconds * 1000)}ms"
+        begun = (f"({name} unless {name} {back}) * 0 + 1 or resets({name}{window})" for name in counted.names)
         yield _Task(server, REQUESTS, _RESTARTS, f"max by ({by}) ({f' or on ({by}) '.join(begun)})")
 
 
 def _keep(values: ServerValues, task: _Task, value: float) -> None:
-    """Of several values the largest, as where two jobs write the pod into different labels."""
+    """Of several values the largest, as where two jobs write the pod into different labels; of coverage the
+    smallest."""
     if task.about == _COVERAGE:
-        values.coverage = max(value, values.coverage)
+        values.coverage = value if values.coverage is None else min(value, values.coverage)
     elif task.about == _RESTARTS:
         values.restarts = value if values.restarts is None else max(value, values.restarts)
     else:

@@ -162,7 +162,7 @@ class PrometheusSource:
     ) -> tuple[Sequence[ServerPod], dict[str, Message]]:
         """What inference servers say of their requests; a query that fails costs only that."""
         fixed = self._settings.scrape_interval_seconds
-        intervals = {"": fixed} if fixed else discovered.intervals.seconds
+        intervals = {**({"": fixed} if fixed else {}), **discovered.intervals.seconds}
         return read_servers(self._engine, discovered.servers, at=at, window_seconds=seconds, intervals=intervals)
 
     def _list_failures(self, table: UsageTable, schemes: Sequence[DetectedScheme]) -> Iterator[tuple[str, Message]]:

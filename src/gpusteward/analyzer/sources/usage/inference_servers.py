@@ -252,6 +252,8 @@ SERVERS: Sequence[InferenceServer] = (
     ),
 )  # fmt: skip
 
+_PROVING = frozenset(server.name for server in SERVERS if server.proof)
+"""A pod with one of these proves its silence by all of them, and nobody else does it in its place."""
 LEAST_COVERAGE = 0.9
 """Silence needs this part of the samples, as `judge.activity.coverage` by default."""
 
@@ -271,7 +273,7 @@ class ServerValues:
     grown: dict[Reading, float] = field(default_factory=dict)  # by how much the counters grew in the window
     lowest: dict[Reading, float] = field(default_factory=dict)
     highest: dict[Reading, float] = field(default_factory=dict)
-    coverage: float = 0.0
+    coverage: float | None = None  # of the target that was seen least
     restarts: float | None = None  # counters that were reset, or began in the window; None: not known
     is_named_by_target: bool = False  # a target says itself which pod this is, and may say what it likes
 
@@ -283,7 +285,7 @@ class ServerValues:
         still = all(self.grown.get(each) == 0 if each in COUNTERS else self.highest.get(each) == 0 for each in proof)
         # What is read beside the proof may contradict it; that a server sleeps does not.
         others = [*self.grown.values(), *(self.highest.get(each, 0.0) for each in (RUNNING, WAITING))]
-        is_complete = self.coverage >= LEAST_COVERAGE and self.restarts == 0
+        is_complete = (self.coverage or 0.0) >= LEAST_COVERAGE and self.restarts == 0
         is_named_for_sure = not self.is_named_by_target
         return bool(proof) and still and is_complete and is_named_for_sure and all(value == 0 for value in others)
 
@@ -364,9 +366,12 @@ def _join_pods(servers: Sequence[ServerPod], held: set[PodName]) -> tuple[float,
         sums = (_sum_known(getattr(one, name) for one in pods) for pods in by_kind.values())
         return max((value for value in sums if not isnan(value)), default=nan)
 
+    own = {_name_pod(one.container) for one in servers if one.server in _PROVING}
     silent = {_name_pod(one.container) for one in servers if one.is_silent}
+    silent -= {_name_pod(one.container) for one in servers if one.server in _PROVING and not one.is_silent}
     contradicts = any(one.has_demand for one in servers)
-    is_silent = not contradicts and all(pod in silent or _name_leader(pod) in silent for pod in held)
+    proven = (pod in silent or (pod not in own and _name_leader(pod) in silent) for pod in held)
+    is_silent = not contradicts and all(proven)
     asleep = [one.asleep for one in servers if not isnan(one.asleep)]
     sleeping = {_name_pod(one.container) for one in servers if one.asleep == 1}
     all_asleep = all(pod in sleeping or _name_leader(pod) in sleeping for pod in held) and min(asleep, default=0) == 1
