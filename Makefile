@@ -44,6 +44,7 @@ bench: .venv/ready web ## measure; results with their commands go to bench/resul
 	$(BIN)/python -m bench.agent
 	$(BIN)/python -m bench.judge_truth
 	$(BIN)/python -m bench.scenes
+	$(BIN)/python -m bench.useful
 	$(BIN)/python -m bench.sites
 	$(BIN)/python -m bench.analyzer
 	$(BIN)/python -m bench.sharded

@@ -24,6 +24,7 @@ Each bench is a module with what it measures, its limits and its page:
     ledger.py, replay.py, reclaim.py, demo.py, web.py   cost of the ledger, of replay, of reclaim; the demo; the web UI
     judge_truth.py the judge against the truth of simulated workloads, and its cost at 50,000 GPUs
     scenes.py      41 kinds of workload with a known truth (tests/analyzer/judge/scenes.py), through three exporters
+    useful.py      work, idleness, stalls, artificial load (tests/analyzer/judge/useful_scenes.py): Prometheus, scraping
     sites.py       foreign sites (tests/analyzer/sites) on a real Prometheus: right, or said what is wrong
     chaos.py       reclaim under faults (tests/analyzer/reclaim/chaos)
     attacks.py     the attacks of tests/attacks on a running analyzer and agent: time, memory, the slowest /livez
