@@ -84,10 +84,14 @@ class Found:
     bars: list[Bar]
 
 
+KINDS = [kind for kind in Kind if kind is not Kind.STALLED]
+"""These are lone GPUs, and only a gang of several stalls."""
+
+
 def judge_kinds() -> list[Case]:
     """Every kind on a working morning and at night; notebooks, which change the most, at four moments."""
     cases = []
-    for kind in Kind:
+    for kind in KINDS:
         print_progress(f"  {kind}")
         nodes = lone_nodes(kind, SEEDS)
         for at in MOMENTS if kind is Kind.NOTEBOOK else MOMENTS[:2]:

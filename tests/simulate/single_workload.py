@@ -13,6 +13,8 @@ from gpusteward.simulate.workloads import Kind
 NOW = 1_790_000_000.0
 DAY = 86_400.0
 HOUR = 3_600.0
+KINDS_OF_ANY_FLEET = set(Kind) - {Kind.STALLED}
+"""Only a gang of several GPUs stalls, and only a demo has one."""
 
 
 def single_application(kind: Kind, seed: int) -> Application:

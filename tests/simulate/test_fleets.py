@@ -6,10 +6,11 @@ from functools import cache
 from gpusteward.core.gpus import Share
 from gpusteward.core.signals import PROFILING
 from gpusteward.core.snapshots import Snapshot
-from gpusteward.simulate.fleets import fleet
+from gpusteward.simulate.fleets import STALLED_SECONDS, fleet
 from gpusteward.simulate.models import MODELS
+from gpusteward.simulate.nodes import SimulatedNode
 from gpusteward.simulate.workloads import Kind
-from tests.simulate.single_workload import DAY, NOW
+from tests.simulate.single_workload import DAY, HOUR, KINDS_OF_ANY_FLEET, NOW
 
 FLEET = fleet(40, seed=1)
 
@@ -27,14 +28,14 @@ def test_the_same_seed_makes_the_same_fleet():
 def test_a_fleet_has_every_model_sharing_mode_and_kind_of_workload():
     assert {node.model.name for node in FLEET} == {model.name for model in MODELS.values()}
     assert {allocation.share for each in snapshots() for allocation in each.allocations} == set(Share)
-    assert {truth.kind for node in FLEET for truth in node.truths(NOW).values()} == set(Kind)
+    assert {truth.kind for node in FLEET for truth in node.truths(NOW).values()} == KINDS_OF_ANY_FLEET
 
 
 def test_ten_nodes_already_show_every_sharing_mode_and_kind_within_a_week():
     few = fleet(10, seed=9)
     moments = [NOW + number * DAY for number in range(7)]
     assert {one.share for node in few for at in moments for one in node.snapshot(at).allocations} == set(Share)
-    assert {truth.kind for node in few for at in moments for truth in node.truths(at).values()} == set(Kind)
+    assert {truth.kind for node in few for at in moments for truth in node.truths(at).values()} == KINDS_OF_ANY_FLEET
 
 
 def test_many_teams_deploy_in_many_ways():
@@ -140,6 +141,47 @@ def test_the_second_group_of_a_demo_has_a_pair_of_pods():
     plain = [node.snapshot(NOW) for node in fleet(20, 7)]
     assert not any(one.used_by for each in plain for one in each.allocations)
     assert not any(one.works_for for each in plain for one in each.processes)
+
+
+def find_stalled_node() -> SimulatedNode:
+    kinds = {each: {truth.kind for truth in each.truths(NOW).values()} for each in fleet(20, 7, demo_at=NOW)}
+    [node] = [each for each, found in kinds.items() if Kind.STALLED in found]
+    assert kinds[node] == {Kind.STALLED}
+    return node
+
+
+def test_the_second_group_of_a_demo_has_a_job_whose_gpus_spin_at_little_power_while_one_is_silent():
+    node = find_stalled_node()
+    snapshot = node.snapshot(NOW)
+    assert len({one.container for one in snapshot.allocations}) == 1
+    signals = [reading.signals for reading in snapshot.readings]
+    assert sorted(each["utilization_ratio"] for each in signals) == [0] + 7 * [1]
+    idle = node.model.idle_watts + node.model.context_watts
+    links = (f"{link}_{way}_bytes_per_second" for link in ("pcie", "nvlink") for way in ("rx", "tx"))
+    names = ("memory_copy_ratio", "dram_ratio", "tensor_ratio", "fp32_ratio", *links)
+    for each in signals:
+        is_spinning = each["utilization_ratio"] == 1
+        assert 10 * is_spinning <= each["power_watts"] - idle <= 40 * is_spinning, "as published nvidia-smi outputs"
+        assert each["sm_clock_hertz"] == each["max_sm_clock_hertz"]
+        assert each["sm_active_ratio"] == (0.15 if is_spinning else 0)
+        assert not any(each[name] for name in names)
+    [host] = snapshot.pod_host_use
+    assert (host.cpu_seconds > 7 * 2 * DAY, host.disk_bytes) == (True, 0), "threads of NCCL ask all the time"
+    used = [
+        [one.signals["memory_used_bytes"] for one in node.snapshot(NOW + HOUR * hour).readings] for hour in range(5)
+    ]
+    assert all(each == used[0] for each in used)
+
+
+def test_the_stalled_job_of_the_demo_was_training_before_it_was_restarted():
+    node = find_stalled_node()
+    before = node.snapshot(NOW - STALLED_SECONDS - HOUR)
+    now = node.snapshot(NOW)
+    assert all(one.signals["power_watts"] > 0.7 * node.model.power_limit_watts for one in before.readings)
+    workloads = {one.container.workload for one in (*before.allocations, *now.allocations)}
+    assert len(before.allocations) == len(now.allocations) == 8
+    assert len(workloads) == 2, "a run each"
+    assert len({each.name.rpartition("-")[0] for each in workloads}) == 1
 
 
 def test_in_the_demo_every_second_node_with_instances_has_a_hostengine():

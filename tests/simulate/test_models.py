@@ -60,7 +60,7 @@ def test_power_temperature_and_clocks_stay_within_the_models_limits(model, kind)
 
 
 @every_model
-def test_work_raises_power_temperature_and_clocks(model):
+def test_work_raises_power_temperature_and_clocks_and_with_hbm_so_does_a_context(model):
     worked = single_workload_node(Kind.TRAINING, 3, model=model)
     busy = only_reading(worked, start_of_pod(Kind.TRAINING, 3) + HOUR / 3).signals
     rested = only_reading(single_workload_node(Kind.PARKED, 3, model=model), NOW).signals
@@ -69,7 +69,9 @@ def test_work_raises_power_temperature_and_clocks(model):
     assert empty["power_watts"] == pytest.approx(model.idle_watts)
     assert model.idle_watts < rested["power_watts"] < 0.5 * model.power_limit_watts
     assert busy["temperature_celsius"] > rested["temperature_celsius"] + 10
-    assert busy["sm_clock_hertz"] > 3 * rested["sm_clock_hertz"]
+    assert busy["sm_clock_hertz"] > 3 * empty["sm_clock_hertz"]
+    awake = rested["max_sm_clock_hertz"] if model.has_hbm else empty["sm_clock_hertz"]
+    assert rested["sm_clock_hertz"] == pytest.approx(awake, rel=0.01)
     assert busy["memory_copy_ratio"] > 0.3
     assert rested["memory_copy_ratio"] == 0
     assert (busy["clock_event_reasons"], rested["clock_event_reasons"]) == (0, 1)

@@ -16,7 +16,15 @@ from gpusteward.simulate.ground_truth import allocation_key
 from gpusteward.simulate.models import H100, MODELS
 from gpusteward.simulate.nodes import SimulatedNode
 from gpusteward.simulate.workloads import Kind
-from tests.simulate.single_workload import DAY, HOUR, NOW, only_reading, single_application, single_workload_node
+from tests.simulate.single_workload import (
+    DAY,
+    HOUR,
+    KINDS_OF_ANY_FLEET,
+    NOW,
+    only_reading,
+    single_application,
+    single_workload_node,
+)
 
 NODES = [default_node(1), *fleet(10, seed=2)]
 nodes = st.sampled_from(NODES)
@@ -79,7 +87,7 @@ def test_divided_parts_add_up_to_the_device(node, at):
             assert sum(ratios) == pytest.approx(split.utilization_ratio)
 
 
-@pytest.mark.parametrize("kind", [Kind.TRAINING, Kind.INFERENCE, Kind.STARVED, Kind.HUNG, Kind.PARKED])
+@pytest.mark.parametrize("kind", [Kind.TRAINING, Kind.INFERENCE, Kind.STARVED, Kind.HUNG, Kind.PARKED, Kind.STALLED])
 def test_energy_is_the_integral_of_power(kind):
     node = single_workload_node(kind, 5)
     readings = [only_reading(node, NOW + second).signals for second in range(601)]
@@ -148,7 +156,7 @@ def test_the_default_node_always_shows_every_sharing_mode_and_every_kind_of_work
     node = default_node(seed)
     snapshot = node.snapshot(at)
     assert {allocation.share for allocation in snapshot.allocations} == set(Share)
-    assert {truth.kind for truth in node.truths(at).values()} == set(Kind)
+    assert {truth.kind for truth in node.truths(at).values()} == KINDS_OF_ANY_FLEET
     assert sum(reading.gpu.mig is None for reading in snapshot.readings) == 8
     assert [reading.gpu.index for reading in snapshot.readings if reading.is_mps] == [4]
 

@@ -153,6 +153,7 @@ CATALOGUE: Mapping[Kind, tuple[Program, ...]] = {
         Program("Deployment", "gpu-holder", "main", _PYTHON),
         Program("Notebook", "lab-overnight", "notebook", "/opt/conda/bin/python"),
     ),
+    Kind.STALLED: (Program("PyTorchJob", "long-context-sft", "pytorch", _PYTHON),),
 }
 
 TEAMS: tuple[tuple[str, str], ...] = (

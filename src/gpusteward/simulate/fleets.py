@@ -43,8 +43,8 @@ class NodeLayout:
     plan: Callable[[LayoutContext], Plans]
     draws_model_by_group: bool = False
     has_gaps: bool = True
-    demo: tuple[Callable[[SeededRandom, float], Application], ...] = ()
-    """In a demo, on its last GPU, which is free: one for each of the first groups."""
+    demo: tuple[Callable[[SeededRandom, float], Plans] | None, ...] = ()
+    """In a demo, of its last GPUs: one for each of the first groups."""
 
 
 def whole_gpu(application: Application, *, ordinal: int = 0) -> GpuPlan:
@@ -171,28 +171,47 @@ LOADING_SECONDS = 840.0
 """Shorter than the time for which the judge calls a pod starting."""
 
 
-def _check_health(random: SeededRandom, _now: float) -> Application:
+def _check_health(random: SeededRandom, _now: float) -> Plans:
     """A server without requests: nothing but its health checks runs."""
     checks = Lifetimes(HEALTH_CHECK_EVERY_SECONDS, 0.0, HEALTH_CHECK_SECONDS)
-    return replace(draw_application(Kind.PARKED, random.child("health check"), owner="Deployment"), work=checks)
+    application = draw_application(Kind.PARKED, random.child("health check"), owner="Deployment")
+    return [whole_gpu(replace(application, work=checks))]
 
 
-def _deploy(random: SeededRandom, now: float) -> Application:
+def _deploy(random: SeededRandom, now: float) -> Plans:
     """A server that was deployed a minute ago: it loads its model, then gets requests."""
     started_at = float(round(now - 60))
     requests = Bursts(random.number("requests"), 60.0, Constant(0.25), lowest_level=0.3)
-    return replace(
+    application = replace(
         draw_application(Kind.INFERENCE, random.child("deployed"), owner="Deployment"),
         lifetimes=Lifetimes(2000 * DAY, started_at, 1000 * DAY),
         work=Chain(Between(started_at + LOADING_SECONDS, math.inf), requests),
     )
+    return [whole_gpu(application)]
 
 
-def _serve_for_another(random: SeededRandom, _now: float) -> Application:
+def _serve_for_another(random: SeededRandom, _now: float) -> Plans:
     """A pod of llm-d's fast model actuation: it holds the GPU, and another pod, which holds none, has the server."""
     application = draw_application(Kind.INFERENCE, random.child("pair"), owner="Deployment")
     program = Program("Deployment", "chat-requester", "inference-server", "VLLM::EngineCore")
-    return replace(application, program=program, has_servers=True)
+    return [whole_gpu(replace(application, program=program, has_servers=True))]
+
+
+STALLED_SECONDS = 2 * DAY
+RUN_SECONDS, RESTART_SECONDS = 20 * DAY, 600.0
+
+
+def _stall(random: SeededRandom, now: float) -> Plans:
+    """Training on all GPUs of the node that was restarted two days ago. One rank never got to the first collective:
+    its GPU is silent, and the kernels of all others wait for it."""
+    started_at = float(round(now - STALLED_SECONDS))
+    waiting = replace(
+        draw_application(Kind.STALLED, random.child("stalled")), lifetimes=Lifetimes(2000 * DAY, started_at, 1000 * DAY)
+    )
+    silent = replace(waiting, work=Constant(0.0))
+    until_then = Lifetimes(2000 * DAY, started_at - RUN_SECONDS + 2000 * DAY, RUN_SECONDS - RESTART_SECONDS)
+    before = PlacementRequest(replace(waiting, kind=Kind.TRAINING, lifetimes=until_then))
+    return [GpuPlan((before, PlacementRequest(silent if index == 5 else waiting))) for index in range(8)]
 
 
 LOAD_PROGRAM = Program("Job", "gpu-load", "load", "python3")
@@ -223,7 +242,7 @@ def _show(context: LayoutContext) -> Plans:
 
 LAYOUTS: tuple[NodeLayout, ...] = (
     NodeLayout(("h100", "h200", "b200", "a100-80gb"), _train(0), draws_model_by_group=True),
-    NodeLayout(("h100", "h200", "b200", "a100-80gb"), _train(1), draws_model_by_group=True),
+    NodeLayout(("h100", "h200", "b200", "a100-80gb"), _train(1), draws_model_by_group=True, demo=(None, _stall)),
     NodeLayout(("l40s", "l4", "a10"), _serve, demo=(_check_health, _serve_for_another)),
     NodeLayout(("a100-40gb", "a100-80gb", "h100", "h200"), _slice),
     NodeLayout(("t4", "l4"), _time_slice),
@@ -259,8 +278,9 @@ def fleet(nodes: int, seed: int = 0, *, demo_at: float | None = None) -> list[Si
     """A mixed cluster: ten kinds of nodes in turn, some applications spread over several of them.
 
     With `demo_at`, two more of them in the first group: one that was just deployed, one with health checks only; one in
-    the second group, which holds its GPU for another pod; and every second node with MIG instances has a DCGM
-    hostengine: an A100 without one shows what is unknown then.
+    the second group, which holds its GPU for another pod, and half of the big job there is one that is stalled; and
+    every second node with MIG instances has a DCGM hostengine: an A100 without one shows what is unknown then. The
+    stalled job is on H100: they have profiling, and others of them are idle, which tells what a waiting one may draw.
     """
     return [_node(number, SeededRandom(seed), demo_at) for number in range(nodes)]
 
@@ -268,10 +288,14 @@ def fleet(nodes: int, seed: int = 0, *, demo_at: float | None = None) -> list[Si
 def _node(number: int, random: SeededRandom, demo_at: float | None) -> SimulatedNode:
     group, index = divmod(number, len(LAYOUTS))
     layout = LAYOUTS[index]
+    demo = layout.demo[group] if demo_at is not None and group < len(layout.demo) else None
+    if demo is _stall:
+        layout = replace(layout, models=("h100",))
     short, context = create_context(random.child("node", number), random.child("group", group), layout=layout)
     plans = layout.plan(context)
-    if demo_at is not None and group < len(layout.demo):
-        plans[-1] = whole_gpu(layout.demo[group](context.random, demo_at))
+    if demo is not None and demo_at is not None:
+        own = demo(context.random, demo_at)
+        plans[-len(own) :] = own
     has_hostengine = demo_at is not None and group % 2 == 0 and layout.plan is _slice
     return SimulatedNode(
         f"{short}-{number:03d}",

@@ -53,6 +53,11 @@ class Ownership:
     allocation: GpuAllocation
 
     @property
+    def kind(self) -> Kind:
+        assert self.placement.request is not None
+        return self.placement.request.application.kind
+
+    @property
     def held_bytes(self) -> int:
         """Memory held while the pod runs; 0 without a process."""
         return self.placement.memory_bytes if self.placement.process_count else 0

@@ -50,7 +50,8 @@ def _device_signals(device: SimulatedGpu, samples: Sequence[Sample], energy_joul
     watts = model.idle_watts + sum([sample.watts for sample in samples])
     heat = model.idle_watts + sum([sample.heat_watts for sample in samples])
     is_busy = max([sample.mean for sample in samples], default=0.0) > 1e-6
-    signals = fixed_signals(model) | _clocks(model, watts, is_busy=is_busy)
+    has_context = any(sample.memory_bytes for sample in samples)
+    signals = fixed_signals(model) | _clocks(model, watts, is_busy=is_busy, has_context=has_context)
     signals["power_watts"] = round(watts, 3)
     signals["energy_joules_total"] = round(energy_joules, 3)
     share = heat / model.power_limit_watts
@@ -70,10 +71,12 @@ def _device_signals(device: SimulatedGpu, samples: Sequence[Sample], energy_joul
     return signals
 
 
-def _clocks(model: GpuModel, watts: float, *, is_busy: bool) -> Signals:
-    """Full clocks when busy, slightly less near the power limit; idle clocks otherwise."""
+def _clocks(model: GpuModel, watts: float, *, is_busy: bool, has_context: bool) -> Signals:
+    """Full clocks when busy, slightly less near the power limit. A GPU with HBM keeps them as long as a process has a
+    context, which is why it draws more than an unused one; others, in P8, have idle clocks then."""
     load = watts / model.power_limit_watts
-    megahertz = model.sm_clock_mhz * (1 - 0.5 * max(0.0, load - 0.8)) if is_busy else model.idle_sm_clock_mhz
+    is_awake = is_busy or (has_context and model.has_hbm)
+    megahertz = model.sm_clock_mhz * (1 - 0.5 * max(0.0, load - 0.8)) if is_awake else model.idle_sm_clock_mhz
     hertz = float(round(megahertz * 1e6 / CLOCK_STEP_HERTZ) * CLOCK_STEP_HERTZ)
     return {
         "sm_clock_hertz": hertz,

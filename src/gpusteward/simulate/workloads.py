@@ -37,6 +37,7 @@ class Kind(StrEnum):
     STARVED = "starved"  # waits for its input most of the time
     HUNG = "hung"  # worked, then nothing; memory pinned
     KEEP_ALIVE = "keep-alive"  # useless work to look busy: low and constant
+    STALLED = "stalled"  # its first collective never returns: kernels that wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,9 @@ MIXES: Mapping[Kind, ActivityMix] = {
     Kind.HUNG: ActivityMix(0.86, 0.54, 0.89, 0.35, 0.50, 0.46, 0.12, 0.05, pcie=0.06, nvlink=0.28),
     # A loop of one small matrix product: SMs busy while it runs, memory hardly touched.
     Kind.KEEP_ALIVE: ActivityMix(0.80, 0.02, 0.95, 0.12, 0.05, 0.02, 0.90, 0.0),
+    # NCCL has one kernel block per channel, and so 20 of 132 SMs of an H100, with few warps. It waits: 10 to 40 W more
+    # than with a context alone, and nothing is computed, copied or sent.
+    Kind.STALLED: ActivityMix(0.04, sm_active=0.15, sm_occupancy=0.03),
 }
 
 MEMORY: Mapping[Kind, Range] = {
@@ -82,6 +86,7 @@ MEMORY: Mapping[Kind, Range] = {
     Kind.STARVED: (0.30, 0.75),
     Kind.HUNG: (0.60, 0.92),
     Kind.KEEP_ALIVE: (0.02, 0.06),
+    Kind.STALLED: (0.60, 0.92),
 }
 """Share of the memory available to it."""
 
@@ -105,6 +110,7 @@ HOST_MIXES: Mapping[Kind, HostMix] = {
     Kind.STARVED: HostMix(20.0, 120e6, 300e6),  # its input is what it waits for
     Kind.HUNG: HostMix(6.0, 40e6, 25e6),
     Kind.KEEP_ALIVE: HostMix(0.1, 0.0, 0.0),  # a loop that only starts kernels
+    Kind.STALLED: HostMix(1.0, 0.0, 0.0),  # a thread of NCCL that asks whether anything came
 }
 """Kinds that never work are absent."""
 IDLE_HOST_MIX = HostMix(0.004, 0.0, 60.0)
@@ -119,6 +125,7 @@ LIFETIMES: Mapping[Kind, tuple[Range, Range]] = {
     Kind.STARVED: ((1 * DAY, 4 * DAY), (0.90, 0.98)),
     Kind.HUNG: ((3 * DAY, 7 * DAY), (0.92, 0.99)),
     Kind.KEEP_ALIVE: ((5 * DAY, 15 * DAY), (1.0, 1.0)),
+    Kind.STALLED: ((1 * DAY, 5 * DAY), (0.88, 0.98)),
 }
 """Seconds from the start of one pod to the next, and the share of that time in which the pod runs."""
 
@@ -208,4 +215,5 @@ _WORK: Mapping[Kind, Callable[[Draws], LoadCurve]] = {
     Kind.EMPTY: lambda _: Constant(0.0),
     Kind.STARVED: _starved,
     Kind.HUNG: _hung,
+    Kind.STALLED: lambda draws: Chain(draws.lifetimes, Constant(1.0)),
 }
