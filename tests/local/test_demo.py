@@ -43,7 +43,7 @@ def is_alive(group: int) -> bool:
 
 
 NOT_AT_FIRST = {Signature.STALLED, Signature.NO_REQUESTS, Signature.ASLEEP}
-"""The embedded source does not read the metrics of servers, and a stall is seen for a while before it is said."""
+"""Requests are not read here, and what a GPU may draw that waits is learned from idle ones first."""
 
 
 @pytest.mark.timeout(240)

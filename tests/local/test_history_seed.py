@@ -17,7 +17,7 @@ from gpusteward.analyzer.spell_table import STILL_IDLE
 from gpusteward.core.idle_spells import SpellEnd
 from gpusteward.core.kinds import RUN_THROUGH_KINDS
 from gpusteward.local.history_seed import SeededHistory
-from gpusteward.simulate.fleets import fleet
+from gpusteward.simulate.fleets import STALLED_SECONDS, fleet
 
 pytestmark = pytest.mark.slow
 
@@ -121,6 +121,33 @@ def test_idle_spells_are_the_idle_hours(ledger: Engine):
     assert 0.97 * idle_ms <= gpu_ms <= 1.05 * idle_ms
     assert table.has_ended_by(SpellEnd.WORK).sum() > 10
     assert (table.ended_by == STILL_IDLE).any()
+
+
+def test_the_spinning_gpus_of_the_stalled_training_have_been_ineffective_since_it_started(tmp_path: Path):
+    """Seven GPUs for two days, as far as they were not unknown; and their time and cost remain part of the active."""
+    nodes = fleet(12, 3, demo_at=UNTIL)
+    engine = open_engine(f"sqlite:///{tmp_path / 'ledger.db'}")
+    create_tables(engine)
+    SeededHistory(nodes, PriceList(PriceSettings(default=2.0))).write(engine, days=3, until=UNTIL)
+    columns = usage_hourly.c
+    query = (
+        select(allocations.c.node, usage_hourly)
+        .join(usage_hourly, columns.allocation_id == allocations.c.id)
+        .where(columns.ineffective_ms > 0)
+    )
+    daily = total(engine, usage_daily.c.ineffective_ms, usage_daily.c.active_ms)
+    hourly = total(engine, columns.ineffective_ms, columns.active_ms)
+    with engine.connect() as connection:
+        rows = connection.execute(query).all()
+    engine.dispose()
+    assert {row.node for row in rows} == {"h100-011"}
+    assert len({row.allocation_id for row in rows}) == 7
+    assert {(row.ineffective_ms, row.ineffective_cost) for row in rows} == {
+        (row.active_ms, row.active_cost) for row in rows
+    }
+    assert 0.95 * 7 * STALLED_SECONDS * 1000 < hourly[0] <= 7 * STALLED_SECONDS * 1000 + 7 * HOUR_MS
+    assert 0 < hourly[0] < hourly[1]
+    assert 0 < daily[0] <= hourly[0], "of finished hours"
 
 
 def test_idle_jobs_that_keep_their_memory_are_hung(ledger: Engine):

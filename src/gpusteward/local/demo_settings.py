@@ -172,6 +172,7 @@ def make_config(folder: Path, cluster_url: str, language: Language) -> dict[str,
             "signatures": {
                 "keep_alive": {"least_seconds": window_seconds},
                 "health_check": {"least_seconds": window_seconds},
+                "stalled": {"unwitnessed_seconds": window_seconds, "witnessed_seconds": window_seconds},
             }
         },
         "scheduler": {"interval": INTERVAL_SECONDS},

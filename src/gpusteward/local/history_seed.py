@@ -33,6 +33,7 @@ from gpusteward.core.usages import AllocationKey, Measure, Stat
 from gpusteward.core.verdicts import Activity, Proof, Signature, State
 from gpusteward.simulate.ground_truth import Ownership
 from gpusteward.simulate.nodes import SimulatedNode
+from gpusteward.simulate.workloads import Kind
 
 Advance = Callable[[int, int], None]
 """Called with the number of hours written and the number of all hours."""
@@ -99,6 +100,8 @@ class SeededHistory:
         peak = np.maximum(busy, _peaks(held, until)) if part.begin_ms % PEAK_EVERY_MS == 0 else busy
         watts = np.array([one.ownership.draw_watts(ratio) for one, ratio in zip(held, busy.tolist(), strict=True)])
         activity = self._find_activity(held, busy, part)
+        is_stalled = np.array([one.ownership.kind is Kind.STALLED for one in held])
+        is_ineffective = is_stalled & (activity == _CODES[Activity.ACTIVE])
         memory, memory_total = np.array([float(one.ownership.held_bytes) for one in held]), _memory_totals(held)
         return CycleRecord(
             at_ms=part.end_ms,
@@ -114,7 +117,7 @@ class SeededHistory:
             idle_since_ms=np.where(activity == _CODES[Activity.IDLE], part.begin_ms, UNKNOWN_START).astype(np.int64),
             proof=np.full(len(held), PROOFS.index(Proof.INTEGRATED), np.int8),
             signature=np.array([SIGNATURES.index(_find_idle_signature(one)) for one in held], np.int8),
-            ineffective_since_ms=np.full(len(held), UNKNOWN_START, np.int64),
+            ineffective_since_ms=np.where(is_ineffective, part.begin_ms, UNKNOWN_START).astype(np.int64),
             score=_score(held, busy, memory / memory_total).astype(np.float32),
             watts=(watts * fractions).astype(np.float32),
             fleet=self._fleet,
