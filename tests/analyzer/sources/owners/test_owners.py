@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from gpusteward.analyzer.ledger.identities import make_allocation_id
+from gpusteward.analyzer.sources.owners import cluster_owners
 from gpusteward.analyzer.sources.owners.cluster_owners import (
     CACHE_SECONDS,
     REQUESTS_PER_CYCLE,
@@ -511,3 +512,13 @@ def test_servers_cost_no_requests_where_their_pods_hold_gpus_or_their_namespace_
     owners.resolve_owners(served(table("web-1"), "web-1"))
     owners.resolve_owners(served(table("web-1"), "router", namespace="gateways"))
     assert cluster.requests == [POD]
+
+
+def test_a_target_that_names_any_number_of_pods_costs_a_limited_number_of_requests(
+    cluster: FakeObjects, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(cluster_owners, "MOST_SERVER_PODS", 3)
+    cluster.add(POD)
+    names = [f"forged-{number}" for number in range(50)]
+    ClusterOwners(ApiServer(cluster.url)).resolve_owners(served(table("web-1"), *names))
+    assert sum("forged" in path for path in cluster.requests) == 3

@@ -18,6 +18,7 @@ is done to it.
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -53,6 +54,8 @@ SECONDS_PER_CYCLE = 30.0
 USER_AGENT = "gpusteward-analyzer"
 CACHE_SECONDS = 6 * 3600.0
 """A pod keeps its controller as long as it runs, but for rare exceptions; the owners above it are read more often."""
+MOST_SERVER_PODS = 1000
+"""Pods without GPUs, with an inference server by its metrics, whose owner is read: a target may name any number."""
 _FORBIDDEN = 403
 _Api = TypeVar("_Api", bound=ApiServer)
 
@@ -164,11 +167,12 @@ class ClusterOwners:
         ended = {self._name(one): None for one in self._list_own(each.allocation for each in table.ended)}
         servers = self._choose_servers(table)
         rows = {(pod.namespace, pod.name) for pod in pods}
-        of_servers = {
-            _pod_of(one): None
+        named = (
+            _pod_of(one)
             for one in (server.container for server in servers)
             if one.cluster in self._clusters and (one.namespace, one.pod) not in rows
-        }
+        )
+        of_servers = dict.fromkeys(islice(named, MOST_SERVER_PODS))
         self._pod_names = {pod._replace(uid=""): pod for pod in pods}
         oldest = self._clock() - CACHE_SECONDS  # entries in use stay until there is a newer one
         self._pods = {
