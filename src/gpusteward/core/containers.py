@@ -86,6 +86,14 @@ class Container:
     user: str = field(default="", compare=False)  # the user of the pod, if known
     cluster: str = ""
 
+    @property
+    def workload_key(self) -> WorkloadKey:
+        """Of its root owner; a pod without an owner is its own workload."""
+        owner = self.workload
+        if owner is None:
+            return WorkloadKey("Pod", self.namespace, self.pod, self.cluster)
+        return WorkloadKey(owner.kind, owner.namespace, owner.name, self.cluster)
+
 
 LABEL_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._/-]{0,316}$"
 """A label key of Kubernetes: a prefix of at most 253 characters, a slash, and a name of at most 63."""

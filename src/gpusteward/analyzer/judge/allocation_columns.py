@@ -64,15 +64,8 @@ def find_owners(containers: Sequence[Container]) -> tuple[list[WorkloadKey], Cou
     """The root owners, and the number of the owner of each row; a pod without an owner is its own workload."""
     numbers: dict[WorkloadKey, int] = {}
     different = {id(each): each for each in containers}  # rows of one pod share it
-    codes = {id_: numbers.setdefault(_name_owner(each), len(numbers)) for id_, each in different.items()}
+    codes = {id_: numbers.setdefault(each.workload_key, len(numbers)) for id_, each in different.items()}
     return list(numbers), np.fromiter((codes[id(each)] for each in containers), np.intp, len(containers))
-
-
-def _name_owner(container: Container) -> WorkloadKey:
-    owner = container.workload
-    if owner is None:
-        return WorkloadKey("Pod", container.namespace, container.pod, container.cluster)
-    return WorkloadKey(owner.kind, owner.namespace, owner.name, container.cluster)
 
 
 def _hash(allocation: AllocationKey) -> int:

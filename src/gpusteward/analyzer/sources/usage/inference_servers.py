@@ -334,14 +334,14 @@ def join_servers(table: UsageTable) -> UsageTable:
     table."""
     if not table.servers:
         return table
-    pods = {_name_pod(one.container): _name_workload(one.container) for one in table.allocations}
+    pods = {_name_pod(one.container): one.container.workload_key for one in table.allocations}
     clusters = {pod.cluster for pod in pods}
     by_workload: defaultdict[WorkloadKey, list[ServerPod]] = defaultdict(list)
     for server in table.servers:
         one = server.container
         if len(clusters) == 1 and (not one.cluster or clusters == {""}):  # only one of the two names it
             one = replace(one, cluster=next(iter(clusters)))
-        key = pods.get(_name_pod(one)) or _name_workload(one)
+        key = pods.get(_name_pod(one)) or one.workload_key
         by_workload[key].append(replace(server, container=one))
     held: defaultdict[WorkloadKey, set[PodName]] = defaultdict(set)
     for pod, key in pods.items():
@@ -396,11 +396,3 @@ def _name_leader(pod: PodName) -> PodName:
     """The leader of `vllm-0-3` is `vllm-0`; without a number at the end there is none."""
     leader, _, number = pod.pod.rpartition("-")
     return pod._replace(pod=leader if number.isdecimal() else "")
-
-
-def _name_workload(container: Container) -> WorkloadKey:
-    """As verdicts of workloads name it."""
-    owner = container.workload
-    if owner is None:
-        return WorkloadKey("Pod", container.namespace, container.pod, container.cluster)
-    return WorkloadKey(owner.kind, owner.namespace, owner.name, container.cluster)
