@@ -9,15 +9,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gpusteward.analyzer.judge.activity import WORK_MEASURES
 from gpusteward.analyzer.judge.allocation_columns import Mask
+from gpusteward.analyzer.judge.requests import NEVER_UNUSED
 from gpusteward.analyzer.judge.signatures.evidence import Evidence, Streak
 from gpusteward.analyzer.judge.signatures.keep_alive import KeepAliveRule, is_exempt, works_on_host
 from gpusteward.analyzer.judge.signatures.stalled import StalledRule, is_stalled
 from gpusteward.analyzer.judge.valid_values import first_known
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Signature
-
-_NOT_OF_HEALTH_CHECKS = (Measure.ENCODER, Measure.DECODER, Measure.VIDEO, Measure.NVLINK)
-"""Where these are reported, something is encoded, decoded or sent to another GPU."""
 
 
 class StarvedRule(BaseModel):
@@ -157,7 +155,7 @@ def _has_blips(evidence: Evidence, rule: HealthCheckRule) -> Mask:
         if measure not in (Measure.CORE, Measure.MEMORY_COPY):
             has_blips &= ~(evidence.stat(measure, Stat.MEAN) >= rule.highest_ratio)
     for measure, stat in evidence.table.stats:
-        if measure in _NOT_OF_HEALTH_CHECKS:
+        if measure in NEVER_UNUSED:
             has_blips &= ~(evidence.table.column(measure, stat) > 0)
     has_blips &= ~(evidence.stat(Measure.PCIE, Stat.PEAK) > rule.highest_pcie_bytes_per_second)
     return has_blips & _has_constant_memory(evidence, rule.memory_swing_ratio)
