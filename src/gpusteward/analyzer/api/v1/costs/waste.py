@@ -24,7 +24,7 @@ from gpusteward.core.containers import WorkloadKey
 CHART_DAYS = 14
 POTENTIAL_WORKLOADS = 8
 Level = Literal["critical", "warning", "info"]
-Step = Literal["total", "allocated", "active", "effective"]
+FunnelStepName = Literal["total", "allocated", "active", "effective"]
 
 Hours = Annotated[float | None, Field(description="GPU-hours; null: not recorded.")]
 Micros = Annotated[int | None, Field(description="Millionths of `currency`; null: unknown.")]
@@ -67,7 +67,9 @@ class Waste:
 class FunnelStep:
     """What is left of all GPUs at one step: now, and in the period."""
 
-    step: Annotated[Step, Field(description="Each is a part of the one before. Effective is an upper bound, not MFU.")]
+    step: Annotated[
+        FunnelStepName, Field(description="Each is a part of the one before. Effective is an upper bound, not MFU.")
+    ]
     gpus: Annotated[float | None, Field(description="Now; null: the source does not count GPUs that nobody holds.")]
     gpu_hours: Hours
     cost_micros: Annotated[int | None, Field(description="Of these GPU-hours; null: unknown.")]
@@ -209,7 +211,7 @@ def make_funnel(gpus: GpuNumbers, costs: PeriodCosts | None) -> list[FunnelStep]
             "effective": total.effective_cost_micros,
         }
     made = []
-    for step in get_args(Step):
+    for step in get_args(FunnelStepName):
         gpu_ms = times.get(step)
         hours = None if gpu_ms is None else count_gpu_hours(gpu_ms)
         made.append(FunnelStep(step, now[step], hours, money.get(step)))
