@@ -149,9 +149,9 @@ NOTE_UNKNOWN = Message(
     "未知：已分配，但无法测得利用率。未知时间既不算使用也不算空闲。",
 )
 NOTE_EFFECTIVE = Message(
-    "Effective: active time that nothing shows to be of no use, such as stalled jobs, keep-alive programs or ranks "
-    "that wait without requests. It is an upper bound, and says nothing about how fast the work was.",
-    "有效：使用时间中没有证据表明其为空转、占卡或无请求忙等的部分。它是上限，不反映计算的快慢。",
+    "Effective: active time without that of stalled workloads and of proven keep-alive programs. It is an upper bound, "
+    "and says nothing about how fast the work was.",
+    "有效：使用时间中除去疑似空转和已证实占卡的部分。它是上限，不反映计算的快慢。",
 )
 NOTE_NO_FLEET = Message(
     "Unallocated time is unknown: no source reports the number of GPUs.", "未分配时间未知：没有数据源上报 GPU 总数。"

@@ -95,7 +95,7 @@ export const texts = defineTexts(
     "step-effective": "有效（上限）",
     "funnel-hours": "{hours} GPU 小时",
     "funnel-period": "GPU 小时和费用为过去 {days} 天。",
-    "funnel-note": "有效指没有证据表明无产出的活跃使用，是上限，不是 MFU。",
+    "funnel-note": "有效指使用时间中没有证据表明无产出的部分，是上限，不是 MFU。",
     "map-title": "GPU 分布（按{grouping}）",
     "by-node": "节点",
     "by-namespace": "命名空间",
