@@ -7,7 +7,7 @@ from math import nan
 import numpy as np
 import pytest
 
-from gpusteward.analyzer.sources.usage.inference_servers import SERVERS, Reading, ServerValues, join_servers
+from gpusteward.analyzer.sources.usage.inference_servers import SERVERS, ServerReading, ServerValues, join_servers
 from gpusteward.analyzer.tables import ServerPod, UsageTable
 from gpusteward.core.containers import Container, Workload
 from gpusteward.core.usages import AllocationKey, Measure, Stat
@@ -90,8 +90,8 @@ def test_where_only_one_side_names_the_cluster_it_is_the_same():
 
 
 COMPLETE = ServerValues(
-    grown={Reading.REQUESTS: 0, Reading.TOKENS: 0},
-    highest={Reading.RUNNING: 0, Reading.WAITING: 0},
+    grown={ServerReading.REQUESTS: 0, ServerReading.TOKENS: 0},
+    highest={ServerReading.RUNNING: 0, ServerReading.WAITING: 0},
     coverage=0.95,
     restarts=0,
 )
@@ -100,11 +100,11 @@ COMPLETE = ServerValues(
 @pytest.mark.parametrize(
     "changes",
     [
-        {"grown": {Reading.REQUESTS: 0}},
-        {"grown": {Reading.REQUESTS: 0, Reading.TOKENS: 1}},
-        {"grown": {Reading.REQUESTS: 0, Reading.TOKENS: 0, Reading.STEPS: 2}},
-        {"highest": {Reading.RUNNING: 0}},
-        {"highest": {Reading.RUNNING: 0, Reading.WAITING: 1}},
+        {"grown": {ServerReading.REQUESTS: 0}},
+        {"grown": {ServerReading.REQUESTS: 0, ServerReading.TOKENS: 1}},
+        {"grown": {ServerReading.REQUESTS: 0, ServerReading.TOKENS: 0, ServerReading.STEPS: 2}},
+        {"highest": {ServerReading.RUNNING: 0}},
+        {"highest": {ServerReading.RUNNING: 0, ServerReading.WAITING: 1}},
         {"coverage": 0.85},
         {"restarts": 1},
         {"restarts": None},

@@ -22,9 +22,9 @@ from gpusteward.analyzer.sources.usage.inference_servers import (
     RUNNING,
     SERVERS,
     InferenceServer,
-    Metric,
-    PodName,
-    Reading,
+    ServerMetric,
+    ServerPodName,
+    ServerReading,
     ServerValues,
     make_server_pod,
 )
@@ -71,9 +71,9 @@ class FoundServers:
         """The names of the servers that may be here: some have metrics in common."""
         return [server.name for server in SERVERS if server.is_among(self.names)]
 
-    def find_metrics(self, server: InferenceServer) -> dict[Reading, list[Metric]]:
+    def find_metrics(self, server: InferenceServer) -> dict[ServerReading, list[ServerMetric]]:
         """Those of its metrics that the site has, by the names that it has."""
-        found: defaultdict[Reading, list[Metric]] = defaultdict(list)
+        found: defaultdict[ServerReading, list[ServerMetric]] = defaultdict(list)
         for reading, metrics in server.metrics.items():
             for metric in metrics:
                 if names := tuple(name for name in metric.names if name in self.names):
@@ -103,7 +103,7 @@ class _Task(NamedTuple):
     """One query of one kind of server."""
 
     server: InferenceServer
-    reading: Reading
+    reading: ServerReading
     about: str  # what of the reading
     expression: str
 
@@ -119,7 +119,7 @@ def read_servers(
     of "" is for all others. Raises nothing."""
     tasks = [task for server in SERVERS for task in _write_tasks(found, server, window_seconds)]
     failures: dict[str, Message] = {}
-    values: defaultdict[tuple[str, PodName], ServerValues] = defaultdict(ServerValues)
+    values: defaultdict[tuple[str, ServerPodName], ServerValues] = defaultdict(ServerValues)
     for task, rows in zip(tasks, _run(engine, [task.expression for task in tasks], at), strict=True):
         if isinstance(rows, Message):
             failures[f"{task.server.name}: {task.reading}, {task.about}"] = rows
@@ -149,12 +149,12 @@ def _write_tasks(found: FoundServers, server: InferenceServer, seconds: float) -
     if not server.is_among(found.names) or not found.pod_labels:
         return
 
-    def aggregate(metric: Metric, function: str, labels: str) -> str:
+    def aggregate(metric: ServerMetric, function: str, labels: str) -> str:
         """The largest of the series that differ in none of these labels, as of a target that is scraped twice."""
         series = (f"{function}({write_selector(name, metric.matchers)}{window})" for name in metric.names)
         return f"max by ({labels}) ({f' or on ({by}) '.join(series)})"
 
-    def add(reading: Reading, function: str) -> str:
+    def add(reading: ServerReading, function: str) -> str:
         of_parts = (aggregate(metric, function, join_labels(by, *parts)) for metric in metrics[reading])
         # Metrics that are added are told apart by a label: one of them may be missing.
         named = (f'label_replace({each}, "{_PART}", "{number}", "", "")' for number, each in enumerate(of_parts))
@@ -194,8 +194,8 @@ def _keep(values: ServerValues, task: _Task, value: float) -> None:
 
 
 def _find_restarted(
-    engine: Engine, found: FoundServers, pods: Sequence[PodName], *, at: float, window_seconds: float
-) -> tuple[set[PodName], Message | None]:
+    engine: Engine, found: FoundServers, pods: Sequence[ServerPodName], *, at: float, window_seconds: float
+) -> tuple[set[ServerPodName], Message | None]:
     """Those of these pods with a process that began in the window, where processes tell their start; all of them if
     that cannot be read."""
     batches = [pods[start : start + PODS_PER_QUERY] for start in range(0, len(pods), PODS_PER_QUERY)]
@@ -205,7 +205,7 @@ def _find_restarted(
         if label in found.labels:
             own = match_any(label, sorted({pod.pod for pod in batch}))
             expressions.append(f"max by ({by}) ({write_selector(PROCESS_START, (own,))})")
-    restarted: set[PodName] = set()
+    restarted: set[ServerPodName] = set()
     for rows in _run(engine, expressions, at):
         if isinstance(rows, Message):
             return set(pods), rows
@@ -232,11 +232,11 @@ def _run(engine: Engine, expressions: Sequence[str], at: float) -> list[Rows | M
         return list(threads.map(run, expressions))
 
 
-def _find_pod(labels: Mapping[str, str]) -> PodName | None:
+def _find_pod(labels: Mapping[str, str]) -> ServerPodName | None:
     """None: the series names no pod."""
     for label, namespaces in _POD_LABELS:
         if labels.get(label):
             namespace = next((labels[each] for each in namespaces if labels.get(each)), "")
             cluster = next((labels[each] for each in CANDIDATES["cluster"] if labels.get(each)), "")
-            return PodName(namespace, labels[label], cluster) if namespace else None
+            return ServerPodName(namespace, labels[label], cluster) if namespace else None
     return None

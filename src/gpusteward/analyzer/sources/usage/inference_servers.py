@@ -34,7 +34,7 @@ from gpusteward.core.containers import Container, WorkloadKey
 from gpusteward.core.usages import Measure, Stat
 
 
-class Reading(StrEnum):
+class ServerReading(StrEnum):
     """What is read of a server."""
 
     REQUESTS = "requests"  # finished ones, counted
@@ -45,10 +45,10 @@ class Reading(StrEnum):
     ASLEEP = "asleep"  # 1 while it sleeps
 
 
-COUNTERS = (Reading.REQUESTS, Reading.TOKENS, Reading.STEPS)
+COUNTERS = (ServerReading.REQUESTS, ServerReading.TOKENS, ServerReading.STEPS)
 
 
-class Metric(NamedTuple):
+class ServerMetric(NamedTuple):
     """A metric, under one of several names: those of other versions. A pod has one of them, or counts the same under
     each."""
 
@@ -61,10 +61,10 @@ class InferenceServer:
     """One kind of server. Several metrics of one reading are added."""
 
     name: str
-    metrics: Mapping[Reading, tuple[Metric, ...]]
+    metrics: Mapping[ServerReading, tuple[ServerMetric, ...]]
     parts: tuple[str, ...]  # labels: series of one pod that differ in them are added
-    proof: tuple[Reading, ...] = ()  # what must be known and still to prove silence; empty: it can only be denied
-    identity: Reading | None = None  # a pod without it has no such server
+    proof: tuple[ServerReading, ...] = ()  # what must be known and still to prove silence; empty: it can only be denied
+    identity: ServerReading | None = None  # a pod without it has no such server
 
     def is_among(self, names: Collection[str]) -> bool:
         """Whether a site with these metrics may have one."""
@@ -80,19 +80,19 @@ class InferenceServer:
         return tuple(name for metrics in self.metrics.values() for metric in metrics for name in metric.names)
 
 
-def _metrics(*names: str, **labels: str) -> tuple[Metric, ...]:
+def _metrics(*names: str, **labels: str) -> tuple[ServerMetric, ...]:
     """Each of these names is a metric of its own."""
     return tuple(
-        Metric((name,), tuple(Matcher(label, "=", value) for label, value in labels.items())) for name in names
+        ServerMetric((name,), tuple(Matcher(label, "=", value) for label, value in labels.items())) for name in names
     )
 
 
-def _either(*names: str) -> tuple[Metric, ...]:
+def _either(*names: str) -> tuple[ServerMetric, ...]:
     """One metric with several names."""
-    return (Metric(names),)
+    return (ServerMetric(names),)
 
 
-REQUESTS, TOKENS, STEPS, RUNNING, WAITING, ASLEEP = Reading
+REQUESTS, TOKENS, STEPS, RUNNING, WAITING, ASLEEP = ServerReading
 _TARGET = ("container",)
 _VLLM_LABELS = (*_TARGET, "model_name", "engine", "finished_reason")
 
@@ -102,8 +102,8 @@ def _vllm(
 ) -> InferenceServer:
     """The same metrics under another prefix."""
 
-    def count(*plain: str) -> tuple[Metric, ...]:
-        return tuple(Metric(tuple(f"{prefix}{each}{suffix}" for suffix in suffixes)) for each in plain)
+    def count(*plain: str) -> tuple[ServerMetric, ...]:
+        return tuple(ServerMetric(tuple(f"{prefix}{each}{suffix}" for suffix in suffixes)) for each in plain)
 
     awake = Matcher("sleep_state", "!=", "awake")
     return InferenceServer(
@@ -114,14 +114,14 @@ def _vllm(
             STEPS: _metrics(f"{prefix}iteration_tokens_total_count"),
             RUNNING: _metrics(f"{prefix}num_requests_running"),
             WAITING: _metrics(f"{prefix}num_requests_waiting"),
-            ASLEEP: (Metric((f"{prefix}engine_sleep_state",), (awake,)),),
+            ASLEEP: (ServerMetric((f"{prefix}engine_sleep_state",), (awake,)),),
         },
         (*_VLLM_LABELS, *labels),
         proof=(REQUESTS, TOKENS, RUNNING, WAITING),
     )
 
 
-_SGLANG: Mapping[Reading, tuple[Metric, ...]] = {
+_SGLANG: Mapping[ServerReading, tuple[ServerMetric, ...]] = {
     REQUESTS: _metrics("sglang:num_requests_total", "sglang:num_aborted_requests_total"),
     RUNNING: _metrics("sglang:num_running_reqs"),
     WAITING: _metrics(
@@ -258,7 +258,7 @@ LEAST_COVERAGE = 0.9
 """Silence needs this part of the samples, as `judge.activity.coverage` by default."""
 
 
-class PodName(NamedTuple):
+class ServerPodName(NamedTuple):
     """As the series name it; the cluster may be empty."""
 
     namespace: str
@@ -270,17 +270,17 @@ class PodName(NamedTuple):
 class ServerValues:
     """What was read of one server in one pod. What is missing is unknown."""
 
-    grown: dict[Reading, float] = field(default_factory=dict)  # by how much the counters grew in the window
-    lowest: dict[Reading, float] = field(default_factory=dict)
-    highest: dict[Reading, float] = field(default_factory=dict)
+    grown: dict[ServerReading, float] = field(default_factory=dict)  # by how much the counters grew in the window
+    lowest: dict[ServerReading, float] = field(default_factory=dict)
+    highest: dict[ServerReading, float] = field(default_factory=dict)
     coverage: float | None = None  # of the target that was seen least
     restarts: float | None = None  # counters that were reset, or began in the window; None: not known
     is_named_by_target: bool = False  # a target says itself which pod this is, and may say what it likes
 
-    def has(self, reading: Reading) -> bool:
+    def has(self, reading: ServerReading) -> bool:
         return reading in self.grown or reading in self.highest
 
-    def is_silent(self, proof: Sequence[Reading]) -> bool:
+    def is_silent(self, proof: Sequence[ServerReading]) -> bool:
         """Whether no request in the whole window is proven."""
         still = all(self.grown.get(each) == 0 if each in COUNTERS else self.highest.get(each) == 0 for each in proof)
         # What is read beside the proof may contradict it; that a server sleeps does not.
@@ -290,7 +290,7 @@ class ServerValues:
         return bool(proof) and still and is_complete and is_named_for_sure and all(value == 0 for value in others)
 
 
-def make_server_pod(server: InferenceServer, pod: PodName, values: ServerValues) -> ServerPod:
+def make_server_pod(server: InferenceServer, pod: ServerPodName, values: ServerValues) -> ServerPod:
     return ServerPod(
         server.name,
         Container(pod.namespace, pod.pod, cluster=pod.cluster),
@@ -307,7 +307,7 @@ def make_server_pod(server: InferenceServer, pod: PodName, values: ServerValues)
 
 def join_duplicate_servers(servers: Iterable[ServerPod]) -> list[ServerPod]:
     """One entry for each server that several engines have: of each value the largest, and silent only if all say so."""
-    found: dict[tuple[str, PodName], ServerPod] = {}
+    found: dict[tuple[str, ServerPodName], ServerPod] = {}
     for one in servers:
         key = one.server, _name_pod(one.container)
         before = found.setdefault(key, one)
@@ -343,7 +343,7 @@ def join_servers(table: UsageTable) -> UsageTable:
             one = replace(one, cluster=next(iter(clusters)))
         key = pods.get(_name_pod(one)) or one.workload_key
         by_workload[key].append(replace(server, container=one))
-    held: defaultdict[WorkloadKey, set[PodName]] = defaultdict(set)
+    held: defaultdict[WorkloadKey, set[ServerPodName]] = defaultdict(set)
     for pod, key in pods.items():
         held[key].add(pod)
     joined = {key: _join_pods(servers, held[key]) for key, servers in by_workload.items() if key in held}
@@ -354,7 +354,7 @@ def join_servers(table: UsageTable) -> UsageTable:
     return replace(table, stats={**table.stats, **stats}, servers=())
 
 
-def _join_pods(servers: Sequence[ServerPod], held: set[PodName]) -> tuple[float, ...]:
+def _join_pods(servers: Sequence[ServerPod], held: set[ServerPodName]) -> tuple[float, ...]:
     """The values of a workload, in the order of `_COLUMNS`. `held`: its pods with GPUs."""
     by_kind: defaultdict[str, list[ServerPod]] = defaultdict(list)
     for server in servers:
@@ -388,11 +388,11 @@ def _sum_known(values: Iterable[float]) -> float:
     return sum(known) if known else nan
 
 
-def _name_pod(container: Container) -> PodName:
-    return PodName(container.namespace, container.pod, container.cluster)
+def _name_pod(container: Container) -> ServerPodName:
+    return ServerPodName(container.namespace, container.pod, container.cluster)
 
 
-def _name_leader(pod: PodName) -> PodName:
+def _name_leader(pod: ServerPodName) -> ServerPodName:
     """The leader of `vllm-0-3` is `vllm-0`; without a number at the end there is none."""
     leader, _, number = pod.pod.rpartition("-")
     return pod._replace(pod=leader if number.isdecimal() else "")
