@@ -23,11 +23,11 @@ from bench.report import publish, render_head, render_table
 from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.workloads import judge_workloads
-from gpusteward.analyzer.ledger.db_engine import with_write_lock
+from gpusteward.analyzer.ledger.database.db_engine import with_write_lock
+from gpusteward.analyzer.ledger.database.periods import DAY_MS, HOUR_MS
+from gpusteward.analyzer.ledger.database.retention import roll_up
+from gpusteward.analyzer.ledger.database.schema import usage_daily
 from gpusteward.analyzer.ledger.ledger import Ledger
-from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS
-from gpusteward.analyzer.ledger.retention import roll_up
-from gpusteward.analyzer.ledger.schema import usage_daily
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.reports.make_report import make_report
 from gpusteward.analyzer.reports.report_query import ReportQuery

@@ -21,8 +21,8 @@ from bench.fleet_data import run_fleet
 from bench.measure import KIB, MB, describe_run, name_command, print_progress, read_memory
 from bench.report import Bar, publish, render_bars, render_head
 from bench.ways import Analysis, make_settings
-from gpusteward.analyzer.ledger.db_engine import open_engine
-from gpusteward.analyzer.ledger.schema_version import create_tables
+from gpusteward.analyzer.ledger.database.db_engine import open_engine
+from gpusteward.analyzer.ledger.database.schema_version import create_tables
 from gpusteward.analyzer.reclaim.plan import Outcome
 from gpusteward.analyzer.reclaim.reclaimer import Reclaimer
 from gpusteward.analyzer.results import Result

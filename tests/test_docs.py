@@ -19,7 +19,7 @@ from docs.generate import PAGES, REFERENCE
 from gpusteward.agent.http.handler import ROUTES
 from gpusteward.agent.settings.flags import build_parser
 from gpusteward.agent.settings.table import SETTINGS, read_settings
-from gpusteward.analyzer.ledger.schema import METADATA
+from gpusteward.analyzer.ledger.database.schema import METADATA
 from gpusteward.analyzer.metrics.analyzer_metrics import ANALYZER_METRICS
 from gpusteward.cli.commands import doctor, explain, idle, ps, report, top
 from gpusteward.core.metrics import METRICS

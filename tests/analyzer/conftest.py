@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, text
 
-from gpusteward.analyzer.ledger.db_engine import open_engine
-from gpusteward.analyzer.ledger.schema import METADATA
-from gpusteward.analyzer.ledger.schema_version import create_tables
+from gpusteward.analyzer.ledger.database.db_engine import open_engine
+from gpusteward.analyzer.ledger.database.schema import METADATA
+from gpusteward.analyzer.ledger.database.schema_version import create_tables
 from tests.analyzer.ledger.postgres_server import RunningPostgres, running_postgres
 
 _numbers = itertools.count()

@@ -13,11 +13,11 @@ from gpusteward.analyzer.backfill import MOST_FAILURES, Backfill, Filled
 from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.workloads import judge_workloads
-from gpusteward.analyzer.ledger.db_engine import open_engine
+from gpusteward.analyzer.ledger.database.db_engine import open_engine
+from gpusteward.analyzer.ledger.database.periods import BEGAN
+from gpusteward.analyzer.ledger.database.schema import progress
 from gpusteward.analyzer.ledger.ledger import Ledger
-from gpusteward.analyzer.ledger.periods import BEGAN
-from gpusteward.analyzer.ledger.schema import progress
-from gpusteward.analyzer.ledger.spell_memory import SpellMemory
+from gpusteward.analyzer.ledger.spells.spell_memory import SpellMemory
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.analyzer.settings.settings import SchedulerSettings, Settings

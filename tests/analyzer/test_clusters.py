@@ -10,7 +10,7 @@ import pytest
 
 from gpusteward.analyzer.app import Analyzer
 from gpusteward.analyzer.ledger.identities import make_allocation_id
-from gpusteward.analyzer.ledger.restore_state import read_clusters, restore_history
+from gpusteward.analyzer.ledger.spells.restore_state import read_clusters, restore_history
 from gpusteward.analyzer.metrics.page import render_result
 from gpusteward.analyzer.notify.alertmanager import ActiveAlerts
 from gpusteward.analyzer.notify.control_webhook import control_events

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 import trustme
 
-from gpusteward.analyzer.ledger.db_engine import open_engine
-from gpusteward.analyzer.ledger.schema import allocations
-from gpusteward.analyzer.ledger.schema_version import create_tables
+from gpusteward.analyzer.ledger.database.db_engine import open_engine
+from gpusteward.analyzer.ledger.database.schema import allocations
+from gpusteward.analyzer.ledger.database.schema_version import create_tables
 from tests.deploy.helm import CHART, Helm, HelmError
 from tests.deploy.pod_processes import PodNode, check_mounts
 from tests.deploy.test_chart_release import HASH, PREVIOUS, Release, is_ready, merge

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, func, select
 
-from gpusteward.analyzer.ledger.db_engine import open_engine
-from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS, RECORDED, floor_day, floor_hour, read_progress
-from gpusteward.analyzer.ledger.schema import allocations, fleet_hourly, idle_spells, usage_daily, usage_hourly
-from gpusteward.analyzer.ledger.schema_version import create_tables
-from gpusteward.analyzer.ledger.spell_reader import read_spells
+from gpusteward.analyzer.ledger.database.db_engine import open_engine
+from gpusteward.analyzer.ledger.database.periods import DAY_MS, HOUR_MS, RECORDED, floor_day, floor_hour, read_progress
+from gpusteward.analyzer.ledger.database.schema import allocations, fleet_hourly, idle_spells, usage_daily, usage_hourly
+from gpusteward.analyzer.ledger.database.schema_version import create_tables
+from gpusteward.analyzer.ledger.spells.spell_reader import read_spells
 from gpusteward.analyzer.prices import PriceList, PriceSettings
 from gpusteward.analyzer.spell_table import STILL_IDLE
 from gpusteward.core.idle_spells import SpellEnd

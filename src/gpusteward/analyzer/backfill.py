@@ -19,10 +19,10 @@ from gpusteward.analyzer.active_source import ActiveSource
 from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.workloads import judge_workloads
-from gpusteward.analyzer.ledger.db_engine import describe_error, make_folder, open_engine
+from gpusteward.analyzer.ledger.database.db_engine import describe_error, make_folder, open_engine
+from gpusteward.analyzer.ledger.database.schema_version import create_tables
 from gpusteward.analyzer.ledger.identities import PodLabels
-from gpusteward.analyzer.ledger.schema_version import create_tables
-from gpusteward.analyzer.ledger.spell_backfill import SpellBackfill, UnfilledTime, count_spells, find_unfilled
+from gpusteward.analyzer.ledger.spells.spell_backfill import SpellBackfill, UnfilledTime, count_spells, find_unfilled
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.usage.inference_servers import join_servers

@@ -12,13 +12,13 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.resumption import NO_HISTORY, SpellHistory
-from gpusteward.analyzer.ledger.db_engine import describe_error, show_url, with_write_lock
+from gpusteward.analyzer.ledger.database.db_engine import describe_error, show_url, with_write_lock
+from gpusteward.analyzer.ledger.database.leadership import Leadership
+from gpusteward.analyzer.ledger.database.periods import DAY_MS
 from gpusteward.analyzer.ledger.last_gpus import ClusterNode, LastGpus, NodeGpus, read_last_gpus, read_node_gpus
-from gpusteward.analyzer.ledger.leadership import Leadership
 from gpusteward.analyzer.ledger.ledger import Ledger
-from gpusteward.analyzer.ledger.periods import DAY_MS
 from gpusteward.analyzer.ledger.snoozes import Snooze, active_snoozes, add_snooze, end_snooze
-from gpusteward.analyzer.ledger.spell_memory import SpellMemory
+from gpusteward.analyzer.ledger.spells.spell_memory import SpellMemory
 from gpusteward.analyzer.notify.outbox.records import list_delivery_keys
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.reclaim.lending import LendableGpus, lend_result
@@ -76,7 +76,7 @@ class LedgerAccess:
         """What the ledger has of these allocations."""
         if self._ledger is None:
             return VerdictHistory()
-        from gpusteward.analyzer.ledger.restore_state import restore_history
+        from gpusteward.analyzer.ledger.spells.restore_state import restore_history
 
         return restore_history(self._ledger.engine, table)
 
@@ -100,10 +100,10 @@ class LedgerAccess:
             return read_node_gpus(connection, now_ms - DAY_MS, now_ms)
 
     def read_clusters(self, present: Collection[str]) -> Sequence[tuple[str, str]]:
-        """See `ledger.restore_state`; none where the ledger is disabled. Raises SourceError."""
+        """See `ledger.spells.restore_state`; none where the ledger is disabled. Raises SourceError."""
         if self._ledger is None:
             return ()
-        from gpusteward.analyzer.ledger.restore_state import read_clusters
+        from gpusteward.analyzer.ledger.spells.restore_state import read_clusters
         from gpusteward.analyzer.reports.ledger_sums.ledger_extent import read_ledger
 
         with read_ledger(self._ledger.engine) as connection:
@@ -127,7 +127,7 @@ class LedgerAccess:
     def read_spells(self, since: float, *, visible: VisibleNamespaces | None) -> SpellTable:
         """The idle spells since then. May take as long as the database. Raises SourceError, also where the ledger is
         disabled."""
-        from gpusteward.analyzer.ledger.spell_reader import read_spells
+        from gpusteward.analyzer.ledger.spells.spell_reader import read_spells
 
         engine = self._open()
         try:

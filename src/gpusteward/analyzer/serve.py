@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from gpusteward.analyzer.app import Analyzer
 from gpusteward.analyzer.http_server import IDLE_SECONDS, LimitedServer
-from gpusteward.analyzer.ledger.leadership import FileOwner
+from gpusteward.analyzer.ledger.database.leadership import FileOwner
 from gpusteward.analyzer.listen_socket import open_socket
 from gpusteward.analyzer.reclaim.build import find_own_namespace, open_cluster
 from gpusteward.analyzer.settings.file import SettingsFile

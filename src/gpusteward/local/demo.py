@@ -8,8 +8,8 @@ from functools import partial
 import yaml
 
 from gpusteward.analyzer.app import Analyzer
-from gpusteward.analyzer.ledger.db_engine import open_engine
-from gpusteward.analyzer.ledger.schema_version import create_tables
+from gpusteward.analyzer.ledger.database.db_engine import open_engine
+from gpusteward.analyzer.ledger.database.schema_version import create_tables
 from gpusteward.analyzer.prices import PriceList
 from gpusteward.analyzer.serve import run_analyzer
 from gpusteward.analyzer.settings.settings import Settings

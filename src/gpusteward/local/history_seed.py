@@ -12,7 +12,11 @@ from sqlalchemy import Connection, Engine, Table, insert
 from gpusteward.analyzer.judge.gpu_fraction import compute_gpu_fractions
 from gpusteward.analyzer.ledger.accrual import HourSlice, accrue_time, make_fleet_rows, make_usage_rows, split_by_hour
 from gpusteward.analyzer.ledger.cycle_record import UNKNOWN_START, CycleRecord, find_fleet_rows
-from gpusteward.analyzer.ledger.db_engine import with_write_lock
+from gpusteward.analyzer.ledger.database.db_engine import with_write_lock
+from gpusteward.analyzer.ledger.database.periods import DAY_MS, HOUR_MS, RECORDED, floor_day, set_progress
+from gpusteward.analyzer.ledger.database.retention import roll_up
+from gpusteward.analyzer.ledger.database.schema import allocations, fleet_hourly, usage_hourly, verdict_changes
+from gpusteward.analyzer.ledger.database.upsert import FLEET_RULES, USAGE_RULES, upsert
 from gpusteward.analyzer.ledger.identities import (
     NewAllocations,
     PodFacts,
@@ -20,11 +24,7 @@ from gpusteward.analyzer.ledger.identities import (
     make_identity,
     name_owner,
 )
-from gpusteward.analyzer.ledger.idle_spells import NO_SPELLS, write_spells
-from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS, RECORDED, floor_day, set_progress
-from gpusteward.analyzer.ledger.retention import roll_up
-from gpusteward.analyzer.ledger.schema import allocations, fleet_hourly, usage_hourly, verdict_changes
-from gpusteward.analyzer.ledger.upsert import FLEET_RULES, USAGE_RULES, upsert
+from gpusteward.analyzer.ledger.spells.idle_spells import NO_SPELLS, write_spells
 from gpusteward.analyzer.ledger.verdict_changes import VerdictChange, VerdictChanges
 from gpusteward.analyzer.prices import PriceList
 from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, Codes, Column, NodeModel, UsageTable

@@ -11,7 +11,7 @@ import pytest
 from pydantic import SecretStr
 
 from gpusteward.analyzer.api.http.concurrency_limits import CONCURRENT_REQUESTS, WAITING_REQUESTS
-from gpusteward.analyzer.ledger.periods import HOUR_MS
+from gpusteward.analyzer.ledger.database.periods import HOUR_MS
 from gpusteward.analyzer.ledger_access import LedgerAccess
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.reports.group_details import read_group_details

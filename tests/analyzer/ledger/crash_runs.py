@@ -18,8 +18,8 @@ from typing import Any
 
 from sqlalchemy import Engine, event, text
 
-from gpusteward.analyzer.ledger.db_engine import open_engine
-from gpusteward.analyzer.ledger.retention import roll_up
+from gpusteward.analyzer.ledger.database.db_engine import open_engine
+from gpusteward.analyzer.ledger.database.retention import roll_up
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from tests.analyzer.ledger.cycles import open_ledger, random_cycles, read_ledger

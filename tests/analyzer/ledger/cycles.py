@@ -11,9 +11,9 @@ from sqlalchemy import Engine, select
 from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.workloads import judge_workloads
+from gpusteward.analyzer.ledger.database.periods import HOUR_MS
+from gpusteward.analyzer.ledger.database.schema import METADATA, usage_hourly
 from gpusteward.analyzer.ledger.ledger import Ledger
-from gpusteward.analyzer.ledger.periods import HOUR_MS
-from gpusteward.analyzer.ledger.schema import METADATA, usage_hourly
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.ledger import LedgerSettings

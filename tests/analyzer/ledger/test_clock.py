@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpusteward.analyzer.ledger import clock
-from gpusteward.analyzer.ledger.clock import delete_after
+from gpusteward.analyzer.ledger.database import clock
+from gpusteward.analyzer.ledger.database.clock import delete_after
+from gpusteward.analyzer.ledger.database.periods import DAY_MS, HOUR_MS, RECORDED, ROLLED, floor_day
 from gpusteward.analyzer.ledger.ledger import Ledger
-from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS, RECORDED, ROLLED, floor_day
 from gpusteward.analyzer.results import Result
 from gpusteward.cli.main import main
 from tests.analyzer.ledger.cycles import (

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, text
 
-from gpusteward.analyzer.ledger import copy
-from gpusteward.analyzer.ledger.copy import copy_ledger
-from gpusteward.analyzer.ledger.db_engine import open_engine
+from gpusteward.analyzer.ledger.database import copy
+from gpusteward.analyzer.ledger.database.copy import copy_ledger
+from gpusteward.analyzer.ledger.database.db_engine import open_engine
 from gpusteward.cli.main import main
 from tests.analyzer.ledger.cycles import random_cycles, read_ledger, record_all, sqlite_url
 from tests.analyzer.ledger.postgres_server import RunningPostgres

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from sqlalchemy import event, text
 
-from gpusteward.analyzer.ledger import db_engine
 from gpusteward.analyzer.ledger import ledger as ledger_module
+from gpusteward.analyzer.ledger.database import db_engine
 from gpusteward.analyzer.ledger.ledger import Ledger
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.core.errors import ConfigurationError

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from gpusteward.analyzer.ledger.db_engine import open_engine
+from gpusteward.analyzer.ledger.database.db_engine import open_engine
 
 
 @pytest.fixture(autouse=True)

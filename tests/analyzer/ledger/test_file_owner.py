@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpusteward.analyzer.ledger.leadership import FileOwner
+from gpusteward.analyzer.ledger.database.leadership import FileOwner
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from tests.agent.test_agent_process import free_port
 from tests.analyzer.serve_process import COMMAND, RunningServe, running_serve

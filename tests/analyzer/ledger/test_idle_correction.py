@@ -9,8 +9,8 @@ import pytest
 from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.workloads import judge_workloads
+from gpusteward.analyzer.ledger.database.schema import usage_daily, usage_hourly
 from gpusteward.analyzer.ledger.ledger import Ledger
-from gpusteward.analyzer.ledger.schema import usage_daily, usage_hourly
 from gpusteward.analyzer.results import Result
 from tests.analyzer.judge.test_requests import blips, served
 from tests.analyzer.ledger.cycles import (

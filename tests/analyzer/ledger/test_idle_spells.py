@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.workloads import judge_workloads
-from gpusteward.analyzer.ledger.db_engine import with_write_lock
+from gpusteward.analyzer.ledger.database.db_engine import with_write_lock
+from gpusteward.analyzer.ledger.database.periods import DAY_MS
 from gpusteward.analyzer.ledger.identities import make_allocation_id
-from gpusteward.analyzer.ledger.idle_spells import mark_reclaimed
 from gpusteward.analyzer.ledger.ledger import Ledger
-from gpusteward.analyzer.ledger.periods import DAY_MS
-from gpusteward.analyzer.ledger.spell_reader import read_spells
+from gpusteward.analyzer.ledger.spells.idle_spells import mark_reclaimed
+from gpusteward.analyzer.ledger.spells.spell_reader import read_spells
 from gpusteward.analyzer.results import Result
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.idle_spells import SpellEnd

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from sqlalchemy import Engine, delete, event
 from sqlalchemy.exc import IntegrityError, OperationalError
 
-from gpusteward.analyzer.ledger.clock import delete_after
-from gpusteward.analyzer.ledger.db_engine import open_engine, with_write_lock
+from gpusteward.analyzer.ledger.database.clock import delete_after
+from gpusteward.analyzer.ledger.database.db_engine import open_engine, with_write_lock
+from gpusteward.analyzer.ledger.database.periods import HOUR_MS
+from gpusteward.analyzer.ledger.database.retention import prune
+from gpusteward.analyzer.ledger.database.schema import METADATA, ineffective_spells, usage_daily, usage_hourly
+from gpusteward.analyzer.ledger.database.upsert import add_to_rows
 from gpusteward.analyzer.ledger.ledger import Ledger
-from gpusteward.analyzer.ledger.periods import HOUR_MS
-from gpusteward.analyzer.ledger.retention import prune
-from gpusteward.analyzer.ledger.schema import METADATA, ineffective_spells, usage_daily, usage_hourly
-from gpusteward.analyzer.ledger.upsert import add_to_rows
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from tests.analyzer.ledger.cycles import (

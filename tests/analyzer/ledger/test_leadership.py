@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, text
 
-from gpusteward.analyzer.ledger.db_engine import open_engine, with_write_lock
-from gpusteward.analyzer.ledger.leadership import Leadership
-from gpusteward.analyzer.ledger.schema_version import create_tables
+from gpusteward.analyzer.ledger.database.db_engine import open_engine, with_write_lock
+from gpusteward.analyzer.ledger.database.leadership import Leadership
+from gpusteward.analyzer.ledger.database.schema_version import create_tables
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.core.errors import SourceError
 from tests.analyzer.ledger.cycles import START, WORKING, allocation, cycle, hourly, minutes_of, open_ledger

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from sqlalchemy import Engine, delete, func, select
 
 from gpusteward.analyzer.judge.gpu_fraction import compute_gpu_fractions
-from gpusteward.analyzer.ledger.db_engine import open_engine, with_write_lock
+from gpusteward.analyzer.ledger.database.db_engine import open_engine, with_write_lock
+from gpusteward.analyzer.ledger.database.schema import METADATA, time_column, usage_daily, usage_hourly
 from gpusteward.analyzer.ledger.ledger import Ledger
-from gpusteward.analyzer.ledger.schema import METADATA, time_column, usage_daily, usage_hourly
 from gpusteward.analyzer.reports.ledger_sums.ledger_extent import read_extent
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.analyzer.tables import EndedHolder

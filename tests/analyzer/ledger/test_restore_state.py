@@ -10,9 +10,9 @@ import pytest
 from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.workloads import judge_workloads
-from gpusteward.analyzer.ledger.db_engine import open_engine
-from gpusteward.analyzer.ledger.restore_state import restore_history
-from gpusteward.analyzer.ledger.schema_version import create_tables
+from gpusteward.analyzer.ledger.database.db_engine import open_engine
+from gpusteward.analyzer.ledger.database.schema_version import create_tables
+from gpusteward.analyzer.ledger.spells.restore_state import restore_history
 from gpusteward.analyzer.tables import SIGNATURES
 from gpusteward.core.containers import Workload
 from gpusteward.core.usages import Measure, Stat

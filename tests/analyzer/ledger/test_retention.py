@@ -5,10 +5,17 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import func, select
 
+from gpusteward.analyzer.ledger.database.periods import DAY_MS, HOUR_MS, Period, divide_period, floor_day
+from gpusteward.analyzer.ledger.database.retention import BATCH_SIZE, prune
+from gpusteward.analyzer.ledger.database.schema import (
+    fleet_daily,
+    notices,
+    outbox,
+    time_column,
+    usage_daily,
+    usage_hourly,
+)
 from gpusteward.analyzer.ledger.ledger import Ledger
-from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS, Period, divide_period, floor_day
-from gpusteward.analyzer.ledger.retention import BATCH_SIZE, prune
-from gpusteward.analyzer.ledger.schema import fleet_daily, notices, outbox, time_column, usage_daily, usage_hourly
 from gpusteward.analyzer.reports.ledger_sums.ledger_extent import read_extent
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.analyzer.settings.settings import SchedulerSettings

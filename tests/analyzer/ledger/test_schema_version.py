@@ -7,9 +7,9 @@ import pytest
 from sqlalchemy import inspect, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from gpusteward.analyzer.ledger.db_engine import open_engine
-from gpusteward.analyzer.ledger.schema import METADATA
-from gpusteward.analyzer.ledger.schema_version import SCHEMA_VERSION, create_tables
+from gpusteward.analyzer.ledger.database.db_engine import open_engine
+from gpusteward.analyzer.ledger.database.schema import METADATA
+from gpusteward.analyzer.ledger.database.schema_version import SCHEMA_VERSION, create_tables
 from gpusteward.analyzer.reports.make_report import make_report
 from gpusteward.analyzer.reports.report_query import ReportQuery
 from gpusteward.analyzer.settings.ledger import LedgerSettings

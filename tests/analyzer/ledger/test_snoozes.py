@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import Engine
 
-from gpusteward.analyzer.ledger.db_engine import open_engine, with_write_lock
-from gpusteward.analyzer.ledger.retention import prune
-from gpusteward.analyzer.ledger.schema_version import create_tables
+from gpusteward.analyzer.ledger.database.db_engine import open_engine, with_write_lock
+from gpusteward.analyzer.ledger.database.retention import prune
+from gpusteward.analyzer.ledger.database.schema_version import create_tables
 from gpusteward.analyzer.ledger.snoozes import Snooze, active_snoozes, add_snooze, end_snooze, list_snoozes
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.core.containers import WorkloadKey

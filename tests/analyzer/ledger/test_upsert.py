@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from gpusteward.analyzer.ledger.db_engine import open_engine, with_write_lock
-from gpusteward.analyzer.ledger.schema import METADATA, fleet_hourly
-from gpusteward.analyzer.ledger.upsert import FLEET_RULES, upsert
+from gpusteward.analyzer.ledger.database.db_engine import open_engine, with_write_lock
+from gpusteward.analyzer.ledger.database.schema import METADATA, fleet_hourly
+from gpusteward.analyzer.ledger.database.upsert import FLEET_RULES, upsert
 from tests.analyzer.ledger.cycles import read_table
 
 ROW = {"hour_ms": 0, "cluster": "", "node": "node-0", "model": "H100", "gpu_ms": 8, "known_ms": 1, "held_ms": 2}

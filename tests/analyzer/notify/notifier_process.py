@@ -8,7 +8,7 @@ import sys
 import time
 from itertools import count
 
-from gpusteward.analyzer.ledger.db_engine import open_engine
+from gpusteward.analyzer.ledger.database.db_engine import open_engine
 from gpusteward.analyzer.notify.channels import build_senders
 from gpusteward.analyzer.notify.outbox.dispatcher import Dispatcher
 from gpusteward.analyzer.notify.outbox.records import NOTICE, DeliveryCounters, OutboxEvent, channel_target

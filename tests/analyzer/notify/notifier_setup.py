@@ -13,8 +13,8 @@ from sqlalchemy import Engine
 from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.workloads import judge_workloads
-from gpusteward.analyzer.ledger.db_engine import open_engine
-from gpusteward.analyzer.ledger.schema import METADATA
+from gpusteward.analyzer.ledger.database.db_engine import open_engine
+from gpusteward.analyzer.ledger.database.schema import METADATA
 from gpusteward.analyzer.notify.notifier import Notifier
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.notify import NotifySettings, OutboxSettings

@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import Engine, select, text
 from sqlalchemy import event as engine_event
 
-from gpusteward.analyzer.ledger.db_engine import open_engine, with_write_lock
-from gpusteward.analyzer.ledger.schema import METADATA, notices, outbox
+from gpusteward.analyzer.ledger.database.db_engine import open_engine, with_write_lock
+from gpusteward.analyzer.ledger.database.schema import METADATA, notices, outbox
 from gpusteward.analyzer.notify.outbox.records import (
     SUPERSEDED,
     AttemptOutcome,

@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import Engine
 
-from gpusteward.analyzer.ledger.db_engine import open_engine, with_write_lock
-from gpusteward.analyzer.ledger.schema import METADATA
+from gpusteward.analyzer.ledger.database.db_engine import open_engine, with_write_lock
+from gpusteward.analyzer.ledger.database.schema import METADATA
 from gpusteward.analyzer.ledger.snoozes import add_snooze
 from gpusteward.analyzer.notify.notices.reclaim_notices import ReclaimNotice
 from gpusteward.analyzer.notify.notifier import Notifier

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import Engine
 
-from gpusteward.analyzer.ledger.db_engine import open_engine
-from gpusteward.analyzer.ledger.schema_version import create_tables
+from gpusteward.analyzer.ledger.database.db_engine import open_engine
+from gpusteward.analyzer.ledger.database.schema_version import create_tables
 from gpusteward.analyzer.reclaim.execution.journal import (
     OPEN_STATES,
     Action,

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS
+from gpusteward.analyzer.ledger.database.periods import DAY_MS, HOUR_MS
 from gpusteward.analyzer.reports.report import Amounts, Finding, Group, Point, Range, Report, Trend, Unused, Waster
 from gpusteward.analyzer.reports.report_query import ReportQuery
 from tests.analyzer.reports.ledger_rows import A100, GIB, T4, at

@@ -13,10 +13,10 @@ from typing import Any
 from pydantic import SecretStr
 from sqlalchemy import Engine, delete, func, insert, select, update
 
-from gpusteward.analyzer.ledger.db_engine import open_engine, with_write_lock
-from gpusteward.analyzer.ledger.periods import HOUR_MS, RECORDED
-from gpusteward.analyzer.ledger.retention import roll_up
-from gpusteward.analyzer.ledger.schema import (
+from gpusteward.analyzer.ledger.database.db_engine import open_engine, with_write_lock
+from gpusteward.analyzer.ledger.database.periods import HOUR_MS, RECORDED
+from gpusteward.analyzer.ledger.database.retention import roll_up
+from gpusteward.analyzer.ledger.database.schema import (
     METADATA,
     allocations,
     fleet_hourly,

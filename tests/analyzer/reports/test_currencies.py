@@ -4,8 +4,8 @@ from itertools import pairwise
 
 import pytest
 
+from gpusteward.analyzer.ledger.database.periods import DAY_MS, HOUR_MS, floor_day
 from gpusteward.analyzer.ledger.ledger import Ledger
-from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS, floor_day
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.reports.make_report import make_report
 from gpusteward.analyzer.reports.render.csv_text import render_csv

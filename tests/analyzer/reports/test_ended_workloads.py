@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gpusteward.analyzer.ledger.periods import HOUR_MS
+from gpusteward.analyzer.ledger.database.periods import HOUR_MS
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.reports.ended_workloads import MAX_ENDED, read_ended_workloads
 from gpusteward.analyzer.reports.ledger_sums.ledger_extent import read_namespaces

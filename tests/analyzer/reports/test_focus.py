@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpusteward.analyzer.ledger.periods import HOUR_MS
-from gpusteward.analyzer.ledger.schema import currencies
+from gpusteward.analyzer.ledger.database.periods import HOUR_MS
+from gpusteward.analyzer.ledger.database.schema import currencies
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.reports.focus import read_charges
 from gpusteward.analyzer.reports.make_report import make_report

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS
+from gpusteward.analyzer.ledger.database.periods import DAY_MS, HOUR_MS
 from gpusteward.analyzer.ledger_access import LedgerAccess
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.reports.group_details import read_group_details

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpusteward.analyzer.ledger.db_engine import open_engine
-from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS
+from gpusteward.analyzer.ledger.database.db_engine import open_engine
+from gpusteward.analyzer.ledger.database.periods import DAY_MS, HOUR_MS
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.reports.make_report import make_report
 from gpusteward.analyzer.reports.report import Amounts, Report

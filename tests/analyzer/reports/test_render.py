@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS
+from gpusteward.analyzer.ledger.database.periods import DAY_MS, HOUR_MS
 from gpusteward.analyzer.reports.render import quantities
 from gpusteward.analyzer.reports.render.csv_text import COLUMNS, render_csv
 from gpusteward.analyzer.reports.render.descriptions import describe_recorded, list_notes, list_waste

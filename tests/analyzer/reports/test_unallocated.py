@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from gpusteward.analyzer.ledger.database.periods import DAY_MS, HOUR_MS, floor_day
 from gpusteward.analyzer.ledger.ledger import Ledger
-from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS, floor_day
 from gpusteward.analyzer.reports.make_report import make_report
 from gpusteward.analyzer.reports.render.descriptions import list_notes
 from gpusteward.analyzer.reports.render.html_page import render_html

@@ -19,7 +19,7 @@ from gpusteward.analyzer.api.result_store import PublishedResult, ResultStore
 from gpusteward.analyzer.api.source_reader import SourceReader
 from gpusteward.analyzer.data_health import DataHealth, assess_data, sort_findings
 from gpusteward.analyzer.explain.explainer import ModelCounters
-from gpusteward.analyzer.ledger.leadership import Leadership
+from gpusteward.analyzer.ledger.database.leadership import Leadership
 from gpusteward.analyzer.ledger_access import LedgerAccess
 from gpusteward.analyzer.notify.links import LinkSigner
 from gpusteward.analyzer.notify.notifier import Notifier

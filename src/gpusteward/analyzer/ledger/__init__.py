@@ -10,16 +10,11 @@ From a verdict to its rows, in reading order:
     ledger_writer.py    writes a cycle record in one transaction
     idle_correction.py  time recorded as active that turns out to be idle
     ineffective_time.py time recorded as active that turns out to be ineffective, and its spells
-    idle_spells.py      idle spells of allocations, from cycle to cycle
     accrual.py          the rows of `usage_hourly` and `fleet_hourly` (pure)
-    upsert.py           column dictionaries -> INSERT ... ON CONFLICT
-    schema.py           the tables; schema_version.py creates them and refuses those of another version
+    spells/             idle spells: from cycle to cycle, read, kept in memory, written for the past
+    database/           the tables, opening them, writing rows, retention, clock, which of several analyzers writes
 
-Beside that path: retention.py (rollup and deletion), clock.py (a clock that is wrong), restore_state.py (idle
-times after a restart), last_gpus.py (when there were GPUs last),
-periods.py (hours, days and progress), db_engine.py (opening databases), leadership.py (which of
-several analyzers writes), copy.py (SQLite to PostgreSQL), snoozes.py (workloads about which nobody wants to hear),
-spell_reader.py, spell_memory.py and spell_backfill.py (idle spells: read, kept in memory, written for the past).
+Beside that path: last_gpus.py (when there were GPUs last), snoozes.py (workloads about which nobody wants to hear).
 
 Rules of the contents, for readers of the tables:
 
@@ -28,11 +23,11 @@ Rules of the contents, for readers of the tables:
 - An hour is added to its day once it is over: `usage_daily` always holds exactly the hours that ended at or before
   "rolled", including those of the current day. Hourly rows are kept for `ledger.hourly_days`. Whole days are read from
   `usage_daily`, the edges of a period and the hours after "rolled" from `usage_hourly`, never both for one hour
-  (`periods.divide_period`).
+  (`database.periods.divide_period`).
 - Rows older than "booked" change in two cases: time that was recorded as active before a verdict said since when the
   allocation is idle (`idle_correction.py`), or since when its work is ineffective (`ineffective_time.py`): active time
   stays active, and a part of it is ineffective. Allocated time never changes. Rows are deleted by retention, and by a
-  person who runs `gpusteward ledger delete-after` (`clock.py`).
+  person who runs `gpusteward ledger delete-after` (`database/clock.py`).
 - `currencies` holds the currency of all amounts of money; amounts in different currencies must not be added.
 - The time since the last recorded cycle gets the activity of the current one, up to three intervals. Time before that
   is unknown for allocations that were held before and still are. A new allocation is recorded from the start of its
@@ -41,7 +36,7 @@ Rules of the contents, for readers of the tables:
   its last sample, also if it began and ended between two cycles; one that disappeared together with the samples of its
   device ended when it was last observed.
 - The time of a shared GPU is divided among its allocations; energy is what each of them used.
-- Readers use `Ledger.engine`; writers use `db_engine.with_write_lock(engine)`.
+- Readers use `Ledger.engine`; writers use `database.db_engine.with_write_lock(engine)`.
 
 This package computes no verdicts, knows no HTTP and never raises database errors into a cycle.
 """

@@ -35,9 +35,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusteward.analyzer.ledger.cycle_record import NOT_IN_FLEET, UNKNOWN_START, CycleRecord, IntColumn
+from gpusteward.analyzer.ledger.database.periods import HOUR_MS, floor_hour
+from gpusteward.analyzer.ledger.database.upsert import Columns
 from gpusteward.analyzer.ledger.ended_record import EndedRecord
-from gpusteward.analyzer.ledger.periods import HOUR_MS, floor_hour
-from gpusteward.analyzer.ledger.upsert import Columns
 from gpusteward.analyzer.prices import costs_of
 from gpusteward.analyzer.tables import ACTIVITIES, Column
 from gpusteward.core.verdicts import Activity

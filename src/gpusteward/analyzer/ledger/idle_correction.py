@@ -14,9 +14,9 @@ from sqlalchemy import Connection, Row, select
 
 from gpusteward.analyzer.ledger.accrual import BLOCK_ROWS, floor_gpu_ms
 from gpusteward.analyzer.ledger.cycle_record import CycleRecord
+from gpusteward.analyzer.ledger.database.periods import HOUR_MS, TimeSpan, floor_hour
+from gpusteward.analyzer.ledger.database.schema import usage_hourly
 from gpusteward.analyzer.ledger.ineffective_time import HourChange, add_to_hours, read_counted, sum_overlap
-from gpusteward.analyzer.ledger.periods import HOUR_MS, TimeSpan, floor_hour
-from gpusteward.analyzer.ledger.schema import usage_hourly
 
 
 def correct_idle_time(connection: Connection, record: CycleRecord, recorded_ms: int) -> None:

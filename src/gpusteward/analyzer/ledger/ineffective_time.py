@@ -21,7 +21,7 @@ from sqlalchemy import Connection, Row, bindparam, delete, insert, or_, select, 
 
 from gpusteward.analyzer.ledger.accrual import BLOCK_ROWS, floor_gpu_ms
 from gpusteward.analyzer.ledger.cycle_record import UNKNOWN_START, CycleRecord, IntColumn, find_positions
-from gpusteward.analyzer.ledger.periods import (
+from gpusteward.analyzer.ledger.database.periods import (
     HOUR_MS,
     ROLLED,
     TimeSpan,
@@ -30,8 +30,8 @@ from gpusteward.analyzer.ledger.periods import (
     read_oldest_hour,
     read_progress,
 )
-from gpusteward.analyzer.ledger.schema import ineffective_spells, usage_daily, usage_hourly
-from gpusteward.analyzer.ledger.upsert import add_to_rows
+from gpusteward.analyzer.ledger.database.schema import ineffective_spells, usage_daily, usage_hourly
+from gpusteward.analyzer.ledger.database.upsert import add_to_rows
 
 _SPELLS, _USAGE = ineffective_spells.c, usage_hourly.c
 _IS_CHOSEN = _SPELLS.allocation_id.in_(bindparam("ids", expanding=True))

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, func, select
 
-from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS
-from gpusteward.analyzer.ledger.schema import allocations, fleet_daily, fleet_hourly, time_column, usage_hourly
-from gpusteward.analyzer.ledger.schema_version import has_tables
+from gpusteward.analyzer.ledger.database.periods import DAY_MS, HOUR_MS
+from gpusteward.analyzer.ledger.database.schema import allocations, fleet_daily, fleet_hourly, time_column, usage_hourly
+from gpusteward.analyzer.ledger.database.schema_version import has_tables
 
 
 class LastGpus(NamedTuple):

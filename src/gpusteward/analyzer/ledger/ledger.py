@@ -9,14 +9,14 @@ from typing import Any
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from gpusteward.analyzer.ledger.clock import find_clock_error
 from gpusteward.analyzer.ledger.cycle_record import (
     COVERED_INTERVALS,
     NO_ALLOCATIONS,
     CycleRecord,
     make_cycle_record,
 )
-from gpusteward.analyzer.ledger.db_engine import (
+from gpusteward.analyzer.ledger.database.clock import find_clock_error
+from gpusteward.analyzer.ledger.database.db_engine import (
     describe_error,
     is_data_error,
     is_file_missing,
@@ -24,12 +24,12 @@ from gpusteward.analyzer.ledger.db_engine import (
     open_engine,
     show_url,
 )
+from gpusteward.analyzer.ledger.database.periods import HOUR_MS, floor_hour
+from gpusteward.analyzer.ledger.database.retention import BATCH_SIZE, prune, roll_up
+from gpusteward.analyzer.ledger.database.schema_version import create_tables
 from gpusteward.analyzer.ledger.ended_record import PriceOf
 from gpusteward.analyzer.ledger.identities import PodLabels
 from gpusteward.analyzer.ledger.ledger_writer import LedgerWriter
-from gpusteward.analyzer.ledger.periods import HOUR_MS, floor_hour
-from gpusteward.analyzer.ledger.retention import BATCH_SIZE, prune, roll_up
-from gpusteward.analyzer.ledger.schema_version import create_tables
 from gpusteward.analyzer.ledger.verdict_changes import LastVerdicts
 from gpusteward.analyzer.prices import PriceList, PriceSettings
 from gpusteward.analyzer.results import Result

@@ -26,14 +26,20 @@ from gpusteward.analyzer.ledger.cycle_record import (
     HeldAllocations,
     find_positions,
 )
-from gpusteward.analyzer.ledger.db_engine import with_write_lock
+from gpusteward.analyzer.ledger.database.db_engine import with_write_lock
+from gpusteward.analyzer.ledger.database.periods import BEGAN, RECORDED, lock_progress, read_progress, set_progress
+from gpusteward.analyzer.ledger.database.schema import (
+    allocations,
+    currencies,
+    fleet_hourly,
+    usage_hourly,
+    verdict_changes,
+)
+from gpusteward.analyzer.ledger.database.upsert import FLEET_RULES, KEEP, REPLACE, USAGE_RULES, upsert
 from gpusteward.analyzer.ledger.identities import Attributes
 from gpusteward.analyzer.ledger.idle_correction import correct_idle_time
-from gpusteward.analyzer.ledger.idle_spells import OpenSpells, interrupt_spells, read_open_spells, write_spells
 from gpusteward.analyzer.ledger.ineffective_time import OpenIneffective, read_ineffective, write_ineffective
-from gpusteward.analyzer.ledger.periods import BEGAN, RECORDED, lock_progress, read_progress, set_progress
-from gpusteward.analyzer.ledger.schema import allocations, currencies, fleet_hourly, usage_hourly, verdict_changes
-from gpusteward.analyzer.ledger.upsert import FLEET_RULES, KEEP, REPLACE, USAGE_RULES, upsert
+from gpusteward.analyzer.ledger.spells.idle_spells import OpenSpells, interrupt_spells, read_open_spells, write_spells
 from gpusteward.analyzer.ledger.verdict_changes import LastVerdicts, VerdictWords, share_words
 from gpusteward.core.containers import WorkloadKey
 

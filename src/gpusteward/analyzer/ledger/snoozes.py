@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, and_, insert, or_, select, update
 
+from gpusteward.analyzer.ledger.database.schema import snoozes
 from gpusteward.analyzer.ledger.identities import clean_text
-from gpusteward.analyzer.ledger.schema import snoozes
 from gpusteward.core.containers import WorkloadKey
 
 

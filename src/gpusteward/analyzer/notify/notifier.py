@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from gpusteward.analyzer.ledger.db_engine import describe_error
+from gpusteward.analyzer.ledger.database.db_engine import describe_error
 from gpusteward.analyzer.ledger.snoozes import active_snoozes
 from gpusteward.analyzer.notify.alertmanager import AlertPublisher
 from gpusteward.analyzer.notify.channels import build_senders

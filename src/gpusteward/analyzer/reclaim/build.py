@@ -8,7 +8,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from gpusteward.analyzer.judge.resumption import Chance
-from gpusteward.analyzer.ledger.db_engine import describe_error
+from gpusteward.analyzer.ledger.database.db_engine import describe_error
 from gpusteward.analyzer.ledger.snoozes import active_snoozes
 from gpusteward.analyzer.notify.notifier import Notifier
 from gpusteward.analyzer.reclaim.cluster import Cluster

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from sqlalchemy import Engine, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from gpusteward.analyzer.ledger.db_engine import describe_error, with_write_lock
-from gpusteward.analyzer.ledger.schema import reclaim_switch
+from gpusteward.analyzer.ledger.database.db_engine import describe_error, with_write_lock
+from gpusteward.analyzer.ledger.database.schema import reclaim_switch
 from gpusteward.analyzer.reclaim.cluster import Cluster
 from gpusteward.analyzer.reclaim.kinds.objects import DOMAIN, Json, KubeObject
 from gpusteward.analyzer.reclaim.policies.resolve import WatchedPolicies

@@ -6,8 +6,8 @@ from typing import Any
 
 from sqlalchemy import Connection, FromClause, RowMapping, Select, func, select, union_all
 
-from gpusteward.analyzer.ledger.periods import Period
-from gpusteward.analyzer.ledger.schema import allocations, time_column
+from gpusteward.analyzer.ledger.database.periods import Period
+from gpusteward.analyzer.ledger.database.schema import allocations, time_column
 from gpusteward.analyzer.reports.ledger_sums.ledger_extent import LedgerExtent, is_partial
 from gpusteward.analyzer.reports.ledger_sums.period_totals import (
     RowSelection,

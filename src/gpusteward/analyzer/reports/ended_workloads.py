@@ -4,8 +4,8 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Engine, Select, Table, and_, case, func, or_, select
 
-from gpusteward.analyzer.ledger.periods import BEGAN, ROLLED, floor_day, read_progress
-from gpusteward.analyzer.ledger.schema import allocations, progress, time_column, usage_daily, usage_hourly
+from gpusteward.analyzer.ledger.database.periods import BEGAN, ROLLED, floor_day, read_progress
+from gpusteward.analyzer.ledger.database.schema import allocations, progress, time_column, usage_daily, usage_hourly
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.reports.ledger_sums.amounts import (
     NO_SUMS,

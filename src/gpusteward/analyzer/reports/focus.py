@@ -10,8 +10,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, RowMapping, func, select, union_all
 
-from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS, Period, floor_day
-from gpusteward.analyzer.ledger.schema import allocations
+from gpusteward.analyzer.ledger.database.periods import DAY_MS, HOUR_MS, Period, floor_day
+from gpusteward.analyzer.ledger.database.schema import allocations
 from gpusteward.analyzer.prices import PriceList, PriceSettings, cost_of
 from gpusteward.analyzer.reports.ledger_sums.amounts import COSTS, MONEY, UNPRICED, read_currencies, use_currency
 from gpusteward.analyzer.reports.ledger_sums.grouping import find_team

@@ -7,8 +7,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, RowMapping, Select, func, literal, select
 
-from gpusteward.analyzer.ledger.periods import Period
-from gpusteward.analyzer.ledger.schema import allocations, time_column
+from gpusteward.analyzer.ledger.database.periods import Period
+from gpusteward.analyzer.ledger.database.schema import allocations, time_column
 from gpusteward.analyzer.reports.ledger_sums.amounts import COSTS, read_currencies
 from gpusteward.analyzer.reports.ledger_sums.grouping import WORKLOAD, Grouping, GroupKey, make_grouping
 from gpusteward.analyzer.reports.ledger_sums.ledger_extent import read_extent, read_ledger, round_query

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, RowMapping, Select, func, literal, select, union_all
 
-from gpusteward.analyzer.ledger.periods import DAY_MS, Period, floor_day
-from gpusteward.analyzer.ledger.schema import allocations, time_column
+from gpusteward.analyzer.ledger.database.periods import DAY_MS, Period, floor_day
+from gpusteward.analyzer.ledger.database.schema import allocations, time_column
 from gpusteward.analyzer.prices import PriceList, PriceSettings
 from gpusteward.analyzer.reports.ledger_sums.amounts import (
     MONEY,

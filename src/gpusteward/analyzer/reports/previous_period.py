@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS, Period, floor_day
+from gpusteward.analyzer.ledger.database.periods import DAY_MS, HOUR_MS, Period, floor_day
 from gpusteward.analyzer.reports.ledger_sums.amounts import UNPRICED, Currencies
 from gpusteward.analyzer.reports.ledger_sums.grouping import Grouping, GroupKey
 from gpusteward.analyzer.reports.ledger_sums.ledger_extent import LedgerExtent

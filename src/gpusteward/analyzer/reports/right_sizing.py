@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, func, select, tuple_
 
 from gpusteward.analyzer.judge.gpu_models import MIB, find_model, split_words
-from gpusteward.analyzer.ledger.schema import verdict_changes
+from gpusteward.analyzer.ledger.database.schema import verdict_changes
 from gpusteward.analyzer.prices import HOUR_MS
 from gpusteward.analyzer.reports.ledger_sums.grouping import WORKLOAD, GroupKey
 from gpusteward.analyzer.reports.report import Finding

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Engine, Table, and_, func, select
 
-from gpusteward.analyzer.ledger.schema import allocations, idle_spells, notices, outbox, verdict_changes
+from gpusteward.analyzer.ledger.database.schema import allocations, idle_spells, notices, outbox, verdict_changes
 from gpusteward.analyzer.ledger.snoozes import Snooze, clean_workload, list_snoozes
 from gpusteward.analyzer.reports.ledger_sums.ledger_extent import read_ledger
 from gpusteward.core.containers import WorkloadKey

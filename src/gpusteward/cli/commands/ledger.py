@@ -58,9 +58,9 @@ def run(arguments: Sequence[str]) -> int:
         from pydantic import SecretStr
         from sqlalchemy.exc import SQLAlchemyError
 
-        from gpusteward.analyzer.ledger.clock import IN_USE
-        from gpusteward.analyzer.ledger.db_engine import describe_error, open_engine
-        from gpusteward.analyzer.ledger.leadership import FileOwner
+        from gpusteward.analyzer.ledger.database.clock import IN_USE
+        from gpusteward.analyzer.ledger.database.db_engine import describe_error, open_engine
+        from gpusteward.analyzer.ledger.database.leadership import FileOwner
         from gpusteward.analyzer.settings.file import SettingsFile
         from gpusteward.analyzer.settings.flags import flags_from
     configure_logs(level="warning", as_json=False)
@@ -93,7 +93,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _copy(source: "Engine", target: "Engine") -> None:
-    from gpusteward.analyzer.ledger.copy import copy_ledger
+    from gpusteward.analyzer.ledger.database.copy import copy_ledger
 
     with show_progress("copying the ledger", without_terminal="copying the ledger ...") as advance:
         rows = copy_ledger(source, target, advance)
@@ -102,7 +102,7 @@ def _copy(source: "Engine", target: "Engine") -> None:
 
 
 def _delete(ledger: "Engine", after: str) -> None:
-    from gpusteward.analyzer.ledger.clock import delete_after
+    from gpusteward.analyzer.ledger.database.clock import delete_after
     from gpusteward.analyzer.reports.report_query import parse_time
 
     begin_ms, rows = delete_after(ledger, parse_time(after, before_ms=time.time_ns() // 1_000_000))

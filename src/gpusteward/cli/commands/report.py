@@ -166,7 +166,7 @@ def _read_charges(options: argparse.Namespace) -> Iterator[str]:
 def _open_ledger(options: argparse.Namespace) -> "Iterator[tuple[Engine, Settings]]":
     """Loads the analyzer's libraries."""
     with require_libraries():
-        from gpusteward.analyzer.ledger.db_engine import open_engine
+        from gpusteward.analyzer.ledger.database.db_engine import open_engine
     settings = _read_settings(options)
     engine = open_engine(_locate(options.ledger, settings))
     try:

@@ -20,8 +20,8 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from gpusteward.analyzer.ledger.db_engine import open_engine
-from gpusteward.analyzer.ledger.schema_version import create_tables
+from gpusteward.analyzer.ledger.database.db_engine import open_engine
+from gpusteward.analyzer.ledger.database.schema_version import create_tables
 from gpusteward.analyzer.reclaim.execution.journal import Action, ActionState, Journal
 from gpusteward.analyzer.reclaim.kinds.objects import make_patch, read_pointer
 from tests.analyzer.reclaim.chaos.controllers import MERGE, Controllers

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from gpusteward.analyzer.ledger.db_engine import describe_error
+from gpusteward.analyzer.ledger.database.db_engine import describe_error
 from gpusteward.analyzer.notify.outbox.records import (
     CONTROL,
     AttemptOutcome,

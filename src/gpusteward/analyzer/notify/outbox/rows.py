@@ -29,7 +29,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.pool import StaticPool
 
-from gpusteward.analyzer.ledger.schema import METADATA, notices, outbox
+from gpusteward.analyzer.ledger.database.schema import METADATA, notices, outbox
 from gpusteward.analyzer.notify.outbox.records import (
     CONTROL,
     NOTICE,

@@ -18,7 +18,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from gpusteward.analyzer.ledger.db_engine import describe_error, is_data_error, with_write_lock
+from gpusteward.analyzer.ledger.database.db_engine import describe_error, is_data_error, with_write_lock
 from gpusteward.analyzer.notify.outbox import rows
 from gpusteward.analyzer.notify.outbox.records import (
     ASKED,

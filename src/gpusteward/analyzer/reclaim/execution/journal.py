@@ -19,9 +19,9 @@ from msgspec.json import decode
 from sqlalchemy import ColumnElement, Engine, Row, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
-from gpusteward.analyzer.ledger.db_engine import describe_error, with_write_lock
-from gpusteward.analyzer.ledger.idle_spells import mark_reclaimed
-from gpusteward.analyzer.ledger.schema import actions
+from gpusteward.analyzer.ledger.database.db_engine import describe_error, with_write_lock
+from gpusteward.analyzer.ledger.database.schema import actions
+from gpusteward.analyzer.ledger.spells.idle_spells import mark_reclaimed
 from gpusteward.analyzer.reclaim.permission import Mode
 from gpusteward.analyzer.reclaim.policies.policy import ReclaimAction
 from gpusteward.core.containers import WorkloadKey

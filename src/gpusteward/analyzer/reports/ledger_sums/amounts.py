@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, select
 
-from gpusteward.analyzer.ledger.periods import Period
-from gpusteward.analyzer.ledger.schema import currencies
+from gpusteward.analyzer.ledger.database.periods import Period
+from gpusteward.analyzer.ledger.database.schema import currencies
 from gpusteward.analyzer.prices import PriceSettings, electricity_of
 from gpusteward.analyzer.reports.report import Amounts, CurrencyChange
 

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 
 from sqlalchemy import JSON, BindParameter, ColumnElement, Text, bindparam, cast, func
 
-from gpusteward.analyzer.ledger.schema import allocations
+from gpusteward.analyzer.ledger.database.schema import allocations
 from gpusteward.analyzer.reports.ledger_sums.amounts import Sums, add
 from gpusteward.analyzer.reports.report_query import find_grouping, find_label
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, Engine, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from gpusteward.analyzer.ledger.db_engine import describe_error
-from gpusteward.analyzer.ledger.periods import (
+from gpusteward.analyzer.ledger.database.db_engine import describe_error
+from gpusteward.analyzer.ledger.database.periods import (
     DAY_MS,
     HOUR_MS,
     RECORDED,
@@ -23,8 +23,8 @@ from gpusteward.analyzer.ledger.periods import (
     read_oldest_hour,
     read_progress,
 )
-from gpusteward.analyzer.ledger.schema import allocations, usage_daily
-from gpusteward.analyzer.ledger.schema_version import has_tables
+from gpusteward.analyzer.ledger.database.schema import allocations, usage_daily
+from gpusteward.analyzer.ledger.database.schema_version import has_tables
 from gpusteward.analyzer.reports.report import Range
 from gpusteward.analyzer.reports.report_query import ReportQuery
 from gpusteward.core.errors import SourceError

@@ -25,8 +25,8 @@ from sqlalchemy import (
     tuple_,
 )
 
-from gpusteward.analyzer.ledger.periods import Period
-from gpusteward.analyzer.ledger.schema import Number, allocations, time_column, usage_daily, usage_hourly
+from gpusteward.analyzer.ledger.database.periods import Period
+from gpusteward.analyzer.ledger.database.schema import Number, allocations, time_column, usage_daily, usage_hourly
 from gpusteward.analyzer.reports.ledger_sums.amounts import MONEY, SUMMED, UNPRICED
 from gpusteward.analyzer.reports.ledger_sums.grouping import WORKLOAD
 from gpusteward.analyzer.reports.report_query import ALL, ClusterNamespace, ReportScope

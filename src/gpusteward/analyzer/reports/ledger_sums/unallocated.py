@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from sqlalchemy import ColumnElement, Connection, Table, func, select, true
 
-from gpusteward.analyzer.ledger.periods import HOUR_MS, Period, floor_hour
-from gpusteward.analyzer.ledger.schema import (
+from gpusteward.analyzer.ledger.database.periods import HOUR_MS, Period, floor_hour
+from gpusteward.analyzer.ledger.database.schema import (
     allocations,
     fleet_daily,
     fleet_hourly,

@@ -29,8 +29,8 @@ class ClusterNames:
         """`own`: the name of the API server's cluster; empty: not known."""
         self.own = own
         self.read_recorded: Callable[[Collection[str]], Iterable[NamedGpu]] = lambda _: ()
-        """What the ledger knows, given the names that are present: `ledger.restore_state.read_clusters`. May raise
-        SourceError."""
+        """What the ledger knows, given the names that are present: `ledger.spells.restore_state.read_clusters`. May
+        raise SourceError."""
         self.clusters: list[frozenset[str]] = []  # every cluster that was seen, with all its names
         self._is_restored = False
         self._before: Sequence[AllocationKey] = ()  # the last allocations: those that a new name may belong to

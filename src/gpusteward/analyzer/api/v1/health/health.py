@@ -23,7 +23,7 @@ from gpusteward.analyzer.api.v1.workloads.workloads import view_workloads
 from gpusteward.analyzer.data_health import DataHealth, Status
 from gpusteward.analyzer.judge.fleet import NO_GPUS, UNKNOWN_FLEET
 from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
-from gpusteward.analyzer.ledger.leadership import Role
+from gpusteward.analyzer.ledger.database.leadership import Role
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import DOUBTS, Column, Level
 from gpusteward.core.api_rows import ResultStamp

@@ -14,8 +14,8 @@ import time
 from sqlalchemy import Connection, Engine, delete, text, update
 from sqlalchemy.exc import SQLAlchemyError
 
-from gpusteward.analyzer.ledger.db_engine import with_write_lock
-from gpusteward.analyzer.ledger.periods import (
+from gpusteward.analyzer.ledger.database.db_engine import with_write_lock
+from gpusteward.analyzer.ledger.database.periods import (
     BEGAN,
     PRUNED,
     RECORDED,
@@ -27,7 +27,7 @@ from gpusteward.analyzer.ledger.periods import (
     read_progress,
     set_progress,
 )
-from gpusteward.analyzer.ledger.schema import (
+from gpusteward.analyzer.ledger.database.schema import (
     allocations,
     currencies,
     fleet_daily,

@@ -18,8 +18,8 @@ from sqlalchemy import Connection, bindparam, select, update
 
 from gpusteward.analyzer.ledger.accrual import BLOCK_ROWS, Mask
 from gpusteward.analyzer.ledger.cycle_record import CycleRecord, IntColumn, find_positions
-from gpusteward.analyzer.ledger.schema import idle_spells
-from gpusteward.analyzer.ledger.upsert import REPLACE, Columns, upsert
+from gpusteward.analyzer.ledger.database.schema import idle_spells
+from gpusteward.analyzer.ledger.database.upsert import REPLACE, Columns, upsert
 from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, Codes, Column
 from gpusteward.core.idle_spells import SpellEnd
 from gpusteward.core.verdicts import Activity, Proof, Signature

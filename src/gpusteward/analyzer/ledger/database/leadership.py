@@ -28,7 +28,7 @@ from typing import Any, Literal, Self
 from sqlalchemy import Connection, Engine, make_url, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from gpusteward.analyzer.ledger.db_engine import OWNER_ONLY, describe_error
+from gpusteward.analyzer.ledger.database.db_engine import OWNER_ONLY, describe_error
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.core.errors import SourceError
 from gpusteward.logs import Log

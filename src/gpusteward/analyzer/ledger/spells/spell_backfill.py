@@ -22,16 +22,8 @@ from gpusteward.analyzer.ledger.cycle_record import (
     find_positions,
     make_cycle_record,
 )
-from gpusteward.analyzer.ledger.db_engine import with_write_lock
-from gpusteward.analyzer.ledger.identities import NewAllocations, PodLabels
-from gpusteward.analyzer.ledger.idle_spells import (
-    NO_SPELLS,
-    OpenSpells,
-    follow_spells,
-    read_last_lost,
-    write_rows,
-)
-from gpusteward.analyzer.ledger.periods import (
+from gpusteward.analyzer.ledger.database.db_engine import with_write_lock
+from gpusteward.analyzer.ledger.database.periods import (
     BEGAN,
     FILLED_FROM,
     FILLED_TO,
@@ -40,8 +32,16 @@ from gpusteward.analyzer.ledger.periods import (
     read_progress,
     set_progress,
 )
-from gpusteward.analyzer.ledger.schema import allocations, idle_spells
-from gpusteward.analyzer.ledger.upsert import KEEP, upsert
+from gpusteward.analyzer.ledger.database.schema import allocations, idle_spells
+from gpusteward.analyzer.ledger.database.upsert import KEEP, upsert
+from gpusteward.analyzer.ledger.identities import NewAllocations, PodLabels
+from gpusteward.analyzer.ledger.spells.idle_spells import (
+    NO_SPELLS,
+    OpenSpells,
+    follow_spells,
+    read_last_lost,
+    write_rows,
+)
 from gpusteward.analyzer.ledger.verdict_changes import VerdictChanges
 from gpusteward.analyzer.results import Result
 from gpusteward.core.errors import SourceError

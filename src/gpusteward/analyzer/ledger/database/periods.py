@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, bindparam, func, select, text
 
-from gpusteward.analyzer.ledger.schema import allocations, progress, usage_hourly
-from gpusteward.analyzer.ledger.upsert import REPLACE, upsert
+from gpusteward.analyzer.ledger.database.schema import allocations, progress, usage_hourly
+from gpusteward.analyzer.ledger.database.upsert import REPLACE, upsert
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS

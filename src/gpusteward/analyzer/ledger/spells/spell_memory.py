@@ -13,9 +13,9 @@ from sqlalchemy import Engine, and_, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from gpusteward.analyzer.judge.resumption import NO_HISTORY, PastSpells, SpellHistory
-from gpusteward.analyzer.ledger.db_engine import describe_error
-from gpusteward.analyzer.ledger.periods import FILLED_FROM, FILLED_TO, read_progress
-from gpusteward.analyzer.ledger.schema import allocations, idle_spells
+from gpusteward.analyzer.ledger.database.db_engine import describe_error
+from gpusteward.analyzer.ledger.database.periods import FILLED_FROM, FILLED_TO, read_progress
+from gpusteward.analyzer.ledger.database.schema import allocations, idle_spells
 from gpusteward.analyzer.results import Result
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.idle_spells import SpellEnd

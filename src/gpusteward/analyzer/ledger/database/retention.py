@@ -16,8 +16,8 @@ from sqlalchemy import (
     union_all,
 )
 
-from gpusteward.analyzer.ledger.db_engine import with_write_lock
-from gpusteward.analyzer.ledger.periods import (
+from gpusteward.analyzer.ledger.database.db_engine import with_write_lock
+from gpusteward.analyzer.ledger.database.periods import (
     DAY_MS,
     HOUR_MS,
     PRUNED,
@@ -30,7 +30,7 @@ from gpusteward.analyzer.ledger.periods import (
     read_progress,
     set_progress,
 )
-from gpusteward.analyzer.ledger.schema import (
+from gpusteward.analyzer.ledger.database.schema import (
     actions,
     allocations,
     fleet_daily,
@@ -45,7 +45,7 @@ from gpusteward.analyzer.ledger.schema import (
     usage_hourly,
     verdict_changes,
 )
-from gpusteward.analyzer.ledger.upsert import add_hour_to_day
+from gpusteward.analyzer.ledger.database.upsert import add_hour_to_day
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 
 BATCH_SIZE = 4

@@ -12,9 +12,9 @@ from typing import Any
 from sqlalchemy import Column, Connection, Engine, Row, Table, func, select, text, tuple_
 from sqlalchemy.dialects.postgresql import insert
 
-from gpusteward.analyzer.ledger.db_engine import with_write_lock
-from gpusteward.analyzer.ledger.schema import METADATA, leases, progress
-from gpusteward.analyzer.ledger.schema_version import create_tables, has_tables
+from gpusteward.analyzer.ledger.database.db_engine import with_write_lock
+from gpusteward.analyzer.ledger.database.schema import METADATA, leases, progress
+from gpusteward.analyzer.ledger.database.schema_version import create_tables, has_tables
 from gpusteward.core.errors import SourceError
 from gpusteward.messages.errors import ledger_errors
 

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, Engine, Row, or_, select
 
-from gpusteward.analyzer.ledger.periods import RECORDED, read_progress
-from gpusteward.analyzer.ledger.schema import allocations, idle_spells
+from gpusteward.analyzer.ledger.database.periods import RECORDED, read_progress
+from gpusteward.analyzer.ledger.database.schema import allocations, idle_spells
 from gpusteward.analyzer.spell_table import ENDS, STILL_IDLE, HeldTable, SpellTable
 from gpusteward.analyzer.tables import PROOFS, SIGNATURES
 from gpusteward.core.containers import WorkloadKey

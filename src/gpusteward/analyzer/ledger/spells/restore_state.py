@@ -16,11 +16,11 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from gpusteward.analyzer.judge.allocation_columns import read_allocation_columns
 from gpusteward.analyzer.judge.history import Past, VerdictHistory
-from gpusteward.analyzer.ledger.db_engine import describe_error
+from gpusteward.analyzer.ledger.database.db_engine import describe_error
+from gpusteward.analyzer.ledger.database.periods import HOUR_MS, RECORDED, read_progress
+from gpusteward.analyzer.ledger.database.schema import allocations, idle_spells, usage_hourly, verdict_changes
+from gpusteward.analyzer.ledger.database.schema_version import has_tables
 from gpusteward.analyzer.ledger.identities import make_allocation_id, name_owner
-from gpusteward.analyzer.ledger.periods import HOUR_MS, RECORDED, read_progress
-from gpusteward.analyzer.ledger.schema import allocations, idle_spells, usage_hourly, verdict_changes
-from gpusteward.analyzer.ledger.schema_version import has_tables
 from gpusteward.analyzer.tables import Column, UsageTable
 from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.idle_spells import SpellEnd

@@ -5,8 +5,8 @@ There is one version so far. The first change of the tables after a release brin
 
 from sqlalchemy import Column, Connection, Engine, MetaData, String, Table, inspect, select, text
 
-from gpusteward.analyzer.ledger.db_engine import with_write_lock
-from gpusteward.analyzer.ledger.schema import METADATA
+from gpusteward.analyzer.ledger.database.db_engine import with_write_lock
+from gpusteward.analyzer.ledger.database.schema import METADATA
 from gpusteward.core.errors import SourceError
 from gpusteward.logs import Log
 from gpusteward.messages.errors import ledger_errors
