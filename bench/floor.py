@@ -19,7 +19,7 @@ from bench.cycles import Loop
 from gpusteward.agent.collector_runner import CollectorRunner
 from gpusteward.agent.nvml import Nvml
 from gpusteward.agent.settings.table import AgentSettings, read_settings
-from gpusteward.core.usage_split import SPLIT_SIGNALS
+from gpusteward.core.node.usage_split import SPLIT_SIGNALS
 from gpusteward.process_memory import limit_malloc_arenas
 
 _Result = TypeVar("_Result")

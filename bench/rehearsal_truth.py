@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from bench.programs import Client
-from gpusteward.core.gpus import Gpu
+from gpusteward.core.node.gpus import Gpu
 from gpusteward.simulate.ground_truth import Truth
 from gpusteward.simulate.nodes import SimulatedNode
 

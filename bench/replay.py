@@ -18,8 +18,8 @@ from gpusteward.analyzer.reclaim.policies.resolve import WorkloadMetadata, resol
 from gpusteward.analyzer.reclaim.replay.replay import replay
 from gpusteward.analyzer.spell_table import ENDS, STILL_IDLE, HeldTable, SpellTable
 from gpusteward.analyzer.tables import PROOFS, SIGNATURES
-from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.idle_spells import SpellEnd
+from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.core.verdicts import Proof, Signature
 
 ALLOCATIONS, DAYS, SPELLS_PER_DAY = 5_000, 30, 4

@@ -39,7 +39,7 @@ from gpusteward.core import dcgm, metrics
 from gpusteward.core.dcgm import DcgmField
 from gpusteward.core.dcgm_names import DCGM_1, DCGM_46
 from gpusteward.core.metrics import DEVICE_SIGNALS, GPU_MEMORY_USED, METRICS, PROCESS_UTILIZATION, USE_ENERGY, Metric
-from gpusteward.core.signals import PROFILING, PROFILING_TOTALS, SIGNALS
+from gpusteward.core.node.signals import PROFILING, PROFILING_TOTALS, SIGNALS
 
 REFERENCE = Path(__file__).parent / "reference"
 

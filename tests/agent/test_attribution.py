@@ -7,8 +7,8 @@ import pytest
 from gpusteward.agent.attribution import AttributionInput, attribute_processes, join_pairs
 from gpusteward.agent.kubernetes.pods import PAIR_GPUS_ANNOTATION, Pod
 from gpusteward.agent.processes import ProcessIdentity, parse_cgroup
-from gpusteward.core.containers import Container, Workload
-from gpusteward.core.gpus import GpuAllocation, GpuProcess, Place, Share
+from gpusteward.core.node.containers import Container, Workload
+from gpusteward.core.node.gpus import GpuAllocation, GpuProcess, Place, Share
 from gpusteward.kubernetes.owners import PAIR_LABEL
 
 GPU = "GPU-0"

@@ -6,7 +6,7 @@ import pytest
 
 from gpusteward.agent.collector_runner import MAX_REASONS, RECOVERY_CYCLES, CollectorRunner
 from gpusteward.core.errors import SourceError
-from gpusteward.core.snapshots import Failure
+from gpusteward.core.node.snapshots import Failure
 
 
 def fail(error: Exception) -> None:

@@ -7,8 +7,8 @@ from gpusteward.agent.collector_runner import CollectorRunner
 from gpusteward.agent.endpoints import STUCK_SECONDS, AgentEndpoints
 from gpusteward.agent.metrics_page import MetricsPage
 from gpusteward.core.exposition import LabelCache
-from gpusteward.core.gpus import Gpu, GpuReading
-from gpusteward.core.snapshots import Failure, Snapshot
+from gpusteward.core.node.gpus import Gpu, GpuReading
+from gpusteward.core.node.snapshots import Failure, Snapshot
 
 NO_DRIVER = Failure("nvml", "the driver is not loaded")
 LOST = Failure("nvml", "GPU 1 is lost: it fell off the bus before the agent saw it")

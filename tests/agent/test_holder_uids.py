@@ -4,8 +4,8 @@ from gpusteward.agent.attribution import AttributionInput, attribute_processes
 from gpusteward.agent.holders import MEMORY_SECONDS, HolderUids
 from gpusteward.agent.kubernetes.pods import Pod
 from gpusteward.agent.processes import CgroupIdentity, ProcessIdentity
-from gpusteward.core.containers import Container
-from gpusteward.core.gpus import GpuAllocation, GpuProcess, Place, Share
+from gpusteward.core.node.containers import Container
+from gpusteward.core.node.gpus import GpuAllocation, GpuProcess, Place, Share
 
 OWN, FOREIGN = "6eab3b7b-f0a6-4bb8-bff2-d5bc9017c04b", "15aa6e53-b09a-40c7-8558-c6c31e36c88a"
 TRAINER, OTHER = Container("ml", "trainer-0", "", "main"), Container("ml", "other-0", "", "main")

@@ -9,7 +9,7 @@ import pytest
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions
 from gpusteward.agent.hpc_jobs import MAX_FILE_BYTES, MAX_JOB_LENGTH, MAX_JOBS, HpcJobs, parse_jobs
 from gpusteward.core.errors import SourceError
-from gpusteward.core.gpus import Gpu, MigIdentity
+from gpusteward.core.node.gpus import Gpu, MigIdentity
 from tests.agent.dialects.snapshot_views import claim, gpu, render, view
 from tests.agent.dialects.snapshot_views import reading as make_reading
 from tests.agent.test_golden_pages import render as render_page

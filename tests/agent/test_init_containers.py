@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from gpusteward.agent.kubernetes.pods import ContainerSpec, find_init_devices
-from gpusteward.core.gpus import Share
-from gpusteward.core.snapshots import Snapshot
+from gpusteward.core.node.gpus import Share
+from gpusteward.core.node.snapshots import Snapshot
 from tests.agent.test_node_source import Node, running_node
 from tests.fakes.apiserver import Json
 from tests.fakes.machine_examples import exclusive, time_sliced

@@ -19,9 +19,9 @@ from gpusteward.agent.kubernetes.pod_watch import PodWatch
 from gpusteward.agent.node_source import NodeProviders, NodeSource
 from gpusteward.agent.nvml import Nvml
 from gpusteward.agent.processes import ProcessTable
-from gpusteward.core.containers import Container
-from gpusteward.core.snapshots import PodHostUse, Snapshot
-from gpusteward.core.usage_split import SPLIT_SIGNALS, split_usage
+from gpusteward.core.node.containers import Container
+from gpusteward.core.node.snapshots import PodHostUse, Snapshot
+from gpusteward.core.node.usage_split import SPLIT_SIGNALS, split_usage
 from gpusteward.kubernetes.api import ApiServer
 from tests.fakes.kubelet import Fault
 from tests.fakes.machine_examples import exclusive, time_sliced

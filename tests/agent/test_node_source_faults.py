@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from gpusteward.core.gpus import Share
-from gpusteward.core.snapshots import Snapshot
-from gpusteward.core.usage_split import Part, split_usage
+from gpusteward.core.node.gpus import Share
+from gpusteward.core.node.snapshots import Snapshot
+from gpusteward.core.node.usage_split import Part, split_usage
 from tests.agent.test_node_source import running_node
 from tests.fakes.kubelet import dra_claim, response
 from tests.fakes.machine_examples import exclusive, mig, time_sliced

@@ -9,10 +9,10 @@ from gpusteward.agent.collector_runner import CollectorRunner
 from gpusteward.agent.node_source import NodeProviders, NodeSource
 from gpusteward.agent.nvml import Nvml
 from gpusteward.agent.processes import ProcessIdentity, ProcessTable
-from gpusteward.core.containers import Workload
-from gpusteward.core.gpus import GpuProcess, Place, Share
-from gpusteward.core.snapshots import Snapshot
-from gpusteward.core.usage_split import SPLIT_SIGNALS, split_usage
+from gpusteward.core.node.containers import Workload
+from gpusteward.core.node.gpus import GpuProcess, Place, Share
+from gpusteward.core.node.snapshots import Snapshot
+from gpusteward.core.node.usage_split import SPLIT_SIGNALS, split_usage
 from tests.fakes.machines import NODE, write_process
 from tests.fakes.nvml_library import FakeNvml
 from tests.fakes.nvml_scenarios import crowd

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gpusteward.agent.kubernetes.kubelet import UNLISTED_SECONDS
-from gpusteward.core.snapshots import Snapshot
+from gpusteward.core.node.snapshots import Snapshot
 from tests.agent.test_node_source import Node, running_node
 from tests.fakes import podresources_pb2 as messages
 from tests.fakes.kubelet import device_claim, response

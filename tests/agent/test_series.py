@@ -11,7 +11,7 @@ from gpusteward.agent.dialects.dcgm_options import DcgmOptions, DeviceSelection
 from gpusteward.agent.dialects.native import NativeDialect
 from gpusteward.agent.field_list import FieldList, default_fields
 from gpusteward.core.exposition import LabelCache
-from gpusteward.core.gpus import GpuProcess, Place
+from gpusteward.core.node.gpus import GpuProcess, Place
 from tests.agent.dialects.snapshot_views import Page, claim, reading, view
 from tests.agent.dialects.snapshot_views import fields as list_fields
 from tests.agent.test_golden_pages import render

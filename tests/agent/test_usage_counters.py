@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from gpusteward.agent.usage_counters import SnapshotView, UsageCounters
-from gpusteward.core.containers import Container
-from gpusteward.core.gpus import Gpu, GpuAllocation, GpuProcess, GpuReading, Place, Share
-from gpusteward.core.snapshots import Snapshot
+from gpusteward.core.node.containers import Container
+from gpusteward.core.node.gpus import Gpu, GpuAllocation, GpuProcess, GpuReading, Place, Share
+from gpusteward.core.node.snapshots import Snapshot
 
 GPU = Gpu("node-a", 0, "GPU-0", "NVIDIA A100-SXM4-80GB")
 ALICE = Container("research", "alice-0", "uid-a", "main")

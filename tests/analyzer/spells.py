@@ -9,8 +9,8 @@ import numpy as np
 from gpusteward.analyzer.judge.resumption import Chance, PastSpells, SpellHistory, count_chance
 from gpusteward.analyzer.spell_table import ENDS, STILL_IDLE, Numbers, SpellTable
 from gpusteward.analyzer.tables import PROOFS, SIGNATURES
-from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.idle_spells import SpellEnd
+from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.core.verdicts import Proof, Signature
 
 Value = TypeVar("Value")

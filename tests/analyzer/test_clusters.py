@@ -24,8 +24,8 @@ from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.flags import Flags
 from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners
 from gpusteward.analyzer.tables import NodeModel
-from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.exposition import TEXT_TYPE
+from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.core.usages import AllocationKey
 from gpusteward.kubernetes.api import ApiServer
 from tests.analyzer.api.server import Api, running_api

@@ -13,8 +13,8 @@ from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.sources.live_readings import HostUse
 from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.analyzer.tables import UsageTable
-from gpusteward.core.containers import Container, Workload
 from gpusteward.core.errors import SourceError
+from gpusteward.core.node.containers import Container, Workload
 from gpusteward.core.usages import AllocationKey, Measure, Stat
 from tests.analyzer.pipeline_fakes import FakeTableSource
 from tests.analyzer.usage_tables import AT, DAY, resting, table_of

@@ -24,8 +24,8 @@ from gpusteward.analyzer.sources.live_readings import HostUse
 from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners
 from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.analyzer.tables import SIGNATURES, ServerPod, UsageTable
-from gpusteward.core.containers import Container
 from gpusteward.core.errors import SourceError
+from gpusteward.core.node.containers import Container
 from gpusteward.core.verdicts import Signature
 from tests.analyzer.api.server import FakeCycles, FakeDeliveries, FakeLedger, make_dependencies
 from tests.analyzer.pipeline_fakes import (

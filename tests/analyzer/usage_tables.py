@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from gpusteward.analyzer.tables import Column, UsageTable
-from gpusteward.core.containers import Container, Workload
-from gpusteward.core.gpus import GpuReading, Share
-from gpusteward.core.snapshots import Snapshot
-from gpusteward.core.usage_split import Part, split_usage
+from gpusteward.core.node.containers import Container, Workload
+from gpusteward.core.node.gpus import GpuReading, Share
+from gpusteward.core.node.snapshots import Snapshot
+from gpusteward.core.node.usage_split import Part, split_usage
 from gpusteward.core.usages import AllocationKey, Measure, Stat
 from gpusteward.simulate.ground_truth import Truth, TruthKey
 from gpusteward.simulate.nodes import SimulatedNode

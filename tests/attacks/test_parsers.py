@@ -49,9 +49,9 @@ from gpusteward.analyzer.sources.engine.decode import decode_labels, decode_vect
 from gpusteward.analyzer.sources.owners.pods_by_name import is_on_node
 from gpusteward.analyzer.sources.scrape.page_parser import ParseErrors, parse_labels, parse_line, parse_page
 from gpusteward.control_characters import escape_controls
-from gpusteward.core.containers import Container
 from gpusteward.core.errors import GpustewardError
-from gpusteward.core.gpus import GpuAllocation
+from gpusteward.core.node.containers import Container
+from gpusteward.core.node.gpus import GpuAllocation
 from gpusteward.core.settings import InvalidSettingError, parse_duration
 from gpusteward.http.connections import RawResponse
 from gpusteward.http_server.access import parse_basic

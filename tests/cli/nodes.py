@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from gpusteward.core.snapshots import Snapshot
+from gpusteward.core.node.snapshots import Snapshot
 from gpusteward.simulate.fleets import default_node
 from tests.agent.http.clients import FakeContent
 

@@ -16,10 +16,10 @@ from gpusteward.analyzer.reports.report import EndedWorkload
 from gpusteward.analyzer.reports.report_query import EndedQuery
 from gpusteward.analyzer.results import Result
 from gpusteward.cli.main import main
-from gpusteward.core.containers import Container, Workload
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message
 from gpusteward.core.namespaces import VisibleNamespaces
+from gpusteward.core.node.containers import Container, Workload
 from gpusteward.core.usages import AllocationKey, Measure, Stat
 from tests.analyzer.api.fake_reclaim import FakeReclaim, decide
 from tests.analyzer.api.sample_results import hold, small_result

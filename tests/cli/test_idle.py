@@ -16,7 +16,7 @@ from gpusteward.cli.api.client import Peer, make_client
 from gpusteward.cli.api.pagination import read_all
 from gpusteward.cli.main import main
 from gpusteward.cli.output.terminal_text import measure
-from gpusteward.core.containers import Workload
+from gpusteward.core.node.containers import Workload
 from gpusteward.core.usages import Measure, Stat
 from tests.analyzer.api.sample_results import H100, hold, small_result
 from tests.analyzer.api.server import Api, FakeLedger, make_result, running_api

@@ -13,7 +13,7 @@ from gpusteward.cli.api.workloads import WorkloadReference
 from gpusteward.cli.commands import restore
 from gpusteward.cli.main import main
 from gpusteward.cli.top.cluster_source import ClusterSource
-from gpusteward.core.containers import Workload
+from gpusteward.core.node.containers import Workload
 from tests.analyzer.api.fake_reclaim import FakeReclaim
 from tests.analyzer.api.sample_results import small_result
 from tests.analyzer.api.server import Api, running_api

@@ -14,7 +14,7 @@ from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.tables import NodeModel
 from gpusteward.cli.main import main
 from gpusteward.cli.top.app import Loaded
-from gpusteward.core.containers import Workload
+from gpusteward.core.node.containers import Workload
 from gpusteward.core.usages import AllocationKey, Measure
 from tests.analyzer.api.sample_results import H100, hold, small_result
 from tests.analyzer.api.server import Api, FakeSource, make_result, running_api

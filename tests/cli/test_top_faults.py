@@ -17,7 +17,7 @@ import pytest
 
 from gpusteward.cli.commands import top
 from gpusteward.cli.main import main
-from gpusteward.core.containers import Workload
+from gpusteward.core.node.containers import Workload
 from tests.agent.test_agent_process import free_port
 from tests.analyzer.api.sample_results import hold, small_result
 from tests.analyzer.api.server import Api, make_result, running_api

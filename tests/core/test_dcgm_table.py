@@ -6,7 +6,7 @@ from gpusteward.core import dcgm
 from gpusteward.core.dcgm import CONVERT, DcgmField, DcgmLabel, Unit
 from gpusteward.core.dcgm_names import DCGM_1, DCGM_46, SERVED, is_unserved, suggest_name
 from gpusteward.core.metrics import MetricType
-from gpusteward.core.signals import FACTS, SIGNALS
+from gpusteward.core.node.signals import FACTS, SIGNALS
 
 WITH_ID: tuple[DcgmField | DcgmLabel, ...] = (*dcgm.FIELDS, *dcgm.LABELS)
 CLASSIC = [one.name for one in WITH_ID] + [event.name for event in dcgm.EVENTS]

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusteward.core.containers import Container
-from gpusteward.core.gpus import MPS_SERVER, Gpu, GpuAllocation, GpuProcess, GpuReading, MigIdentity, Place, Share
-from gpusteward.core.snapshots import Snapshot
-from gpusteward.core.usage_split import GpuSplit, Part, split_usage
+from gpusteward.core.node.containers import Container
+from gpusteward.core.node.gpus import MPS_SERVER, Gpu, GpuAllocation, GpuProcess, GpuReading, MigIdentity, Place, Share
+from gpusteward.core.node.snapshots import Snapshot
+from gpusteward.core.node.usage_split import GpuSplit, Part, split_usage
 
 pytestmark = pytest.mark.slow
 

@@ -16,8 +16,8 @@ import yaml
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions
 from gpusteward.analyzer.metrics.health_metrics import reclaim_families
 from gpusteward.analyzer.reclaim.policies.resolve import WatchedPolicies
-from gpusteward.core.containers import Workload
 from gpusteward.core.exposition import render_lines, render_text_header
+from gpusteward.core.node.containers import Workload
 from gpusteward.local.demo_settings import PRICES
 from gpusteward.simulate.fleets import fleet
 from gpusteward.simulate.nodes import SimulatedNode

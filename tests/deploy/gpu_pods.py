@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpusteward.core.containers import Container, Workload
-from gpusteward.core.gpus import Share
+from gpusteward.core.node.containers import Container, Workload
+from gpusteward.core.node.gpus import Share
 from gpusteward.local.simulated_fleet import SimulatedFleet
 from gpusteward.simulate.applications import Application, ApplicationPod, Program
 from gpusteward.simulate.assembly import GpuPlan

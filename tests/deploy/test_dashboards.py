@@ -11,7 +11,7 @@ import pytest
 
 from deploy.dashboards.frame import TITLES
 from deploy.dashboards.generate import FOLDER, render_all
-from gpusteward.core.gpus import Share
+from gpusteward.core.node.gpus import Share
 from tests.agent.test_prometheus import DASHBOARD_12239
 from tests.conftest import give_up
 from tests.deploy.dashboard_sites import Site, agent_site, dcgm_site

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpusteward.core.containers import Workload, weigh_reported
+from gpusteward.core.node.containers import Workload, weigh_reported
 from gpusteward.kubernetes.owners import Reference, find_workload
 
 CASES = {

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpusteward.analyzer.sources.owners.owner_resolver import Budget, OwnerResolver, PodName
-from gpusteward.core.containers import OwnerEvidence, Workload
+from gpusteward.core.node.containers import OwnerEvidence, Workload
 from gpusteward.kubernetes.api import ApiServer
 from gpusteward.local.api_requests import MERGE_PATCH, ApiRequest
 from gpusteward.local.demo_servers import DirectApi, serve_cluster

@@ -1,6 +1,6 @@
 """A node with one GPU and one application."""
 
-from gpusteward.core.gpus import GpuReading
+from gpusteward.core.node.gpus import GpuReading
 from gpusteward.simulate.applications import Application, draw_application
 from gpusteward.simulate.assembly import GpuPlan
 from gpusteward.simulate.devices import PlacementRequest

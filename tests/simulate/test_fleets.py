@@ -3,9 +3,9 @@
 from collections import defaultdict
 from functools import cache
 
-from gpusteward.core.gpus import Share
-from gpusteward.core.signals import PROFILING
-from gpusteward.core.snapshots import Snapshot
+from gpusteward.core.node.gpus import Share
+from gpusteward.core.node.signals import PROFILING
+from gpusteward.core.node.snapshots import Snapshot
 from gpusteward.simulate.fleets import STALLED_SECONDS, fleet
 from gpusteward.simulate.models import MODELS
 from gpusteward.simulate.nodes import SimulatedNode

@@ -5,8 +5,8 @@ import math
 import pytest
 
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.core.gpus import Place
-from gpusteward.core.usage_split import split_usage
+from gpusteward.core.node.gpus import Place
+from gpusteward.core.node.usage_split import split_usage
 from gpusteward.simulate.fleets import default_node
 from gpusteward.simulate.loads import Load, parse_load
 from gpusteward.simulate.workloads import Kind

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpusteward.core.signals import PROFILING, SIGNALS, Scope
+from gpusteward.core.node.signals import PROFILING, SIGNALS, Scope
 from gpusteward.simulate.fleets import LayoutContext, mig_gpu
 from gpusteward.simulate.models import MODELS, GpuModel
 from gpusteward.simulate.nodes import SimulatedNode

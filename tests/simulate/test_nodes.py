@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.core.gpus import Place, Share
-from gpusteward.core.usage_split import split_usage
+from gpusteward.core.node.gpus import Place, Share
+from gpusteward.core.node.usage_split import split_usage
 from gpusteward.simulate.assembly import GpuPlan
 from gpusteward.simulate.devices import WINDOW_SECONDS
 from gpusteward.simulate.fleets import default_node, fleet

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpusteward.core.containers import Workload
+from gpusteward.core.node.containers import Workload
 from gpusteward.simulate.fleets import create_load_application, fleet
 from gpusteward.simulate.nodes import SimulatedNode
 from tests.simulate.single_workload import NOW

@@ -6,7 +6,7 @@ from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.tables import UsageTable
-from gpusteward.core.containers import Container, Workload
+from gpusteward.core.node.containers import Container, Workload
 from gpusteward.core.usages import AllocationKey, Measure, Stat
 from tests.analyzer.api.server import make_result
 from tests.analyzer.usage_tables import DAY, GIB, STEP, SUMS, WINDOW

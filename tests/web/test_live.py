@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from gpusteward.analyzer.api.http.static_files import UiBundle
-from gpusteward.core.containers import Container, Workload
+from gpusteward.core.node.containers import Container, Workload
 from tests.analyzer.api.server import make_result, running_api
 from tests.analyzer.usage_tables import allocation, resting, table_of, working
 from tests.web.browser import visit

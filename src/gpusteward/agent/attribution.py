@@ -38,9 +38,9 @@ from dataclasses import dataclass, field, replace
 
 from gpusteward.agent.kubernetes.pods import PAIR_GPUS_ANNOTATION, Pod, PodName
 from gpusteward.agent.processes import CgroupIdentity, ProcessIdentity
-from gpusteward.core.containers import Container, Workload
-from gpusteward.core.gpus import GpuAllocation, GpuProcess, Place, Share, is_mps_server
-from gpusteward.core.usage_split import group_by_gpu
+from gpusteward.core.node.containers import Container, Workload
+from gpusteward.core.node.gpus import GpuAllocation, GpuProcess, Place, Share, is_mps_server
+from gpusteward.core.node.usage_split import group_by_gpu
 from gpusteward.kubernetes.owners import PAIR_LABEL
 
 

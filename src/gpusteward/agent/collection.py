@@ -17,9 +17,9 @@ from gpusteward.agent.metrics_page import STALE_AFTER_INTERVALS, MetricsPage
 from gpusteward.agent.node_source import SnapshotSource
 from gpusteward.agent.usage_counters import SnapshotView, UsageCounters
 from gpusteward.core.exposition import Family, LabelCache
-from gpusteward.core.gpus import GpuReading
-from gpusteward.core.snapshots import Snapshot
-from gpusteward.core.usage_split import SPLIT_SIGNALS
+from gpusteward.core.node.gpus import GpuReading
+from gpusteward.core.node.snapshots import Snapshot
+from gpusteward.core.node.usage_split import SPLIT_SIGNALS
 from gpusteward.logs import Log
 
 log = Log(__name__)

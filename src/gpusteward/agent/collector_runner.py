@@ -11,7 +11,7 @@ from gpusteward.core import metrics
 from gpusteward.core.errors import OutdatedError, SourceError
 from gpusteward.core.exposition import Family, FamilyBuilder, LabelCache
 from gpusteward.core.metrics import Metric
-from gpusteward.core.snapshots import Failure
+from gpusteward.core.node.snapshots import Failure
 from gpusteward.logs import Log
 
 RECOVERY_CYCLES = 12

@@ -26,8 +26,8 @@ from gpusteward.agent.attribution import (
 from gpusteward.agent.kubernetes.kubelet import DRA_DRIVER, Claim
 from gpusteward.agent.kubernetes.pods import Pod, PodName
 from gpusteward.agent.shares.annotations import read_grants
-from gpusteward.core.gpus import GpuAllocation, GpuProcess, UnlistedDevices
-from gpusteward.core.usage_split import group_by_gpu
+from gpusteward.core.node.gpus import GpuAllocation, GpuProcess, UnlistedDevices
+from gpusteward.core.node.usage_split import group_by_gpu
 
 MEMORY_SECONDS = 60.0
 """How long a uid without a process still contradicts another one. After that the pod was probably replaced by one of

@@ -29,8 +29,8 @@ from typing import TypeVar
 
 from gpusteward.agent.nvml import HOST_PID_ADVICE
 from gpusteward.agent.processes import parse_cgroup
-from gpusteward.core.containers import Container
-from gpusteward.core.snapshots import PodHostUse
+from gpusteward.core.node.containers import Container
+from gpusteward.core.node.snapshots import PodHostUse
 from gpusteward.messages.errors.os_errors import explain_os_error
 
 READ_SECONDS = 30.0

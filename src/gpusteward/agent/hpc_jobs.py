@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from gpusteward.core.errors import SourceError
-from gpusteward.core.gpus import Gpu
+from gpusteward.core.node.gpus import Gpu
 from gpusteward.logs import Log
 
 log = Log(__name__)

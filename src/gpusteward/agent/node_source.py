@@ -18,10 +18,10 @@ from gpusteward.agent.nvml.identity import identify_lost_gpus
 from gpusteward.agent.processes import ProcessIdentity, ProcessTable
 from gpusteward.agent.shares.ratio_file import RatioFile
 from gpusteward.agent.shares.resolver import Resolution, Resolver
-from gpusteward.core.containers import Container
 from gpusteward.core.errors import SourceError
-from gpusteward.core.gpus import GpuAllocation, GpuProcess, GpuReading
-from gpusteward.core.snapshots import Failure, PodHostUse, Snapshot
+from gpusteward.core.node.containers import Container
+from gpusteward.core.node.gpus import GpuAllocation, GpuProcess, GpuReading
+from gpusteward.core.node.snapshots import Failure, PodHostUse, Snapshot
 
 if TYPE_CHECKING:
     from gpusteward.agent.dcgm.client import Dcgm  # imported only where a hostengine is configured

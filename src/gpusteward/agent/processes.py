@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from gpusteward.core.gpus import Place
+from gpusteward.core.node.gpus import Place
 
 _UUID = r"[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}"
 _END = r"(?=/|\Z)"  # of a name

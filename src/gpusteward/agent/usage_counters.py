@@ -1,6 +1,6 @@
 """Counters accumulated from snapshot to snapshot: busy seconds, use of video engines and estimated energy, per GPU and
 per part of it; and of each GPU the time in which somebody who does not hold it used it, and the energy of all of them.
-The parts of a GPU are those of `core.usage_split`: its containers, the host, and an unattributed rest.
+The parts of a GPU are those of `core.node.usage_split`: its containers, the host, and an unattributed rest.
 
 The idea: a scraper sees a GPU every 15 or 60 seconds, the agent every few. A gauge of the moment shows the scraper one
 of many readings, and work between two scrapes not at all. A counter holds the integral: its increase over any window
@@ -26,10 +26,10 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
-from gpusteward.core.containers import Container
-from gpusteward.core.gpus import Place
-from gpusteward.core.snapshots import Snapshot
-from gpusteward.core.usage_split import GpuSplit, split_usage
+from gpusteward.core.node.containers import Container
+from gpusteward.core.node.gpus import Place
+from gpusteward.core.node.snapshots import Snapshot
+from gpusteward.core.node.usage_split import GpuSplit, split_usage
 
 PartKey = tuple[str, Place, Container | None]  # gpu uuid, place, container
 _Key = TypeVar("_Key", bound=Hashable)

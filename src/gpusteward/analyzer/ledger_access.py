@@ -34,9 +34,9 @@ from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.analyzer.spell_table import SpellTable
 from gpusteward.analyzer.tables import UsageTable
-from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import SourceError
 from gpusteward.core.namespaces import VisibleNamespaces, sees
+from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.messages.errors import api_errors, ledger_errors
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusteward.analyzer.tables import Codes, Column
-from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.idle_spells import SpellEnd
+from gpusteward.core.node.containers import WorkloadKey
 
 ENDS = tuple(SpellEnd)
 STILL_IDLE = -1

@@ -9,8 +9,8 @@ from typing import Literal, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusteward.core.containers import Container
 from gpusteward.core.messages import Message
+from gpusteward.core.node.containers import Container
 from gpusteward.core.usages import AllocationKey, Measure, Stat, Usage
 from gpusteward.core.verdicts import Activity, Doubt, Objection, Proof, Signature, State, Step
 

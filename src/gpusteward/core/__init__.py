@@ -1,9 +1,7 @@
 """Data model and arithmetic: GPUs, processes, containers, allocations, snapshots, usages, verdicts, metric tables.
 
-    gpus.py, containers.py, snapshots.py  a node at one moment
+    node/           a node at one moment: GPUs, processes, containers, signals, the split of a GPU's usage
     kinds.py        the table of the kinds of workloads
-    signals.py      what can be read from a GPU
-    usage_split.py  the usage of a GPU, split among its containers
     metrics.py, dcgm.py, dcgm_names.py  the tables of exported metrics and of DCGM fields
     exposition.py   metric families -> lines
     usages.py       the usage of an allocation over a window

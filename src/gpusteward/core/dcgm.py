@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from gpusteward.core.metrics import MetricType
-from gpusteward.core.signals import SIGNALS
+from gpusteward.core.node.signals import SIGNALS
 
 
 class Unit(StrEnum):
@@ -70,7 +70,7 @@ class DcgmField:
     id: int
     kind: MetricType
     unit: Unit
-    signal: str  # of `core.signals`, or of `DERIVED`
+    signal: str  # of `core.node.signals`, or of `DERIVED`
     v49_name: str = ""  # in dcgm-exporter 4.9, if different
     v49_unit: Unit | None = None  # in dcgm-exporter 4.9, if different
 

@@ -7,7 +7,7 @@ have their own table, `core.dcgm`.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gpusteward.core.signals import SIGNALS
+from gpusteward.core.node.signals import SIGNALS
 
 
 class MetricType(StrEnum):

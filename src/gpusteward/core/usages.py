@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from gpusteward.core.containers import Container
 from gpusteward.core.messages import Message
+from gpusteward.core.node.containers import Container
 
 
 class Measure(StrEnum):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Self
 
-from gpusteward.core.containers import Workload
+from gpusteward.core.node.containers import Workload
 from gpusteward.core.usages import Usage
 
 

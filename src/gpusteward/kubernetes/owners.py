@@ -11,8 +11,8 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from gpusteward.core.containers import OwnerEvidence, Workload
 from gpusteward.core.kinds import KINDS, find_kind
+from gpusteward.core.node.containers import OwnerEvidence, Workload
 from gpusteward.kubernetes.api import make_path
 
 MAX_DEPTH = 8

@@ -10,8 +10,8 @@ from uuid import NAMESPACE_URL, uuid5
 
 from gpusteward.analyzer.reclaim.execution.changes import format_time
 from gpusteward.analyzer.reclaim.kinds.objects import Json, read_pointer
-from gpusteward.core.containers import Container, Workload
 from gpusteward.core.kinds import find_kind, plural_of
+from gpusteward.core.node.containers import Container, Workload
 
 
 class Resource(NamedTuple):

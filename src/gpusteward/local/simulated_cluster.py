@@ -17,7 +17,7 @@ import msgspec
 
 from gpusteward.analyzer.reclaim.execution.changes import format_time
 from gpusteward.analyzer.reclaim.kinds.objects import DELETION_COST, Json
-from gpusteward.core.containers import Workload
+from gpusteward.core.node.containers import Workload
 from gpusteward.local.api_requests import (
     MERGE_PATCH,
     ApiRequest,

@@ -15,9 +15,9 @@ from gpusteward.agent.dialects.dcgm_options import DcgmOptions
 from gpusteward.agent.dialects.native import NativeDialect
 from gpusteward.agent.field_list import default_fields
 from gpusteward.agent.usage_counters import UsageCounters
-from gpusteward.core.containers import Workload
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.exposition import TEXT_TYPE, Family, LabelCache, render_page
+from gpusteward.core.node.containers import Workload
 from gpusteward.local.demo_control import MAX_MINUTES
 from gpusteward.simulate.fleets import create_load_application
 from gpusteward.simulate.nodes import SimulatedNode

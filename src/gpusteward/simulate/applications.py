@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from gpusteward.core.containers import Container, Workload
+from gpusteward.core.node.containers import Container, Workload
 from gpusteward.simulate.load_curves import Lifetimes, LoadCurve
 from gpusteward.simulate.seeded_random import SeededRandom
 from gpusteward.simulate.workloads import Kind, draw_lifetimes

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from gpusteward.core.containers import Container
-from gpusteward.core.gpus import Gpu, GpuAllocation, MigIdentity, Share
+from gpusteward.core.node.containers import Container
+from gpusteward.core.node.gpus import Gpu, GpuAllocation, MigIdentity, Share
 from gpusteward.simulate.applications import Application
 from gpusteward.simulate.devices import PIDS_PER_PLACEMENT, Instance, Placement, PlacementRequest, SimulatedGpu
 from gpusteward.simulate.load_curves import DAY, Between, Chain, Constant, Lifetimes, ReducedWork

@@ -5,8 +5,8 @@ import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from gpusteward.core.containers import Container, Workload
-from gpusteward.core.gpus import Gpu, GpuAllocation, GpuProcess, Place, Share
+from gpusteward.core.node.containers import Container, Workload
+from gpusteward.core.node.gpus import Gpu, GpuAllocation, GpuProcess, Place, Share
 from gpusteward.simulate.applications import Application, ApplicationPod
 from gpusteward.simulate.load_curves import Between, Interrupted, Lifetimes, LoadCurve, Presence, ReducedWork
 from gpusteward.simulate.models import GpuModel, InstanceProfile

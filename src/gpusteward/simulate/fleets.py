@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from gpusteward.core.gpus import Share
+from gpusteward.core.node.gpus import Share
 from gpusteward.simulate.applications import Application, Program, draw_application
 from gpusteward.simulate.assembly import GpuPlan
 from gpusteward.simulate.devices import PlacementRequest

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from gpusteward.core.gpus import Gpu, GpuAllocation
+from gpusteward.core.node.gpus import Gpu, GpuAllocation
 from gpusteward.simulate.devices import Placement
 from gpusteward.simulate.load_curves import LoadCurve
 from gpusteward.simulate.models import GpuModel

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 
-from gpusteward.core.containers import Container, Workload
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.core.gpus import GpuAllocation, GpuProcess, GpuReading
-from gpusteward.core.snapshots import PodHostUse, Snapshot
+from gpusteward.core.node.containers import Container, Workload
+from gpusteward.core.node.gpus import GpuAllocation, GpuProcess, GpuReading
+from gpusteward.core.node.snapshots import PodHostUse, Snapshot
 from gpusteward.simulate.applications import Application
 from gpusteward.simulate.assembly import GpuPlan, assemble_devices, with_load, with_pod
 from gpusteward.simulate.devices import PIDS_PER_PLACEMENT, Occupant, Placement, SimulatedGpu

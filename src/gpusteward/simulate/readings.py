@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from functools import cache
 
-from gpusteward.core.gpus import GpuReading
-from gpusteward.core.signals import SIGNALS, Scope
+from gpusteward.core.node.gpus import GpuReading
+from gpusteward.core.node.signals import SIGNALS, Scope
 from gpusteward.simulate.devices import Instance, Sample, SimulatedGpu, to_percent
 from gpusteward.simulate.models import MIB, GpuModel
 from gpusteward.simulate.workloads import ActivityMix

@@ -9,8 +9,8 @@ import pytest
 from gpusteward.agent.dcgm.client import Dcgm, DcgmReader, DcgmReading, list_targets
 from gpusteward.agent.dcgm.session import SHARED_SECONDS
 from gpusteward.agent.settings.values import parse_hostengine
-from gpusteward.core.gpus import Gpu, GpuReading, MigIdentity
-from gpusteward.core.signals import PROFILING
+from gpusteward.core.node.gpus import Gpu, GpuReading, MigIdentity
+from gpusteward.core.node.signals import PROFILING
 from tests.fakes.dcgm_library import DEFAULT_FIELDS, DcgmScenario, FakeDcgm
 from tests.waiting import wait_until
 

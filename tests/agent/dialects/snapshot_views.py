@@ -9,11 +9,11 @@ from gpusteward.agent.dialects.dcgm import DcgmDialect
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions
 from gpusteward.agent.field_list import FieldList, default_fields, parse_fields
 from gpusteward.agent.usage_counters import PartCounters, PartKey, SnapshotView
-from gpusteward.core.containers import Container
 from gpusteward.core.exposition import Family, LabelCache
-from gpusteward.core.gpus import Gpu, GpuAllocation, GpuProcess, GpuReading, MigIdentity, Share
-from gpusteward.core.snapshots import Snapshot
-from gpusteward.core.usage_split import split_usage
+from gpusteward.core.node.containers import Container
+from gpusteward.core.node.gpus import Gpu, GpuAllocation, GpuProcess, GpuReading, MigIdentity, Share
+from gpusteward.core.node.snapshots import Snapshot
+from gpusteward.core.node.usage_split import split_usage
 
 H100 = "NVIDIA H100 80GB HBM3"
 GIB = float(2**30)

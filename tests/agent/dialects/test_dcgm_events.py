@@ -6,8 +6,8 @@ from dataclasses import replace
 from gpusteward.agent.dialects.dcgm import DcgmDialect
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions
 from gpusteward.core.exposition import LabelCache
-from gpusteward.core.gpus import GpuReading
-from gpusteward.core.signals import CLOCK_EVENTS
+from gpusteward.core.node.gpus import GpuReading
+from gpusteward.core.node.signals import CLOCK_EVENTS
 from tests.agent.dialects.snapshot_views import SIGNALS, Page, Samples, claim, fields, instance, reading, render, view
 
 XIDS = "DCGM_EXP_XID_ERRORS_COUNT"

@@ -4,9 +4,9 @@ import pytest
 
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions
 from gpusteward.agent.usage_counters import PartKey, UsageCounters
-from gpusteward.core.containers import Container
-from gpusteward.core.gpus import GpuAllocation, GpuProcess, Place, Share
-from gpusteward.core.snapshots import Snapshot
+from gpusteward.core.node.containers import Container
+from gpusteward.core.node.gpus import GpuAllocation, GpuProcess, Place, Share
+from gpusteward.core.node.snapshots import Snapshot
 from tests.agent.dialects.snapshot_views import GIB, SIGNALS, claim, fields, instance, reading, render, view
 
 PER_POD = DcgmOptions(device_per_pod=True)

@@ -8,10 +8,10 @@ from gpusteward.agent.dialects.dcgm import DcgmDialect
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions, parse_devices
 from gpusteward.agent.field_list import FieldList, LabelRow, MetricRow
 from gpusteward.core import dcgm
-from gpusteward.core.containers import Container
 from gpusteward.core.exposition import LabelCache, render_page
-from gpusteward.core.gpus import Gpu, GpuAllocation, GpuProcess, GpuReading, MigIdentity, Place, Share
-from gpusteward.core.signals import SIGNALS
+from gpusteward.core.node.containers import Container
+from gpusteward.core.node.gpus import Gpu, GpuAllocation, GpuProcess, GpuReading, MigIdentity, Place, Share
+from gpusteward.core.node.signals import SIGNALS
 from tests.agent.dialects.snapshot_views import read_labels, view
 
 EVERYTHING = FieldList(

@@ -10,9 +10,9 @@ from gpusteward.agent.dialects.native import NativeDialect
 from gpusteward.agent.dialects.pod_metrics import Pid2PodDialect, VgpuMonitorDialect
 from gpusteward.agent.usage_counters import SnapshotView, UsageCounters
 from gpusteward.core.exposition import Family, LabelCache, render_page
-from gpusteward.core.gpus import GpuProcess, Place
 from gpusteward.core.metrics import METRICS
-from gpusteward.core.snapshots import Snapshot
+from gpusteward.core.node.gpus import GpuProcess, Place
+from gpusteward.core.node.snapshots import Snapshot
 from gpusteward.simulate.fleets import default_node, fleet
 from tests.agent.dialects.snapshot_views import Page, claim, reading
 from tests.agent.dialects.snapshot_views import view as make_view

@@ -5,10 +5,10 @@ from dataclasses import replace
 from gpusteward.agent.dialects.native import NativeDialect
 from gpusteward.agent.dialects.pod_metrics import Pid2PodDialect, VgpuMonitorDialect
 from gpusteward.agent.usage_counters import UsageCounters
-from gpusteward.core.containers import Container
 from gpusteward.core.exposition import LabelCache
-from gpusteward.core.gpus import Gpu, GpuAllocation, GpuProcess, GpuReading, Place, Share
-from gpusteward.core.snapshots import Snapshot
+from gpusteward.core.node.containers import Container
+from gpusteward.core.node.gpus import Gpu, GpuAllocation, GpuProcess, GpuReading, Place, Share
+from gpusteward.core.node.snapshots import Snapshot
 
 GIB = 1 << 30
 GPUS = tuple(Gpu("node-a", index, f"GPU-{index}", "A100", memory_total_bytes=80 * GIB) for index in range(2))

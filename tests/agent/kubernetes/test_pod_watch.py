@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gpusteward.agent.kubernetes.pod_watch import Backoff, PodWatch
-from gpusteward.core.containers import Workload
+from gpusteward.core.node.containers import Workload
 from tests.kubernetes.agent_node import AgentNode, read_rules
 from tests.kubernetes.cluster import ApiServerProcess, Cluster, pod, wait_for
 from tests.kubernetes.relay import Relay

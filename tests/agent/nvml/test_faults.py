@@ -9,7 +9,7 @@ import pytest
 
 from gpusteward.agent.nvml import Nvml
 from gpusteward.core.errors import SourceError
-from gpusteward.core.signals import SIGNALS
+from gpusteward.core.node.signals import SIGNALS
 from tests.fakes.nvml_library import FakeNvml, Opener, environment
 from tests.fakes.nvml_scenarios import (
     LOST,
@@ -33,7 +33,7 @@ EVERYTHING = frozenset(SIGNALS)
 READ_IN_A_SUBPROCESS = """
 from gpusteward.agent.nvml import Nvml
 from gpusteward.core.errors import SourceError
-from gpusteward.core.signals import SIGNALS
+from gpusteward.core.node.signals import SIGNALS
 nvml = Nvml("node-1")
 try:
     found = nvml.read(frozenset(SIGNALS))

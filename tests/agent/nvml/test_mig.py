@@ -6,8 +6,8 @@ import pytest
 
 from gpusteward.agent.nvml import NvmlReading
 from gpusteward.agent.nvml.identity import name_profile
-from gpusteward.core.gpus import GpuReading
-from gpusteward.core.signals import SIGNALS, Scope
+from gpusteward.core.node.gpus import GpuReading
+from gpusteward.core.node.signals import SIGNALS, Scope
 from tests.fakes.nvml_library import FakeNvml, Opener
 from tests.fakes.nvml_scenarios import GIB, MIB, UNKNOWN, Scenario, mig, with_lost_gpu
 

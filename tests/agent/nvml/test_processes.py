@@ -5,7 +5,7 @@ import time
 import pytest
 
 from gpusteward.agent.nvml import NvmlReading
-from gpusteward.core.gpus import GpuProcess, Place
+from gpusteward.core.node.gpus import GpuProcess, Place
 from tests.fakes.nvml_library import FakeNvml, Opener
 from tests.fakes.nvml_scenarios import (
     GIB,

@@ -6,8 +6,8 @@ import pynvml
 import pytest
 
 from gpusteward.agent.nvml import fields, gpm, processes, utilization
-from gpusteward.core.gpus import GpuReading
-from gpusteward.core.signals import PROFILING, PROFILING_TOTALS, SIGNALS
+from gpusteward.core.node.gpus import GpuReading
+from gpusteward.core.node.signals import PROFILING, PROFILING_TOTALS, SIGNALS
 from tests.fakes.nvml_library import FakeNvml, Opener
 from tests.fakes.nvml_scenarios import (
     ALL_LINKS,

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from gpusteward.agent.host_use import MOST_BYTES, READ_SECONDS, HostUseReader
-from gpusteward.core.containers import Container
-from gpusteward.core.snapshots import PodHostUse
+from gpusteward.core.node.containers import Container
+from gpusteward.core.node.snapshots import PodHostUse
 from tests.fakes.machines import NET_DEV, write_process
 
 UID = "2c48913c-b29f-11e7-9350-020968147796"

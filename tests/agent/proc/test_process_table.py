@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpusteward.agent.processes import ProcessIdentity, ProcessTable
-from gpusteward.core.gpus import Place
+from gpusteward.core.node.gpus import Place
 from tests.fakes.unprivileged_user import as_unprivileged_user
 
 UID = "2c48913c-b29f-11e7-9350-020968147796"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusteward.agent.shares.resolver import DeviceTable
-from gpusteward.core.gpus import Gpu, GpuReading, MigIdentity, Share
+from gpusteward.core.node.gpus import Gpu, GpuReading, MigIdentity, Share
 
 WHOLE = "GPU-8c1f2a3b-0000-4444-8888-0123456789ab"
 SLICED = "GPU-deadbeef-1111-4444-8888-0123456789ab"

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from gpusteward.agent.kubernetes.kubelet import Claim
 from gpusteward.agent.kubernetes.pods import Pod
 from gpusteward.agent.shares.resolver import Resolution, Resolver, resolve_allocations
-from gpusteward.core.containers import Container, Workload
-from gpusteward.core.gpus import Gpu, GpuAllocation, GpuReading, MigIdentity, Share
+from gpusteward.core.node.containers import Container, Workload
+from gpusteward.core.node.gpus import Gpu, GpuAllocation, GpuReading, MigIdentity, Share
 
 GIB, MIB = 1 << 30, 1 << 20
 A, B, M = "GPU-aaaaaaaa", "GPU-bbbbbbbb", "MIG-cccccccc"

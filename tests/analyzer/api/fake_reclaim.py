@@ -17,11 +17,11 @@ from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
 from gpusteward.analyzer.reclaim.permission import Mode, SwitchState
 from gpusteward.analyzer.reclaim.plan import Answer, Decision, Outcome, Plan, Suspended
 from gpusteward.analyzer.reclaim.policies.policy import Policy, ReclaimAction
-from gpusteward.core.containers import Workload, WorkloadKey
 from gpusteward.core.errors import SourceError
 from gpusteward.core.kinds import KINDS, WorkloadClass
 from gpusteward.core.messages import Message
 from gpusteward.core.namespaces import VisibleNamespaces, sees
+from gpusteward.core.node.containers import Workload, WorkloadKey
 from gpusteward.messages import reclaim as messages
 from tests.analyzer.usage_tables import AT
 

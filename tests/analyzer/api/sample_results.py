@@ -3,7 +3,7 @@
 from gpusteward.analyzer.explain.opinions import Opinion
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
-from gpusteward.core.containers import Container, Workload
+from gpusteward.core.node.containers import Container, Workload
 from gpusteward.core.usages import AllocationKey, Measure
 from tests.analyzer.api.server import make_result
 from tests.analyzer.usage_tables import AT, DAY, GIB, resting, signal, table_of, working

@@ -50,9 +50,9 @@ from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.spell_table import SpellTable
 from gpusteward.analyzer.tables import UsageTable
-from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import SourceError
 from gpusteward.core.namespaces import VisibleNamespaces
+from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.core.usages import AllocationKey, Measure
 from tests.analyzer.reports.example_reports import example_report
 from tests.analyzer.spells import make_spell_table

@@ -19,7 +19,7 @@ from gpusteward.analyzer.reports.report_query import ReportQuery
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.tables import NodeModel
-from gpusteward.core.containers import WorkloadKey
+from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.core.usages import AllocationKey
 from tests.analyzer.api.fake_reclaim import FakeReclaim
 from tests.analyzer.api.golden_files import assert_golden, assert_golden_json

@@ -26,9 +26,9 @@ from gpusteward.analyzer.sources.live_readings import PodProcesses, RunningProce
 from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.tables import NodeModel
-from gpusteward.core.containers import Container, Workload
 from gpusteward.core.errors import SourceError
 from gpusteward.core.namespaces import NamespacePattern, VisibleNamespaces
+from gpusteward.core.node.containers import Container, Workload
 from gpusteward.core.usages import AllocationKey, Measure
 from gpusteward.messages import unknown_reasons
 from tests.analyzer.api.fake_reclaim import FakeReclaim

@@ -22,7 +22,7 @@ from schemathesis.specs.openapi.schemas import OpenApiSchema
 from gpusteward.analyzer.api.build import build_api
 from gpusteward.analyzer.http_server import ConnectionLimits
 from gpusteward.analyzer.sources.usage_source import Chart
-from gpusteward.core.containers import Workload
+from gpusteward.core.node.containers import Workload
 from gpusteward.core.usages import AllocationKey
 from tests.analyzer.api.fake_reclaim import FakeReclaim
 from tests.analyzer.api.sample_results import small_result

@@ -9,7 +9,7 @@ from gpusteward.analyzer.api.v1.gpus.processes import MOST_PROCESSES
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.sources.live_readings import PodProcesses, RunningProcess
 from gpusteward.analyzer.sources.usage.query_results import PodKey
-from gpusteward.core.containers import Workload
+from gpusteward.core.node.containers import Workload
 from tests.analyzer.api.sample_results import hold, small_result
 from tests.analyzer.api.server import FakeSource, make_result, running_api
 from tests.analyzer.usage_tables import resting, table_of

@@ -12,7 +12,7 @@ from gpusteward.analyzer.reclaim.permission import Mode
 from gpusteward.analyzer.reclaim.policies.example import EXAMPLE
 from gpusteward.analyzer.reclaim.policies.resolve import WatchedPolicies
 from gpusteward.analyzer.settings.settings import Settings
-from gpusteward.core.containers import Workload
+from gpusteward.core.node.containers import Workload
 from gpusteward.messages import reclaim as messages
 from tests.analyzer.api.fake_reclaim import FakeReclaim, make_action
 from tests.analyzer.api.sample_results import small_result

@@ -20,7 +20,7 @@ from gpusteward.analyzer.reclaim.plan import ReclaimControl
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.analyzer.settings.settings import Settings
-from gpusteward.core.containers import Workload, WorkloadKey
+from gpusteward.core.node.containers import Workload, WorkloadKey
 from gpusteward.core.usages import Measure
 from tests.analyzer.api.fake_reclaim import FakeReclaim
 from tests.analyzer.api.sample_results import OPINION

@@ -11,7 +11,7 @@ from gpusteward.analyzer.notify.links import LinkSigner, SnoozeLink
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.analyzer.settings.settings import Settings
-from gpusteward.core.containers import Workload, WorkloadKey
+from gpusteward.core.node.containers import Workload, WorkloadKey
 from tests.analyzer.api.fake_reclaim import FakeReclaim
 from tests.analyzer.api.sample_results import small_result
 from tests.analyzer.api.server import Api, running_api

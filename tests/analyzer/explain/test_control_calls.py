@@ -11,7 +11,7 @@ from gpusteward.analyzer.pipeline import Components, Pipeline
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners
 from gpusteward.analyzer.tables import UsageTable
-from gpusteward.core.containers import Workload
+from gpusteward.core.node.containers import Workload
 from tests.analyzer.explain.cases import ai
 from tests.analyzer.notify.notifier_setup import running_notifier, settings_of
 from tests.analyzer.pipeline_fakes import FakePublisher, FakeTableSource

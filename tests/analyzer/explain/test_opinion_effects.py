@@ -14,7 +14,7 @@ from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners
 from gpusteward.analyzer.tables import STEPS
-from gpusteward.core.containers import Workload
+from gpusteward.core.node.containers import Workload
 from gpusteward.core.usages import Measure
 from gpusteward.core.verdicts import Activity, Step
 from tests.analyzer.api.server import Api, running_api

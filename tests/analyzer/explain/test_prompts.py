@@ -13,7 +13,7 @@ from gpusteward.analyzer.explain.prompt_cases import choose_rows, make_case, mak
 from gpusteward.analyzer.explain.prompts import write_prompt
 from gpusteward.analyzer.explain.settings import AiSettings
 from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, UsageTable, VerdictTable
-from gpusteward.core.containers import Container, Workload
+from gpusteward.core.node.containers import Container, Workload
 from gpusteward.core.usages import AllocationKey, Measure, Stat, Usage
 from gpusteward.core.verdicts import Activity, Signature, State, Step, Verdict
 from tests.analyzer.explain.cases import NOW, parked

@@ -18,7 +18,7 @@ from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
 from gpusteward.analyzer.sources.scrape.source import ScrapeSource
 from gpusteward.analyzer.tables import ACTIVITIES, STEPS, Column, UsageTable
-from gpusteward.core.containers import Workload
+from gpusteward.core.node.containers import Workload
 from gpusteward.core.verdicts import Activity, Step
 from tests.analyzer.judge.scene_rows import BEGIN, Chance, Place, Row, Scene, Scrape, Signals
 

@@ -15,7 +15,7 @@ from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.analyzer.sources.usage.quantities import NAMES, MetricScheme
 from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, STEPS, VerdictTable
-from gpusteward.core.gpus import Share
+from gpusteward.core.node.gpus import Share
 from gpusteward.core.usages import AllocationKey
 from gpusteward.core.verdicts import Activity, Proof, Signature, Step
 from gpusteward.simulate.fleets import default_node, fleet

@@ -17,7 +17,7 @@ from gpusteward.analyzer.judge.reasons import explain_row
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.signatures.keep_alive import KeepAliveRule, count_night_seconds
 from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, STEPS, VerdictTable
-from gpusteward.core.containers import Container, Workload
+from gpusteward.core.node.containers import Container, Workload
 from gpusteward.core.usages import AllocationKey, Measure, Stat
 from gpusteward.core.verdicts import Activity, Signature, Step
 from tests.analyzer.reclaim.pod_trace import FOLDER, read_trace

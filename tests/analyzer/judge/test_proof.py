@@ -18,10 +18,10 @@ from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
 from gpusteward.analyzer.sources.scrape.source import ScrapeSource
 from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, UsageTable
-from gpusteward.core.containers import Workload
 from gpusteward.core.exposition import LabelCache, render_page
-from gpusteward.core.gpus import GpuProcess, Place, Share
-from gpusteward.core.snapshots import Snapshot
+from gpusteward.core.node.containers import Workload
+from gpusteward.core.node.gpus import GpuProcess, Place, Share
+from gpusteward.core.node.snapshots import Snapshot
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity, Proof, Step, Verdict
 from gpusteward.messages import unknown_reasons

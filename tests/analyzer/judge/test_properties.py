@@ -14,7 +14,7 @@ from gpusteward.analyzer.judge.reasons import make_verdict
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.tables import ACTIVITIES, STATES, Column, UsageTable
-from gpusteward.core.containers import Workload
+from gpusteward.core.node.containers import Workload
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity, State
 from gpusteward.messages import unknown_reasons

@@ -7,8 +7,8 @@ from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.reasons import explain_row, make_verdict
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.workloads import judge_workloads
-from gpusteward.core.containers import Workload
 from gpusteward.core.messages import Language
+from gpusteward.core.node.containers import Workload
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity, Doubt, Signature, State, Step
 from gpusteward.messages import unknown_reasons

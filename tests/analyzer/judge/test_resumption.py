@@ -12,8 +12,8 @@ from gpusteward.analyzer.judge.resumption import (
     Chance,
     seconds_until_morning,
 )
-from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.idle_spells import SpellEnd
+from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.core.verdicts import Proof, Signature
 from tests.analyzer.spells import IdleSpell, estimate_chance, make_history, make_spell_table
 

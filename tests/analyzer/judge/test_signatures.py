@@ -11,7 +11,7 @@ from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.reasons import explain_row, make_verdict
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.tables import SIGNATURES, STEPS
-from gpusteward.core.containers import Workload
+from gpusteward.core.node.containers import Workload
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity, Signature, Step, Verdict
 from tests.analyzer.usage_tables import AT, DAY, WINDOW, Stats, allocation, resting, signal, table_of, working

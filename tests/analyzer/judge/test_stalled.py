@@ -18,7 +18,7 @@ from gpusteward.analyzer.judge.reasons import explain_row
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, STEPS, VerdictTable
-from gpusteward.core.containers import Container, Workload
+from gpusteward.core.node.containers import Container, Workload
 from gpusteward.core.usages import AllocationKey, Measure, Stat
 from gpusteward.core.verdicts import Activity, Signature, Step
 from tests.analyzer.usage_tables import AT, DAY, GIB, WINDOW, Stats, signal, table_of

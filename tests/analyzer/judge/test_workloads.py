@@ -10,7 +10,7 @@ from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.workloads import WorkloadTable, judge_workloads
 from gpusteward.analyzer.tables import UsageTable
-from gpusteward.core.containers import Container, Workload, WorkloadKey
+from gpusteward.core.node.containers import Container, Workload, WorkloadKey
 from gpusteward.core.usages import AllocationKey
 from gpusteward.core.verdicts import Activity, Signature, State, Step, WorkloadVerdict
 from tests.analyzer.usage_tables import AT, DAY, WINDOW, Stats, allocation, large_table, resting, table_of, working

@@ -26,8 +26,8 @@ from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
 from gpusteward.analyzer.sources.scrape.source import ScrapeSource
 from gpusteward.analyzer.sources.usage.inference_servers import join_servers
 from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, STEPS, Column, UsageTable
-from gpusteward.core.containers import Workload
 from gpusteward.core.exposition import render_labels
+from gpusteward.core.node.containers import Workload
 from gpusteward.core.verdicts import Activity, Signature, Step
 from tests.analyzer.engines import Sample, running_prometheus
 from tests.analyzer.judge.useful_scenes import SCENES, Phase, Place, Scene, Truth, Use

@@ -20,8 +20,8 @@ from gpusteward.analyzer.ledger.ledger import Ledger
 from gpusteward.analyzer.ledger.spells.idle_spells import mark_reclaimed
 from gpusteward.analyzer.ledger.spells.spell_reader import read_spells
 from gpusteward.analyzer.results import Result
-from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.idle_spells import SpellEnd
+from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.core.verdicts import Proof, Signature
 from tests.analyzer.ledger.cycles import (
     INTERVAL,

@@ -9,7 +9,7 @@ from gpusteward.analyzer.ledger.ledger import Ledger
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.tables import EndedHolder
-from gpusteward.core.containers import Workload
+from gpusteward.core.node.containers import Workload
 from gpusteward.core.usages import AllocationKey, Measure, Stat
 from tests.analyzer.ledger.cycles import (
     RESTING,

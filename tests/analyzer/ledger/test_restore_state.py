@@ -14,7 +14,7 @@ from gpusteward.analyzer.ledger.database.db_engine import open_engine
 from gpusteward.analyzer.ledger.database.schema_version import create_tables
 from gpusteward.analyzer.ledger.spells.restore_state import restore_history
 from gpusteward.analyzer.tables import SIGNATURES
-from gpusteward.core.containers import Workload
+from gpusteward.core.node.containers import Workload
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Signature
 from tests.analyzer.ledger.cycles import RESTING, SETTINGS, START, WORKING, Rows, cycle, record_all

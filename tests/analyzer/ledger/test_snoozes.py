@@ -10,7 +10,7 @@ from gpusteward.analyzer.ledger.database.retention import prune
 from gpusteward.analyzer.ledger.database.schema_version import create_tables
 from gpusteward.analyzer.ledger.snoozes import Snooze, active_snoozes, add_snooze, end_snooze, list_snoozes
 from gpusteward.analyzer.settings.ledger import LedgerSettings
-from gpusteward.core.containers import WorkloadKey
+from gpusteward.core.node.containers import WorkloadKey
 
 pytestmark = pytest.mark.slow
 

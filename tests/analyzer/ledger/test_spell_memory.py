@@ -5,7 +5,7 @@ import pytest
 from gpusteward.analyzer.judge.resumption import HALF_HOUR
 from gpusteward.analyzer.ledger.spells.spell_memory import SpellMemory
 from gpusteward.analyzer.ledger.spells.spell_reader import read_spells
-from gpusteward.core.containers import WorkloadKey
+from gpusteward.core.node.containers import WorkloadKey
 from tests.analyzer.ledger.cycles import open_ledger, sqlite_url
 from tests.analyzer.ledger.test_idle_spells import OTHER, POD, play
 

@@ -10,8 +10,8 @@ from gpusteward.analyzer.metrics.cost_metrics import cost_families
 from gpusteward.analyzer.metrics.result_metrics import result_families
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
-from gpusteward.core.containers import Workload
 from gpusteward.core.metrics import Metric
+from gpusteward.core.node.containers import Workload
 from gpusteward.core.usages import AllocationKey
 from tests.analyzer.api.server import make_result
 from tests.analyzer.usage_tables import AT, allocation, resting, table_of, working

@@ -20,7 +20,7 @@ from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.notify import NotifySettings, OutboxSettings
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.tables import UsageTable
-from gpusteward.core.containers import Container, Workload
+from gpusteward.core.node.containers import Container, Workload
 from gpusteward.core.usages import AllocationKey, Measure
 from tests.analyzer.usage_tables import AT, DAY, GIB, WINDOW, resting, signal, table_of, working
 from tests.constants import make_settings

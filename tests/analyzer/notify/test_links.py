@@ -16,8 +16,8 @@ from gpusteward.analyzer.notify.links import (
     make_snooze_buttons,
 )
 from gpusteward.analyzer.settings.reclaim import ReclaimSettings
-from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import ConfigurationError
+from gpusteward.core.node.containers import WorkloadKey
 
 NOW = 1_790_000_000.0
 KEY = "0123456789abcdef"

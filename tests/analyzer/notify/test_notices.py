@@ -13,9 +13,9 @@ from gpusteward.analyzer.notify.notices.routing import NoticeHistory
 from gpusteward.analyzer.notify.outbox.records import NoticeKind, NoticeRecord, OutboxEvent
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
-from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message
+from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.core.usages import AllocationKey, Measure, Stat
 from tests.analyzer.notify.notifier_setup import (
     BUSY,

@@ -10,8 +10,8 @@ from gpusteward.analyzer.notify.notices.messages import MessageOptions
 from gpusteward.analyzer.notify.notices.reclaim_notices import ReclaimNotice, write_reclaim
 from gpusteward.analyzer.notify.outbox.records import NoticeKind
 from gpusteward.analyzer.settings.notify import is_slack
-from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.messages import LANGUAGES, Language, Message
+from gpusteward.core.node.containers import WorkloadKey
 from tests.analyzer.notify.notifier_setup import empty_result, running_notifier, settings_of
 from tests.analyzer.usage_tables import AT
 from tests.fakes.receivers import Receiver

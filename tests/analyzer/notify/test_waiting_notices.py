@@ -18,8 +18,8 @@ from gpusteward.analyzer.notify.notifier import Notifier
 from gpusteward.analyzer.notify.outbox.records import NoticeKind
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
-from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.messages import Message
+from gpusteward.core.node.containers import WorkloadKey
 from tests.analyzer.notify.notifier_setup import (
     BUSY,
     IDLE,

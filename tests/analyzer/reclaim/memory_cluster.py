@@ -22,8 +22,8 @@ from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.tables import UsageTable
-from gpusteward.core.containers import Container, OwnerEvidence, Workload
 from gpusteward.core.errors import SourceError
+from gpusteward.core.node.containers import Container, OwnerEvidence, Workload
 from gpusteward.core.usages import AllocationKey
 from gpusteward.kubernetes.api import make_path
 from gpusteward.kubernetes.writes import ApiWriter

@@ -11,8 +11,8 @@ from zlib import crc32
 import numpy as np
 
 from gpusteward.analyzer.spell_table import HeldTable, SpellTable
-from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.idle_spells import SpellEnd
+from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.core.verdicts import Proof, Signature
 from tests.analyzer.spells import IdleSpell, make_spell_table
 

@@ -35,9 +35,9 @@ from gpusteward.analyzer.reclaim.policies.policy import Hours, Limits, Policy, R
 from gpusteward.analyzer.settings.reclaim import HostSettings
 from gpusteward.analyzer.sources.live_readings import HostUse
 from gpusteward.analyzer.sources.usage.query_results import PodKey
-from gpusteward.core.containers import OwnerEvidence, Workload, WorkloadKey
 from gpusteward.core.kinds import WorkloadClass
 from gpusteward.core.messages import LANGUAGES, Message
+from gpusteward.core.node.containers import OwnerEvidence, Workload, WorkloadKey
 from gpusteward.core.verdicts import Activity, Proof, Signature, Step
 from gpusteward.messages import reclaim as messages
 

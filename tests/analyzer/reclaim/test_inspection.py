@@ -8,8 +8,8 @@ from gpusteward.analyzer.reclaim.execution.changes import check_replicas, find_o
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
 from gpusteward.analyzer.reclaim.kinds.resource_claims import ClaimedDevice, UnknownClaimError, list_claimed_gpus
 from gpusteward.analyzer.reclaim.kinds.targets import Chosen, WorkloadObjects
-from gpusteward.core.containers import Container
 from gpusteward.core.kinds import KINDS
+from gpusteward.core.node.containers import Container
 from gpusteward.core.usages import AllocationKey
 from gpusteward.kubernetes.owners import PAIR_LABEL
 from gpusteward.messages import reclaim as messages

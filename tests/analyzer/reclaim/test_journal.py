@@ -18,9 +18,9 @@ from gpusteward.analyzer.reclaim.execution.journal import (
     Warned,
 )
 from gpusteward.analyzer.reclaim.permission import Switch, SwitchState
-from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message
+from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.messages.reclaim import WARNING_DELIVERED, WARNING_SENT
 from tests.analyzer.reclaim.test_guards import NOW, OPEN
 

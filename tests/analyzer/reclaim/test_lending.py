@@ -3,7 +3,7 @@
 import pytest
 
 from gpusteward.analyzer.reclaim.lending import HORIZONS, IdleGpus, find_lendable
-from gpusteward.core.containers import WorkloadKey
+from gpusteward.core.node.containers import WorkloadKey
 from tests.analyzer.reclaim.spell_tables import HOUR, NOTEBOOK, spell, table_of
 from tests.analyzer.spells import make_history
 

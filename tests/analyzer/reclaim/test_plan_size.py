@@ -18,7 +18,7 @@ from gpusteward.analyzer.reclaim.plan import Outcome
 from gpusteward.analyzer.reclaim.reclaimer import Reclaimer
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
-from gpusteward.core.containers import OwnerEvidence, Workload
+from gpusteward.core.node.containers import OwnerEvidence, Workload
 from tests.analyzer.reclaim.memory_cluster import MemoryCluster
 from tests.analyzer.reclaim.world import FixedPolicies
 from tests.analyzer.usage_tables import AT, allocation, resting, table_of

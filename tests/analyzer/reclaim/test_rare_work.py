@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from gpusteward.analyzer.judge.activity import ActivityRule
 from gpusteward.analyzer.reclaim.execution.usage_check import find_problem
 from gpusteward.analyzer.sources.usage_source import Chart
-from gpusteward.core.containers import Container
 from gpusteward.core.messages import Message
+from gpusteward.core.node.containers import Container
 from gpusteward.core.usages import AllocationKey, Measure
 
 HELD = AllocationKey("GPU-1", "", Container("team", "server"), "n1")

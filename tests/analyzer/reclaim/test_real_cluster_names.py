@@ -9,7 +9,7 @@ import pytest
 from gpusteward.analyzer.reclaim.execution.journal import ActionState
 from gpusteward.analyzer.reclaim.plan import Outcome
 from gpusteward.analyzer.tables import UsageTable
-from gpusteward.core.containers import Container, WorkloadKey
+from gpusteward.core.node.containers import Container, WorkloadKey
 from gpusteward.core.usages import AllocationKey
 from tests.analyzer.reclaim.test_real_giving_back import lower, read_replicas, start_pool
 from tests.analyzer.reclaim.test_real_new_pods import start

@@ -7,7 +7,7 @@ import pytest
 from gpusteward.analyzer.reclaim.execution.journal import ActionState, ReclaimError
 from gpusteward.analyzer.reclaim.plan import Outcome
 from gpusteward.analyzer.sources.live_readings import HostUse
-from gpusteward.core.containers import WorkloadKey
+from gpusteward.core.node.containers import WorkloadKey
 from tests.analyzer.reclaim.test_real_freshness import wait_until_due
 from tests.analyzer.reclaim.test_real_prohibitions import expect_nothing, read_replicas, start
 from tests.analyzer.reclaim.test_real_whole_owner import start_ray_cluster

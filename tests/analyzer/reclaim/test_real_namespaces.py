@@ -12,7 +12,7 @@ from gpusteward.analyzer.reclaim.execution.journal import ActionState, ReclaimEr
 from gpusteward.analyzer.reclaim.kinds.objects import DELETION_COST
 from gpusteward.analyzer.reclaim.plan import Outcome
 from gpusteward.analyzer.reclaim.policies.policy import KeepRule, ReclaimAction
-from gpusteward.core.containers import WorkloadKey
+from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.kubernetes.writes import ApiWriter, ForbiddenError
 from tests.analyzer.reclaim.test_real_prohibitions import expect_nothing, read_replicas, start
 from tests.analyzer.reclaim.world import World, suspend_policy

@@ -155,7 +155,7 @@ def test_never_on_partial_coverage(world: World, node: str) -> None:
 
 
 def _key(world: World, item: Json):  # type: ignore[no-untyped-def]
-    from gpusteward.core.containers import WorkloadKey
+    from gpusteward.core.node.containers import WorkloadKey
 
     return WorkloadKey(item["kind"], world.namespace, item["metadata"]["name"])
 

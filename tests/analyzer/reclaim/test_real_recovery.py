@@ -12,9 +12,9 @@ from gpusteward.analyzer.reclaim.execution.journal import Action, ActionState, R
 from gpusteward.analyzer.reclaim.kinds.objects import ACTION, KubeObject
 from gpusteward.analyzer.reclaim.open_actions import VERIFY_SECONDS
 from gpusteward.analyzer.reclaim.policies.policy import ReclaimAction
-from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message
+from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.messages import reclaim as messages
 from tests.analyzer.reclaim.custom_kinds import add_pods, create, custom, define
 from tests.analyzer.reclaim.memory_cluster import MemoryCluster, make_reclaimer

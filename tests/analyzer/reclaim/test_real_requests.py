@@ -5,7 +5,7 @@ import pytest
 from gpusteward.analyzer.reclaim.execution.journal import ActionState
 from gpusteward.analyzer.reclaim.policies.file import parse_policies
 from gpusteward.analyzer.reclaim.policies.resolve import WorkloadMetadata, resolve_policy
-from gpusteward.core.containers import WorkloadKey
+from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.core.verdicts import Signature
 from tests.analyzer.judge.test_requests import blips, served
 from tests.analyzer.reclaim.test_real_prohibitions import expect_nothing, read_replicas, start

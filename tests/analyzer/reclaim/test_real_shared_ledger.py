@@ -7,8 +7,8 @@ import pytest
 
 from gpusteward.analyzer.reclaim.execution.journal import Action, ActionState, ReclaimError
 from gpusteward.analyzer.reclaim.kinds.objects import ACTION
-from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import SourceError
+from gpusteward.core.node.containers import WorkloadKey
 from tests.analyzer.reclaim.test_real_giving_back import MODES, list_costs, lower, start_pool
 from tests.analyzer.reclaim.test_real_prohibitions import patch, read_replicas, start
 from tests.analyzer.reclaim.world import World, read_rules

@@ -9,7 +9,7 @@ import pytest
 from gpusteward.analyzer.notify.notices.formatting import format_time
 from gpusteward.analyzer.notify.notifier import Notifier
 from gpusteward.analyzer.reclaim.execution.journal import ActionState
-from gpusteward.core.containers import WorkloadKey
+from gpusteward.core.node.containers import WorkloadKey
 from tests.analyzer.notify.notifier_setup import QUICK, running_notifier
 from tests.analyzer.notify.test_dispatcher import channel
 from tests.analyzer.reclaim.test_real_prohibitions import read_replicas, start

@@ -14,9 +14,9 @@ from gpusteward.analyzer.reclaim.replay.intervals import PastChances, find_inter
 from gpusteward.analyzer.reclaim.replay.pools import PoolActivity, follow_pool, iter_pool_activity
 from gpusteward.analyzer.reclaim.replay.replay import replay
 from gpusteward.analyzer.spell_table import ENDS, STILL_IDLE
-from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.idle_spells import SpellEnd
 from gpusteward.core.kinds import WorkloadClass
+from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.core.verdicts import Proof, Signature
 from tests.analyzer.reclaim.spell_tables import HOUR, NOTEBOOK, POOL, spell, table_of
 

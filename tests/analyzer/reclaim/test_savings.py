@@ -6,7 +6,7 @@ import pytest
 
 from gpusteward.analyzer.reclaim.execution.journal import Action, ActionState, Saving, measure_saving
 from gpusteward.analyzer.reclaim.permission import Mode
-from gpusteward.core.containers import WorkloadKey
+from gpusteward.core.node.containers import WorkloadKey
 from tests.analyzer.api.fake_reclaim import make_action
 from tests.analyzer.usage_tables import AT
 

@@ -13,8 +13,8 @@ from gpusteward.analyzer.reclaim.execution.usage_check import (
     find_longest_age,
 )
 from gpusteward.analyzer.sources.usage_source import Chart, Points, UsageSource
-from gpusteward.core.containers import Container
 from gpusteward.core.errors import SourceError
+from gpusteward.core.node.containers import Container
 from gpusteward.core.usages import AllocationKey, Measure
 
 AT = 1_800_000_000.0

@@ -44,9 +44,9 @@ from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners
 from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.tables import ServerPod, UsageTable
-from gpusteward.core.containers import Container
 from gpusteward.core.errors import SourceError
 from gpusteward.core.kinds import OWNERS, WorkloadClass
+from gpusteward.core.node.containers import Container
 from gpusteward.core.usages import AllocationKey, Measure, Stat
 from gpusteward.kubernetes.writes import ApiWriter
 from tests.analyzer.usage_tables import resting, table_of, working

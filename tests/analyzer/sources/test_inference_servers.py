@@ -9,7 +9,7 @@ import pytest
 
 from gpusteward.analyzer.sources.usage.inference_servers import SERVERS, ServerReading, ServerValues, join_servers
 from gpusteward.analyzer.tables import ServerPod, UsageTable
-from gpusteward.core.containers import Container, Workload
+from gpusteward.core.node.containers import Container, Workload
 from gpusteward.core.usages import AllocationKey, Measure, Stat
 from tests.analyzer.usage_tables import resting, table_of
 

@@ -22,9 +22,9 @@ from gpusteward.analyzer.sources.promql.on_demand_queries import WORK_BATCH, rea
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.analyzer.sources.scrape.store_queries import detect_schemes
 from gpusteward.analyzer.sources.usage_source import UsageSource
-from gpusteward.core.containers import Container
-from gpusteward.core.gpus import Gpu, GpuAllocation, GpuProcess, GpuReading, MigIdentity, Place, Share
-from gpusteward.core.snapshots import Snapshot
+from gpusteward.core.node.containers import Container
+from gpusteward.core.node.gpus import Gpu, GpuAllocation, GpuProcess, GpuReading, MigIdentity, Place, Share
+from gpusteward.core.node.snapshots import Snapshot
 from gpusteward.core.usages import AllocationKey
 from tests.analyzer.engines import Sample, running_prometheus, running_victoria
 from tests.analyzer.scraped_history import AT, scrape_history, scrape_times, steady

@@ -37,8 +37,8 @@ from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, STEPS, UsageTable
 from gpusteward.core import metrics
 from gpusteward.core.exposition import LabelCache
 from gpusteward.core.messages import Message
-from gpusteward.core.snapshots import Snapshot
-from gpusteward.core.usage_split import SPLIT_SIGNALS
+from gpusteward.core.node.snapshots import Snapshot
+from gpusteward.core.node.usage_split import SPLIT_SIGNALS
 from gpusteward.kubernetes.api import ApiServer
 from gpusteward.kubernetes.owners import PAIR_LABEL
 from gpusteward.messages import unknown_reasons

@@ -18,9 +18,9 @@ from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.analyzer.tables import ACTIVITIES, UsageTable
-from gpusteward.core.containers import Container
-from gpusteward.core.gpus import Gpu, GpuAllocation, GpuProcess, GpuReading, MigIdentity, Place, Share
-from gpusteward.core.snapshots import Snapshot
+from gpusteward.core.node.containers import Container
+from gpusteward.core.node.gpus import Gpu, GpuAllocation, GpuProcess, GpuReading, MigIdentity, Place, Share
+from gpusteward.core.node.snapshots import Snapshot
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity
 from gpusteward.messages import unknown_reasons

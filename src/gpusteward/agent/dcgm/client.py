@@ -18,10 +18,10 @@ from gpusteward.agent.dcgm.session import (
 from gpusteward.agent.settings.values import Hostengine
 from gpusteward.core.dcgm import FIELDS
 from gpusteward.core.errors import SourceError
-from gpusteward.core.gpus import GpuReading
-from gpusteward.core.signals import SIGNALS as ALL_SIGNALS
-from gpusteward.core.signals import Scope
-from gpusteward.core.snapshots import Failure
+from gpusteward.core.node.gpus import GpuReading
+from gpusteward.core.node.signals import SIGNALS as ALL_SIGNALS
+from gpusteward.core.node.signals import Scope
+from gpusteward.core.node.snapshots import Failure
 from gpusteward.logs import Log
 from gpusteward.messages.errors import dcgm_errors as messages
 

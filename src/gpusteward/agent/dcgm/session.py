@@ -32,8 +32,8 @@ from gpusteward.agent.dcgm.library import (
 )
 from gpusteward.agent.settings.values import Hostengine
 from gpusteward.core.dcgm import FIELDS
-from gpusteward.core.signals import PROFILING
-from gpusteward.core.snapshots import Failure
+from gpusteward.core.node.signals import PROFILING
+from gpusteward.core.node.snapshots import Failure
 from gpusteward.logs import Log
 from gpusteward.messages.errors import dcgm_errors as messages
 

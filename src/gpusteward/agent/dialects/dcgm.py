@@ -36,7 +36,7 @@ from gpusteward.core.dcgm import (
 )
 from gpusteward.core.exposition import Family, LabelCache, Labels, Samples
 from gpusteward.core.metrics import Metric
-from gpusteward.core.signals import SIGNALS, Scope
+from gpusteward.core.node.signals import SIGNALS, Scope
 from gpusteward.logs import Log
 
 log = Log(__name__)

@@ -9,9 +9,9 @@ from gpusteward.agent.dialects.dcgm_options import DcgmOptions
 from gpusteward.core import dcgm
 from gpusteward.core.dcgm import DcgmEvent
 from gpusteward.core.exposition import Labels
-from gpusteward.core.gpus import GpuReading
-from gpusteward.core.signals import CLOCK_EVENTS
-from gpusteward.core.snapshots import Snapshot
+from gpusteward.core.node.gpus import GpuReading
+from gpusteward.core.node.signals import CLOCK_EVENTS
+from gpusteward.core.node.snapshots import Snapshot
 
 EventSamples = list[tuple[Labels, float]]
 _Event = TypeVar("_Event", bound=Hashable)

@@ -12,12 +12,12 @@ from typing import NamedTuple
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions, DeviceSelection, instance_number
 from gpusteward.agent.field_list import LabelRow, MetricRow
 from gpusteward.agent.usage_counters import NO_COUNTERS, SnapshotView
-from gpusteward.core.containers import Container
 from gpusteward.core.dcgm import DcgmEvent
 from gpusteward.core.exposition import LabelCache, Labels
-from gpusteward.core.gpus import Gpu, GpuAllocation, GpuReading, Place
-from gpusteward.core.signals import SIGNALS, Scope
-from gpusteward.core.usage_split import Part, group_by_gpu
+from gpusteward.core.node.containers import Container
+from gpusteward.core.node.gpus import Gpu, GpuAllocation, GpuReading, Place
+from gpusteward.core.node.signals import SIGNALS, Scope
+from gpusteward.core.node.usage_split import Part, group_by_gpu
 
 HEAD = ("gpu", "UUID", "pci_bus_id", "device", "modelName", "GPU_I_PROFILE", "GPU_I_ID", "GPU_CI_ID")
 HOLDER = ("container", "namespace", "pod", "pod_uid", "vgpu")

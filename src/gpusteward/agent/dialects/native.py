@@ -8,11 +8,11 @@ from operator import attrgetter
 from gpusteward.agent.dialects.dcgm import DcgmDialect
 from gpusteward.agent.usage_counters import NO_COUNTERS, SnapshotView
 from gpusteward.core import metrics
-from gpusteward.core.containers import Container
 from gpusteward.core.exposition import Family, FamilyBuilder, LabelCache, Labels, Samples
-from gpusteward.core.gpus import Gpu, GpuAllocation, GpuProcess, GpuReading, Place
-from gpusteward.core.signals import SIGNALS, Scope
-from gpusteward.core.usage_split import UTILIZATION_SIGNALS, Part
+from gpusteward.core.node.containers import Container
+from gpusteward.core.node.gpus import Gpu, GpuAllocation, GpuProcess, GpuReading, Place
+from gpusteward.core.node.signals import SIGNALS, Scope
+from gpusteward.core.node.usage_split import UTILIZATION_SIGNALS, Part
 
 _NO_CONTAINER = Container()
 Counts = Mapping[int, int] | Mapping[str, int] | Mapping[int | str, int]

@@ -7,9 +7,9 @@ from functools import partial
 
 from gpusteward.agent.usage_counters import SnapshotView
 from gpusteward.core import metrics
-from gpusteward.core.containers import Container
 from gpusteward.core.exposition import Family, FamilyBuilder, LabelCache, Labels
-from gpusteward.core.gpus import GpuProcess, Place
+from gpusteward.core.node.containers import Container
+from gpusteward.core.node.gpus import GpuProcess, Place
 
 MIB = 1024 * 1024
 _PodOnGpu = tuple[int, str, str]  # gpu index, pod, namespace

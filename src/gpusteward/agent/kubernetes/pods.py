@@ -15,8 +15,8 @@ from types import MappingProxyType
 
 import msgspec
 
-from gpusteward.core.containers import Container, Workload, find_user
 from gpusteward.core.errors import ConfigurationError
+from gpusteward.core.node.containers import Container, Workload, find_user
 from gpusteward.kubernetes.api import parse_time
 from gpusteward.kubernetes.owners import PAIR_LABEL, Reference, find_workload
 

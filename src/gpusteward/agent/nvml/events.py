@@ -10,8 +10,8 @@ from typing import NamedTuple
 import pynvml
 
 from gpusteward.agent.nvml.library import DRIVER_GONE, GPU_LOST, TIMEOUT, Handle, address_of, find_function
-from gpusteward.core.gpus import Gpu
-from gpusteward.core.signals import CLOCK_EVENTS
+from gpusteward.core.node.gpus import Gpu
+from gpusteward.core.node.signals import CLOCK_EVENTS
 from gpusteward.logs import Log
 
 log = Log(__name__)

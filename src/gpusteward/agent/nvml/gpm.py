@@ -9,7 +9,7 @@ import pynvml
 
 from gpusteward.agent.nvml.library import UNSUPPORTED, Handle, explain_failure, find_function, raise_if_fatal
 from gpusteward.agent.nvml.signals import Signals
-from gpusteward.core.signals import PROFILING_TOTALS
+from gpusteward.core.node.signals import PROFILING_TOTALS
 
 METRICS = {
     "gr_engine_ratio": pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL,

@@ -25,9 +25,9 @@ from gpusteward.agent.nvml.library import (
 from gpusteward.agent.nvml.processes import BUSY_RATIO, GpuProcessList, ProcessLists
 from gpusteward.agent.nvml.signals import MEMORY, UTILIZATION, CallReader, LicenceReader, Signals, read_once
 from gpusteward.agent.nvml.utilization import IDLE, ProcessUtilization, ProcessUtilizationReader, SampleReader
-from gpusteward.core.gpus import Gpu, GpuProcess, GpuReading
-from gpusteward.core.signals import SIGNALS, Scope
-from gpusteward.core.snapshots import Failure
+from gpusteward.core.node.gpus import Gpu, GpuProcess, GpuReading
+from gpusteward.core.node.signals import SIGNALS, Scope
+from gpusteward.core.node.snapshots import Failure
 
 FIRST_READS = 2
 """In the first reads after the readers were created it turns out what a GPU does not support; it is tried once."""

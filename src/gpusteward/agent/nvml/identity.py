@@ -16,7 +16,7 @@ import pynvml
 
 from gpusteward.agent.nvml.library import GpuLostError, Handle, describe, is_absent, raise_if_fatal
 from gpusteward.agent.nvml.signals import ENFORCED_POWER_LIMIT, MEMORY, read_once
-from gpusteward.core.gpus import Gpu, GpuReading, MigIdentity
+from gpusteward.core.node.gpus import Gpu, GpuReading, MigIdentity
 
 GIBIBYTE = 2**30
 MEBIBYTE = 2**20

@@ -16,7 +16,7 @@ from gpusteward.agent.nvml.library import (
     is_absent,
     raise_if_fatal,
 )
-from gpusteward.core.gpus import MPS_SERVER
+from gpusteward.core.node.gpus import MPS_SERVER
 
 ENTRY = struct.Struct("<I4xQII")  # nvmlProcessInfo_v2_t and _v3_t: pid, memory, GPU and compute instance
 NOT_AVAILABLE = 2**64 - 1

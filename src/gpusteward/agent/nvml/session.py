@@ -24,7 +24,7 @@ from gpusteward.agent.nvml.library import (
 )
 from gpusteward.agent.nvml.processes import ProcessLists
 from gpusteward.core.errors import SourceError
-from gpusteward.core.gpus import Gpu, GpuReading
+from gpusteward.core.node.gpus import Gpu, GpuReading
 from gpusteward.logs import Log
 from gpusteward.messages.errors import nvml_errors as messages
 
@@ -222,7 +222,7 @@ class Nvml:
         self._lock = threading.Lock()
 
     def read(self, wanted: frozenset[str], *, peers: bool = False) -> NvmlReading:
-        """Read the wanted signals (names of `core.signals`) and the processes of every GPU.
+        """Read the wanted signals (names of `core.node.signals`) and the processes of every GPU.
 
         Raises SourceError when NVML cannot be used at all; the next read tries to open it again.
         """

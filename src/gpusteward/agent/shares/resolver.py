@@ -21,8 +21,8 @@ from gpusteward.agent.shares.annotations import (
     read_fraction,
     read_grants,
 )
-from gpusteward.core.containers import Container
-from gpusteward.core.gpus import Gpu, GpuAllocation, GpuReading, Share
+from gpusteward.core.node.containers import Container
+from gpusteward.core.node.gpus import Gpu, GpuAllocation, GpuReading, Share
 
 _N = r"([0-9]{1,9})"
 _REPLICA = re.compile(rf"(.+)::{_N}")  # NVIDIA's plugin: GPU-<uuid>::3, MIG-<uuid>::0

@@ -30,9 +30,9 @@ from gpusteward.analyzer.scheduler import CycleScheduler
 from gpusteward.analyzer.settings.masked import MaskedSetting
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.tables import SiteFinding
-from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.messages import Message
 from gpusteward.core.namespaces import VisibleNamespaces
+from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.http_server.web_config import WebConfig
 from gpusteward.messages import data_health as health_messages
 from gpusteward.messages.errors import api_errors

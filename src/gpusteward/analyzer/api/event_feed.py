@@ -13,8 +13,8 @@ from fastapi.concurrency import run_in_threadpool
 from gpusteward.analyzer.api.http.responses import format_utc
 from gpusteward.analyzer.results import Result, tag_result
 from gpusteward.analyzer.tables import ACTIVITIES
-from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.namespaces import VisibleNamespaces
+from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.core.verdicts import Activity
 
 MOST_LISTENERS = 128

@@ -10,7 +10,7 @@ import numpy as np
 
 from gpusteward.analyzer.judge.allocation_columns import Mask
 from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, VerdictTable
-from gpusteward.core.containers import USER_LABELS, normalize_label
+from gpusteward.core.node.containers import USER_LABELS, normalize_label
 from gpusteward.core.usages import Measure, Stat, Usage
 from gpusteward.core.verdicts import Activity, Signature, State, Verdict
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusteward.core.containers import Container, WorkloadKey
-from gpusteward.core.gpus import Share
+from gpusteward.core.node.containers import Container, WorkloadKey
+from gpusteward.core.node.gpus import Share
 from gpusteward.core.usages import AllocationKey
 
 AllocationHashes = NDArray[np.int64]

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from gpusteward.analyzer.setting_values import read_zone
 from gpusteward.analyzer.tables import Column
-from gpusteward.core.containers import WorkloadKey
+from gpusteward.core.node.containers import WorkloadKey
 
 FEWEST_SPELLS = 10
 """With fewer spells the share is not told: one spell more or less would change it by more than a tenth."""

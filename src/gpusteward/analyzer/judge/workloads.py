@@ -12,8 +12,8 @@ from gpusteward.analyzer.judge.reasons import Reason, explain_stalled_workload, 
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.score import name_states
 from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, STATES, STEPS, Codes, Column, VerdictTable
-from gpusteward.core.containers import EVIDENCE_ORDER, OwnerEvidence, Workload, WorkloadKey
 from gpusteward.core.messages import Language
+from gpusteward.core.node.containers import EVIDENCE_ORDER, OwnerEvidence, Workload, WorkloadKey
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity, Signature, WorkloadVerdict
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusteward.core.containers import Container, normalize_label
+from gpusteward.core.node.containers import Container, normalize_label
 from gpusteward.core.usages import AllocationKey
 
 MAX_TEXT_BYTES = 253

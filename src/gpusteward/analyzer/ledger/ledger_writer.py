@@ -41,7 +41,7 @@ from gpusteward.analyzer.ledger.idle_correction import correct_idle_time
 from gpusteward.analyzer.ledger.ineffective_time import OpenIneffective, read_ineffective, write_ineffective
 from gpusteward.analyzer.ledger.spells.idle_spells import OpenSpells, interrupt_spells, read_open_spells, write_spells
 from gpusteward.analyzer.ledger.verdict_changes import LastVerdicts, VerdictWords, share_words
-from gpusteward.core.containers import WorkloadKey
+from gpusteward.core.node.containers import WorkloadKey
 
 _ALLOCATION_RULES = {column.name: REPLACE for column in allocations.columns} | {
     "first_ms": KEEP,

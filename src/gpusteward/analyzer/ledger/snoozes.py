@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, RowMapping, and_, insert, or_,
 
 from gpusteward.analyzer.ledger.database.schema import snoozes
 from gpusteward.analyzer.ledger.identities import clean_text
-from gpusteward.core.containers import WorkloadKey
+from gpusteward.core.node.containers import WorkloadKey
 
 
 @dataclass(frozen=True, slots=True)

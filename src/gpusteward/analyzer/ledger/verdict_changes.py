@@ -10,7 +10,7 @@ import numpy as np
 from gpusteward.analyzer.judge.workloads import WorkloadTable
 from gpusteward.analyzer.ledger.identities import clean_text
 from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, STATES
-from gpusteward.core.containers import WorkloadKey
+from gpusteward.core.node.containers import WorkloadKey
 
 
 class VerdictWords(NamedTuple):

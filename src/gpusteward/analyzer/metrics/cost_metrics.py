@@ -16,9 +16,9 @@ from gpusteward.analyzer.metrics.result_metrics import FamilyPart
 from gpusteward.analyzer.prices import MICROS
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, Column
-from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.exposition import render_labels
 from gpusteward.core.metrics import Metric
+from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.core.verdicts import Activity
 
 MONEY_DIGITS = 6  # prices are whole millionths

@@ -28,8 +28,8 @@ from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.notify import AlertmanagerSettings
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.tables import ACTIVITIES
-from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import SourceError
+from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.core.verdicts import Activity
 from gpusteward.http.credentials import basic_authorization
 from gpusteward.logs import Log

@@ -58,7 +58,7 @@ from gpusteward.analyzer.notify.outbox.records import (
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.notify import ControlSettings
 from gpusteward.analyzer.tables import STATES
-from gpusteward.core.containers import WorkloadKey
+from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.logs import Log
 
 log = Log(__name__)

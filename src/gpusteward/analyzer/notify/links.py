@@ -17,9 +17,9 @@ import msgspec
 
 from gpusteward.analyzer.notify.outbox.records import Button
 from gpusteward.analyzer.settings.reclaim import ReclaimSettings
-from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.messages import Language
+from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.core.settings import InvalidSettingError
 from gpusteward.messages import notices as messages
 

@@ -36,8 +36,8 @@ from gpusteward.analyzer.notify.outbox.records import (
 from gpusteward.analyzer.notify.outbox.store import Outbox
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
-from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import ConfigurationError, SourceError
+from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.logs import Log
 from gpusteward.messages.notices import OUTBOX_UNREADABLE
 

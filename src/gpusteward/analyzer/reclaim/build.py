@@ -21,8 +21,8 @@ from gpusteward.analyzer.reclaim.reclaimer import Reclaimer
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.owners.cluster_owners import open_api_as
 from gpusteward.analyzer.sources.usage_source import UsageSource
-from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import SourceError
+from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.kubernetes.api import SERVICE_ACCOUNT, read_own_namespace
 from gpusteward.kubernetes.writes import ApiWriter
 from gpusteward.messages import reclaim as messages

@@ -12,7 +12,7 @@ from gpusteward.analyzer.reclaim.execution.journal import Journal
 from gpusteward.analyzer.reclaim.permission import ActorLease, Switch
 from gpusteward.analyzer.reclaim.policies.resolve import WatchedPolicies
 from gpusteward.analyzer.sources.usage_source import UsageSource
-from gpusteward.core.containers import WorkloadKey
+from gpusteward.core.node.containers import WorkloadKey
 
 
 def no_chance(_key: WorkloadKey, _age_seconds: float, _now: float) -> Chance:

@@ -10,7 +10,7 @@ import numpy as np
 from gpusteward.analyzer.judge.resumption import Chance, SpellHistory, SpellsOf, seconds_until_morning
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import PROOFS, STEPS
-from gpusteward.core.containers import WorkloadKey
+from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.core.verdicts import Proof, Step
 
 LEAST_PROBABILITY = 0.9

@@ -14,9 +14,9 @@ from gpusteward.analyzer.reclaim.execution.changes import Change
 from gpusteward.analyzer.reclaim.execution.journal import Action, ActionState
 from gpusteward.analyzer.reclaim.permission import Mode, SwitchState
 from gpusteward.analyzer.reclaim.policies.policy import Policy, ReclaimAction
-from gpusteward.core.containers import Workload, WorkloadKey
 from gpusteward.core.messages import Message
 from gpusteward.core.namespaces import VisibleNamespaces
+from gpusteward.core.node.containers import Workload, WorkloadKey
 
 
 class Outcome(StrEnum):

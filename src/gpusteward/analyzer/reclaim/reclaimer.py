@@ -44,10 +44,10 @@ from gpusteward.analyzer.reclaim.permission import Mode, Permission, SwitchState
 from gpusteward.analyzer.reclaim.plan import MOST_ACTIONS, Decision, Outcome, Plan, Suspended
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.reclaim import ReclaimSettings
-from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import GpustewardError, SourceError
 from gpusteward.core.messages import Message
 from gpusteward.core.namespaces import VisibleNamespaces, sees
+from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.logs import Log
 from gpusteward.messages import reclaim as messages
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from gpusteward.core.containers import LABEL_PATTERN
 from gpusteward.core.errors import ConfigurationError
+from gpusteward.core.node.containers import LABEL_PATTERN
 from gpusteward.messages.errors import ledger_errors
 
 _DURATION = "[1-9][0-9]{0,4}[hdw]"

@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, Table, and_, func, sel
 from gpusteward.analyzer.ledger.database.schema import allocations, idle_spells, notices, outbox, verdict_changes
 from gpusteward.analyzer.ledger.snoozes import Snooze, clean_workload, list_snoozes
 from gpusteward.analyzer.reports.ledger_sums.ledger_extent import read_ledger
-from gpusteward.core.containers import WorkloadKey
+from gpusteward.core.node.containers import WorkloadKey
 
 ListKeys = Callable[[str, str], Sequence[str]]
 """The key of a notice and its channel -> the keys of its deliveries."""

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from pydantic import AfterValidator, BaseModel, Field, SecretStr, model_validator
 
 from gpusteward.analyzer.setting_values import SECTION
-from gpusteward.core.containers import LABEL_PATTERN, USER_LABELS, normalize_label
+from gpusteward.core.node.containers import LABEL_PATTERN, USER_LABELS, normalize_label
 from gpusteward.core.settings import InvalidSettingError
 
 _URL = re.compile(r"sqlite:///\S.*|(?:postgres|postgresql|postgresql\+psycopg)://\S+")

@@ -137,7 +137,7 @@ _VALUES: Mapping[str, str] = {
     "ecc_single_bit_volatile_total": "ecc_single_bit_errors",
     "ecc_double_bit_volatile_total": "ecc_double_bit_errors",
 }
-"""Signals of `core.signals` -> the names of their values here."""
+"""Signals of `core.node.signals` -> the names of their values here."""
 _NATIVE: Mapping[str, _Field] = {
     **{_DEVICE[signal].name: _Field(name) for signal, name in _VALUES.items() if signal in _DEVICE},
     metrics.GPU_MEMORY_USED.name: _Field("memory_used_bytes"),

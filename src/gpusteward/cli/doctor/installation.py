@@ -37,8 +37,8 @@ from gpusteward.cli.json_access import (
 )
 from gpusteward.cli.output.quantities import gpus as show_gpus
 from gpusteward.cli.output.terminal_text import clean
-from gpusteward.core.containers import OwnerEvidence
 from gpusteward.core.errors import ConfigurationError, SourceError
+from gpusteward.core.node.containers import OwnerEvidence
 from gpusteward.core.verdicts import Proof
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")

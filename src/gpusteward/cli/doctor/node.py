@@ -14,8 +14,8 @@ from gpusteward.agent.settings.values import Hostengine, parse_hostengine
 from gpusteward.cli.doctor.check_results import CheckResult, CheckStatus, count, fail, ok, skip, warn
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.core.exposition import LabelCache
+from gpusteward.core.node.usage_split import SPLIT_SIGNALS
 from gpusteward.core.settings import InvalidSettingError, find_variable
-from gpusteward.core.usage_split import SPLIT_SIGNALS
 from gpusteward.messages.errors.os_errors import explain_os_error
 
 if TYPE_CHECKING:

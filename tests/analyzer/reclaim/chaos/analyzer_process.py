@@ -36,9 +36,9 @@ from gpusteward.analyzer.sources.live_readings import HostUse
 from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.tables import UsageTable
-from gpusteward.core.containers import Container, OwnerEvidence, Workload
 from gpusteward.core.errors import GpustewardError, SourceError
 from gpusteward.core.messages import Message
+from gpusteward.core.node.containers import Container, OwnerEvidence, Workload
 from gpusteward.core.usages import AllocationKey, Measure
 from gpusteward.kubernetes.writes import ApiWriter
 from tests.analyzer.usage_tables import Stats, resting, working

@@ -25,9 +25,9 @@ from gpusteward.analyzer.reclaim.policies.policy import (
     ReclaimAction,
 )
 from gpusteward.analyzer.reclaim.policies.resolve import WatchedPolicies, WorkloadMetadata, resolve_policy
-from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.kinds import WorkloadClass
+from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.yaml_lines import CLIENT_LIMITS
 
 NOTEBOOK = WorkloadMetadata(WorkloadKey("Notebook", "team-a", "nb", "east"), models=("NVIDIA H100 80GB HBM3",))

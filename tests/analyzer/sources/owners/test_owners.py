@@ -21,8 +21,8 @@ from gpusteward.analyzer.sources.owners.pods_by_name import is_on_node
 from gpusteward.analyzer.sources.owners.settings import KubernetesSettings
 from gpusteward.analyzer.sources.usage.inference_servers import join_servers
 from gpusteward.analyzer.tables import EndedHolder, ServerPod, UsageTable
-from gpusteward.core.containers import Container, OwnerEvidence, Workload
 from gpusteward.core.errors import ConfigurationError, SourceError
+from gpusteward.core.node.containers import Container, OwnerEvidence, Workload
 from gpusteward.core.usages import AllocationKey, Measure, Stat
 from gpusteward.kubernetes.api import ApiServer
 from gpusteward.messages.unknown_reasons import NO_CURRENT_SAMPLE

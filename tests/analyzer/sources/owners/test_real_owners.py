@@ -12,8 +12,8 @@ from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners, ope
 from gpusteward.analyzer.sources.owners.owner_resolver import CACHE_SECONDS
 from gpusteward.analyzer.sources.owners.settings import KubernetesSettings
 from gpusteward.analyzer.tables import UsageTable
-from gpusteward.core.containers import Container, OwnerEvidence, Workload
 from gpusteward.core.kinds import OWNERS
+from gpusteward.core.node.containers import Container, OwnerEvidence, Workload
 from gpusteward.core.usages import AllocationKey
 from tests.kubernetes.cluster import Account, ApiError, Cluster, Json, pod, wait_for
 

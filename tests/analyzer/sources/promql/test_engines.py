@@ -25,8 +25,8 @@ from gpusteward.analyzer.sources.promql.recording_rules import write_rules
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.exposition import render_labels
-from gpusteward.core.gpus import Place
-from gpusteward.core.usage_split import split_usage
+from gpusteward.core.node.gpus import Place
+from gpusteward.core.node.usage_split import split_usage
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.messages import unknown_reasons
 from gpusteward.simulate.fleets import default_node, fleet

@@ -19,8 +19,8 @@ from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.analyzer.sources.usage.inference_servers import join_servers
 from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.analyzer.tables import ServerPod
-from gpusteward.core.containers import Container
 from gpusteward.core.errors import SourceError
+from gpusteward.core.node.containers import Container
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.messages import unknown_reasons
 from gpusteward.simulate.fleets import fleet

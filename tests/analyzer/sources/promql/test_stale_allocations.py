@@ -16,7 +16,7 @@ from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.analyzer.sources.usage.absent_holders import MAX_STALE_SECONDS, keep_latest
 from gpusteward.analyzer.sources.usage.partial_tables import PartialTable, choose_rows
 from gpusteward.analyzer.tables import ACTIVITIES, UsageTable
-from gpusteward.core.containers import Container
+from gpusteward.core.node.containers import Container
 from gpusteward.core.usages import AllocationKey
 from gpusteward.core.verdicts import Activity
 from gpusteward.messages.unknown_reasons import NO_CURRENT_SAMPLE

@@ -22,8 +22,8 @@ from gpusteward.analyzer.ledger.database.schema import allocations, idle_spells,
 from gpusteward.analyzer.ledger.database.schema_version import has_tables
 from gpusteward.analyzer.ledger.identities import make_allocation_id, name_owner
 from gpusteward.analyzer.tables import Column, UsageTable
-from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.idle_spells import SpellEnd
+from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.core.usages import AllocationKey
 from gpusteward.core.verdicts import Activity, Signature
 from gpusteward.logs import Log

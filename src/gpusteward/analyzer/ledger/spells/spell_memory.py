@@ -17,8 +17,8 @@ from gpusteward.analyzer.ledger.database.db_engine import describe_error
 from gpusteward.analyzer.ledger.database.periods import FILLED_FROM, FILLED_TO, read_progress
 from gpusteward.analyzer.ledger.database.schema import allocations, idle_spells
 from gpusteward.analyzer.results import Result
-from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.idle_spells import SpellEnd
+from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.logs import Log
 
 log = Log(__name__)

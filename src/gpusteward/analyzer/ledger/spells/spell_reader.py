@@ -11,7 +11,7 @@ from gpusteward.analyzer.ledger.database.periods import RECORDED, read_progress
 from gpusteward.analyzer.ledger.database.schema import allocations, idle_spells
 from gpusteward.analyzer.spell_table import ENDS, STILL_IDLE, HeldTable, SpellTable
 from gpusteward.analyzer.tables import PROOFS, SIGNATURES
-from gpusteward.core.containers import WorkloadKey
+from gpusteward.core.node.containers import WorkloadKey
 
 _BLOCK_ROWS = 20_000
 _ENDS = {None: STILL_IDLE} | {each.value: code for code, each in enumerate(ENDS)}

@@ -13,9 +13,9 @@ from gpusteward.analyzer.reports.report_query import ReportQuery
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.setting_values import read_weekly, read_zone
 from gpusteward.analyzer.tables import ACTIVITIES
-from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.gpu_counts import format_gpus
 from gpusteward.core.messages import Language
+from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.core.verdicts import Activity
 from gpusteward.messages import notices as messages
 

@@ -8,7 +8,7 @@ import numpy as np
 from gpusteward.analyzer.prices import PriceList, cost_of
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES
-from gpusteward.core.containers import WorkloadKey
+from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.core.usages import AllocationKey, Measure, Stat
 from gpusteward.core.verdicts import Activity, Proof
 

@@ -15,10 +15,10 @@ from gpusteward.analyzer.notify.notices.formatting import (
 )
 from gpusteward.analyzer.notify.notices.idle_workloads import MAX_ALLOCATIONS, NoticeWorkload
 from gpusteward.analyzer.settings.settings import Settings
-from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import SourceError
 from gpusteward.core.gpu_counts import format_gpus
 from gpusteward.core.messages import Language
+from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.core.usages import AllocationKey
 from gpusteward.messages import notices as messages
 

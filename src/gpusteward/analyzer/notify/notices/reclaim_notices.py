@@ -9,9 +9,9 @@ from gpusteward.analyzer.notify.notices.messages import MessageOptions, name_wor
 from gpusteward.analyzer.notify.notices.routing import ChannelRouter, clean_key
 from gpusteward.analyzer.notify.outbox.records import Button, NoticeKind, OutboxBatch, make_event_key, write_buttons
 from gpusteward.analyzer.settings.settings import Settings
-from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.gpu_counts import format_gpus
 from gpusteward.core.messages import Language, Message
+from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.messages import notices as messages
 
 TITLES = {

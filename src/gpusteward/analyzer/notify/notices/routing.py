@@ -13,7 +13,7 @@ from gpusteward.analyzer.notify.outbox.records import NoticeKind, channel_target
 from gpusteward.analyzer.setting_values import read_zone, split_hours
 from gpusteward.analyzer.settings.notify import NotifySettings, split_names, urls_of
 from gpusteward.analyzer.sources.owners.owner_resolver import NOTIFY_ANNOTATION
-from gpusteward.core.containers import WorkloadKey
+from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.logs import Log
 
 log = Log(__name__)

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 import msgspec
 
-from gpusteward.core.containers import WorkloadKey
+from gpusteward.core.node.containers import WorkloadKey
 
 CONTROL = "control"
 """Target and kind of calls to the control webhook."""

@@ -30,7 +30,7 @@ from gpusteward.analyzer.reclaim.permission import Stop
 from gpusteward.analyzer.reclaim.plan import Decision, Outcome
 from gpusteward.analyzer.reclaim.policies.policy import CHANGING_ACTIONS, Policy, ReclaimAction
 from gpusteward.analyzer.results import Result
-from gpusteward.core.containers import WorkloadKey
+from gpusteward.core.node.containers import WorkloadKey
 
 MOST_INSPECTIONS = 500
 """Workloads whose objects are read in one cycle; the others wait for the next ones."""

@@ -17,9 +17,9 @@ from gpusteward.analyzer.reclaim.decisions.workloads import Facts
 from gpusteward.analyzer.reclaim.execution.journal import Warned
 from gpusteward.analyzer.reclaim.plan import Answer, Fields, Outcome
 from gpusteward.analyzer.reclaim.policies.policy import CHANGING_ACTIONS, ReclaimAction
-from gpusteward.core.containers import OwnerEvidence
 from gpusteward.core.gpu_counts import format_gpus
 from gpusteward.core.messages import Message
+from gpusteward.core.node.containers import OwnerEvidence
 from gpusteward.core.verdicts import Activity, Proof, Step
 from gpusteward.messages import reclaim as messages
 from gpusteward.messages.verdicts import SIGNATURES, STEPS

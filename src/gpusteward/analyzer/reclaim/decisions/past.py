@@ -15,8 +15,8 @@ from gpusteward.analyzer.reclaim.execution.journal import (
     Warned,
 )
 from gpusteward.analyzer.reclaim.policies.policy import Policy
-from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.messages import Message
+from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.core.verdicts import Proof
 from gpusteward.messages import reclaim as messages
 

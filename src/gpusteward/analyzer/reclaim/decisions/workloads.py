@@ -23,10 +23,10 @@ from gpusteward.analyzer.reclaim.policies.resolve import WatchedPolicies, Worklo
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, STEPS
-from gpusteward.core.containers import OwnerEvidence, Workload, WorkloadKey
 from gpusteward.core.errors import SourceError
 from gpusteward.core.kinds import find_kind
 from gpusteward.core.messages import Message
+from gpusteward.core.node.containers import OwnerEvidence, Workload, WorkloadKey
 from gpusteward.core.usages import AllocationKey
 from gpusteward.core.verdicts import Activity, Proof, Signature, Step
 from gpusteward.messages import reclaim as messages

@@ -24,9 +24,9 @@ from gpusteward.analyzer.ledger.database.schema import actions
 from gpusteward.analyzer.ledger.spells.idle_spells import mark_reclaimed
 from gpusteward.analyzer.reclaim.permission import Mode
 from gpusteward.analyzer.reclaim.policies.policy import ReclaimAction
-from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import GpustewardError, SourceError
 from gpusteward.core.messages import Message
+from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.messages import reclaim as messages
 
 

@@ -38,10 +38,10 @@ from gpusteward.analyzer.reclaim.policies.policy import (
     ReclaimAction,
     read_annotations,
 )
-from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.kinds import POOL_KINDS, find_class
 from gpusteward.core.messages import Message
+from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.logs import Log
 from gpusteward.messages import policies as messages
 from gpusteward.watched_file import WatchedFile

@@ -21,9 +21,9 @@ from gpusteward.analyzer.reclaim.replay.intervals import Intervals, PastChances,
 from gpusteward.analyzer.reclaim.replay.pools import PoolActivity, follow_pool, iter_pool_activity
 from gpusteward.analyzer.spell_table import ENDS, Mask, Numbers, SpellTable
 from gpusteward.analyzer.tables import PROOFS, SIGNATURES, Column
-from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.idle_spells import SpellEnd
 from gpusteward.core.kinds import POOL_KINDS
+from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.core.verdicts import Proof, Step
 
 REGRET_SECONDS = 1800.0

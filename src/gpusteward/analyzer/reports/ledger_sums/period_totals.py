@@ -30,7 +30,7 @@ from gpusteward.analyzer.ledger.database.schema import Number, allocations, time
 from gpusteward.analyzer.reports.ledger_sums.amounts import MONEY, SUMMED, UNPRICED
 from gpusteward.analyzer.reports.ledger_sums.grouping import WORKLOAD
 from gpusteward.analyzer.reports.report_query import ALL, ClusterNamespace, ReportScope
-from gpusteward.core.gpus import Share
+from gpusteward.core.node.gpus import Share
 
 PEAKS = ("core_peak", "memory_peak_bytes", "memory_total_bytes")
 UNMEASURED = "unmeasured_ms"

@@ -37,8 +37,8 @@ from gpusteward.analyzer.sources.owners.pods_by_name import PodUids, is_address,
 from gpusteward.analyzer.sources.owners.settings import KubernetesSettings
 from gpusteward.analyzer.sources.usage.findings import list_names
 from gpusteward.analyzer.tables import EndedHolder, ServerPod, SiteFinding, UsageTable
-from gpusteward.core.containers import Container, OwnerEvidence
 from gpusteward.core.errors import ConfigurationError, SourceError
+from gpusteward.core.node.containers import Container, OwnerEvidence
 from gpusteward.core.usages import AllocationKey
 from gpusteward.kubernetes.api import SERVICE_ACCOUNT, ApiServer, ObjectError
 from gpusteward.logs import Log

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from gpusteward.core.containers import OwnerEvidence, Workload
 from gpusteward.core.kinds import find_kind
+from gpusteward.core.node.containers import OwnerEvidence, Workload
 from gpusteward.kubernetes.api import ApiServer, ObjectError, make_path, parse_time
 from gpusteward.kubernetes.owners import Reference, climb_owners, find_controller, find_workload
 from gpusteward.logs import Log

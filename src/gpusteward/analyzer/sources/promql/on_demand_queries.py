@@ -36,7 +36,7 @@ from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers, match
 from gpusteward.analyzer.sources.usage.unknown_rows import ACTIVE_RATIO
 from gpusteward.analyzer.sources.usage_source import Chart, Points
 from gpusteward.core.errors import SourceError
-from gpusteward.core.gpus import Share
+from gpusteward.core.node.gpus import Share
 from gpusteward.core.usages import AllocationKey, Measure
 
 MAX_POINTS = 500

@@ -35,7 +35,7 @@ from gpusteward.analyzer.sources.usage.label_mapping import (
 from gpusteward.analyzer.sources.usage.quantities import MetricScheme
 from gpusteward.analyzer.sources.usage.query_results import K, LabelRowIndex
 from gpusteward.analyzer.sources.usage.selectors import Matchers
-from gpusteward.core.containers import normalize_label
+from gpusteward.core.node.containers import normalize_label
 from gpusteward.logs import Log
 
 _MAX_VALUE = 1e30

@@ -30,7 +30,7 @@ import numpy as np
 
 from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers
 from gpusteward.analyzer.tables import ServerPod, UsageTable
-from gpusteward.core.containers import Container, WorkloadKey
+from gpusteward.core.node.containers import Container, WorkloadKey
 from gpusteward.core.usages import Measure, Stat
 
 

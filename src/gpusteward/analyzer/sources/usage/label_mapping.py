@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gpusteward.analyzer.sources.usage.query_results import DeviceKey, HolderDetails, HolderKey, PodLabelNames
 from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers, match_any
-from gpusteward.core.containers import normalize_label
+from gpusteward.core.node.containers import normalize_label
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,8 +43,8 @@ from gpusteward.analyzer.sources.usage.query_results import (
 )
 from gpusteward.analyzer.sources.usage.unknown_rows import find_unknown_rows
 from gpusteward.analyzer.tables import Column, EndedHolder, UsageTable, repeat_value
-from gpusteward.core.containers import Container, Workload, weigh_reported
 from gpusteward.core.messages import Message
+from gpusteward.core.node.containers import Container, Workload, weigh_reported
 from gpusteward.core.usages import AllocationKey, Measure, Stat
 
 D = TypeVar("D", HolderDetails, DeviceDetails)

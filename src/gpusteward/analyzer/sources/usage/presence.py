@@ -18,7 +18,7 @@ from gpusteward.analyzer.sources.usage.query_results import (
     Rows,
 )
 from gpusteward.analyzer.tables import Column, repeat_value
-from gpusteward.core.gpus import Share
+from gpusteward.core.node.gpus import Share
 
 _NOT_SHARED = frozenset({"", Share.EXCLUSIVE, Share.MIG})
 NO_DETAILS = HolderDetails()

@@ -228,7 +228,7 @@ _DCGM: tuple[tuple[str, Quantity, tuple[Aggregation, ...]], ...] = (
     *((f"pcie_throughput_{name}_bytes_per_second", Quantity.PCIE, _PEAK) for name in ("tx", "rx")),
     *((f"nvlink{name}_bytes_per_second", Quantity.NVLINK, _PEAK) for name in ("", "_tx", "_rx")),
 )
-"""The signals of `core.signals` that are read from DCGM fields."""
+"""The signals of `core.node.signals` that are read from DCGM fields."""
 
 
 def _list_dcgm_only() -> Iterator[tuple[str, Quantity]]:

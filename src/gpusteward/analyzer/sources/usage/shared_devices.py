@@ -18,7 +18,7 @@ from gpusteward.analyzer.sources.usage.quantities import Aggregation, Level, Met
 from gpusteward.analyzer.sources.usage.query_results import Flags, Rows
 from gpusteward.analyzer.tables import Column
 from gpusteward.core.messages import Message
-from gpusteward.core.usage_split import OUTSIDE_MEMORY_BYTES
+from gpusteward.core.node.usage_split import OUTSIDE_MEMORY_BYTES
 from gpusteward.messages import unknown_reasons
 
 _SAME = 1e-6

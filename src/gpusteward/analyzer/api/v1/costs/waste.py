@@ -19,7 +19,7 @@ from gpusteward.analyzer.reports.report import Amounts, Group, Point
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import SIGNATURES, Column
 from gpusteward.core.api_rows import MOST_NAMES, ClusterName, ResultStamp, SignatureName
-from gpusteward.core.containers import WorkloadKey
+from gpusteward.core.node.containers import WorkloadKey
 
 CHART_DAYS = 14
 POTENTIAL_WORKLOADS = 8

@@ -29,8 +29,8 @@ from gpusteward.analyzer.reclaim.permission import Mode
 from gpusteward.analyzer.reclaim.plan import MOST_ACTIONS
 from gpusteward.analyzer.reclaim.policies.policy import ReclaimAction
 from gpusteward.core.api_rows import ClusterName
-from gpusteward.core.containers import WorkloadKey
 from gpusteward.core.messages import Language
+from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.logs import Log
 from gpusteward.messages.errors import api_errors
 

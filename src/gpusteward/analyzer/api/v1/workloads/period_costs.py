@@ -8,7 +8,7 @@ from gpusteward.analyzer.api.dependencies import ApiDependencies
 from gpusteward.analyzer.api.http.cached_reads import CachedRead
 from gpusteward.analyzer.reports.report import Amounts, Report
 from gpusteward.analyzer.reports.report_query import ReportQuery
-from gpusteward.core.containers import WorkloadKey
+from gpusteward.core.node.containers import WorkloadKey
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS

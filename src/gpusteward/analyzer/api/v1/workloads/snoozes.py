@@ -20,7 +20,7 @@ from gpusteward.analyzer.api.http.responses import DocumentedRoute, format_utc, 
 from gpusteward.analyzer.api.v1.workloads.workload_paths import Cluster, NamedWorkload, WorkloadPath, find_workload
 from gpusteward.analyzer.ledger.snoozes import Snooze, clean_workload
 from gpusteward.core.api_rows import ClusterName
-from gpusteward.core.containers import WorkloadKey
+from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.logs import Log
 from gpusteward.messages.errors import api_errors
 

@@ -20,7 +20,7 @@ from gpusteward.analyzer.reports.report import Amounts
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, STATES, STEPS, Codes, Column, Rows, VerdictTable
 from gpusteward.core.api_rows import MOST_NAMES, About, ChanceOfWork, ResumptionChances, ServerRequests, WorkloadRow
-from gpusteward.core.containers import EVIDENCE_ORDER, OwnerEvidence, WorkloadKey
+from gpusteward.core.node.containers import EVIDENCE_ORDER, OwnerEvidence, WorkloadKey
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity
 

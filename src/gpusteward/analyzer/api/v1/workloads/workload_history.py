@@ -29,7 +29,7 @@ from gpusteward.analyzer.reports.workload_history import (
     WorkloadHistory,
 )
 from gpusteward.core.api_rows import ActivityName, ProofName, SignatureName, StateName
-from gpusteward.core.containers import WorkloadKey
+from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.messages.errors import api_errors
 
 router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", tags=["workloads"])

@@ -6,7 +6,7 @@ from fastapi import Depends, Path, Query
 
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.judge.workloads import WorkloadTable
-from gpusteward.core.containers import WorkloadKey
+from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.messages.errors import api_errors
 
 NO_NAME = "-"

@@ -25,9 +25,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from gpusteward.core.containers import Container
-from gpusteward.core.gpus import Gpu, GpuAllocation, GpuProcess, GpuReading, Place, is_mps_server
-from gpusteward.core.snapshots import Snapshot
+from gpusteward.core.node.containers import Container
+from gpusteward.core.node.gpus import Gpu, GpuAllocation, GpuProcess, GpuReading, Place, is_mps_server
+from gpusteward.core.node.snapshots import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from gpusteward.core.containers import Container
+from gpusteward.core.node.containers import Container
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gpusteward.core.containers import Container
-from gpusteward.core.gpus import GpuAllocation, GpuProcess, GpuReading, UnlistedDevices
+from gpusteward.core.node.containers import Container
+from gpusteward.core.node.gpus import GpuAllocation, GpuProcess, GpuReading, UnlistedDevices
 
 
 @dataclass(frozen=True, slots=True)
