@@ -9,7 +9,7 @@ from docs.tables import code, make_page, make_table
 from gpusteward.analyzer.metrics.analyzer_metrics import ANALYZER_METRICS
 from gpusteward.analyzer.settings.effective import KNOWN
 from gpusteward.analyzer.settings.fields import describe_allowed, is_secret
-from gpusteward.analyzer.settings.layers import GPU_OOUR_VARIABLES
+from gpusteward.analyzer.settings.layers import GPU_OOUR_KEYS, GPU_OOUR_VARIABLES
 from gpusteward.core.settings import VARIABLE_PREFIX
 
 
@@ -27,7 +27,11 @@ def write_analyzer_page() -> str:
         f"Keys of `config.yaml`. Each is also an environment variable: `{VARIABLE_PREFIX}` and the key in capitals, "
         "with `__` for the dot; and a flag: `gpusteward serve --set KEY=VALUE`. Precedence: flag, environment, "
         "file, default. `gpusteward settings` shows the effective settings and their origin.",
-        make_table(("key", "gpu-oour's variable", "default", "allowed", "description"), _settings()),
+        "### gpusteward's own",
+        make_table(("key", "default", "allowed", "description"), _own_settings()),
+        "### gpu-oour's",
+        "They have its names and its defaults; its variables are read too.",
+        make_table(("key", "gpu-oour's variable", "default", "allowed", "description"), _gpu_oour_settings()),
         "## HTTP API",
         "A running analyzer describes every path at `/docs`, and as an OpenAPI document at `/openapi.json`.",
     )
@@ -40,11 +44,21 @@ def _metrics(dialect: str) -> str:
     return make_table(("metric", "type", "labels", "description"), rows)
 
 
-def _settings() -> Iterable[Sequence[str]]:
-    old_names = {path: variable for variable, path in GPU_OOUR_VARIABLES.items()}
+def _own_settings() -> Iterable[Sequence[str]]:
     for path, field in KNOWN.items():
-        about = (field.description or "").replace("\n", " ")
-        yield f"`{path}`", code([old_names.get(path, "")]), _default(field), str(describe_allowed(field)), about
+        if path not in GPU_OOUR_KEYS:
+            yield f"`{path}`", *_describe(field)
+
+
+def _gpu_oour_settings() -> Iterable[Sequence[str]]:
+    variables = {path: variable for variable, path in GPU_OOUR_VARIABLES.items()}
+    for path, field in KNOWN.items():
+        if path in GPU_OOUR_KEYS:
+            yield f"`{path}`", code([variables.get(path, "")]), *_describe(field)
+
+
+def _describe(field: FieldInfo) -> Sequence[str]:
+    return _default(field), str(describe_allowed(field)), (field.description or "").replace("\n", " ")
 
 
 def _default(field: FieldInfo) -> str:

@@ -175,11 +175,14 @@ def write_settings_page() -> str:
         "Settings of the agent",
         "Precedence: flag, environment, default. Of several variables the first one that is set is used; an empty one "
         "counts as not set. Switches take `true` or `false`, and the bare flag is `true`. "
-        "Go's flag syntax is accepted: `-collectors=x`, `-k=true`.",
+        "Go's flag syntax is accepted: `-collectors=x`, `-k=true`. The first two tables are all there is to choose; "
+        "the other two are names that a dcgm-exporter may have been given.",
         "## gpusteward's own",
         _setting_table(FlagGroup.OURS),
         "## As in dcgm-exporter",
         _setting_table(FlagGroup.COMPATIBLE),
+        "## Other spellings of dcgm-exporter, and what is always on",
+        _setting_table(FlagGroup.ALIAS),
         "## Accepted and ignored",
         "Flags and variables of dcgm-exporter without effect here. The agent starts and logs each one with its reason.",
         make_table(

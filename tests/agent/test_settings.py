@@ -257,6 +257,13 @@ def test_every_field_is_a_row_and_every_row_that_sets_something_has_its_field() 
     assert all(row.environment[0].startswith("GPUSTEWARD_") for row in SETTINGS if row.group is FlagGroup.OURS)
 
 
+def test_a_person_chooses_among_at_most_45_settings() -> None:
+    """Counted as the reference page lists them: our own and those of dcgm-exporter that change something here, without
+    its other spellings and what is always on or ignored."""
+    chosen = [row for row in SETTINGS if row.group in (FlagGroup.OURS, FlagGroup.COMPATIBLE)]
+    assert len(chosen) <= 45
+
+
 def test_help_shows_flag_variable_and_default(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         read("--help")

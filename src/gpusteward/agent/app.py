@@ -122,7 +122,7 @@ def run_agent(settings: AgentSettings) -> int:
 def build_source(settings: AgentSettings, api: ApiServer | None) -> SnapshotSource:
     """The source of snapshots: this node, or a simulated one."""
     if settings.source == "simulated":
-        return SimulatedSource(settings.node_name, seed=settings.simulate_seed, loads=settings.simulate_loads)
+        return SimulatedSource(settings.node_name, loads=settings.simulate_loads)
     jobs = HpcJobs(settings.hpc_job_mapping_dir) if settings.hpc_job_mapping_dir else None
     if settings.holders == "processes":
         alone = NodeProviders(

@@ -259,12 +259,12 @@ class NodeSource:
 class SimulatedSource:
     """Eight simulated GPUs with every sharing mode and kind of workload, plus the loads given with --simulate-load."""
 
-    def __init__(self, node: str, *, seed: int, loads: Sequence[str]) -> None:
+    def __init__(self, node: str, *, loads: Sequence[str]) -> None:
         """Raises ConfigurationError for an invalid load."""
         from gpusteward.simulate.fleets import default_node  # half a megabyte that a real node does not need
         from gpusteward.simulate.loads import parse_load
 
-        self._node = default_node(seed, name=node)
+        self._node = default_node(1, name=node)  # always the same numbers: what is shown can be shown again
         for load in loads:
             self._node = self._node.with_load(parse_load(load, now=time.time()))
 

@@ -31,6 +31,7 @@ class FlagGroup(Enum):
 
     OURS = "gpusteward"
     COMPATIBLE = "as in dcgm-exporter"
+    ALIAS = "as in dcgm-exporter: another spelling, or always on"
     IGNORED = "accepted and ignored"
 
 
@@ -81,7 +82,7 @@ def setting(
     unless `environment` names another one.
     """
     names = tuple(flags.split())
-    if group is FlagGroup.COMPATIBLE:
+    if group is not FlagGroup.OURS:
         environment = environment or find_dcgm_variable(names[0])
     row = Setting(
         name="",

@@ -7,7 +7,7 @@ from gpusteward.agent.settings.values import one_of, parse_collect_interval, par
 def _accept(
     flags: str, about: str, *, environment: str = "", switch: bool = False, group: FlagGroup = FlagGroup.IGNORED
 ) -> Setting:
-    """A row that sets nothing: its effect is always there (compatible), or cannot be had (ignored)."""
+    """A row that sets nothing: its effect is always there (alias), or cannot be had (ignored)."""
     names = tuple(flags.split())
     return Setting(
         name="",
@@ -34,7 +34,7 @@ FOREIGN_FLAGS: tuple[Setting, ...] = (
         environment=("DCGM_EXPORTER_INTERVAL",),
         parse=parse_collect_interval,
         about="The same as --interval, in milliseconds.",
-        group=FlagGroup.COMPATIBLE,
+        group=FlagGroup.ALIAS,
     ),
     Setting(
         name="dcgm_hostengine",
@@ -42,7 +42,7 @@ FOREIGN_FLAGS: tuple[Setting, ...] = (
         environment=("DCGM_REMOTE_HOSTENGINE_INFO",),
         parse=parse_hostengine,
         about="The same as --dcgm-hostengine.",
-        group=FlagGroup.COMPATIBLE,
+        group=FlagGroup.ALIAS,
     ),
     Setting(
         name="",
@@ -50,20 +50,20 @@ FOREIGN_FLAGS: tuple[Setting, ...] = (
         environment=("DCGM_EXPORTER_KUBERNETES_GPU_ID_TYPE",),
         parse=one_of("uid", "device-name"),
         about="uid or device-name: both are always understood.",
-        group=FlagGroup.COMPATIBLE,
+        group=FlagGroup.ALIAS,
     ),
     _accept(
         "--kubernetes-enable-dra",
         "Dynamic resource claims are always read.",
         environment="KUBERNETES_ENABLE_DRA",
         switch=True,
-        group=FlagGroup.COMPATIBLE,
+        group=FlagGroup.ALIAS,
     ),
     _accept(
         "--enable-exporter-metrics",
         "Metrics about the agent itself are always served.",
         switch=True,
-        group=FlagGroup.COMPATIBLE,
+        group=FlagGroup.ALIAS,
     ),
     _accept("--watch-max-keep-age", NO_SAMPLES),
     _accept("--watch-max-keep-samples", NO_SAMPLES),

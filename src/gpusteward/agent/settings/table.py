@@ -146,12 +146,6 @@ class AgentSettings:
         "--expose-snapshot",
         about="Serve /snapshot to other machines too, even without basic authentication.",
     )
-    simulate_seed: int = setting(
-        1,
-        "--simulate-seed",
-        parse=whole_between(0, 2**63 - 1),
-        about="The seed of simulated GPUs: the same seed, the same numbers.",
-    )
     simulate_loads: tuple[str, ...] = setting(
         (),
         "--simulate-load",
@@ -167,7 +161,7 @@ class AgentSettings:
         group=ALIKE,
         about="Log lines as text or as JSON objects.",
     )
-    debug: bool = setting(False, "--debug", group=ALIKE, about="The same as --log-level debug.")
+    debug: bool = setting(False, "--debug", group=FlagGroup.ALIAS, about="The same as --log-level debug.")
     config_file: Path | None = setting(
         None,
         "--config-file",

@@ -30,6 +30,12 @@ GPU_OOUR_VARIABLES: Mapping[str, str] = {
     "LOG_LEVEL": "logging.level",
 }
 """gpu-oour's variables; where both are set, the variable of the setting itself wins."""
+GPU_OOUR_KEYS = frozenset(GPU_OOUR_VARIABLES.values()) | {
+    *("prometheus.step", "thresholds.idle", "control.timeout", "ai.threshold", "logging.format"),
+    *("scoring.gpu_util_weight", "scoring.mem_copy_weight", "scoring.mem_used_weight", "scoring.power_weight"),
+    *("gpu_defaults.memory_mb", "gpu_defaults.power_w"),
+}
+"""The keys of its `config.yaml`: whoever comes from there has set them already."""
 _SWITCHES = ("control.enabled", "ai.enabled")
 """gpu-oour's settings that are on or off."""
 
