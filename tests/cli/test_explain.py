@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gpusteward.analyzer.reclaim.plan import Answer, Outcome, Plan
+from gpusteward.analyzer.reclaim.plan import Answer, OtherPod, Outcome, Plan
 from gpusteward.analyzer.reports.report import EndedWorkload
 from gpusteward.analyzer.reports.report_query import EndedQuery
 from gpusteward.analyzer.results import Result
@@ -266,6 +266,40 @@ def test_what_reclaim_refuses_is_named_beside_the_verdict(
     with running_api(small_result(), reclaim=reclaim) as api:
         assert main(["explain", "trainer", "--server", api.url, "--language", language]) == 0
     assert line in re.sub(r" {2,}", "  ", capsys.readouterr().out)
+
+
+class StoppingReclaim(FakeReclaim):
+    """An action stops a pod without GPUs too, as its policy allows."""
+
+    def read_plan(self, *, visible: VisibleNamespaces | None) -> Plan | None:
+        answer = Answer(
+            "other_pods", True, Message("also stops head (CPU: 1.50 cores)", "还会停止 head（CPU 1.50 核）")
+        )
+        others = (OtherPod("head", "uid", cpu_cores=1.5),)
+        decision = decide(self.workloads[0])._replace(ask=lambda: (answer,), other_pods=others)
+        return Plan(AT, self.mode, (decision,), None, {Outcome.WAIT: 1})
+
+
+@pytest.mark.parametrize(
+    ("language", "line"), [("en", "reclaim  also stops head (CPU: 1.50"), ("zh", "回收  还会停止 head（CPU 1.50")]
+)
+def test_pods_without_gpus_that_an_action_stops_are_named_with_what_they_use(
+    language: str, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reclaim = StoppingReclaim([Workload("Job", "vision", "trainer")])
+    with running_api(small_result(), reclaim=reclaim) as api:
+        assert main(["explain", "trainer", "--server", api.url, "--language", language]) == 0
+        assert line in re.sub(r" {2,}", "  ", capsys.readouterr().out)
+        [row] = api.get("/api/v1/plan").json["items"]
+    assert row["other_pods"] == [
+        {
+            "name": "head",
+            "uid": "uid",
+            "cpu_cores": 1.5,
+            "disk_bytes_per_second": None,
+            "network_bytes_per_second": None,
+        }
+    ]
 
 
 def stalled_result() -> Result:

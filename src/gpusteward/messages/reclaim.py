@@ -230,6 +230,7 @@ HOST_SIGNALS: Mapping[str, Message] = {
     "network": Message("network", "网络"),
 }
 HOST_NO_SIGNAL = Message("{signal}: unknown, no signal", "{signal}：未知，没有信号")
+POD_USE = Message("{pod} ({signals})", "{pod}（{signals}）")
 HOST_PARTLY = Message(
     "{text} (unknown of {count} of {pods} {pods:|pod|pods})", "{text}（{pods} 个 Pod 中有 {count} 个未知）"
 )

@@ -30,7 +30,7 @@ from gpusteward.analyzer.reclaim.execution.changes import Inspection, describe_f
 from gpusteward.analyzer.reclaim.execution.journal import Action, ActionState, Warned
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
 from gpusteward.analyzer.reclaim.permission import Mode
-from gpusteward.analyzer.reclaim.plan import Outcome
+from gpusteward.analyzer.reclaim.plan import OtherPod, Outcome
 from gpusteward.analyzer.reclaim.policies.policy import Hours, Limits, Policy, ReclaimAction
 from gpusteward.analyzer.settings.reclaim import HostSettings
 from gpusteward.analyzer.sources.live_readings import HostUse
@@ -212,6 +212,30 @@ def test_pods_without_gpus_are_named_whether_the_policy_allows_to_stop_them_or_n
         assert "12 pods without GPUs" in reason
         assert "head-0, head-1," in reason
         assert "head-9, +2" in reason
+
+
+def test_pods_without_gpus_show_what_they_use_and_what_is_not_known_of_them() -> None:
+    assert DUE.inspection is not None
+    reading = HostReading(3, 600.0, by_pod={"head": HostUse(1.5, None, 2.5e6), "worker": HostUse(0.0, 0.0, 0.0)})
+    pods = tuple(PodId(name, f"uid-{name}") for name in ("head", "worker", "driver"))
+    facts = DUE._replace(inspection=DUE.inspection._replace(other_pods=pods), host=reading)
+    decision = decide(facts)
+    [answer] = decision.failed
+    assert answer.reason == Message(
+        "it would also stop 3 pods without GPUs: head (CPU: 1.50 cores; disk: unknown, no signal; network: 2.50 MB/s), "
+        "worker (CPU: 0.00 cores; disk: 0.00 MB/s; network: 0.00 MB/s), driver (CPU: unknown, no signal; "
+        "disk: unknown, no signal; network: unknown, no signal); policy test does not have stops_other_pods: true",
+        "还会停止 3 个未占用 GPU 的 Pod：head（CPU 1.50 核；磁盘：未知，没有信号；网络 2.50 MB/s）、"
+        "worker（CPU 0.00 核；磁盘 0.00 MB/s；网络 0.00 MB/s）、driver（CPU：未知，没有信号；磁盘：未知，没有信号；"
+        "网络：未知，没有信号）；策略 test 未设置 stops_other_pods: true",
+    )
+    assert decision.other_pods == (
+        OtherPod("head", "uid-head", 1.5, None, 2.5e6),
+        OtherPod("worker", "uid-worker", 0.0, 0.0, 0.0),
+        OtherPod("driver", "uid-driver"),
+    )
+    unreadable = facts._replace(host=reading._replace(error=NO))
+    assert "pods without GPUs: head, worker, driver; policy" in decide(unreadable).failed[0].reason.en
 
 
 @pytest.mark.parametrize(

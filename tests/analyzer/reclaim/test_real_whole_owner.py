@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gpusteward.analyzer.sources.live_readings import HostUse
 from tests.analyzer.reclaim.custom_kinds import add_pods, create, custom, define, reference_to
 from tests.analyzer.reclaim.test_real_prohibitions import expect_nothing, start
 from tests.analyzer.reclaim.world import World, enforce_rules
@@ -69,18 +70,20 @@ def test_never_stops_pods_without_gpus_unless_the_policy_says_so(world: World, n
         if not each["spec"]["containers"][0].get("resources", {}).get("limits")
     ]
     assert len(others) == 1
+    world.source.hosts = {others[0]: HostUse(cpu_cores=0.25)}
     world.work()
     world.rest(minutes=75)
     expect_nothing(world, item, "other_pods")
     [answer] = [each for each in world.decision("one").failed if each.guard == "other_pods"]
     assert others[0] in answer.reason.en
-    assert others[0] in answer.reason.zh
+    assert f"{others[0]} (CPU: 0.25 cores; disk: unknown, no signal;" in answer.reason.en, "what it uses is shown"
+    assert f"{others[0]}（CPU 0.25 核；磁盘：未知，没有信号；" in answer.reason.zh
     assert world.sender.kinds() == []
 
     world.policies.policy = replace(world.policies.policy, stops_other_pods=True)
     [action] = world.run_until_acted()
-    assert others[0] in next(iter(world.sender.notices.values())).text.en, "the warning names it"
-    assert [each["name"] for each in action.evidence["other_pods"]] == others
+    assert f"{others[0]} (CPU: 0.25 cores" in next(iter(world.sender.notices.values())).text.en, "the warning names it"
+    assert [(each["name"], each["cpu_cores"]) for each in action.evidence["other_pods"]] == [(others[0], 0.25)]
     assert any(others[0] in each["reason"][0] for each in action.evidence["guards"]), "and so does the journal"
 
 

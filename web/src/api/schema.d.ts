@@ -1767,6 +1767,11 @@ export interface components {
                 readonly [key: string]: string;
             };
             /**
+             * Other Pods
+             * @description Pods without GPUs that it would stop.
+             */
+            readonly other_pods: readonly components["schemas"]["OtherPodRow"][];
+            /**
              * Outcome
              * @enum {string}
              */
@@ -3085,6 +3090,31 @@ export interface components {
         readonly Notified: {
             /** Channels */
             readonly channels: readonly string[];
+        };
+        /**
+         * OtherPodRow
+         * @description A pod without GPUs that would stop too.
+         */
+        readonly OtherPodRow: {
+            /**
+             * Cpu Cores
+             * @description Of its host, a mean over some minutes; null: unknown, or not read.
+             */
+            readonly cpu_cores: number | null;
+            /**
+             * Disk Bytes Per Second
+             * @description Of its host, a mean over some minutes; null: unknown, or not read.
+             */
+            readonly disk_bytes_per_second: number | null;
+            /** Name */
+            readonly name: string;
+            /**
+             * Network Bytes Per Second
+             * @description Of its host, a mean over some minutes; null: unknown, or not read.
+             */
+            readonly network_bytes_per_second: number | null;
+            /** Uid */
+            readonly uid: string;
         };
         /**
          * Overview

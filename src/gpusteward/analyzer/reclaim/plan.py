@@ -47,6 +47,17 @@ class Answer(NamedTuple):
         return self.template.fill(**self.fields()) if self.fields else self.template
 
 
+class OtherPod(NamedTuple):
+    """A pod without GPUs that would stop too, with means over some minutes of what it uses of its host; None is
+    unknown."""
+
+    name: str
+    uid: str
+    cpu_cores: float | None = None
+    disk_bytes_per_second: float | None = None
+    network_bytes_per_second: float | None = None
+
+
 class Decision(NamedTuple):
     """On one workload."""
 
@@ -60,6 +71,7 @@ class Decision(NamedTuple):
     due_at: float | None = None  # when it would be acted on if nothing changes; None: never, or unknown
     changes: tuple[Change, ...] = ()  # empty while the object was not read
     action_id: str = ""  # of the journal, once warned
+    other_pods: tuple[OtherPod, ...] = ()
 
     @property
     def answers(self) -> tuple[Answer, ...]:

@@ -58,6 +58,8 @@ LOCK_SECONDS = 30.0
 CLOSE_SECONDS = 1.0
 MOST_FAILURES = 3
 """Of warnings in one cycle."""
+MOST_SHOWN_PODS = 200
+"""Of workloads that are refused for pods without GPUs: what these do is read in every cycle."""
 
 
 class Reclaimer:
@@ -313,11 +315,14 @@ class Reclaimer:
         self, workloads: Sequence[ReclaimWorkload], decisions: list[Decision], cycle: ReclaimCycle
     ) -> Mapping[str, int]:
         """Decide again about those that would be warned about or acted on, with what their pods do on their hosts; how
-        many are refused for it, by signal."""
+        many are refused for it, by signal. Those that are refused for pods without GPUs only show what these do."""
         refusals = Counter[str]()
         numbers = [number for number, one in enumerate(decisions) if one.outcome in (Outcome.WARN, Outcome.ACT)]
         due = [workloads[number] for number in numbers]
-        self._assessor.add_host_use(due, cycle)
+        shown = _choose_shown(workloads, decisions)
+        self._assessor.add_host_use([*due, *(workloads[number] for number in shown)], cycle)
+        for number in shown:
+            decisions[number] = decide_one(workloads[number])
         refused = [one for one in due if decide_one(one).outcome is Outcome.REFUSE]
         if refused:  # what is left of those chosen for a pending pod may be too few for it
             self._assessor.add_pressure(due)
@@ -492,6 +497,18 @@ class Reclaimer:
                 yield
         finally:
             self._lock.release()
+
+
+def _choose_shown(workloads: Sequence[ReclaimWorkload], decisions: Sequence[Decision]) -> list[int]:
+    """Of those that are refused for pods without GPUs, the longest idle first."""
+    chosen, left = list[int](), MOST_SHOWN_PODS
+    for number, (one, decision) in enumerate(zip(workloads, decisions, strict=True)):
+        if decision.outcome is Outcome.REFUSE and decision.other_pods:
+            left -= len(one.list_stopped_pods())
+            if left < 0:
+                break
+            chosen.append(number)
+    return chosen
 
 
 def _make_plan(

@@ -83,15 +83,33 @@ def read_plans(client: Client, only: WorkloadReference | None = None) -> dict[Wo
     return {name_of(each): each for each in get_objects(page, "items")}
 
 
-def read_refusals(client: Client, workload: WorkloadReference, language: Language) -> list[str]:
-    """Why reclaim refuses a workload that it would act on otherwise; none in mode off."""
-    query = [*workload.filters, ("outcome", "refuse"), ("language", language)]
+@dataclass(frozen=True, slots=True)
+class PlanFacts:
+    """What the plan says about one workload, beside its verdict; nothing in mode off."""
+
+    refusals: Sequence[str] = ()  # why reclaim refuses it, although it would act on it otherwise
+    also_stops: Sequence[str] = ()  # pods without GPUs that an action stops, with what they use of their hosts
+
+
+def read_plan_facts(client: Client, workload: WorkloadReference, language: Language) -> PlanFacts:
+    query = [*workload.filters, *(("outcome", each) for each in ("act", "warn", "wait", "refuse"))]
     try:
-        page = client.read(PLAN_PATH, query)
+        decisions = get_objects(client.read(PLAN_PATH, [*query, ("language", language)]), "items")
     except StatusError:  # an older analyzer
-        return []
-    answers = [answer for each in get_objects(page, "items") for answer in get_objects(each, "answers")]
-    return [get_text(answer, "reason") for answer in answers if answer.get("passed") is False]
+        return PlanFacts()
+    answers = [(each, answer) for each in decisions for answer in get_objects(each, "answers")]
+    return PlanFacts(
+        [get_text(answer, "reason") for each, answer in answers if _is_refusal(each, answer)],
+        [
+            get_text(answer, "reason")
+            for each, answer in answers
+            if get_text(answer, "guard") == "other_pods" and get_objects(each, "other_pods") and answer.get("passed")
+        ],
+    )
+
+
+def _is_refusal(decision: Row, answer: Row) -> bool:
+    return get_text(decision, "outcome") == "refuse" and answer.get("passed") is False
 
 
 def describe_due(decision: Row, language: Language, *, now: float) -> str:

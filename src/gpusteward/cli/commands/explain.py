@@ -7,7 +7,7 @@ from typing import Any
 
 from gpusteward.cli import flags
 from gpusteward.cli.api.live_facts import read_live_facts
-from gpusteward.cli.api.workload_facts import read_refusals
+from gpusteward.cli.api.workload_facts import read_plan_facts
 from gpusteward.cli.api.workloads import WorkloadReference, find_workload, label_workloads
 from gpusteward.cli.json_access import Row, get_object, get_objects, get_text, get_texts
 from gpusteward.cli.output.tables import write_json, write_rows
@@ -64,7 +64,9 @@ def run(arguments: Sequence[str]) -> int:
         write_rows(list(_rows(detail)), (), keys=KEYS, output="csv")
     else:
         title = Line(label_workloads(client, [name])[name], is_title=True)
-        refusals = [Line(reason, messages.REFUSED.text(language)) for reason in read_refusals(client, name, language)]
+        plan = read_plan_facts(client, name, language)
+        refusals = [Line(reason, messages.REFUSED.text(language)) for reason in plan.refusals]
+        refusals += [Line(reason, messages.PLANNED.text(language)) for reason in plan.also_stops]
         label = messages_of_workloads.SEEN_NOW.text(language)
         seen = [Line(clean(fact), label) for fact in read_live_facts(client, name, detail, language)]
         write_paragraphs([title, *seen, *describe_workload(detail, language), *refusals], sys.stdout)

@@ -6,6 +6,8 @@ from gpusteward.core.messages import Message
 
 REFUSED = Message("not reclaimed", "不回收")
 """Before the answer of a guard that refuses, beside a verdict."""
+PLANNED = Message("reclaim", "回收")
+"""Before what an action stops besides, beside a verdict."""
 OUTCOMES: Mapping[str, Message] = {
     "act": Message("act", "执行"),
     "warn": Message("warn", "警告"),

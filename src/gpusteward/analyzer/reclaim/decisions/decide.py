@@ -4,14 +4,15 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from gpusteward.analyzer.reclaim.decisions.guards import BY_NAME, GUARDS, Guard, ask_all, list_delivered, name_pods
+from gpusteward.analyzer.reclaim.decisions.guards import BY_NAME, GUARDS, Guard, ask_all, describe_pods, list_delivered
 from gpusteward.analyzer.reclaim.decisions.workloads import Facts, ReclaimWorkload, list_evidence
 from gpusteward.analyzer.reclaim.execution.changes import Change
 from gpusteward.analyzer.reclaim.execution.journal import Action, ActionState, JournalStep, make_action_id
 from gpusteward.analyzer.reclaim.permission import Mode
-from gpusteward.analyzer.reclaim.plan import Answer, Decision, Outcome
+from gpusteward.analyzer.reclaim.plan import Answer, Decision, OtherPod, Outcome
 from gpusteward.analyzer.reclaim.policies.policy import Policy
 from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.sources.live_readings import HostUse
 from gpusteward.core.messages import Message
 from gpusteward.messages import reclaim as messages
 
@@ -46,7 +47,15 @@ def decide(facts: Facts, *, changes: Sequence[Change] = (), action_id: str = "")
         due_at=_find_due(facts) if outcome in (Outcome.ACT, Outcome.WARN, Outcome.WAIT) else None,
         changes=tuple(changes),
         action_id=action_id,
+        other_pods=list_other_pods(facts),
     )
+
+
+def list_other_pods(facts: Facts) -> tuple[OtherPod, ...]:
+    """Pods without GPUs that would stop, with what they use of their hosts, as far as that was read."""
+    uses = facts.host.by_pod if facts.host else {}
+    others = facts.inspection.other_pods if facts.inspection else ()
+    return tuple(OtherPod(*pod, *uses.get(pod.name, HostUse())) for pod in others)
 
 
 def decide_one(one: ReclaimWorkload) -> Decision:
@@ -171,7 +180,7 @@ def describe_changes(one: ReclaimWorkload) -> Message:
     others = one.facts.inspection.other_pods if one.facts.inspection else ()
     if not others:
         return Message(text, text)
-    return messages.WARNING_OTHER_PODS.fill(text=text, count=len(others), pods=name_pods(others))
+    return messages.WARNING_OTHER_PODS.fill(text=text, count=len(others), pods=describe_pods(others, one.facts.host))
 
 
 def make_action(one: ReclaimWorkload, result: Result, mode: Mode, *, at: float, by: str) -> Action:
@@ -199,12 +208,11 @@ def make_action(one: ReclaimWorkload, result: Result, mode: Mode, *, at: float, 
 def make_evidence(one: ReclaimWorkload, result: Result) -> dict[str, Any]:
     """What an action rests on, for the journal: the verdict of what it takes away, and every guard and its answer."""
     facts = one.facts
-    others = facts.inspection.other_pods[:MOST_KEPT] if facts.inspection else ()
     return {
         **list_evidence(one, result, {row for replica in one.surplus for row in replica.rows}),
         "guards": [{"guard": each.guard, "passed": each.passed, "reason": each.reason} for each in ask_all(facts)],
         "origins": dict(facts.policy.origins) if facts.policy else {},
         "changes": [change.make_row() for change in one.changes],
         "pods": list(facts.pods),
-        "other_pods": [pod._asdict() for pod in others],
+        "other_pods": [pod._asdict() for pod in list_other_pods(facts)[:MOST_KEPT]],
     }

@@ -12,13 +12,14 @@ from math import inf
 from typing import NamedTuple
 
 from gpusteward.analyzer.reclaim.cluster import PodId
-from gpusteward.analyzer.reclaim.decisions.host_use import HostSignal, HostTotal
+from gpusteward.analyzer.reclaim.decisions.host_use import HostReading, HostSignal, HostTotal
 from gpusteward.analyzer.reclaim.decisions.workloads import Facts
 from gpusteward.analyzer.reclaim.execution.journal import Warned
 from gpusteward.analyzer.reclaim.plan import Answer, Fields, Outcome
 from gpusteward.analyzer.reclaim.policies.policy import CHANGING_ACTIONS, ReclaimAction
+from gpusteward.analyzer.sources.live_readings import HostUse
 from gpusteward.core.gpu_counts import format_gpus
-from gpusteward.core.messages import Message
+from gpusteward.core.messages import Message, same_text
 from gpusteward.core.node.containers import OwnerEvidence
 from gpusteward.core.verdicts import Activity, Proof, Step
 from gpusteward.messages import reclaim as messages
@@ -385,7 +386,11 @@ def other_pods(facts: Facts) -> Answer:
         policy.stops_other_pods,
         messages.STOPS_OTHER_PODS,
         messages.WOULD_STOP_OTHER_PODS,
-        lambda: {"pods": name_pods(found.other_pods), "count": len(found.other_pods), "policy": policy.name},
+        lambda: {
+            "pods": describe_pods(found.other_pods, facts.host),
+            "count": len(found.other_pods),
+            "policy": policy.name,
+        },
     )
 
 
@@ -414,25 +419,25 @@ def host(facts: Facts) -> Answer:
 
 
 def _show_work(total: HostTotal) -> Message:
-    amounts = {"amount": _scale(total, total.amount or 0.0), "least": _scale(total, total.least)}
+    amounts = {"amount": _scale(total.signal, total.amount or 0.0), "least": _scale(total.signal, total.least)}
     return messages.HOST_WORK[total.signal].fill(**amounts, pod=total.busiest)
 
 
 def _show_total(total: HostTotal, pods: int) -> Message:
     if total.amount is None:
         return messages.HOST_NO_SIGNAL.fill(signal=messages.HOST_SIGNALS[total.signal])
-    text = messages.HOST_AMOUNTS[total.signal].fill(amount=_scale(total, total.amount))
+    text = messages.HOST_AMOUNTS[total.signal].fill(amount=_scale(total.signal, total.amount))
     return messages.HOST_PARTLY.fill(text=text, count=total.unknown, pods=pods) if total.unknown else text
 
 
-def _scale(total: HostTotal, amount: float) -> float:
+def _scale(signal: HostSignal, amount: float) -> float:
     """Cores, or MB/s."""
-    return amount if total.signal is HostSignal.CPU else amount / 1e6
+    return amount if signal is HostSignal.CPU else amount / 1e6
 
 
-def _join(texts: Iterable[Message]) -> Message:
+def _join(texts: Iterable[Message], *, marks: tuple[str, str] = ("; ", "；")) -> Message:
     found = list(texts)
-    return Message("; ".join(each.en for each in found), "；".join(each.zh for each in found))
+    return Message(marks[0].join(each.en for each in found), marks[1].join(each.zh for each in found))
 
 
 def pods(facts: Facts) -> Answer:
@@ -511,10 +516,23 @@ def ask_all(facts: Facts) -> tuple[Answer, ...]:
     return tuple(guard.ask(facts) for guard in GUARDS)
 
 
-def name_pods(pods: Sequence[PodId]) -> str:
-    """For people: the names of the first ones."""
-    names = ", ".join(pod.name for pod in pods[:MOST_NAMED])
-    return f"{names}, +{len(pods) - MOST_NAMED}" if len(pods) > MOST_NAMED else names
+def describe_pods(pods: Sequence[PodId], host: HostReading | None) -> Message:
+    """For people: the names of the first ones, and what they use of their hosts, where that was read."""
+    named = [_describe_pod(pod.name, host) for pod in pods[:MOST_NAMED]]
+    more = [same_text(f"+{len(pods) - MOST_NAMED}")] if len(pods) > MOST_NAMED else []
+    return _join([*named, *more], marks=(", ", "、"))
+
+
+def _describe_pod(name: str, host: HostReading | None) -> Message:
+    if host is None or host.error is not None:  # the guard `host` says why
+        return same_text(name)
+    signals = []
+    for signal, amount in zip(HostSignal, host.by_pod.get(name, HostUse()), strict=True):
+        if amount is None:
+            signals.append(messages.HOST_NO_SIGNAL.fill(signal=messages.HOST_SIGNALS[signal]))
+        else:
+            signals.append(messages.HOST_AMOUNTS[signal].fill(amount=_scale(signal, amount)))
+    return messages.POD_USE.fill(pod=name, signals=_join(signals))
 
 
 def list_delivered(warnings: Sequence[Warned]) -> list[float]:

@@ -6,10 +6,11 @@ them. Little use proves nothing: NFS, Lustre and RDMA are in no counter. So a si
 and the answer of the guard names it.
 
 It is read for the workloads that would be warned about or acted on in a cycle, all together in one call, and of all
-pods that would stop, with GPUs and without.
+pods that would stop, with GPUs and without. Also for some that are refused because pods without GPUs would stop: who
+decides about these sees what they do.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -51,6 +52,7 @@ class HostReading(NamedTuple):
     seconds: float
     totals: tuple[HostTotal, ...] = ()
     error: Message | None = None  # why it could not be read
+    by_pod: Mapping[str, HostUse] = {}  # by name; of one that is missing nothing is known
 
     @property
     def work(self) -> list[HostTotal]:
@@ -79,7 +81,7 @@ def read_host_readings(
             _add_up(signal, [(name, use[number]) for name, use in uses], least=least[number])
             for number, signal in enumerate(HostSignal)
         )
-        readings.append(HostReading(len(each), limits.seconds, totals))
+        readings.append(HostReading(len(each), limits.seconds, totals, by_pod=dict(uses)))
     return readings
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 else:  # the enums as literals, for the API document
     OutcomeName = Literal[tuple(each.value for each in Outcome)]
     ModeName = Literal[tuple(each.value for each in Mode)]
+MOST_OTHER_PODS = 100
 Outcomes = Annotated[tuple[OutcomeName, ...], Field(max_length=len(Outcome))]
 
 
@@ -64,6 +65,20 @@ class ChangeRow:
     gpus: Annotated[float | None, Field(description="GPUs that become free; null: all of the workload.")]
 
 
+_Unknown = Field(description="Of its host, a mean over some minutes; null: unknown, or not read.")
+
+
+@dataclass(frozen=True, slots=True)
+class OtherPodRow:
+    """A pod without GPUs that would stop too."""
+
+    name: str
+    uid: str
+    cpu_cores: Annotated[float | None, _Unknown]
+    disk_bytes_per_second: Annotated[float | None, _Unknown]
+    network_bytes_per_second: Annotated[float | None, _Unknown]
+
+
 @dataclass(frozen=True, slots=True)
 class DecisionRow:
     """The decision on one workload."""
@@ -83,6 +98,7 @@ class DecisionRow:
     action_id: Annotated[str, Field(description="Of the journal, once a warning was sent.")]
     answers: list[GuardAnswer]
     changes: list[ChangeRow]
+    other_pods: Annotated[list[OtherPodRow], Field(description="Pods without GPUs that it would stop.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +163,7 @@ def make_decision_row(decision: Decision, language: Language) -> DecisionRow:
         action_id=decision.action_id,
         answers=[GuardAnswer(each.guard, each.passed, each.reason.text(language)) for each in decision.answers],
         changes=[make_change_row(each) for each in decision.changes],
+        other_pods=[OtherPodRow(*pod) for pod in decision.other_pods[:MOST_OTHER_PODS]],
     )
 
 
