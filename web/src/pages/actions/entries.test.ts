@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import type { Action, Decision } from "../../reclaim/types";
-import { listActions, listDecisions, timeOf } from "./entries";
+import { listActions, listDecisions, listHostRefusals, timeOf } from "./entries";
 
 const decision = (name: string, more: Partial<Decision>): Decision =>
   ({ cluster: "", kind: "Job", namespace: "a", name, gpus: 1, outcome: "wait", due_at: null, answers: [], ...more }) as unknown as Decision;
@@ -28,4 +28,9 @@ it("a planned action is done only as a dry run", () => {
 it("the last time of an action counts", () => {
   expect(timeOf({ ended_at: null, acted_at: "b", updated_at: "c", created_at: "d" })).toBe("b");
   expect(timeOf({ ended_at: null, acted_at: null, updated_at: null, created_at: "d" })).toBe("d");
+});
+
+it("refusals for work on the host are counted by signal", () => {
+  expect(listHostRefusals({ mode: "enforce", refused_by_cpu: 2, refused_by_disk: 0, refused_by_network: 1 })).toEqual([{ signal: "cpu", n: 2 }, { signal: "network", n: 1 }]);
+  expect(listHostRefusals({})).toEqual([]);
 });

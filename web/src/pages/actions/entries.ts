@@ -39,3 +39,10 @@ export function listActions(actions: readonly Action[], part: Part): Entry[] {
 export function timeOf(action: Pick<Action, "ended_at" | "acted_at" | "updated_at" | "created_at">): string | null {
   return action.ended_at ?? action.acted_at ?? action.updated_at ?? action.created_at;
 }
+
+export const HOST_SIGNALS = ["cpu", "disk", "network"] as const;
+
+/** How many workloads of the last plan are refused for what their pods do on their hosts; without signals that refuse none. */
+export function listHostRefusals(details: Readonly<Record<string, unknown>>): readonly { readonly signal: (typeof HOST_SIGNALS)[number]; readonly n: number }[] {
+  return HOST_SIGNALS.map((signal) => ({ signal, n: Number(details[`refused_by_${signal}`] ?? 0) })).filter(({ n }) => n > 0);
+}

@@ -6,6 +6,7 @@ import { findPage } from "../../pages";
 import { linkTo } from "../../router";
 import { days } from "../../state/filters";
 import type { Plan, Savings } from "../../reclaim/types";
+import { listHostRefusals } from "./entries";
 import { type ReclaimStatus, SwitchButton } from "./switch";
 import { texts } from "./texts";
 
@@ -27,6 +28,7 @@ export function Headline({ plan, savings, status }: Props) {
               <div>
                 <h1>{isStopped ? <em class="fault-number">{texts("headline-stopped")}</em> : sentence(mode, savings.data)}</h1>
                 <p class="actions-sub">{isStopped ? <StoppedBy status={status.data} plan={data} /> : describe(mode, data, savings.data, Number(status.data?.details["suspended"] ?? 0))}</p>
+                <HostRefusals status={status.data} />
               </div>
               <div class="actions-mode">
                 <p>
@@ -60,6 +62,14 @@ function describe(mode: Plan["mode"], plan: Plan, savings: Savings | undefined, 
   if (mode === "observe") return texts("sub-observe", { n });
   const next = n ? texts("sub-planned", { n }) : texts("sub-planned-none");
   return <>{savings && savings.gpu_hours > 0 && <>{savedSentence(savings)} </>}{plan.stopped_by || next}</>;
+}
+
+/** A refusal that never ends is seen here. */
+function HostRefusals({ status }: { status: ReclaimStatus | undefined }) {
+  const counts = listHostRefusals(status?.details ?? {});
+  if (!counts.length) return null;
+  const signals = counts.map(({ signal, n }) => texts("host-refusal", { signal: texts(`host-${signal}`), n })).join(texts("host-and"));
+  return <p class="actions-refusals">{texts("host-refusals", { signals })}</p>;
 }
 
 function savedSentence(savings: Savings) {
