@@ -49,6 +49,7 @@ def test_it_is_the_share_of_the_spells_of_at_least_this_age(past, age, horizon):
             one
             for one in chosen
             if one.lasted(NOW) >= age
+            and one.started_at + age + horizon <= NOW
             and (one.lasted(NOW) >= age + horizon or one.ended_by in (SpellEnd.WORK, SpellEnd.RELEASED))
         ]
         return known, [one for one in known if one.ended_by is SpellEnd.WORK and one.lasted(NOW) <= age + horizon]
@@ -80,6 +81,15 @@ def test_few_spells_are_unknown_not_zero():
     few = [spell(NOW - 90_000, 4000)] * (FEWEST_SPELLS - 1)
     assert estimate_chance(few, age=3600, horizon=HALF_HOUR, now=NOW) == Chance(None, FEWEST_SPELLS - 1, "workload")
     assert estimate_chance([], age=3600, horizon=HALF_HOUR, now=NOW) == Chance(None, 0, "")
+
+
+def test_a_spell_whose_horizon_is_not_over_counts_neither_as_resumed_nor_as_idle():
+    """Of those that became as old less than one horizon ago only the ones that resumed are over: counted, they would
+    make every chance too high."""
+    old = [spell(NOW - 90_000 - number, 80_000) for number in range(10)]
+    resumed_at_once = [spell(NOW - 3600 - 600, 3600 + 60) for _ in range(10)]  # became an hour old ten minutes ago
+    found = estimate_chance([*old, *resumed_at_once], age=3600, horizon=HALF_HOUR, now=NOW)
+    assert found == Chance(0.0, 10, "workload")
 
 
 def test_an_allocation_that_was_released_did_not_resume():

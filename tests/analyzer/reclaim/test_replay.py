@@ -164,7 +164,7 @@ def test_the_chance_of_the_past_is_the_one_that_would_have_been_told(rows, age_h
 
 def told(intervals, chosen, *, now, age):
     began, ended, by = intervals.started_at[chosen], intervals.ended_at[chosen], intervals.ended_by[chosen]
-    is_past = began + age <= now
+    is_past = began + age + HALF_HOUR <= now
     began, ended, by = began[is_past], ended[is_past], by[is_past]
     has_ended = ended <= now
     resumed = has_ended & (by == ENDS.index(SpellEnd.WORK))

@@ -67,8 +67,10 @@ NO_PAST = PastSpells(np.empty(0), np.empty(0), np.empty(0, np.bool_), np.empty(0
 
 
 def count_chance(past: PastSpells, *, age: float, horizon: float, now: float, of: SpellsOf) -> Chance:
-    """From recent spells if they are enough, else from all. Spells whose following time is unknown do not count."""
-    old = past.take(past.seconds >= age)
+    """From recent spells if they are enough, else from all. Spells whose following time is unknown do not count, nor do
+    those that became as old less than one horizon ago: of these only the ones that resumed could count by now, and the
+    chance would be told too high."""
+    old = past.take((past.seconds >= age) & (past.started_at + age + horizon <= now))
     is_late = old.seconds > age + horizon
     is_known = is_late | (old.seconds >= age + horizon) | old.is_over
     old, is_late = old.take(is_known), is_late[is_known]

@@ -140,11 +140,6 @@ class _Ordered(NamedTuple):
     has_resumed: Mask
     has_left: Mask  # released
 
-    @property
-    def ended_keys(self) -> Column:
-        found: Column = self.base + self.started_at + self.seconds
-        return found
-
 
 def _order(intervals: Intervals, groups: Numbers) -> _Ordered:
     rows = np.lexsort((intervals.started_at, groups))
@@ -197,16 +192,16 @@ def _count(ordered: _Ordered, age: float, is_asked: Mask) -> tuple[Numbers, Colu
     idle = ~resumed & ((old.seconds >= age + HALF_HOUR) | old.has_left)
     at = old.base + old.started_at + age
     horizon_keys = at + HALF_HOUR  # ascending, as the ages are
-    idle_keys, resumed_horizon = horizon_keys[idle], horizon_keys[resumed]
-    resumed_keys = np.sort(old.ended_keys[resumed], kind="stable")
+    resumed_keys, idle_keys = horizon_keys[resumed], horizon_keys[idle]
     asked = np.flatnonzero(is_asked[old.rows])
     at, begin = at[asked], old.base[asked]
     since = np.maximum(at - RECENT_SECONDS, begin)
     idle_until = np.searchsorted(idle_keys, at, side="right")
-    all_resumed = np.searchsorted(resumed_keys, at, side="right") - _count_before(resumed_keys, begin)
+    resumed_until = np.searchsorted(resumed_keys, at, side="right")
+    all_resumed = resumed_until - _count_before(resumed_keys, begin)
     all_idle = idle_until - _count_before(idle_keys, begin)
-    earlier = np.searchsorted(resumed_horizon, since, side="right") - _count_before(resumed_horizon, begin)
-    recent_resumed, recent_idle = all_resumed - earlier, idle_until - np.searchsorted(idle_keys, since, side="right")
+    recent_resumed = resumed_until - np.searchsorted(resumed_keys, since, side="right")
+    recent_idle = idle_until - np.searchsorted(idle_keys, since, side="right")
     has_recent = recent_resumed + recent_idle >= FEWEST_SPELLS
     came = np.where(has_recent, recent_resumed, all_resumed)
     total = came + np.where(has_recent, recent_idle, all_idle)
