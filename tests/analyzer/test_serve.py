@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gpusteward.analyzer.serve import raise_file_limit
+from gpusteward.analyzer.server.serve import raise_file_limit
 from gpusteward.simulate.fleets import default_node, fleet
 from tests.analyzer.engines import RunningEngine, running_prometheus
 from tests.analyzer.scraped_history import scrape_history, scrape_times

@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from gpusteward.analyzer.app import Analyzer
-from gpusteward.analyzer.serve import run_analyzer
+from gpusteward.analyzer.server.serve import run_analyzer
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.flags import Flags
 from gpusteward.analyzer.sources.scrape.sample_store import PageOrigin

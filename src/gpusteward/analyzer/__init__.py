@@ -1,8 +1,7 @@
 """The analyzer: reads the usage of every GPU, computes verdicts, records GPU-hours, sends notifications, serves an API.
 
     app.py               creates and wires all components
-    serve.py             runs them as a program: socket, HTTP server, signals
-    http_server.py       uvicorn with limits of connections and TLS; listen_socket.py: its socket
+    server/              runs them as a program: socket, HTTP server, signals
     pipeline.py          one cycle: read, judge, explain, publish, record, notify, reclaim
     scheduler.py         the thread that runs a cycle every interval
     backfill.py          cycles of the past, for idle spells before the first record

@@ -11,7 +11,7 @@ from gpusteward.analyzer.app import Analyzer
 from gpusteward.analyzer.ledger.database.db_engine import open_engine
 from gpusteward.analyzer.ledger.database.schema_version import create_tables
 from gpusteward.analyzer.prices import PriceList
-from gpusteward.analyzer.serve import run_analyzer
+from gpusteward.analyzer.server.serve import run_analyzer
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners
 from gpusteward.analyzer.sources.scrape.source import ScrapeSource

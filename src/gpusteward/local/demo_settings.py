@@ -12,8 +12,8 @@ from typing import Any
 
 import yaml
 
-from gpusteward.analyzer.listen_socket import open_socket
 from gpusteward.analyzer.reclaim.policies.example import EXAMPLE
+from gpusteward.analyzer.server.listen_socket import open_socket
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.flags import Flags, refuse_settings
 from gpusteward.core.messages import Language

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from gpusteward.agent.nvml import Nvml
-from gpusteward.analyzer.serve import run_analyzer
+from gpusteward.analyzer.server.serve import run_analyzer
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.flags import Flags, refuse_settings
 from gpusteward.core.errors import SourceError

@@ -28,12 +28,10 @@ from gpusteward.analyzer.api.source_reader import SourceReader
 from gpusteward.analyzer.explain.explainer import ModelCounters
 from gpusteward.analyzer.explain.opinion_effects import apply_objections, evaluate_opinions
 from gpusteward.analyzer.explain.opinions import Opinion
-from gpusteward.analyzer.http_server import ConnectionLimits, LimitedServer
 from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.ledger.snoozes import Snooze
-from gpusteward.analyzer.listen_socket import open_socket
 from gpusteward.analyzer.notify.outbox.records import Delivery
 from gpusteward.analyzer.pipeline import CycleStats
 from gpusteward.analyzer.reclaim.lending import LendableGpus
@@ -41,7 +39,9 @@ from gpusteward.analyzer.reports.report import Charge, EndedWorkload, GroupDetai
 from gpusteward.analyzer.reports.report_query import EndedQuery, ReportQuery
 from gpusteward.analyzer.reports.workload_history import WorkloadHistory
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.serve import configure_server
+from gpusteward.analyzer.server.http_server import ConnectionLimits, LimitedServer
+from gpusteward.analyzer.server.listen_socket import open_socket
+from gpusteward.analyzer.server.serve import configure_server
 from gpusteward.analyzer.settings.effective import EffectiveSettings
 from gpusteward.analyzer.settings.masked import MaskedSetting, mask_settings
 from gpusteward.analyzer.settings.settings import ServerSettings, Settings

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from gpusteward.analyzer.http_server import ConnectionLimits
+from gpusteward.analyzer.server.http_server import ConnectionLimits
 from tests.analyzer.api.sample_results import small_result
 from tests.analyzer.api.server import Api, running_api
 

@@ -20,7 +20,7 @@ from schemathesis.pytest._test_builder import build_operation_test
 from schemathesis.specs.openapi.schemas import OpenApiSchema
 
 from gpusteward.analyzer.api.build import build_api
-from gpusteward.analyzer.http_server import ConnectionLimits
+from gpusteward.analyzer.server.http_server import ConnectionLimits
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.core.node.containers import Workload
 from gpusteward.core.usages import AllocationKey

@@ -14,7 +14,7 @@ import bcrypt
 import pytest
 import trustme
 
-from gpusteward.analyzer.http_server import ConnectionLimits
+from gpusteward.analyzer.server.http_server import ConnectionLimits
 from gpusteward.analyzer.settings.settings import ServerSettings, Settings
 from gpusteward.cli.main import main
 from gpusteward.http_server.web_config import WebConfigFile

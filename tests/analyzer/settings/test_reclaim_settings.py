@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from gpusteward.analyzer.serve import require_kubernetes
+from gpusteward.analyzer.server.serve import require_kubernetes
 from gpusteward.analyzer.settings.effective import KNOWN
 from gpusteward.analyzer.settings.fields import is_secret
 from gpusteward.analyzer.settings.reclaim import ReclaimSettings

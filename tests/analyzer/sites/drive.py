@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from gpusteward.analyzer.app import Analyzer
-from gpusteward.analyzer.http_server import LimitedServer
-from gpusteward.analyzer.listen_socket import open_socket
-from gpusteward.analyzer.serve import configure_server
+from gpusteward.analyzer.server.http_server import LimitedServer
+from gpusteward.analyzer.server.listen_socket import open_socket
+from gpusteward.analyzer.server.serve import configure_server
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.flags import Flags
 from gpusteward.analyzer.sources.offered_gpus import OfferedGpus

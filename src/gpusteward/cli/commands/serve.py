@@ -30,7 +30,7 @@ def build_parser() -> FlagParser:
 def run(arguments: Sequence[str]) -> int:
     """Run the analyzer until a signal stops it. Raises ConfigurationError."""
     with require_libraries():
-        from gpusteward.analyzer.listen_socket import open_socket
+        from gpusteward.analyzer.server.listen_socket import open_socket
         from gpusteward.analyzer.settings.file import SettingsFile
         from gpusteward.analyzer.settings.flags import flags_from
 
@@ -40,7 +40,7 @@ def run(arguments: Sequence[str]) -> int:
     configure_logs(level=file.settings.logging.level, as_json=file.settings.logging.as_json)
     listening = open_socket(file.settings.server)
     with require_libraries():
-        from gpusteward.analyzer.serve import run_analyzer
+        from gpusteward.analyzer.server.serve import run_analyzer
     code = run_analyzer(file, listening=listening)
     exit_without_threads(code)
     return code

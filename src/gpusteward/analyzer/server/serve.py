@@ -19,10 +19,10 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from gpusteward.analyzer.app import Analyzer
-from gpusteward.analyzer.http_server import IDLE_SECONDS, LimitedServer
 from gpusteward.analyzer.ledger.database.leadership import FileOwner
-from gpusteward.analyzer.listen_socket import open_socket
 from gpusteward.analyzer.reclaim.build import find_own_namespace, open_cluster
+from gpusteward.analyzer.server.http_server import IDLE_SECONDS, LimitedServer
+from gpusteward.analyzer.server.listen_socket import open_socket
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners, open_api, open_offered_gpus, open_owners
