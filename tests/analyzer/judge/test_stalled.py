@@ -13,9 +13,9 @@ import pytest
 
 from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
-from gpusteward.analyzer.judge.loaded_idle import LoadedIdle
 from gpusteward.analyzer.judge.reasons import explain_row
 from gpusteward.analyzer.judge.rules import Rules
+from gpusteward.analyzer.judge.signatures.loaded_idle import LoadedIdle
 from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, STEPS, VerdictTable
 from gpusteward.core.node.containers import Container, Workload

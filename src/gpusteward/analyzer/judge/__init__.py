@@ -4,7 +4,6 @@
     rules.py               the settings of all rules
     allocation_columns.py  columns made from the allocations: identity, GPU model, owner kind
     valid_values.py        measured ratios and times of kernels; impossible values are unknown
-    loaded_idle.py         the power of a GPU that holds memory and does nothing, learned by model
     gpu_models.py          memory and power limit of each row: metric, GPU model, configured default
     score.py               0 to 100, four weighted parts; and the range that it falls into, corrected by activity
     activity.py            active, idle or unknown, and why unknown

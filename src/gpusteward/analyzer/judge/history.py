@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusteward.analyzer.judge.allocation_columns import AllocationHashes, Mask
-from gpusteward.analyzer.judge.loaded_idle import LoadedIdle
+from gpusteward.analyzer.judge.signatures.loaded_idle import LoadedIdle
 from gpusteward.analyzer.tables import Column, repeat_value
 
 SAME_START_SECONDS = 2.0

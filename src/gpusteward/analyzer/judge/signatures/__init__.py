@@ -4,7 +4,8 @@
     idle.py      rules for allocations without work: starting, hung, empty, asleep, no requests, parked
     active.py    rules for allocations with work: keep-alive, health-check, starved, bursty
     keep_alive.py  artificial load: its settings, and its proof at any level
-    stalled.py   busy without doing anything: a frozen server, a frozen gang
+    stalled.py   busy without doing anything: a frozen server, a frozen gang; loaded_idle.py: the power of a GPU that
+                 holds memory and does nothing, learned by model
 
 In `judge.py` the first rule that matches gives the signature; steady and unknown are what remains.
 

@@ -21,8 +21,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gpusteward.analyzer.judge.activity import ActivityRule
 from gpusteward.analyzer.judge.allocation_columns import Mask, find_owners
-from gpusteward.analyzer.judge.loaded_idle import LoadedIdle
 from gpusteward.analyzer.judge.signatures.evidence import Evidence, Freeze
+from gpusteward.analyzer.judge.signatures.loaded_idle import LoadedIdle
 from gpusteward.analyzer.judge.valid_values import first_known
 from gpusteward.analyzer.tables import Column
 from gpusteward.core.kinds import BATCH, find_kind
