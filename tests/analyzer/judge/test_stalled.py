@@ -188,8 +188,7 @@ def add(rows: Sequence[Stats], further: Stats) -> list[Stats]:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_gang_that_waits_for_itself_for_half_an_hour_is_stalled(board: Board, seed: int):
     chance = np.random.default_rng(seed)
-    coolest = board.loaded[0]  # the level holds for the coolest board: others may be above it, and are not accused
-    rows = [waiting(chance, board, watts=coolest + draw(chance, board.stuck) * 0.7) | STILL for _ in range(8)]
+    rows = [waiting(chance, board) | STILL for _ in range(8)]
     held, known = held_by(range(8), board=board), learned(board, seed=seed)
     verdicts = judge_windows(*lasting(rows, 30), held=held, known=known)
     assert set(names(verdicts)) == {Signature.STALLED}
@@ -197,6 +196,33 @@ def test_a_gang_that_waits_for_itself_for_half_an_hour_is_stalled(board: Board, 
     assert {STEPS[code] for code in verdicts.step} == {Step.NOTICE}
     assert verdicts.ineffective_since.tolist() == [AT - 1800] * 8
     assert Signature.STALLED not in names(judge_windows(*lasting(rows, 25), held=held, known=known))
+
+
+LEVEL = 112.0 + 0.1 * (H100.limit - 112.0)  # about what `learned` gives
+
+
+def spinning(*watts: float) -> list[Stats]:
+    return [gpu(1.0, each) | STILL for each in watts]
+
+
+def test_the_mean_of_a_gang_must_be_at_the_level_and_a_hot_board_may_be_three_per_cent_above_it():
+    def judge_last(*watts: float) -> list[Signature]:
+        return names(judge_windows(*lasting(spinning(*watts), 150), known=learned()))
+
+    assert judge_last(*[140.0] * 7, LEVEL + 15) == [Signature.STALLED] * 8
+    assert Signature.STALLED not in judge_last(*[140.0] * 7, LEVEL + 40)  # one computes
+    assert Signature.STALLED not in judge_last(*[LEVEL + 6] * 8)
+    assert Signature.STALLED not in judge_last(LEVEL + 15, LEVEL - 4)
+
+
+def test_a_freeze_goes_on_at_the_power_at_which_it_began_though_the_level_is_passed():
+    first, later, hot = (spinning(*[watts] * 4) for watts in (LEVEL - 5, LEVEL + 6, LEVEL + 25))
+    known = learned()
+    assert set(names(judge_windows(first, *lasting(later, 25), known=known))) == {Signature.STALLED}
+    assert Signature.STALLED not in names(judge_windows(*lasting(later, 150), known=known))
+    assert Signature.STALLED not in names(judge_windows(*lasting(first, 60), hot, known=known))
+    gone = spinning(*[LEVEL + 25] * 4)
+    assert Signature.STALLED not in names(judge_windows(first, gone, *lasting(later, 150), known=known))
 
 
 def test_a_gang_without_witnesses_on_the_host_is_stalled_after_two_hours():

@@ -103,9 +103,13 @@ class StalledRule(BaseModel):
 
 
 def find_spinning_watts(evidence: Evidence, loaded_idle: LoadedIdle, rule: StalledRule) -> Column:
-    """The highest power of a GPU that waits; NaN where its loaded idle power is not known."""
+    """The highest power of a GPU that waits; NaN where its loaded idle power is not known. Where a freeze goes on, it
+    is at least the power at which it began: what varies about the level would begin anew in every other window."""
     idle, limit = loaded_idle.find_watts(evidence.columns), evidence.capacities.power_limit_watts
-    return idle + np.fmax(rule.spinning_power_ratio * (limit - idle), rule.least_spinning_watts)
+    level = idle + np.fmax(rule.spinning_power_ratio * (limit - idle), rule.least_spinning_watts)
+    own = evidence.past.frozen_watts + rule.flat_power_ratio * limit
+    may_go_on = (evidence.past.seen_at >= _begins(evidence)) & (own > level)
+    return np.where(may_go_on, own, level)
 
 
 def learn_loaded_idle(evidence: Evidence, known: LoadedIdle, *, nothing_bytes: float) -> LoadedIdle:
@@ -126,7 +130,7 @@ def find_freeze(evidence: Evidence, rule: StalledRule) -> Freeze:
     if not is_frozen.any():
         nothing = np.full(len(table), np.nan)
         return Freeze(nothing, nothing, is_frozen)
-    begins, watts = np.fmax(table.at - table.window_seconds, table.started_at), _mean_watts(evidence)
+    begins, watts = _begins(evidence), _mean_watts(evidence)
     swing = rule.flat_power_ratio * evidence.capacities.power_limit_watts
     is_same = is_server | ~(np.abs(watts - past.frozen_watts) > swing)
     continues = (past.seen_at >= begins) & (past.frozen_since > 0) & is_same
@@ -147,6 +151,11 @@ def is_stalled(evidence: Evidence, rule: StalledRule) -> Mask:
     is_long = lasts >= np.where(is_still, rule.witnessed_seconds, rule.unwitnessed_seconds)
     may_be = _is_frozen_server(evidence) | ~works
     return evidence.activities.worked & evidence.freeze.is_busy & is_long & may_be
+
+
+def _begins(evidence: Evidence) -> Column:
+    """The window of each row, and not before its pod."""
+    return np.fmax(evidence.table.at - evidence.table.window_seconds, evidence.table.started_at)
 
 
 class _Gangs(NamedTuple):
@@ -196,7 +205,7 @@ def _spins(evidence: Evidence, rule: StalledRule) -> Mask:
     is_constant = held - used <= rule.memory_swing_ratio * held
     if not (is_busy & is_constant).any():
         return is_busy & is_constant
-    at_level = _is_at_spinning_level(evidence, rule)
+    at_level, is_above = _compare_power(evidence, is_busy, rule)
     engine, sm = evidence.stat(Measure.ENGINE, Stat.MEAN), evidence.stat(Measure.SM_ACTIVE, Stat.PEAK)
     is_alive = (engine >= rule.engine_ratio) | (sm > 0) | at_level  # profiling, by itself or by power that agrees
     is_alive &= ~(engine < rule.engine_ratio)
@@ -211,7 +220,7 @@ def _spins(evidence: Evidence, rule: StalledRule) -> Mask:
         has_no_traffic & is_alive,
     )
     works = (
-        (evidence.stat(Measure.POWER, Stat.MEAN) > _highest_watts(evidence))
+        is_above
         | (tensor > rule.tensor_ratio)
         | (dram >= ActivityRule.dram_floor_ratio)
         | (np.isnan(dram) & (copy > 0))
@@ -230,16 +239,23 @@ def shows_traffic(evidence: Evidence) -> Mask:
     )
 
 
-def _is_at_spinning_level(evidence: Evidence, rule: StalledRule) -> Mask:
-    mean, peak = _mean_watts(evidence), evidence.stat(Measure.POWER, Stat.PEAK)
-    is_flat = peak - mean <= rule.flat_power_ratio * evidence.capacities.power_limit_watts
-    return is_flat & (mean <= evidence.spinning_watts)
+def _compare_power(evidence: Evidence, is_busy: Mask, rule: StalledRule) -> tuple[Mask, Mask]:
+    """Which rows draw, evenly, what a GPU that waits draws; and which draw more.
 
-
-def _highest_watts(evidence: Evidence) -> Column:
-    """Power above it is that of a working GPU; where the loaded idle power is not known, by the typical idle power."""
-    idle, limit = evidence.capacities.idle_watts, evidence.capacities.power_limit_watts
-    return first_known(evidence.spinning_watts, idle + ActivityRule.power_ratio * (limit - idle))
+    The level is that of a cool board, and boards of one model differ by a tenth. In a collective all of them run the
+    same kernel, so their mean must be at the level, and a hot one may be above it by as much as power varies.
+    """
+    limit, mean = evidence.capacities.power_limit_watts, _mean_watts(evidence)
+    swing, excess = rule.flat_power_ratio * limit, mean - evidence.spinning_watts
+    is_flat = evidence.stat(Measure.POWER, Stat.PEAK) - mean <= swing
+    allocations, of_gang = evidence.table.allocations, np.full(len(excess), np.nan)
+    if len(rows := np.flatnonzero(is_busy & ~np.isnan(excess))):
+        _, codes = find_owners([allocations[row].container for row in rows.tolist()])
+        of_gang[rows] = (np.bincount(codes, weights=excess[rows]) / np.bincount(codes))[codes]
+    # Before the loaded idle power is known, what a working GPU draws is known by the typical idle power.
+    idle = evidence.capacities.idle_watts
+    highest = first_known(evidence.spinning_watts + swing, idle + ActivityRule.power_ratio * (limit - idle))
+    return is_flat & (excess <= swing) & (of_gang <= 0), mean > highest
 
 
 def _mean_watts(evidence: Evidence) -> Column:
