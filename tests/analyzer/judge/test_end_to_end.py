@@ -13,7 +13,7 @@ from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.workloads import WorkloadTable, judge_workloads
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
-from gpusteward.analyzer.sources.usage.quantities import NAMES, MetricScheme
+from gpusteward.analyzer.sources.usage.quantities import DCGM, NATIVE
 from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, STEPS, VerdictTable
 from gpusteward.core.node.gpus import Share
 from gpusteward.core.usages import AllocationKey
@@ -89,7 +89,7 @@ class Judged:
 
 def scrape(collect: Collect, dialects: str, options: DcgmOptions | None = None) -> Iterator[Sample]:
     """All metrics that the analyzer can query, of all nodes, scraped every 30 s."""
-    queried = NAMES[MetricScheme.NATIVE] | NAMES[MetricScheme.DCGM] | {"up"}
+    queried = NATIVE.names | DCGM.names | {"up"}
     times = scrape_times(WINDOW + CYCLES * CYCLE)
     samples = scrape_history(NODES, times, dialects=dialects, options=options, collect=collect)
     return (sample for sample in samples if sample[0] in queried)

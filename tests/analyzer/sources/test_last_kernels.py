@@ -14,7 +14,7 @@ from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme, SeriesGroup, plan_holders
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.analyzer.sources.usage.label_mapping import map_labels
-from gpusteward.analyzer.sources.usage.quantities import NAMES, MetricScheme, Quantity, list_metrics
+from gpusteward.analyzer.sources.usage.quantities import HAMI, Quantity
 from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, UsageTable
 from gpusteward.core.exposition import render_labels
 from gpusteward.core.usages import Measure, Stat
@@ -125,9 +125,9 @@ def test_the_last_kernel_proves_work_and_idleness(tmp_path: Path, source: str):
 
 def test_it_costs_no_query_where_no_such_series_exist():
     mapping = map_labels(NEW[0], cluster_label="")
-    names = NAMES[MetricScheme.HAMI] - {NEW[1][2], OLD[1][2]}
+    names = HAMI.names - {NEW[1][2], OLD[1][2]}
     plans = [
-        plan_holders(DetectedScheme(MetricScheme.HAMI, SeriesGroup(mapping, list_metrics(MetricScheme.HAMI, each))), ())
+        plan_holders(DetectedScheme(HAMI, SeriesGroup(mapping, HAMI.list_metrics(each))), ())
         for each in (names, {*names, NEW[1][2]})
     ]
     assert [sum(query.quantity is Quantity.LAST_KERNEL for query in plan.queries) for plan in plans] == [0, 1]

@@ -19,7 +19,7 @@ from gpusteward.analyzer.sources.memory_limits import (
 from gpusteward.analyzer.sources.promql.query_runner import DeviceIndex, HolderIndex, RowLimit
 from gpusteward.analyzer.sources.scrape.page_parser import NO_MEMORY, split_lines
 from gpusteward.analyzer.sources.scrape.sample_store import Kept, SampleStore, StoreOptions
-from gpusteward.analyzer.sources.usage.quantities import MetricScheme
+from gpusteward.analyzer.sources.usage.quantities import DCGM
 from gpusteward.analyzer.sources.usage.query_results import MAX_LABEL_LENGTH, DeviceKey, HolderDetails, HolderKey
 from gpusteward.core.errors import SourceError
 from gpusteward.http.async_connection import AsyncConnection, ReceivedBytes
@@ -111,7 +111,7 @@ def test_labels_longer_than_names_are_cut_off_whoever_sends_them():
     holders.add_texts([label_text(1, pod_length=1000)])
     store = SampleStore(StoreOptions(interval=15, keep_seconds=60))
     store.ingest("a", page("p" * 1000).encode(), AT)
-    [scraped] = store.read_window(AT, 15).rows.holders[MetricScheme.DCGM].keys
+    [scraped] = store.read_window(AT, 15).rows.holders[DCGM].keys
     assert {len(key.pod) for key in (*holders.keys, scraped)} == {MAX_LABEL_LENGTH}
 
 

@@ -33,14 +33,7 @@ from gpusteward.analyzer.sources.usage.label_mapping import (
     LabelMapping,
     map_labels,
 )
-from gpusteward.analyzer.sources.usage.quantities import (
-    SHOWS_GPUS,
-    Aggregation,
-    MetricScheme,
-    Quantity,
-    UsageMetric,
-    find_metrics,
-)
+from gpusteward.analyzer.sources.usage.quantities import SCHEMES, SHOWS_GPUS, Aggregation, Quantity, UsageMetric
 from gpusteward.analyzer.sources.usage.query_results import HolderDetails
 from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers, join_labels, match_any, write_selector
 from gpusteward.core import metrics
@@ -65,15 +58,15 @@ def detect_schemes(
     engine: Engine, names: Collection[str], clusters: ClusterChoice, at: float
 ) -> Iterator[DetectedScheme]:
     """The schemes among these metric names, most trusted first. Raises SourceError."""
-    for scheme in MetricScheme:
-        found = find_metrics(scheme, names)
+    for scheme in SCHEMES:
+        found = scheme.find_metrics(names)
         for part in _read_parts(engine, found.of_holders, clusters, at):
             group, device = part.group, None
-            if scheme is MetricScheme.NATIVE:  # its series about devices have the labels of those about holders
-                device = replace(group, metrics=found.of_devices)
+            if not scheme.devices:  # its series about devices have the labels of those about holders
+                device = replace(group, metrics=found.of_devices) if found.of_devices else None
             elif found.of_devices and (own := _make_part(engine, found.of_devices, group.matchers, clusters, at)):
                 device = own.group
-            if scheme is MetricScheme.DCGM:
+            if scheme.names_holder:
                 group = replace(group, fallbacks=_find_fallbacks(engine, group, part.labels, at))
             yield from _split_by_job(engine, DetectedScheme(scheme, group, device), part.labels, at)
 
@@ -183,7 +176,7 @@ def _find_jobs(
     """Jobs without any holder under the usual label, by the label that names their holders. Raises SourceError."""
     group, main = detected.holder, _choose_metrics(detected.holder)
     # A job may lack the main metric. On a large site the engine may refuse to select all of them at once.
-    all_metrics = main if detected.scheme is MetricScheme.NATIVE else group.list_metrics(*_IN_EVERY_JOB)
+    all_metrics = main if detected.scheme.lists_allocations else group.list_metrics(*_IN_EVERY_JOB)
     for names in dict.fromkeys((tuple(all_metrics), tuple(main))):
         series = (match_any("__name__", names), *group.matchers)
         try:
@@ -260,8 +253,8 @@ def discover(
     product, version = _identify(engine, at)
     schemes = list(detect_schemes(engine, names, clusters, at))
     ignored_nodes: dict[str, float] = {}
-    native = [detected for detected in schemes if detected.scheme is MetricScheme.NATIVE]
-    others = [detected for detected in schemes if detected.scheme is not MetricScheme.NATIVE]
+    native = [detected for detected in schemes if detected.scheme.lists_allocations]
+    others = [detected for detected in schemes if not detected.scheme.lists_allocations]
     if native and others:
         agents = [each.holder.mapping for each in native]
         plans = [plan_holders(other, condition) for other in others]

@@ -48,7 +48,7 @@ class GpuSeries:
     @property
     def metrics(self) -> list[str]:
         """What nearly every GPU has, most reliable first; none where the site has no such metric."""
-        return self.group.list_metrics(*((Quantity.IDENTITY,) if self.scheme is MetricScheme.NATIVE else SHOWS_GPUS))
+        return self.group.list_metrics(*((Quantity.IDENTITY,) if self.scheme.lists_allocations else SHOWS_GPUS))
 
     @property
     def nodes(self) -> list[str]:
@@ -57,7 +57,7 @@ class GpuSeries:
 
     @property
     def models(self) -> list[str]:
-        own = "model" if self.scheme is MetricScheme.NATIVE else self.mapping.model
+        own = "model" if self.scheme.lists_allocations else self.mapping.model
         return [own, *(names.model for names in self.group.fallbacks)]
 
     @property
@@ -77,7 +77,7 @@ class GpuSeries:
 def list_gpu_series(schemes: Iterable[DetectedScheme], condition: Matchers) -> Iterator[GpuSeries]:
     """HAMi's own metrics do not include GPUs without a holder."""
     for detected in schemes:
-        group = detected.holder if detected.scheme is MetricScheme.DCGM else detected.device
+        group = detected.holder if detected.scheme.names_holder else detected.device
         if group is not None:
             yield GpuSeries(group, detected.scheme, device_matchers((*condition, *group.matchers)))
 
@@ -97,8 +97,8 @@ def _count_gpus(engine: Engine, series: GpuSeries, at: float) -> Counter[NodeMod
     metrics before do not show: one query over all would select too much. Raises SourceError."""
     mapping = series.mapping
     # The agent reports a MIG instance under its own uuid, beside its GPU; DCGM under the uuid of the GPU.
-    is_native = series.scheme is MetricScheme.NATIVE
-    whole = (Matcher(mapping.instance, "=", ""),) if is_native and mapping.instance else ()
+    is_own = series.scheme.lists_allocations
+    whole = (Matcher(mapping.instance, "=", ""),) if is_own and mapping.instance else ()
     by = join_labels(*series.nodes, *series.models, mapping.cluster)
     counts: Counter[NodeModel] = Counter()
     shown = ""
@@ -180,7 +180,7 @@ class SharedUuids:
     def _find_place(self, detected: DetectedScheme, at: float) -> str:
         """The label of a GPU's place on its node; empty: there is none, or no UUID to compare."""
         mapping = detected.holder.mapping
-        if detected.scheme is MetricScheme.HAMI or not mapping.uuid or mapping.lacks_uuid or not mapping.node:
+        if detected.scheme.devices or not mapping.uuid or mapping.lacks_uuid or not mapping.node:
             return ""
         if mapping.gpu:
             return mapping.gpu

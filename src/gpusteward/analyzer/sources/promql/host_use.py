@@ -21,7 +21,6 @@ from gpusteward.analyzer.sources.engine.client import Engine
 from gpusteward.analyzer.sources.live_readings import HostUse
 from gpusteward.analyzer.sources.promql.expressions import write_range
 from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme
-from gpusteward.analyzer.sources.usage.quantities import MetricScheme
 from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers, join_labels, match_any, write_selector
 from gpusteward.core import metrics
@@ -103,7 +102,7 @@ def read_host_use(
     of_agent = dict.fromkeys(
         _PodLabels(each.namespace, each.pod, clusters)
         for scheme, each in mappings
-        if scheme is MetricScheme.NATIVE and each.namespace and each.pod
+        if scheme.lists_allocations and each.namespace and each.pod
     )
     for labels in of_agent:
         _add(found, _read(engine, OF_AGENT, labels, pods, at=at, seconds=seconds))

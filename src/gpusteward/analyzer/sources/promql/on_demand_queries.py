@@ -27,7 +27,6 @@ from gpusteward.analyzer.sources.usage.quantities import (
     MEASURES,
     Aggregation,
     Level,
-    MetricScheme,
     Quantity,
     UsageMetric,
 )
@@ -213,9 +212,9 @@ def device_work_metrics(detected: DetectedScheme, allocation: AllocationKey) -> 
     is_alone = allocation.share == Share.EXCLUSIVE and not allocation.gpu_instance
     own = {metric.quantity for metric in detected.holder.metrics if metric.level is Level.HOLDER}
     wanted = _WORK - own if is_alone else frozenset[Quantity]()
-    if detected.scheme is MetricScheme.HAMI:
+    if detected.scheme.devices:
         wanted |= _VIDEO
-    if detected.scheme is MetricScheme.NATIVE:
+    if detected.scheme.lists_allocations:
         has_one_holder = is_alone or allocation.share == Share.MIG
         wanted |= frozenset(_OUTSIDE) if has_one_holder else frozenset(_OUTSIDE) - own
     yield from (metric for metric in detected.device.metrics if metric.quantity in wanted)
@@ -287,7 +286,7 @@ def read_pod_processes(
     """Processes as reported by gpusteward's agents; nothing is known where none runs. Raises SourceError."""
     parts: list[PodProcesses] = []
     for detected in schemes if pods else ():
-        if detected.scheme is MetricScheme.NATIVE:
+        if detected.scheme.lists_allocations:
             mapping = detected.holder.mapping
             matchers = (
                 match_any("__name__", sorted(PROCESS_METRICS)),
@@ -315,7 +314,7 @@ def read_node_gpus(
         replace(mapping, uuid=DCGM_LABELS.uuid, model=DCGM_LABELS.model, instance=DCGM_LABELS.instance, node=node_label)
         for scheme, mapping in groups
         for node_label in ("Hostname", "hostname")
-        if scheme is MetricScheme.NATIVE
+        if scheme.lists_allocations
     ]
     for mapping in dict.fromkeys((*(mapping for _, mapping in groups), *of_dcgm)):
         if not mapping.node or not mapping.uuid:

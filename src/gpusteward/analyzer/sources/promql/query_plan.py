@@ -62,7 +62,7 @@ _HOLDER_LABELS = frozenset(label for field in ("namespace", "pod", "container") 
 
 def detail_labels(scheme: MetricScheme, mapping: LabelMapping) -> HolderDetails:
     """The label of each detail of a holder."""
-    if scheme is not MetricScheme.NATIVE:
+    if not scheme.lists_allocations:
         return mapping.details
     return mapping.details._replace(
         **{name: name for name in ("pod_uid", "workload_kind", "workload", "share", "user", "used_by")}
@@ -128,7 +128,7 @@ class DetectedScheme:
     def describe(self) -> dict[str, Any]:
         """For `/api/v1/sources`; `missing_metrics` limit every proof of this scheme."""
         return {
-            "name": self.scheme.value,
+            "name": self.scheme.name,
             **({"only": write_selector("", self.matchers)} if self.matchers else {}),
             "labels": {field: str(label) for field, label in asdict(self.holder.mapping).items() if label},
             "metrics": sorted({metric.name for group in self.groups for metric in group.metrics}),
@@ -224,11 +224,11 @@ def plan_holders(detected: DetectedScheme, condition: Matchers) -> QueryPlan:
     all_holders = holder_matchers(condition)
     # For `label!=""` an engine goes through all values of the label, and a cluster has a hundred times as many pods as
     # namespaces, so the namespace is cheaper; dcgm-exporter sets both or neither.
-    is_dcgm = detected.scheme is MetricScheme.DCGM
-    is_sibling = is_dcgm and mapping.namespace in HOLDER_NAMESPACES.get(mapping.pod, ())
+    names_holder = detected.scheme.names_holder
+    is_sibling = names_holder and mapping.namespace in HOLDER_NAMESPACES.get(mapping.pod, ())
     label = mapping.namespace if is_sibling else mapping.pod
     held = (*all_holders, Matcher(label, "!=", "")) if label else all_holders
-    metrics = list(_split_mig(group.holder_metrics, mapping.instance)) if is_dcgm else group.holder_metrics
+    metrics = list(_split_mig(group.holder_metrics, mapping.instance)) if names_holder else group.holder_metrics
     devices = [metric for metric in group.metrics if metric.level is Level.DEVICE]
     queries = [
         *plan_presence(detected, all_holders),  # of free devices too: one that reports without its holder shows its end
@@ -236,7 +236,7 @@ def plan_holders(detected: DetectedScheme, condition: Matchers) -> QueryPlan:
         *_plan_metrics(metrics, mapping, held),
         *_plan_metrics(devices, mapping, device_matchers(condition)),
     ]
-    if is_dcgm and reports_unheld_devices(detected.scheme, condition):
+    if names_holder and reports_unheld_devices(detected.scheme, condition):
         # The core of devices without a holder, where they work: usually none. gpusteward's agent reports the use of
         # every device by itself.
         unheld = (*all_holders, Matcher(label, "=", "")) if label else all_holders
@@ -266,23 +266,14 @@ def device_matchers(condition: Matchers) -> Matchers:
 def reports_unheld_devices(scheme: MetricScheme, condition: Matchers) -> bool:
     """Whether the presence results include GPUs without a holder. HAMi does not report them, and a condition on
     namespaces excludes them, except for the agent, which reports all GPUs separately."""
-    if scheme is MetricScheme.NATIVE:
-        return True
-    return scheme is MetricScheme.DCGM and holder_matchers(condition) == device_matchers(condition)
+    is_unrestricted = holder_matchers(condition) == device_matchers(condition)
+    return scheme.lists_allocations or (scheme.names_holder and is_unrestricted)
 
 
 def _make_plan(group: SeriesGroup, queries: list[Query], matchers: Matchers) -> QueryPlan:
     metric = group.main_metric
     counted = (*matchers, *metric.matchers) if metric else matchers
     return QueryPlan(group.mapping, tuple(queries), metric.name if metric else "", counted)
-
-
-_PRESENCE_QUANTITIES = {
-    MetricScheme.NATIVE: (Quantity.PRESENCE,),
-    MetricScheme.HAMI: (Quantity.MEMORY_LIMIT, Quantity.MEMORY_USED, Quantity.CORE),
-    MetricScheme.DCGM: (Quantity.MEMORY_USED, Quantity.CORE, Quantity.ENGINE),
-}
-"""What nearly every holder has, even if its core is not measured, most reliable first."""
 
 
 def plan_presence(detected: DetectedScheme, matchers: Matchers) -> Iterator[Query]:
@@ -294,7 +285,7 @@ def plan_presence(detected: DetectedScheme, matchers: Matchers) -> Iterator[Quer
     labels = detail_labels(detected.scheme, group.mapping)
     metrics = group.holder_metrics
     quantities = [metric.quantity for metric in metrics]
-    preferred = (*_PRESENCE_QUANTITIES[detected.scheme], *quantities)
+    preferred = (*detected.scheme.presence, *quantities)
     presence = next((each for each in preferred if each in quantities), None)
     for metric in metrics:
         if metric.quantity is presence:
@@ -304,18 +295,10 @@ def plan_presence(detected: DetectedScheme, matchers: Matchers) -> Iterator[Quer
             )
 
 
-VIDEO_QUANTITIES: Mapping[MetricScheme, tuple[Quantity, ...]] = {
-    MetricScheme.NATIVE: (Quantity.VIDEO,),
-    MetricScheme.HAMI: (Quantity.ENCODER, Quantity.DECODER),
-    MetricScheme.DCGM: (Quantity.ENCODER, Quantity.DECODER),
-}
-"""All of these are needed to see the use of video engines: engine activity and busy time are those of the core."""
-
-
 def list_missing_video(detected: DetectedScheme) -> list[Quantity]:
     """The video signals that no series of this scheme has."""
     known = {metric.quantity for group in detected.groups for metric in group.metrics}
-    return [quantity for quantity in VIDEO_QUANTITIES[detected.scheme] if quantity not in known]
+    return [quantity for quantity in detected.scheme.video if quantity not in known]
 
 
 VIDEO_METRICS: Mapping[Quantity, str] = {
@@ -329,10 +312,10 @@ def _plan_missing_video(detected: DetectedScheme, matchers: Matchers) -> Iterato
     """The holders without a video signal, where others have it: exporters of one site may export different fields. The
     boards that can be divided by MIG have no encoder, or do not report it per instance."""
     group = detected.holder
-    if detected.scheme is MetricScheme.HAMI or list_missing_video(detected):
+    if detected.scheme.devices or list_missing_video(detected):
         return
     queries = list(plan_presence(detected, matchers))  # one for each name that versions of DCGM have for it
-    for presence, quantity in product(queries, VIDEO_QUANTITIES[detected.scheme]):
+    for presence, quantity in product(queries, detected.scheme.video):
         others = tuple(
             replace(presence, metric=metric.name, matchers=(*matchers, *metric.matchers))
             for metric in group.holder_metrics

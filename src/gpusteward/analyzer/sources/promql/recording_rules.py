@@ -16,14 +16,7 @@ from gpusteward.analyzer.sources.engine.client import Engine
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.analyzer.sources.promql.expressions import RULE_INTERVAL_SECONDS, Window, rule_name, write_duration
 from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme
-from gpusteward.analyzer.sources.usage.quantities import (
-    CORE_AGGREGATIONS,
-    NAMES,
-    Aggregation,
-    Level,
-    Quantity,
-    list_metrics,
-)
+from gpusteward.analyzer.sources.usage.quantities import CORE_AGGREGATIONS, SCHEMES, Aggregation, Level, Quantity
 from gpusteward.core.errors import SourceError
 from gpusteward.logs import Log
 
@@ -43,10 +36,10 @@ _HEAD = """\
 def write_rules(window_seconds: float = DEFAULT_WINDOW_SECONDS) -> str:
     """The rules file for one window, as YAML."""
     lines = [f"{_HEAD}groups:\n"]
-    for scheme, names in NAMES.items():
+    for scheme in SCHEMES:
         interval = write_duration(RULE_INTERVAL_SECONDS)
         lines.append(f"  - name: gpusteward-{scheme}\n    interval: {interval}\n    rules:\n")
-        found = list_metrics(scheme, names)
+        found = scheme.list_metrics(scheme.names)
         # Engine activity is the core of a MIG instance in DCGM, so it needs all aggregations of a core.
         engines = [one for one in found if one.quantity is Quantity.ENGINE and one.level is Level.HOLDER]
         cores = (replace(one, aggregations=CORE_AGGREGATIONS) for one in engines)

@@ -24,7 +24,7 @@ from gpusteward.analyzer.sources.promql.fleet import (
 from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme
 from gpusteward.analyzer.sources.usage.findings import NO_GPU_SERIES, list_names
 from gpusteward.analyzer.sources.usage.label_mapping import is_exporter_name
-from gpusteward.analyzer.sources.usage.quantities import NAMES, SHOWS_GPUS, MetricScheme, Quantity
+from gpusteward.analyzer.sources.usage.quantities import DCGM, HAMI, SHOWS_GPUS, Quantity
 from gpusteward.analyzer.sources.usage.query_results import DeviceKey, ScrapeTarget, find_label
 from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers, join_labels, match_any, write_selector
 from gpusteward.analyzer.tables import NodeModel, SiteFinding, UsageTable
@@ -206,7 +206,7 @@ def _list_without_uuid(engine: Engine, series: Iterable[GpuSeries], at: float) -
     return {
         find_label(labels, one.nodes)
         for one in series
-        if one.scheme is MetricScheme.DCGM and one.has_ids
+        if one.scheme.names_holder and one.has_ids
         for selector in one.select(Matcher(one.mapping.uuid, "=", ""))
         for labels in query_labels(engine, f"group by ({join_labels(*one.nodes)}) ({selector})", at)
     }
@@ -356,7 +356,7 @@ def _find_unnamed_namespaces(schemes: Iterable[DetectedScheme]) -> str:
     for detected in schemes:
         mapping = detected.holder.mapping
         is_renamed = mapping.pod == "exported_pod" and mapping.namespace == "namespace"
-        if detected.scheme is MetricScheme.DCGM and mapping.pod and (is_renamed or not mapping.namespace):
+        if detected.scheme.names_holder and mapping.pod and (is_renamed or not mapping.namespace):
             return mapping.pod
     return ""
 
@@ -370,7 +370,7 @@ def _explain_no_gpus(engine: Engine, at: float) -> Message:
         return messages.FAILED_PART.fill(name="GPU metrics", reason=error)
     rules = [name for name in names if ":" in name and any(word in name.lower() for word in ("gpu", "dcgm"))]
     found = messages.ONLY_RULES.fill(names=list_names(rules)) if rules else messages.NO_METRICS
-    wanted = NAMES[MetricScheme.DCGM] | NAMES[MetricScheme.HAMI] | {metrics.ALLOCATION_INFO.name, metrics.GPU_INFO.name}
+    wanted = DCGM.names | HAMI.names | {metrics.ALLOCATION_INFO.name, metrics.GPU_INFO.name}
     if exported := wanted.intersection(names):
         found = messages.NO_CURRENT_SERIES.fill(names=list_names(exported))
     jobs = [job for labels in down if (job := labels.get("job", ""))]

@@ -36,7 +36,7 @@ from gpusteward.analyzer.sources.usage.findings import (
     find_failures,
 )
 from gpusteward.analyzer.sources.usage.partial_tables import choose_rows, merge_partial_tables
-from gpusteward.analyzer.sources.usage.quantities import MetricScheme
+from gpusteward.analyzer.sources.usage.quantities import SCHEMES
 from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.analyzer.sources.usage.selectors import parse_condition
 from gpusteward.analyzer.sources.usage_source import Chart
@@ -232,7 +232,7 @@ class PrometheusSource:
             self._checks.expire()
             self._checks.gpu_jobs |= last.intervals.of_gpus - {""}
             self._reader.expected.update(last.intervals)
-            schemes = ",".join(detected.scheme for detected in last.schemes)
+            schemes = ",".join(detected.scheme.name for detected in last.schemes)
             log.info("site_discovered", engine=last.engine, schemes=schemes or "none")
         self._cycles_until_discovery -= 1
         return last
@@ -245,7 +245,7 @@ class PrometheusSource:
             for detected in (self._discovered.schemes if self._discovered else ())
             if detected.detected_key not in keys and detected.key in self._schemes_in_table
         ]
-        schemes = sorted((*found.schemes, *stale), key=lambda one: list(MetricScheme).index(one.scheme))
+        schemes = sorted((*found.schemes, *stale), key=lambda one: SCHEMES.index(one.scheme))
         return replace(found, schemes=tuple(schemes)) if stale else found
 
     def _choose_rules(self, discovered: DiscoveryResult, at: float) -> frozenset[str]:

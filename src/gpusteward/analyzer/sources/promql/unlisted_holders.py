@@ -17,7 +17,7 @@ from gpusteward.analyzer.sources.engine.client import Engine
 from gpusteward.analyzer.sources.engine.decode import decode_vector
 from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme, Query, holder_matchers, plan_presence
 from gpusteward.analyzer.sources.usage.label_mapping import LabelMapping, is_exporter_name
-from gpusteward.analyzer.sources.usage.quantities import PRESENCE_NOW, PRESENCE_TIMES, Level, MetricScheme, Quantity
+from gpusteward.analyzer.sources.usage.quantities import PRESENCE_NOW, PRESENCE_TIMES, Level, Quantity
 from gpusteward.analyzer.sources.usage.query_results import QueryResults
 from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers, match_any, write_selector
 from gpusteward.core.errors import SourceError
@@ -38,7 +38,7 @@ _TIMES_PER_QUERY = 100
 def can_have_unlisted(detected: DetectedScheme, results: QueryResults) -> bool:
     """gpusteward's agent names every holder, and reports processes of others too. While the list of current holders
     could not be read, nothing can be said about one of them."""
-    return detected.scheme is not MetricScheme.NATIVE and PRESENCE_NOW not in results.failures
+    return not detected.scheme.lists_allocations and PRESENCE_NOW not in results.failures
 
 
 def select_by_uuid(detected: DetectedScheme, condition: Matchers, uuids: Collection[str]) -> Iterator[Query]:
@@ -63,8 +63,9 @@ def select_ended(
     queries = [replace(each, key=PRESENCE_TIMES) for each in plan_presence(detected, matchers)] if label else []
     if by_core:
         # None of the agent's: it names every holder, and reports the use of others too.
-        is_native, listed = detected.scheme is MetricScheme.NATIVE, {query.metric for query in queries}
-        names = [] if is_native else detected.holder.list_metrics(Quantity.CORE, Quantity.ENGINE)
+        listed = {query.metric for query in queries}
+        cores = detected.holder.list_metrics(Quantity.CORE, Quantity.ENGINE)
+        names = [] if detected.scheme.lists_allocations else cores
         queries = [replace(each, metric=name) for each in queries[:1] for name in names if name not in listed]
     found = sorted(set(uuids))
     for query in queries:
@@ -114,7 +115,7 @@ def find_exporters(engine: Engine, detected: DetectedScheme, results: QueryResul
         scraped = _list_scraped(engine, mapping, of_jobs, at)
         rows = _select_pods(results, scraped)
         # Without `up` of their targets, the usual name of an exporter's pod has to do.
-        is_sought = not rows and detected.scheme is MetricScheme.DCGM
+        is_sought = not rows and detected.scheme.names_holder
         keys = results.holders.keys if is_sought else ()
         by_name = {row for row, key in enumerate(keys) if is_exporter_name(key.pod)}
         names = sorted({results.holders.keys[row].pod for row in rows or by_name})

@@ -13,13 +13,12 @@ from dataclasses import dataclass, field
 from gpusteward.analyzer.sources.usage.quantities import (
     EXCESSES,
     FLOORS,
-    NAMES,
+    SCHEMES,
     SHOWS_GPUS,
     Aggregation,
     MetricScheme,
     Quantity,
     UsageMetric,
-    list_metrics,
 )
 from gpusteward.analyzer.sources.usage.query_results import MAX_LABEL_LENGTH
 from gpusteward.core import metrics
@@ -53,8 +52,8 @@ class MetricFamily:
 
 def _make_families() -> Iterable[MetricFamily]:
     families: dict[str, tuple[MetricScheme, list[UsageMetric]]] = {}
-    for scheme, known in NAMES.items():
-        for metric in list_metrics(scheme, known):
+    for scheme in SCHEMES:
+        for metric in scheme.list_metrics(scheme.names):
             families.setdefault(metric.name, (scheme, []))[1].append(metric)
     for number, (name, (scheme, own)) in enumerate(families.items()):
         aggregations = {aggregation for metric in own for aggregation in metric.aggregations}
@@ -62,7 +61,7 @@ def _make_families() -> Iterable[MetricFamily]:
         values = [matcher.value for metric in own for matcher in metric.matchers if matcher.label == "by"]
         # gpusteward's agent has a metric for it; elsewhere, whoever is named on any line is a holder.
         shows_presence = Quantity.MEMORY_LIMIT in quantities or bool(aggregations - {Aggregation.LAST})
-        if scheme is MetricScheme.NATIVE:
+        if scheme.lists_allocations:
             shows_presence = Quantity.PRESENCE in quantities
         gauges = [metric for metric in own if _OF_COUNTERS.isdisjoint(metric.aggregations)]
         only_proves_work = gauges and all(metric.quantity in FLOORS for metric in gauges)
@@ -74,7 +73,7 @@ def _make_families() -> Iterable[MetricFamily]:
             is_windowed_gauge=bool(aggregations - {Aggregation.LAST, Aggregation.CHANGES, *_OF_COUNTERS})
             or Quantity.LAST_KERNEL in quantities,
             is_windowed_counter=not aggregations.isdisjoint(_OF_COUNTERS),
-            varies_most=scheme is MetricScheme.DCGM and not quantities.isdisjoint((Quantity.POWER, Quantity.ENERGY)),
+            varies_most=scheme.names_holder and not quantities.isdisjoint((Quantity.POWER, Quantity.ENERGY)),
             shows_presence=shows_presence,
             shows_devices=Quantity.IDENTITY in quantities,
             shows_gpus=not quantities.isdisjoint(SHOWS_GPUS),
@@ -90,7 +89,7 @@ BY_NAME: Mapping[str, MetricFamily] = {family.name: family for family in FAMILIE
 
 BY_ENCODED_NAME: Mapping[bytes, MetricFamily] = {family.name.encode(): family for family in FAMILIES}
 _WITHOUT_DCGM: Mapping[bytes, MetricFamily] = {
-    name: family for name, family in BY_ENCODED_NAME.items() if family.scheme is not MetricScheme.DCGM
+    name: family for name, family in BY_ENCODED_NAME.items() if not family.scheme.names_holder
 }
 _ALLOCATIONS_KNOWN = b"\n" + metrics.ALLOCATIONS_KNOWN.name.encode() + b"{"
 _TRUE = frozenset({b"1", b"1.0"})

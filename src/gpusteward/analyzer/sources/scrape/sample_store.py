@@ -32,7 +32,7 @@ from gpusteward.analyzer.sources.usage.label_mapping import (
     LabelMapping,
     map_labels,
 )
-from gpusteward.analyzer.sources.usage.quantities import MetricScheme
+from gpusteward.analyzer.sources.usage.quantities import SCHEMES, MetricScheme
 from gpusteward.analyzer.sources.usage.query_results import K, LabelRowIndex
 from gpusteward.analyzer.sources.usage.selectors import Matchers
 from gpusteward.core.node.containers import normalize_label
@@ -99,7 +99,7 @@ class TargetSamples:
         self.values = SeriesValues(self.series, capacity)
         self.scraped_at = -np.inf  # when a page was last parsed
         self._known: dict[int, int] = {}  # hash of a line without its value -> its series
-        self._label_names: dict[MetricScheme, set[str]] = {scheme: set() for scheme in MetricScheme}  # mapped ones only
+        self._label_names: dict[MetricScheme, set[str]] = {scheme: set() for scheme in SCHEMES}  # mapped ones only
 
     @property
     def kept(self) -> Kept:

@@ -17,7 +17,7 @@ from gpusteward.analyzer.sources.promql.query_plan import (
 )
 from gpusteward.analyzer.sources.scrape.page_parser import FAMILIES, MetricFamily
 from gpusteward.analyzer.sources.usage.label_mapping import LabelMapping
-from gpusteward.analyzer.sources.usage.quantities import MetricScheme
+from gpusteward.analyzer.sources.usage.quantities import SCHEMES, MetricScheme
 from gpusteward.analyzer.sources.usage.query_results import (
     DeviceDetails,
     DeviceKey,
@@ -94,7 +94,7 @@ class SeriesLabels:
     """Interprets the labels of series and numbers their holders and devices. One for all targets."""
 
     def __init__(self, condition: Matchers = ()) -> None:
-        self.holders = {scheme: LabelRowIndex(UNIFIED_LABELS.holder) for scheme in MetricScheme}
+        self.holders = {scheme: LabelRowIndex(UNIFIED_LABELS.holder) for scheme in SCHEMES}
         self.devices = LabelRowIndex(UNIFIED_LABELS.device)
         self._holder_matchers = holder_matchers(condition)
         self._device_matchers = device_matchers(condition)
@@ -161,9 +161,9 @@ def is_match(matcher: Matcher, labels: Labels) -> bool:
 
 def _is_whole_gpu(family: MetricFamily, labels: Labels, unified: Labels) -> bool:
     """Counts in the fleet. DCGM gives a MIG instance the uuid of its parent, so its series count too."""
-    if family.scheme is MetricScheme.NATIVE:
+    if family.scheme.lists_allocations:
         return family.shows_devices and not unified["instance"] and not labels.get("parent_uuid")
-    return family.scheme is MetricScheme.DCGM and family.shows_gpus
+    return family.scheme.names_holder and family.shows_gpus
 
 
 class SeriesChoice(NamedTuple):

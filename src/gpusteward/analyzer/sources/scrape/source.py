@@ -50,7 +50,7 @@ from gpusteward.analyzer.sources.usage.partial_tables import (
     merge_partial_tables,
 )
 from gpusteward.analyzer.sources.usage.presence import list_stale_rows
-from gpusteward.analyzer.sources.usage.quantities import MetricScheme
+from gpusteward.analyzer.sources.usage.quantities import NATIVE, SCHEMES, MetricScheme
 from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.analyzer.sources.usage.selectors import Matchers
 from gpusteward.analyzer.sources.usage_source import Chart
@@ -104,7 +104,7 @@ class ScrapeSource:
         same = before if before is not None and before.store.options == options else None
         self.store: SampleStore = same.store if same else SampleStore(options)
         self._states: dict[MetricScheme, SchemeState] = (
-            same._states if same else {scheme: SchemeState() for scheme in MetricScheme}
+            same._states if same else {scheme: SchemeState() for scheme in SCHEMES}
         )
         self._expected = ExpectedSamples(window_seconds=window_seconds, fixed_interval=settings.interval)
         self._condition = condition
@@ -239,7 +239,7 @@ class ScrapeSource:
     def _find_targets(self, pods: Collection[PodKey]) -> list[str]:
         """Targets that report these pods."""
         with self.store.lock_targets() as (series_labels, targets):
-            keys = series_labels.holders[MetricScheme.NATIVE].keys
+            keys = series_labels.holders[NATIVE].keys
             holders = frozenset(row for row, key in enumerate(keys) if key.pod_key in pods)
             return [target for target, samples in targets.items() if samples.series.has_any(holders)]
 

@@ -36,11 +36,11 @@ from gpusteward.analyzer.sources.scrape.series_values import SeriesWindow, TimeS
 from gpusteward.analyzer.sources.usage.quantities import (
     COUNTS,
     MEASURES,
+    SCHEMES,
     Level,
     MetricScheme,
     Quantity,
     UsageMetric,
-    find_metrics,
 )
 from gpusteward.analyzer.sources.usage.query_results import DeviceKey, HolderKey, QueryResults
 from gpusteward.analyzer.sources.usage.selectors import Matcher
@@ -74,8 +74,8 @@ class _TraitFilter(NamedTuple):
 def detect_schemes(names: Collection[str]) -> tuple[DetectedScheme, ...]:
     """The metric schemes with these families, in the order of preference. Labels are unified already."""
     found: list[DetectedScheme] = []
-    for scheme in MetricScheme:
-        holders, devices = find_metrics(scheme, names)
+    for scheme in SCHEMES:
+        holders, devices = scheme.find_metrics(names)
         if holders:
             device = SeriesGroup(UNIFIED_LABELS, devices) if devices else None
             found.append(DetectedScheme(scheme, SeriesGroup(UNIFIED_LABELS, holders), device))
@@ -95,7 +95,7 @@ def run_queries(detected: DetectedScheme, window: StoreWindow, *, previous_rows:
             selected[key] = key[1].select(window.series, query.metric)
         chosen = _leave_out(query, window.series, selected[key]) if query.other_than else selected[key]
         _add_result(results, query, window.series, chosen, at=window.at)
-    if detected.scheme is not MetricScheme.NATIVE:
+    if not detected.scheme.lists_allocations:
         _add_unlisted(results, detected.scheme, window.series)
     return results
 
@@ -293,7 +293,7 @@ def _find_holders(scheme: MetricScheme, series_labels: SeriesLabels, allocation:
     names = (container.namespace, container.pod, container.name, container.cluster)
     own = HolderKey(allocation.gpu_uuid, allocation.gpu_instance, *names)
     index = series_labels.holders[scheme]
-    if scheme is MetricScheme.NATIVE and allocation.gpu_instance:
+    if scheme.lists_allocations and allocation.gpu_instance:
         yield from (row for row, key in enumerate(index.keys) if key == own._replace(uuid=key.uuid))
     else:
         yield from (row for row in index.find([own]).tolist() if row >= 0)

@@ -80,7 +80,7 @@ def build_ended_holders(
         return []
     presence = PresenceTable(scheme, results, rows=rows)
     intervals = measure_coverage(presence, expected, at) * expected.window_seconds / presence.column(*CORE_COUNT)
-    by_device = scheme is MetricScheme.DCGM and reports_unheld_devices
+    by_device = scheme.names_holder and reports_unheld_devices
     found: list[EndedHolder] = []
     for row, allocation, interval, works in zip(
         rows, AllocationCache().find_keys(presence), intervals.tolist(), _find_work(presence).tolist(), strict=True
@@ -134,7 +134,7 @@ def _find_work(presence: PresenceTable) -> Flags:
     for quantity in FLOORS:
         for aggregation in (Aggregation.PEAK, Aggregation.INCREASE):
             works |= np.isfinite(presence.column(Level.HOLDER, quantity, aggregation))
-    if presence.scheme is not MetricScheme.DCGM:
+    if not presence.scheme.names_holder:
         return works
     keys = presence.results.holders.keys
     now = Counter(keys[row].device for row in presence.results.present if keys[row].pod)

@@ -140,9 +140,9 @@ NOTHING = UnheldWork()
 
 def find_unheld_work(scheme: MetricScheme, results: QueryResults, window_seconds: float) -> UnheldWork:
     """A device that had a holder at any time of the window is left out: the work may have been its."""
-    if scheme is MetricScheme.HAMI:
+    if scheme.devices:
         return NOTHING  # its devices are those of DCGM
-    if scheme is MetricScheme.NATIVE:
+    if scheme.lists_allocations:
         return UnheldWork(_find_native(results, window_seconds))
     keys, exporters = results.holders.keys, results.exporter_rows
     working = np.flatnonzero(_works(results.column(Level.HOLDER, Quantity.UNHELD, Aggregation.MEAN))).tolist()

@@ -14,7 +14,6 @@ from gpusteward.analyzer.sources.usage.quantities import (
     STATS,
     Aggregation,
     Level,
-    MetricScheme,
     Quantity,
     QueryKey,
 )
@@ -47,17 +46,17 @@ def compute_measures(presence: PresenceTable, window: WindowCoverage) -> Stats:
     """Every measure with data, in base units."""
     stats = _measure_holders(presence)
     _apply_busy_time(presence, stats, window)
-    if presence.scheme is MetricScheme.DCGM:
+    if presence.scheme.names_holder:
         stats |= _integrate_engine(presence, window) | _compare_energy(presence, window)
     stats |= _find_last_kernels(presence)
     stats |= _find_missing_video(presence)
     stats[Measure.MEMORY_TOTAL, Stat.LAST] = _memory_total(presence)
-    if presence.scheme is not MetricScheme.DCGM:
+    if not presence.scheme.names_holder:
         stats |= _measure_devices(presence, stats, window)
     elif presence.results.has(Level.DEVICE, Quantity.POWER_LIMIT, Aggregation.LAST):
         limit = presence.column(Level.DEVICE, Quantity.POWER_LIMIT, Aggregation.LAST)
         stats[Measure.POWER_LIMIT, Stat.LAST] = limit
-    if presence.scheme is MetricScheme.DCGM and presence.is_shared.any():
+    if presence.scheme.names_holder and presence.is_shared.any():
         _divide_copies(presence, stats)
     _replace_copy_of_mig(presence, stats)
     _attribute_work(presence, stats, window)
@@ -68,7 +67,7 @@ def compute_measures(presence: PresenceTable, window: WindowCoverage) -> Stats:
 
 
 def _measure_holders(presence: PresenceTable) -> Stats:
-    quantities = tuple(MEASURES) if presence.scheme is MetricScheme.DCGM else _OF_HOLDER
+    quantities = tuple(MEASURES) if presence.scheme.names_holder else _OF_HOLDER
     stats = {
         (MEASURES[quantity], STATS[aggregation]): presence.column(Level.HOLDER, quantity, aggregation)
         for quantity in quantities

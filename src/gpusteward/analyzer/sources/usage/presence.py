@@ -70,7 +70,7 @@ class PresenceTable:
 
     @property
     def _device_level(self) -> Level:
-        return Level.HOLDER if self.scheme is MetricScheme.DCGM else Level.DEVICE
+        return Level.HOLDER if self.scheme.names_holder else Level.DEVICE
 
     @cached_property
     def _has_all_rows(self) -> bool:
@@ -107,9 +107,9 @@ class PresenceTable:
     @cached_property
     def is_shared(self) -> Flags:
         """Rows whose device has or may have other holders. dcgm-exporter reports several with virtual GPUs only."""
-        if self.scheme is MetricScheme.HAMI:
+        if self.scheme.shares_devices:
             return np.full(len(self), True)
-        if self.scheme is MetricScheme.DCGM:
+        if self.scheme.names_holder:
             return self.holders_on_device > 1
         return np.array([details.share not in _NOT_SHARED for details in self.details], dtype=bool)
 
@@ -155,9 +155,9 @@ class PresenceTable:
 
 def count_devices(scheme: MetricScheme, results: QueryResults) -> int:
     """Devices that report now, with a holder or without; 0 for HAMi, which does not report the latter."""
-    if scheme is MetricScheme.NATIVE:
+    if scheme.lists_allocations:
         return len(results.device_details)
-    return len(np.unique(results.holders.number_devices()[list(results.present)])) if scheme is MetricScheme.DCGM else 0
+    return len(np.unique(results.holders.number_devices()[list(results.present)])) if scheme.names_holder else 0
 
 
 def list_present_rows(results: QueryResults) -> list[int]:

@@ -189,14 +189,6 @@ STATS: dict[Aggregation, Stat] = {
 }
 
 
-class MetricScheme(StrEnum):
-    """The naming scheme of an exporter, most trusted first."""
-
-    NATIVE = "native"
-    HAMI = "hami"
-    DCGM = "dcgm"
-
-
 CORE_AGGREGATIONS = (Aggregation.MEAN, Aggregation.PEAK, Aggregation.SPREAD, Aggregation.COUNT)
 _BOTH = (Aggregation.MEAN, Aggregation.PEAK)
 _MEAN = (Aggregation.MEAN,)
@@ -211,7 +203,7 @@ _DCGM: tuple[tuple[str, Quantity, tuple[Aggregation, ...]], ...] = (
     ("memory_free_bytes", Quantity.MEMORY_FREE, _LAST),
     ("memory_reserved_bytes", Quantity.MEMORY_RESERVED, _LAST),
     ("memory_total_bytes", Quantity.MEMORY_TOTAL, _LAST),
-    ("power_watts", Quantity.POWER, _BOTH),
+    ("power_watts", Quantity.POWER, (*_BOTH, Aggregation.CHANGES)),
     ("energy_joules_total", Quantity.ENERGY, (Aggregation.EXCESS, Aggregation.HOUR_EXCESS, Aggregation.CHANGES)),
     ("enforced_power_limit_watts", Quantity.POWER_LIMIT, _LAST),
     ("power_limit_watts", Quantity.POWER_LIMIT, _LAST),
@@ -267,20 +259,22 @@ SCALES: Mapping[Unit, float] = {
 }
 """Factor from the unit of a field to the base unit."""
 
-_HAMI: tuple[tuple[tuple[str, str], Quantity, tuple[Aggregation, ...], float], ...] = (
-    (
-        ("hami_container_device_utilization_ratio", "Device_utilization_desc_of_container"),
-        Quantity.CORE,
-        CORE_AGGREGATIONS,
-        0.01,  # a percentage in spite of its name
+_HAMI: tuple[UsageMetric, ...] = (
+    *(
+        UsageMetric(Quantity.CORE, name, CORE_AGGREGATIONS, 0.01)  # a percentage in spite of its name
+        for name in ("hami_container_device_utilization_ratio", "Device_utilization_desc_of_container")
     ),
-    (("hami_vgpu_memory_used_bytes", "vGPU_device_memory_usage_in_bytes"), Quantity.MEMORY_USED, _BOTH, 1.0),
-    (("hami_vgpu_memory_limit_bytes", "vGPU_device_memory_limit_in_bytes"), Quantity.MEMORY_LIMIT, _LAST, 1.0),
-    (
-        ("hami_container_last_kernel_elapsed_seconds", "Device_last_kernel_of_container"),
-        Quantity.LAST_KERNEL,
-        _LAST,
-        1.0,  # seconds since then; absent before the first kernel
+    *(
+        UsageMetric(Quantity.MEMORY_USED, name, _BOTH)
+        for name in ("hami_vgpu_memory_used_bytes", "vGPU_device_memory_usage_in_bytes")
+    ),
+    *(
+        UsageMetric(Quantity.MEMORY_LIMIT, name, _LAST)
+        for name in ("hami_vgpu_memory_limit_bytes", "vGPU_device_memory_limit_in_bytes")
+    ),
+    *(
+        UsageMetric(Quantity.LAST_KERNEL, name, _LAST)  # seconds since then; absent before the first kernel
+        for name in ("hami_container_last_kernel_elapsed_seconds", "Device_last_kernel_of_container")
     ),
 )
 """The metrics of HAMi's monitor under their new and old names; Volcano's vGPU plugin has the old ones."""
@@ -344,14 +338,18 @@ def list_dcgm_names(signal: str) -> Iterator[tuple[str, float]]:
             yield name, SCALES[field.unit_of(name)]
 
 
-NAMES: Mapping[MetricScheme, frozenset[str]] = {
-    MetricScheme.NATIVE: frozenset(metric.name for metric in _NATIVE),
-    MetricScheme.HAMI: frozenset(name for names, _, _, _ in _HAMI for name in names),
-    MetricScheme.DCGM: frozenset(
-        {name for field, _, _ in _DCGM for name, _ in list_dcgm_names(field)} | _DCGM_ONLY.keys()
-    ),
-}
-"""Every metric name of an exporter that the analyzer can read."""
+def _list_dcgm(level: Level) -> Iterator[UsageMetric]:
+    """Static values are always read per device; of devices nothing else but means and peaks."""
+    for field, quantity, aggregations in _DCGM:
+        is_static = quantity in STATIC_QUANTITIES
+        of_level = aggregations if level is Level.HOLDER else tuple(each for each in aggregations if each in _BOTH)
+        for name, scale in list_dcgm_names(field):
+            if is_static:
+                yield UsageMetric(quantity, name, _LAST, scale, Level.DEVICE)
+            if of_level not in ((), _LAST) and not (is_static and level is Level.DEVICE):
+                yield UsageMetric(quantity, name, of_level, scale, level)
+    for name, quantity in _DCGM_ONLY.items():
+        yield UsageMetric(quantity, name, _PEAK, level=level)
 
 
 class SchemeMetrics(NamedTuple):
@@ -361,54 +359,76 @@ class SchemeMetrics(NamedTuple):
     of_devices: tuple[UsageMetric, ...]
 
 
-def find_metrics(scheme: MetricScheme, names: Collection[str]) -> SchemeMetrics:
-    """Those among these names. HAMi reports no devices: they are read from DCGM."""
-    found = list_metrics(scheme, names)
-    if scheme is MetricScheme.NATIVE:
+@dataclass(frozen=True, slots=True, eq=False)
+class MetricScheme:
+    """An exporter: its metrics, and what its series mean. The rows are in `SCHEMES`."""
+
+    name: str
+    metrics: tuple[UsageMetric, ...]  # of all its versions
+    presence: tuple[Quantity, ...]
+    """What nearly every holder has, even if its core is not measured, most reliable first."""
+    video: tuple[Quantity, ...]
+    """All of these are needed to see the use of video engines: engine activity and busy time are those of the core."""
+    needs: frozenset[Quantity] = frozenset()  # of holders; without these nothing shows use
+    devices: tuple[UsageMetric, ...] = ()
+    """Metrics of another exporter about its devices: itself it has none."""
+    lists_allocations: bool = False
+    """Allocations have series of their own, and so have devices, held or not; all others say whose use they are, also
+    of those who hold nothing. So has gpusteward's agent only."""
+    names_holder: bool = False
+    """Every series has a value of the device, and names its holder."""
+    shares_devices: bool = False  # every device may have further holders
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Every metric name that can be read."""
+        return frozenset(metric.name for metric in self.metrics)
+
+    def list_metrics(self, names: Collection[str]) -> tuple[UsageMetric, ...]:
+        """Its own among these names, in the order of its table; none without what shows use."""
+        found = [metric for metric in self.metrics if metric.name in names]
+        if not self.needs <= {metric.quantity for metric in found if metric.level is Level.HOLDER}:
+            return ()
+        if any(metric.quantity is Quantity.ENERGY for metric in found):  # of the values that are never the same, one
+            found = [replace(one, aggregations=_BOTH) if one.quantity is Quantity.POWER else one for one in found]
+        return tuple(found)
+
+    def find_metrics(self, names: Collection[str]) -> SchemeMetrics:
+        """Those among these names about holders, and those about devices."""
+        found = self.list_metrics(names)
+        if self.names_holder:
+            return SchemeMetrics(found, ())
         holders, devices = (tuple(metric for metric in found if metric.level is level) for level in Level)
-        return SchemeMetrics(holders, devices)
-    is_without_devices = scheme is MetricScheme.HAMI and found
-    return SchemeMetrics(found, _list_dcgm(names, level=Level.DEVICE) if is_without_devices else ())
+        others = (metric for metric in self.devices if found and metric.name in names)
+        return SchemeMetrics(holders, (*devices, *others))
 
 
-def list_metrics(scheme: MetricScheme, names: Collection[str]) -> tuple[UsageMetric, ...]:
-    """The metrics of the exporter's own among these names, in the order of its table; none without what shows use: of
-    gpusteward's agent allocations and their use, of HAMi core utilization."""
-    if scheme is MetricScheme.DCGM:
-        return _list_dcgm(names, level=Level.HOLDER)
-    if scheme is MetricScheme.NATIVE:
-        needed = {metrics.ALLOCATION_INFO.name, metrics.USE_UTILIZATION.name}
-        return tuple(metric for metric in _NATIVE if metric.name in names) if needed <= set(names) else ()
-    found = tuple(
-        UsageMetric(quantity, name, aggregations, scale)
-        for synonyms, quantity, aggregations, scale in _HAMI
-        for name in synonyms
-        if name in names
-    )
-    return found if any(metric.quantity is Quantity.CORE for metric in found) else ()
-
-
-def _list_dcgm(names: Collection[str], *, level: Level) -> tuple[UsageMetric, ...]:
-    """Static values are always read per device."""
-    found = [
-        UsageMetric(quantity, name, aggregations, scale, level)
-        for field, quantity, aggregations in _DCGM
-        for name, scale in list_dcgm_names(field)
-        if name in names
-    ]
-    if all(metric.quantity is not Quantity.ENERGY for metric in found):  # the only other value that is never the same
-        power = [replace(one, aggregations=(*one.aggregations, Aggregation.CHANGES)) for one in found]
-        found = [new if one.quantity is Quantity.POWER else one for one, new in zip(found, power, strict=True)]
-    only = (UsageMetric(quantity, name, _PEAK, level=level) for name, quantity in _DCGM_ONLY.items() if name in names)
-    return (*(split for metric in found for split in _split_static(metric)), *only)
-
-
-def _split_static(metric: UsageMetric) -> Iterator[UsageMetric]:
-    """The static part of a metric, per device, and the rest of it at its own level."""
-    if metric.quantity in STATIC_QUANTITIES:
-        yield replace(metric, aggregations=_LAST, level=Level.DEVICE)
-    if metric.aggregations != _LAST and metric.level is Level.HOLDER:
-        yield metric
-    elif metric.quantity not in STATIC_QUANTITIES:
-        aggregations = tuple(each for each in metric.aggregations if each in _BOTH)
-        yield from [replace(metric, aggregations=aggregations)] if aggregations else []
+NATIVE = MetricScheme(
+    "native",
+    _NATIVE,
+    presence=(Quantity.PRESENCE,),
+    video=(Quantity.VIDEO,),
+    needs=frozenset({Quantity.PRESENCE, Quantity.CORE}),
+    lists_allocations=True,
+)
+HAMI = MetricScheme(
+    "hami",
+    _HAMI,
+    presence=(Quantity.MEMORY_LIMIT, Quantity.MEMORY_USED, Quantity.CORE),
+    video=(Quantity.ENCODER, Quantity.DECODER),
+    needs=frozenset({Quantity.CORE}),
+    devices=tuple(_list_dcgm(Level.DEVICE)),
+    shares_devices=True,
+)
+DCGM = MetricScheme(
+    "dcgm",
+    tuple(_list_dcgm(Level.HOLDER)),
+    presence=(Quantity.MEMORY_USED, Quantity.CORE, Quantity.ENGINE),
+    video=(Quantity.ENCODER, Quantity.DECODER),
+    names_holder=True,
+)
+SCHEMES = (NATIVE, HAMI, DCGM)
+"""Most trusted first."""

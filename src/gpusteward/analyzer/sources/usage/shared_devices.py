@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusteward.analyzer.sources.usage.presence import PresenceTable
-from gpusteward.analyzer.sources.usage.quantities import Aggregation, Level, MetricScheme, Quantity
+from gpusteward.analyzer.sources.usage.quantities import Aggregation, Level, Quantity
 from gpusteward.analyzer.sources.usage.query_results import Flags, Rows
 from gpusteward.analyzer.tables import Column
 from gpusteward.core.messages import Message
@@ -60,7 +60,7 @@ def find_copied_rows(presence: PresenceTable, groups: RowGroups) -> Flags:
     one row after those of a younger one must be possible samples.
     """
     copied = ~groups.is_alone
-    if presence.scheme is not MetricScheme.DCGM or not copied.any():
+    if not presence.scheme.names_holder or not copied.any():
         return np.zeros(len(presence), dtype=bool)
     counts = presence.column(Level.HOLDER, Quantity.CORE, Aggregation.COUNT)
     order = np.lexsort((-counts, groups.numbers))

@@ -19,7 +19,6 @@ from gpusteward.analyzer.sources.usage.quantities import (
     PRESENCE_NOW,
     Aggregation,
     Level,
-    MetricScheme,
     Quantity,
     QueryKey,
 )
@@ -88,7 +87,7 @@ def _list_reasons(presence: PresenceTable, stats: Stats, coverage: Column) -> It
     yield is_counted & is_uncovered, unknown_reasons.NEW_EXPORTER
     yield is_uncovered, unknown_reasons.UNCOUNTED_SAMPLES
     yield core_peak > HIGHEST_CORE, unknown_reasons.IMPOSSIBLE_CORE
-    if presence.scheme is MetricScheme.DCGM and presence.is_shared.any():
+    if presence.scheme.names_holder and presence.is_shared.any():
         is_copied = find_copied_rows(presence, group_rows(presence, presence.device_numbers))
         yield is_copied & (core_peak > 0), unknown_reasons.COPIED_USE
     outside = OutsideUse(presence)
@@ -137,7 +136,7 @@ def _explain_partial(stores: frozenset[str]) -> Message:
 def _unmeasured_mig(presence: PresenceTable, has_no_sample: Flags) -> Iterator[tuple[Flags, Message]]:
     """MIG instances without any sample in the window: waiting does not help where nothing measures them."""
     is_unmeasured = has_no_sample & presence.is_mig
-    if presence.scheme is not MetricScheme.NATIVE:
+    if not presence.scheme.lists_allocations:
         yield is_unmeasured, unknown_reasons.UNEXPORTED_MIG
     else:
         yield is_unmeasured & presence.is_shared, unknown_reasons.SHARED_MIG
@@ -149,7 +148,7 @@ def _unmeasured_mig(presence: PresenceTable, has_no_sample: Flags) -> Iterator[t
 def _works_without_holders(presence: PresenceTable, stats: Stats) -> Flags:
     """Rows of a device that works while no holder does, where the agent is too old to say whether that is use by
     others: HAMi's zeros on such a device are contradicted above."""
-    if presence.scheme is not MetricScheme.NATIVE:
+    if not presence.scheme.lists_allocations:
         return np.zeros(len(presence), dtype=bool)
     works = (stats[Measure.CORE, Stat.PEAK] > 0) | _has_own_work(stats, len(presence))
     device_works = presence.column(Level.DEVICE, Quantity.CORE, Aggregation.PEAK) > ACTIVE_RATIO
@@ -176,7 +175,7 @@ def _unattributed_work(presence: PresenceTable, stats: Stats) -> Flags:
 def _find_use(presence: PresenceTable, stats: Stats) -> Column:
     """The use of each row; where the agent reports it, all use of its device: that of processes of the host too."""
     use = np.fmax(stats[Measure.CORE, Stat.PEAK], np.where(_has_own_work(stats, len(presence)), 1.0, np.nan))
-    if presence.scheme is MetricScheme.NATIVE:
+    if presence.scheme.lists_allocations:
         for quantity, aggregation in ((Quantity.CORE, Aggregation.PEAK), (Quantity.BUSY, Aggregation.INCREASE)):
             use = np.fmax(use, presence.column(Level.DEVICE, quantity, aggregation))
     return use
@@ -205,17 +204,17 @@ def _contradicted_zeros(presence: PresenceTable, stats: Stats) -> Flags:
     explains them as well as the core does; and so does activity of a device with one holder: DCGM averages that of the
     engine over all of the time, while the core is that of one second."""
     ratios = [Quantity.MEMORY_COPY, Quantity.DRAM]
-    if presence.scheme is not MetricScheme.DCGM or not presence.is_mig.any():
+    if not presence.scheme.names_holder or not presence.is_mig.any():
         ratios.append(Quantity.ENGINE)
     activity = np.full(len(presence), np.nan)
     for quantity in ratios:
         activity = np.fmax(activity, presence.device_column(quantity, Aggregation.PEAK))
-    if presence.scheme is MetricScheme.HAMI:
+    if presence.scheme.devices:
         activity = np.fmax(activity, presence.column(Level.DEVICE, Quantity.CORE, Aggregation.PEAK))
     power = np.where(presence.is_mig, np.nan, presence.device_column(Quantity.POWER, Aggregation.MEAN))
     limit = presence.column(Level.DEVICE, Quantity.POWER_LIMIT, Aggregation.LAST)
     use = _find_use(presence, stats)
-    if presence.scheme is not MetricScheme.HAMI:
+    if not presence.scheme.devices:
         is_alone = group_rows(presence, presence.device_numbers).is_alone & ~presence.is_mig
         for quantity in (Quantity.ENGINE, Quantity.TENSOR, Quantity.MEMORY_COPY):
             use = np.where(is_alone, np.fmax(use, presence.device_column(quantity, Aggregation.PEAK)), use)
