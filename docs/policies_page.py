@@ -31,7 +31,7 @@ def write_policies_page() -> str:
         "The file is read again when it changes. While it is missing, empty or invalid, at the start or later, the "
         "program runs, and nothing new is warned of or done; what was suspended can still be restored. The error with "
         "its line is in the log, `gpusteward plan`, `gpusteward doctor`, `/api/v1/policies`, `/api/v1/health`, the web "
-        "UI and the alert [GpustewardPoliciesRefused](../runbooks/GpustewardPoliciesRefused.md). A field that is not "
+        "UI and the alert [GpustewardPoliciesRefused](../runbooks.md#gpustewardpoliciesrefused). A field that is not "
         "known, has no value or has a value of another type is such an error.",
         "## A policy",
         _field_table(PolicyEntry),

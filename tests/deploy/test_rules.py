@@ -117,31 +117,35 @@ def test_every_alert_has_a_severity_a_text_and_a_runbook_in_both_languages(alert
     rule = ALERTS[alert]
     assert rule["labels"]["severity"] in {"critical", "warning", "info"}
     assert rule["annotations"].keys() == {"summary", "description", "runbook_url"}
-    assert rule["annotations"]["runbook_url"] == f"docs/runbooks/{alert}.md"
-    english = ["Meaning", "Impact", "Diagnosis", "Mitigation"]
-    for folder, sections in (("docs", english), ("docs/zh-CN", ["含义", "影响", "诊断", "处理"])):
-        page = (ROOT / folder / "runbooks" / f"{alert}.md").read_text(encoding="utf-8")
-        assert page.startswith(f"# {alert}\n")
-        assert re.findall(r"(?m)^## (.+)$", page) == sections
+    assert rule["annotations"]["runbook_url"] == f"docs/runbooks.md#{alert.lower()}"
+    english = ["Meaning.", "Impact.", "Diagnosis.", "Mitigation."]
+    for folder, parts in (("docs", english), ("docs/zh-CN", ["含义：", "影响：", "诊断：", "处理："])):
+        section = read_runbooks(folder)[alert]
+        assert re.findall(r"(?m)^\*\*(.+?)\*\*", section) == parts
 
 
-@pytest.mark.parametrize("folder", ["docs/runbooks", "docs/zh-CN/runbooks"])
+def read_runbooks(folder: str) -> dict[str, str]:
+    """Name of an alert -> its section."""
+    page = (ROOT / folder / "runbooks.md").read_text(encoding="utf-8")
+    parts = re.split(r"(?m)^## (.+)\n", page)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+@pytest.mark.parametrize("folder", ["docs", "docs/zh-CN"])
 def test_every_runbook_belongs_to_an_alert_and_is_listed(folder: str):
-    pages = {path.stem for path in (ROOT / folder).glob("*.md")} - {"README"}
-    assert pages == ALERTS.keys()
-    index = (ROOT / folder / "README.md").read_text(encoding="utf-8")
-    assert re.findall(r"\]\((\w+)\.md\)", index) == list(ALERTS)
-    assert re.findall(r"\| (critical|warning|info) \|", index) == [
-        rule["labels"]["severity"] for rule in ALERTS.values()
+    assert list(read_runbooks(folder)) == list(ALERTS)
+    page = (ROOT / folder / "runbooks.md").read_text(encoding="utf-8")
+    assert re.findall(r"(?m)^\| \[(\w+)\]\(#(\w+)\) \| (critical|warning|info) \|$", page) == [
+        (name, name.lower(), rule["labels"]["severity"]) for name, rule in ALERTS.items()
     ]
 
 
 def test_the_chart_wraps_the_files_and_links_to_the_published_runbooks(helm: Helm):
-    values = {**MONITORED, "prometheusRule": {"enabled": True, "runbookUrl": "https://wiki.example/gpu/"}}
+    values = {**MONITORED, "prometheusRule": {"enabled": True, "runbookUrl": "https://wiki.example/gpu"}}
     wrapped = [each for each in helm.template(CHART, values) if each["kind"] == "PrometheusRule"]
     rules = [rule for each in wrapped for group in each["spec"]["groups"] for rule in group["rules"]]
     links = [rule["annotations"].pop("runbook_url") for rule in rules if "alert" in rule]
-    assert links == [f"https://wiki.example/gpu/{name}.md" for name in ALERTS]
+    assert links == [f"https://wiki.example/gpu#{name.lower()}" for name in ALERTS]
     plain = [rule for path in sorted(RULES.glob("*.yaml")) for rule in read_rules(path.name)]
     for rule in plain:
         rule.get("annotations", {}).pop("runbook_url", None)
