@@ -18,6 +18,9 @@ from gpusteward.analyzer.sources.promql.expressions import write_range
 from gpusteward.analyzer.sources.usage.inference_servers import (
     ASLEEP,
     COUNTERS,
+    NAMED_BY_TARGET,
+    POD_LABELS,
+    PROCESS_START,
     REQUESTS,
     RUNNING,
     SERVERS,
@@ -26,6 +29,7 @@ from gpusteward.analyzer.sources.usage.inference_servers import (
     ServerPodName,
     ServerReading,
     ServerValues,
+    find_server_pod,
     make_server_pod,
 )
 from gpusteward.analyzer.sources.usage.label_mapping import CANDIDATES
@@ -40,17 +44,6 @@ log = Log(__name__)
 
 PODS_PER_QUERY = 200
 """About 12 KB of text."""
-_POD_LABELS = (
-    # The plain name is that of a gateway where the series themselves name their pod.
-    ("exported_pod", ("exported_namespace", "namespace")),
-    ("pod", ("namespace",)),
-    ("kubernetes_pod_name", ("kubernetes_namespace", "namespace")),
-    ("pod_name", ("pod_namespace", "namespace", "kubernetes_namespace")),
-)
-"""The labels that scraping writes for the pod of a server, which names none itself; with those of its namespace."""
-_NAMED_BY_TARGET = "exported_pod"
-"""A target that writes a label `pod` itself has it under this name. It may name the pod of somebody else."""
-PROCESS_START = "process_start_time_seconds"
 _PART = "gpusteward_part"
 
 
@@ -64,7 +57,7 @@ class FoundServers:
     @property
     def pod_labels(self) -> tuple[str, ...]:
         """Those that name a pod, its namespace and its cluster."""
-        own = {label for pod, namespaces in _POD_LABELS for label in (pod, *namespaces)}
+        own = {label for pod, namespaces in POD_LABELS for label in (pod, *namespaces)}
         return tuple(sorted(self.labels & (own | set(CANDIDATES["cluster"]))))
 
     def list_kinds(self) -> list[str]:
@@ -125,12 +118,12 @@ def read_servers(
             failures[f"{task.server.name}: {task.reading}, {task.about}"] = rows
             continue
         for labels, value in rows:
-            if isfinite(value) and (pod := _find_pod(labels)) is not None:
+            if isfinite(value) and (pod := find_server_pod(labels)) is not None:
                 # Without an interval nobody knows how many samples there should be.
                 interval = intervals.get(labels.get("job", ""), intervals.get("", 0.0))
                 number = value * interval / window_seconds if task.about == _COVERAGE else value
                 _keep(values[task.server.name, pod], task, number)
-                values[task.server.name, pod].is_named_by_target |= _NAMED_BY_TARGET in labels
+                values[task.server.name, pod].is_named_by_target |= NAMED_BY_TARGET in labels
     kinds = {server.name: server for server in SERVERS}
     pods = [
         (pod, make_server_pod(kinds[name], pod, one)) for (name, pod), one in values.items() if kinds[name].is_one(one)
@@ -201,7 +194,7 @@ def _find_restarted(
     batches = [pods[start : start + PODS_PER_QUERY] for start in range(0, len(pods), PODS_PER_QUERY)]
     by = ", ".join(found.pod_labels)
     expressions = []
-    for batch, (label, _) in product(batches, _POD_LABELS):
+    for batch, (label, _) in product(batches, POD_LABELS):
         if label in found.labels:
             own = match_any(label, sorted({pod.pod for pod in batch}))
             expressions.append(f"max by ({by}) ({write_selector(PROCESS_START, (own,))})")
@@ -209,7 +202,7 @@ def _find_restarted(
     for rows in _run(engine, expressions, at):
         if isinstance(rows, Message):
             return set(pods), rows
-        restarted |= {pod for labels, value in rows if value > at - window_seconds and (pod := _find_pod(labels))}
+        restarted |= {pod for labels, value in rows if value > at - window_seconds and (pod := find_server_pod(labels))}
     return restarted, None
 
 
@@ -230,13 +223,3 @@ def _run(engine: Engine, expressions: Sequence[str], at: float) -> list[Rows | M
         return []
     with ThreadPoolExecutor(engine.max_concurrent_queries, thread_name_prefix="engine") as threads:
         return list(threads.map(run, expressions))
-
-
-def _find_pod(labels: Mapping[str, str]) -> ServerPodName | None:
-    """None: the series names no pod."""
-    for label, namespaces in _POD_LABELS:
-        if labels.get(label):
-            namespace = next((labels[each] for each in namespaces if labels.get(each)), "")
-            cluster = next((labels[each] for each in CANDIDATES["cluster"] if labels.get(each)), "")
-            return ServerPodName(namespace, labels[label], cluster) if namespace else None
-    return None

@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gpusteward.analyzer.sources.usage.label_mapping import CANDIDATES
 from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers
 from gpusteward.analyzer.tables import ServerPod, UsageTable
 from gpusteward.core.node.containers import Container, WorkloadKey
@@ -256,6 +257,17 @@ _PROVING = frozenset(server.name for server in SERVERS if server.proof)
 """A pod with one of these proves its silence by all of them, and nobody else does it in its place."""
 LEAST_COVERAGE = 0.9
 """Silence needs this part of the samples, as `judge.activity.coverage` by default."""
+POD_LABELS = (
+    # The plain name is that of a gateway where the series themselves name their pod.
+    ("exported_pod", ("exported_namespace", "namespace")),
+    ("pod", ("namespace",)),
+    ("kubernetes_pod_name", ("kubernetes_namespace", "namespace")),
+    ("pod_name", ("pod_namespace", "namespace", "kubernetes_namespace")),
+)
+"""The labels that scraping writes for the pod of a server, which names none itself; with those of its namespace."""
+NAMED_BY_TARGET = "exported_pod"
+"""A target that writes a label `pod` itself has it under this name. It may name the pod of somebody else."""
+PROCESS_START = "process_start_time_seconds"
 
 
 class ServerPodName(NamedTuple):
@@ -264,6 +276,16 @@ class ServerPodName(NamedTuple):
     namespace: str
     pod: str
     cluster: str = ""
+
+
+def find_server_pod(labels: Mapping[str, str]) -> ServerPodName | None:
+    """None: the series names no pod."""
+    for label, namespaces in POD_LABELS:
+        if labels.get(label):
+            namespace = next((labels[each] for each in namespaces if labels.get(each)), "")
+            cluster = next((labels[each] for each in CANDIDATES["cluster"] if labels.get(each)), "")
+            return ServerPodName(namespace, labels[label], cluster) if namespace else None
+    return None
 
 
 @dataclass
