@@ -52,6 +52,7 @@ def gpu_pod(pod: str, kind: str = "Deployment", workload: str = "") -> Iterator[
     yield from steady(metrics.ALLOCATION_INFO.name, 1, TIMES, **holder, **owner, share="exclusive")
     yield from steady(metrics.USE_UTILIZATION.name, 0.0, TIMES, **holder, **owner, by="container")
     yield from steady(metrics.USE_BUSY_SECONDS.name, 7.0, TIMES, **holder, **owner, by="container")
+    yield from steady(metrics.USE_MEMORY.name, 7e10, TIMES, **holder, **owner, by="container")
 
 
 def target(pod: str, **labels: str) -> dict[str, str]:

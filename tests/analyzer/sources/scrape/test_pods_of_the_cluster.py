@@ -96,7 +96,7 @@ def test_the_last_pods_are_kept_when_the_api_server_refuses(
 def test_the_agents_of_the_cluster_are_read_and_are_in_it_whatever_its_label_is_called(
     kubernetes: Cluster, namespace: str, account: Account, node: str, label: str
 ) -> None:
-    text = page("one").replace('Hostname="n1"', f'Hostname="{node}"')
+    text = page("one").replace('Hostname="n1"', f'Hostname="{node}"') + "tgi_request_count 5\n"
     with serving_pages({"/metrics": text.encode()}) as server:
         add_agent(kubernetes, namespace, node, "127.0.0.1", port=server.server_port)
         named = {"clusters": ClusterChoice(("east",), label), "own_cluster": "east"}
@@ -105,3 +105,5 @@ def test_the_agents_of_the_cluster_are_read_and_are_in_it_whatever_its_label_is_
             found = source.read(time.time()).allocations
             assert [(one.cluster, one.container.pod) for one in found] == [("east", "one")]
             assert source.describe()["origins"] == ["pods of the cluster"]
+            [server_pod] = source.read_servers(time.time(), seconds=60)
+            assert (server_pod.container.namespace, server_pod.container.pod[:5]) == (namespace, "agent")

@@ -26,6 +26,7 @@ from gpusteward.analyzer.sources.promql.query_plan import (
 from gpusteward.analyzer.sources.promql.request_queries import NO_SERVERS, FoundServers, find_servers
 from gpusteward.analyzer.sources.promql.sample_timing import read_scrape_intervals
 from gpusteward.analyzer.sources.usage.coverage import ScrapeIntervals
+from gpusteward.analyzer.sources.usage.inference_servers import list_possible_servers
 from gpusteward.analyzer.sources.usage.label_mapping import (
     CANDIDATES,
     HOLDER_NAMESPACES,
@@ -241,7 +242,7 @@ class DiscoveryResult:
                 for (job, seconds), count in sorted(self.intervals.count_slow_targets().items())
             ],
             "dialects": [detected.describe() for detected in self.schemes],
-            "inference_servers": self.servers.list_kinds(),
+            "inference_servers": list_possible_servers(self.servers.names),
         }
 
 

@@ -60,10 +60,6 @@ class FoundServers:
         own = {label for pod, namespaces in POD_LABELS for label in (pod, *namespaces)}
         return tuple(sorted(self.labels & (own | set(CANDIDATES["cluster"]))))
 
-    def list_kinds(self) -> list[str]:
-        """The names of the servers that may be here: some have metrics in common."""
-        return [server.name for server in SERVERS if server.is_among(self.names)]
-
     def find_metrics(self, server: InferenceServer) -> dict[ServerReading, list[ServerMetric]]:
         """Those of its metrics that the site has, by the names that it has."""
         found: defaultdict[ServerReading, list[ServerMetric]] = defaultdict(list)

@@ -9,6 +9,7 @@
     series_values.py   the values of these series, and what is read from them
     sample_store.py    one target: its series and parse errors; all targets together, within limits
     store_queries.py   the query plan of `sources.promql`, computed from the store; charts
+    server_requests.py what inference servers among the targets say of their requests
     source.py          `ScrapeSource`: a `UsageTable` from all of it
 
 Rows, measures and coverage are computed by the same code as those of an engine, so that both sources give the same

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from gpusteward.analyzer.sources.usage.inference_servers import COUNTERS, PROCESS_START, SERVERS
 from gpusteward.analyzer.sources.usage.quantities import (
     EXCESSES,
     FLOORS,
@@ -30,7 +31,7 @@ _OF_COUNTERS = frozenset({Aggregation.INCREASE, *EXCESSES})
 class MetricFamily:
     number: int
     name: str
-    scheme: MetricScheme
+    scheme: MetricScheme | None  # None: of inference servers
     is_windowed_gauge: bool  # of other families only the last value is needed
     is_windowed_counter: bool
     varies_most: bool  # power or energy, whose changes show how often an exporter collects
@@ -82,14 +83,29 @@ def _make_families() -> Iterable[MetricFamily]:
         )
 
 
-FAMILIES: tuple[MetricFamily, ...] = tuple(_make_families())
-"""By number; in the order of preference of their schemes."""
+def _make_server_families(first: int) -> Iterable[MetricFamily]:
+    counts = {
+        name: reading in COUNTERS
+        for server in SERVERS
+        for reading, metrics in server.metrics.items()
+        for metric in metrics
+        for name in metric.names
+    }
+    for number, (name, is_counter) in enumerate({**counts, PROCESS_START: True}.items(), first):
+        yield MetricFamily(number, name, None, not is_counter, is_counter, *(False,) * 4, None, None)
+
+
+_OF_GPUS = tuple(_make_families())
+FAMILIES: tuple[MetricFamily, ...] = (*_OF_GPUS, *_make_server_families(len(_OF_GPUS)))
+"""By number; those of GPUS in the order of preference of their schemes, then those of inference servers."""
+FIRST_OF_SERVERS = len(_OF_GPUS)
 MOST_VARIED = [family.number for family in FAMILIES if family.varies_most]
 BY_NAME: Mapping[str, MetricFamily] = {family.name: family for family in FAMILIES}
 
 BY_ENCODED_NAME: Mapping[bytes, MetricFamily] = {family.name.encode(): family for family in FAMILIES}
+_MAY_LACK_LABELS = frozenset(family.name.encode() for family in FAMILIES[FIRST_OF_SERVERS:])
 _WITHOUT_DCGM: Mapping[bytes, MetricFamily] = {
-    name: family for name, family in BY_ENCODED_NAME.items() if not family.scheme.names_holder
+    name: family for name, family in BY_ENCODED_NAME.items() if family.scheme is None or not family.scheme.names_holder
 }
 _ALLOCATIONS_KNOWN = b"\n" + metrics.ALLOCATIONS_KNOWN.name.encode() + b"{"
 _TRUE = frozenset({b"1", b"1.0"})
@@ -172,8 +188,11 @@ def parse_page(
     if rest.strip() and not rest.startswith(b"#"):  # digits of its number may be missing
         errors.add(CUT_OFF, rest[:MAX_EXAMPLE_BYTES])
     for line in split_lines(page):
-        if line[: line.find(b"{")] not in names:
-            continue
+        brace = line.find(b"{")
+        if line[:brace] not in names:
+            if brace >= 0 or line[: line.find(b" ")] not in _MAY_LACK_LABELS:
+                continue
+            line = line.replace(b" ", b"{} ", 1)  # noqa: PLW2901 - from here on as any other
         end = line.rfind(b"} ")
         row = find_row(hash(line[:end]))
         if row is None:

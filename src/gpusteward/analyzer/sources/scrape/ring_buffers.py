@@ -182,7 +182,7 @@ def _extrapolate(
     first, last = is_there.argmax(axis=0), len(times) - 1 - is_there[::-1].argmax(axis=0)
     columns = np.arange(block.shape[1])
     first_value = block[first, columns]
-    increase = block[last, columns] - first_value + _sum_before_restarts(block, is_there)
+    increase = block[last, columns] - first_value + sum_before_restarts(block, is_there)
     sampled = times[last] - times[first]
     step = sampled / (is_there.sum(axis=0) - 1)
     before, after = times[first] - start, end - times[last]
@@ -193,7 +193,7 @@ def _extrapolate(
     return np.asarray(increase * (sampled + np.minimum(before, since_zero) + after) / sampled)
 
 
-def _sum_before_restarts(block: NDArray[np.float64], is_there: NDArray[np.bool_]) -> Column:
+def sum_before_restarts(block: NDArray[np.float64], is_there: NDArray[np.bool_]) -> Column:
     """The sum of the last values before each restart."""
     lines = np.where(is_there, np.arange(len(block))[:, None], 0)
     filled = np.take_along_axis(block, np.maximum.accumulate(lines, axis=0), axis=0)

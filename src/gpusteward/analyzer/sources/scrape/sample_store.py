@@ -22,9 +22,17 @@ from gpusteward.analyzer.sources.scrape.page_parser import (
     ParseErrors,
     choose_families,
 )
-from gpusteward.analyzer.sources.scrape.series import Labels, RowIndexes, SeriesLabels, SeriesTable, count_text_bytes
+from gpusteward.analyzer.sources.scrape.series import (
+    Labels,
+    RowIndexes,
+    SeriesLabels,
+    SeriesTable,
+    ServerLabels,
+    count_text_bytes,
+)
 from gpusteward.analyzer.sources.scrape.series_values import SeriesValues, SeriesWindow
 from gpusteward.analyzer.sources.scrape.targets import ReportedNode
+from gpusteward.analyzer.sources.usage.inference_servers import NAMED_BY_TARGET, SERVER_LABELS, find_server_pod
 from gpusteward.analyzer.sources.usage.label_mapping import (
     ALL_CLUSTERS,
     MAPPED_LABELS,
@@ -50,6 +58,7 @@ class PageOrigin:
 
     labels: Labels = field(default_factory=dict)  # added to every series that has none of that name
     fixed_labels: Labels = field(default_factory=dict)  # replace those of the page
+    pod_labels: Labels = field(default_factory=dict)  # name the pod that an inference server is
     node: ReportedNode = field(default_factory=lambda: ReportedNode(may_be_any=True))
 
 
@@ -88,6 +97,7 @@ class TargetSamples:
     ) -> None:
         """`capacity`: scrapes that are kept. `find_free`: how much more may be kept, where so much is needed."""
         self._labels, self._fixed_labels, self.node = origin.labels, origin.fixed_labels, origin.node
+        self._server_labels = {**origin.labels, **origin.pod_labels, **origin.fixed_labels}
         self._series_labels = series_labels
         self._find_free = find_free
         self._clusters = clusters
@@ -145,6 +155,8 @@ class TargetSamples:
         for line in found:
             names = self._mapped_labels.intersection((*line.labels, *self._labels))
             family = BY_ENCODED_NAME[line.name]
+            if family.scheme is None:
+                continue
             self._label_names[family.scheme] |= names
             if family.shows_presence:
                 pod_labels = {name for name in line.labels if normalize_label(name) in self._pod_labels}
@@ -186,15 +198,32 @@ class TargetSamples:
         family = BY_ENCODED_NAME[line.name]
         if not family.needs(line.labels.get("by", "")):
             return page_parser.IGNORED
+        label_bytes = count_text_bytes(line.line[: line.end])
+        if family.scheme is None:
+            server = self._read_server_labels(line)
+            if server is None:
+                return page_parser.IGNORED
+            return self.series.add(self._series_labels.interpret_server(family, server, label_bytes=label_bytes))
         labels, mapping = {**self._labels, **line.labels, **self._fixed_labels}, mappings[family.scheme]
         if not self._set_node(labels, mapping.node):
             self.errors.add(page_parser.OTHER_NODE, line.line)
             return page_parser.IGNORED
         if not self._clusters.includes(labels.get(mapping.cluster, "")):
             return page_parser.IGNORED
-        label_bytes = count_text_bytes(line.line[: line.end])
         info = self._series_labels.interpret(family, labels, mapping, label_bytes=label_bytes)
         return self.series.add(info)
+
+    def _read_server_labels(self, line: ParsedLine) -> ServerLabels | None:
+        """What Prometheus would make of these labels: where the target has one of the same name, that of the page is
+        renamed. None: nobody says which pod it is, or its cluster is not read."""
+        own = self._server_labels
+        labels = {f"exported_{name}" if name in own else name: value for name, value in line.labels.items()} | own
+        pod = find_server_pod(labels)
+        if pod is None or not self._clusters.includes(labels.get(self._clusters.label, pod.cluster)):
+            return None
+        is_named_by_target = NAMED_BY_TARGET in labels or find_server_pod(own) is None
+        others = tuple((name, labels[name]) for name in SERVER_LABELS if name in labels)
+        return ServerLabels(pod, is_named_by_target, others)
 
     def _set_node(self, labels: dict[str, str], label: str) -> bool:
         """Whether the target may report the node that these labels name; replaces other names of its own node."""
@@ -390,7 +419,8 @@ class SampleStore:
 def _renumber(before: LabelRowIndex[K], after: LabelRowIndex[K], alive: list[NDArray[np.int32]]) -> NDArray[np.int32]:
     """The new number of each row, -1 for those that no series has."""
     numbers = np.full(len(before), -1, np.int32)
-    for row in np.unique(np.concatenate([*alive, np.empty(0, np.int32)])).tolist():
+    rows = np.unique(np.concatenate([*alive, np.empty(0, np.int32)]))
+    for row in rows[rows >= 0].tolist():
         numbers[row] = after.add_key(before.keys[row])
     return numbers
 

@@ -323,7 +323,8 @@ class ScrapeLoop:
             is_renamed=bool(target.node) and not target.pod,
             may_be_any=target.may_report_any_node,
         )
-        return PageOrigin(labels, target.fixed_labels, node)
+        pod_labels = {"namespace": target.namespace, "pod": target.pod} if target.pod else {}
+        return PageOrigin(labels, target.fixed_labels, pod_labels, node)
 
     async def _scrape(self, target: Target, fetcher: Fetcher) -> None:
         health = self.health.setdefault(target.name, TargetHealth())

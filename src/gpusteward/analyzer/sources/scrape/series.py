@@ -15,7 +15,8 @@ from gpusteward.analyzer.sources.promql.query_plan import (
     device_matchers,
     holder_matchers,
 )
-from gpusteward.analyzer.sources.scrape.page_parser import FAMILIES, MetricFamily
+from gpusteward.analyzer.sources.scrape.page_parser import FAMILIES, FIRST_OF_SERVERS, MetricFamily
+from gpusteward.analyzer.sources.usage.inference_servers import ServerPodName
 from gpusteward.analyzer.sources.usage.label_mapping import LabelMapping
 from gpusteward.analyzer.sources.usage.quantities import SCHEMES, MetricScheme
 from gpusteward.analyzer.sources.usage.query_results import (
@@ -34,7 +35,17 @@ UNIFIED_LABELS = LabelMapping(*(field.name for field in fields(LabelMapping)))
 """One name for each label, whatever an exporter calls it."""
 
 Labels = Mapping[str, str]
-Details = HolderDetails | DeviceDetails
+
+
+class ServerLabels(NamedTuple):
+    """What the labels of a series of an inference server say."""
+
+    pod: ServerPodName
+    is_named_by_target: bool  # a page says itself which pod it is of, and may say what it likes
+    others: tuple[tuple[str, str], ...]
+
+
+Details = HolderDetails | DeviceDetails | ServerLabels
 SeriesNumbers = NDArray[np.int64]
 
 
@@ -55,10 +66,10 @@ class SeriesInfo(NamedTuple):
 
     family: int  # its number
     traits: int
-    holder: int  # row among the holders of its scheme
-    device: int  # row among all devices
+    holder: int  # row among the holders of its scheme; -1: none
+    device: int  # row among all devices; -1: none
     label_bytes: int  # of its line without the value, as `count_text_bytes` counts them
-    details: Details | None  # of a series that shows which holders or devices exist
+    details: Details | None  # of a series that shows which holders or devices exist, or of an inference server
     fleet_key: NodeModel | None  # of a whole GPU
 
 
@@ -108,6 +119,7 @@ class SeriesLabels:
         return RowIndexes({scheme: keys.copy() for scheme, keys in self.holders.items()}, self.devices.copy())
 
     def interpret(self, family: MetricFamily, labels: Labels, mapping: LabelMapping, *, label_bytes: int) -> SeriesInfo:
+        assert family.scheme is not None
         self.interpreted += 1
         self.interpreted_bytes += label_bytes
         unified = {role: labels.get(getattr(mapping, role), "") for role in LabelMapping.__slots__}
@@ -124,6 +136,11 @@ class SeriesLabels:
             self._read_details(family, labels, unified, mapping.pod_labels),
             None if fleet_key is None else self._fleet_keys.setdefault(fleet_key, fleet_key),
         )
+
+    def interpret_server(self, family: MetricFamily, labels: ServerLabels, *, label_bytes: int) -> SeriesInfo:
+        self.interpreted += 1
+        self.interpreted_bytes += label_bytes
+        return SeriesInfo(family.number, 0, -1, -1, label_bytes, self._details.setdefault(labels, labels), None)
 
     def _find_traits(self, labels: Labels, unified: Labels) -> int:
         by = labels.get("by")
@@ -142,7 +159,7 @@ class SeriesLabels:
         details: Details
         if family.shows_devices:
             details = DeviceDetails._make(labels.get(name, "") for name in DEVICE_DETAIL_LABELS)
-        elif family.shows_presence:
+        elif family.shows_presence and family.scheme is not None:
             every = {**labels, **unified}
             details = HolderDetails._make(every.get(name, "") for name in detail_labels(family.scheme, UNIFIED_LABELS))
             details = details._replace(pod_labels=read_pod_labels(labels, pod_labels))
@@ -161,6 +178,7 @@ def is_match(matcher: Matcher, labels: Labels) -> bool:
 
 def _is_whole_gpu(family: MetricFamily, labels: Labels, unified: Labels) -> bool:
     """Counts in the fleet. DCGM gives a MIG instance the uuid of its parent, so its series count too."""
+    assert family.scheme is not None
     if family.scheme.lists_allocations:
         return family.shows_devices and not unified["instance"] and not labels.get("parent_uuid")
     return family.scheme.names_holder and family.shows_gpus
@@ -211,6 +229,10 @@ class SeriesTable:
         """Only these, in their order."""
         self._rows = self.rows[is_kept]
 
+    def find_servers(self) -> SeriesNumbers:
+        """The series of inference servers."""
+        return np.flatnonzero(self.rows["family"] >= FIRST_OF_SERVERS)
+
     def choose(self, choice: SeriesChoice) -> NDArray[np.bool_]:
         """Which series are chosen."""
         rows = self.rows
@@ -229,8 +251,8 @@ class SeriesTable:
         return np.isin(self.rows["family"], [family.number for family in FAMILIES if family.scheme is scheme])
 
     def renumber(self, holders: Mapping[MetricScheme, NDArray[np.int32]], devices: NDArray[np.int32]) -> None:
-        """Replace the row numbers of holders and devices: old number -> new number."""
+        """Replace the row numbers of holders and devices: old number -> new number; -1 stays."""
         for scheme, numbers in holders.items():
             own = self.find_holders(scheme)
             self.rows["holder"][own] = numbers[self.rows["holder"][own]]
-        self.rows["device"] = devices[self.rows["device"]]
+        self.rows["device"] = np.append(devices, np.int32(-1))[self.rows["device"]]

@@ -181,6 +181,16 @@ class SeriesValues:
             changes=self._count_changes(lines),
         )
 
+    def read_block(self, series: SeriesNumbers, *, at: float, seconds: float) -> tuple[Column, NDArray[np.float64]]:
+        """The scrapes of the window before `at`, and what each of these series had then, one column each; NaN where it
+        had nothing."""
+        lines = self._times.find_lines(at - seconds, at)
+        block = np.full((len(lines), len(series)), np.nan)
+        for buffer, columns in ((self._gauges, self._gauge_series), (self._counters, self._counter_series)):
+            chosen = np.flatnonzero(np.isin(columns, series))
+            block[:, np.searchsorted(series, columns[chosen])] = buffer.read_columns(chosen, lines)
+        return self._times.times[lines], block
+
     def _measure_excess(self, at: float, seconds: float) -> tuple[Column, Column]:
         """Of energy counters; reads an hour, whatever the window is."""
         columns = self._find_most_varied(self._counter_series)

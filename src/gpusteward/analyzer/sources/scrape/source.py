@@ -25,6 +25,7 @@ from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme, report
 from gpusteward.analyzer.sources.scrape.page_parser import ParseErrors, parse_line, parse_value, split_lines
 from gpusteward.analyzer.sources.scrape.sample_store import PageOrigin, SampleStore, StoreOptions, StoreWindow
 from gpusteward.analyzer.sources.scrape.scrape_loop import ScrapeLoop, TargetHealth
+from gpusteward.analyzer.sources.scrape.server_requests import read_servers
 from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
 from gpusteward.analyzer.sources.scrape.store_queries import (
     add_last_details,
@@ -43,6 +44,7 @@ from gpusteward.analyzer.sources.usage.findings import (
     find_contradictions,
     find_failures,
 )
+from gpusteward.analyzer.sources.usage.inference_servers import list_possible_servers
 from gpusteward.analyzer.sources.usage.label_mapping import ALL_CLUSTERS, ClusterChoice
 from gpusteward.analyzer.sources.usage.partial_tables import (
     PartialTable,
@@ -127,15 +129,18 @@ class ScrapeSource:
         """Scrapes since the start by result: ok or failed."""
         return self._loop.scrape_counts
 
-    def ingest(self, target: str, page: bytes, at: float, *, node: str = "") -> int:
+    def ingest(
+        self, target: str, page: bytes, at: float, *, node: str = "", pod_labels: Mapping[str, str] | None = None
+    ) -> int:
         """Add a page as if it had been scraped at that time. Returns the number of values.
 
         For existing history; the times of one target must increase. `node`: the only one that it reports, if known.
+        `pod_labels`: of the pod that it is, as scraping would write them.
         """
         self._has_history = True
-        if not node:
-            return self.store.ingest(target, page, at)
-        return self.store.ingest(target, page, at, make_origin=lambda: PageOrigin(node=ReportedNode(node)))
+        reported = ReportedNode(node) if node else ReportedNode(may_be_any=True)
+        origin = PageOrigin(pod_labels=pod_labels or {}, node=reported)
+        return self.store.ingest(target, page, at, make_origin=lambda: origin)
 
     def read(self, at: float) -> UsageTable:
         """Every allocation over the window before `at`. Raises SourceError if no target has samples.
@@ -161,7 +166,8 @@ class ScrapeSource:
             failures["clusters"] = twins
         contradictions = find_contradictions(table, [state.unheld_work for state in states], ())
         findings = (*find_failures(failures), *contradictions)
-        return replace(table, fleet=count_fleet(window), findings=findings, clock_skew=self._find_clock_skew())
+        table = replace(table, fleet=count_fleet(window), findings=findings, clock_skew=self._find_clock_skew())
+        return replace(table, servers=self.read_servers(at, seconds=self._window_seconds))
 
     def _find_clock_skew(self) -> float | None:
         """The middle one of all targets that respond: neither a node with a wrong clock decides, nor a target that
@@ -220,9 +226,9 @@ class ScrapeSource:
         del pods, at, seconds
         return {}
 
-    def read_servers(self, at: float, *, seconds: float) -> Sequence[ServerPod]:  # noqa: ARG002 - as its protocol
-        """None: nothing scrapes servers by itself."""
-        return ()
+    def read_servers(self, at: float, *, seconds: float) -> Sequence[ServerPod]:
+        """Those among the targets; nothing scrapes servers by itself."""
+        return read_servers(self.store, at=at, seconds=seconds)
 
     def read_gpus(self, node: str, cluster: str, at: float) -> list[ReportedGpu]:
         """The GPUs of a node, from pages fetched now. Raises SourceError if all its exporters fail."""
@@ -260,6 +266,7 @@ class ScrapeSource:
             "scrape_intervals_seconds": {"scrape": self._settings.interval},
             # Each target may have its own labels.
             "dialects": [{**detected.describe(), "labels": {}} for detected in self._schemes],
+            "inference_servers": list_possible_servers(self.store.list_names()),
             "origins": list(self._registry.origins),
             "targets": len(targets),
             "targets_up": len(targets) - len(failed),

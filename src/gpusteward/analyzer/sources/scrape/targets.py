@@ -41,7 +41,8 @@ class Target:
     labels: Mapping[str, str] = field(default_factory=dict)  # added to its series that have none of that name
     fixed_labels: Mapping[str, str] = field(default_factory=dict)  # replace those of its series
     node: str = ""  # the only node it may report; empty: not known
-    pod: str = ""  # its own name, if it is a pod
+    pod: str = ""  # its own name, if it is a pod that the API server listed
+    namespace: str = ""  # of that pod
     may_report_any_node: bool = False
     gets_credentials: bool = True
 
@@ -305,6 +306,7 @@ class PodTargets:
             fixed_labels=self._labels,
             node=node,
             pod=pod.metadata.name,
+            namespace=pod.metadata.namespace,
             gets_credentials=pod.metadata.namespace in self._namespaces and port == self._settings.port,
         )
 

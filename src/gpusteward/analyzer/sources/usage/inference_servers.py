@@ -253,6 +253,25 @@ SERVERS: Sequence[InferenceServer] = (
     ),
 )  # fmt: skip
 
+
+def list_possible_servers(names: Collection[str]) -> list[str]:
+    """The servers that a site with these metrics may have: some have metrics in common."""
+    return [server.name for server in SERVERS if server.is_among(names)]
+
+
+SERVER_LABELS = tuple(
+    sorted(
+        {label for server in SERVERS for label in server.parts}
+        | {
+            matcher.label
+            for server in SERVERS
+            for metrics in server.metrics.values()
+            for metric in metrics
+            for matcher in metric.matchers
+        }
+    )
+)
+"""The labels that tell series of one pod apart, or choose among them."""
 _PROVING = frozenset(server.name for server in SERVERS if server.proof)
 """A pod with one of these proves its silence by all of them, and nobody else does it in its place."""
 LEAST_COVERAGE = 0.9
