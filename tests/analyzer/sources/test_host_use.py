@@ -1,9 +1,10 @@
 """What pods use of their hosts: from counters of cAdvisor and of gpusteward's agent in real engines."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
@@ -11,10 +12,13 @@ from gpusteward.analyzer.sources.live_readings import HostUse
 from gpusteward.analyzer.sources.promql import host_use
 from gpusteward.analyzer.sources.promql.several_engines import SeveralEngines
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
+from gpusteward.analyzer.sources.scrape import host_counters
+from gpusteward.analyzer.sources.scrape.host_counters import HostCounters
 from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
 from gpusteward.analyzer.sources.scrape.source import ScrapeSource
 from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.core.errors import SourceError
+from gpusteward.local.simulated_fleet import SimulatedFleet
 from gpusteward.simulate.fleets import fleet
 from tests.analyzer.engines import Sample, running_prometheus, running_victoria
 from tests.analyzer.scraped_history import AT, rename_labels, scrape_history, scrape_times
@@ -140,7 +144,100 @@ def test_of_several_engines_the_largest_counts_and_one_that_cannot_be_read_is_an
             source.read_host_use([WEB], AT, seconds=SECONDS)
 
 
-def test_the_embedded_source_knows_nothing_of_hosts():
-    settings = ScrapeSettings(targets=["127.0.0.1:1"], kubernetes="never")
-    with closing(ScrapeSource(settings, window_seconds=60)) as source:
-        assert source.read_host_use([WEB], AT, seconds=SECONDS) == {}
+def test_the_embedded_source_and_an_engine_say_the_same_of_the_pods_of_an_agent(tmp_path: Path):
+    nodes, times = fleet(2), scrape_times(seconds=1800)
+    samples = list(scrape_history(nodes, times, dialects="native"))
+    pods = {PodKey(use.pod.namespace, use.pod.pod) for node in nodes for use in node.snapshot(AT).pod_host_use}
+    with (
+        running_prometheus(tmp_path, samples) as engine,
+        closing(PrometheusSource(PrometheusSettings(url=engine.url))) as source,
+    ):
+        expected = source.read_host_use(pods, AT, seconds=SECONDS)
+    simulated = SimulatedFleet(nodes, ready_timeout_seconds=1)
+    with closing(ScrapeSource(ScrapeSettings(interval=30, kubernetes="never"), window_seconds=600)) as source:
+        for at in times:
+            for node in nodes:
+                source.ingest(node.name, simulated.render_metrics(node.name, at), at, node=node.name)
+        found = source.read_host_use([*pods, WEB], AT, seconds=SECONDS)
+    assert len(found) == len(expected) == len(pods)
+    for pod, use in expected.items():
+        # Not the same seconds: of an hour the embedded source keeps a value every five minutes.
+        assert found[pod] == pytest.approx(use, rel=0.25), pod
+
+
+def agent_page(at: float, pods: Mapping[PodKey, tuple[float | None, ...]], *, node: str = "n1") -> bytes:
+    """`pods`: what each has used up to then."""
+    names = (
+        "gpusteward_pod_cpu_seconds_total",
+        "gpusteward_pod_disk_bytes_total",
+        "gpusteward_pod_network_bytes_total",
+    )
+    lines = [
+        f'{name}{{node="{node}",namespace="{pod.namespace}",pod="{pod.name}",pod_uid="u"}} {values[number]}'
+        for number, name in enumerate(names)
+        for pod, values in pods.items()
+        if values[number] is not None
+    ]
+    return "\n".join(["# HELP x y", *lines, ""]).encode()
+
+
+def everybody(_node: str) -> bool:
+    return True
+
+
+@pytest.mark.parametrize("seconds", [600.0, 1800.0, 90_000.0])
+def test_the_counters_that_are_scraped_are_kept_for_minutes_and_for_a_day(seconds: float):
+    hosts, begin = HostCounters(), AT - 30 * 3600
+    for at in np.arange(begin, AT, 60.0).tolist():
+        into = at - begin
+        hosts.add("one", agent_page(at, {WEB: (2.0 * into, 5e9 + 3e6 * into, 1e3 * into)}), at, admits=everybody)
+    assert hosts.read(["one"], ("team", "web-0"), AT, seconds=seconds) == pytest.approx((2.0, 3e6, 1e3))
+    [values] = hosts._targets["one"].values()
+    assert len(values) < 50, "however often it is scraped"
+
+
+def test_of_a_day_as_much_counts_as_was_seen_and_work_of_the_last_hour_is_not_lost():
+    hosts = HostCounters()
+    for at in np.arange(AT - 13 * 3600, AT + 1, 60.0).tolist():
+        written = 1e9 if at < AT - 1800 else 2e9
+        hosts.add("one", agent_page(at, {WEB: (at - AT + 1e6, written, 1e6)}), at, admits=everybody)
+    assert hosts.read(["one"], ("team", "web-0"), AT, seconds=90_000) == pytest.approx((1.0, 1e9 / 46_800, 0.0))
+    assert hosts.read(["one"], ("team", "web-0"), AT, seconds=600)[1] == 0
+
+
+def test_what_is_not_known_of_a_pod_that_is_scraped_is_unknown():
+    hosts = HostCounters()
+    for number, at in enumerate(np.arange(AT - 1200, AT + 1, 60.0).tolist()):
+        page = {WEB: (10.0 + number, 0.0, None), DATA: (5.0 if number < 9 else 0.1 * (number - 8), 7.0, 9.0)}
+        page |= {HOST: (1.0, 1.0, 1.0)} if at < AT - 400 else {}
+        page |= {NEW: (1.0, 1.0, 1.0)} if at == AT else {}
+        hosts.add("one", agent_page(at, page), at, admits=everybody)
+    read = {pod: hosts.read(["one"], (pod.namespace, pod.name), AT, seconds=1200) for pod in (WEB, DATA, HOST, NEW)}
+    assert read[WEB] == HostUse(pytest.approx(1 / 60)), "bytes that never grew may go elsewhere"
+    assert read[DATA] == HostUse(pytest.approx(1.2 / 1200), 0.0, 0.0), "a counter that began again"
+    assert read[HOST] == HostUse(), "its pod has ended"
+    assert read[NEW] == HostUse(), "one value is no growth"
+
+
+def test_a_target_says_nothing_about_other_nodes_and_of_two_targets_the_largest_counts():
+    hosts = HostCounters()
+    for at in np.arange(AT - 900, AT + 1, 60.0).tolist():
+        used = 2.0 * (at - AT + 1e6)
+        hosts.add("one", agent_page(at, {WEB: (used, None, None)}), at, admits=everybody)
+        hosts.add("two", agent_page(at, {WEB: (3 * used, None, None)}), at, admits=everybody)
+        hosts.add("rogue", agent_page(at, {WEB: (9 * used, None, None)}), at, admits=lambda node: node == "n2")
+    assert hosts.read(["one", "two", "rogue"], ("team", "web-0"), AT, seconds=600) == HostUse(pytest.approx(6.0))
+    hosts.drop("two")
+    assert hosts.read(["one", "two", "rogue"], ("team", "web-0"), AT, seconds=600) == HostUse(pytest.approx(2.0))
+
+
+def test_hosts_are_kept_of_a_limited_number_of_pods(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(host_counters, "MOST_PODS", 12)
+    monkeypatch.setattr(host_counters, "MOST_PODS_OF_TARGET", 8)
+    hosts, pods = HostCounters(), [PodKey("team", f"web-{number}") for number in range(20)]
+    for target in ("one", "two"):
+        hosts.add(target, agent_page(AT, dict.fromkeys(pods, (1.0, 1.0, 1.0))), AT, admits=everybody)
+    assert [len(hosts._targets[target]) for target in ("one", "two")] == [8, 4]
+    hosts.drop("one")
+    hosts.add("two", agent_page(AT + 60, dict.fromkeys(pods, (1.0, 1.0, 1.0))), AT + 60, admits=everybody)
+    assert len(hosts._targets["two"]) == 8

@@ -8,6 +8,7 @@
     ring_buffers.py    the last values of one target in arrays of fixed size; window aggregation
     series_values.py   the values of these series, and what is read from them
     sample_store.py    one target: its series and parse errors; all targets together, within limits
+    host_counters.py   CPU, disk and network of pods, from the agents
     store_queries.py   the query plan of `sources.promql`, computed from the store; charts
     server_requests.py what inference servers among the targets say of their requests
     source.py          `ScrapeSource`: a `UsageTable` from all of it

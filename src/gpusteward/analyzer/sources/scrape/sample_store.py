@@ -2,7 +2,7 @@
 together: `SampleStore` is safe to use from several threads."""
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from math import ceil
@@ -11,8 +11,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gpusteward.analyzer.sources.live_readings import HostUse
 from gpusteward.analyzer.sources.memory_limits import DEFAULT_LIMITS, TARGET_SHARE, MemoryLimits
 from gpusteward.analyzer.sources.scrape import page_parser
+from gpusteward.analyzer.sources.scrape.host_counters import HostCounters, PodName
 from gpusteward.analyzer.sources.scrape.page_parser import (
     BY_ENCODED_NAME,
     FAMILIES,
@@ -288,6 +290,7 @@ class SampleStore:
         self._capacity = ceil(options.keep_seconds / options.interval) + 2
         self._series_labels = SeriesLabels(options.condition)
         self._targets: dict[str, TargetSamples] = {}
+        self._hosts = HostCounters()
         self._kept: dict[str, Kept] = {}  # of each target
         self._lock = threading.Lock()
         limits = options.limits
@@ -313,6 +316,7 @@ class SampleStore:
         with self._lock:
             samples = self._targets[target] if target in self._targets else self._add_target(target, make_origin())
             values = samples.ingest(page, at)
+            self._hosts.add(target, page, at, admits=samples.node.admits)
             before, self._kept[target] = self._kept.get(target, NOTHING), samples.kept
             self.kept = self.kept.plus(self._kept[target].minus(before))
             return values
@@ -343,6 +347,13 @@ class SampleStore:
             numbers = set[int]().union(*(samples.series.rows["family"].tolist() for samples in self._targets.values()))
         return {FAMILIES[number].name for number in numbers}
 
+    def read_host_use(
+        self, targets: Collection[str], names: Collection[PodName], at: float, *, seconds: float
+    ) -> dict[PodName, HostUse]:
+        """What pods use of their hosts, by what these targets report."""
+        with self._lock:
+            return {name: self._hosts.read(targets, name, at, seconds=seconds) for name in names}
+
     def may_report(self, target: str, node: str) -> bool:
         """Whether lines of a target that name this node may be used."""
         samples = self._targets.get(target)
@@ -367,6 +378,7 @@ class SampleStore:
     def _drop(self, target: str) -> None:
         if self._targets.pop(target, None):
             self.kept = self.kept.minus(self._kept.pop(target, NOTHING))
+            self._hosts.drop(target)
 
     def _add_target(self, target: str, origin: PageOrigin) -> TargetSamples:
         samples = TargetSamples(

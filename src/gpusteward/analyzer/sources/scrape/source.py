@@ -221,10 +221,14 @@ class ScrapeSource:
         return collect_processes(chain.from_iterable(samples), pods, replace(NATIVE_LABELS, cluster=_CLUSTER))
 
     def read_host_use(self, pods: Collection[PodKey], at: float, *, seconds: float) -> dict[PodKey, HostUse]:
-        """Nothing: these counters are not kept, and a page that is fetched now says how far they are, not how much they
-        have grown. Unknown is what the guard `host` of reclaim says then."""
-        del pods, at, seconds
-        return {}
+        """From the counters of gpusteward's agents. Nothing scrapes cAdvisor: what they do not have is unknown."""
+        found: dict[PodKey, HostUse] = {}
+        for cluster in sorted({pod.cluster for pod in pods}):
+            own = [pod for pod in pods if pod.cluster == cluster]
+            names = [(pod.namespace, pod.name) for pod in own]
+            uses = self.store.read_host_use(self._find_targets(own), names, at, seconds=seconds)
+            found |= {pod: use for pod, use in zip(own, uses.values(), strict=True) if use != HostUse()}
+        return found
 
     def read_servers(self, at: float, *, seconds: float) -> Sequence[ServerPod]:
         """Those among the targets; nothing scrapes servers by itself."""
