@@ -144,3 +144,13 @@ def test_a_workload_with_too_many_pods_keeps_no_other_from_being_read():
     source = HostSource(table)
     read(source, holding(table, 13 * 3600), table)
     assert [names for names, _ in source.asked] == [["small-0"]]
+
+
+def test_of_a_pair_nobody_measures_the_pod_that_works():
+    """That its holder is still proves nothing; that it works is known."""
+    held = [replace(each, used_by="server-0") if each.container.pod == "a-1" else each for each in TABLE.allocations]
+    table = table_of(*[resting()] * len(held), allocations=held)
+    source = HostSource(table, use={pod: HostUse(0.0, 1.0, 2.0) for pod in ("a-0", "a-1", "b-0")})
+    columns = read(source, frozen(table, 1800, 1800, 1800), table)
+    assert columns[Measure.DISK, Stat.MEAN] == pytest.approx([np.nan, np.nan, 1.0], nan_ok=True)
+    assert columns[Measure.DISK, Stat.PEAK] == pytest.approx([1.0, 1.0, 1.0])

@@ -65,6 +65,9 @@ def _read(
         log.warning("host_use_unreadable", reason=error, effect="nobody is accused without it, or later")
         return {}
     uses = [[found.get(pod, HostUse()) for pod in _list_pods(table, rows)] for rows in workloads]
+    for rows, of_pods in zip(workloads, uses, strict=True):
+        if any(table.allocations[row].used_by for row in rows.tolist()):
+            of_pods.append(HostUse())  # the pod that works on the GPU of its pair holds none: nobody measures it
     columns = {}
     for measure, signal in SIGNALS.items():
         for stat, choose in ((Stat.MEAN, np.max), (Stat.PEAK, np.fmax.reduce)):
