@@ -6,16 +6,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gpusteward.analyzer.host_witnesses import add_host_use
 from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
 from gpusteward.analyzer.sources.scrape.source import ScrapeSource
 from gpusteward.analyzer.tables import SIGNATURES, VerdictTable
+from gpusteward.core.node.gpus import Share
+from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Signature
 from gpusteward.local.demo_settings import INTERVAL_SECONDS, WINDOW_MINUTES, make_config
 from gpusteward.local.simulated_fleet import SimulatedFleet
-from gpusteward.simulate.fleets import fleet
+from gpusteward.simulate.fleets import KEPT_BUSY_RATIO, fleet
+from gpusteward.simulate.ground_truth import allocation_key
 from gpusteward.simulate.workloads import Kind
 
 pytestmark = pytest.mark.slow
@@ -37,7 +41,8 @@ def judge_demo(folder: Path, *, nodes: int, seed: int) -> list[VerdictTable]:
             for node in simulated.nodes:
                 source.ingest(node.name, simulated.render_metrics(node.name, at), at, node=node.name)
             if at >= NOW:
-                verdicts, history = judge(source.read(at), rules, history, now=at)
+                usage = add_host_use(source.read(at), history, source, rules=rules)
+                verdicts, history = judge(usage, rules, history, now=at)
                 found.append(verdicts)
     return found
 
@@ -60,5 +65,17 @@ def test_within_minutes_the_spinning_gpus_of_the_stalled_training_are_called_sta
     assert len(spinning) == 7
     assert find_stalled(cycles[-1]) == spinning
     assert all(find_stalled(each) in (set(), spinning) for each in cycles)
+    held = [each for node in fleet(nodes, seed, demo_at=NOW) for each in node.ownerships(NOW)]
+    kept_busy = {
+        allocation_key(each.allocation)
+        for each in held
+        if each.kind is Kind.KEEP_ALIVE and each.allocation.share is Share.EXCLUSIVE
+    }
     since = cycles[-1].ineffective_since
-    assert np.count_nonzero(since >= NOW - WINDOW) == np.count_nonzero(~np.isnan(since)) == 7
+    known = [cycles[-1].usage.allocations[row] for row in np.flatnonzero(~np.isnan(since)).tolist()]
+    assert {(one.container.pod, one.container.name, one.gpu_uuid) for one in known} == spinning | {
+        key[1:] for key in kept_busy
+    }, "on whole GPUs, and with the host as a witness, it is proven at any level"
+    if nodes > 18:
+        levels = cycles[-1].usage.stats[Measure.CORE, Stat.MEAN][~np.isnan(since)]
+        assert np.isclose(levels, KEPT_BUSY_RATIO, atol=0.02).any(), "as busy as a training"

@@ -123,15 +123,16 @@ def test_idle_spells_are_the_idle_hours(ledger: Engine):
     assert (table.ended_by == STILL_IDLE).any()
 
 
-def test_the_spinning_gpus_of_the_stalled_training_have_been_ineffective_since_it_started(tmp_path: Path):
-    """Seven GPUs for two days, as far as they were not unknown; and their time and cost remain part of the active."""
-    nodes = fleet(12, 3, demo_at=UNTIL)
+def test_what_is_stalled_or_kept_busy_has_been_ineffective_since_it_started(tmp_path: Path):
+    """Seven GPUs for two days and one for three, as far as they were not unknown; and their time and cost remain part
+    of the active. Of shared GPUs nobody proves that they are kept busy."""
+    nodes = fleet(20, 3, demo_at=UNTIL)
     engine = open_engine(f"sqlite:///{tmp_path / 'ledger.db'}")
     create_tables(engine)
     SeededHistory(nodes, PriceList(PriceSettings(default=2.0))).write(engine, days=3, until=UNTIL)
     columns = usage_hourly.c
     query = (
-        select(allocations.c.node, usage_hourly)
+        select(allocations.c.node, allocations.c.owner_name, allocations.c.share, usage_hourly)
         .join(usage_hourly, columns.allocation_id == allocations.c.id)
         .where(columns.ineffective_ms > 0)
     )
@@ -140,12 +141,18 @@ def test_the_spinning_gpus_of_the_stalled_training_have_been_ineffective_since_i
     with engine.connect() as connection:
         rows = connection.execute(query).all()
     engine.dispose()
-    assert {row.node for row in rows} == {"h100-011"}
-    assert len({row.allocation_id for row in rows}) == 7
+    by_node: dict[str, float] = {}
+    for row in rows:
+        by_node[row.node] = by_node.get(row.node, 0) + row.ineffective_ms / HOUR_MS
+    holder = nodes[18].name  # a GPU at four fifths, from before the three days of this history
+    stalled = by_node["h100-011"]
+    assert 0.95 * 7 * STALLED_SECONDS / 3600 < stalled <= 7 * STALLED_SECONDS / 3600 + 7
+    assert 0.95 * 72 < by_node[holder] <= 72 + 24
+    assert len({row.allocation_id for row in rows if row.node == "h100-011"}) == 7
+    assert {row.share for row in rows} == {"exclusive"}
     assert {(row.ineffective_ms, row.ineffective_cost) for row in rows} == {
         (row.active_ms, row.active_cost) for row in rows
     }
-    assert 0.95 * 7 * STALLED_SECONDS * 1000 < hourly[0] <= 7 * STALLED_SECONDS * 1000 + 7 * HOUR_MS
     assert 0 < hourly[0] < hourly[1]
     assert 0 < daily[0] <= hourly[0], "of finished hours"
 

@@ -170,7 +170,12 @@ def make_config(folder: Path, cluster_url: str, language: Language) -> dict[str,
         # One window is all that the first cycle sees.
         "judge": {
             "signatures": {
-                "keep_alive": {"least_seconds": window_seconds},
+                "keep_alive": {
+                    "least_seconds": window_seconds,
+                    "constant_seconds": window_seconds,
+                    "night_seconds": 0,
+                    "host_seconds": 3600,
+                },
                 "health_check": {"least_seconds": window_seconds},
                 "stalled": {"unwitnessed_seconds": window_seconds, "witnessed_seconds": window_seconds},
             }

@@ -29,6 +29,7 @@ from gpusteward.analyzer.ledger.verdict_changes import VerdictChange, VerdictCha
 from gpusteward.analyzer.prices import PriceList
 from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, Codes, Column, NodeModel, UsageTable
 from gpusteward.core.kinds import RUN_THROUGH_KINDS
+from gpusteward.core.node.gpus import Share
 from gpusteward.core.usages import AllocationKey, Measure, Stat
 from gpusteward.core.verdicts import Activity, Proof, Signature, State
 from gpusteward.simulate.ground_truth import Ownership
@@ -100,8 +101,8 @@ class SeededHistory:
         peak = np.maximum(busy, _peaks(held, until)) if part.begin_ms % PEAK_EVERY_MS == 0 else busy
         watts = np.array([one.ownership.draw_watts(ratio) for one, ratio in zip(held, busy.tolist(), strict=True)])
         activity = self._find_activity(held, busy, part)
-        is_stalled = np.array([one.ownership.kind is Kind.STALLED for one in held])
-        is_ineffective = is_stalled & (activity == _CODES[Activity.ACTIVE])
+        is_useless = np.array([_is_useless(one) for one in held], dtype=bool)
+        is_ineffective = is_useless & (activity == _CODES[Activity.ACTIVE])
         memory, memory_total = np.array([float(one.ownership.held_bytes) for one in held]), _memory_totals(held)
         return CycleRecord(
             at_ms=part.end_ms,
@@ -195,6 +196,12 @@ class SeededHistory:
 def _insert_all(connection: Connection, table: Table, rows: Sequence[Mapping[str, object]]) -> None:
     if rows:
         connection.execute(insert(table), rows)
+
+
+def _is_useless(one: SeededAllocation) -> bool:
+    """What the judge shows of it: of a shared GPU nobody proves that it is kept busy."""
+    kind = one.ownership.kind
+    return kind is Kind.STALLED or (kind is Kind.KEEP_ALIVE and one.key.share is Share.EXCLUSIVE)
 
 
 def _find_idle_signature(one: SeededAllocation) -> Signature:

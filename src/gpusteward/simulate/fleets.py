@@ -197,6 +197,17 @@ def _serve_for_another(random: SeededRandom, _now: float) -> Plans:
     return [whole_gpu(replace(application, program=program, has_servers=True))]
 
 
+KEPT_BUSY_SECONDS, KEPT_BUSY_RATIO = 6 * DAY, 0.8
+
+
+def _keep_busy(random: SeededRandom, now: float) -> Plans:
+    """A script that has held a GPU at four fifths for days and nights: as busy as a training, by utilization."""
+    presence = Lifetimes(2000 * DAY, float(round(now - KEPT_BUSY_SECONDS)), 1000 * DAY)
+    application = draw_application(Kind.KEEP_ALIVE, random.child("kept busy"))
+    work = Chain(presence, Constant(KEPT_BUSY_RATIO))
+    return [whole_gpu(replace(application, lifetimes=presence, work=work))]
+
+
 STALLED_SECONDS = 2 * DAY
 RUN_SECONDS, RESTART_SECONDS = 20 * DAY, 600.0
 
@@ -249,7 +260,7 @@ LAYOUTS: tuple[NodeLayout, ...] = (
     NodeLayout(("a100-80gb", "h100", "v100"), _research),
     NodeLayout(("v100", "rtx4090"), _hami),
     NodeLayout(("a10", "l4", "l40s"), _mps),
-    NodeLayout(("h100", "a100-80gb"), _fraction, demo=(_deploy,)),
+    NodeLayout(("h100", "a100-80gb"), _fraction, demo=(_deploy, _keep_busy)),
     NodeLayout(("rtx4090", "t4"), _ratio),
 )
 """A fleet uses them in turn; ten consecutive nodes are a group."""
@@ -277,10 +288,11 @@ def default_node(seed: int = 0, *, name: str = "simulated-node") -> SimulatedNod
 def fleet(nodes: int, seed: int = 0, *, demo_at: float | None = None) -> list[SimulatedNode]:
     """A mixed cluster: ten kinds of nodes in turn, some applications spread over several of them.
 
-    With `demo_at`, two more of them in the first group: one that was just deployed, one with health checks only; one in
-    the second group, which holds its GPU for another pod, and half of the big job there is one that is stalled; and
-    every second node with MIG instances has a DCGM hostengine: an A100 without one shows what is unknown then. The
-    stalled job is on H100: they have profiling, and others of them are idle, which tells what a waiting one may draw.
+    With `demo_at`, two more of them in the first group: one that was just deployed, one with health checks only; two in
+    the second group: one that holds its GPU for another pod, and one that is kept busy artificially; half of the big
+    job there is one that is stalled; and every second node with MIG instances has a DCGM hostengine: an A100 without
+    one shows what is unknown then. The stalled job is on H100: they have profiling, and others of them are idle, which
+    tells what a waiting one may draw.
     """
     return [_node(number, SeededRandom(seed), demo_at) for number in range(nodes)]
 

@@ -16,7 +16,7 @@ from gpusteward.simulate.loads import Load
 from gpusteward.simulate.models import GpuModel
 from gpusteward.simulate.readings import read_device
 from gpusteward.simulate.seeded_random import SeededRandom
-from gpusteward.simulate.workloads import HOST_MIXES, IDLE_HOST_MIX, HostMix
+from gpusteward.simulate.workloads import HOST_MIXES, IDLE_HOST_MIX, START_DISK_BYTES, HostMix
 
 MOST_GPUS = 16
 FIRST_PID = 2_048
@@ -153,6 +153,6 @@ def _sum_host_use(in_pods: Iterable[tuple[Placement, Occupant]], at: float) -> I
         yield PodHostUse(
             Container(container.namespace, container.pod, container.pod_uid),
             cpu_seconds=round(sum(seconds * mix.cpu_seconds for seconds, mix in parts), 2),
-            disk_bytes=int(sum(seconds * mix.disk_bytes for seconds, mix in parts)),
+            disk_bytes=int(START_DISK_BYTES + sum(seconds * mix.disk_bytes for seconds, mix in parts)),
             network_bytes=int(sum(seconds * mix.network_bytes for seconds, mix in parts)),
         )

@@ -115,6 +115,8 @@ HOST_MIXES: Mapping[Kind, HostMix] = {
 """Kinds that never work are absent."""
 IDLE_HOST_MIX = HostMix(0.004, 0.0, 60.0)
 """Of each second of a pod, beside its work: probes and heartbeats."""
+START_DISK_BYTES = 600e6
+"""Read once by every pod: programs and libraries."""
 
 LIFETIMES: Mapping[Kind, tuple[Range, Range]] = {
     Kind.TRAINING: ((1 * DAY, 5 * DAY), (0.88, 0.98)),
