@@ -27,6 +27,7 @@ from gpusteward.analyzer.sources.scrape.source import ScrapeSource
 from gpusteward.analyzer.sources.usage.inference_servers import join_servers
 from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, STEPS, Column, UsageTable
 from gpusteward.core.exposition import render_labels
+from gpusteward.core.metrics import DEVICE_SIGNALS
 from gpusteward.core.node.containers import Workload
 from gpusteward.core.verdicts import Activity, Signature, Step
 from tests.analyzer.engines import Sample, running_prometheus
@@ -234,10 +235,11 @@ class Play:
             yield self._series("gpusteward_gpu_memory_copy_ratio", np.round(values.copy, 2), **whole)
         if board.has_gpm:
             engine = np.where(np.isnan(values.engine), core, values.engine)
-            for name, column in (("gr_engine", engine), ("tensor", values.tensor), ("dram", values.dram)):
-                yield self._series(f"gpusteward_gpu_{name}_ratio", column, **gpu)
-            yield self._series("gpusteward_gpu_pcie_rx_bytes_per_second", values.pcie, **whole)
-            yield self._series("gpusteward_gpu_nvlink_bytes_per_second", values.nvlink, **whole)
+            found = {"gr_engine_ratio": engine, "sm_active_ratio": values.sm, "tensor_ratio": values.tensor}
+            for name, column in (found | {"dram_ratio": values.dram}).items():
+                yield self._series(DEVICE_SIGNALS[name].name, column, **gpu)
+            for name, column in (("pcie_rx", values.pcie), ("nvlink", values.nvlink)):
+                yield self._series(DEVICE_SIGNALS[f"{name}_bytes_per_second"].name, column, **whole)
         shared = scene.place in (Place.SLICE, Place.MPS)
         for number in range(1 + shared):
             name = f"{self.name}-x" if number else f"{self.name}-{pod}"

@@ -322,6 +322,35 @@ def test_traffic_of_a_board_is_that_of_its_working_instance_or_of_an_unknown_one
         assert tuple(judge_pods(source.read(AT)).values()) == expected
 
 
+@dataclass(frozen=True)
+class ProfiledNode:
+    """One GPU whose profiling the agent reads."""
+
+    sm_active: float
+    name = GPU.node
+
+    def snapshot(self, at: float) -> Snapshot:
+        signals = {"utilization_ratio": 1.0, "gr_engine_ratio": 1.0, "sm_active_ratio": self.sm_active}
+        reading = GpuReading(GPU, signals | {"tensor_ratio": 0.0, "dram_ratio": 0.0, "memory_used_bytes": 0.0})
+        return Snapshot(self.name, at, (reading,), (), (GpuAllocation(ENCODER, GPU.uuid, Share.EXCLUSIVE),))
+
+
+@pytest.mark.parametrize(("sm_active", "expected"), [(0.25, 0.25), (0.0, None)])
+def test_sm_activity_that_the_agent_profiles_is_read_where_there_is_any(
+    sm_active: float, expected: float | None, tmp_path: Path
+):
+    samples = list(scrape_history([ProfiledNode(sm_active)], TIMES, dialects="native"))
+    with (
+        running_prometheus(tmp_path, samples) as engine,
+        faulty(engine.url) as proxy,
+        closing(PrometheusSource(PrometheusSettings(url=proxy.url))) as queried,
+        closing(fed_source(samples)) as scraped,
+    ):
+        for source in (queried, scraped):
+            assert source.read(AT).usage(0).stats.get((Measure.SM_ACTIVE, Stat.PEAK)) == expected
+        assert len([query for query in proxy.queries if "gpusteward_gpu_sm_active_ratio" in query]) == 1
+
+
 def test_traffic_of_a_board_is_not_that_of_an_instance_in_another_cluster():
     def change(cluster: str) -> Callable[[str], str]:
         return lambda labels: f'{labels[:-1]},cluster="{cluster}"}}'

@@ -185,7 +185,7 @@ class NativeDialect:
                 ]
 
 
-UNREAD = frozenset({"memory_free_bytes", "memory_reserved_bytes", "energy_joules_total", "sm_active_ratio"})
+UNREAD = frozenset({"memory_free_bytes", "memory_reserved_bytes", "energy_joules_total"})
 """Signals that no dashboard, rule, verdict or documented query reads under their native name."""
 REPEATED = frozenset(
     {"memory_used_bytes", "memory_temperature_celsius", "memory_clock_hertz", "encoder_ratio", "decoder_ratio"}

@@ -311,6 +311,7 @@ _NATIVE: tuple[UsageMetric, ...] = (
     UsageMetric(Quantity.POWER_LIMIT, _DEVICE["enforced_power_limit_watts"].name, _LAST, level=Level.DEVICE),
     UsageMetric(Quantity.SM_CLOCK, _DEVICE["sm_clock_hertz"].name, _MEAN, level=Level.DEVICE),
     UsageMetric(Quantity.ENGINE, _DEVICE["gr_engine_ratio"].name, _BOTH, level=Level.DEVICE),
+    UsageMetric(Quantity.SM_ACTIVE, _DEVICE["sm_active_ratio"].name, _PEAK, level=Level.DEVICE),
     UsageMetric(Quantity.TENSOR, _DEVICE["tensor_ratio"].name, _BOTH, level=Level.DEVICE),
     UsageMetric(Quantity.DRAM, _DEVICE["dram_ratio"].name, _BOTH, level=Level.DEVICE),
     UsageMetric(Quantity.VIDEO, metrics.USE_VIDEO_SECONDS.name, _INCREASE, matchers=_IN_CONTAINER),
