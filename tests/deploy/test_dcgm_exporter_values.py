@@ -118,8 +118,8 @@ def test_values_of_dcgm_exporter_about_pods_have_the_same_effect(helm: Helm):
 
 @pytest.mark.parametrize("folder", ["docs", "docs/zh-CN"])
 def test_the_guide_lists_all_34_top_level_keys(folder: str):
-    guide = (ROOT / folder / "how-to/from-dcgm-exporter.md").read_text(encoding="utf-8")
-    (section,) = [each for each in guide.split("\n## ") if "`imagePullSecrets`" in each]
+    guide = (ROOT / folder / "switching.md").read_text(encoding="utf-8")
+    (section,) = [each for each in guide.split("\n### ") if "`imagePullSecrets`" in each]
     rows = [row.split("|")[1] for row in section.splitlines() if row.startswith("| `")]
     listed = [key for row in rows for key in re.findall(r"`(\w+)`", row)]
     assert sorted(listed) == sorted(ACCEPTED | REFUSED)

@@ -46,7 +46,7 @@ UNDOCUMENTED = {
     *("gpu_analysis_duration_seconds_created", "gpu_memory_total_mb", "gpu_memory_usage_percent"),
 }
 """On its page, but not in its document."""
-GUIDE = Path(__file__).parents[3] / "docs/how-to/from-gpu-oour.md"
+GUIDE = Path(__file__).parents[3] / "docs/switching.md"
 DOCUMENTS = Path(__file__).parents[4] / "shared" / "seeds"
 """Beside the project where it is developed, and in CI."""
 
@@ -201,7 +201,7 @@ def test_what_is_added_where_clusters_are_known_is_in_the_guide():
 
 
 def test_the_three_rows_of_the_guide_have_these_scores_and_states():
-    """docs/how-to/from-gpu-oour.md, "Three rows side by side"."""
+    """docs/switching.md, "Three rows side by side"."""
 
     def measured(copy: float, memory_mb: float, watts: float) -> dict[Any, float]:
         limits = signal(Measure.MEMORY_TOTAL, 80 * GIB) | signal(Measure.POWER_LIMIT, 700)
