@@ -15,7 +15,7 @@ from gpusteward.analyzer.server.serve import run_analyzer
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners
 from gpusteward.analyzer.sources.scrape.source import ScrapeSource
-from gpusteward.core.messages import Language
+from gpusteward.core.messages import Language, Message
 from gpusteward.local.demo_control import DemoAddress, write_control_file
 from gpusteward.local.demo_servers import DemoInbox, DirectApi, serve_cluster, serve_fleet
 from gpusteward.local.demo_settings import SCRAPE_TIMEOUT_SECONDS, DemoSetup, url_of
@@ -23,9 +23,21 @@ from gpusteward.local.history_seed import Advance, SeededHistory
 from gpusteward.local.simulated_cluster import SimulatedCluster
 from gpusteward.local.simulated_fleet import DemoLoads, SimulatedFleet
 from gpusteward.logs import Log
-from gpusteward.messages.cli import local as messages
 from gpusteward.simulate.fleets import fleet as simulate_fleet
 from gpusteward.simulate.nodes import SimulatedNode
+
+DEMO_STARTED = Message(
+    "Simulated cluster at {url}, also in a browser; stop it with Ctrl-C.\n"
+    "In another terminal: export GPUSTEWARD_SERVER={url}\n"
+    "then: {commands}\n"
+    "and for one of its nodes: gpusteward ps --node {node}, or from its agent: gpusteward ps --agent {agent_url}\n"
+    "Within minutes idle workloads of student-projects are warned and suspended; notices follow here.",
+    "模拟集群已启动：{url}，可在浏览器中打开；按 Ctrl-C 停止。\n"
+    "在另一个终端中执行：export GPUSTEWARD_SERVER={url}\n"
+    "然后执行：{commands}\n"
+    "查看其中一个节点：gpusteward ps --node {node}，或直接查询其 agent：gpusteward ps --agent {agent_url}\n"
+    "几分钟内，student-projects 中空闲的工作负载会被警告并暂停；通知显示在下方。",
+)
 
 log = Log(__name__)
 
@@ -99,4 +111,4 @@ def _announce(url: str, *, agent_url: str, node: str, language: Language) -> Non
         "gpusteward top, gpusteward idle, gpusteward plan, gpusteward report --since 7d, "
         "gpusteward demo load --share 80"
     )
-    print(messages.DEMO_STARTED.text(language, url=url, agent_url=agent_url, node=node, commands=commands), flush=True)
+    print(DEMO_STARTED.text(language, url=url, agent_url=agent_url, node=node, commands=commands), flush=True)

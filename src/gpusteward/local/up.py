@@ -18,11 +18,19 @@ from gpusteward.analyzer.server.serve import run_analyzer
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.flags import Flags, refuse_settings
 from gpusteward.core.errors import SourceError
-from gpusteward.core.messages import Language
+from gpusteward.core.messages import Language, Message
 from gpusteward.local.child_process import run_child
 from gpusteward.logs import Log, configure_logs
-from gpusteward.messages.cli import local as messages
 from gpusteward.messages.errors.nvml_errors import NO_ADVICE
+
+UP_STARTED = Message(
+    "GPUs of this machine at {url}; stop it with Ctrl-C.\n"
+    "In another terminal: export GPUSTEWARD_SERVER={url} GPUSTEWARD_AGENT={agent_url}\n"
+    "then: {commands}",
+    "本机 GPU 的使用情况：{url}；按 Ctrl-C 停止。\n"
+    "在另一个终端中执行：export GPUSTEWARD_SERVER={url} GPUSTEWARD_AGENT={agent_url}\n"
+    "然后执行：{commands}",
+)
 
 log = Log(__name__)
 
@@ -127,4 +135,4 @@ def _add_settings(flags: Flags, target: str) -> Flags:
 
 def _announce(url: str, *, agent_url: str, language: Language) -> None:
     commands = "gpusteward top, gpusteward ps, gpusteward report --since 7d"
-    print(messages.UP_STARTED.text(language, url=url, agent_url=agent_url, commands=commands), flush=True)
+    print(UP_STARTED.text(language, url=url, agent_url=agent_url, commands=commands), flush=True)

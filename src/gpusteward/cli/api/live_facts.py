@@ -8,9 +8,19 @@ from gpusteward.cli.api.client import Client
 from gpusteward.cli.api.workloads import WorkloadReference
 from gpusteward.cli.json_access import Row, get_count, get_object, get_objects, get_text
 from gpusteward.core.errors import SourceError
-from gpusteward.core.messages import Language
+from gpusteward.core.messages import Language, Message
 from gpusteward.core.verdicts import Signature
-from gpusteward.messages.cli import workloads as messages
+
+XID_OF_GPU = Message("{node} GPU {gpu}: {text}", "{node} GPU {gpu}：{text}")
+XIDS_UNKNOWN = Message("The XIDs of {node} could not be read.", "未能读取 {node} 的 XID。")
+KNOWN_TOOL = Message(
+    "{name} is the name of a tool that keeps GPUs occupied, or contains it. A name proves nothing.",
+    "{name} 与已知的占卡工具同名或包含其名称。名称不能作为证据。",
+)
+PROCESS_OF_GPU = Message(
+    "{pod} on {node} GPU {index}: {process}, pid {pid} of the node (there: py-spy dump --pid {pid})",
+    "{pod}，{node} GPU {index}：{process}，节点上的 pid 为 {pid}（在节点上执行：py-spy dump --pid {pid}）",
+)
 
 NODES, PROCESSES = 16, 16
 """Nodes that are read, and processes that are shown. A gang may have more."""
@@ -47,23 +57,21 @@ def _list_xids(
     try:
         answer = client.read(f"/api/v1/nodes/{quote(node, safe='')}", [*query, ("language", language)])
     except SourceError:
-        yield messages.XIDS_UNKNOWN.text(language, node=node)
+        yield XIDS_UNKNOWN.text(language, node=node)
         return
     if get_text(answer, "readings_error"):
-        yield messages.XIDS_UNKNOWN.text(language, node=node)
+        yield XIDS_UNKNOWN.text(language, node=node)
     for gpu in get_objects(answer, "gpus"):
         for error in get_objects(gpu, "errors"):
             if get_text(gpu, "uuid") in gpus and get_text(error, "code").startswith("xid-"):
-                yield messages.XID_OF_GPU.text(
-                    language, node=node, gpu=get_text(gpu, "index"), text=get_text(error, "text")
-                )
+                yield XID_OF_GPU.text(language, node=node, gpu=get_text(gpu, "index"), text=get_text(error, "text"))
 
 
 def _list_processes(client: Client, name: WorkloadReference, language: Language) -> Iterator[str]:
     """Their pids are those of the node: a container has others."""
     for one in _read_processes(client, name)[:PROCESSES]:
         values = {key: get_text(one, key) for key in ("pod", "node", "index", "process")}
-        yield messages.PROCESS_OF_GPU.text(language, pid=get_count(one, "pid"), **values)
+        yield PROCESS_OF_GPU.text(language, pid=get_count(one, "pid"), **values)
 
 
 def _find_known_names(client: Client, name: WorkloadReference, language: Language) -> Iterator[str]:
@@ -72,7 +80,7 @@ def _find_known_names(client: Client, name: WorkloadReference, language: Languag
     found = {name.name, *(get_text(one, key) for one in running for key in ("container", "process"))}
     for each in sorted(found):
         if any(tool in each.lower() for tool in KNOWN_TOOLS):
-            yield messages.KNOWN_TOOL.text(language, name=each)
+            yield KNOWN_TOOL.text(language, name=each)
 
 
 def _read_processes(client: Client, name: WorkloadReference) -> list[Row]:

@@ -10,8 +10,9 @@ from gpusteward.cli.api.workloads import WorkloadReference, name_of
 from gpusteward.cli.json_access import Row, get_number, get_object, get_objects, get_text, get_time
 from gpusteward.cli.output import quantities
 from gpusteward.core.errors import SourceError
-from gpusteward.core.messages import Language
-from gpusteward.messages.cli import reclaim as messages
+from gpusteward.core.messages import Language, Message
+
+IN_TIME = Message("in {duration}", "{duration} 后")
 
 REPORT_PATH = "/api/v1/reports"
 REFRESH_SECONDS = 300.0
@@ -117,7 +118,7 @@ def describe_due(decision: Row, language: Language, *, now: float) -> str:
     due = get_time(decision, "due_at")
     if due is None:
         return ""
-    return (messages.NOW if due <= now else messages.IN_TIME).text(language, duration=quantities.duration(due - now))
+    return (Message("now", "现在") if due <= now else IN_TIME).text(language, duration=quantities.duration(due - now))
 
 
 def describe_plan(decision: Row | None, language: Language) -> Mapping[str, object]:

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from gpusteward.cli import flags
 from gpusteward.cli.api.workloads import find_workload, label_workloads, name_of
 from gpusteward.cli.json_access import Row, get_number, get_objects, get_text
-from gpusteward.cli.output import quantities
+from gpusteward.cli.output import quantities, words
 from gpusteward.cli.output.tables import Column, write_json, write_rows
 from gpusteward.cli.output.verdict_texts import translate
 from gpusteward.cli.program import EXIT_OK
 from gpusteward.core.gpu_counts import format_gpus
-from gpusteward.core.messages import Language
-from gpusteward.messages.cli import reclaim as messages
+from gpusteward.core.messages import Language, Message
 from gpusteward.messages.reclaim import RESTORED_WAITING, STATES
+
+DRY_RUN = Message("{state} (dry run)", "{state}（试运行）")
 
 PATH = "/api/v1/actions"
 KEYS = (
@@ -48,7 +49,7 @@ def run(arguments: Sequence[str]) -> int:
     elif options.output == "csv":
         write_rows(found, (), keys=KEYS, output="csv")
     elif not found:
-        print(messages.NO_ACTIONS.text(language), file=sys.stderr)
+        print(Message("no actions", "没有操作记录").text(language), file=sys.stderr)
     else:
         labels = label_workloads(client, map(name_of, found))
         rows = [_make_row(each, labels[name_of(each)], language) for each in found]
@@ -58,14 +59,14 @@ def run(arguments: Sequence[str]) -> int:
 
 def _list_columns() -> list[Column]:
     return [
-        Column("workload", messages.WORKLOAD, stands_alone=True),
-        Column("at", messages.AT),
-        Column("action", messages.ACTION),
-        Column("shown_state", messages.STATE),
-        Column("gpus", messages.GPUS, quantities.gpus, to_right=True),
-        Column("by", messages.BY, priority=3),
-        Column("id", messages.ID, priority=2),
-        Column("error", messages.WHY, is_flexible=True, priority=4),
+        Column("workload", words.WORKLOAD, stands_alone=True),
+        Column("at", Message("at", "时间")),
+        Column("action", words.ACTION),
+        Column("shown_state", words.STATE),
+        Column("gpus", words.GPUS, quantities.gpus, to_right=True),
+        Column("by", Message("by", "操作者"), priority=3),
+        Column("id", Message("id", "编号"), priority=2),
+        Column("error", words.WHY, is_flexible=True, priority=4),
     ]
 
 
@@ -85,5 +86,5 @@ def _make_row(action: Row, label: str, language: Language) -> dict[str, object]:
         "workload": label,
         "at": quantities.iso_time(get_text(action, "updated_at")),
         "gpus": get_number(action, "gpus"),
-        "shown_state": messages.DRY_RUN.text(language, state=state) if is_dry_run else state,
+        "shown_state": DRY_RUN.text(language, state=state) if is_dry_run else state,
     }

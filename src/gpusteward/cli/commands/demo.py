@@ -11,9 +11,18 @@ from gpusteward.cli.output.tables import show_progress
 from gpusteward.cli.output.terminal_text import clean
 from gpusteward.cli.program import EXIT_OK, require_libraries
 from gpusteward.core.errors import ConfigurationError, SourceError
+from gpusteward.core.messages import Message
 from gpusteward.local.demo_control import CONTROL_PATH, MAX_MINUTES, find_demos
-from gpusteward.messages.cli import local as messages
 from gpusteward.process_exit import exit_without_threads
+
+LOAD_STARTED = Message(
+    "{workload} keeps {gpus} busy at {share} % for {minutes} min.\n"
+    "Within a minute: gpusteward explain {workload}, gpusteward top, gpusteward ps --node {node}",
+    "{workload} 将使 {gpus} 保持 {share}% 的繁忙程度，持续 {minutes} 分钟。\n"
+    "一分钟内可查看：gpusteward explain {workload}、gpusteward top、gpusteward ps --node {node}",
+)
+LOADED_GPU = Message("GPU {gpu} of {node}", "{node} 的 GPU {gpu}")
+MORE_GPUS = Message("{gpus} and {count} more", "{gpus} 以及另外 {count} 张")
 
 NODES, MAX_NODES = 40, 200
 SEED = 7
@@ -50,7 +59,7 @@ def run(arguments: Sequence[str]) -> int:
         from gpusteward.local.demo_settings import prepare_demo
     options = build_parser().parse(arguments)
     language = flags.language_of(options)
-    title = messages.SIMULATING_HISTORY.text(language)
+    title = Message("simulating three weeks of history", "正在模拟三周的历史数据").text(language)
     with prepare_demo(flags_from(options), language) as setup:
         with require_libraries():
             from gpusteward.local.demo import run_demo
@@ -98,11 +107,11 @@ def run_load(arguments: Sequence[str]) -> int:
     started = json.loads(response.body)
     if response.status != 200:
         raise ConfigurationError(clean(started["error"]))
-    gpus = [messages.LOADED_GPU.text(language, gpu=each["gpu"], node=each["node"]) for each in started["gpus"]]
+    gpus = [LOADED_GPU.text(language, gpu=each["gpu"], node=each["node"]) for each in started["gpus"]]
     listed = ", ".join(gpus[:MAX_LISTED])
     if len(gpus) > MAX_LISTED:
-        listed = messages.MORE_GPUS.text(language, gpus=listed, count=len(gpus) - MAX_LISTED)
-    text = messages.LOAD_STARTED.text(
+        listed = MORE_GPUS.text(language, gpus=listed, count=len(gpus) - MAX_LISTED)
+    text = LOAD_STARTED.text(
         language,
         workload=f"{started['namespace']}/{started['kind']}/{started['name']}",
         gpus=listed,

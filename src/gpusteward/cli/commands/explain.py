@@ -14,9 +14,12 @@ from gpusteward.cli.output.tables import write_json, write_rows
 from gpusteward.cli.output.terminal_text import Line, clean, write_paragraphs
 from gpusteward.cli.output.verdict_texts import describe_ended, describe_workload, warn_stale
 from gpusteward.cli.program import EXIT_OK
-from gpusteward.core.messages import Language
-from gpusteward.messages.cli import reclaim as messages
-from gpusteward.messages.cli import workloads as messages_of_workloads
+from gpusteward.core.messages import Language, Message
+
+REFUSED = Message("not reclaimed", "不回收")
+"""Before the answer of a guard that refuses, beside a verdict."""
+PLANNED = Message("reclaim", "回收")
+"""Before what an action stops besides, beside a verdict."""
 
 KEYS = (
     *("namespace", "pod", "container", "gpu", "node", "index", "model", "share", "activity", "state", "signature"),
@@ -65,9 +68,9 @@ def run(arguments: Sequence[str]) -> int:
     else:
         title = Line(label_workloads(client, [name])[name], is_title=True)
         plan = read_plan_facts(client, name, language)
-        refusals = [Line(reason, messages.REFUSED.text(language)) for reason in plan.refusals]
-        refusals += [Line(reason, messages.PLANNED.text(language)) for reason in plan.also_stops]
-        label = messages_of_workloads.SEEN_NOW.text(language)
+        refusals = [Line(reason, REFUSED.text(language)) for reason in plan.refusals]
+        refusals += [Line(reason, PLANNED.text(language)) for reason in plan.also_stops]
+        label = Message("seen now", "当前情况").text(language)
         seen = [Line(clean(fact), label) for fact in read_live_facts(client, name, detail, language)]
         write_paragraphs([title, *seen, *describe_workload(detail, language), *refusals], sys.stdout)
     return EXIT_OK

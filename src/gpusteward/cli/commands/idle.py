@@ -10,16 +10,19 @@ from gpusteward.cli.api.pagination import read_all
 from gpusteward.cli.api.workload_facts import IdleCosts, describe_plan, read_idle_costs, read_plans
 from gpusteward.cli.api.workloads import check_namespaces, label_workloads, name_of
 from gpusteward.cli.json_access import Row, get_count, get_number, get_object, get_text, get_texts, get_time
-from gpusteward.cli.output import quantities
+from gpusteward.cli.output import quantities, words
 from gpusteward.cli.output.quantities import MICROS
 from gpusteward.cli.output.tables import Advance, Column, show_progress, write_rows
 from gpusteward.cli.output.verdict_texts import describe_result_time, translate, warn_stale
 from gpusteward.cli.program import EXIT_FOUND, EXIT_OK
-from gpusteward.core.messages import Language
+from gpusteward.core.messages import Language, Message
 from gpusteward.core.verdicts import Signature
-from gpusteward.messages.cli import replay as cli_replay
-from gpusteward.messages.cli import workloads as messages
 from gpusteward.messages.verdicts import FINDINGS, PROOFS, SIGNATURES
+
+NO_IDLE_WORKLOADS_IN = Message("No idle or suspicious workloads in {names}.", "{names} 中没有空闲或可疑的工作负载。")
+NO_GPUS_HELD_IN = Message("No GPUs are held in {names} now.", "{names} 目前没有占用 GPU。")
+COST_7D = Message("last 7 days", "近 7 天")
+TOTAL_WORKLOADS = Message("{count} {count:|workload|workloads}", "共 {count} 个工作负载")
 
 PATH = "/api/v1/workloads"
 SUSPICIOUS = tuple(signature.value for signature in Signature if signature.is_suspicious)
@@ -71,7 +74,7 @@ def run(arguments: Sequence[str]) -> int:
     options = build_parser().parse(arguments)
     client, language = flags.make_analyzer_client(options), flags.language_of(options)
     namespaces = options.namespace or ()
-    with show_progress(messages.READING_WORKLOADS.text(language)) as advance:
+    with show_progress(Message("reading workloads", "正在读取工作负载").text(language)) as advance:
         holding = check_namespaces(client, namespaces)
         found, stamp = _read_workloads(client, namespaces, options.cluster or (), advance)
         costs = read_idle_costs(client) if found else IdleCosts()
@@ -100,8 +103,8 @@ def run(arguments: Sequence[str]) -> int:
 def _explain_empty(namespaces: Sequence[str], holding: Sequence[str], language: Language) -> str:
     names = ", ".join(namespaces)
     if not namespaces:
-        return messages.NO_IDLE_WORKLOADS.text(language)
-    return (messages.NO_IDLE_WORKLOADS_IN if holding else messages.NO_GPUS_HELD_IN).text(language, names=names)
+        return Message("No idle or suspicious workloads.", "没有空闲或可疑的工作负载。").text(language)
+    return (NO_IDLE_WORKLOADS_IN if holding else NO_GPUS_HELD_IN).text(language, names=names)
 
 
 def _read_workloads(
@@ -180,26 +183,26 @@ def list_columns(
 ) -> Iterator[Column]:
     """On a narrow terminal, columns of a low priority are left out."""
     now = next((row["currency"] for row in rows if row["idle_cost"] is not None), "") or ledger_currency
-    yield Column("workload", messages.WORKLOAD, stands_alone=True)
-    yield Column("finding", messages.VERDICT, _translate(FINDINGS, language), is_styled=True, priority=4)
-    yield Column("signature", messages.SIGNATURE, _translate(SIGNATURES, language))
-    yield Column("proof", messages.PROOF, _translate(PROOFS, language), priority=1)
-    yield Column("users", messages.USER)
-    yield Column("models", messages.MODEL, priority=3)
-    yield Column("nodes", messages.NODE, priority=2)
-    yield Column("held", messages.IDLE_GPUS, to_right=True)
-    yield Column("idle_seconds", messages.FOR, quantities.duration, to_right=True)
+    yield Column("workload", Message("workload", "工作负载"), stands_alone=True)
+    yield Column("finding", words.VERDICT, _translate(FINDINGS, language), is_styled=True, priority=4)
+    yield Column("signature", Message("signature", "特征"), _translate(SIGNATURES, language))
+    yield Column("proof", words.PROOF, _translate(PROOFS, language), priority=1)
+    yield Column("users", words.USER)
+    yield Column("models", words.MODEL, priority=3)
+    yield Column("nodes", Message("node", "节点"), priority=2)
+    yield Column("held", Message("idle GPUs", "空闲/占用 GPU"), to_right=True)
+    yield Column("idle_seconds", Message("for", "时长"), quantities.duration, to_right=True)
     if is_wide:
-        yield Column("since", messages.SINCE)
-        yield Column("score", messages.SCORE, quantities.score, to_right=True)
-        yield Column("resumption_30m", cli_replay.CHANCE, quantities.chance, to_right=True)
+        yield Column("since", Message("since", "始于"))
+        yield Column("score", Message("score", "评分"), quantities.score, to_right=True)
+        yield Column("resumption_30m", Message("CHANCE 30M", "30 分钟内恢复"), quantities.chance, to_right=True)
     if is_wide and any(row["requests_per_hour"] is not None for row in rows):
-        yield Column("requests_per_hour", messages.REQUESTS_PER_HOUR, quantities.whole, to_right=True)
-        yield Column("tokens_per_hour", messages.TOKENS_PER_HOUR, quantities.whole, to_right=True)
-        yield Column("last_request", messages.LAST_REQUEST)
-    titles = messages.COST_PER_HOUR, messages.COST_OF_SPELL, messages.COST_7D
+        yield Column("requests_per_hour", Message("requests/hour", "每小时请求"), quantities.whole, to_right=True)
+        yield Column("tokens_per_hour", Message("tokens/hour", "每小时 token"), quantities.whole, to_right=True)
+        yield Column("last_request", Message("last request", "最近请求"))
+    titles = Message("{currency}/hour", "每小时 {currency}"), Message("this spell", "本次空闲"), COST_7D
     if any(row.get("next") for row in rows):
-        yield Column("next", messages.NEXT, priority=5)
+        yield Column("next", words.NEXT, priority=5)
     for key, title, currency in zip(COSTS, titles, (now, now, ledger_currency or now), strict=True):
         yield Column(key, title.fill(currency=currency), to_right=True)
 
@@ -230,7 +233,7 @@ def sum_up(rows: Sequence[Row], language: Language) -> dict[str, object]:
     """The line below the table. Where the cost of some idle GPUs is unknown, the sum is a lower bound."""
     sums = {key: sum(row[key] for row in rows) for key in ("idle_gpus", "gpus")}
     return {
-        "workload": messages.TOTAL_WORKLOADS.text(language, count=len(rows)),
+        "workload": TOTAL_WORKLOADS.text(language, count=len(rows)),
         "held": "/".join(quantities.gpus(sums[key]) for key in ("idle_gpus", "gpus")),
         **dict.fromkeys(("users", "models", "nodes", "since"), BLANK),
         **{key: _sum_costs([row[key] for row in rows if row["idle_gpus"] or row[key] is not None]) for key in COSTS},

@@ -9,8 +9,16 @@ from gpusteward.cli.output import quantities
 from gpusteward.cli.output.tables import Column, write_json, write_rows
 from gpusteward.cli.output.verdict_texts import warn_stale
 from gpusteward.cli.program import EXIT_OK
-from gpusteward.core.messages import Language
-from gpusteward.messages.cli import replay as messages
+from gpusteward.core.messages import Language, Message
+
+HORIZONS = {
+    "1h": Message("1 hour", "1 小时"),
+    "4h": Message("4 hours", "4 小时"),
+    "morning": Message("until morning", "到早上"),
+}
+NOTHING_LENDABLE = Message(
+    "No GPU is idle with a proof that would allow lending it.", "没有空闲且有充分证明、可以出借的 GPU。"
+)
 
 PATH = "/api/v1/lendable"
 KEYS = ("horizon", "seconds", "model", "gpus", "probability", "expected_gpus", "unknown_gpus", "workloads_total")
@@ -41,18 +49,18 @@ def run(arguments: Sequence[str]) -> int:
         rows = [_show(row, language) if options.output == "table" else dict(row) for row in items]
         write_rows(rows, list(_list_columns()), keys=KEYS, output=options.output, language=language)
     else:
-        print(messages.NOTHING_LENDABLE.text(language), file=sys.stderr)
+        print(NOTHING_LENDABLE.text(language), file=sys.stderr)
     return EXIT_OK
 
 
 def _list_columns() -> Iterator[Column]:
-    yield Column("horizon", messages.HORIZON)
-    yield Column("model", messages.MODEL)
-    yield Column("gpus", messages.LENDABLE, to_right=True)
-    yield Column("probability", messages.PROBABILITY, to_right=True)
-    yield Column("expected_gpus", messages.EXPECTED, to_right=True)
-    yield Column("unknown_gpus", messages.UNKNOWN_GPUS, to_right=True)
-    yield Column("sources", messages.FROM, stands_alone=True)
+    yield Column("horizon", Message("FOR", "时长"))
+    yield Column("model", Message("MODEL", "型号"))
+    yield Column("gpus", Message("LENDABLE GPUS", "可出借 GPU"), to_right=True)
+    yield Column("probability", Message("PROBABILITY", "概率"), to_right=True)
+    yield Column("expected_gpus", Message("EXPECTED FREE", "预期空闲"), to_right=True)
+    yield Column("unknown_gpus", Message("UNKNOWN", "未知"), to_right=True)
+    yield Column("sources", Message("FROM", "来自"), stands_alone=True)
 
 
 def _show(row: Row, language: Language) -> dict[str, object]:
@@ -60,7 +68,7 @@ def _show(row: Row, language: Language) -> dict[str, object]:
     sources = [f"{get_text(each, 'namespace')}/{get_text(each, 'name')}" for each in get_objects(row, "workloads")]
     shown = ", ".join(sources[:SHOWN_WORKLOADS]) + (" …" if len(sources) > SHOWN_WORKLOADS else "")
     return {
-        "horizon": messages.HORIZONS[horizon].text(language) if horizon in messages.HORIZONS else horizon,
+        "horizon": HORIZONS[horizon].text(language) if horizon in HORIZONS else horizon,
         "model": get_text(row, "model").removeprefix("NVIDIA "),
         **{key: quantities.gpus(get_number(row, key)) for key in ("gpus", "expected_gpus", "unknown_gpus")},
         "probability": quantities.chance(probability),

@@ -18,14 +18,26 @@ from gpusteward.cli.json_access import (
     get_text,
     get_time,
 )
-from gpusteward.cli.output import quantities
+from gpusteward.cli.output import quantities, words
 from gpusteward.cli.output.tables import Column, write_json, write_rows
 from gpusteward.cli.output.terminal_text import Line, write_paragraphs
 from gpusteward.cli.output.verdict_texts import translate
 from gpusteward.cli.program import EXIT_OK
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Language, Message
-from gpusteward.messages.cli import reclaim as messages
+
+OUTCOMES: Mapping[str, Message] = {
+    "act": Message("act", "执行"),
+    "warn": Message("warn", "警告"),
+    "wait": Message("wait", "等待"),
+    "refuse": Message("refuse", "拒绝"),
+    "nothing": Message("nothing", "无操作"),
+}
+OUTCOME = Message("outcome", "结果")
+NO_PLAN = Message(
+    "no plan yet: the first cycle has not finished, or another replica acts",
+    "尚无计划：第一个分析周期未完成，或由其他副本执行",
+)
 
 PATH = "/api/v1/plan"
 MOST_ROWS = 1000
@@ -97,45 +109,45 @@ def _write(client: Client, page: Row, *, output: str, has_guards: bool, language
 def _sum_up(page: Row, language: Language) -> Iterator[str]:
     mode = get_text(page, "mode")
     if mode == "off":
-        yield messages.MODE_OFF.text(language)
+        yield words.MODE_OFF.text(language)
         return
     if page.get("at") is None:
-        yield messages.NO_PLAN.text(language)
+        yield NO_PLAN.text(language)
         return
     counts = get_object(page, "counts")
     shown = ", ".join(
-        f"{translate(messages.OUTCOMES, name, language)} {get_count(counts, name)}"
-        for name in messages.OUTCOMES
+        f"{translate(OUTCOMES, name, language)} {get_count(counts, name)}"
+        for name in OUTCOMES
         if get_count(counts, name)
     )
-    summary = messages.SUMMARY.text(
+    summary = Message("mode {mode}; {counts}", "模式 {mode}；{counts}").text(
         language,
-        mode=translate(messages.MODES, mode, language),
-        counts=shown or messages.NOTHING_PLANNED.text(language),
+        mode=translate(words.MODES, mode, language),
+        counts=shown or Message("nothing is planned", "没有计划").text(language),
     )
     yield summary
     if stopped := get_text(page, "stopped_by"):
-        yield messages.STOPPED.text(language, reason=stopped)
+        yield words.STOPPED.text(language, reason=stopped)
 
 
 ANSWERS: Mapping[bool | None, tuple[str, Message]] = {
-    True: ("ok", messages.YES),
-    False: ("fail", messages.NO),
-    None: ("skip", messages.NOT_ASKED),
+    True: ("ok", Message("yes", "是")),
+    False: ("fail", Message("no", "否")),
+    None: ("skip", Message("-", "-")),
 }
 OUTCOME_STYLES = {"act": "fail", "warn": "warn", "wait": "idle", "refuse": "suspicious", "nothing": "skip"}
 
 
 def list_plan_columns(language: Language) -> list[Column]:
     return [
-        Column("workload", messages.WORKLOAD, stands_alone=True),
-        Column("gpus", messages.GPUS, quantities.gpus, to_right=True),
-        Column("idle_seconds", messages.IDLE, quantities.duration, to_right=True),
-        Column("policy", messages.POLICY, priority=2),
-        Column("action", messages.ACTION),
-        Column("outcome", messages.OUTCOME, lambda word: translate(messages.OUTCOMES, word, language)),
-        Column("when", messages.WHEN),
-        Column("why", messages.WHY, is_flexible=True, priority=4),
+        Column("workload", words.WORKLOAD, stands_alone=True),
+        Column("gpus", words.GPUS, quantities.gpus, to_right=True),
+        Column("idle_seconds", Message("idle for", "已空闲"), quantities.duration, to_right=True),
+        Column("policy", words.POLICY, priority=2),
+        Column("action", words.ACTION),
+        Column("outcome", OUTCOME, lambda word: translate(OUTCOMES, word, language)),
+        Column("when", Message("when", "时间")),
+        Column("why", words.WHY, is_flexible=True, priority=4),
     ]
 
 
@@ -159,12 +171,12 @@ def describe_decision(decision: Row, *, label: str, now: float, language: Langua
     row = make_plan_row(decision, label=label, now=now, language=language)
     outcome = get_text(decision, "outcome")
     yield Line(label, is_title=True)
-    word = translate(messages.OUTCOMES, outcome, language)
+    word = translate(OUTCOMES, outcome, language)
     when = f" ({row['when']})" if row["when"] else ""
-    yield Line(f"{word}{when}", messages.OUTCOME.text(language), OUTCOME_STYLES.get(outcome, ""))
+    yield Line(f"{word}{when}", OUTCOME.text(language), OUTCOME_STYLES.get(outcome, ""))
     if action := get_text(decision, "action"):
-        yield Line(action, messages.ACTION.text(language))
-        yield Line(get_text(decision, "policy"), messages.POLICY.text(language))
+        yield Line(action, words.ACTION.text(language))
+        yield Line(get_text(decision, "policy"), words.POLICY.text(language))
     for answer in get_objects(decision, "answers"):
         passed = answer.get("passed")
         style, answered = ANSWERS[passed if isinstance(passed, bool) else None]
@@ -173,4 +185,4 @@ def describe_decision(decision: Row, *, label: str, now: float, language: Langua
         )
     for change in get_objects(decision, "changes"):
         text = f"{get_text(change, 'kind')}/{get_text(change, 'name')}: {get_text(change, 'text')}"
-        yield Line(text, messages.CHANGE.text(language), indent=2)
+        yield Line(text, Message("change", "修改").text(language), indent=2)

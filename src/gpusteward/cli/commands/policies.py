@@ -6,10 +6,15 @@ from collections.abc import Iterator, Sequence
 from gpusteward.analyzer.reclaim.policies.example import EXAMPLE
 from gpusteward.cli.flags import FlagParser, add_request_flags, language_of, make_analyzer_client, make_parser
 from gpusteward.cli.json_access import Row, get_number, get_object, get_objects, get_text
-from gpusteward.cli.output import quantities
+from gpusteward.cli.output import quantities, words
 from gpusteward.cli.output.tables import Column, write_json, write_rows
 from gpusteward.cli.program import EXIT_FAILURE, EXIT_OK
-from gpusteward.messages.cli import reclaim as messages
+from gpusteward.core.messages import Message
+
+NO_POLICIES = Message(
+    "the policy file has no policies: idle workloads are at most notified",
+    "策略文件中没有策略：空闲的工作负载最多只通知",
+)
 
 PATH = "/api/v1/policies"
 KEYS = ("name", "match", "action", "window", "grace")
@@ -41,19 +46,19 @@ def run(arguments: Sequence[str]) -> int:
         if rows or options.output == "csv":
             write_rows(rows, list(_list_columns()), keys=KEYS, output=options.output, language=language)
     if page.get("is_valid") is not True:
-        print(messages.STOPPED.text(language, reason=get_text(page, "error")), file=sys.stderr)
+        print(words.STOPPED.text(language, reason=get_text(page, "error")), file=sys.stderr)
         return EXIT_FAILURE
     if not get_objects(page, "policies"):
-        print(messages.NO_POLICIES.text(language), file=sys.stderr)
+        print(NO_POLICIES.text(language), file=sys.stderr)
     return EXIT_OK
 
 
 def _list_columns() -> Iterator[Column]:
-    yield Column("name", messages.POLICY, stands_alone=True)
-    yield Column("action", messages.ACTION)
-    yield Column("window", messages.WINDOW, quantities.duration, to_right=True)
-    yield Column("grace", messages.GRACE, quantities.duration, to_right=True)
-    yield Column("match", messages.MATCH, is_flexible=True)
+    yield Column("name", words.POLICY, stands_alone=True)
+    yield Column("action", words.ACTION)
+    yield Column("window", Message("window", "空闲窗口"), quantities.duration, to_right=True)
+    yield Column("grace", Message("grace", "宽限期"), quantities.duration, to_right=True)
+    yield Column("match", Message("match", "匹配"), is_flexible=True)
 
 
 def _make_row(policy: Row) -> dict[str, object]:

@@ -13,7 +13,11 @@ from gpusteward.cli.output.tables import Column, write_rows
 from gpusteward.cli.program import EXIT_OK, is_plugin
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.messages import Language, Message
-from gpusteward.messages.cli import commands as messages
+
+HOLDS_ANOTHER_GPU = Message("{name} (another GPU is allocated to it)", "{name}（分配的是另一张 GPU）")
+USED_BY_POD = Message("{name} (used by {pod})", "{name}（由 {pod} 使用）")
+USED_BY_POD_WITHOUT_PROCESSES = Message("{name} (used by {pod}, no processes)", "{name}（由 {pod} 使用，无进程）")
+NO_PROCESSES = Message("No processes on the GPUs of {node}.", "{node} 的 GPU 上没有进程。")
 
 KEYS = (
     *("node", "gpu", "gpu_uuid", "model", "pid", "process", "place", "namespace", "pod", "container", "workload"),
@@ -29,7 +33,7 @@ COLUMNS = (
 )
 PROCESS_HOLDER_COLUMNS = (*COLUMNS[:-1], replace(COLUMNS[-1], title=Message("holder", "占用者")))
 """Without Kubernetes: the holder is a user with a program or container."""
-PLACES = {"host": messages.ON_HOST, "unattributed": messages.UNATTRIBUTED}
+PLACES = {"host": Message("(host)", "（宿主机）"), "unattributed": Message("(unknown)", "（未知）")}
 
 
 def build_parser() -> flags.FlagParser:
@@ -65,7 +69,7 @@ def run(arguments: Sequence[str]) -> int:
     rows = [row for row in listed.rows if _is_wanted(row, options.gpu, options.namespace)]
     rows.sort(key=lambda row: (*_order(row["gpu"]), row.get("pid") or 0))
     if not rows and options.output == "table":
-        print(messages.NO_PROCESSES.text(language, node=listed.node), file=sys.stderr)
+        print(NO_PROCESSES.text(language, node=listed.node), file=sys.stderr)
         return EXIT_OK
     for row in rows:
         row["owner"] = _name_owner(row, language)
@@ -124,8 +128,8 @@ def _name_owner(row: dict[str, Any], language: Language) -> str:
     name = f"{row['namespace']}/{row['pod']}"
     if "pid" not in row:
         if other := row.get("used_by"):
-            return messages.USED_BY_POD_WITHOUT_PROCESSES.text(language, name=name, pod=other)
-        return messages.NO_PROCESSES_OF.text(language, name=name)
+            return USED_BY_POD_WITHOUT_PROCESSES.text(language, name=name, pod=other)
+        return Message("{name} (no processes)", "{name}（无进程）").text(language, name=name)
     if holder := row["works_for"]:
-        return messages.USED_BY_POD.text(language, name=f"{row['namespace']}/{holder}", pod=row["pod"])
-    return messages.HOLDS_ANOTHER_GPU.text(language, name=name) if row["outside_allocation"] else name
+        return USED_BY_POD.text(language, name=f"{row['namespace']}/{holder}", pod=row["pod"])
+    return HOLDS_ANOTHER_GPU.text(language, name=name) if row["outside_allocation"] else name

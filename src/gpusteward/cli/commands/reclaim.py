@@ -5,13 +5,23 @@ from collections.abc import Iterator, Sequence
 
 from gpusteward.cli.flags import FlagParser, add_request_flags, language_of, make_analyzer_client, make_parser
 from gpusteward.cli.json_access import Row, get_count, get_object, get_text
-from gpusteward.cli.output import quantities
+from gpusteward.cli.output import quantities, words
 from gpusteward.cli.output.tables import write_json
 from gpusteward.cli.output.terminal_text import Line, write_paragraphs
 from gpusteward.cli.output.verdict_texts import translate
 from gpusteward.cli.program import EXIT_OK, name_program
-from gpusteward.core.messages import Language
-from gpusteward.messages.cli import reclaim as messages
+from gpusteward.core.messages import Language, Message
+
+SWITCH_OFF = Message("off, by {by} at {at}: {reason}", "关，由 {by} 于 {at} 关闭：{reason}")
+STILL_SUSPENDED = Message(
+    "{count} {count:|object is|objects are} still suspended; `gpusteward restore --all` restores them",
+    "仍有 {count} 个对象处于暂停状态；执行 `gpusteward restore --all` 可全部恢复",
+)
+SWITCHED_OFF = Message(
+    "reclaim is switched off: no action begins until `{command}`; what was suspended stays so",
+    "回收已关闭：在执行 `{command}` 之前不会有新的操作；已暂停的工作负载保持暂停",
+)
+SWITCHED_ON = Message("reclaim is switched on again; its mode is {mode}", "回收已重新打开；模式为 {mode}")
 
 PATH = "/api/v1/reclaim"
 STATUS, OFF, ON = "status", "off", "on"
@@ -42,8 +52,8 @@ def run(arguments: Sequence[str]) -> int:
         write_json(status)
         return EXIT_OK
     write_paragraphs(_describe(status, language), sys.stdout)
-    mode = translate(messages.MODES, get_text(status, "mode"), language)
-    done = {OFF: messages.SWITCHED_OFF, ON: messages.SWITCHED_ON}.get(options.action)
+    mode = translate(words.MODES, get_text(status, "mode"), language)
+    done = {OFF: SWITCHED_OFF, ON: SWITCHED_ON}.get(options.action)
     if done is not None:
         print(done.text(language, command=f"{name_program()} reclaim {ON}", mode=mode))
     return EXIT_OK
@@ -51,18 +61,18 @@ def run(arguments: Sequence[str]) -> int:
 
 def _describe(status: Row, language: Language) -> Iterator[Line]:
     mode, switch = get_text(status, "mode"), get_object(status, "switch")
-    yield Line(translate(messages.MODES, mode, language), messages.MODE.text(language))
+    yield Line(translate(words.MODES, mode, language), Message("mode", "模式").text(language))
     if mode == OFF:
-        yield Line(messages.MODE_OFF.text(language))
+        yield Line(words.MODE_OFF.text(language))
         if count := get_count(get_object(status, "details"), "suspended"):
-            yield Line(messages.STILL_SUSPENDED.text(language, count=count), messages.STATE.text(language), "warn")
+            yield Line(STILL_SUSPENDED.text(language, count=count), words.STATE.text(language), "warn")
         return
-    text, word = messages.SWITCH_ON.text(language), "ok"
+    text, word = Message("on", "开").text(language), "ok"
     if switch.get("is_off") is True:
-        reason = get_text(switch, "reason") or messages.NO_REASON.text(language)
+        reason = get_text(switch, "reason") or Message("no reason given", "未说明原因").text(language)
         at = quantities.iso_time(get_text(switch, "at"))
-        text, word = messages.SWITCH_OFF.text(language, by=get_text(switch, "by"), at=at, reason=reason), "warn"
-    yield Line(text, messages.SWITCH.text(language), word)
+        text, word = SWITCH_OFF.text(language, by=get_text(switch, "by"), at=at, reason=reason), "warn"
+    yield Line(text, Message("switch", "开关").text(language), word)
     for name, value in get_object(status, "details").items():
         if isinstance(value, str | int | float) and not isinstance(value, bool) and value != "" and name != "mode":
             yield Line(str(value), str(name))

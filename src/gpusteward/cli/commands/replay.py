@@ -23,9 +23,19 @@ from gpusteward.cli.output import quantities
 from gpusteward.cli.output.tables import Column, write_json, write_rows
 from gpusteward.cli.program import EXIT_OK
 from gpusteward.core.errors import ConfigurationError, SourceError
-from gpusteward.core.messages import Language
-from gpusteward.messages.cli import replay as messages
+from gpusteward.core.messages import Language, Message
 from gpusteward.messages.errors.os_errors import explain_os_error
+
+POLICY = Message("POLICY", "策略")
+PERIOD = Message(
+    "{since} to {until}: {spells} idle spells; a release is regretted if work comes back within {minutes:g} min.",
+    "{since} 至 {until}：{spells} 段空闲；归还后 {minutes:g} 分钟内又有工作即视为后悔。",
+)
+REGRETTED_TITLE = Message("Regretted releases of the policy", "该策略中会后悔的归还")
+FRONTIER_TITLE = Message("The policy with other windows", "该策略使用其他窗口时")
+NONE_REGRETTED = Message("No release would have been regretted.", "没有会后悔的归还。")
+MORE_REGRETTED = Message("and {count} more; -o json lists all", "另有 {count} 条；-o json 列出全部")
+FIXED = Message("fixed {minutes} min", "固定 {minutes} 分钟")
 
 PATH = "/api/v1/replay"
 FORMATS = ("table", "json", "html")
@@ -94,22 +104,22 @@ def _write_tables(page: Row, language: Language) -> None:
     rows = [get_object(page, "policy"), *get_objects(page, "compared")]
     columns = list(list_columns(get_text(page, "currency")))
     write_rows([show_totals(row, language) for row in rows], columns, keys=(), output="table", language=language)
-    print(f"\n{messages.FRONTIER_TITLE.text(language)}")
+    print(f"\n{FRONTIER_TITLE.text(language)}")
     frontier = [show_totals(row, language) for row in get_objects(page, "frontier")]
     write_rows(frontier, columns, keys=(), output="table", language=language)
     regretted = get_objects(page, "regretted")
-    print(f"\n{(messages.REGRETTED_TITLE if regretted else messages.NONE_REGRETTED).text(language)}")
+    print(f"\n{(REGRETTED_TITLE if regretted else NONE_REGRETTED).text(language)}")
     if regretted:
         shown = [_show_release(row) for row in regretted[:TABLE_ROWS]]
         write_rows(shown, list(_list_release_columns()), keys=(), output="table", language=language)
     if len(regretted) > TABLE_ROWS:
-        print(messages.MORE_REGRETTED.text(language, count=len(regretted) - TABLE_ROWS))
+        print(MORE_REGRETTED.text(language, count=len(regretted) - TABLE_ROWS))
     for note in get_texts(page, "notes"):
         print(note)
 
 
 def describe_period(page: Row, language: Language) -> str:
-    return messages.PERIOD.text(
+    return PERIOD.text(
         language,
         since=quantities.iso_time(get_text(page, "since")),
         until=quantities.iso_time(get_text(page, "until")),
@@ -119,15 +129,15 @@ def describe_period(page: Row, language: Language) -> str:
 
 
 def list_columns(currency: str) -> Iterator[Column]:
-    yield Column("name", messages.POLICY, stands_alone=True)
-    yield Column("releases", messages.RELEASES, to_right=True)
-    yield Column("regretted", messages.REGRETTED, to_right=True)
-    yield Column("regret", messages.REGRET, to_right=True)
-    yield Column("gpu_hours", messages.GPU_HOURS, to_right=True)
+    yield Column("name", POLICY, stands_alone=True)
+    yield Column("releases", Message("RELEASES", "归还次数"), to_right=True)
+    yield Column("regretted", Message("REGRETTED", "后悔次数"), to_right=True)
+    yield Column("regret", Message("REGRET", "后悔率"), to_right=True)
+    yield Column("gpu_hours", Message("GPU-HOURS", "GPU 小时"), to_right=True)
     if currency:
-        yield Column("cost", messages.COST.fill(currency=currency), to_right=True)
-    yield Column("oracle_share", messages.SHARE, to_right=True)
-    yield Column("unmet_gpu_hours", messages.UNMET, to_right=True)
+        yield Column("cost", Message("SAVED {currency}", "节省 {currency}").fill(currency=currency), to_right=True)
+    yield Column("oracle_share", Message("OF POSSIBLE", "占可节省量"), to_right=True)
+    yield Column("unmet_gpu_hours", Message("UNMET GPU-HOURS", "未满足 GPU 小时"), to_right=True)
 
 
 def show_totals(row: Row, language: Language) -> dict[str, object]:
@@ -144,20 +154,20 @@ def show_totals(row: Row, language: Language) -> dict[str, object]:
 
 
 def name_policy(name: str, language: Language) -> str:
-    named = {"policy": messages.THIS_POLICY, "present policy": messages.PRESENT}
+    named = {"policy": Message("policy", "该策略"), "present policy": Message("present policy", "当前策略")}
     if name in named:
         return named[name].text(language)
     if name.startswith("fixed "):
-        return messages.FIXED.text(language, minutes=name.removeprefix("fixed ").removesuffix(" min"))
+        return FIXED.text(language, minutes=name.removeprefix("fixed ").removesuffix(" min"))
     return name
 
 
 def _list_release_columns() -> Iterator[Column]:
-    yield Column("workload", messages.WORKLOAD, stands_alone=True)
-    yield Column("policy", messages.POLICY)
-    yield Column("at", messages.RELEASED_AT)
-    yield Column("needed", messages.NEEDED_AFTER, to_right=True)
-    yield Column("gpus", messages.GPUS, to_right=True)
+    yield Column("workload", Message("WORKLOAD", "工作负载"), stands_alone=True)
+    yield Column("policy", POLICY)
+    yield Column("at", Message("RELEASED AT", "归还时间"))
+    yield Column("needed", Message("NEEDED AFTER", "多久后又需要"), to_right=True)
+    yield Column("gpus", Message("GPUS", "GPU 数"), to_right=True)
 
 
 def _show_release(row: Row) -> dict[str, object]:
@@ -186,11 +196,11 @@ _WIDTH, _HEIGHT, _MARGIN = 640, 320, 48
 
 def render_page(page: Row, language: Language) -> str:
     """All texts of the response are escaped: names come from tenants."""
-    title = messages.PAGE_TITLE.text(language)
+    title = Message("Replay of a reclaim policy", "回收策略回放").text(language)
     currency = get_text(page, "currency")
     rows = [get_object(page, "policy"), *get_objects(page, "compared")]
     frontier, regretted = get_objects(page, "frontier"), get_objects(page, "regretted")
-    period = messages.PERIOD.text(
+    period = PERIOD.text(
         language,
         since=get_text(page, "since"),
         until=get_text(page, "until"),
@@ -202,7 +212,7 @@ def render_page(page: Row, language: Language) -> str:
         f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body><h1>{escape(title)}</h1>",
         f"<p>{escape(period)}</p>",
         _render_totals(rows, "", currency, language),
-        _render_totals(frontier, messages.FRONTIER_TITLE.text(language), currency, language),
+        _render_totals(frontier, FRONTIER_TITLE.text(language), currency, language),
         _render_frontier(frontier, get_object(page, "policy")),
         _render_regretted(regretted, language),
         *(f"<p>{escape(note)}</p>" for note in get_texts(page, "notes")),
@@ -219,9 +229,9 @@ def _render_totals(rows: Sequence[Row], caption: str, currency: str, language: L
 
 def _render_regretted(rows: Sequence[Row], language: Language) -> str:
     if not rows:
-        return f"<p>{escape(messages.NONE_REGRETTED.text(language))}</p>"
+        return f"<p>{escape(NONE_REGRETTED.text(language))}</p>"
     shown = [{**_show_release(row), "at": get_text(row, "at")} for row in rows]
-    return _render_table(list(_list_release_columns()), shown, messages.REGRETTED_TITLE.text(language), language)
+    return _render_table(list(_list_release_columns()), shown, REGRETTED_TITLE.text(language), language)
 
 
 def _render_table(

@@ -12,8 +12,10 @@ from gpusteward.cli.json_access import Row, get_objects, get_text
 from gpusteward.cli.output.tables import write_json
 from gpusteward.cli.program import EXIT_FAILURE, EXIT_OK
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.core.messages import Language
-from gpusteward.messages.cli import reclaim as messages
+from gpusteward.core.messages import Language, Message
+
+RESTORED = Message("{workload}: {state}", "{workload}：{state}")
+NOT_RESTORED = Message("{workload}: not restored: {reason}", "{workload}：未恢复：{reason}")
 
 PATH = "/api/v1/actions"
 RESTORABLE = [*(("state", each) for each in ("acting", "acted", "verified", "restoring")), ("limit", "1000")]
@@ -55,7 +57,7 @@ def run(arguments: Sequence[str]) -> int:
         if not options.all or not chosen:
             break
     if not results:
-        print(messages.NOTHING_TO_RESTORE.text(language), file=sys.stderr)
+        print(Message("nothing to restore", "没有可恢复的操作").text(language), file=sys.stderr)
         return EXIT_OK if options.all else EXIT_FAILURE
     if options.output == "json":
         write_json([each for each in results if each is not None])
@@ -84,9 +86,9 @@ def _restore(client: Client, chosen: Sequence[Row], language: Language, *, is_on
         except StatusError as error:
             if is_only:
                 raise
-            print(messages.NOT_RESTORED.text(language, workload=name, reason=error), file=sys.stderr)
+            print(NOT_RESTORED.text(language, workload=name, reason=error), file=sys.stderr)
             yield None
             continue
         state = describe_state(done, language)
-        print(messages.RESTORED.text(language, workload=name, state=state), file=sys.stderr)
+        print(RESTORED.text(language, workload=name, state=state), file=sys.stderr)
         yield done

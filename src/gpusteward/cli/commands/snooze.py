@@ -13,15 +13,15 @@ from gpusteward.cli.output.tables import Column, write_rows
 from gpusteward.cli.output.terminal_text import clean
 from gpusteward.cli.program import EXIT_OK
 from gpusteward.core.errors import ConfigurationError, SourceError
-from gpusteward.messages.cli import commands as messages
+from gpusteward.core.messages import Message
 
 PATH = "/api/v1/snoozes"
 KEYS = ("cluster", "kind", "namespace", "name", "until", "reason", "who", "created_at")
 COLUMNS = (
-    Column("workload", messages.SNOOZE_WORKLOAD),
-    Column("until", messages.SNOOZE_UNTIL),
-    Column("who", messages.SNOOZE_WHO),
-    Column("reason", messages.SNOOZE_REASON, is_flexible=True),
+    Column("workload", Message("workload", "工作负载")),
+    Column("until", Message("snoozed until", "暂缓至")),
+    Column("who", Message("by", "操作者")),
+    Column("reason", Message("reason", "原因"), is_flexible=True),
 )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpusteward.cli import flags
 from gpusteward.cli.api.workloads import check_namespaces
+from gpusteward.cli.output import words
 from gpusteward.cli.output.tables import Column, write_rows
 from gpusteward.cli.output.verdict_texts import describe_result_time, describe_time, warn_stale
 from gpusteward.cli.program import EXIT_OK, describe_exits, is_plugin, require_libraries
@@ -18,10 +19,10 @@ from gpusteward.cli.top.columns import SHOWS_CLUSTER, View, ViewColumn, sorts_of
 from gpusteward.cli.top.item_source import MAX_ROWS, Item, ItemList, ItemSource, ListRequest
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.messages import Language
-from gpusteward.messages.cli import top as messages
 
 if TYPE_CHECKING:
     from gpusteward.cli.top.app import TopApp
+
 
 BLANK = " "  # in the line of sums; an empty text would be a dash
 SORTS: Mapping[str, str] = {
@@ -148,7 +149,7 @@ def _print_once(options: argparse.Namespace) -> int:
     else:
         warn_stale(listing.stamp, language)
     if len(rows) < listing.total:
-        note = messages.FIRST_ROWS.text(language, shown=len(rows), total=listing.total)
+        note = words.FIRST_ROWS.text(language, shown=len(rows), total=listing.total)
         print(f"gpusteward: {note}", file=sys.stderr)
     return EXIT_OK
 
@@ -164,7 +165,7 @@ def _sum_up(items: Sequence[Item], columns: Sequence[ViewColumn], language: Lang
     """The line below the table, where the view has sums."""
     if not any(column.total for column in columns):
         return None
-    count = messages.ALL_ROWS.text(language, total=len(items))
+    count = words.ALL_ROWS.text(language, total=len(items))
     sums = {_key(column): column.total(items) if column.total else BLANK for column in columns}
     return {**sums, _key(columns[0]): count}
 

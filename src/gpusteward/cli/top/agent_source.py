@@ -10,12 +10,16 @@ from gpusteward.cli.api.client import Client
 from gpusteward.cli.api.processes import NodeSnapshot, list_processes, name_gpu, owner_of, read_snapshot
 from gpusteward.cli.api.workloads import WorkloadReference, name_of
 from gpusteward.cli.json_access import Row, get_count, get_number, get_object, get_text
+from gpusteward.cli.output import words
 from gpusteward.cli.output.quantities import memory, percent
 from gpusteward.cli.output.terminal_text import Line
 from gpusteward.cli.top.columns import FIRST_NODE_SORTS, NODE, View
 from gpusteward.cli.top.item_source import Charts, Detail, Item, ItemList, LineChart, ListRequest, describe_processes
-from gpusteward.core.messages import Language
-from gpusteward.messages.cli import top as messages
+from gpusteward.core.messages import Language, Message
+
+PROCESSES = Message("{count} {count:|process|processes}", "{count} 个进程")
+SM = Message("SM", "SM")
+HOLDS_NOTHING = Message("It no longer holds a GPU here.", "该工作负载在此已不再占用 GPU。")
 
 UTILIZATION = ("utilization_ratio", "gr_engine_ratio")  # of a device, of a MIG instance
 SIGNALS = ("memory_used_bytes", "memory_total_bytes", "power_watts", "temperature_celsius")
@@ -163,8 +167,8 @@ class AgentSource:
 
     def _summarize(self, snapshot: NodeSnapshot) -> Iterator[tuple[str, str]]:
         whole = [reading for reading in snapshot.readings if not get_object(get_object(reading, "gpu"), "mig")]
-        yield messages.GPUS.text(self._language, count=len(whole)), ""
-        yield messages.PROCESSES.text(self._language, count=len(snapshot.processes)), ""
+        yield Message("{count} {count:|GPU|GPUs}", "{count} 张 GPU").text(self._language, count=len(whole)), ""
+        yield PROCESSES.text(self._language, count=len(snapshot.processes)), ""
 
     def _record(self, snapshot: NodeSnapshot) -> None:
         with self._lock:
@@ -201,15 +205,15 @@ class AgentSource:
     def read_detail(self, workload: WorkloadReference) -> Detail:
         """Raises SourceError."""
         held = [row for row in list_gpus(self._read_last()) if workload in row["workloads_held"]]
-        title = messages.HOLDS.text(self._language)
+        title = Message("holds", "占用").text(self._language)
         lines = [Line(f"GPU {row['gpu']} {row['model']} ({row['id']})", title) for row in held]
-        return Detail(lines or [Line(messages.HOLDS_NOTHING.text(self._language))])
+        return Detail(lines or [Line(HOLDS_NOTHING.text(self._language))])
 
     def read_processes(self, workload: WorkloadReference) -> Sequence[Line]:
         """Raises SourceError."""
         running = [row for row in list_processes(self._read_last()) if row["owned_by"] == workload]
         lines = list(describe_processes(running, self._language))
-        return lines or [Line(messages.NO_PROCESSES.text(self._language))]
+        return lines or [Line(words.NO_PROCESSES.text(self._language))]
 
     def read_charts(self, workload: WorkloadReference, seconds: float) -> Charts:
         """Raises SourceError."""
@@ -225,7 +229,7 @@ class AgentSource:
     def _list_charts(
         self, workload: WorkloadReference, snapshot: NodeSnapshot, kept: Mapping[str, Sequence[tuple[float, float]]]
     ) -> Iterator[LineChart]:
-        for line, label, top, show in (("sm", messages.SM, 1.0, percent), ("memory", messages.MEMORY, None, memory)):
+        for line, label, top, show in (("sm", SM, 1.0, percent), ("memory", words.MEMORY, None, memory)):
             points = kept.get(f"{workload} {line}", [])
             if points:
                 yield LineChart(label.text(self._language), points, top, show(points[-1][1]))
@@ -233,5 +237,5 @@ class AgentSource:
             points = kept.get(f"{row['key']} core", [])
             if workload in row["workloads_held"] and points:
                 yield LineChart(
-                    f"{messages.CORE.text(self._language)} GPU {row['gpu']}", points, 1.0, percent(points[-1][1])
+                    f"{words.CORE.text(self._language)} GPU {row['gpu']}", points, 1.0, percent(points[-1][1])
                 )

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
-from textual.message import Message
+from textual.message import Message as Event
 from textual.widgets import Static
 
 from gpusteward.cli.api.workloads import WorkloadReference
@@ -18,12 +18,15 @@ from gpusteward.cli.top.item_source import FIRST_ROWS, MAX_ROWS, ItemList, ItemS
 from gpusteward.cli.top.widgets import ChoiceScreen, HelpScreen, ItemTable, Prompt
 from gpusteward.core.did_you_mean import make_suggestion
 from gpusteward.core.errors import GpustewardError
-from gpusteward.core.messages import Language
-from gpusteward.messages.cli import top as messages
+from gpusteward.core.messages import Language, Message
+
+UNKNOWN_COMMAND = Message("unknown command {word!r}{suggestion}", "未知命令 {word!r}{suggestion}")
+NO_VERDICTS = Message("an agent has no verdicts: use --server", "agent 不提供结论：请用 --server")
+NOT_HELD = Message("no workload holds this GPU", "没有工作负载占用该 GPU")
 
 
 @dataclass
-class Loaded(Message):
+class Loaded(Event):
     """The result of a request. `key` identifies the request it belongs to."""
 
     group: str
@@ -238,7 +241,7 @@ class TopApp(App[int]):
     def _open_workloads(self, loaded: Loaded) -> None:
         found = loaded.value or ()
         if loaded.error or not found:
-            self.notify(loaded.error or messages.NOT_HELD.text(self.language), severity="warning", markup=False)
+            self.notify(loaded.error or NOT_HELD.text(self.language), severity="warning", markup=False)
         elif len(found) == 1:
             self.push_screen(DetailScreen(self, found[0]))
         else:
@@ -278,7 +281,7 @@ class TopApp(App[int]):
 
     def action_filter(self) -> None:
         if not self.source.has_verdicts:
-            self.notify(messages.NO_VERDICTS.text(self.language), severity="warning", markup=False)
+            self.notify(NO_VERDICTS.text(self.language), severity="warning", markup=False)
             return
         self._filter_by(FILTERS[(FILTERS.index(self.request.activity) + 1) % len(FILTERS)])
 
@@ -358,5 +361,5 @@ class TopApp(App[int]):
             await self.run_action(COMMANDS[word])
         else:
             suggestion = make_suggestion(word, [*COMMANDS, "sort", "filter"]) or ""
-            note = messages.UNKNOWN_COMMAND.text(self.language, word=text, suggestion=suggestion)
+            note = UNKNOWN_COMMAND.text(self.language, word=text, suggestion=suggestion)
             self.notify(note, severity="warning", markup=False)

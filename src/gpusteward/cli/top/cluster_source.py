@@ -19,6 +19,7 @@ from gpusteward.cli.json_access import (
     get_texts,
     get_time,
 )
+from gpusteward.cli.output import words
 from gpusteward.cli.output.quantities import gpus, memory, money, percent, watts
 from gpusteward.cli.output.terminal_text import Line, clean
 from gpusteward.cli.output.verdict_texts import HEALTH, describe_evidence, describe_verdict, is_stale
@@ -32,18 +33,33 @@ from gpusteward.cli.top.item_source import (
     ListRequest,
     describe_processes,
 )
-from gpusteward.core.messages import Language
-from gpusteward.messages.cli import top as messages
-from gpusteward.messages.cli.workloads import NEXT
+from gpusteward.core.messages import Language, Message
+
+NO_NEWER_RESULT = Message("no newer result: the engine does not answer", "没有更新的结果：引擎没有响应")
+ANALYZER_STATUS = Message("analyzer {status}", "analyzer {status}")
+FLEET = Message(
+    "{count} {count:|GPU|GPUs}: {idle} idle, {unallocated} unallocated",
+    "{count} 张 GPU：空闲 {idle}，未分配 {unallocated}",
+)
+HELD = Message("{count} {count:|GPU|GPUs} held: {idle} idle", "占用 {count} 张 GPU：空闲 {idle}")
+IDLE_COST = Message("idle: {cost} per hour", "空闲费用每小时 {cost}")
+ALLOCATIONS = Message("{count} {count:|allocation|allocations}", "{count} 个分配")
+WORKLOADS = Message("{count} {count:|workload|workloads}", "{count} 个工作负载")
+COVERAGE = Message("sample coverage {coverage}", "采样覆盖率 {coverage}")
+PODS_WITHOUT_AGENT = Message(
+    "Processes of {count} {count:|pod|pods} are unknown: no gpusteward agent reports them.",
+    "{count} 个 Pod 的进程未知：没有 gpusteward agent 上报。",
+)
+MORE_PODS = Message("{count} more {count:|pod is|pods are} not listed.", "另有 {count} 个 Pod 未列出。")
 
 PATHS = {View.GPUS: "/api/v1/gpus", View.WORKLOADS: "/api/v1/workloads", View.TENANTS: "/api/v1/namespaces"}
 MAX_CHARTED_ALLOCATIONS = 4  # a workload may hold hundreds of GPUs
 MAX_PODS = 16
 MAX_POINTS = 20_000
 MEASURES = (
-    ("core_ratio", messages.CORE, 1.0, percent),
-    ("memory_used_bytes", messages.MEMORY, None, memory),
-    ("power_watts", messages.POWER, None, watts),
+    ("core_ratio", words.CORE, 1.0, percent),
+    ("memory_used_bytes", words.MEMORY, None, memory),
+    ("power_watts", Message("power", "功率"), None, watts),
 )
 
 
@@ -72,7 +88,7 @@ class ClusterSource:
         at = get_time(page.result, "at")
         rows = page.rows if request.view is not View.WORKLOADS else self._costs.add_to(page.rows)
         has_several = len(get_texts(health, "clusters")) > 1
-        stale = messages.NO_NEWER_RESULT.text(self._language) if is_stale(page.result) else ""
+        stale = NO_NEWER_RESULT.text(self._language) if is_stale(page.result) else ""
         return ItemList(
             [
                 {
@@ -110,22 +126,22 @@ class ClusterSource:
         """The most important part first: on a narrow screen the last ones are left out."""
         status = get_text(health, "status")
         color = "ok" if status == "healthy" else "warn"
-        yield messages.ANALYZER_STATUS.text(self._language, status=HEALTH.get(status, status)), color
+        yield ANALYZER_STATUS.text(self._language, status=HEALTH.get(status, status)), color
         # All GPUs where the source counts them, otherwise those that are held; shares are fractions.
         held = {key: get_number(health, f"{key}_gpus") or 0 for key in ("active", "idle", "unknown")}
         idle, unallocated = gpus(held["idle"]), get_number(health, "unallocated_gpus")
         if unallocated is None:
-            yield messages.HELD.text(self._language, count=gpus(sum(held.values())), idle=idle), ""
+            yield HELD.text(self._language, count=gpus(sum(held.values())), idle=idle), ""
         else:
             count = gpus(get_number(health, "gpus"))
-            yield messages.FLEET.text(self._language, count=count, idle=idle, unallocated=gpus(unallocated)), ""
+            yield FLEET.text(self._language, count=count, idle=idle, unallocated=gpus(unallocated)), ""
         if (cost := get_number(health, "idle_cost_micros_per_hour")) is not None:
-            yield messages.IDLE_COST.text(self._language, cost=money(cost, get_text(health, "currency"))), ""
-        yield messages.ALLOCATIONS.text(self._language, count=get_count(health, "allocations")), ""
+            yield IDLE_COST.text(self._language, cost=money(cost, get_text(health, "currency"))), ""
+        yield ALLOCATIONS.text(self._language, count=get_count(health, "allocations")), ""
         coverage = get_number(health, "measured_coverage")  # older analyzers report only that of all
         coverage = get_number(health, "coverage") if coverage is None else coverage
-        yield messages.COVERAGE.text(self._language, coverage=percent(coverage)), ""
-        yield messages.WORKLOADS.text(self._language, count=get_count(health, "workloads")), ""
+        yield COVERAGE.text(self._language, coverage=percent(coverage)), ""
+        yield WORKLOADS.text(self._language, count=get_count(health, "workloads")), ""
 
     def find_workloads(self, view: View, item: Item) -> Sequence[WorkloadReference]:
         """Raises SourceError."""
@@ -147,7 +163,7 @@ class ClusterSource:
         plan = describe_plan(read_plans(self._client, workload).get(workload), self._language)["next"]
         lines = list(describe_verdict(detail, self._language))
         if plan:
-            lines.insert(0, Line(str(plan), NEXT.text(self._language), "warn"))
+            lines.insert(0, Line(str(plan), words.NEXT.text(self._language), "warn"))
         return Detail(lines, list(describe_evidence(detail, self._language)))
 
     def read_charts(self, workload: WorkloadReference, seconds: float) -> Charts:
@@ -170,12 +186,12 @@ def _describe_processes(document: Row, language: Language) -> Iterator[Line]:
         for row in get_objects(document, "processes")
     ]
     if not rows and not unreported:
-        yield Line(messages.NO_PROCESSES.text(language))
+        yield Line(words.NO_PROCESSES.text(language))
     yield from describe_processes(rows, language, total=get_count(document, "total"))
     if unreported:
-        yield Line(messages.PODS_WITHOUT_AGENT.text(language, count=len(unreported)))
+        yield Line(PODS_WITHOUT_AGENT.text(language, count=len(unreported)))
     if (left := get_count(document, "pods") - MAX_PODS) > 0:
-        yield Line(messages.MORE_PODS.text(language, count=left))
+        yield Line(MORE_PODS.text(language, count=left))
 
 
 def _key(view: View, item: Row) -> str:

@@ -11,8 +11,10 @@ from gpusteward.cli.output import quantities
 from gpusteward.cli.output.terminal_text import clean, cut_middle, measure
 from gpusteward.cli.output.verdict_texts import FREE, translate
 from gpusteward.core.messages import Language, Message
-from gpusteward.messages.cli import top as messages
 from gpusteward.messages.verdicts import ACTIVITIES, PROOFS, SIGNATURES
+
+IDLE_GPUS = Message("idle GPUs", "空闲 GPU")
+COST_PER_HOUR = Message("cost/hour", "每小时费用")
 
 MIN_WIDE = 28  # cells; a narrower column uses short names in all rows
 Write = Callable[[Row, Language], str]
@@ -109,7 +111,7 @@ def fit_workload(row: Row, _: Language, width: int) -> str:
 def write_holders(row: Row, language: Language) -> str:
     """In a row of free GPUs: their number."""
     if get_text(row, "activity") == "free":
-        return messages.FREE_GPUS.text(language, count=get_count(row, "gpus"))
+        return Message("{count} {count:|GPU|GPUs}", "{count} 张").text(language, count=get_count(row, "gpus"))
     return (
         ", ".join(f"{get_text(one, 'namespace')}/{get_text(one, 'pod')}" for one in get_objects(row, "holders"))
         or quantities.UNKNOWN
@@ -238,7 +240,7 @@ CLUSTER: Mapping[View, Sequence[ViewColumn]] = {
             Message("signature", "特征"), write_word(SIGNATURES, "signature"), 10, word="signature", at_least=94
         ),
         ViewColumn(
-            messages.IDLE_GPUS,
+            IDLE_GPUS,
             write_idle_share,
             10,
             sort="idle_gpus",
@@ -246,9 +248,9 @@ CLUSTER: Mapping[View, Sequence[ViewColumn]] = {
             total=sum_gpus("idle_gpus", "gpus"),
         ),
         ViewColumn(Message("for", "时长"), write_idle_time, 7, sort="idle_since", to_right=True),
-        _money(messages.COST_PER_HOUR, 10, "idle_cost_micros_per_hour", sort="idle_cost_per_hour", at_least=108),
-        _money(messages.COST_OF_SPELL, 12, "idle_cost_micros", sort="idle_cost"),
-        _money(messages.COST_7D, 12, "idle_cost_micros_7d", "currency_7d", at_least=132),
+        _money(COST_PER_HOUR, 10, "idle_cost_micros_per_hour", sort="idle_cost_per_hour", at_least=108),
+        _money(Message("this spell", "本次空闲"), 12, "idle_cost_micros", sort="idle_cost"),
+        _money(Message("last 7 days", "近 7 天"), 12, "idle_cost_micros_7d", "currency_7d", at_least=132),
         ViewColumn(MODEL, write_names("models"), 14, at_least=160),
         ViewColumn(Message("node", "节点"), write_names("nodes"), 12, at_least=176),
         _number(SCORE, 6, "score", quantities.score, sort="score", at_least=186, is_wide=True),
@@ -257,9 +259,9 @@ CLUSTER: Mapping[View, Sequence[ViewColumn]] = {
     View.TENANTS: (
         NAMESPACE,
         _gpus(Message("GPUs", "GPU"), 6, "gpus", sort="gpus"),
-        _gpus(messages.ACTIVE_GPUS, 11, "active_gpus"),
-        _gpus(messages.IDLE_GPUS, 10, "idle_gpus", sort="idle_gpus"),
-        _gpus(messages.UNKNOWN_GPUS, 12, "unknown_gpus", sort="unknown_gpus"),
+        _gpus(Message("active GPUs", "使用中 GPU"), 11, "active_gpus"),
+        _gpus(IDLE_GPUS, 10, "idle_gpus", sort="idle_gpus"),
+        _gpus(Message("unknown GPUs", "未知 GPU"), 12, "unknown_gpus", sort="unknown_gpus"),
         _count(WORKLOAD_COUNT, 9, "workloads", total=sum_counts("workloads")),
         _number(SCORE, 6, "average_score", quantities.score, sort="average_score"),
         _number(MEMORY, 10, "memory_used_bytes", quantities.memory, at_least=94),

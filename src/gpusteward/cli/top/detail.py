@@ -12,14 +12,20 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from gpusteward.cli.api.workloads import WorkloadReference
+from gpusteward.cli.output import words
 from gpusteward.cli.output.quantities import duration
 from gpusteward.cli.output.terminal_text import Line, clean, fit, measure, wrap, wrap_lines
 from gpusteward.cli.top.item_source import Charts, Detail, LineChart
-from gpusteward.core.messages import Language
-from gpusteward.messages.cli import top as messages
+from gpusteward.core.messages import Language, Message
 
 if TYPE_CHECKING:
     from gpusteward.cli.top.app import TopApp
+
+CHART_TITLE = Message("charts of the last {length}", "最近 {length} 的图表")
+DETAIL_FOOTER = Message(
+    " Esc back   j k scroll   t time range   r refresh   q quit",
+    " Esc 返回   j k 滚动   t 时间范围   r 刷新   q 退出",
+)
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 GAP = " "
@@ -120,7 +126,7 @@ class DetailScreen(Screen[None]):
 
     def _draw(self) -> None:
         if self.query("#detail"):  # data and sizes may arrive before it is composed, and while it is closing
-            footer = messages.DETAIL_FOOTER.text(self._language)
+            footer = DETAIL_FOOTER.text(self._language)
             for bar, text in (("#detail-title", f" {self.workload}"), ("#detail-footer", footer)):
                 self.query_one(bar, Static).update(
                     Text(fit(clean(text), self.size.width), style="reverse", no_wrap=True)
@@ -132,7 +138,7 @@ class DetailScreen(Screen[None]):
         error = self._errors.get("detail", "")
         yield from (Text(line, style="bold red") for line in wrap(clean(error), width))
         if self._detail is None:
-            yield Text("" if error else messages.READING.text(self._language), style="dim")
+            yield Text("" if error else words.READING.text(self._language), style="dim")
             return
         yield from self._describe_charts(width)
         yield Text("")
@@ -140,7 +146,7 @@ class DetailScreen(Screen[None]):
         error = self._errors.get("processes", "")
         if self._processes or error:
             yield Text("")
-            yield Text(messages.PROCESS_TITLE.text(self._language), style="bold")
+            yield Text(Message("processes", "进程").text(self._language), style="bold")
         yield from (Text(line, style="yellow") for line in wrap(clean(error), width))
         yield from _format(self._processes, width)
         yield from _format(self._detail.evidence, width)
@@ -148,13 +154,13 @@ class DetailScreen(Screen[None]):
     def _describe_charts(self, width: int) -> Iterator[Text]:
         drawn, error = self._charts, self._errors.get("charts", "")
         length = drawn.seconds if drawn else self.seconds
-        yield Text(messages.CHART_TITLE.text(self._language, length=duration(length)), style="bold")
+        yield Text(CHART_TITLE.text(self._language, length=duration(length)), style="bold")
         if error:
             yield from (Text(line, style="yellow") for line in wrap(clean(error), width))
         elif drawn is None:
-            yield Text(messages.READING.text(self._language), style="dim")
+            yield Text(words.READING.text(self._language), style="dim")
         elif not drawn.charts:
-            yield Text(messages.NO_CHART.text(self._language), style="dim")
+            yield Text(Message("no data", "没有数据").text(self._language), style="dim")
         if drawn:
             end = drawn.at or max((chart.points[-1][0] for chart in drawn.charts), default=0.0)
             yield from (draw_chart(chart, end - length, end, width=width) for chart in drawn.charts)

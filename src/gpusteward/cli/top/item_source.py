@@ -8,8 +8,12 @@ from gpusteward.cli.api.workloads import WorkloadReference
 from gpusteward.cli.output.quantities import UNKNOWN, memory, percent
 from gpusteward.cli.output.terminal_text import Line
 from gpusteward.cli.top.columns import View, ViewColumn
-from gpusteward.core.messages import Language
-from gpusteward.messages.cli import top as messages
+from gpusteward.core.messages import Language, Message
+
+PROCESS = Message(
+    "{pid} {name} on {place}: SM {sm}, {memory}{note}", "{pid} {name}（{place}）：SM {sm}，显存 {memory}{note}"
+)
+HOLDS_ANOTHER_GPU = Message(" (another GPU is allocated to it)", "（分配的是另一张 GPU）")
 
 FIRST_ROWS = 100
 MAX_ROWS = 2000
@@ -104,15 +108,15 @@ def describe_processes(
     for row in shown:
         yield Line(_describe_process(row, language), is_bullet=True)
     if left := (total or len(processes)) - len(shown):
-        yield Line(messages.MORE_PROCESSES.text(language, count=left))
+        yield Line(Message("and {count} more", "另有 {count} 个").text(language, count=left))
 
 
 def _describe_process(row: Mapping[str, Any], language: Language) -> str:
     if row.get("works_for"):
-        note = messages.USED_BY_POD.text(language, pod=row.get("pod") or UNKNOWN)
+        note = Message(" (used by {pod})", "（由 {pod} 使用）").text(language, pod=row.get("pod") or UNKNOWN)
     else:
-        note = messages.HOLDS_ANOTHER_GPU.text(language) if row.get("outside_allocation") else ""
-    return messages.PROCESS.text(
+        note = HOLDS_ANOTHER_GPU.text(language) if row.get("outside_allocation") else ""
+    return PROCESS.text(
         language,
         pid=row["pid"],
         name=str(row["process"] or UNKNOWN),

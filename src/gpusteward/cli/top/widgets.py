@@ -16,12 +16,12 @@ from textual.widgets.option_list import Option
 
 from gpusteward.cli.api.workloads import WorkloadReference
 from gpusteward.cli.json_access import get_text
+from gpusteward.cli.output import words
 from gpusteward.cli.output.terminal_text import STYLES, clean, cut, fit, measure
 from gpusteward.cli.output.verdict_texts import describe_time, is_stale, translate
 from gpusteward.cli.top.columns import TITLES, View, ViewColumn, choose_columns, divide_width
 from gpusteward.cli.top.item_source import Item, ItemList, ListRequest
 from gpusteward.core.messages import Language, Message
-from gpusteward.messages.cli import top as messages
 from gpusteward.messages.verdicts import ACTIVITIES
 
 STALE_SECONDS = 600.0  # older data is shown with its age
@@ -80,10 +80,10 @@ def write_title(title: str, listing: ItemList | None, *, width: int, language: L
 def write_summary(listing: ItemList | None, error: str, *, width: int, language: Language) -> Text:
     """The summary of the source, or the error of the last request."""
     if error:
-        lost = f" {messages.CONNECTION_LOST.text(language, error=error)}"
+        lost = f" {Message('no data: {error}', '没有数据：{error}').text(language, error=error)}"
         return Text(cut(lost, width), style="bold red", no_wrap=True)
     if listing is None:
-        return Text(f" {messages.READING.text(language)}", style="dim", no_wrap=True)
+        return Text(f" {words.READING.text(language)}", style="dim", no_wrap=True)
     line = Text(no_wrap=True)
     most = width // 2 if listing.warning else width  # the rest is for the warning
     for number, (text, word) in enumerate(listing.summary):
@@ -105,13 +105,13 @@ def write_tabs(request: ListRequest, listing: ItemList | None, *, width: int, la
         line.append(f" {number} {TITLES[view].text(language)} ", style=style)
     parts = []
     if request.namespace:
-        parts.append(messages.TENANT.text(language, name=request.namespace))
+        parts.append(Message("tenant {name}", "租户 {name}").text(language, name=request.namespace))
     if request.activity and request.view is not View.TENANTS:
         parts.append(translate(ACTIVITIES, request.activity, language))
     if request.words:
         parts.append("/" + " ".join(request.words))
     if listing is not None:
-        message = messages.FIRST_ROWS if len(listing.items) < listing.total else messages.ALL_ROWS
+        message = words.FIRST_ROWS if len(listing.items) < listing.total else words.ALL_ROWS
         parts.append(message.text(language, shown=len(listing.items), total=listing.total))
     left = max(0, width - line.cell_len - 1)
     line.append(fit(f" {cut('  '.join(parts), left - 1)}", left, to_right=True), style="dim")

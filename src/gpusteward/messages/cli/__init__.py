@@ -1,1 +1,0 @@
-"""Texts of the command line: errors, output, the terminal UI and `--help`."""
