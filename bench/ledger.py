@@ -123,7 +123,7 @@ def measure_recording(name: str, url: str) -> RecordingCosts:
 
 def measure_buffer() -> int:
     """Kilobytes of one cycle while the database is unavailable."""
-    ledger = Ledger(LedgerSettings(directory=Path("/dev/null/nowhere"), buffer_megabytes=500))
+    ledger = Ledger(LedgerSettings(directory=Path("/dev/null/nowhere")))
     sizes = []
     for result in make_results(ROWS, 2):
         ledger.record(result)

@@ -26,6 +26,7 @@ from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.cli.main import main
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.core.idle_spells import SpellEnd
+from tests import constants
 from tests.analyzer.engines import RunningEngine, Sample, running_prometheus
 from tests.analyzer.ledger.cycles import read_ledger, read_table, sqlite_url
 from tests.analyzer.scraped_history import steady
@@ -73,7 +74,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningEngine]:
 
 def make_settings(url: str, database_url: str) -> Settings:
     return Settings(
-        prometheus=PrometheusSettings(url=url, retries=0),
+        prometheus=constants.make_settings(PrometheusSettings, url=url, retries=0),
         scheduler=SchedulerSettings(interval=INTERVAL),
         ledger=LedgerSettings(url=database_url),
     )

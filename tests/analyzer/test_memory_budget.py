@@ -131,7 +131,7 @@ def test_a_hostile_engine_stays_within_the_memory_limit_and_costs_only_its_own_p
 
     with running_prometheus(tmp_path / "prometheus", samples) as engine, faulty(engine.url) as hostile:
         urls = f'--set=prometheus.urls=["{engine.url}", "{hostile.url}"]'
-        flags = (BUDGET, urls, "--set=scheduler.interval=1", "--set=prometheus.retries=0")
+        flags = (BUDGET, urls, "--set=scheduler.interval=1")
         with running_serve(tmp_path, *flags, env=ENVIRONMENT) as server:
             server.wait_for(lambda it: it.get("/health").json["last_analysis"] is not None)
             before = list_activities(server)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.simulate.fleets import default_node, fleet
 from tests.analyzer.engines import RunningEngine, running_prometheus
 from tests.analyzer.ledger.cycles import open_ledger, read_table
@@ -26,7 +27,7 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.slow
 
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
-LEASE_SECONDS = 3
+LEASE_SECONDS = LedgerSettings.lease_seconds
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +67,7 @@ def site(engine: RunningEngine, postgres: RunningPostgres, receiver: Receiver, t
     settings = {
         "prometheus": {"url": engine.url},
         "scheduler": {"interval": 1},
-        "ledger": {"url": postgres.url, "lease_seconds": LEASE_SECONDS},
+        "ledger": {"url": postgres.url},
         "notify": {"channels": {"ops": receiver.url + HOOK}, "idle_minutes": 0, "owner_minutes": 0},
     }
     with ExitStack() as programs:

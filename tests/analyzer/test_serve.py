@@ -148,7 +148,7 @@ def test_a_changed_file_takes_effect_and_an_invalid_one_is_refused(engine: Runni
 
 def test_another_engine_in_the_file_takes_effect(engine: RunningEngine, tmp_path: Path):
     config = tmp_path / "config.yaml"
-    config.write_text(f"prometheus: {{url: '{NOWHERE}', retries: 0}}\n")
+    config.write_text(f"prometheus: {{url: '{NOWHERE}'}}\n")
     with running_serve(tmp_path, env=ENVIRONMENT) as server:
         server.wait_for(lambda it: it.get("/api/v1/health").json["cycles"]["failed"] > 0)
         config.write_text(f"prometheus: {{url: '{engine.url}'}}\n")

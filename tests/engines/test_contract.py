@@ -24,6 +24,7 @@ from gpusteward.simulate.fleets import default_node, fleet
 from tests.analyzer.engines import RunningEngine, Sample, find_program, running_prometheus
 from tests.analyzer.scraped_history import STEP, WINDOW, scrape_history, scrape_times
 from tests.analyzer.tables import index_rows, verdicts_of
+from tests.constants import make_settings
 from tests.engines.programs import (
     TENANT,
     running_mimir,
@@ -54,7 +55,7 @@ class Site:
             return source.read(AT)
 
     def settings(self, **settings: object) -> PrometheusSettings:
-        return PrometheusSettings(url=self.url, headers=dict(self.headers), retries=0, **settings)
+        return make_settings(PrometheusSettings, url=self.url, headers=dict(self.headers), retries=0, **settings)
 
 
 @dataclass

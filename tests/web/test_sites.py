@@ -204,7 +204,7 @@ def no_prices(bundle: UiBundle, receiver: Receiver, tmp_path_factory: pytest.Tem
     values = (
         *("prices.per_gpu_hour={}", "prices.discount_percent={}", "prices.electricity_per_kwh=0"),
         f'notify.channels={{"ops": "{receiver.url}/services/T0/B0/ops"}}',
-        *("notify.idle_minutes=5", "outbox.max_attempts=1", "reclaim.mode=observe"),
+        *("notify.idle_minutes=5", "reclaim.mode=observe"),
     )
     flags = [word for value in values for word in ("--set", value)]
     yield from start_demo(tmp_path_factory.mktemp("no-prices"), "--nodes", "4", *flags)

@@ -47,8 +47,8 @@ def test_a_result_that_is_too_old_is_not_exported_and_the_own_metrics_stay():
         assert float(found["gpusteward_analyzer_result_max_age_seconds"]) == 780
 
 
-def test_the_limit_can_be_set():
-    settings = Settings.model_validate({"scheduler": {"interval": 60, "max_result_age_seconds": 100}})
+def test_the_limit_follows_from_interval_and_window():
+    settings = Settings.model_validate({"scheduler": {"interval": 10}, "prometheus": {"time_window_min": 1}})
     with running_api(clock=time.time, result=result_of_age(110, settings=settings)) as api:
         assert not [name for name in samples(api) if name.startswith("gpu_utilization_score")]
 

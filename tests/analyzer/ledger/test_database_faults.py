@@ -33,6 +33,7 @@ from tests.analyzer.ledger.cycles import (
     record_all,
 )
 from tests.analyzer.usage_tables import allocation
+from tests.constants import make_settings
 
 pytestmark = pytest.mark.slow
 
@@ -145,7 +146,7 @@ def test_a_ledger_that_could_not_be_created_is_created_later(tmp_path, caplog):
 def test_cycles_that_do_not_fit_into_the_buffer_become_unknown_time(tmp_path, caplog):
     folder = tmp_path / "data"
     folder.write_text("in the way")
-    ledger = Ledger(LedgerSettings(directory=folder, buffer_megabytes=1))
+    ledger = Ledger(make_settings(LedgerSettings, directory=folder, buffer_megabytes=1))
     for result in cycles(MANY, range(0, 125, 5)):
         ledger.record(result)
     state = ledger.describe()

@@ -17,7 +17,7 @@ from gpusteward.analyzer.ledger.database.db_engine import open_engine
 from gpusteward.analyzer.ledger.database.schema import METADATA
 from gpusteward.analyzer.notify.notifier import Notifier
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.settings.notify import NotifySettings, OutboxSettings
+from gpusteward.analyzer.settings.notify import ControlSettings, NotifySettings, OutboxSettings
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.node.containers import Container, Workload
@@ -50,7 +50,8 @@ def gpu_of(namespace: str, name: str, *, gpu: int = 0, node: str = "node-1", kin
 def settings_of(**sections: Any) -> Settings:
     notify = make_settings(NotifySettings, **sections.pop("notify", {}))
     outbox = make_settings(OutboxSettings, **sections.pop("outbox", QUICK))
-    return Settings.model_validate({"notify": notify, "outbox": outbox, **sections})
+    control = make_settings(ControlSettings, **sections.pop("control", {}))
+    return Settings.model_validate({"notify": notify, "outbox": outbox, "control": control, **sections})
 
 
 def result_of(

@@ -239,7 +239,7 @@ def test_an_outage_and_its_end_are_announced_once(tmp_path: Path):
     now = [AT]
     with Receiver() as receiver:
         hook = f"{receiver.url}/open-apis/bot/v2/hook/x"
-        notify = {"channels": {"ops": hook}, "lost_minutes": 15, "quiet_hours": "00:00-23:59", "language": "en"}
+        notify = {"channels": {"ops": hook}, "quiet_hours": "00:00-23:59", "language": "en"}
         settings = settings_of(notify=notify)
         with running_notifier(settings, engine, clock=lambda: now[0]) as notifier:
             for minutes in range(0, 60, 5):

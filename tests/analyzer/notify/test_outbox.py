@@ -121,7 +121,7 @@ def test_a_row_whose_target_left_the_settings_is_dead_after_max_age_hours(ledger
     assert counters.dead[kind] == 0
     box.expire(NOW + 3_600_001)
     assert counters.dead[kind] == 1
-    assert box.read_deliveries("dead", limit=20)[0].error.startswith("older than outbox.max_age_hours")
+    assert box.read_deliveries("dead", limit=20)[0].error.startswith("too old; last error:")
 
 
 def test_without_a_ledger_rows_are_kept_in_memory_with_a_lower_limit(caplog: pytest.LogCaptureFixture):

@@ -4,14 +4,16 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+import yaml
 
 from gpusteward.analyzer.setting_values import mask_password
 from gpusteward.analyzer.settings.effective import KNOWN, value_at
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.flags import Flags, add_settings_flags, flags_from
-from gpusteward.analyzer.settings.layers import GPU_OOUR_VARIABLES, variable_of
+from gpusteward.analyzer.settings.layers import GPU_OOUR_KEYS, GPU_OOUR_VARIABLES, variable_of
 from gpusteward.analyzer.settings.masked import mask_settings
 from gpusteward.analyzer.settings.settings import Settings
+from gpusteward.analyzer.settings.validation_errors import GONE
 from gpusteward.cli.flags import FlagParser
 from gpusteward.core.errors import ConfigurationError
 
@@ -80,6 +82,21 @@ def test_the_file_of_gpu_oour_works_unchanged_and_without_a_warning(
     assert (settings.logging.level, settings.logging.as_json) == ("info", False)
     assert settings.rules.scoring.gpu_util_weight == 0.5
     assert caplog.records == []
+
+
+def test_the_keys_of_gpu_oour_are_those_of_its_file_and_variables() -> None:
+    document = yaml.safe_load(OOUR_FILE)
+    file = {f"{section}.{key}" for section, keys in document.items() for key in keys}
+    assert file | set(GPU_OOUR_VARIABLES.values()) == GPU_OOUR_KEYS
+
+
+def test_a_setting_that_is_gone_says_what_to_do_instead(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert GONE.keys().isdisjoint(KNOWN)
+    for path, instead in GONE.items():
+        assert complain(tmp_path, "", {}, "--set", f"{path}=1") == f"--set {path}: unknown setting; {instead}"
+    read(tmp_path, "alertmanager: {severity: warning}")
+    (logged,) = (vars(record)["facts"] for record in caplog.records)
+    assert logged["hint"] == GONE["alertmanager.severity"]
 
 
 def test_without_a_file_every_setting_has_its_default(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from tests.analyzer.engines import Sample, running_prometheus, running_victoria
 from tests.analyzer.scraped_history import AT, STEP, scrape_times, steady
 from tests.analyzer.sources.faulty_engine import FaultyEngine, fails, faulty
 from tests.analyzer.sources.scrape.page_server import fed_source
+from tests.constants import make_settings
 
 pytestmark = pytest.mark.slow
 
@@ -201,7 +202,7 @@ def test_a_failing_query_about_ended_holders_costs_only_their_time(tmp_path: Pat
     with running_prometheus(tmp_path, SITES["dcgm"]) as engine, faulty(engine.url) as between_them:
         fail = fails("")
         between_them.fault = lambda request, query: query.endswith("}[599999ms]") and fail(request, query)
-        with closing(PrometheusSource(PrometheusSettings(url=between_them.url, retries=0))) as source:
+        with closing(PrometheusSource(make_settings(PrometheusSettings, url=between_them.url, retries=0))) as source:
             table = source.read(AT)
     assert table.ended == ()
     assert {one.container.pod for one in table.allocations} == PRESENT["dcgm"]

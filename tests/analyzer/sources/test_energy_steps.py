@@ -19,6 +19,7 @@ from tests.analyzer.engines import Sample, running_prometheus, running_victoria
 from tests.analyzer.scraped_history import AT, scrape_times, steady
 from tests.analyzer.sources.faulty_engine import fails, faulty
 from tests.analyzer.sources.scrape.page_server import fed_source
+from tests.constants import make_settings
 
 SECONDS = 4800
 ADDED = {
@@ -104,7 +105,7 @@ def test_an_interval_that_does_not_divide_a_minute_compares_nothing():
 def test_a_failed_query_for_new_values_of_energy_leaves_no_proof(tmp_path: Path):
     """Engine activity would otherwise count as measured without gaps while nobody knows how often it is collected."""
     with running_prometheus(tmp_path, list(write_energy(15.0))) as engine, faulty(engine.url) as proxy:
-        settings = PrometheusSettings(url=proxy.url, retries=1)
+        settings = make_settings(PrometheusSettings, url=proxy.url, retries=1)
         with closing(PrometheusSource(settings)) as source:
             known = source.read(AT).column(Measure.ENERGY, Stat.STEP)
             proxy.fault = fails("changes(")

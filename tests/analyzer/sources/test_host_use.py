@@ -22,6 +22,7 @@ from gpusteward.local.simulated_fleet import SimulatedFleet
 from gpusteward.simulate.fleets import fleet
 from tests.analyzer.engines import Sample, running_prometheus, running_victoria
 from tests.analyzer.scraped_history import AT, rename_labels, scrape_history, scrape_times
+from tests.constants import make_settings
 
 pytestmark = pytest.mark.slow
 
@@ -136,7 +137,7 @@ def test_of_several_engines_the_largest_counts_and_one_that_cannot_be_read_is_an
     with (
         running_prometheus(folders[0], list(cadvisor(WEB, cores=1.0))) as first,
         running_prometheus(folders[1], [*cadvisor(WEB, cores=2.0), *counter(SENT, WEB, 1e6, interface="e")]) as second,
-        closing(SeveralEngines(PrometheusSettings(urls=(first.url, second.url), retries=0))) as source,
+        closing(SeveralEngines(make_settings(PrometheusSettings, urls=(first.url, second.url), retries=0))) as source,
     ):
         assert rounded(source.read_host_use([WEB], AT, seconds=SECONDS)) == {WEB: (2.0, None, 1e6)}
         second.stop()

@@ -1053,7 +1053,7 @@ export interface paths {
          * @description gpu-oour's metrics and the analyzer's own health, as text or OpenMetrics by `Accept`, gzip by `Accept-Encoding`.
          *
          *     What could not be measured has no sample. A GPU has one status at a time. A result that is older than
-         *     `scheduler.max_result_age_seconds` is left out; the analyzer's own metrics stay. Of several analyzers on one ledger
+         *     three intervals and the window is left out; the analyzer's own metrics stay. Of several analyzers on one ledger
          *     only the leader shows the result: a sum over all of them counts each GPU once.
          */
         readonly get: operations["show_metrics_metrics_get"];

@@ -130,10 +130,10 @@ def is_resolved(alert: Alert) -> bool:
 
 def _idle_labels(key: WorkloadKey, settings: AlertmanagerSettings) -> Mapping[str, str]:
     kind, namespace, name, cluster = (safe_label(text, max_length=MAX_LABEL_LENGTH) for text in key)
-    own = {"alertname": IDLE_ALERT, "severity": settings.severity}
+    labels = {"severity": "info", **settings.labels, "alertname": IDLE_ALERT}
     if key.cluster:
-        own["cluster"] = cluster
-    return {**settings.labels, **own, "namespace": namespace, "workload_kind": kind, "workload": name}
+        labels["cluster"] = cluster
+    return {**labels, "namespace": namespace, "workload_kind": kind, "workload": name}
 
 
 def _outage_labels(settings: AlertmanagerSettings) -> Mapping[str, str]:

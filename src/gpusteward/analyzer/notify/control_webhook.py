@@ -5,7 +5,7 @@ A call is a state: one that was not delivered before the next cycle is replaced 
 is no longer low. As in gpu-oour, no call says that a GPU is in use again.
 
 Where a model is asked for its opinion, a GPU is not called for before the model was asked about it, as in gpu-oour: the
-budget of a cycle may be too small for all of them. `control.opinion_wait_minutes` limits how long that lasts.
+budget of a cycle may be too small for all of them. `ControlSettings.opinion_wait_minutes` limits how long that lasts.
 
 Every call is signed if there is a secret:
 

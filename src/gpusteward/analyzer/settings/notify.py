@@ -109,9 +109,8 @@ class NotifySettings(BaseModel):
     )
     merge_above: ClassVar[int] = 5
     """A channel that would get notices about more namespaces at once gets one message for all of them."""
-    lost_minutes: float = Field(
-        default=15, ge=0, le=100_000, description="Time without usage data before an outage is announced."
-    )
+    lost_minutes: ClassVar[float] = 15
+    """Time without usage data before an outage is announced: three cycles of the default interval."""
     quiet_hours: Annotated[str, _parsed_by(split_hours)] = Field(
         default="", description="Hours without notices, such as 22:00-08:00. Outages are announced anyway."
     )
@@ -169,11 +168,10 @@ class AlertmanagerSettings(BaseModel):
     timeout: ClassVar[float] = 10
     """Timeout of a call in seconds."""
     idle_minutes: float = Field(default=30, ge=0, le=100_000, description="Idle time before an alert fires.")
-    severity: str = Field(
-        default="info", min_length=1, max_length=64, description="Value of the label severity of idle alerts."
-    )
     labels: dict[str, str] = Field(
-        default_factory=dict, description="Additional labels of every alert, such as cluster."
+        default_factory=dict,
+        description="Additional labels of every alert, such as cluster; and severity, which is info for idle alerts if "
+        "it is not here.",
     )
     max_alerts: ClassVar[int] = 5000
     """Maximum number of alerts; the largest workloads take precedence."""
@@ -193,8 +191,10 @@ class OutboxSettings(BaseModel):
 
     max_pending: ClassVar[int] = 100_000
     """Maximum pending deliveries per kind; more are refused, counted and logged."""
-    max_attempts: int = Field(default=100, ge=1, le=100_000, description="Attempts before a delivery is given up.")
-    max_age_hours: float = Field(default=24, gt=0, le=8760, description="Age at which a delivery is given up.")
+    max_attempts: ClassVar[int] = 100
+    """Attempts before a delivery is given up: about eight hours at the longest backoff."""
+    max_age_hours: ClassVar[float] = 24
+    """Age at which a delivery is given up: what is still true by then is said anew."""
     first_wait_seconds: ClassVar[float] = 1
     """Backoff after the first failure; doubles with each failure."""
     longest_wait_seconds: ClassVar[float] = 300
@@ -223,13 +223,9 @@ class ControlSettings(BaseModel):
         default=SecretStr(""), description="Signs every call (HMAC-SHA256 in X-Gpusteward-Signature); empty: unsigned."
     )
     secret_file: Path | None = Field(default=None, description="File with the secret; read for every call.")
-    opinion_wait_minutes: float = Field(
-        default=60,
-        ge=0,
-        le=100_000,
-        description="Where a model is asked (ai.enabled): how long a GPU of low utilization is not called for because "
-        "the model has no opinion on it yet. Then it is called for without one. 0: calls do not wait for the model.",
-    )
+    opinion_wait_minutes: ClassVar[float] = 60
+    """Where a model is asked (ai.enabled): how long a GPU of low utilization is not called for because the model has no
+    opinion on it yet. Then it is called for without one: a model that is down must not silence gpu-oour's webhook."""
 
     @model_validator(mode="after")
     def _check_secret(self) -> Self:

@@ -59,12 +59,10 @@ class SchedulerSettings(BaseModel):
         "interval or more: else the busy time of gpusteward's agent has gaps between two windows, and proves nothing.",
     )
     max_workers: int = Field(
-        default=8, ge=1, description="Concurrent queries; also limited by prometheus.max_concurrent_queries."
-    )
-    max_result_age_seconds: float | None = Field(
-        default=None,
-        gt=0,
-        description="Age from which /metrics no longer exports a result; default: three intervals and the window.",
+        default=8,
+        ge=1,
+        description=f"Concurrent queries. More than {PrometheusSettings.max_concurrent_queries} are never sent: the "
+        "engine has other users.",
     )
 
 
@@ -186,9 +184,8 @@ class Settings(BaseModel):
 
     @property
     def max_result_age_seconds(self) -> float:
-        """Older results say nothing about the present."""
-        given = self.scheduler.max_result_age_seconds
-        return LATE_INTERVALS * self.scheduler.interval + self.prometheus.window_seconds if given is None else given
+        """Older results say nothing about the present, and /metrics no longer exports them."""
+        return LATE_INTERVALS * self.scheduler.interval + self.prometheus.window_seconds
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:

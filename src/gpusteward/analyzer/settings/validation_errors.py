@@ -14,6 +14,18 @@ from gpusteward.core.settings import DEFAULT, Given, InvalidSettingError, Origin
 
 Known = Mapping[str, FieldInfo]
 
+_CONSTANT = "it is a constant now, because nobody had a reason to choose it: remove it"
+_CONSTANTS = (
+    *("prometheus.retries", "prometheus.max_concurrent_queries", "prometheus.series_limit"),
+    *("scheduler.max_result_age_seconds", "control.opinion_wait_minutes", "notify.lost_minutes"),
+    *("outbox", "outbox.max_attempts", "outbox.max_age_hours", "ledger.buffer_megabytes", "ledger.lease_seconds"),
+)
+GONE: Mapping[str, str] = {
+    **dict.fromkeys(_CONSTANTS, _CONSTANT),
+    "alertmanager.severity": "write it into alertmanager.labels, as severity",
+}
+"""Settings that were there, and what to do instead."""
+
 
 def describe(error: ValidationError, known: Known, given: Mapping[str, Given]) -> str:
     """All errors, one line each."""
@@ -73,6 +85,8 @@ def _problem(detail: ErrorDetails) -> str:
 
 def describe_unknown(path: str, known: Iterable[str]) -> str:
     """A suggestion for an unknown setting."""
+    if path in GONE:
+        return GONE[path]
     has_section = "." in path
     near = ("" if has_section else _same_key_elsewhere(path, known)) or find_nearest(path, known)
     near = near or _same_key_elsewhere(path, known)

@@ -13,9 +13,8 @@ ENGINE_TIMEOUT = Message(
     "{path}：{reason}；引擎负载过高，或 prometheus.timeout_seconds 过小",
 )
 ENGINE_RESPONSE_TOO_LARGE = Message(
-    "{reason}; lower prometheus.series_limit, or raise memory.budget_bytes and the memory limit of the container to"
-    " {budget}",
-    "{reason}；请减小 prometheus.series_limit，或将 memory.budget_bytes 和容器的内存限制增大到 {budget}",
+    "{reason}; raise memory.budget_bytes and the memory limit of the container to {budget}",
+    "{reason}；请将 memory.budget_bytes 和容器的内存限制增大到 {budget}",
 )
 ENGINE_NOT_UNDERSTOOD = Message(
     "{path}: {reason}; check prometheus.url",

@@ -172,7 +172,7 @@ def test_the_number_of_concurrent_queries_is_limited(server: FaultyEngine):
         return True
 
     server.fault = count
-    settings = PrometheusSettings(url=server.url, max_concurrent_queries=5)
+    settings = make_settings(PrometheusSettings, url=server.url, max_concurrent_queries=5)
     with closing(Engine(settings, max_workers=3)) as engine, ThreadPoolExecutor(10) as pool:
         list(pool.map(lambda _: engine.query("up", 1.0), range(21)))
     assert most[0] == 3
@@ -243,7 +243,7 @@ def test_a_private_ca_is_trusted_only_if_it_is_set(tmp_path: Path):
         with closing(Engine(PrometheusSettings(url=url, ca_file=tmp_path / "ca.pem"))) as engine:
             assert engine.query("up", 1.0) == EMPTY
         with (
-            closing(Engine(PrometheusSettings(url=url, retries=0))) as engine,
+            closing(Engine(make_settings(PrometheusSettings, url=url, retries=0))) as engine,
             pytest.raises(SourceError, match="certificate"),
         ):
             engine.query("up", 1.0)

@@ -51,7 +51,7 @@ def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def read(engine: RunningEngine, at: float = AT, **settings: object) -> UsageTable:
-    with closing(PrometheusSource(PrometheusSettings(url=engine.url, **settings))) as source:
+    with closing(PrometheusSource(make_settings(PrometheusSettings, url=engine.url, **settings))) as source:
         return source.read(at)
 
 

@@ -79,9 +79,7 @@ def reading(
 ) -> Iterator[PrometheusSource]:
     """`limit`: series per query, below the smallest valid value, because a larger site takes minutes to fill."""
     quick = {"timeout_seconds": 5, "retries": 1, "retry_delay_seconds": 0.01}
-    chosen = make_settings(PrometheusSettings, url=url, **quick | settings)
-    if limit:
-        chosen = chosen.model_copy(update={"series_limit": limit})
+    chosen = make_settings(PrometheusSettings, url=url, **quick | settings | ({"series_limit": limit} if limit else {}))
     with closing(PrometheusSource(chosen, limits=limits)) as source:
         yield source
 

@@ -18,6 +18,7 @@ from tests.analyzer.engines import RunningEngine, Sample, running_prometheus, ru
 from tests.analyzer.scraped_history import AT, WINDOW, scrape_times, steady
 from tests.analyzer.sources.faulty_engine import fails, faulty
 from tests.analyzer.tables import of_pod
+from tests.constants import make_settings
 
 pytestmark = pytest.mark.slow
 
@@ -523,5 +524,6 @@ def test_servers_are_read_on_demand_as_in_a_cycle(engine: RunningEngine):
 
 def test_of_several_engines_one_that_cannot_be_read_proves_nothing(engine: RunningEngine):
     urls = (engine.url, "http://127.0.0.1:9")
-    with closing(SeveralEngines(PrometheusSettings(urls=urls, retries=0))) as source, pytest.raises(SourceError):
+    settings = make_settings(PrometheusSettings, urls=urls, retries=0)
+    with closing(SeveralEngines(settings)) as source, pytest.raises(SourceError):
         source.read_servers(AT, seconds=WINDOW)

@@ -79,7 +79,7 @@ def test_one_query_per_cycle_reads_the_age_of_rules_in_use(engine: RunningEngine
 def test_rules_of_unknown_age_are_not_used(engine: RunningEngine):
     with (
         faulty(engine.url) as proxy,
-        closing(PrometheusSource(PrometheusSettings(url=proxy.url, retries=0))) as source,
+        closing(PrometheusSource(make_settings(PrometheusSettings, url=proxy.url, retries=0))) as source,
     ):
         proxy.fault = fails("timestamp(")
         source.read(STOPPED + 30)

@@ -30,6 +30,7 @@ from tests.analyzer.sources.promql.test_stale_allocations import gpu
 from tests.analyzer.sources.scrape.page_server import fed_source
 from tests.analyzer.tables import assert_alike
 from tests.analyzer.usage_tables import allocation, resting, table_of, working
+from tests.constants import make_settings
 
 pytestmark = pytest.mark.slow
 
@@ -54,7 +55,7 @@ def halves(tmp_path: Path) -> Iterator[list[RunningEngine]]:
 
 
 def open_both(engines: list[RunningEngine]) -> SeveralEngines:
-    return SeveralEngines(PrometheusSettings(urls=tuple(engine.url for engine in engines), retries=0))
+    return SeveralEngines(make_settings(PrometheusSettings, urls=tuple(engine.url for engine in engines), retries=0))
 
 
 def test_two_halves_give_the_table_of_the_whole_and_a_lost_half_is_unknown_not_absent(halves, tmp_path):

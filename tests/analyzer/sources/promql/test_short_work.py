@@ -16,6 +16,7 @@ from tests.analyzer.engines import RunningEngine, Sample, running_prometheus, ru
 from tests.analyzer.scraped_history import AT, WINDOW, scrape_times, steady
 from tests.analyzer.sources.faulty_engine import fails, faulty
 from tests.analyzer.tables import of_pod
+from tests.constants import make_settings
 
 TIMES = scrape_times()
 MIDDLE = next(number for number, at in enumerate(TIMES) if at > AT - WINDOW / 2)
@@ -122,7 +123,7 @@ def test_a_counter_with_one_sample_is_ignored_for_the_gauge(running: dict[str, R
 def test_rows_are_unknown_if_the_counter_cannot_be_read(running: dict[str, RunningEngine]):
     with faulty(running["prometheus"].url) as proxy:
         proxy.fault = fails(f"increase({metrics.USE_BUSY_SECONDS.name}", status=400)
-        with closing(PrometheusSource(PrometheusSettings(url=proxy.url, retries=0))) as source:
+        with closing(PrometheusSource(make_settings(PrometheusSettings, url=proxy.url, retries=0))) as source:
             table = source.read(AT)
     assert len(table.unknown) == len(table) == len(COURSES)
     assert all("busy time could not be read" in reason.en for reason in table.unknown.values())

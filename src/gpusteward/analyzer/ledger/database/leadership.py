@@ -2,7 +2,7 @@
 renews (`Leadership`); of a SQLite file it is the one that holds a lock (`FileOwner`).
 
 A replica is a reader while another one holds the lease. When the leader ends, it gives the lease up; when it is killed
-or hangs, the lease expires after `ledger.lease_seconds`. All times are those of the database: the clocks of the
+or hangs, the lease expires after `LedgerSettings.lease_seconds`. All times are those of the database: the clocks of the
 replicas do not matter.
 
 While the database does not respond, every replica keeps its role: nothing can be written or sent without it, and the

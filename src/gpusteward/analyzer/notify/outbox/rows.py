@@ -191,7 +191,7 @@ def give_up(connection: Connection, oldest_ms: int, now_ms: int) -> dict[str, in
     query = select(outbox.c.kind, func.count().label("rows")).where(is_old).group_by(outbox.c.kind)
     dead: dict[str, int] = {row.kind: row.rows for row in connection.execute(query)}
     if dead:
-        error = func.substr("older than outbox.max_age_hours; last error: " + outbox.c.error, 1, 400)
+        error = func.substr("too old; last error: " + outbox.c.error, 1, 400)
         connection.execute(update(outbox).where(is_old).values(state="dead", next_ms=now_ms, error=error))
     return dead
 

@@ -334,6 +334,6 @@ class Outbox:
 
     def _report_given_up(self, dead: Mapping[str, int]) -> None:
         if dead:
-            log.error("deliveries_given_up", reason="older than outbox.max_age_hours", **dead)
+            log.error("deliveries_given_up", reason="too old", **dead)
         for kind, number in dead.items():
             self._counters.add("dead", kind, number)

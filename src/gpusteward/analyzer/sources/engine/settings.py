@@ -119,19 +119,16 @@ class PrometheusSettings(BaseModel):
     timeout_seconds: float = Field(default=60, gt=0, le=3600, description="Timeout of one query.")
     connect_timeout_seconds: ClassVar[float] = 5
     """Timeout for connecting."""
-    retries: int = Field(default=2, ge=0, le=10, description="Retries after a failed connection, a 5xx or a 429.")
+    retries: ClassVar[int] = 2
+    """Retries after a failed connection, a 5xx or a 429: enough for a connection that was lost; an engine that is down
+    is asked again by the next cycle."""
     retry_delay_seconds: ClassVar[float] = 0.5
     """Delay before the first retry; doubles each time."""
-    max_concurrent_queries: int = Field(
-        default=2,
-        ge=1,
-        le=64,
-        description="Queries the engine computes at once, while one more response may be read; "
-        "also limited by scheduler.max_workers.",
-    )
-    series_limit: int = Field(
-        default=100_000, ge=100, description="Series one query may select; larger queries are split by node."
-    )
+    max_concurrent_queries: ClassVar[int] = 2
+    """Queries the engine computes at once, while one more response may be read. The engine has other users: Prometheus
+    computes 20 at once by default, for all of them."""
+    series_limit: ClassVar[int] = 100_000
+    """Series one query may select; larger queries are split by node. Lowered by itself where an engine refuses it."""
     relearn_cycles: ClassVar[int] = 12
     """Number of cycles after which metric names and labels are discovered again."""
     scrape_interval_seconds: float | None = Field(
