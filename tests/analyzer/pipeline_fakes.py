@@ -6,12 +6,14 @@ from typing import Any
 
 from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.resumption import NO_HISTORY, SpellHistory
+from gpusteward.analyzer.pool_minutes import PoolMinutes
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.sources.live_readings import HostUse, PodProcesses
 from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.errors import SourceError
+from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.core.usages import AllocationKey
 
 Events = list[tuple[str, object]]
@@ -76,6 +78,9 @@ class FakeCycleLedger:
         if self.failure:
             raise self.failure
         self.events.append(("recorded", result.number))
+
+    def record_pools(self, pools: Mapping[WorkloadKey, PoolMinutes]) -> None:
+        pass
 
     @property
     def spell_history(self) -> SpellHistory:

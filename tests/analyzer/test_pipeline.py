@@ -86,7 +86,7 @@ def test_a_result_is_published_before_it_is_recorded_and_recorded_before_it_is_n
         ("reclaimed", 1),
     ]
     assert (cycles.stats.finished, cycles.stats.failed, cycles.stats.last_error) == (1, 0, "")
-    assert list(cycles.stats.stages) == ["read", "judge", "explain", "publish", "record", "notify", "reclaim"]
+    assert list(cycles.stats.stages) == ["read", "judge", "explain", "publish", "pools", "record", "notify", "reclaim"]
 
 
 def test_only_the_leader_reclaims_and_the_others_continue_what_is_open():

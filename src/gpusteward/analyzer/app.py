@@ -22,6 +22,7 @@ from gpusteward.analyzer.ledger_access import LedgerAccess
 from gpusteward.analyzer.notify.links import LinkSigner
 from gpusteward.analyzer.notify.notifier import Notifier
 from gpusteward.analyzer.pipeline import Components, Pipeline
+from gpusteward.analyzer.pool_watch import PoolWatch
 from gpusteward.analyzer.reclaim.build import build_reclaimer
 from gpusteward.analyzer.reclaim.cluster import Cluster
 from gpusteward.analyzer.reclaim.policies.resolve import WatchedPolicies
@@ -124,6 +125,11 @@ class Analyzer:
                 notifier=self.notifier,
                 reclaimer=self.reclaimer,
                 is_leader=self.leadership.renew,
+                pools=PoolWatch(
+                    self.source,
+                    read_managed=self.reclaimer.list_pools if self.reclaimer else dict,
+                    read_minutes=self.ledger.read_pools,
+                ),
             )
         )
 

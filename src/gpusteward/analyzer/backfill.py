@@ -1,4 +1,5 @@
-"""Back-fills the ledger with idle spells of the time before its first record, from the engine's history.
+"""Back-fills the ledger with idle spells and minutes of pools of the time before its first record, from the engine's
+history.
 
 Runs the cycles that the analyzer would have run then: read, judge, follow the spells. Nothing else of them is recorded,
 and no owner is looked up: the API server does not know the past. A cycle that fails is time without data, which ends
@@ -7,7 +8,7 @@ spells as lost.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from math import ceil
 from time import monotonic
@@ -23,6 +24,7 @@ from gpusteward.analyzer.ledger.database.db_engine import describe_error, make_f
 from gpusteward.analyzer.ledger.database.schema_version import create_tables
 from gpusteward.analyzer.ledger.identities import PodLabels
 from gpusteward.analyzer.ledger.spells.spell_backfill import SpellBackfill, UnfilledTime, count_spells, find_unfilled
+from gpusteward.analyzer.pool_watch import PoolWatch
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.usage.inference_servers import join_servers
@@ -147,7 +149,7 @@ class Backfill:
 
     def _run_cycles(self, source: UsageSource, span: UnfilledTime, filled: Filled) -> Iterator[Result | None]:
         """The result of each cycle; None: it failed. Raises SourceError after too many failures in a row."""
-        history, failures = VerdictHistory(), 0
+        history, failures, watch = VerdictHistory(), 0, PoolWatch(source)
         for at in self._list_times(span):
             filled.cycles += 1
             try:
@@ -163,7 +165,12 @@ class Backfill:
             failures = 0
             verdicts, history = judge(join_servers(usage), self._settings.rules, history, now=usage.at)
             workloads = judge_workloads(verdicts, self._settings.rules)
-            yield Result(filled.cycles, usage.at, 0.0, self._settings, verdicts, workloads)
+            result = Result(filled.cycles, usage.at, 0.0, self._settings, verdicts, workloads)
+            try:
+                result = replace(result, pools=watch.update(result))
+            except SourceError as error:  # these minutes of the pools stay unknown
+                log.debug("past_pools_failed", at=at, reason=error)
+            yield result
 
 
 def _show(at: int) -> str:

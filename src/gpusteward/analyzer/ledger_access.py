@@ -17,9 +17,11 @@ from gpusteward.analyzer.ledger.database.leadership import Leadership
 from gpusteward.analyzer.ledger.database.periods import DAY_MS
 from gpusteward.analyzer.ledger.last_gpus import ClusterNode, LastGpus, NodeGpus, read_last_gpus, read_node_gpus
 from gpusteward.analyzer.ledger.ledger import Ledger
+from gpusteward.analyzer.ledger.pool_hours import HOUR_MINUTES, read_minutes, write_minutes
 from gpusteward.analyzer.ledger.snoozes import Snooze, active_snoozes, add_snooze, end_snooze
 from gpusteward.analyzer.ledger.spells.spell_memory import SpellMemory
 from gpusteward.analyzer.notify.outbox.records import list_delivery_keys
+from gpusteward.analyzer.pool_minutes import PoolMinutes
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.reclaim.lending import LendableGpus, lend_result
 from gpusteward.analyzer.reports.report import Charge, EndedWorkload, GroupDetails, Report
@@ -58,6 +60,7 @@ class LedgerAccess:
         self._ledger = Ledger(settings) if settings.enabled else None
         self.lendable: Sequence[LendableGpus] = ()  # as of the last recorded cycle
         self._spells = SpellMemory(self._ledger.engine) if self._ledger else None
+        self._pools_written: int | None = None  # up to this minute; None: nothing by this process
         self.leadership = Leadership(self.engine, lease_seconds=settings.lease_seconds)
 
     @property
@@ -112,6 +115,29 @@ class LedgerAccess:
     def record(self, result: Result) -> None:
         if self._ledger is not None:
             self._ledger.record(result)
+
+    def record_pools(self, pools: Mapping[WorkloadKey, PoolMinutes]) -> None:
+        """What was not written yet. Raises SourceError."""
+        if self._ledger is None or not pools:
+            return
+        end = max(each.end for each in pools.values())
+        since = self._pools_written or end - HOUR_MINUTES
+        with self._writing() as connection:
+            write_minutes(connection, pools, since=since)
+        self._pools_written = end
+
+    def read_pools(
+        self, since: float, *, visible: VisibleNamespaces | None = None
+    ) -> Mapping[WorkloadKey, PoolMinutes]:
+        """What the replicas of pools did in each minute since then; none where the ledger is disabled. Raises
+        SourceError."""
+        if self._ledger is None:
+            return {}
+        try:
+            found = read_minutes(self._ledger.engine, since=since)
+        except SQLAlchemyError as error:
+            raise SourceError(ledger_errors.NOT_READABLE, reason=describe_error(error)) from error
+        return {key: each for key, each in found.items() if sees(visible, key)}
 
     @property
     def spell_history(self) -> SpellHistory:

@@ -1,4 +1,4 @@
-"""One cycle of the analyzer: read, judge, explain, publish, record, notify, reclaim.
+"""One cycle of the analyzer: read, judge, explain, publish, pools, record, notify, reclaim.
 
 The idea. A cycle is a chain of functions over one `Cycle`: each stage takes what earlier ones left there and adds its
 own. `Pipeline` runs the stages in this order, in one thread, and one `StageRunner` times each, contains its failures
@@ -6,7 +6,7 @@ and counts them. Nothing but `VerdictHistory` is carried over to the next cycle:
 
 What always holds:
 - A failure of read, judge, explain or publish ends the cycle: the last published result stays, with its age, and the
-  outage is announced. A failure of record, notify or reclaim costs only that stage.
+  outage is announced. A failure of pools, record, notify or reclaim costs only that stage.
 - A result is published before it is recorded and notified: a slow database does not delay what people see.
 - Of several analyzers on one ledger, only the leader runs record and notify and asks the language model. The others
   read, judge and publish for themselves, so that their history is complete when one of them becomes the leader. In
@@ -23,7 +23,7 @@ twice, and a workload could be suspended a second before the model's objection a
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
 from gpusteward.analyzer.explain.explainer import Explainer, OpinionRequests
@@ -40,6 +40,8 @@ from gpusteward.analyzer.judge.score import find_low
 from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.ledger_access import LedgerAccess
 from gpusteward.analyzer.notify.notifier import Notifier
+from gpusteward.analyzer.pool_minutes import PoolMinutes
+from gpusteward.analyzer.pool_watch import PoolWatch
 from gpusteward.analyzer.reclaim.reclaimer import Reclaimer
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
@@ -48,6 +50,7 @@ from gpusteward.analyzer.sources.usage.inference_servers import join_servers
 from gpusteward.analyzer.sources.usage_source import UsageSource
 from gpusteward.analyzer.tables import MAX_CLOCK_SKEW_SECONDS, UsageTable, VerdictTable
 from gpusteward.core.errors import SourceError
+from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.logs import Log
 
 log = Log(__name__)
@@ -83,6 +86,7 @@ class Cycle:
     opinions: Mapping[int, Opinion] = field(init=False)  # by row of `verdicts`
     opinion_effects: Mapping[int, OpinionEffect] = field(init=False)
     seconds: float | None = None  # until the first publication
+    pools: Mapping[WorkloadKey, PoolMinutes] = field(default_factory=dict)  # read after it
     result: Result = field(init=False)
     source_error: SourceError | None = None  # of the stage that failed; has texts in all languages
 
@@ -171,6 +175,7 @@ class Components:
     reclaimer: Reclaimer | None = None
     is_leader: Callable[[], bool] = lambda: True  # whether this replica writes; may take as long as the database
     presence: GpuPresence | None = None
+    pools: PoolWatch | None = None
 
 
 class Pipeline:
@@ -193,6 +198,7 @@ class Pipeline:
             Stage("judge", self._judge),
             explain,
             publish,
+            Stage("pools", self._watch_pools, is_required=False),
             Stage("record", self._record, is_required=False),
             notify,
             reclaim,
@@ -277,8 +283,15 @@ class Pipeline:
             opinion_effects=cycle.opinion_effects,
             sources=self._components.source.describe(),
             spells=NO_HISTORY if self._components.ledger is None else self._components.ledger.spell_history,
+            pools=cycle.pools,
         )
         self._components.publisher.publish(cycle.result)
+
+    def _watch_pools(self, cycle: Cycle) -> None:
+        """After the result is published: nobody waits for it but reclaim. Where it fails, pools are not known."""
+        if self._components.pools is not None:
+            cycle.pools = self._components.pools.update(cycle.result)
+            cycle.result = replace(cycle.result, pools=cycle.pools)
 
     def _record(self, cycle: Cycle) -> None:
         ledger = self._components.ledger
@@ -290,6 +303,7 @@ class Pipeline:
             if abs(stepped) > MAX_CLOCK_SKEW_SECONDS:
                 raise SourceError(f"the clock moved by {stepped:+.0f} s during the cycle, which is not recorded")
             ledger.record(cycle.result)
+            ledger.record_pools(cycle.result.pools)
         ledger.update_spell_history(cycle.result)  # also in a replica that only reads
 
     def _notify(self, cycle: Cycle) -> None:

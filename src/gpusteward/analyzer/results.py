@@ -13,10 +13,12 @@ from gpusteward.analyzer.judge.allocation_columns import Mask
 from gpusteward.analyzer.judge.resumption import NO_HISTORY, Resumption, SpellHistory
 from gpusteward.analyzer.judge.score import find_low
 from gpusteward.analyzer.judge.workloads import WorkloadTable, judge_workloads
+from gpusteward.analyzer.pool_minutes import PoolMinutes
 from gpusteward.analyzer.prices import PriceList
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.tables import Column, SiteFinding, VerdictTable, take_values
 from gpusteward.core.namespaces import VisibleNamespaces
+from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.messages.data_health import summarize
 from gpusteward.messages.unknown_reasons import hide_errors
 
@@ -36,6 +38,7 @@ class Result:
     opinion_effects: Mapping[int, OpinionEffect] = field(default_factory=dict)  # by the same rows
     visible: VisibleNamespaces | None = None  # only these namespaces; None: all
     spells: SpellHistory = NO_HISTORY  # for chances of resumption; up to the cycle before
+    pools: Mapping[WorkloadKey, PoolMinutes] = field(default_factory=dict)  # read after it was published
 
     @property
     def read_at(self) -> float:

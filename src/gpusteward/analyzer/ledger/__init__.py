@@ -14,7 +14,8 @@ From a verdict to its rows, in reading order:
     spells/             idle spells: from cycle to cycle, read, kept in memory, written for the past
     database/           the tables, opening them, writing rows, retention, clock, which of several analyzers writes
 
-Beside that path: last_gpus.py (when there were GPUs last), snoozes.py (workloads about which nobody wants to hear).
+Beside that path: last_gpus.py (when there were GPUs last), pool_hours.py (what replicas of pools did in each minute),
+snoozes.py (workloads about which nobody wants to hear).
 
 Rules of the contents, for readers of the tables:
 

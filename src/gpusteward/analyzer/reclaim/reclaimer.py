@@ -21,6 +21,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
+from gpusteward.analyzer.pool_minutes import ManagedPool
 from gpusteward.analyzer.reclaim.components import ReclaimComponents
 from gpusteward.analyzer.reclaim.decisions.assessment import Assessor, ReclaimCycle, decide_all
 from gpusteward.analyzer.reclaim.decisions.decide import (
@@ -42,6 +43,7 @@ from gpusteward.analyzer.reclaim.execution.warnings import Notices
 from gpusteward.analyzer.reclaim.open_actions import OpenActions
 from gpusteward.analyzer.reclaim.permission import Mode, Permission, SwitchState
 from gpusteward.analyzer.reclaim.plan import MOST_ACTIONS, Decision, Outcome, Plan, Suspended
+from gpusteward.analyzer.reclaim.policies.policy import ReclaimAction
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.reclaim import ReclaimSettings
 from gpusteward.core.errors import GpustewardError, SourceError
@@ -244,6 +246,16 @@ class Reclaimer:
 
     def read_switch(self) -> SwitchState:
         return self._switch.read()
+
+    def list_pools(self) -> Mapping[WorkloadKey, ManagedPool]:
+        """Those that are lowered at the moment. Raises SourceError."""
+        if not self._journal.has_open():
+            return {}
+        return {
+            each.workload: ManagedPool(int(next(iter(each.original.values()))))
+            for each in self._journal.list_open()
+            if each.is_open and each.action is ReclaimAction.SCALE_TO_KEEP
+        }
 
     def describe(self) -> Mapping[str, Any]:
         plan = self._last_plan

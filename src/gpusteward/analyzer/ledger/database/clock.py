@@ -34,6 +34,7 @@ from gpusteward.analyzer.ledger.database.schema import (
     fleet_hourly,
     idle_spells,
     ineffective_spells,
+    pool_hours,
     usage_daily,
     usage_hourly,
     verdict_changes,
@@ -109,6 +110,7 @@ def _delete_from(connection: Connection, begin_ms: int) -> int:
     for table in (usage_daily, fleet_daily):
         rows += connection.execute(delete(table).where(table.c.day_ms >= floor_day(begin_ms))).rowcount
     connection.execute(delete(verdict_changes).where(verdict_changes.c.at_ms > begin_ms))
+    connection.execute(delete(pool_hours).where(pool_hours.c.hour_ms >= begin_ms))
     connection.execute(delete(currencies).where(currencies.c.since_ms >= begin_ms))
     # Of spells, what follows is not known any more: neither that they lasted, nor what ended them.
     spells = idle_spells.c

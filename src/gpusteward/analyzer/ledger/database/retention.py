@@ -39,6 +39,7 @@ from gpusteward.analyzer.ledger.database.schema import (
     ineffective_spells,
     notices,
     outbox,
+    pool_hours,
     snoozes,
     time_column,
     usage_daily,
@@ -95,6 +96,7 @@ def prune(engine: Engine, settings: LedgerSettings, *, now_ms: int) -> int:
         hourly_ms = min(floor_day(now_ms - settings.hourly_days * DAY_MS), floor_day(rolled_ms))
         done = _delete_oldest(connection, usage_hourly, hourly_ms) + _delete_oldest(connection, usage_daily, daily_ms)
         _delete_oldest(connection, fleet_hourly, hourly_ms)
+        _delete_oldest(connection, pool_hours, floor_day(now_ms - settings.hourly_days * DAY_MS))
         if done:
             set_progress(connection, PRUNED, hourly_ms)
         _delete_oldest(connection, fleet_daily, daily_ms)

@@ -156,6 +156,20 @@ idle_spells = Table(
 )
 """Periods of allocations without work (`idle_spells.py`)."""
 
+pool_hours = Table(
+    "pool_hours",
+    METADATA,
+    Column("hour_ms", Number, nullable=False),
+    _cluster(),
+    *_texts("namespace", "owner_kind", "owner_name"),
+    *_texts("active", "ready", "wanted"),  # JSON arrays: a number for each minute, -1 where it is not known
+    Column("gpus", Float(53), nullable=False),  # of one replica
+    Column("start_seconds", Float(53)),  # of a replica until it is ready; NULL: not known
+    PrimaryKeyConstraint("hour_ms", "cluster", "namespace", "owner_kind", "owner_name"),
+    sqlite_with_rowid=False,
+)
+"""What the replicas of pools did in each minute (`ledger/pool_hours.py`)."""
+
 ineffective_spells = Table(
     "ineffective_spells",
     METADATA,

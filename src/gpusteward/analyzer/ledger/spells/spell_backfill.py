@@ -1,4 +1,4 @@
-"""Writes idle spells of the time before the first recorded cycle, made of past cycles.
+"""Writes idle spells, and minutes of pools, of the time before the first recorded cycle, made of past cycles.
 
 Spells are followed as those of live cycles are, and written in chunks. Rows of back-filled spells always have an end,
 since the analyzer takes those without one for its own: a spell that goes on is written as lost at the end of the chunk,
@@ -9,6 +9,7 @@ Recorded rows do not change, except that an allocation was first observed earlie
 latest where the first recorded spell of its allocation begins.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -35,6 +36,7 @@ from gpusteward.analyzer.ledger.database.periods import (
 from gpusteward.analyzer.ledger.database.schema import allocations, idle_spells
 from gpusteward.analyzer.ledger.database.upsert import KEEP, upsert
 from gpusteward.analyzer.ledger.identities import NewAllocations, PodLabels
+from gpusteward.analyzer.ledger.pool_hours import write_minutes
 from gpusteward.analyzer.ledger.spells.idle_spells import (
     NO_SPELLS,
     OpenSpells,
@@ -43,9 +45,11 @@ from gpusteward.analyzer.ledger.spells.idle_spells import (
     write_rows,
 )
 from gpusteward.analyzer.ledger.verdict_changes import VerdictChanges
+from gpusteward.analyzer.pool_minutes import PoolMinutes
 from gpusteward.analyzer.results import Result
 from gpusteward.core.errors import SourceError
 from gpusteward.core.idle_spells import SpellEnd
+from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.messages.errors import ledger_errors
 
 _NO_LATER = 1 << 62
@@ -111,6 +115,8 @@ class SpellBackfill:
         self._new: list[tuple[int, NewAllocations]] = []
         self._gone: list[tuple[int, IntColumn]] = []  # last seen, ids
         self._at_ms = span.begin_ms
+        self._pools: Mapping[WorkloadKey, PoolMinutes] = {}
+        self._pools_since = span.begin_ms // 60_000  # minutes from then on are not written yet
 
     def add(self, result: Result) -> None:
         """Follow the spells through the next cycle; nothing is written."""
@@ -130,6 +136,7 @@ class SpellBackfill:
             if reason is SpellEnd.RELEASED:
                 self._released = self._released.join(ended)
         self._held, self._open, self._at_ms = held, changes.open, record.at_ms
+        self._pools = {**self._pools, **result.pools}
 
     def write(self, *, is_complete: bool = False) -> None:
         """Write what was added, in one transaction. `is_complete`: the span ends here.
@@ -149,9 +156,11 @@ class SpellBackfill:
                 set_progress(connection, BEGAN, began_ms)
             self._write_allocations(connection)
             self._write_spells(connection)
+            write_minutes(connection, self._pools, since=self._pools_since, is_backfill=True)
             filled = self._advance(connection, self._span.end_ms if is_complete else self._at_ms)
         self._filled, self._is_cleared = filled, True
         self._ended, self._new, self._gone = [], [], []
+        self._pools_since, self._pools = max([self._pools_since, *(each.end for each in self._pools.values())]), {}
 
     def _advance(self, connection: Connection, at_ms: int) -> FilledTime:
         filled = FilledTime(self._span.begin_ms, at_ms)
