@@ -257,6 +257,12 @@ SIGNATURE_REASONS: Mapping[Signature, Message] = {
     ),
     Signature.UNKNOWN: Message("The kind of use cannot be determined.", "无法判断使用类型。"),
 }
+NO_REQUESTS_SPINNING = Message(
+    "A kernel runs all the time, but its inference server has had no request since {since}, and nothing shows work: "
+    "its ranks wait for each other. This time is ineffective.",
+    "GPU 一直在执行 kernel，但推理服务自 {since} 起没有请求，且没有任何信号表明在工作：各 rank 只是在互相等待。"
+    "这段时间计为无效。",
+)
 KEEP_ALIVE_HELD = Message(
     "Constant at {mean:.1%} since {since}, through the night, with constant power and memory and one process, while "
     "its pods neither read nor wrote for a day: this looks like an artificial load that keeps the GPU occupied.",

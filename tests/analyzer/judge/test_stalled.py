@@ -636,6 +636,75 @@ def test_an_idle_server_whose_ranks_wait_in_a_broadcast_is_not_stalled(kind: str
     assert Signature.STALLED not in names(judge_windows(*lasting(no_requests, 150), held=jobs, known=learned()))
 
 
+SILENCE = {(measure, Stat.COUNT): 0.0 for measure in (Measure.REQUESTS, Measure.TOKENS)} | {
+    (measure, stat): 0.0 for measure in (Measure.RUNNING, Measure.WAITING) for stat in (Stat.LOWEST, Stat.PEAK)
+}
+PROVEN_SILENCE = SILENCE | {(Measure.SILENT, Stat.LOWEST): 1.0}
+
+
+@pytest.mark.parametrize("silent_ranks", [0, 1])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_ranks_that_wait_for_requests_are_no_requests_ineffective_and_still_active(silent_ranks: int, seed: int):
+    chance = np.random.default_rng(seed)
+    ranks = [silent(chance) for _ in range(silent_ranks)]
+    ranks += [waiting(chance, watts=draw(chance, (109, 140))) for _ in range(8 - silent_ranks)]
+    held = held_by(range(8), owner=SERVER)
+    served = add([training(chance)] * 8, SILENCE | {(Measure.REQUESTS, Stat.COUNT): 9.0})
+    windows = [served, *lasting(add(ranks, PROVEN_SILENCE), 150)]
+    verdicts = judge_windows(*windows, held=held, known=learned())
+    spinning_rows = range(silent_ranks, 8)
+    assert set(names(verdicts)) == {Signature.NO_REQUESTS}
+    assert {ACTIVITIES[verdicts.activity[row]] for row in spinning_rows} == {Activity.ACTIVE}
+    assert {STEPS[verdicts.step[row]] for row in spinning_rows} == {Step.NOTICE}
+    assert {STEPS[verdicts.step_by_silence[row]] for row in spinning_rows} == {Step.NOTICE}
+    assert verdicts.ineffective_since[silent_ranks:].tolist() == [AT - 150 * 60] * len(spinning_rows)
+    assert np.isnan(verdicts.ineffective_since[:silent_ranks]).all()
+    table = judge_workloads(verdicts, RULES)
+    assert (ACTIVITIES[table.activity[0]], SIGNATURES[table.signature[0]]) == (Activity.ACTIVE, Signature.NO_REQUESTS)
+    text = " ".join(explain_row(verdicts, 7, rules=RULES))
+    assert "no request since" in text
+    assert "ineffective" in text
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        SILENCE | {(Measure.SILENT, Stat.LOWEST): 0.0},
+        {(Measure.SILENT, Stat.LOWEST): np.nan},
+        host(5e6, 0),
+        {(Measure.TENSOR, Stat.PEAK): 0.2},
+        signal(Measure.POWER, 400.0),
+        signal(Measure.CORE, 0.7, 0.99, spread=0.1),
+    ],
+    ids=["silence is not proven", "not known", "reads", "computes", "draws power", "varies"],
+)
+def test_a_server_whose_gpus_may_work_is_only_said_to_have_no_requests(change: Stats):
+    rows = add([waiting(np.random.default_rng(4), watts=130.0)] * 8, PROVEN_SILENCE | STILL | change)
+    verdicts = judge_windows(*lasting(rows, 150), held=held_by(range(8), owner=SERVER), known=learned())
+    assert set(names(verdicts)).isdisjoint({Signature.NO_REQUESTS, Signature.STALLED})
+    assert np.isnan(verdicts.ineffective_since).all()
+
+
+def test_a_workload_with_one_working_gpu_is_active_and_a_server_on_one_gpu_may_compute():
+    wait, work = waiting(np.random.default_rng(4), watts=130.0), training(np.random.default_rng(4))
+    one_works = add([*[wait] * 7, work], PROVEN_SILENCE | STILL)
+    verdicts = judge_windows(*lasting(one_works, 150), held=held_by(range(8), owner=SERVER), known=learned())
+    assert Signature.NO_REQUESTS not in names(verdicts)
+    alone = add([wait], PROVEN_SILENCE | STILL)
+    verdicts = judge_windows(*lasting(alone, 150), held=held_by([0], owner=SERVER), known=learned())
+    assert Signature.NO_REQUESTS not in names(verdicts)
+    assert np.isnan(verdicts.ineffective_since).all()
+
+
+def test_never_lets_ranks_that_wait_for_requests_beyond_a_notice():
+    """Whoever reads the queue of another node, or compiles, spins in the same way."""
+    rows = add([waiting(np.random.default_rng(4), watts=130.0)] * 8, PROVEN_SILENCE | STILL)
+    proven = add(rows, {(Measure.BUSY, Stat.MEAN): 1.0})
+    for windows in (rows, proven):
+        verdicts = judge_windows(*lasting(windows, 600), held=held_by(range(8), owner=SERVER), known=learned())
+        assert {STEPS[code] for code in (*verdicts.step, *verdicts.step_by_silence)} == {Step.NOTICE}
+
+
 @pytest.mark.parametrize("owner", [None, Workload("Unheard", "team", "x")], ids=["no owner", "unknown kind"])
 def test_what_may_serve_is_not_a_gang(owner: Workload | None):
     rows = add([waiting(np.random.default_rng(5), watts=130.0)] * 8, STILL)

@@ -1,6 +1,6 @@
 """Usage table -> verdict table. `workloads.judge_workloads` joins verdicts, `reasons.explain_row` gives the reasons."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -108,33 +108,35 @@ def judge(
 
 def _classify(evidence: Evidence, rules: SignatureRules) -> Codes:
     """The first signature that matches. Active and no match: steady; idle and nothing known of its memory: unknown."""
-    matches: Mapping[Signature, Mask] = {
-        Signature.STARTING: is_starting(evidence, rules),
-        Signature.UNKNOWN: evidence.has(Activity.UNKNOWN),
-        **{signature: matches(evidence, rules) for signature, matches in IDLE_SIGNATURES.items()},
-        **{signature: matches(evidence, rules) for signature, matches in ACTIVE_SIGNATURES.items()},
-        Signature.STEADY: evidence.has(Activity.ACTIVE),
-    }
-    codes = [SIGNATURES.index(signature) for signature in matches]
-    return np.select(list(matches.values()), codes, SIGNATURES.index(Signature.UNKNOWN)).astype(np.int8)
+    matches: Sequence[tuple[Signature, Mask]] = (
+        (Signature.STARTING, is_starting(evidence, rules)),
+        (Signature.UNKNOWN, evidence.has(Activity.UNKNOWN)),
+        *((signature, find(evidence, rules)) for signature, find in IDLE_SIGNATURES.items()),
+        *((signature, find(evidence, rules)) for signature, find in ACTIVE_SIGNATURES.items()),
+        (Signature.STEADY, evidence.has(Activity.ACTIVE)),
+    )
+    codes = [SIGNATURES.index(signature) for signature, _ in matches]
+    return np.select([found for _, found in matches], codes, SIGNATURES.index(Signature.UNKNOWN)).astype(np.int8)
 
 
 def _find_highest_steps(evidence: Evidence, signature: Codes) -> Codes:
     """The highest step of each row. A notice at most: a parked allocation of unknown owner, which may be a hung job; a
     job that has never worked, which may still load data; what only samples show, since work between two of them is not
-    seen; and a workload whose server had requests."""
+    seen; a workload whose server had requests; and ranks of a server that wait for some, which are active."""
     steps = _STEPS[signature]
     may_hang = (signature == SIGNATURES.index(Signature.PARKED)) & ~evidence.is_owned
     may_load = evidence.may_be_job & ~evidence.has_worked
     is_limited = may_hang | may_load | ~evidence.is_integrated | find_requested(evidence.table)
+    is_limited |= evidence.has(Activity.ACTIVE)
     return np.where(is_limited, np.minimum(steps, STEPS.index(Step.NOTICE)), steps).astype(np.int8)
 
 
 def _find_ineffective_since(evidence: Evidence, signature: Codes) -> Column:
     """Since the freeze began, or the level of a keep-alive that is proven. One that is only suspected is effective."""
-    is_stalled, is_held = (signature == SIGNATURES.index(each) for each in (Signature.STALLED, Signature.KEEP_ALIVE))
+    codes = map(SIGNATURES.index, (Signature.STALLED, Signature.KEEP_ALIVE, Signature.NO_REQUESTS))
+    is_stalled, is_held, is_silent = (signature == code for code in codes)
     held_since = np.where(is_held & evidence.level.is_proven, evidence.level.since, np.nan)
-    return np.where(is_stalled, evidence.freeze.since, held_since)
+    return np.where(is_stalled | (is_silent & evidence.has(Activity.ACTIVE)), evidence.freeze.since, held_since)
 
 
 def _update_past(evidence: Evidence, *, video_at: Column, unused_work: Mask) -> Past:

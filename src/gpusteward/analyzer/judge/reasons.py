@@ -270,6 +270,8 @@ def _explain_signature(verdicts: VerdictTable, row: int, *, usage: Usage, rules:
     is_young = started_at is not None and verdicts.usage.at - started_at < rules.signatures.starting.grace_seconds
     if signature is Signature.KEEP_ALIVE and not np.isnan(since):
         return Reason(texts.KEEP_ALIVE_HELD, values)
+    if signature is Signature.NO_REQUESTS and not np.isnan(since):
+        return Reason(texts.NO_REQUESTS_SPINNING, values)
     if signature is Signature.STARTING and not is_young:
         return Reason(texts.STARTING_LOADS)
     if signature is Signature.PARKED and stats.get((Measure.PROCESSES, Stat.PEAK)) == 0:
@@ -284,14 +286,18 @@ def _explain_signature(verdicts: VerdictTable, row: int, *, usage: Usage, rules:
 
 
 def _explain_stall(verdicts: VerdictTable, row: int, *, usage: Usage, rules: Rules) -> Iterator[Reason]:
-    """What was seen of it: each signal that is known."""
-    if SIGNATURES[verdicts.signature[row]] is not Signature.STALLED:
+    """What was seen of it, or of ranks that wait for requests: each signal that is known."""
+    is_stalled = SIGNATURES[verdicts.signature[row]] is Signature.STALLED
+    spins = SIGNATURES[verdicts.signature[row]] is Signature.NO_REQUESTS and not np.isnan(
+        verdicts.ineffective_since[row]
+    )
+    if not is_stalled and not spins:
         return
     stats, rule = usage.stats, rules.signatures.stalled
     running, tokens = stats.get((Measure.RUNNING, Stat.LOWEST)), stats.get((Measure.TOKENS, Stat.COUNT))
     if running and tokens == 0:
         yield Reason(texts.STALLED_SERVER, {"running": running, "minutes": usage.window_seconds / 60})
-    else:
+    elif is_stalled:
         yield Reason(texts.STALLED_GANG)
     power, limit = stats.get((Measure.POWER, Stat.MEAN)), stats.get((Measure.POWER_LIMIT, Stat.LAST))
     if power is not None and limit is not None:
@@ -300,6 +306,8 @@ def _explain_stall(verdicts: VerdictTable, row: int, *, usage: Usage, rules: Rul
         if (peak := stats.get((signal, Stat.PEAK))) is not None:
             yield Reason(texts.STALLED_SIGNAL, {"signal": texts.WORK_SIGNALS[signal], "peak": peak})
     disk, network = (stats.get((signal, Stat.MEAN)) for signal in (Measure.DISK, Measure.NETWORK))
+    if spins:
+        return
     if disk is not None and network is not None:
         yield Reason(texts.STALLED_HOST, {"disk": disk / 1000, "network": network / 1000})
     else:

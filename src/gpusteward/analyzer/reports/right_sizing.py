@@ -200,7 +200,7 @@ def _is_near(board: MigBoard, memory_bytes: float) -> bool:
     return abs(memory_bytes / MIB - board.memory_mib) <= SAME_MEMORY_RATIO * board.memory_mib
 
 
-FLAGGED_SIGNATURES = (Signature.KEEP_ALIVE, Signature.HEALTH_CHECK, Signature.STALLED)
+FLAGGED_SIGNATURES = (Signature.KEEP_ALIVE, Signature.HEALTH_CHECK, Signature.STALLED, Signature.NO_REQUESTS)
 BATCH_SIZE = 100
 """Findings that are looked up at once; a report shows only the first few."""
 

@@ -25,7 +25,8 @@ COST_7D = Message("last 7 days", "近 7 天")
 TOTAL_WORKLOADS = Message("{count} {count:|workload|workloads}", "共 {count} 个工作负载")
 
 PATH = "/api/v1/workloads"
-SUSPICIOUS = tuple(signature.value for signature in Signature if signature.is_suspicious)
+SUSPICIOUS = (*(one.value for one in Signature if one.is_suspicious), Signature.NO_REQUESTS.value)
+"""The last one is idle most often, and suspicious where its GPUs spin."""
 KEYS = (
     *("kind", "namespace", "name", "finding", "signature", "gpus", "idle_gpus", "unknown_gpus"),
     *("score", "idle_since", "idle_seconds", "idle_cost_7d", "currency", "proof"),

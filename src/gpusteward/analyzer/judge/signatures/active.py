@@ -12,7 +12,7 @@ from gpusteward.analyzer.judge.allocation_columns import Mask
 from gpusteward.analyzer.judge.requests import NEVER_UNUSED
 from gpusteward.analyzer.judge.signatures.evidence import Evidence, Streak
 from gpusteward.analyzer.judge.signatures.keep_alive import KeepAliveRule, is_exempt, works_on_host
-from gpusteward.analyzer.judge.signatures.stalled import StalledRule, is_stalled
+from gpusteward.analyzer.judge.signatures.stalled import StalledRule, is_stalled, waits_for_requests
 from gpusteward.analyzer.judge.valid_values import first_known
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Signature
@@ -137,6 +137,7 @@ def is_bursty(evidence: Evidence, rules: ActiveRules) -> Mask:  # noqa: ARG001 -
 
 
 ACTIVE_SIGNATURES: Mapping[Signature, Callable[[Evidence, ActiveRules], Mask]] = {
+    Signature.NO_REQUESTS: lambda evidence, rules: waits_for_requests(evidence, rules.stalled),
     Signature.STALLED: lambda evidence, rules: is_stalled(evidence, rules.stalled),
     Signature.KEEP_ALIVE: is_keep_alive,
     Signature.HEALTH_CHECK: is_health_check,

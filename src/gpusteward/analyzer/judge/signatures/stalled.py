@@ -10,6 +10,9 @@ contradict, and all of it must last longer than every watchdog.
 - **Frozen gang**: at least two whole GPUs. Each spins or is silent, none works, no pod reads or writes. One GPU alone
   is never enough: nothing tells its waiting kernel from a small one.
 
+The ranks of a server that nobody asks wait in the same way, for rank 0 to send them something. Nobody is stuck: where
+its counters prove that there was no request, it is `no-requests`, and without them nothing is said.
+
 What must never be called stalled has a test each in `tests/analyzer/judge/test_stalled.py`. Processor time of the host
 is no witness: threads that wait for a GPU turn at 100 %, and those of a healthy job may use less than 2 %.
 """
@@ -150,7 +153,13 @@ def is_stalled(evidence: Evidence, rule: StalledRule) -> Mask:
     is_still, works = _find_host_use(evidence, rule)
     is_long = lasts >= np.where(is_still, rule.witnessed_seconds, rule.unwitnessed_seconds)
     may_be = _is_frozen_server(evidence) | ~works
-    return evidence.activities.worked & evidence.freeze.is_busy & is_long & may_be
+    return evidence.activities.worked & evidence.freeze.is_busy & is_long & may_be & ~evidence.is_silent
+
+
+def waits_for_requests(evidence: Evidence, rule: StalledRule) -> Mask:
+    """Ranks of a server that had no request: each of its GPUs spins or does nothing."""
+    _, works = _find_host_use(evidence, rule)
+    return evidence.activities.worked & evidence.freeze.is_busy & evidence.is_silent & ~works
 
 
 def _begins(evidence: Evidence) -> Column:
@@ -188,7 +197,7 @@ def _find_gangs(evidence: Evidence, rule: StalledRule) -> _Gangs:
 def _may_be_gang(evidence: Evidence) -> Mask:
     """Not a kind that serves: ranks of an idle server spin, too. Where requests are counted, the counters decide."""
     is_counted = ~np.isnan(evidence.stat(Measure.RUNNING, Stat.LOWEST))
-    return evidence.columns.owner_kinds.where(_runs_ranks) & ~is_counted
+    return (evidence.columns.owner_kinds.where(_runs_ranks) & ~is_counted) | evidence.is_silent
 
 
 def _runs_ranks(kind: str) -> bool:
