@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gpusteward.core.messages import Message
 from gpusteward.core.node.containers import Container
 from gpusteward.core.usages import AllocationKey, Measure, Stat, Usage
-from gpusteward.core.verdicts import Activity, Doubt, Objection, Proof, Signature, State, Step
+from gpusteward.core.verdicts import Activity, Doubt, Objection, Proof, Signature, State, Step, VerdictName
 
 Column = NDArray[np.float64]
 Codes = NDArray[np.int8]
@@ -25,6 +25,7 @@ MAX_CLOCK_SKEW_SECONDS = 300.0
 
 STATES = tuple(State)
 ACTIVITIES = tuple(Activity)
+VERDICTS = tuple(VerdictName)
 SIGNATURES = tuple(Signature)
 DOUBTS = tuple(Doubt)
 STEPS = tuple(Step)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Generic, TypeVar
 
-from gpusteward.core.verdicts import Activity, Proof, Signature, State, Step
+from gpusteward.core.verdicts import Activity, Proof, Signature, State, Step, VerdictName
 
 Row = TypeVar("Row")
 MOST_NAMES = 8
@@ -50,6 +50,17 @@ ClusterName = Annotated[str, About("Empty where the series of the site name no c
 StateName = Annotated[str, OneOf(State)]
 ActivityName = Annotated[str, OneOf(Activity)]
 SignatureName = Annotated[str, OneOf(Signature)]
+VerdictWord = Annotated[
+    str,
+    OneOf(VerdictName),
+    About(
+        "What it does with its GPUs, in one word: from activity and signature. suspicious: it looks busy but is not "
+        "(keep-alive, stalled, health-check, and no-requests where its GPUs spin)."
+    ),
+]
+VerdictOfPart = Annotated[
+    str, OneOf(VerdictName), About("The part that it has in the verdict of its workload: suspicious GPUs are active.")
+]
 ProofName = Annotated[str, OneOf(Proof)]
 HowProven = Annotated[
     ProofName, About("integrated: all of the time was measured; sampled: work between samples is not seen.")
@@ -132,6 +143,7 @@ class WorkloadRow:
     score: float | None
     state: StateName
     activity: ActivityName
+    verdict: VerdictWord
     signature: SignatureName
     highest_step: HighestStep
     proof: HowProven
@@ -193,6 +205,7 @@ class AllocationRow:
     score: Annotated[float | None, About("0 to 100.")]
     state: StateName
     activity: ActivityName
+    verdict: VerdictOfPart
     signature: SignatureName
     highest_step: HighestStep
     proof: HowProven
@@ -217,6 +230,7 @@ class Holder:
     container: str
     share: str
     activity: ActivityName
+    verdict: VerdictOfPart
     proof: ProofName
     gpu_fraction: Annotated[float, About("The fraction of the GPU that it holds.")]
 
@@ -241,6 +255,11 @@ class GpuRow:
         str,
         OneOf(("active", "idle", "unknown", "free")),
         About("Idle only if every holder is idle; free without holders."),
+    ]
+    verdict: Annotated[
+        str,
+        OneOf((*VerdictName, "free")),
+        About("As `activity`; suspicious where it is active and every active holder is suspicious."),
     ]
     holders: list[Holder]
     idle_gpus: Annotated[float, About("The part of `gpus` whose holders are idle.")]

@@ -90,6 +90,26 @@ class Signature(StrEnum):
         return member
 
 
+class VerdictName(StrEnum):
+    """The one word for what a workload does with its GPUs, on every surface."""
+
+    ACTIVE = "active"
+    IDLE = "idle"
+    SUSPICIOUS = "suspicious"
+    UNKNOWN = "unknown"
+
+
+BUSY_WITHOUT_WORK = frozenset({Signature.KEEP_ALIVE, Signature.STALLED, Signature.HEALTH_CHECK, Signature.NO_REQUESTS})
+"""Signatures of what looks busy but is not: something runs on the GPU and does no work. Who waits for data works."""
+
+
+def name_verdict(activity: Activity, signature: Signature) -> VerdictName:
+    """Idle if all of it is idle, hung too; active with the signature of real work, also where it waits for data."""
+    if activity is Activity.ACTIVE and signature in BUSY_WITHOUT_WORK:
+        return VerdictName.SUSPICIOUS
+    return VerdictName(activity.value)
+
+
 @dataclass(frozen=True, slots=True)
 class Objection:
     """A confident second opinion that an allocation judged idle is in use. It can only lower the highest step."""
@@ -133,3 +153,7 @@ class WorkloadVerdict:
     reasons: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
     evidence: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def name(self) -> VerdictName:
+        return name_verdict(self.activity, self.signature)

@@ -1,10 +1,15 @@
 """A small cluster with one allocation of each kind, for tests of the API."""
 
+from dataclasses import replace
+
 from gpusteward.analyzer.explain.opinions import Opinion
+from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
+from gpusteward.analyzer.tables import SIGNATURES
 from gpusteward.core.node.containers import Container, Workload
 from gpusteward.core.usages import AllocationKey, Measure
+from gpusteward.core.verdicts import Signature
 from tests.analyzer.api.server import make_result
 from tests.analyzer.usage_tables import AT, DAY, GIB, resting, signal, table_of, working
 
@@ -43,3 +48,13 @@ def small_result(*, settings: Settings | None = None, number: int = 1, at: float
     )
     table = table_of(*rows, allocations=allocations, coverage=[1, 1, 1, 1, 0], at=at)
     return make_result(table, settings=settings, number=number, opinions={2: OPINION})
+
+
+def suspicious_result(*, settings: Settings | None = None) -> Result:
+    """The same, but the GPU of the trainer that works is kept busy artificially, and the pod without an owner waits for
+    its data."""
+    result = small_result(settings=settings)
+    codes = result.verdicts.signature.copy()
+    codes[[0, 3]] = [SIGNATURES.index(each) for each in (Signature.KEEP_ALIVE, Signature.STARVED)]
+    verdicts = replace(result.verdicts, signature=codes)
+    return replace(result, verdicts=verdicts, workloads=judge_workloads(verdicts, result.settings.rules))

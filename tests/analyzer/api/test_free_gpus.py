@@ -61,6 +61,7 @@ def test_without_allocations_all_gpus_are_free():
             "score": None,
             "state": "free",
             "activity": "free",
+            "verdict": "free",
             "holders": [],
             "idle_gpus": 0,
             "unknown_gpus": 0,

@@ -74,6 +74,7 @@ def test_a_gpu_lists_its_holders(api: Api):
             "container": "main",
             "share": "mig",
             "activity": "active",
+            "verdict": "active",
             "proof": "sampled",
             "gpu_fraction": round(1 / 7, 6),
         }

@@ -18,7 +18,7 @@ from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.tables import NodeModel
 from gpusteward.core.usages import AllocationKey
-from tests.analyzer.api.sample_results import H100, small_result
+from tests.analyzer.api.sample_results import H100, small_result, suspicious_result
 from tests.analyzer.api.server import Api, FakeLedger, FakeSource, make_result, running_api
 from tests.analyzer.usage_tables import AT
 
@@ -62,6 +62,61 @@ def test_the_overview_counts_every_gpu_once(api: Api):
     assert gpus["total"] == 8
     assert gpus["allocated"] == pytest.approx(gpus["active"] + gpus["idle"] + gpus["unknown"])
     assert gpus["total"] == pytest.approx(gpus["allocated"] + gpus["free"])
+
+
+@pytest.fixture
+def suspicious(ledger: LedgerAccess) -> Iterator[Api]:
+    with running_api(suspicious_result(settings=priced()), ledger=ledger) as running:
+        yield running
+
+
+def test_one_workload_has_one_verdict_in_every_list(suspicious: Api):
+    expected = {"trainer": "suspicious", "server": "idle", "lonely": "active", "unread": "unknown"}
+    rows = suspicious.get("/api/v1/workloads").json["items"]
+    assert {row["name"]: row["verdict"] for row in rows} == expected
+    table = suspicious.get("/api/v1/workloads/table").json
+    names = [table["names"]["verdict"][code] for code in table["columns"]["verdict"]]
+    assert dict(zip(table["columns"]["name"], names, strict=True)) == expected
+    for row in rows:
+        path = f"/api/v1/workloads/{row['kind']}/{row['namespace']}/{row['name']}"
+        assert suspicious.get(path).json["workload"]["verdict"] == row["verdict"]
+    for verdict in ("suspicious", "idle", "active", "unknown"):
+        listed = suspicious.get(f"/api/v1/workloads?verdict={verdict}").json["items"]
+        assert [row["name"] for row in listed] == [name for name, own in expected.items() if own == verdict]
+    assert suspicious.get("/api/v1/workloads?verdict=low").status == 422
+
+
+def test_the_suspicious_gpus_of_the_overview_are_those_of_the_lists(suspicious: Api):
+    """The idle GPU of a suspicious workload is idle: a GPU counts once."""
+    overview = suspicious.get("/api/v1/overview").json
+    assert (overview["suspicious"]["workloads"], overview["suspicious"]["gpus"]) == (1, 1)
+    assert overview["suspicious"]["cost_micros_per_hour"] == 2_000_000
+    assert overview["starved"]["workloads"] == 1
+    assert overview["gpus"]["suspicious"] == 1 <= overview["gpus"]["active"]
+    rows = suspicious.get("/api/v1/workloads?verdict=suspicious").json["items"]
+    assert sum(row["gpus"] - row["idle_gpus"] - row["unknown_gpus"] for row in rows) == 1
+    fleet = suspicious.get("/api/v1/gpu-map").json
+    verdicts = [fleet["verdicts"][code] for code in fleet["workloads"]["verdict"]]
+    parts = [
+        part
+        for gpu in fleet["gpus"]["parts"]
+        for part in gpu
+        if fleet["activities"][part[1]] == "active" and verdicts[part[3]] == "suspicious"
+    ]
+    assert sum(part[0] for part in parts) == 1
+    held = suspicious.get("/api/v1/gpus?verdict=suspicious").json["items"]
+    every = suspicious.get("/api/v1/gpus").json["items"]
+    assert held == [row for row in every if row["verdict"] == "suspicious"]
+    assert [(row["uuid"], row["holders"][0]["verdict"], row["activity"]) for row in held] == [
+        ("GPU-a", "suspicious", "active")
+    ]
+    own = suspicious.get("/api/v1/allocations").json["items"]
+    assert {one["gpu"]: one["verdict"] for one in own if one["pod"] == "trainer-0"} == {
+        "GPU-a": "suspicious",
+        "GPU-b": "idle",
+    }
+    node = suspicious.get("/api/v1/nodes/n1").json
+    assert [one["verdict"] for gpu in node["gpus"] for one in gpu["holders"]] == ["suspicious"]
 
 
 def find_ineffective(result: Result, since: float) -> Result:

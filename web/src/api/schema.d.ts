@@ -1377,6 +1377,12 @@ export interface components {
              * @description The pod that uses the GPU in its place, if the two are a pair.
              */
             readonly used_by: string;
+            /**
+             * Verdict
+             * @description The part that it has in the verdict of its workload: suspicious GPUs are active.
+             * @enum {string}
+             */
+            readonly verdict: "active" | "idle" | "suspicious" | "unknown";
             readonly workload: components["schemas"]["WorkloadName"];
         };
         /**
@@ -1457,6 +1463,21 @@ export interface components {
             };
             /** Workload Class */
             readonly workload_class: string;
+        };
+        /**
+         * BusyWorkloads
+         * @description Workloads with something in common that work, or look as if they did; only what is active of them.
+         */
+        readonly BusyWorkloads: {
+            /**
+             * Cost Micros Per Hour
+             * @description Millionths of `currency`; null: unknown.
+             */
+            readonly cost_micros_per_hour: number | null;
+            /** Gpus */
+            readonly gpus: number;
+            /** Workloads */
+            readonly workloads: number;
         };
         /**
          * ChanceOfWork
@@ -2014,6 +2035,8 @@ export interface components {
             readonly shares: readonly string[];
             /** Signatures */
             readonly signatures: readonly string[];
+            /** Verdicts */
+            readonly verdicts: readonly string[];
             readonly workloads: components["schemas"]["MapWorkloads"];
         };
         /**
@@ -2042,6 +2065,11 @@ export interface components {
              * @description Of the active ones: their work is shown to be of no use.
              */
             readonly ineffective: number;
+            /**
+             * Suspicious
+             * @description Of the active ones: those of suspicious workloads.
+             */
+            readonly suspicious: number;
             /**
              * Total
              * @description null: the source does not count GPUs that nobody holds.
@@ -2176,6 +2204,12 @@ export interface components {
              * @description Empty for free GPUs: sources count them only.
              */
             readonly uuid: string;
+            /**
+             * Verdict
+             * @description As `activity`; suspicious where it is active and every active holder is suspicious.
+             * @enum {string}
+             */
+            readonly verdict: "active" | "idle" | "suspicious" | "unknown" | "free";
         };
         /**
          * Group
@@ -2479,6 +2513,12 @@ export interface components {
             readonly proof: "sampled" | "integrated";
             /** Share */
             readonly share: string;
+            /**
+             * Verdict
+             * @description The part that it has in the verdict of its workload: suspicious GPUs are active.
+             * @enum {string}
+             */
+            readonly verdict: "active" | "idle" | "suspicious" | "unknown";
         };
         /**
          * IdleWorkload
@@ -2731,6 +2771,11 @@ export interface components {
              * @description The first of its users; empty: unknown.
              */
             readonly user: readonly string[];
+            /**
+             * Verdict
+             * @description Indexes `verdicts`. What is active of a suspicious workload is suspicious.
+             */
+            readonly verdict: readonly number[];
         };
         /**
          * Me
@@ -2984,6 +3029,12 @@ export interface components {
             readonly signature: "empty" | "parked" | "no-requests" | "asleep" | "starved" | "hung" | "bursty" | "keep-alive" | "health-check" | "stalled" | "steady" | "starting" | "unknown";
             /** User */
             readonly user: string;
+            /**
+             * Verdict
+             * @description The part that it has in the verdict of its workload: suspicious GPUs are active.
+             * @enum {string}
+             */
+            readonly verdict: "active" | "idle" | "suspicious" | "unknown";
             readonly workload: components["schemas"]["WorkloadName"];
         };
         /**
@@ -3152,6 +3203,10 @@ export interface components {
             readonly namespaces: readonly components["schemas"]["WasteGroup"][];
             readonly potential: components["schemas"]["Potential"];
             readonly result: components["schemas"]["ResultStamp"];
+            /** @description They work, and wait for data most of the time. */
+            readonly starved: components["schemas"]["BusyWorkloads"];
+            /** @description They look busy but are not. */
+            readonly suspicious: components["schemas"]["BusyWorkloads"];
             /**
              * Teams
              * @description The same by team; empty without `reports.teams`.
@@ -4368,6 +4423,11 @@ export interface components {
              * @description Each indexes the list of the same name in `names`.
              */
             readonly users: readonly (readonly number[])[];
+            /**
+             * Verdict
+             * @description Indexes the list of the same name in `names`.
+             */
+            readonly verdict: readonly number[];
         };
         /**
          * TableNames
@@ -4398,6 +4458,8 @@ export interface components {
             readonly state: readonly string[];
             /** Users */
             readonly users: readonly string[];
+            /** Verdict */
+            readonly verdict: readonly string[];
         };
         /**
          * TargetRow
@@ -4727,6 +4789,12 @@ export interface components {
              * @description Users of its pods; lists of names have at most 8.
              */
             readonly users: readonly string[];
+            /**
+             * Verdict
+             * @description What it does with its GPUs, in one word: from activity and signature. suspicious: it looks busy but is not (keep-alive, stalled, health-check, and no-requests where its GPUs spin).
+             * @enum {string}
+             */
+            readonly verdict: "active" | "idle" | "suspicious" | "unknown";
         };
         /**
          * WorkloadColumns
@@ -5339,6 +5407,7 @@ export interface operations {
                 readonly namespace?: readonly string[];
                 readonly state?: readonly ("idle" | "low" | "normal" | "high" | "unknown" | "free")[];
                 readonly activity?: readonly ("active" | "idle" | "unknown" | "free")[];
+                readonly verdict?: readonly ("active" | "idle" | "suspicious" | "unknown" | "free")[];
                 readonly node?: readonly string[];
                 readonly model?: readonly string[];
                 readonly cluster?: readonly string[];
@@ -6430,6 +6499,7 @@ export interface operations {
                 readonly kind?: readonly string[];
                 readonly state?: readonly ("idle" | "low" | "normal" | "high" | "unknown")[];
                 readonly activity?: readonly ("active" | "idle" | "unknown")[];
+                readonly verdict?: readonly ("active" | "idle" | "suspicious" | "unknown")[];
                 readonly signature?: readonly ("empty" | "parked" | "no-requests" | "asleep" | "starved" | "hung" | "bursty" | "keep-alive" | "health-check" | "stalled" | "steady" | "starting" | "unknown")[];
                 readonly proof?: readonly ("sampled" | "integrated")[];
                 /** @description Workloads with a GPU on one of these nodes. */

@@ -11,15 +11,30 @@ from gpusteward.analyzer.judge.gpu_fraction import compute_gpu_fractions
 from gpusteward.analyzer.judge.reasons import Reason, explain_stalled_workload, explain_workload, render_finding
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.score import name_states
-from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, STATES, STEPS, Codes, Column, VerdictTable
+from gpusteward.analyzer.tables import (
+    ACTIVITIES,
+    PROOFS,
+    SIGNATURES,
+    STATES,
+    STEPS,
+    VERDICTS,
+    Codes,
+    Column,
+    VerdictTable,
+)
 from gpusteward.core.messages import Language
 from gpusteward.core.node.containers import EVIDENCE_ORDER, OwnerEvidence, Workload, WorkloadKey
 from gpusteward.core.usages import Measure, Stat
-from gpusteward.core.verdicts import Activity, Signature, WorkloadVerdict
+from gpusteward.core.verdicts import Activity, Signature, VerdictName, WorkloadVerdict, name_verdict
 
 _RANKS = np.array([signature.rank for signature in SIGNATURES], dtype=np.int8)
 _BY_RANK = np.zeros(_RANKS.max() + 1, dtype=np.int8)
 _BY_RANK[_RANKS] = np.arange(len(SIGNATURES))
+_VERDICTS = np.array(
+    [[VERDICTS.index(name_verdict(activity, signature)) for signature in SIGNATURES] for activity in ACTIVITIES],
+    dtype=np.int8,
+)
+"""By activity and signature."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +70,22 @@ class WorkloadTable:
     @cached_property
     def _numbers(self) -> Mapping[WorkloadKey, int]:
         return {key: number for number, key in enumerate(self.keys)}
+
+    @cached_property
+    def verdict_names(self) -> Codes:
+        """Of each workload; indexes `VERDICTS`."""
+        return _VERDICTS[self.activity, self.signature]
+
+    @cached_property
+    def row_verdicts(self) -> Codes:
+        """Of each row of `verdicts`, in the verdict of its workload: what is active of a suspicious one is suspicious.
+        So the GPUs of the rows that are suspicious are those of the workloads that are."""
+        is_suspicious = self.verdict_names == VERDICTS.index(VerdictName.SUSPICIOUS)
+        own = _VERDICTS[self.verdicts.activity, SIGNATURES.index(Signature.STEADY)]
+        is_active = self.verdicts.activity == ACTIVITIES.index(Activity.ACTIVE)
+        return np.where(is_active & is_suspicious[self.codes], VERDICTS.index(VerdictName.SUSPICIOUS), own).astype(
+            np.int8
+        )
 
     @cached_property
     def clusters(self) -> Sequence[str]:

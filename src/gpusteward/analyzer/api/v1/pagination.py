@@ -25,7 +25,7 @@ from gpusteward.analyzer.judge.allocation_columns import CodedColumn, Mask, enco
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import Codes, Column
 from gpusteward.core.api_rows import Page, ResultStamp
-from gpusteward.core.verdicts import Activity, Proof, Signature, State
+from gpusteward.core.verdicts import Activity, Proof, Signature, State, VerdictName
 from gpusteward.messages.errors import api_errors
 
 Order = NDArray[np.intp]
@@ -159,11 +159,13 @@ if TYPE_CHECKING:
     ActivityName = str
     SignatureName = str
     ProofName = str
+    VerdictWord = str
 else:  # the enums as literals, for the API document
     StateName = Literal[tuple(each.value for each in State)]
     ActivityName = Literal[tuple(each.value for each in Activity)]
     SignatureName = Literal[tuple(each.value for each in Signature)]
     ProofName = Literal[tuple(each.value for each in Proof)]
+    VerdictWord = Literal[tuple(each.value for each in VerdictName)]
 
 
 class ListQuery(BaseModel):

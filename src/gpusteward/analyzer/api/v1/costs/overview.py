@@ -33,6 +33,7 @@ from gpusteward.analyzer.api.v1.costs.waste import (
     make_day,
     make_funnel,
     make_waste,
+    sum_busy,
     sum_groups,
     sum_known,
 )
@@ -46,8 +47,10 @@ from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
 from gpusteward.analyzer.reports.report import Report
 from gpusteward.analyzer.reports.report_query import ReportQuery
 from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.tables import SIGNATURES, VERDICTS
 from gpusteward.core.gpu_counts import format_gpus
 from gpusteward.core.messages import Language, Message
+from gpusteward.core.verdicts import Signature, VerdictName
 from gpusteward.messages import data_health as messages
 
 LEVELS: tuple[Level, ...] = ("critical", "warning", "info")
@@ -212,7 +215,11 @@ def _make_overview(
     idle = [number for number in numbers if result.workloads.idle_gpus[number] > 0]
     facts = view_workloads(published).facts
     teams = dependencies.settings.current.reports.teams
-    gpus = _count_gpus(result, cluster)
+    table, signature = result.workloads, result.workloads.signature
+    is_active = table.verdict_names == VERDICTS.index(VerdictName.ACTIVE)
+    suspicious = sum_busy(result, table.verdict_names == VERDICTS.index(VerdictName.SUSPICIOUS), cluster)
+    starved = sum_busy(result, is_active & (signature == SIGNATURES.index(Signature.STARVED)), cluster)
+    gpus = _count_gpus(result, cluster, suspicious=suspicious.gpus)
     return {
         "clusters": list(result.verdicts.usage.clusters),
         "currency": costs.report.currency if costs else facts.currency,
@@ -222,6 +229,8 @@ def _make_overview(
         "funnel": make_funnel(gpus, costs),
         "waste": make_waste(costs, days, cost_per_hour=sum_known(facts.idle_cost_per_hour[idle])),
         "potential": find_potential(result, facts, idle),
+        "suspicious": suspicious,
+        "starved": starved,
         "days": [make_day(point) for point in ledger.chart.value.points] if ledger.chart else [],
         "top": list_top(result, facts, idle, costs.by_workload if costs else {}, snoozes),
         "namespaces": sum_groups(costs.report.groups) if costs else [],
@@ -229,7 +238,7 @@ def _make_overview(
     }
 
 
-def _count_gpus(result: Result, cluster: str | None) -> GpuNumbers:
+def _count_gpus(result: Result, cluster: str | None, *, suspicious: float) -> GpuNumbers:
     usage, activity, fractions = result.verdicts.usage, result.verdicts.activity, result.workloads.fractions
     is_ineffective = result.verdicts.is_ineffective
     if cluster is not None:
@@ -247,5 +256,6 @@ def _count_gpus(result: Result, cluster: str | None) -> GpuNumbers:
         unknown=round(counts.unknown, GPU_DIGITS),
         effective=round(max(0.0, counts.active - ineffective), GPU_DIGITS),
         ineffective=round(ineffective, GPU_DIGITS),
+        suspicious=suspicious,
         free=None if counts.unallocated is None else round(counts.unallocated, GPU_DIGITS),
     )

@@ -14,12 +14,14 @@ from gpusteward.analyzer.api.v1.workloads.period_costs import PeriodCosts, count
 from gpusteward.analyzer.api.v1.workloads.snoozes import ActiveSnoozes
 from gpusteward.analyzer.api.v1.workloads.workload_columns import WorkloadFacts
 from gpusteward.analyzer.data_health import Status
+from gpusteward.analyzer.judge.allocation_columns import Mask
 from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
 from gpusteward.analyzer.reports.report import Amounts, Group, Point
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.tables import SIGNATURES, Column
+from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, Column
 from gpusteward.core.api_rows import MOST_NAMES, ClusterName, ResultStamp, SignatureName
 from gpusteward.core.node.containers import WorkloadKey
+from gpusteward.core.verdicts import Activity
 
 CHART_DAYS = 14
 POTENTIAL_WORKLOADS = 8
@@ -42,6 +44,7 @@ class GpuNumbers:
     free: Annotated[float | None, Field(description="Free GPUs, and free parts of shared ones.")]
     effective: Annotated[float, Field(description="Active ones without ineffective ones: an upper bound, not MFU.")]
     ineffective: Annotated[float, Field(description="Of the active ones: their work is shown to be of no use.")]
+    suspicious: Annotated[float, Field(description="Of the active ones: those of suspicious workloads.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,15 @@ class Potential:
     """What would be free if the idle workloads that cost the most per hour gave their GPUs back."""
 
     workloads: Annotated[int, Field(description=f"At most {POTENTIAL_WORKLOADS}.")]
+    gpus: float
+    cost_micros_per_hour: Micros
+
+
+@dataclass(frozen=True, slots=True)
+class BusyWorkloads:
+    """Workloads with something in common that work, or look as if they did; only what is active of them."""
+
+    workloads: int
     gpus: float
     cost_micros_per_hour: Micros
 
@@ -158,6 +170,8 @@ class Overview:
     funnel: Annotated[list[FunnelStep], Field(description="From all GPUs to those with effective work.")]
     waste: Waste
     potential: Potential
+    suspicious: Annotated[BusyWorkloads, Field(description="They look busy but are not.")]
+    starved: Annotated[BusyWorkloads, Field(description="They work, and wait for data most of the time.")]
     days: Annotated[list[DayHours], Field(description=f"The last {CHART_DAYS} days, without days that have no data.")]
     top: Annotated[list[IdleWorkload], Field(description="The workloads whose idle GPUs cost the most.")]
     namespaces: Annotated[list[WasteGroup], Field(description="Those that waste the most.")]
@@ -255,6 +269,18 @@ def make_day(point: Point) -> DayHours:
         unallocated=None if point.unallocated_gpu_ms is None else count_gpu_hours(point.unallocated_gpu_ms),
         idle_cost_micros=point.idle_cost_micros,
         partial=point.is_partial,
+    )
+
+
+def sum_busy(result: Result, chosen: Mask, cluster: str | None) -> BusyWorkloads:
+    """`chosen`: which workloads."""
+    table = result.workloads
+    own = np.array([cluster in (None, key.cluster) for key in table.keys], dtype=bool) & chosen
+    rows = own[table.codes] & (result.verdicts.activity == ACTIVITIES.index(Activity.ACTIVE))
+    return BusyWorkloads(
+        workloads=int(np.count_nonzero(own)),
+        gpus=round(float(table.fractions[rows].sum()), GPU_DIGITS),
+        cost_micros_per_hour=sum_known(result.cost_micros_per_hour[rows]),
     )
 
 

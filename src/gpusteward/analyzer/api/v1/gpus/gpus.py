@@ -36,9 +36,9 @@ from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
 from gpusteward.analyzer.judge.score import name_states
 from gpusteward.analyzer.metrics.result_metrics import gpu_id
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, STATES
+from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, STATES, VERDICTS
 from gpusteward.core.api_rows import GpuRow, Holder, Page, ResultStamp
-from gpusteward.core.verdicts import Activity
+from gpusteward.core.verdicts import Activity, VerdictName
 
 router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", dependencies=[Depends(may_read)], tags=["gpus"])
 
@@ -46,6 +46,8 @@ LISTING = "gpus"
 NOT_USED = (Activity.IDLE, Activity.UNKNOWN)
 GpuStateName = Literal["idle", "low", "normal", "high", "unknown", "free"]
 GpuActivityName = Literal["active", "idle", "unknown", "free"]
+GpuVerdictName = Literal["active", "idle", "suspicious", "unknown", "free"]
+GPU_VERDICTS: Sequence[GpuVerdictName] = (*(each.value for each in VERDICTS), "free")
 GPU_STATES: Sequence[GpuStateName] = (*(each.value for each in STATES), "free")
 GPU_ACTIVITIES: Sequence[GpuActivityName] = (*(each.value for each in ACTIVITIES), "free")
 
@@ -59,6 +61,7 @@ class GpuQuery(ListQuery):
     namespace: FilterValues = Field(default=(), description="GPUs held by pods of these namespaces.")
     state: Annotated[tuple[GpuStateName, ...], Field(max_length=6)] = ()
     activity: Annotated[tuple[GpuActivityName, ...], Field(max_length=4)] = ()
+    verdict: Annotated[tuple[GpuVerdictName, ...], Field(max_length=5)] = ()
     node: FilterValues = ()
     model: FilterValues = ()
     cluster: FilterValues = ()
@@ -87,7 +90,7 @@ class GpuView:
         self._rows = np.argsort(self._codes, kind="stable")
         self._begins = np.concatenate(([0], np.cumsum(self._holders)))
         self._score = mean_by(result.verdicts.score, self._codes, size=len(self._ids))
-        self._fractions = result.workloads.fractions
+        self._fractions, self._row_verdicts = result.workloads.fractions, result.workloads.row_verdicts
         self._gpus, self._idle_gpus, self._unknown_gpus = (
             np.bincount(self._codes[rows], weights=self._fractions[rows], minlength=len(self._ids))
             for rows in (slice(None), *(self._verdicts.activity == ACTIVITIES.index(each) for each in NOT_USED))
@@ -96,6 +99,7 @@ class GpuView:
         self._state = name_states(self._score, self._activity, thresholds=result.settings.thresholds)
         self._activity[self._held :] = GPU_ACTIVITIES.index("free")
         self._state[self._held :] = GPU_STATES.index("free")
+        self._verdict = self._join_verdicts()
         self.listing = self._make_listing()
 
     def _join_activity(self) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
@@ -106,6 +110,16 @@ class GpuView:
             for each in (Activity.ACTIVE, Activity.UNKNOWN)
         )
         chosen = np.select([active, unknown], [codes[Activity.ACTIVE], codes[Activity.UNKNOWN]], codes[Activity.IDLE])
+        return chosen.astype(np.int8)
+
+    def _join_verdicts(self) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
+        """As its activity; suspicious where nothing but suspicious work runs on it."""
+        of_activity = np.array([GPU_VERDICTS.index(name) for name in GPU_ACTIVITIES], dtype=np.int8)
+        works, suspicious = (
+            np.bincount(self._codes[self._row_verdicts == VERDICTS.index(each)], minlength=len(self._ids)) > 0
+            for each in (VerdictName.ACTIVE, VerdictName.SUSPICIOUS)
+        )
+        chosen = np.where(suspicious & ~works, GPU_VERDICTS.index("suspicious"), of_activity[self._activity])
         return chosen.astype(np.int8)
 
     def _make_listing(self) -> RowList:
@@ -127,6 +141,7 @@ class GpuView:
                 "namespace": filter_groups(namespace.is_any_of, self._codes, size=size),
                 "state": filter_codes(self._state, GPU_STATES),
                 "activity": filter_codes(self._activity, GPU_ACTIVITIES),
+                "verdict": filter_codes(self._verdict, GPU_VERDICTS),
                 "node": node.is_any_of,
                 "model": model.is_any_of,
                 "cluster": cluster.is_any_of,
@@ -162,6 +177,7 @@ class GpuView:
             score=None,
             state="free",
             activity="free",
+            verdict="free",
             holders=[],
             idle_gpus=0.0,
             unknown_gpus=0.0,
@@ -183,6 +199,7 @@ class GpuView:
             score=known_value(self._score, number, digits=1),
             state=GPU_STATES[self._state[number]],
             activity=GPU_ACTIVITIES[self._activity[number]],
+            verdict=GPU_VERDICTS[self._verdict[number]],
             holders=[self._holder(row) for row in rows],
             idle_gpus=round(float(self._idle_gpus[number]), GPU_DIGITS),
             unknown_gpus=round(float(self._unknown_gpus[number]), GPU_DIGITS),
@@ -198,6 +215,7 @@ class GpuView:
             container=container.name,
             share=str(allocation.share),
             activity=activity,
+            verdict=VERDICTS[self._row_verdicts[row]].value,
             proof=PROOFS[self._verdicts.proof[row]].value,
             gpu_fraction=round(float(self._fractions[row]), GPU_DIGITS),
         )
@@ -237,6 +255,9 @@ class MapWorkloads:
     namespace: Annotated[list[int], Field(description="Indexes `namespaces`.")]
     name: list[str]
     user: Annotated[list[str], Field(description="The first of its users; empty: unknown.")]
+    verdict: Annotated[
+        list[int], Field(description="Indexes `verdicts`. What is active of a suspicious workload is suspicious.")
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +290,7 @@ class GpuMap:
     shares: list[str]
     activities: list[str]
     signatures: list[str]
+    verdicts: list[str]
     workloads: MapWorkloads
     gpus: MapGpus
     result: ResultStamp
@@ -327,6 +349,7 @@ def _make_map(published: PublishedResult, cluster: str | None) -> Mapping[str, o
         namespace=[namespaces.code(key.namespace) for key in keys],
         name=[key.name for key in keys],
         user=[next(iter(each.users), "") for each in names],
+        verdict=table.verdict_names[workloads.names].tolist() if workloads.names else [],
     )
     return {
         "nodes": MapNodes([node for _, node in nodes.names], [clusters.code(its) for its, _ in nodes.names]),
@@ -338,6 +361,7 @@ def _make_map(published: PublishedResult, cluster: str | None) -> Mapping[str, o
         "shares": shares.names,
         "activities": [each.value for each in ACTIVITIES],
         "signatures": [each.value for each in SIGNATURES],
+        "verdicts": [each.value for each in VERDICTS],
     }
 
 

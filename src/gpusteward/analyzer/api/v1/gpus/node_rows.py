@@ -15,8 +15,8 @@ from gpusteward.analyzer.api.v1.gpus.gpus import view_fleet
 from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.sources.live_readings import ReportedGpu
-from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES
-from gpusteward.core.api_rows import ActivityName, ClusterName, HowProven, SignatureName, WorkloadName
+from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, VERDICTS
+from gpusteward.core.api_rows import ActivityName, ClusterName, HowProven, SignatureName, VerdictOfPart, WorkloadName
 from gpusteward.core.messages import Language, Message
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity
@@ -167,6 +167,7 @@ class NodeHolder:
     gpu_fraction: float
     instance: Annotated[str, Field(description="Of MIG; empty: the whole GPU.")]
     activity: ActivityName
+    verdict: VerdictOfPart
     signature: SignatureName
     proof: HowProven
     idle_since: str | None
@@ -314,6 +315,7 @@ def _make_holder(result: Result, row: int) -> NodeHolder:
         gpu_fraction=round(float(table.fractions[row]), GPU_DIGITS),
         instance=allocation.gpu_instance,
         activity=ACTIVITIES[verdicts.activity[row]].value,
+        verdict=VERDICTS[table.row_verdicts[row]].value,
         signature=SIGNATURES[verdicts.signature[row]].value,
         proof=PROOFS[verdicts.proof[row]].value,
         idle_since=format_utc(float(verdicts.idle_since[row])),

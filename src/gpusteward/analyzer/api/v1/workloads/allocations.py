@@ -28,7 +28,7 @@ from gpusteward.analyzer.api.v1.pagination import (
 from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
 from gpusteward.analyzer.metrics.result_metrics import gpu_id
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, PROOFS, SIGNATURES, STATES, STEPS
+from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, PROOFS, SIGNATURES, STATES, STEPS, VERDICTS
 from gpusteward.core.api_rows import AllocationRow, Page, WorkloadName
 from gpusteward.core.usages import AllocationKey, Measure, Stat
 
@@ -144,6 +144,7 @@ class AllocationView:
             score=known_value(verdicts.score, number, digits=1),
             state=STATES[verdicts.state[number]].value,
             activity=ACTIVITIES[verdicts.activity[number]].value,
+            verdict=VERDICTS[workloads.row_verdicts[number]].value,
             signature=SIGNATURES[verdicts.signature[number]].value,
             highest_step=STEPS[verdicts.step[number]].value,
             proof=PROOFS[verdicts.proof[number]].value,

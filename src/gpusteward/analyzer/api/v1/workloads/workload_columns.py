@@ -18,7 +18,18 @@ from gpusteward.analyzer.judge.resumption import Resumption
 from gpusteward.analyzer.ledger.identities import UserLabels
 from gpusteward.analyzer.reports.report import Amounts
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, STATES, STEPS, Codes, Column, Rows, VerdictTable
+from gpusteward.analyzer.tables import (
+    ACTIVITIES,
+    PROOFS,
+    SIGNATURES,
+    STATES,
+    STEPS,
+    VERDICTS,
+    Codes,
+    Column,
+    Rows,
+    VerdictTable,
+)
 from gpusteward.core.api_rows import MOST_NAMES, About, ChanceOfWork, ResumptionChances, ServerRequests, WorkloadRow
 from gpusteward.core.node.containers import EVIDENCE_ORDER, OwnerEvidence, WorkloadKey
 from gpusteward.core.usages import Measure, Stat
@@ -189,6 +200,7 @@ COLUMNS: Mapping[str, WorkloadColumn] = {
     "score": WorkloadColumn(_SCORE, lambda of: of.table.score[of.chosen]),
     "state": WorkloadColumn(_coded(STATES), lambda of: of.table.state[of.chosen]),
     "activity": WorkloadColumn(_coded(ACTIVITIES), lambda of: of.table.activity[of.chosen]),
+    "verdict": WorkloadColumn(_coded(VERDICTS), lambda of: of.table.verdict_names[of.chosen]),
     "signature": WorkloadColumn(_coded(SIGNATURES), lambda of: of.table.signature[of.chosen]),
     "highest_step": WorkloadColumn(_coded(STEPS), lambda of: of.table.step[of.chosen]),
     "proof": WorkloadColumn(_coded(PROOFS), lambda of: of.table.proof[of.chosen]),

@@ -24,6 +24,7 @@ from gpusteward.analyzer.api.v1.pagination import (
     SignatureName,
     StateName,
     TextColumn,
+    VerdictWord,
     both_ways,
     filter_codes,
     filter_groups,
@@ -41,7 +42,7 @@ from gpusteward.analyzer.api.v1.workloads.workload_columns import (
 )
 from gpusteward.analyzer.judge.workloads import WorkloadTable
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, STATES
+from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, STATES, VERDICTS
 from gpusteward.core.api_rows import Page, ResultStamp, WorkloadRow
 
 router = APIRouter(route_class=DocumentedRoute, prefix="/api/v1", dependencies=[Depends(may_read)], tags=["workloads"])
@@ -69,6 +70,7 @@ class WorkloadQuery(ListQuery):
     kind: FilterValues = ()
     state: Annotated[tuple[StateName, ...], Field(max_length=5)] = ()
     activity: Annotated[tuple[ActivityName, ...], Field(max_length=3)] = ()
+    verdict: Annotated[tuple[VerdictWord, ...], Field(max_length=len(VERDICTS))] = ()
     signature: Annotated[tuple[SignatureName, ...], Field(max_length=len(SIGNATURES))] = ()
     proof: Annotated[tuple[ProofName, ...], Field(max_length=len(PROOFS))] = ()
     node: FilterValues = Field(default=(), description="Workloads with a GPU on one of these nodes.")
@@ -123,6 +125,7 @@ def _make_listing(result: Result, facts: WorkloadFacts) -> RowList:
             "cluster": cluster.is_any_of,
             "state": filter_codes(table.state, STATES),
             "activity": filter_codes(table.activity, ACTIVITIES),
+            "verdict": filter_codes(table.verdict_names, VERDICTS),
             "signature": filter_codes(table.signature, SIGNATURES),
             "proof": filter_codes(table.proof, PROOFS),
             "node": filter_groups(node.is_any_of, table.codes, size=size),
