@@ -8,9 +8,11 @@ from gpusteward.analyzer.reclaim.policies.resolve import WorkloadMetadata, resol
 from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.core.verdicts import Signature
 from tests.analyzer.judge.test_requests import blips, served
+from tests.analyzer.reclaim.custom_kinds import create, custom, define, reference_to
 from tests.analyzer.reclaim.test_real_prohibitions import expect_nothing, read_replicas, start
-from tests.analyzer.reclaim.world import World, suspend_policy
+from tests.analyzer.reclaim.world import START, World, suspend_policy
 from tests.analyzer.usage_tables import resting
+from tests.kubernetes.cluster import Json, path_of, pod
 
 pytestmark = pytest.mark.slow
 
@@ -131,6 +133,39 @@ def test_never_with_consent_if_the_gpu_works_more_right_before(world: World, nod
     consent(world)
     world.source.busy = 0.05
     world.rest(minutes=300)
+    expect_nothing(world, item, "usage", cycles=14)
+
+
+def start_led(world: World, node: str) -> Json:
+    """A LeaderWorkerSet whose leader needs no GPU: only the leader has metrics."""
+    define(world.kubernetes, "leaderworkerset.x-k8s.io", "LeaderWorkerSet")
+    version = "leaderworkerset.x-k8s.io/v1"
+    item = create(world.kubernetes, custom(version, "LeaderWorkerSet", "chat", world.namespace, {"replicas": 1}))
+    owned = [reference_to(item)]
+    for name, gpus in (("chat-0", 0), ("chat-0-1", 1)):
+        world.kubernetes.apply(pod(name, world.namespace, node=node, gpus=gpus, ownerReferences=owned))
+    world.kubernetes.wait_for_pods(world.namespace, 2)
+    world.source.servers = ["chat-0"]
+    return item
+
+
+def test_with_consent_the_silence_of_a_leader_without_gpus_counts(world: World, node: str) -> None:
+    item = start_led(world, node)
+    consent(world)
+    world.policies.policy = suspend_policy(no_requests_seconds=NIGHT, window_seconds=90_000.0, stops_other_pods=True)
+    world.rest(minutes=130)
+    while not (acted := world.list_actions(ActionState.ACTED)) and world.now < START + 6 * 3600:
+        world.cycle()
+    assert [each.evidence["signature"] for each in acted] == [Signature.NO_REQUESTS], world.explain()
+    assert world.kubernetes.request("GET", path_of(item))["spec"]["replicas"] == 0
+
+
+def test_never_with_consent_by_a_leader_that_is_not_of_the_workload(world: World, node: str) -> None:
+    item = start_led(world, node)
+    consent(world)
+    world.policies.policy = suspend_policy(no_requests_seconds=NIGHT, window_seconds=90_000.0, stops_other_pods=True)
+    world.source.servers = ["other-0"]
+    world.rest(minutes=130)
     expect_nothing(world, item, "usage", cycles=14)
 
 

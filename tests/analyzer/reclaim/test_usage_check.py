@@ -12,9 +12,11 @@ from gpusteward.analyzer.reclaim.execution.usage_check import (
     UsageCheck,
     find_longest_age,
 )
+from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.analyzer.sources.usage_source import Chart, Points, UsageSource
+from gpusteward.analyzer.tables import ServerPod
 from gpusteward.core.errors import SourceError
-from gpusteward.core.node.containers import Container
+from gpusteward.core.node.containers import Container, Workload
 from gpusteward.core.usages import AllocationKey, Measure
 
 AT = 1_800_000_000.0
@@ -29,6 +31,10 @@ class Source:
     def __init__(self, **lines: Points) -> None:
         self.lines = {Measure[name]: points for name, points in lines.items()}
         self.others: Points | None = None  # the core of the second GPU, if it differs
+        self.servers: Sequence[ServerPod] = ()
+
+    def read_servers(self, at: float, *, seconds: float) -> Sequence[ServerPod]:
+        return self.servers
 
     def read_work(self, allocations: Sequence[AllocationKey], at: float, *, seconds: float) -> list[Chart]:
         charts = [Chart(one, self.lines) for one in allocations]
@@ -39,6 +45,64 @@ def look(source: UsageSource | None, *, allocations: Sequence[AllocationKey] = (
     check = UsageCheck(source, allocations, verdict_at=AT - 20, rule=ActivityRule(), clock=lambda: AT)
     found = check.look().problem
     return found.en if found else ""
+
+
+LWS = Workload("LeaderWorkerSet", "team", "chat", "lws-uid")
+WORKER = AllocationKey("GPU-1", "", Container("team", "chat-0-1", "uid", "main", LWS), "node", "0", "H100", "exclusive")
+LEADER = PodKey("team", "chat-0", "")
+
+
+def look_at_servers(*servers: ServerPod, others: Sequence[PodKey] = (LEADER,)) -> str:
+    """Right before an action that rests on silence."""
+    source = Source(CORE=QUIET, BUSY=QUIET)
+    source.servers = servers
+    check = UsageCheck(
+        source,
+        [WORKER],
+        verdict_at=AT - 20,
+        rule=ActivityRule(),
+        clock=lambda: AT,
+        counts_silence=True,
+        other_pods=others,
+    )
+    found = check.look().problem
+    return found.en if found else ""
+
+
+def server(pod: str, namespace: str = "team", *, cluster: str = "", requests: float = 0.0) -> ServerPod:
+    container = Container(namespace, pod, cluster=cluster)
+    return ServerPod("vLLM", container, requests=requests, tokens=0.0, is_silent=requests == 0)
+
+
+def test_a_leader_without_gpus_speaks_for_its_workers() -> None:
+    assert look_at_servers(server("chat-0")) == ""
+
+
+@pytest.mark.parametrize(
+    ("servers", "others"),
+    [
+        ([], [LEADER]),
+        ([server("chat-0")], []),
+        ([server("chat-0", "other")], [LEADER]),
+        ([server("chat-0", cluster="east")], [LEADER]),
+        ([server("chat-1")], [PodKey("team", "chat-1", "")]),
+        ([server("chat-0", requests=1)], [LEADER]),
+        ([server("chat-0"), server("chat-1", requests=1)], [LEADER, PodKey("team", "chat-1", "")]),
+    ],
+    ids=[
+        "no metrics",
+        "not of the workload",
+        "namespace",
+        "cluster",
+        "leads another group",
+        "request",
+        "another leader",
+    ],
+)
+def test_never_by_the_silence_of_a_leader_that_does_not_lead_or_is_asked(
+    servers: Sequence[ServerPod], others: Sequence[PodKey]
+) -> None:
+    assert "chat-0-1" in look_at_servers(*servers, others=others)
 
 
 def test_an_idle_gpu_is_idle() -> None:

@@ -154,6 +154,7 @@ class FakeSource:
     reads: list[list[str]] = field(default_factory=list)  # the pods that were asked for
     busy: float | None = None  # share of time with work, by a counter; None: there is none
     silent: bool | None = None  # whether the servers of these pods prove that there were no requests; None: no servers
+    servers: Sequence[str] | None = None  # pods that have them; None: those that were asked for
     hosts: dict[str, HostUse] = field(default_factory=dict)  # by name of a pod; nothing is known of the others
     host_failure: str = ""  # why hosts cannot be read
     host_reads: list[set[str]] = field(default_factory=list)  # the pods that were asked for
@@ -165,7 +166,7 @@ class FakeSource:
         return {pod: self.hosts[pod.name] for pod in pods if pod.name in self.hosts}
 
     def read_servers(self, at: float, *, seconds: float) -> Sequence[ServerPod]:
-        pods = () if self.silent is None else self.reads[-1]
+        pods = () if self.silent is None else self.reads[-1] if self.servers is None else self.servers
         return [
             ServerPod("vLLM", Container(self.namespace, pod), requests=0, is_silent=bool(self.silent)) for pod in pods
         ]

@@ -461,6 +461,7 @@ class Reclaimer:
             rule=result.settings.judge.activity,
             clock=self._components.clock,
             counts_silence=one.facts.counts_silence,
+            other_pods=[pod for pod in one.list_stopped_pods() if pod.name not in {each.name for each in one.pods}],
         )
 
     def _carry_out(self, one: ReclaimWorkload) -> list[Action]:

@@ -9,16 +9,17 @@ most `WRITE_SECONDS` pass, by the monotonic clock: whatever can block comes befo
 import itertools
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from gpusteward.analyzer.judge.activity import WORK_MEASURES, ActivityRule, find_floor, find_highest, is_work
 from gpusteward.analyzer.judge.requests import NEVER_UNUSED, UNUSED_RATIO
 from gpusteward.analyzer.judge.valid_values import CLOCK_SECONDS, HIGHEST_RATIO
 from gpusteward.analyzer.sources.usage.inference_servers import join_servers
+from gpusteward.analyzer.sources.usage.query_results import PodKey
 from gpusteward.analyzer.sources.usage_source import Chart, Points, UsageSource
-from gpusteward.analyzer.tables import UsageTable
+from gpusteward.analyzer.tables import ServerPod, UsageTable
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message
 from gpusteward.core.usages import AllocationKey, Measure, Stat
@@ -57,6 +58,7 @@ class UsageCheck:
     rule: ActivityRule
     clock: Callable[[], float]
     counts_silence: bool = False  # what the action rests on: its servers have no requests, its GPUs hardly work
+    other_pods: Collection[PodKey] = ()  # without GPUs, of the same workload: one of them may lead the others
 
     def look(self) -> Checked:
         """Never raises."""
@@ -80,9 +82,20 @@ class UsageCheck:
     def _read_servers(self, source: UsageSource, at: float, *, seconds: float) -> list[str]:
         """The pods whose servers do not prove that there was no request. Raises SourceError."""
         seconds = max(seconds, LEAST_SILENCE_SECONDS)
-        table = UsageTable(at, seconds, self.allocations, servers=source.read_servers(at, seconds=seconds))
+        servers = [self._name_workload(one) for one in source.read_servers(at, seconds=seconds)]
+        table = UsageTable(at, seconds, self.allocations, servers=servers)
         silent = join_servers(table).column(Measure.SILENT, Stat.LOWEST)
         return [one.container.pod for one, is_so in zip(self.allocations, silent, strict=True) if is_so != 1]
+
+    def _name_workload(self, server: ServerPod) -> ServerPod:
+        """The server of a pod without GPUs belongs to the workload only if the API server has just said so."""
+        pod = server.container
+        is_other = any(
+            (one.namespace, one.name) == (pod.namespace, pod.pod) and pod.cluster in ("", one.cluster)
+            for one in self.other_pods
+        )
+        workload = self.allocations[0].container.workload if is_other and self.allocations else None
+        return server if workload is None else replace(server, container=replace(pod, workload=workload))
 
 
 def find_problem(
