@@ -1,11 +1,11 @@
 """`SeveralEngines`: one usage table from the engines of `prometheus.urls`, each of which has a part of the site."""
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -36,6 +36,8 @@ from gpusteward.messages import unknown_reasons
 from gpusteward.messages.errors import source_errors
 
 log = Log(__name__)
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -273,34 +275,19 @@ class SeveralEngines:
     def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
         """The chart of one allocation, from the first engine that has it. Raises SourceError if none has it and one of
         them could not be read."""
-        failure: Message | None = None  # not the error: it would refer to this frame, and this frame to it
-        for shard in self._shards:
-            try:
-                chart = shard.source.read_series(allocation, at, seconds=seconds)
-            except SourceError as error:
-                failure = error.as_message()
-                continue
-            if chart.lines:
-                return chart
-        if failure is not None:
-            raise SourceError(failure)
-        return Chart(allocation)
+
+        def read(shard: EngineShard) -> Chart | None:
+            chart = shard.source.read_series(allocation, at, seconds=seconds)
+            return chart if chart.lines else None
+
+        return _find_first(self._shards, read) or Chart(allocation)
 
     def read_work(self, allocations: Sequence[AllocationKey], at: float, *, seconds: float) -> list[Chart]:
         """What all engines know of each allocation: work that one of them has seen counts. Raises SourceError if one of
         them could not be read: it may be the only one that saw work."""
-
-        def read(shard: EngineShard) -> Sequence[Chart] | Message:
-            try:
-                return shard.source.read_work(allocations, at, seconds=seconds)
-            except SourceError as error:
-                return error.as_message()
-
-        parts = list(self._threads.map(read, self._shards))
-        found = [part for part in parts if not isinstance(part, Message)]
-        failure = next((part for part in parts if isinstance(part, Message)), None)
-        if failure is not None:
-            raise SourceError(failure)
+        found = list(
+            self._threads.map(lambda shard: shard.source.read_work(allocations, at, seconds=seconds), self._shards)
+        )
         charts: list[Chart] = []
         for number, one in enumerate(allocations):
             lines: dict[Measure, list[tuple[float, float]]] = {}
@@ -358,27 +345,33 @@ class SeveralEngines:
 
     def read_gpus(self, node: str, cluster: str, at: float) -> Sequence[ReportedGpu]:
         """From the first engine that has the node. Raises SourceError if none has it and one could not be read."""
-        failure: SourceError | None = None
-        for shard in self._shards:
-            if (
-                shard.cluster
-                and cluster not in ("", shard.cluster)
-                and any(one.cluster == cluster for one in self._shards)
-            ):
-                continue  # another engine has this cluster
-            try:
-                if found := shard.source.read_gpus(node, "" if cluster == shard.cluster else cluster, at):
-                    return found
-            except SourceError as error:
-                failure = error
-        if failure is not None:
-            raise failure
-        return []
+        names = {shard.cluster for shard in self._shards} - {""}
+        own = [shard for shard in self._shards if cluster not in names or shard.cluster in ("", cluster)]
+        return (
+            _find_first(
+                own, lambda shard: shard.source.read_gpus(node, "" if cluster == shard.cluster else cluster, at)
+            )
+            or ()
+        )
 
     def close(self) -> None:
         for shard in self._shards:
             shard.source.close()
         self._threads.shutdown(wait=False)
+
+
+def _find_first(shards: Iterable[EngineShard], read: Callable[[EngineShard], T]) -> T | None:
+    """The first answer that is not empty. Raises SourceError if there is none and one of them could not be read."""
+    failure: Message | None = None  # not the error: it would refer to this frame, and this frame to it
+    for shard in shards:
+        try:
+            if found := read(shard):
+                return found
+        except SourceError as error:
+            failure = error.as_message()
+    if failure is not None:
+        raise SourceError(failure)
+    return None
 
 
 def _have_one_name(tables: Sequence[UsageTable]) -> bool:
