@@ -13,7 +13,7 @@ A window that ends now lacks the samples that have not arrived yet, and nothing 
 are late by the same in two cycles, the window ends at the newest sample instead. A lag that grows is an outage.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from gpusteward.analyzer.sources.engine.client import Engine
 from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme
 from gpusteward.analyzer.sources.usage.coverage import ScrapeIntervals
 from gpusteward.analyzer.sources.usage.query_results import ScrapeTarget, find_label
-from gpusteward.analyzer.sources.usage.selectors import match_any, write_selector
+from gpusteward.analyzer.sources.usage.selectors import join_labels, match_any, write_selector
 from gpusteward.core.errors import SourceError
 from gpusteward.logs import Log
 
@@ -48,47 +48,38 @@ def read_scrape_intervals(engine: Engine, schemes: Collection[DetectedScheme], a
             highest[job] = max(count, highest.get(job, 0.0))
     intervals = {job: infer_interval(count) for job, count in highest.items() if job in established}
     known = {job: interval for job, interval in intervals.items() if interval}
-    labels = _Labels(dict.fromkeys(detected.holder.mapping.cluster for detected in schemes))
+    clusters = dict.fromkeys(label for detected in schemes if (label := detected.holder.mapping.cluster))
     fastest = {job: known[job] for job in of_gpus & known.keys() - {""}}
-    targets, at_most = _read_slow_targets(engine, labels, fastest, highest, at)
+    targets, at_most = _read_slow_targets(engine, list(clusters), fastest, highest, at)
     return ScrapeIntervals(known, frozenset(established), targets, at_most, frozenset(of_gpus))
 
 
-class _Labels:
-    """Those of a scrape target: its clusters may have different labels."""
-
-    def __init__(self, clusters: Iterable[str]) -> None:
-        self._clusters = [label for label in clusters if label]
-        self.by = ", ".join(("job", "instance", *self._clusters))
-
-    def query(self, engine: Engine, expression: str, at: float) -> dict[ScrapeTarget, float]:
-        return {
-            ScrapeTarget(own.get("job", ""), own.get("instance", ""), find_label(own, self._clusters)): value
-            for own, value in _query(engine, expression, at)
-        }
-
-
 def _read_slow_targets(
-    engine: Engine, labels: _Labels, fastest: Mapping[str, float], highest: Mapping[str, float], at: float
+    engine: Engine, clusters: Sequence[str], fastest: Mapping[str, float], highest: Mapping[str, float], at: float
 ) -> tuple[dict[ScrapeTarget, float], dict[ScrapeTarget, float]]:
     """Targets with a longer interval than the fastest of their job, and those whose interval is at most so long. Three
-    more queries, for jobs that may have some."""
+    more queries, for jobs that may have some. `clusters`: the labels that may name the cluster of a target."""
     targets: dict[ScrapeTarget, float] = {}
     at_most: dict[ScrapeTarget, float] = {}
     lowest = _read_by_job(engine, f"min by (job) (count_over_time({_select_up(fastest)}[600s]))", at) if fastest else {}
     mixed = [job for job in fastest if lowest.get(job, highest[job]) < highest[job] - 1]
     if not mixed:
         return targets, at_most
-    up = _select_up(mixed)
+
+    def read(expression: str) -> dict[ScrapeTarget, float]:
+        return {
+            ScrapeTarget(labels.get("job", ""), labels.get("instance", ""), find_label(labels, clusters)): value
+            for labels, value in _query(engine, expression, at)
+        }
+
+    up, by = _select_up(mixed), join_labels("job", "instance", *clusters)
     bounds: list[dict[ScrapeTarget, float]] = []
     for seconds in SHORT_PERIODS_SECONDS:
         # The longest interval that puts as many samples into a short period as there were at most. Gaps beside the
         # period do not make it longer.
-        most = f"max by ({labels.by}) (max_over_time(count_over_time({up}[{seconds}s])[600s:15s]))"
-        counts = labels.query(engine, most, at)
+        counts = read(f"max by ({by}) (max_over_time(count_over_time({up}[{seconds}s])[600s:15s]))")
         bounds.append({target: seconds / (count - 1) + 1e-9 for target, count in counts.items() if count > 1})
-    of_targets = f"max by ({labels.by}) (count_over_time({up}[600s]) and ({up} offset 600s))"
-    for target, count in labels.query(engine, of_targets, at).items():
+    for target, count in read(f"max by ({by}) (count_over_time({up}[600s]) and ({up} offset 600s))").items():
         interval = infer_interval(count)
         longest = min(of_period.get(target, np.inf) for of_period in bounds)
         if interval and interval > fastest[target.job]:
@@ -176,7 +167,7 @@ def _read_ends(
         if (metric := detected.holder.main_metric)
     ]
     if jobs:
-        selectors = [write_selector("up", (match_any("job", sorted(jobs)),))]
+        selectors = [_select_up(jobs)]
     if not selectors:
         return None
     times = " or ".join(f"timestamp({selector})" for selector in selectors)
