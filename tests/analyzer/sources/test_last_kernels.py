@@ -130,4 +130,4 @@ def test_it_costs_no_query_where_no_such_series_exist():
         plan_holders(DetectedScheme(HAMI, SeriesGroup(mapping, HAMI.list_metrics(each))), ())
         for each in (names, {*names, NEW[1][2]})
     ]
-    assert [sum(query.quantity is Quantity.LAST_KERNEL for query in plan.queries) for plan in plans] == [0, 1]
+    assert [sum(query.key.quantity is Quantity.LAST_KERNEL for query in plan.queries) for plan in plans] == [0, 1]

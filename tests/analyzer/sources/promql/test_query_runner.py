@@ -16,7 +16,7 @@ from gpusteward.analyzer.sources.promql.query_runner import (
     TextRowIndex,
     run_tasks,
 )
-from gpusteward.analyzer.sources.usage.quantities import PRESENCE_NOW
+from gpusteward.analyzer.sources.usage.quantities import DCGM, PRESENCE_NOW
 from gpusteward.analyzer.sources.usage.query_results import DeviceKey, HolderKey
 from gpusteward.core.errors import SourceError
 from gpusteward.messages.errors import source_errors
@@ -36,7 +36,7 @@ class FailingEngine:
 
 def test_a_failed_query_keeps_its_reason_and_not_the_results_of_its_cycle(caplog: pytest.LogCaptureFixture):
     caplog.set_level(logging.ERROR, logger="gpusteward")  # pytest keeps log records, and with them the error
-    collector = ResultCollector(TextRowIndex(HOLDER), TextRowIndex(DeviceKey("UUID", "")))
+    collector = ResultCollector(DCGM, TextRowIndex(HOLDER), TextRowIndex(DeviceKey("UUID", "")))
     gc.disable()
     try:
         tasks = [QueryTask(Query(PRESENCE_NOW, "metric", 1.0, HOLDER), "metric")]

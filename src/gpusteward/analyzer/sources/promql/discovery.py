@@ -306,7 +306,7 @@ def _write_uncovered(plan: QueryPlan, agents: Iterable[LabelMapping]) -> Iterato
     else:
         identity = mapping.uuid
     known = " or ".join(_write_known(mapping, agent, identity) for agent in agents)
-    shown = dict.fromkeys((query.metric, query.matchers) for query in plan.queries if query.quantity in SHOWS_GPUS)
+    shown = dict.fromkeys((query.metric, query.matchers) for query in plan.queries if query.key.quantity in SHOWS_GPUS)
     for metric, matchers in shown or {(plan.metric, plan.matchers): None}:
         on = join_labels(identity, mapping.cluster)
         yield f"count({write_selector(metric, matchers)} unless on ({on}) ({known}))"

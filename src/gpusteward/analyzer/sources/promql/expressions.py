@@ -51,8 +51,8 @@ def write_query(query: Query, window: Window, shard: Matchers = ()) -> str:
     selector = write_selector(query.metric, (*query.matchers, *shard))
     if query.key == PRESENCE_TIMES:  # the samples themselves: only they have their times
         return f"{selector}{write_range(window.seconds)}"
-    inner = window.aggregate(query.metric, (*query.matchers, *shard), query.aggregation)
-    if query.quantity is Quantity.LAST_KERNEL:
+    inner = window.aggregate(query.metric, (*query.matchers, *shard), query.key.aggregation)
+    if query.key.quantity is Quantity.LAST_KERNEL:
         inner = f"timestamp({inner}) - {inner}"  # of several series the one with the newest kernel
     if query.key == PRESENCE_IN_WINDOW:
         inner = f"{inner} unless {selector}"

@@ -150,35 +150,22 @@ class Query:
     other_than: tuple["Query", ...] = ()  # leave out the keys that these have now
 
     @property
-    def level(self) -> Level:
-        return self.key.level
-
-    @property
-    def quantity(self) -> Quantity:
-        return self.key.quantity
-
-    @property
-    def aggregation(self) -> Aggregation:
-        return self.key.aggregation
-
-    @property
     def floor(self) -> float | None:
         """In base units. Only values above it are returned; None: all."""
-        if self.aggregation in EXCESSES:
+        if self.key.aggregation in EXCESSES:
             return LEAST_EXCESS
-        return UNHELD_FLOOR if self.quantity is Quantity.UNHELD else FLOORS.get(self.quantity)
+        return UNHELD_FLOOR if self.key.quantity is Quantity.UNHELD else FLOORS.get(self.key.quantity)
 
     @property
     def is_static(self) -> bool:
         """Whether the result of an earlier cycle is still valid."""
-        return (
-            self.level is Level.DEVICE and self.aggregation is Aggregation.LAST and self.quantity in STATIC_QUANTITIES
-        )
+        level, quantity, aggregation = self.key
+        return level is Level.DEVICE and aggregation is Aggregation.LAST and quantity in STATIC_QUANTITIES
 
     @property
     def is_for_idle(self) -> bool:
         """Whether only a verdict of idle needs it: what contradicts idleness, and what limits its proof."""
-        return self.aggregation in EXCESSES or self.key in IDLE_KEYS
+        return self.key.aggregation in EXCESSES or self.key in IDLE_KEYS
 
     def list_labels(self) -> list[str]:
         """Of its key and its details, each once. Names of several labels in one text are joined by commas."""

@@ -7,10 +7,10 @@ billion clusters. Keys are found in the same way.
 """
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Generic, TypeVar, cast
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -21,7 +21,7 @@ from gpusteward.analyzer.sources.engine.decode import MatrixSeries, Vector, deco
 from gpusteward.analyzer.sources.memory_limits import DEFAULT_LIMITS, MemoryLimits
 from gpusteward.analyzer.sources.promql.expressions import Window, write_query
 from gpusteward.analyzer.sources.promql.query_plan import Query
-from gpusteward.analyzer.sources.usage.quantities import COUNTS, PRESENCE_TIMES, Level
+from gpusteward.analyzer.sources.usage.quantities import COUNTS, PRESENCE_TIMES, Level, MetricScheme
 from gpusteward.analyzer.sources.usage.query_results import (
     DeviceDetails,
     DeviceKey,
@@ -42,8 +42,7 @@ from gpusteward.messages.errors import source_errors
 
 log = Log(__name__)
 
-D = TypeVar("D", bound=HolderDetails | DeviceDetails)
-V = TypeVar("V", bound=HolderDetails | DeviceDetails | ScrapeTarget)
+Details = HolderDetails | DeviceDetails | ScrapeTarget
 Hashes = NDArray[np.int64]
 
 
@@ -68,15 +67,14 @@ class RowLimit:
             raise SourceError(source_errors.TOO_MANY_ROWS, rows=self.rows, before=budget, budget=2 * budget)
 
 
-class TextRowIndex(RowIndex[K], Generic[K, D]):
+class TextRowIndex(RowIndex[K]):
     """Rows by label texts, many at once."""
 
     def __init__(self, labels: K, limit: RowLimit | None = None) -> None:
         super().__init__(labels)
         self._limit = limit or RowLimit()
         self._by_text, self._by_key = _HashIndex(), _HashIndex()
-        self._details: _DetailCache[D] = _DetailCache()
-        self._targets: _DetailCache[ScrapeTarget] = _DetailCache()
+        self._details: dict[type[Details], _DetailCache] = {}
 
     def find(self, keys: Sequence[K]) -> Rows:
         return self._by_key.find(_hash(keys))
@@ -101,16 +99,10 @@ class TextRowIndex(RowIndex[K], Generic[K, D]):
             self._by_text.add(hashes[new], rows[new])
         return rows
 
-    def read_details(self, texts: Sequence[bytes], *labels: D) -> tuple[Rows, list[D]]:
+    def read_details(self, texts: Sequence[bytes], *labels: Details) -> tuple[Rows, list[Any]]:
         """The row and the details of each label text. `labels`: the name of the label that holds each detail, and
         others for series without the first. Raises SourceError for labels that cannot be read."""
-        return self._read(self._details, texts, labels)
-
-    def read_targets(self, texts: Sequence[bytes], labels: ScrapeTarget) -> tuple[Rows, list[ScrapeTarget]]:
-        """The row and the scrape target of each label text. Raises SourceError for labels that cannot be read."""
-        return self._read(self._targets, texts, (labels,))
-
-    def _read(self, cache: "_DetailCache[V]", texts: Sequence[bytes], labels: Sequence[V]) -> tuple[Rows, list[V]]:
+        cache = self._details.setdefault(type(labels[0]), _DetailCache())
         hashes = _hash(texts)
         positions = cache.by_text.find(hashes)
         new = np.flatnonzero(positions < 0)
@@ -119,8 +111,8 @@ class TextRowIndex(RowIndex[K], Generic[K, D]):
             rows, parsed = self._add_labels([texts[position] for position in new.tolist()])
             positions[new] = np.arange(len(new)) + len(cache.details)
             cache.rows = np.concatenate((cache.rows, rows))
-            make = cast("Callable[[Iterable[str]], V]", type(labels[0])._make)
             names = list(zip(*labels, strict=True))  # of each detail
+            make = type(labels[0])._make
             cache.details += [make([self._share(find_label(each, detail)) for detail in names]) for each in parsed]
             cache.by_text.add(hashes[new], positions[new])
         return cache.rows[positions], list(map(cache.details.__getitem__, positions.tolist()))
@@ -139,17 +131,17 @@ class TextRowIndex(RowIndex[K], Generic[K, D]):
         return self.add([self._read_key(each) for each in labels]), labels
 
 
-class _DetailCache(Generic[V]):
+class _DetailCache:
     """Rows and details by label text."""
 
     def __init__(self) -> None:
         self.by_text = _HashIndex()  # text -> position in the next two
         self.rows: Rows = np.empty(0, np.int64)
-        self.details: list[V] = []
+        self.details: list[Details] = []
 
 
-HolderIndex = TextRowIndex[HolderKey, HolderDetails]
-DeviceIndex = TextRowIndex[DeviceKey, DeviceDetails]
+HolderIndex = TextRowIndex[HolderKey]
+DeviceIndex = TextRowIndex[DeviceKey]
 
 
 class _HashIndex:
@@ -181,31 +173,24 @@ def _hash(values: Collection[bytes] | Collection[K]) -> Hashes:
 class ResultCollector:
     """Converts results to rows and merges them, one thread at a time."""
 
-    def __init__(self, holders: HolderIndex, devices: DeviceIndex, *, previous_rows: Sequence[int] = ()) -> None:
-        """`previous_rows`: holder rows of earlier cycles that are not known to have ended."""
-        self.results = QueryResults(holders, devices, previous_rows=previous_rows)
+    def __init__(self, scheme: MetricScheme, holders: HolderIndex, devices: DeviceIndex) -> None:
+        self.results = QueryResults(scheme, holders, devices)
         self._holders, self._devices = holders, devices
         self._lock = threading.Lock()
 
     def read_chunk(self, query: Query, vector: Vector) -> ResultChunk:
         """A part of a query result by rows. Raises SourceError for labels that cannot be read."""
-        labels, missing = query.detail_labels, vector.missing_stores
+        labels, values, details = query.detail_labels, None, list[Any]()
+        index = self._holders if query.key.level is Level.HOLDER else self._devices
         with self._lock:
-            if isinstance(labels, HolderDetails):
-                rows, holder_details = self._holders.read_details(vector.labels, labels, *query.fallbacks)
-                return ResultChunk(query.key, rows, holder_details=holder_details, missing_stores=missing)
-            if isinstance(labels, DeviceDetails):
-                rows, device_details = self._devices.read_details(vector.labels, labels)
-                return ResultChunk(query.key, rows, device_details=device_details, missing_stores=missing)
-            targets: Sequence[ScrapeTarget] = ()
-            if isinstance(labels, ScrapeTarget):
-                rows, targets = self._holders.read_targets(vector.labels, labels)
-            else:
-                index = self._holders if query.level is Level.HOLDER else self._devices
+            if labels is None:
                 rows = index.add_texts(vector.labels)
-        scale = 1.0 if query.aggregation in COUNTS else query.scale
-        values = vector.values if scale == 1.0 else vector.values * scale
-        return ResultChunk(query.key, rows, values, missing_stores=missing, targets=targets)
+            else:
+                rows, details = index.read_details(vector.labels, labels, *query.fallbacks)
+        if labels is None or isinstance(labels, ScrapeTarget):
+            scale = 1.0 if query.key.aggregation in COUNTS else query.scale
+            values = vector.values if scale == 1.0 else vector.values * scale
+        return ResultChunk(query.key, rows, values, details, vector.missing_stores)
 
     def read_times(self, query: Query, found: Sequence[MatrixSeries]) -> ResultChunk:
         """The times of the samples of a range selector. Raises SourceError for labels that cannot be read."""
@@ -215,10 +200,10 @@ class ResultCollector:
             for series in found
         ]
         times = [np.array([time for time, _ in series.points]) for series in found]
-        labels = cast(HolderDetails, query.detail_labels)
+        assert query.detail_labels is not None
         with self._lock:
-            rows, details = self._holders.read_details(texts, labels, *query.fallbacks)
-        return ResultChunk(query.key, rows, holder_details=details, times=times)
+            rows, details = self._holders.read_details(texts, query.detail_labels, *query.fallbacks)
+        return ResultChunk(query.key, rows, details=details, times=times)
 
     def merge(self, chunks: Iterable[ResultChunk]) -> None:
         """Merge the chunks of a complete result."""
@@ -265,7 +250,7 @@ def run_tasks(engine: Engine, tasks: Iterable[QueryTask], collector: ResultColle
                 found = engine.read_query(task.expression, at, read)
             collector.merge(found)
         except SourceError as error:
-            log.warning("query_failed", queries=f"{query.quantity} {query.aggregation}", reason=error)
+            log.warning("query_failed", queries=f"{query.key.quantity} {query.key.aggregation}", reason=error)
             collector.fail(query, error)
 
     with ThreadPoolExecutor(engine.max_concurrent_queries + 1, thread_name_prefix="engine") as pool:

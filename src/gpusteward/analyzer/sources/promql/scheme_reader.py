@@ -197,7 +197,7 @@ class StaticValues:
         static = {query.key for query in queries if query.is_static}
         self._columns = {key: results.column(*key) for key in static if results.has(*key)}
         self._holder_count, self._device_count = len(results.holders), len(results.devices)
-        if all(query.is_static for query in queries if query.level is Level.DEVICE):
+        if all(query.is_static for query in queries if query.key.level is Level.DEVICE):
             devices.release_memory(results.holders)
         self.is_due = not static.isdisjoint(results.failures)
 
@@ -243,13 +243,7 @@ class SchemeReader:
         if results.is_empty and results.failures:
             self.finish_cycle(self._table_rows)  # rows that were too many must not fail the next cycle too
             raise SourceError(next(iter(results.failures.values())))
-        table = self._states[detected.key].build_table(
-            detected.scheme,
-            results,
-            expected=self.expected,
-            at=cycle.at,
-            reports_unheld_devices=reports_unheld_devices(detected.scheme, self._condition),
-        )
+        table = self._states[detected.key].build_table(results, expected=self.expected, at=cycle.at)
         seconds = time.monotonic() - started
         log.debug("scheme_read", scheme=detected.scheme, rows=len(table.allocations), seconds=seconds)
         return table
@@ -285,10 +279,11 @@ class SchemeReader:
             plans[0] = plans[0].with_targets()
         indexes = self._find_indexes(plans)
         static, stale = indexes.static, self._states[detected.key].stale
-        previous_rows = stale.list_previous_rows(indexes.holders, cycle.at)
-        collector = ResultCollector(indexes.holders, indexes.devices, previous_rows=previous_rows)
+        collector = ResultCollector(detected.scheme, indexes.holders, indexes.devices)
         results = collector.results
+        results.previous_rows = stale.list_previous_rows(indexes.holders, cycle.at)
         results.lacks_video = bool(list_missing_video(detected))
+        results.reports_unheld_devices = reports_unheld_devices(detected.scheme, self._condition)
         queries_static = static.is_due
         at_first = [
             plan.choose(lambda query: not query.is_for_idle and (queries_static or not query.is_static))
@@ -304,7 +299,7 @@ class SchemeReader:
             self._find_unlisted(detected, plans[0], collector, cycle)
         if stale.find_without_details(list_stale_rows(results)):
             self._run([plans[0].only_presence_in_window()], collector, cycle)
-        if rows := list_rows_to_ask(detected.scheme, results, expected=self.expected, at=cycle.at):
+        if rows := list_rows_to_ask(results, expected=self.expected, at=cycle.at):
             self._find_ended(detected, rows, collector, cycle)
         if not results.is_empty:
             static.fill_gaps(results)

@@ -180,12 +180,12 @@ class ScrapeSource:
         scheme, state = detected.scheme, self._states[detected.scheme]
         previous_rows = state.stale.list_previous_rows(window.rows.holders[scheme], at)
         results = run_queries(detected, window, previous_rows=previous_rows)
+        results.reports_unheld_devices = reports_unheld_devices(scheme, self._condition)
         if without_details := state.stale.find_without_details(list_stale_rows(results)):
-            add_last_details(results, detected, window, without_details)
-        if rows := list_rows_to_ask(scheme, results, expected=self._expected, at=at):
-            add_sample_times(results, scheme, self.store, rows, at=at, seconds=self._window_seconds)
-        unheld = reports_unheld_devices(scheme, self._condition)
-        return state.build_table(scheme, results, expected=self._expected, at=at, reports_unheld_devices=unheld)
+            add_last_details(results, window, without_details)
+        if rows := list_rows_to_ask(results, expected=self._expected, at=at):
+            add_sample_times(results, self.store, rows, at=at, seconds=self._window_seconds)
+        return state.build_table(results, expected=self._expected, at=at)
 
     def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
         """The chart of one allocation before `at`, as far back as samples are kept."""

@@ -85,7 +85,7 @@ def detect_schemes(names: Collection[str]) -> tuple[DetectedScheme, ...]:
 def run_queries(detected: DetectedScheme, window: StoreWindow, *, previous_rows: Sequence[int] = ()) -> QueryResults:
     """All query results of one scheme. `previous_rows`: holders of earlier cycles that may only be stale."""
     rows = window.rows
-    results = QueryResults(rows.holders[detected.scheme], rows.devices, previous_rows=previous_rows)
+    results = QueryResults(detected.scheme, rows.holders[detected.scheme], rows.devices, previous_rows=previous_rows)
     results.lacks_video = bool(list_missing_video(detected))
     plans = [plan_holders(detected, ()), *([plan_devices(detected.device, ())] if detected.device else [])]
     selected: dict[tuple[str, _TraitFilter], SeriesNumbers] = {}
@@ -96,7 +96,7 @@ def run_queries(detected: DetectedScheme, window: StoreWindow, *, previous_rows:
         chosen = _leave_out(query, window.series, selected[key]) if query.other_than else selected[key]
         _add_result(results, query, window.series, chosen, at=window.at)
     if not detected.scheme.lists_allocations:
-        _add_unlisted(results, detected.scheme, window.series)
+        _add_unlisted(results, window.series)
     return results
 
 
@@ -109,46 +109,38 @@ def _leave_out(query: Query, window: SeriesWindow, selected: SeriesNumbers) -> S
     return selected[~has_other[window.holder[selected]]]
 
 
-def _add_unlisted(results: QueryResults, scheme: MetricScheme, window: SeriesWindow) -> None:
+def _add_unlisted(results: QueryResults, window: SeriesWindow) -> None:
     """Holders and devices that are on other lines than those of the presence metric, see `promql.unlisted_holders`."""
     is_listed = np.zeros(len(results.holders), dtype=bool)
     is_listed[list(results.present)] = True
     traits = int(SeriesTrait.FOR_HOLDERS)
     for family in FAMILIES:
-        if family.scheme is scheme and family.shows_presence:
+        if family.scheme is results.scheme and family.shows_presence:
             selected = _TraitFilter(traits, traits).select(window, family.name)
             unlisted = selected[~is_listed[window.holder[selected]]]
             results.add_present(_read_details(window.holder, window, unlisted))
             is_listed[list(results.present)] = True
 
 
-def add_last_details(
-    results: QueryResults, detected: DetectedScheme, window: StoreWindow, holders: Collection[int]
-) -> None:
+def add_last_details(results: QueryResults, window: StoreWindow, holders: Collection[int]) -> None:
     """The details of stale holders, from as far back as samples are kept."""
     series = window.series
-    shown = [family.number for family in FAMILIES if family.scheme is detected.scheme and family.shows_presence]
+    shown = [family.number for family in FAMILIES if family.scheme is results.scheme and family.shows_presence]
     is_presence = np.isin(series.family, shown)
     selected = np.flatnonzero(is_presence & np.isin(series.holder, list(holders)))
     results.last_details |= zip(series.holder[selected].tolist(), series.details[selected].tolist(), strict=True)
 
 
 def add_sample_times(
-    results: QueryResults,
-    scheme: MetricScheme,
-    store: SampleStore,
-    holders: Sequence[int],
-    *,
-    at: float,
-    seconds: float,
+    results: QueryResults, store: SampleStore, holders: Sequence[int], *, at: float, seconds: float
 ) -> None:
     """When these holders were seen in the window, with their details."""
     keys = [results.holders.keys[row] for row in holders]
     with store.lock_targets() as (series_labels, targets):
         # Rows may have got other numbers since the window was read.
-        rows = dict(zip(series_labels.holders[scheme].find(keys).tolist(), holders, strict=True))
+        rows = dict(zip(series_labels.holders[results.scheme].find(keys).tolist(), holders, strict=True))
         for samples in targets.values():
-            for found in samples.values.read_presence(scheme, rows.keys() - {-1}, at=at, seconds=seconds):
+            for found in samples.values.read_presence(results.scheme, rows.keys() - {-1}, at=at, seconds=seconds):
                 row = rows[found.holder]
                 results.last_details.setdefault(row, found.details)
                 results.seen.add(row, found.details.pod_uid, found.times)
@@ -167,7 +159,7 @@ def count_fleet(window: StoreWindow) -> Mapping[NodeModel, int]:
 
 
 def _make_filter(query: Query) -> _TraitFilter:
-    level = SeriesTrait.FOR_HOLDERS if query.level is Level.HOLDER else SeriesTrait.FOR_DEVICES
+    level = SeriesTrait.FOR_HOLDERS if query.key.level is Level.HOLDER else SeriesTrait.FOR_DEVICES
     mask = values = int(level)
     for matcher in query.matchers:
         trait, is_required = _TRAITS[matcher]
@@ -179,16 +171,16 @@ def _make_filter(query: Query) -> _TraitFilter:
 def _add_result(
     results: QueryResults, query: Query, window: SeriesWindow, selected: SeriesNumbers, *, at: float
 ) -> None:
-    if query.quantity is Quantity.PRESENCE:
+    level, quantity, aggregation = query.key
+    if quantity is Quantity.PRESENCE:
         results.add_present(_read_details(window.holder, window, selected))
-    elif query.quantity is Quantity.IDENTITY:
+    elif quantity is Quantity.IDENTITY:
         results.device_details |= _read_details(window.device, window, selected)
     else:
-        rows = (window.holder if query.level is Level.HOLDER else window.device)[selected]
-        scale = 1.0 if query.aggregation in COUNTS else query.scale
-        column: Column = getattr(window, query.aggregation.name.lower())  # its fields have the names of aggregations
-        values = column[selected] * scale
-        if query.quantity is Quantity.LAST_KERNEL:
+        rows = (window.holder if level is Level.HOLDER else window.device)[selected]
+        column: Column = getattr(window, aggregation.name.lower())  # its fields have the names of aggregations
+        values = column[selected] * (1.0 if aggregation in COUNTS else query.scale)
+        if quantity is Quantity.LAST_KERNEL:
             values = at - values  # up to a scrape interval later than it was
         if query.floor is not None:
             is_above = values > query.floor

@@ -36,7 +36,6 @@ from gpusteward.analyzer.sources.usage.quantities import (
     PRESENCE_NOW,
     Aggregation,
     Level,
-    MetricScheme,
     Quantity,
 )
 from gpusteward.analyzer.sources.usage.query_results import (
@@ -57,35 +56,32 @@ _MISSED = 1.5
 """Scrape intervals. Samples that are further apart have another one missing between them."""
 
 
-def list_rows_to_ask(scheme: MetricScheme, results: QueryResults, *, expected: ExpectedSamples, at: float) -> list[int]:
+def list_rows_to_ask(results: QueryResults, *, expected: ExpectedSamples, at: float) -> list[int]:
     """Holder rows whose samples tell more than their number: those that have ended, and those that are present and lack
     samples of the window: an earlier pod of the same name may have ended."""
     present = np.array(list_present_rows(results), np.int64)
     counts = results.column(*CORE_COUNT)[present]
     few = present[counts <= np.fmax.reduce(counts, initial=0.0) - _MISSED]  # most rows need not be looked at closely
     if len(few):
-        presence = PresenceTable(scheme, results, rows=few.tolist())
+        presence = PresenceTable(results, rows=few.tolist())
         coverage, counts = measure_coverage(presence, expected, at), presence.column(*CORE_COUNT)
         few = few[(1 - coverage) * counts >= _MISSED * coverage]
     return [*list_ended_rows(results), *(few.tolist() if len(few) <= MAX_INTERRUPTED else ())]
 
 
-def build_ended_holders(
-    scheme: MetricScheme, results: QueryResults, *, expected: ExpectedSamples, at: float, reports_unheld_devices: bool
-) -> list[EndedHolder]:
+def build_ended_holders(results: QueryResults, *, expected: ExpectedSamples, at: float) -> list[EndedHolder]:
     """Those that ended among the holders whose samples were found, without those whose scrape interval is not known
-    yet. `reports_unheld_devices`: whether a device without a holder has samples too."""
+    yet."""
     rows = list(results.seen.holders)
     if not rows:
         return []
-    presence = PresenceTable(scheme, results, rows=rows)
+    presence = PresenceTable(results, rows=rows)
     intervals = measure_coverage(presence, expected, at) * expected.window_seconds / presence.column(*CORE_COUNT)
-    by_device = scheme.names_holder and reports_unheld_devices
     found: list[EndedHolder] = []
     for row, allocation, interval, works in zip(
         rows, AllocationCache().find_keys(presence), intervals.tolist(), _find_work(presence).tolist(), strict=True
     ):
-        stays = sorted(_find_stays(results, row, interval, by_device=by_device)) if np.isfinite(interval) else []
+        stays = sorted(_find_stays(results, row, interval)) if np.isfinite(interval) else []
         following = [stay.first_at - interval / 2 for stay in stays[1:]]
         if row in results.present:
             stays = stays[:-1]  # without the one that is there now
@@ -103,9 +99,10 @@ class _Stay(NamedTuple):
     pod_uid: str
 
 
-def _find_stays(results: QueryResults, row: int, interval: float, *, by_device: bool) -> Iterator[_Stay]:
-    """One of each uid. Without uids, a pod ended where a sample of it is missing. `by_device`: only if the device has
-    one there: otherwise a scrape is missing, and not the pod."""
+def _find_stays(results: QueryResults, row: int, interval: float) -> Iterator[_Stay]:
+    """One of each uid. Without uids, a pod ended where a sample of it is missing. Where devices without a holder
+    report, only if its device has one there: otherwise a scrape is missing, and not the pod."""
+    by_device = results.scheme.names_holder and results.reports_unheld_devices
     key: HolderKey = results.holders.keys[row]
     for pod_uid, series in results.seen.holders[row].items():
         times = np.unique(np.concatenate(series))
@@ -189,8 +186,8 @@ class StaleAllocations:
         """Stale rows that were never in a table while they reported, so that their details are unknown."""
         return set(stale).difference(self._rows, self._ended) if stale else set()
 
-    def update(self, results: QueryResults, table: PartialTable, at: float, *, reports_unheld_devices: bool) -> None:
-        """Note the rows of this cycle. `reports_unheld_devices`: whether a GPU without a holder is reported as well."""
+    def update(self, results: QueryResults, table: PartialTable, at: float) -> None:
+        """Note the rows of this cycle."""
         # Every stale row is unknown, so only the unknown rows are checked: usually a few.
         unknown = ((position, table.holder_rows[position]) for position in table.unknown)
         stale = {position: row for position, row in unknown if row not in results.present}
@@ -199,7 +196,7 @@ class StaleAllocations:
             return
         has_samples = results.has_samples
         self.without_samples = frozenset(position for position, row in stale.items() if not has_samples[row])
-        dropped = set(self._list_dropped(results, table, stale, reports_unheld_devices=reports_unheld_devices))
+        dropped = set(self._list_dropped(results, table, stale))
         kept = [results.holders.keys[row] for row in stale.values() if row not in dropped]
         # While a part of the engine does not respond, it is not the exporter that is late.
         is_partial = PRESENCE_NOW in results.missing_stores
@@ -212,9 +209,7 @@ class StaleAllocations:
         is_ended[self._rows] = False
         self._ended = np.flatnonzero(is_ended & has_samples).tolist()
 
-    def _list_dropped(
-        self, results: QueryResults, table: PartialTable, stale: StaleRows, *, reports_unheld_devices: bool
-    ) -> Iterator[HolderRow]:
+    def _list_dropped(self, results: QueryResults, table: PartialTable, stale: StaleRows) -> Iterator[HolderRow]:
         """Stale rows that are not kept for the next cycle."""
         if not stale:
             return
@@ -227,7 +222,7 @@ class StaleAllocations:
         devices = (results.devices.keys[row] for row in results.device_details)
         reporting.update(device._replace(instance="") for device in devices)
         reporting_nodes: set[tuple[str, str]] = set()
-        if not reports_unheld_devices:
+        if not results.reports_unheld_devices:
             reporting_nodes = {(keys[row].cluster, details.node) for row, details in present.items() if details.node}
         new_nodes = {keys[row].pod_key: results.present[row].node for row in results.present.keys() - known}
         for position, row in stale.items():
@@ -257,23 +252,11 @@ class SchemeState:
     unheld_work: UnheldWork = NOTHING  # of the last cycle
     devices: int = 0  # that report now
 
-    def build_table(
-        self,
-        scheme: MetricScheme,
-        results: QueryResults,
-        *,
-        expected: ExpectedSamples,
-        at: float,
-        reports_unheld_devices: bool,
-    ) -> PartialTable:
-        """The usage of every holder, with those that have ended. `reports_unheld_devices`: whether a device without a
-        holder is reported as well."""
-        self.unheld_work = find_unheld_work(scheme, results, expected.window_seconds)
-        self.devices = count_devices(scheme, results)
-        table = build_partial_table(scheme, results, expected=expected, allocations=self.allocations, at=at)
-        ended = build_ended_holders(
-            scheme, results, expected=expected, at=at, reports_unheld_devices=reports_unheld_devices
-        )
-        table = replace(table, ended=ended)
-        self.stale.update(results, table, at, reports_unheld_devices=reports_unheld_devices)
+    def build_table(self, results: QueryResults, *, expected: ExpectedSamples, at: float) -> PartialTable:
+        """The usage of every holder, with those that have ended."""
+        self.unheld_work = find_unheld_work(results, expected.window_seconds)
+        self.devices = count_devices(results)
+        table = build_partial_table(results, expected=expected, allocations=self.allocations, at=at)
+        table = replace(table, ended=build_ended_holders(results, expected=expected, at=at))
+        self.stale.update(results, table, at)
         return table

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpusteward.analyzer.sources.usage.quantities import UNHELD_FLOOR, Aggregation, Level, MetricScheme, Quantity
+from gpusteward.analyzer.sources.usage.quantities import UNHELD_FLOOR, Aggregation, Level, Quantity
 from gpusteward.analyzer.sources.usage.query_results import DeviceKey, DeviceSet, Flags, PodKey, QueryResults
 from gpusteward.analyzer.sources.usage.unknown_rows import HIGHEST_CORE
 from gpusteward.analyzer.tables import Column, SiteFinding, UsageTable
@@ -138,11 +138,11 @@ class UnheldWork(NamedTuple):
 NOTHING = UnheldWork()
 
 
-def find_unheld_work(scheme: MetricScheme, results: QueryResults, window_seconds: float) -> UnheldWork:
+def find_unheld_work(results: QueryResults, window_seconds: float) -> UnheldWork:
     """A device that had a holder at any time of the window is left out: the work may have been its."""
-    if scheme.devices:
+    if results.scheme.devices:
         return NOTHING  # its devices are those of DCGM
-    if scheme.lists_allocations:
+    if results.scheme.lists_allocations:
         return UnheldWork(_find_native(results, window_seconds))
     keys, exporters = results.holders.keys, results.exporter_rows
     working = np.flatnonzero(_works(results.column(Level.HOLDER, Quantity.UNHELD, Aggregation.MEAN))).tolist()

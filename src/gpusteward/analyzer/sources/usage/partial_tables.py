@@ -23,14 +23,13 @@ from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from math import isnan
-from typing import TypeVar
 
 import numpy as np
 
 from gpusteward.analyzer.sources.usage.coverage import ExpectedSamples
 from gpusteward.analyzer.sources.usage.measures import Stats, WindowCoverage, compute_measures
 from gpusteward.analyzer.sources.usage.presence import NO_DETAILS, PresenceTable
-from gpusteward.analyzer.sources.usage.quantities import FLOORS, MEASURES, Aggregation, Level, MetricScheme, Quantity
+from gpusteward.analyzer.sources.usage.quantities import FLOORS, MEASURES, Aggregation, Level, Quantity
 from gpusteward.analyzer.sources.usage.query_results import (
     DeviceDetails,
     DeviceKey,
@@ -47,7 +46,6 @@ from gpusteward.core.messages import Message
 from gpusteward.core.node.containers import Container, Workload, weigh_reported
 from gpusteward.core.usages import AllocationKey, Measure, Stat
 
-D = TypeVar("D", HolderDetails, DeviceDetails)
 _ONLY_PROOFS = frozenset({*(MEASURES[each] for each in FLOORS if each in MEASURES), Measure.ENERGY})
 """Their columns are left out where no row has a value, as on most sites: NaN alone would take 8 bytes a row each."""
 
@@ -78,15 +76,10 @@ class PartialTable:
 
 
 def build_partial_table(
-    scheme: MetricScheme,
-    results: QueryResults,
-    *,
-    expected: ExpectedSamples,
-    allocations: "AllocationCache",
-    at: float,
+    results: QueryResults, *, expected: ExpectedSamples, allocations: "AllocationCache", at: float
 ) -> PartialTable:
     """The usage of every holder of one metric scheme."""
-    presence = PresenceTable(scheme, results)
+    presence = PresenceTable(results)
     coverage = measure_coverage(presence, expected, at)
     stats = compute_measures(presence, WindowCoverage(expected.window_seconds, coverage))
     unknown = find_unknown_rows(presence, stats, coverage)
@@ -104,7 +97,7 @@ def measure_coverage(presence: PresenceTable, expected: ExpectedSamples, at: flo
         return expected.measure_coverage(counts, [by_job[job] for job in jobs], at)
     rows = np.concatenate([chunk.rows for chunk in results.counted])
     counts = np.concatenate([chunk.values for chunk in results.counted if chunk.values is not None])
-    targets = [target for chunk in results.counted for target in chunk.targets]
+    targets = [target for chunk in results.counted for target in chunk.details]
     coverage = np.full(len(results.holders), np.nan)
     np.fmax.at(coverage, rows, expected.measure_coverage(counts, targets, at))
     return coverage[presence.rows]
@@ -177,11 +170,6 @@ def _concatenate(columns: Sequence[Column]) -> Column:
     return columns[0] if len(columns) == 1 else np.concatenate((np.empty(0), *columns))
 
 
-def _replace(values: list[D], by: list[D], positions: Iterable[int | None]) -> list[D]:
-    """Values at a position are replaced by what is there."""
-    return [value if at is None else by[at] for value, at in zip(values, positions, strict=True)]
-
-
 class AllocationCache:
     """Allocation keys of the last cycle: hardly any of them changes from one cycle to the next.
 
@@ -194,7 +182,6 @@ class AllocationCache:
         self._device_details: list[DeviceDetails] = []
         self._started: Column = np.empty(0)
         self._allocations: list[AllocationKey] = []
-        self._containers: dict[tuple[object, ...], Container] = {}  # of this cycle: several devices may share one
 
     def find_keys(self, presence: PresenceTable) -> list[AllocationKey]:
         """The allocation of each row."""
@@ -210,66 +197,67 @@ class AllocationCache:
         return self._allocations
 
     def _update(self, presence: PresenceTable, started: Column) -> None:
+        """An allocation stays the same object as long as its details are."""
         positions = {key: position for position, key in enumerate(self._keys)}
-        times = [None if isnan(time) else time for time in started.tolist()]
-        keys, details, devices = presence.keys, presence.details, presence.device_details
-        kept = [
-            self._find_unchanged(positions.get(key), own, device, time)
-            for key, own, device, time in zip(keys, details, devices, times, strict=True)
-        ]
-        self._allocations = [
-            self._make(key, own, device, time) if position is None else self._allocations[position]
-            for position, key, own, device, time in zip(kept, keys, details, devices, times, strict=True)
-        ]
-        self._details = _replace(details, self._details, kept)
-        self._device_details = _replace(devices, self._device_details, kept)
-        self._keys, self._started = keys, started
-        self._containers.clear()
+        details, devices = [*presence.details], [*presence.device_details]
+        allocations: list[AllocationKey] = []
+        containers: dict[tuple[object, ...], Container] = {}  # several devices may share one
+        for row, (key, time) in enumerate(zip(presence.keys, started.tolist(), strict=True)):
+            started_at = None if isnan(time) else time
+            known = positions.get(key)
+            if known is not None and self._is_unchanged(known, details[row], devices[row], started_at):
+                details[row], devices[row] = self._details[known], self._device_details[known]
+                allocations.append(self._allocations[known])
+            else:
+                container = _find_container(containers, key, details[row], started_at)
+                allocations.append(_make_allocation(key, container, details[row], devices[row]))
+        self._allocations, self._details, self._device_details = allocations, details, devices
+        self._keys, self._started = presence.keys, started
 
-    def _find_unchanged(
-        self, position: int | None, details: HolderDetails, device: DeviceDetails, started_at: float | None
-    ) -> int | None:
-        """The position in the last cycle, if its allocation is made of the same details, or if there are none now.
-        Details are kept from cycle to cycle, so they are compared by identity."""
-        if position is None:
-            return None
+    def _is_unchanged(
+        self, position: int, details: HolderDetails, device: DeviceDetails, started_at: float | None
+    ) -> bool:
+        """Whether an allocation of the last cycle is made of the same details, or there are none now. Details are kept
+        from cycle to cycle, so they are compared by identity."""
         is_same = self._details[position] is details and self._device_details[position] is device
         if not is_same and details is not NO_DETAILS:
-            return None
-        is_same = started_at in (None, self._allocations[position].container.started_at)
-        return position if is_same else None
+            return False
+        return started_at in (None, self._allocations[position].container.started_at)
 
-    def _make(
-        self, key: HolderKey, details: HolderDetails, device: DeviceDetails, started_at: float | None
-    ) -> AllocationKey:
-        return AllocationKey(
-            device.parent_uuid or key.uuid,
-            key.instance,
-            self._make_container(key, details, started_at),
-            node=details.node,
-            gpu_index=details.gpu,
-            model=details.model or device.model,
-            share=details.share,
-            used_by=details.used_by,
+
+def _make_allocation(
+    key: HolderKey, container: Container, details: HolderDetails, device: DeviceDetails
+) -> AllocationKey:
+    return AllocationKey(
+        device.parent_uuid or key.uuid,
+        key.instance,
+        container,
+        node=details.node,
+        gpu_index=details.gpu,
+        model=details.model or device.model,
+        share=details.share,
+        used_by=details.used_by,
+    )
+
+
+def _find_container(
+    known: dict[tuple[object, ...], Container], key: HolderKey, details: HolderDetails, started_at: float | None
+) -> Container:
+    """One of the known ones, else a new one."""
+    kind = details.workload_kind
+    described = (kind, details.workload, details.pod_uid, details.user, details.pod_labels)
+    same = (*key.pod_key, key.container, started_at, *described)
+    if same not in known:
+        owner = Workload(kind, key.namespace, details.workload, key.cluster, weigh_reported(kind)) if kind else None
+        known[same] = Container(
+            key.namespace,
+            key.pod,
+            details.pod_uid,
+            key.container,
+            owner,
+            started_at=started_at,
+            pod_labels=split_pod_labels(details.pod_labels),
+            user=details.user,
+            cluster=key.cluster,
         )
-
-    def _make_container(self, key: HolderKey, details: HolderDetails, started_at: float | None) -> Container:
-        kind, workload = details.workload_kind, details.workload
-        pod = (key.cluster, key.namespace, key.pod, details.pod_uid)
-        same = (*pod, key.container, kind, workload, started_at, details.user, details.pod_labels)
-        container = self._containers.get(same)
-        if container is None:
-            evidence = weigh_reported(kind)
-            owner = Workload(kind, key.namespace, workload, key.cluster, evidence) if kind else None
-            container = self._containers[same] = Container(
-                key.namespace,
-                key.pod,
-                details.pod_uid,
-                key.container,
-                owner,
-                started_at=started_at,
-                pod_labels=split_pod_labels(details.pod_labels),
-                user=details.user,
-                cluster=key.cluster,
-            )
-        return container
+    return known[same]

@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusteward.analyzer.sources.usage.quantities import PRESENCE_NOW, Aggregation, Level, MetricScheme, Quantity
+from gpusteward.analyzer.sources.usage.quantities import PRESENCE_NOW, Aggregation, Level, Quantity
 from gpusteward.analyzer.sources.usage.query_results import (
     DeviceDetails,
     DeviceKey,
@@ -31,9 +31,9 @@ class PresenceTable:
     A holder that is absent while its device still reports has ended, and is left out (`absent_holders.py`).
     """
 
-    def __init__(self, scheme: MetricScheme, results: QueryResults, rows: Sequence[int] | None = None) -> None:
+    def __init__(self, results: QueryResults, rows: Sequence[int] | None = None) -> None:
         """`rows`: only these holders, present or not."""
-        self.scheme = scheme
+        self.scheme = results.scheme
         self.results = results
         keys = results.holders.keys
         present = list_present_rows(results) if rows is None else list(rows)
@@ -153,11 +153,13 @@ class PresenceTable:
         return np.where(np.array(parents, dtype=bool), rows, -1)
 
 
-def count_devices(scheme: MetricScheme, results: QueryResults) -> int:
+def count_devices(results: QueryResults) -> int:
     """Devices that report now, with a holder or without; 0 for HAMi, which does not report the latter."""
-    if scheme.lists_allocations:
+    if results.scheme.lists_allocations:
         return len(results.device_details)
-    return len(np.unique(results.holders.number_devices()[list(results.present)])) if scheme.names_holder else 0
+    if not results.scheme.names_holder:
+        return 0
+    return len(np.unique(results.holders.number_devices()[list(results.present)]))
 
 
 def list_present_rows(results: QueryResults) -> list[int]:
@@ -177,10 +179,7 @@ def _gpu_of(key: HolderKey) -> DeviceKey:
 
 def list_unlisted_rows(results: QueryResults, ended: Collection[int] = ()) -> list[int]:
     """Holders with samples in the window, or of the last cycle, that are not present, without those that have ended."""
-    is_unlisted = results.has_samples
-    is_unlisted[list(results.previous_rows)] = True
-    is_unlisted[[*results.present, *ended]] = False
-    return _with_pod(results, np.flatnonzero(is_unlisted).tolist())
+    return _list_missing(results, results.previous_rows, ended)
 
 
 def list_stale_rows(results: QueryResults) -> list[int]:
@@ -201,10 +200,11 @@ def list_ended_rows(results: QueryResults) -> list[int]:
     return [row for row in missing if keys[row].device in reporting and keys[row][:-1] not in present]
 
 
-def _list_missing(results: QueryResults) -> list[int]:
-    """Holders with samples in the window that are absent now."""
+def _list_missing(results: QueryResults, further: Sequence[int] = (), known: Collection[int] = ()) -> list[int]:
+    """Holders with samples in the window, and further ones, that are absent now, without the known ones."""
     is_missing = results.has_samples
-    is_missing[list(results.present)] = False
+    is_missing[list(further)] = True
+    is_missing[[*results.present, *known]] = False
     return _with_pod(results, np.flatnonzero(is_missing).tolist())
 
 

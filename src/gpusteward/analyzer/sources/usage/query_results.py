@@ -9,7 +9,7 @@ Filled from an engine by `promql.query_runner` and from scraped samples by `scra
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from gpusteward.analyzer.sources.usage.quantities import (
     PRESENCE_TIMES,
     Aggregation,
     Level,
+    MetricScheme,
     Quantity,
     QueryKey,
 )
@@ -275,15 +276,13 @@ _OUTSIDE_WINDOW = (Aggregation.LAST, *EXCESSES)
 
 @dataclass(frozen=True, slots=True)
 class ResultChunk:
-    """A part of a query result by rows: values in base units, or the details of holders or devices."""
+    """A part of a query result by rows: values in base units, or details."""
 
     key: QueryKey
     rows: Rows
     values: Column | None = None
-    holder_details: Sequence[HolderDetails] = ()
-    device_details: Sequence[DeviceDetails] = ()
+    details: Sequence[Any] = ()  # of holders or devices; of counted samples the target, where targets differ
     missing_stores: frozenset[str] = frozenset()  # of a distributed engine: they did not respond
-    targets: Sequence[ScrapeTarget] = ()  # of counted samples, where targets have different intervals
     times: Sequence[Column] = ()  # of samples, where these are queried
 
 
@@ -306,8 +305,10 @@ class SampleTimes:
 class QueryResults:
     """All results about one metric scheme in one cycle; the row indexes are kept from cycle to cycle."""
 
+    scheme: MetricScheme
     holders: RowIndex[HolderKey]
     devices: RowIndex[DeviceKey]
+    reports_unheld_devices: bool = False  # whether devices without a holder have samples too
     present: dict[int, HolderDetails] = field(default_factory=dict)  # holder rows that exist now
     device_details: dict[int, DeviceDetails] = field(default_factory=dict)  # device rows that exist now
     reported_by_two_nodes: set[int] = field(default_factory=set)  # holder rows; only one node can have the device
@@ -329,22 +330,22 @@ class QueryResults:
             known = self.missing_stores.get(chunk.key, frozenset())
             self.missing_stores[chunk.key] = known | chunk.missing_stores
         if chunk.key == PRESENCE_TIMES:
-            for row, details, times in zip(chunk.rows.tolist(), chunk.holder_details, chunk.times, strict=True):
+            for row, details, times in zip(chunk.rows.tolist(), chunk.details, chunk.times, strict=True):
                 holder = self.holders.keys[row]
                 self.seen.devices.setdefault(holder.device, []).append(times)
                 if holder.pod:
                     self.last_details[row] = details
                     self.seen.add(row, details.pod_uid, times)
         elif chunk.values is not None:
-            if chunk.targets:
+            if chunk.details:
                 self.counted.append(chunk)
             self.add_values(chunk.key, chunk.rows, chunk.values)
         elif chunk.key == PRESENCE_IN_WINDOW:
-            self.last_details.update(zip(chunk.rows.tolist(), chunk.holder_details, strict=True))
+            self.last_details.update(zip(chunk.rows.tolist(), chunk.details, strict=True))
         elif chunk.key == PRESENCE_NOW:
-            self.add_present(zip(chunk.rows.tolist(), chunk.holder_details, strict=True))
+            self.add_present(zip(chunk.rows.tolist(), chunk.details, strict=True))
         else:
-            self.device_details.update(zip(chunk.rows.tolist(), chunk.device_details, strict=True))
+            self.device_details.update(zip(chunk.rows.tolist(), chunk.details, strict=True))
 
     def add_values(self, key: QueryKey, rows: Rows, values: Column) -> None:
         """Merge values in base units; of several values for one row the largest is kept."""
