@@ -44,10 +44,9 @@ from gpusteward.logs import Log
 log = Log(__name__)
 
 LOOK_BACK_SECONDS = 3600.0
-_SAMPLED = (Quantity.PRESENCE, Quantity.CORE, Quantity.ENGINE, Quantity.MEMORY_USED, Quantity.POWER)
-"""The metrics whose labels are looked up: an exporter labels all its metrics alike, except that not all have MIG."""
-_IN_EVERY_JOB = (Quantity.PRESENCE, Quantity.MEMORY_USED, Quantity.CORE, Quantity.ENGINE, Quantity.POWER)
-"""What nearly every job exports, most reliable first."""
+_IN_EVERY_JOB = (Quantity.PRESENCE, *SHOWS_GPUS)
+"""What nearly every job exports, most reliable first. The labels of these metrics are looked up: an exporter labels all
+its metrics alike, except that not all have MIG."""
 
 
 def read_metric_names(engine: Engine, at: float) -> set[str]:
@@ -134,7 +133,7 @@ def _lacks(engine: Engine, series: Matchers, label: str, at: float) -> bool:
 
 
 def _list_sampled(metrics: Iterable[UsageMetric]) -> list[str]:
-    return list(dict.fromkeys(metric.name for metric in metrics if metric.quantity in _SAMPLED))
+    return list(dict.fromkeys(metric.name for metric in metrics if metric.quantity in _IN_EVERY_JOB))
 
 
 def _span(at: float) -> Fields:

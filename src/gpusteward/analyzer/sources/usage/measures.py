@@ -18,7 +18,7 @@ from gpusteward.analyzer.sources.usage.quantities import (
     QueryKey,
 )
 from gpusteward.analyzer.sources.usage.query_results import Flags
-from gpusteward.analyzer.sources.usage.shared_devices import OutsideUse, find_copied_rows, group_rows
+from gpusteward.analyzer.sources.usage.shared_devices import OutsideUse, find_copied_rows
 from gpusteward.analyzer.tables import Column
 from gpusteward.core.usages import Measure, Stat
 
@@ -162,7 +162,7 @@ def _compare_energy(presence: PresenceTable, window: WindowCoverage) -> Stats:
         excess = np.fmax(of_minutes, of_window)
         per_minute = 60 / _scrape_interval(presence, window)
         is_regular = (per_minute > 0.95) & (np.abs(per_minute - np.round(per_minute)) < 0.05 * per_minute)
-        is_explained = group_rows(presence, presence.device_numbers).has_any(~is_quiet)
+        is_explained = presence.devices.has_any(~is_quiet)
         stats[Measure.ENERGY, Stat.PEAK] = np.where(is_regular & ~presence.is_mig & ~is_explained, excess, np.nan)
     return stats
 
@@ -255,7 +255,7 @@ def _divide(stats: Stats, measure: Measure, parts: Column, is_of_others: Flags) 
 def _divide_copies(presence: PresenceTable, stats: Stats) -> None:
     """dcgm-exporter with virtual GPUs repeats the values of a device for each pod on it: they are divided by core
     utilization, or equally where that is repeated too. Whose memory it is, is unknown then."""
-    is_copied = find_copied_rows(presence, group_rows(presence, presence.device_numbers))
+    is_copied = find_copied_rows(presence)
     mean, peak = (np.nan_to_num(stats[Measure.CORE, stat]) for stat in (Stat.MEAN, Stat.PEAK))
     devices = presence.device_numbers
     total = np.bincount(devices, weights=mean, minlength=1)[devices]
@@ -281,7 +281,7 @@ def _attribute_work(presence: PresenceTable, stats: Stats, window: WindowCoverag
     pairs = [(quantity, each) for quantity in proofs for each in _MEAN_AND_PEAK if presence.reports(quantity, each)]
     if not pairs:
         return
-    is_alone = group_rows(presence, presence.board_numbers).is_alone
+    is_alone = presence.boards.is_alone
     is_by_video, is_by_core = is_alone | (own_video > 0), is_alone | (stats[Measure.CORE, Stat.PEAK] > 0)
     for quantity, aggregation in pairs:
         is_own = is_by_video if quantity in _VIDEO else is_by_core

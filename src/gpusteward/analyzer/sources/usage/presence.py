@@ -1,6 +1,7 @@
 """Which holders exist: the rows of one metric scheme that go into the usage table."""
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -23,6 +24,25 @@ from gpusteward.core.node.gpus import Share
 _NOT_SHARED = frozenset({"", Share.EXCLUSIVE, Share.MIG})
 NO_DETAILS = HolderDetails()
 _NO_DEVICE_DETAILS = DeviceDetails()
+
+
+@dataclass(frozen=True)
+class RowGroups:
+    """Rows on the same device, or on the same board."""
+
+    numbers: NDArray[np.int64]  # rows with the same number are in one group
+    is_alone: Flags  # rows whose group has no other pod
+
+    def has_any(self, rows: Flags) -> Flags:
+        """For each row whether any row of its group is one of these."""
+        return has_any(self.numbers, rows)
+
+
+def has_any(numbers: NDArray[np.int64], rows: Flags) -> Flags:
+    """For each row whether any row of the same number is one of these."""
+    found = np.zeros(int(numbers.max(initial=-1)) + 1, dtype=bool)
+    found[numbers[rows]] = True
+    return found[numbers]
 
 
 class PresenceTable:
@@ -119,19 +139,34 @@ class PresenceTable:
         return self.results.holders.number_devices()[self._rows]
 
     @cached_property
-    def board_numbers(self) -> NDArray[np.int64]:
-        """Rows with the same number are on the same board, where the agent knows the parent of a MIG instance."""
+    def devices(self) -> RowGroups:
+        """Rows on the same device."""
+        return self._group(self.device_numbers)
+
+    @cached_property
+    def boards(self) -> RowGroups:
+        """Rows on the same board, where the agent knows the parent of a MIG instance."""
         if not self.is_mig.any():
-            return self.device_numbers
+            return self.devices
         parents = (details.parent_uuid for details in self.device_details)
         numbers: dict[DeviceKey, int] = {}
-        return np.array(
-            [
-                numbers.setdefault(DeviceKey(parent, "", key.cluster) if parent else key.device, len(numbers))
-                for parent, key in zip(parents, self.keys, strict=True)
-            ],
-            np.int64,
-        )
+        found = [
+            numbers.setdefault(DeviceKey(parent, "", key.cluster) if parent else key.device, len(numbers))
+            for parent, key in zip(parents, self.keys, strict=True)
+        ]
+        return self._group(np.array(found, np.int64))
+
+    def _group(self, numbers: NDArray[np.int64]) -> RowGroups:
+        """Containers of one pod do not count as others: their pod is the holder."""
+        sizes = np.bincount(numbers, minlength=1)[numbers] if len(numbers) else numbers
+        is_alone = np.asarray(sizes <= 1)
+        pods: dict[int, set[tuple[str, str]]] = {}
+        shared = np.flatnonzero(~is_alone).tolist()
+        for row in shared:
+            key = self.keys[row]
+            pods.setdefault(int(numbers[row]), set()).add((key.namespace, key.pod))
+        is_alone[shared] = [len(pods[int(numbers[row])]) == 1 for row in shared]
+        return RowGroups(numbers, is_alone)
 
     @cached_property
     def holders_on_device(self) -> Column:

@@ -7,7 +7,6 @@ Use by somebody who does not hold the device (a pod without an allocation, the h
 gpusteward's agent. Other exporters report the use of the whole device as that of its holder.
 """
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -25,40 +24,14 @@ _SAME = 1e-6
 """Relative difference up to which two sums are of the same samples: engines add them up in different orders."""
 
 
-@dataclass(frozen=True)
-class RowGroups:
-    """Rows on the same device."""
-
-    numbers: NDArray[np.int64]  # rows with the same number are in one group
-    is_alone: Flags  # rows whose group has no other pod
-
-    def has_any(self, rows: Flags) -> Flags:
-        """For each row whether any row of its group is one of these."""
-        found = np.zeros(int(self.numbers.max(initial=-1)) + 1, dtype=bool)
-        found[self.numbers[rows]] = True
-        return found[self.numbers]
-
-
-def group_rows(presence: PresenceTable, numbers: NDArray[np.int64]) -> RowGroups:
-    """Containers of one pod do not count as others: their pod is the holder."""
-    sizes = np.bincount(numbers, minlength=1)[numbers] if len(numbers) else numbers
-    is_alone = np.asarray(sizes <= 1)
-    pods: dict[int, set[tuple[str, str]]] = {}
-    shared = np.flatnonzero(~is_alone).tolist()
-    for row in shared:
-        key = presence.keys[row]
-        pods.setdefault(int(numbers[row]), set()).add((key.namespace, key.pod))
-    is_alone[shared] = [len(pods[int(numbers[row])]) == 1 for row in shared]
-    return RowGroups(numbers, is_alone)
-
-
-def find_copied_rows(presence: PresenceTable, groups: RowGroups) -> Flags:
+def find_copied_rows(presence: PresenceTable) -> Flags:
     """Rows whose core utilization is that of the device, copied for each pod on it.
 
     dcgm-exporter with virtual GPUs copies every value of the device to every pod; since 4.8.2 core utilization and
     memory are those of the pod, except on MIG. Copies are recognized by their values: what is left of the samples of
     one row after those of a younger one must be possible samples.
     """
+    groups = presence.devices
     copied = ~groups.is_alone
     if not presence.scheme.names_holder or not copied.any():
         return np.zeros(len(presence), dtype=bool)

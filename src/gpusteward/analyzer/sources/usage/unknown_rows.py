@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusteward.analyzer.sources.usage.measures import FULL_COVERAGE, Stats
-from gpusteward.analyzer.sources.usage.presence import PresenceTable
+from gpusteward.analyzer.sources.usage.presence import PresenceTable, has_any
 from gpusteward.analyzer.sources.usage.quantities import (
     CORE_COUNT,
     FLOORS,
@@ -23,7 +23,7 @@ from gpusteward.analyzer.sources.usage.quantities import (
     QueryKey,
 )
 from gpusteward.analyzer.sources.usage.query_results import Flags
-from gpusteward.analyzer.sources.usage.shared_devices import OutsideUse, find_copied_rows, group_rows
+from gpusteward.analyzer.sources.usage.shared_devices import OutsideUse, find_copied_rows
 from gpusteward.analyzer.tables import Column
 from gpusteward.core.messages import Message
 from gpusteward.core.usages import Measure, Stat
@@ -88,7 +88,7 @@ def _list_reasons(presence: PresenceTable, stats: Stats, coverage: Column) -> It
     yield is_uncovered, unknown_reasons.UNCOUNTED_SAMPLES
     yield core_peak > HIGHEST_CORE, unknown_reasons.IMPOSSIBLE_CORE
     if presence.scheme.names_holder and presence.is_shared.any():
-        is_copied = find_copied_rows(presence, group_rows(presence, presence.device_numbers))
+        is_copied = find_copied_rows(presence)
         yield is_copied & (core_peak > 0), unknown_reasons.COPIED_USE
     outside = OutsideUse(presence)
     # Signals of the device, such as its traffic, are not those of a holder where somebody else uses it.
@@ -152,12 +152,12 @@ def _works_without_holders(presence: PresenceTable, stats: Stats) -> Flags:
         return np.zeros(len(presence), dtype=bool)
     works = (stats[Measure.CORE, Stat.PEAK] > 0) | _has_own_work(stats, len(presence))
     device_works = presence.column(Level.DEVICE, Quantity.CORE, Aggregation.PEAK) > ACTIVE_RATIO
-    return device_works & ~group_rows(presence, presence.device_numbers).has_any(works)
+    return device_works & ~presence.devices.has_any(works)
 
 
 def _unattributed_work(presence: PresenceTable, stats: Stats) -> Flags:
     """Rows without work of their own on a device whose work no holder accounts for."""
-    device, board = (group_rows(presence, each) for each in (presence.device_numbers, presence.board_numbers))
+    device, board = presence.devices, presence.boards
     works = device.has_any(_find_use(presence, stats) > 0) | device.is_alone
     is_unattributed = presence.column(Level.DEVICE, Quantity.UNATTRIBUTED_VIDEO, Aggregation.INCREASE) > 0
     for quantity in _ACTIVITY:
@@ -193,7 +193,7 @@ def _has_own_work(stats: Stats, size: int) -> Flags:
 def _shows_work(presence: PresenceTable, stats: Stats) -> Flags:
     """Rows with a signal above zero that is theirs: of a device with one holder all of them are."""
     works = (stats[Measure.CORE, Stat.PEAK] > 0) | _has_own_work(stats, len(presence))
-    is_alone = group_rows(presence, presence.device_numbers).is_alone
+    is_alone = presence.devices.is_alone
     for quantity in (Quantity.ENGINE, Quantity.TENSOR, Quantity.MEMORY_COPY):
         works |= is_alone & (presence.device_column(quantity, Aggregation.PEAK) > 0)
     return works
@@ -215,7 +215,7 @@ def _contradicted_zeros(presence: PresenceTable, stats: Stats) -> Flags:
     limit = presence.column(Level.DEVICE, Quantity.POWER_LIMIT, Aggregation.LAST)
     use = _find_use(presence, stats)
     if not presence.scheme.devices:
-        is_alone = group_rows(presence, presence.device_numbers).is_alone & ~presence.is_mig
+        is_alone = presence.devices.is_alone & ~presence.is_mig
         for quantity in (Quantity.ENGINE, Quantity.TENSOR, Quantity.MEMORY_COPY):
             use = np.where(is_alone, np.fmax(use, presence.device_column(quantity, Aggregation.PEAK)), use)
     return find_contradicted_zeros(use, device=presence.device_numbers, activity=activity, power=power, limit=limit)
@@ -230,10 +230,6 @@ def find_contradicted_zeros(
     """
     if not len(core_peak):
         return np.zeros(0, dtype=bool)
-    highest_core = np.zeros(int(device.max()) + 1)
-    np.fmax.at(highest_core, device, np.nan_to_num(core_peak))
     draws_power = np.where(np.isfinite(limit), power > BUSY_POWER_RATIO * limit, power > BUSY_POWER_WATTS)
     works = (activity > ACTIVE_RATIO) | draws_power
-    device_works = np.zeros(len(highest_core), dtype=bool)
-    np.logical_or.at(device_works, device, works)
-    return np.asarray((core_peak == 0) & (highest_core[device] == 0) & device_works[device])
+    return np.asarray((core_peak == 0) & ~has_any(device, core_peak > 0) & has_any(device, works))
