@@ -13,7 +13,7 @@ from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.workloads import WorkloadTable, judge_workloads
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
-from gpusteward.analyzer.sources.usage.quantities import DCGM, NATIVE
+from gpusteward.analyzer.sources.usage.schemes import DCGM, NATIVE
 from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, STEPS, VerdictTable
 from gpusteward.core.node.gpus import Share
 from gpusteward.core.usages import AllocationKey

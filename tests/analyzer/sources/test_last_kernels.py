@@ -14,7 +14,8 @@ from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme, SeriesGroup, plan_holders
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.analyzer.sources.usage.label_mapping import map_labels
-from gpusteward.analyzer.sources.usage.quantities import HAMI, Quantity
+from gpusteward.analyzer.sources.usage.quantities import Quantity
+from gpusteward.analyzer.sources.usage.schemes import HAMI
 from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, UsageTable
 from gpusteward.core.exposition import render_labels
 from gpusteward.core.usages import Measure, Stat

@@ -19,8 +19,8 @@ from gpusteward.analyzer.sources.memory_limits import (
 from gpusteward.analyzer.sources.promql.query_runner import DeviceIndex, HolderIndex, RowLimit
 from gpusteward.analyzer.sources.scrape.page_parser import NO_MEMORY, split_lines
 from gpusteward.analyzer.sources.scrape.sample_store import Kept, SampleStore, StoreOptions
-from gpusteward.analyzer.sources.usage.quantities import DCGM
 from gpusteward.analyzer.sources.usage.query_results import MAX_LABEL_LENGTH, DeviceKey, HolderDetails, HolderKey
+from gpusteward.analyzer.sources.usage.schemes import DCGM
 from gpusteward.core.errors import SourceError
 from gpusteward.http.async_connection import AsyncConnection, ReceivedBytes
 from gpusteward.http.errors import HttpError

@@ -7,8 +7,8 @@ from math import isfinite
 from typing import NamedTuple
 
 from gpusteward.analyzer.sources.usage.label_mapping import LabelMapping
-from gpusteward.analyzer.sources.usage.quantities import list_dcgm_names
 from gpusteward.analyzer.sources.usage.query_results import PodKey
+from gpusteward.analyzer.sources.usage.schemes import list_dcgm_names
 from gpusteward.core import metrics
 
 PROCESS_METRICS = frozenset(

@@ -16,8 +16,9 @@ from gpusteward.analyzer.sources.promql.query_runner import (
     TextRowIndex,
     run_tasks,
 )
-from gpusteward.analyzer.sources.usage.quantities import DCGM, PRESENCE_NOW
+from gpusteward.analyzer.sources.usage.quantities import PRESENCE_NOW
 from gpusteward.analyzer.sources.usage.query_results import DeviceKey, HolderKey
+from gpusteward.analyzer.sources.usage.schemes import DCGM
 from gpusteward.core.errors import SourceError
 from gpusteward.messages.errors import source_errors
 

@@ -34,8 +34,9 @@ from gpusteward.analyzer.sources.usage.label_mapping import (
     LabelMapping,
     map_labels,
 )
-from gpusteward.analyzer.sources.usage.quantities import SCHEMES, SHOWS_GPUS, Aggregation, Quantity, UsageMetric
+from gpusteward.analyzer.sources.usage.quantities import SHOWS_GPUS, Aggregation, Quantity, UsageMetric
 from gpusteward.analyzer.sources.usage.query_results import HolderDetails
+from gpusteward.analyzer.sources.usage.schemes import SCHEMES
 from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers, join_labels, match_any, write_selector
 from gpusteward.core import metrics
 from gpusteward.core.errors import SourceError

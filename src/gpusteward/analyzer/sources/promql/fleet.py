@@ -14,8 +14,9 @@ from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme, Series
 from gpusteward.analyzer.sources.usage.findings import list_names
 from gpusteward.analyzer.sources.usage.label_mapping import IDS_ON_NODE, LabelMapping
 from gpusteward.analyzer.sources.usage.partial_tables import PartialTable
-from gpusteward.analyzer.sources.usage.quantities import SHOWS_GPUS, MetricScheme, Quantity
+from gpusteward.analyzer.sources.usage.quantities import SHOWS_GPUS, Quantity
 from gpusteward.analyzer.sources.usage.query_results import DeviceKey, find_label
+from gpusteward.analyzer.sources.usage.schemes import MetricScheme
 from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers, join_labels, match_any, write_selector
 from gpusteward.analyzer.tables import NodeModel
 from gpusteward.core.errors import SourceError

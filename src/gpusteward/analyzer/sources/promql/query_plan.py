@@ -40,7 +40,6 @@ from gpusteward.analyzer.sources.usage.quantities import (
     UNHELD_FLOOR,
     Aggregation,
     Level,
-    MetricScheme,
     Quantity,
     QueryKey,
     UsageMetric,
@@ -52,6 +51,7 @@ from gpusteward.analyzer.sources.usage.query_results import (
     HolderKey,
     ScrapeTarget,
 )
+from gpusteward.analyzer.sources.usage.schemes import MetricScheme
 from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers, write_selector
 from gpusteward.core import metrics as metrics_table
 from gpusteward.core.usages import LEAST_EXCESS

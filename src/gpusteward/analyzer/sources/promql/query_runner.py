@@ -21,7 +21,7 @@ from gpusteward.analyzer.sources.engine.decode import MatrixSeries, Vector, deco
 from gpusteward.analyzer.sources.memory_limits import DEFAULT_LIMITS, MemoryLimits
 from gpusteward.analyzer.sources.promql.expressions import Window, write_query
 from gpusteward.analyzer.sources.promql.query_plan import Query
-from gpusteward.analyzer.sources.usage.quantities import COUNTS, PRESENCE_TIMES, Level, MetricScheme
+from gpusteward.analyzer.sources.usage.quantities import COUNTS, PRESENCE_TIMES, Level
 from gpusteward.analyzer.sources.usage.query_results import (
     DeviceDetails,
     DeviceKey,
@@ -35,6 +35,7 @@ from gpusteward.analyzer.sources.usage.query_results import (
     ScrapeTarget,
     find_label,
 )
+from gpusteward.analyzer.sources.usage.schemes import MetricScheme
 from gpusteward.analyzer.sources.usage.selectors import Matchers
 from gpusteward.core.errors import SourceError
 from gpusteward.logs import Log

@@ -16,7 +16,8 @@ from gpusteward.analyzer.sources.engine.client import Engine
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.analyzer.sources.promql.expressions import RULE_INTERVAL_SECONDS, Window, rule_name, write_duration
 from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme
-from gpusteward.analyzer.sources.usage.quantities import CORE_AGGREGATIONS, SCHEMES, Aggregation, Level, Quantity
+from gpusteward.analyzer.sources.usage.quantities import CORE_AGGREGATIONS, Aggregation, Level, Quantity
+from gpusteward.analyzer.sources.usage.schemes import SCHEMES
 from gpusteward.core.errors import SourceError
 from gpusteward.logs import Log
 

@@ -24,8 +24,9 @@ from gpusteward.analyzer.sources.promql.fleet import (
 from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme
 from gpusteward.analyzer.sources.usage.findings import NO_GPU_SERIES, list_names
 from gpusteward.analyzer.sources.usage.label_mapping import is_exporter_name
-from gpusteward.analyzer.sources.usage.quantities import DCGM, HAMI, SHOWS_GPUS, Quantity
+from gpusteward.analyzer.sources.usage.quantities import SHOWS_GPUS, Quantity
 from gpusteward.analyzer.sources.usage.query_results import DeviceKey, ScrapeTarget, find_label
+from gpusteward.analyzer.sources.usage.schemes import SCHEMES
 from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers, join_labels, match_any, write_selector
 from gpusteward.analyzer.tables import NodeModel, SiteFinding, UsageTable
 from gpusteward.core import metrics
@@ -370,8 +371,7 @@ def _explain_no_gpus(engine: Engine, at: float) -> Message:
         return messages.FAILED_PART.fill(name="GPU metrics", reason=error)
     rules = [name for name in names if ":" in name and any(word in name.lower() for word in ("gpu", "dcgm"))]
     found = messages.ONLY_RULES.fill(names=list_names(rules)) if rules else messages.NO_METRICS
-    wanted = DCGM.names | HAMI.names | {metrics.ALLOCATION_INFO.name, metrics.GPU_INFO.name}
-    if exported := wanted.intersection(names):
+    if exported := frozenset[str]().union(*(scheme.names for scheme in SCHEMES)).intersection(names):
         found = messages.NO_CURRENT_SERIES.fill(names=list_names(exported))
     jobs = [job for labels in down if (job := labels.get("job", ""))]
     if not jobs:

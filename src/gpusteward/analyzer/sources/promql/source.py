@@ -36,8 +36,8 @@ from gpusteward.analyzer.sources.usage.findings import (
     find_failures,
 )
 from gpusteward.analyzer.sources.usage.partial_tables import choose_rows, merge_partial_tables
-from gpusteward.analyzer.sources.usage.quantities import SCHEMES
 from gpusteward.analyzer.sources.usage.query_results import PodKey
+from gpusteward.analyzer.sources.usage.schemes import SCHEMES
 from gpusteward.analyzer.sources.usage.selectors import parse_condition
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.tables import ServerPod, SiteFinding, UsageTable

@@ -14,14 +14,13 @@ from gpusteward.analyzer.sources.usage.inference_servers import COUNTERS, PROCES
 from gpusteward.analyzer.sources.usage.quantities import (
     EXCESSES,
     FLOORS,
-    SCHEMES,
     SHOWS_GPUS,
     Aggregation,
-    MetricScheme,
     Quantity,
     UsageMetric,
 )
 from gpusteward.analyzer.sources.usage.query_results import MAX_LABEL_LENGTH
+from gpusteward.analyzer.sources.usage.schemes import SCHEMES, MetricScheme
 from gpusteward.core import metrics
 
 _OF_COUNTERS = frozenset({Aggregation.INCREASE, *EXCESSES})

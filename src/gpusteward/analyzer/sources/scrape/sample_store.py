@@ -42,8 +42,8 @@ from gpusteward.analyzer.sources.usage.label_mapping import (
     LabelMapping,
     map_labels,
 )
-from gpusteward.analyzer.sources.usage.quantities import SCHEMES, MetricScheme
 from gpusteward.analyzer.sources.usage.query_results import K, LabelRowIndex
+from gpusteward.analyzer.sources.usage.schemes import SCHEMES, MetricScheme
 from gpusteward.analyzer.sources.usage.selectors import Matchers
 from gpusteward.core.node.containers import normalize_label
 from gpusteward.logs import Log

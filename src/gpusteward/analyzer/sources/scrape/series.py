@@ -18,7 +18,6 @@ from gpusteward.analyzer.sources.promql.query_plan import (
 from gpusteward.analyzer.sources.scrape.page_parser import FAMILIES, FIRST_OF_SERVERS, MetricFamily
 from gpusteward.analyzer.sources.usage.inference_servers import ServerPodName
 from gpusteward.analyzer.sources.usage.label_mapping import LabelMapping
-from gpusteward.analyzer.sources.usage.quantities import SCHEMES, MetricScheme
 from gpusteward.analyzer.sources.usage.query_results import (
     DeviceDetails,
     DeviceKey,
@@ -28,6 +27,7 @@ from gpusteward.analyzer.sources.usage.query_results import (
     read_label,
     read_pod_labels,
 )
+from gpusteward.analyzer.sources.usage.schemes import SCHEMES, MetricScheme
 from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers
 from gpusteward.analyzer.tables import NodeModel
 

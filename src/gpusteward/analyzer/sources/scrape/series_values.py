@@ -23,8 +23,8 @@ from gpusteward.analyzer.sources.scrape.ring_buffers import (
     measure_increase,
 )
 from gpusteward.analyzer.sources.scrape.series import SeriesChoice, SeriesNumbers, SeriesTable, SeriesTrait
-from gpusteward.analyzer.sources.usage.quantities import MetricScheme
 from gpusteward.analyzer.sources.usage.query_results import HolderDetails
+from gpusteward.analyzer.sources.usage.schemes import MetricScheme
 from gpusteward.analyzer.tables import Column
 
 _NO_SERIES: SeriesNumbers = np.empty(0, np.int64)

@@ -52,8 +52,8 @@ from gpusteward.analyzer.sources.usage.partial_tables import (
     merge_partial_tables,
 )
 from gpusteward.analyzer.sources.usage.presence import list_stale_rows
-from gpusteward.analyzer.sources.usage.quantities import NATIVE, SCHEMES, MetricScheme
 from gpusteward.analyzer.sources.usage.query_results import PodKey
+from gpusteward.analyzer.sources.usage.schemes import NATIVE, SCHEMES, MetricScheme
 from gpusteward.analyzer.sources.usage.selectors import Matchers
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.tables import ServerPod, UsageTable

@@ -33,16 +33,9 @@ from gpusteward.analyzer.sources.scrape.series import (
     SeriesTrait,
 )
 from gpusteward.analyzer.sources.scrape.series_values import SeriesWindow, TimeSeries
-from gpusteward.analyzer.sources.usage.quantities import (
-    COUNTS,
-    MEASURES,
-    SCHEMES,
-    Level,
-    MetricScheme,
-    Quantity,
-    UsageMetric,
-)
+from gpusteward.analyzer.sources.usage.quantities import COUNTS, MEASURES, Level, Quantity, UsageMetric
 from gpusteward.analyzer.sources.usage.query_results import DeviceKey, HolderKey, QueryResults
+from gpusteward.analyzer.sources.usage.schemes import SCHEMES, MetricScheme
 from gpusteward.analyzer.sources.usage.selectors import Matcher
 from gpusteward.analyzer.sources.usage_source import Chart, Points
 from gpusteward.analyzer.tables import Column, NodeModel

@@ -1,6 +1,7 @@
 """What both sources share: from query results to the usage table. Does no I/O.
 
-quantities.py      what is queried, how a window becomes one number, and which metrics of which exporter provide it
+quantities.py      what is queried, and how a window becomes one number
+schemes.py         the exporters: which metrics provide which quantity, and what their series mean
 label_mapping.py   label names of a site; selectors.py: conditions on labels
 query_results.py   keys of holders and devices, their row numbers, and the results of a cycle as columns over them
 presence.py        which holders exist

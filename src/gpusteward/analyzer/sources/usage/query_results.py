@@ -21,10 +21,10 @@ from gpusteward.analyzer.sources.usage.quantities import (
     PRESENCE_TIMES,
     Aggregation,
     Level,
-    MetricScheme,
     Quantity,
     QueryKey,
 )
+from gpusteward.analyzer.sources.usage.schemes import MetricScheme
 from gpusteward.analyzer.tables import Column, repeat_value
 from gpusteward.core.messages import Message
 
