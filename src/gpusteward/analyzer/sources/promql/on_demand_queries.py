@@ -2,9 +2,11 @@
 
 import itertools
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import NamedTuple
 
 from gpusteward.analyzer.sources.engine.client import Engine
 from gpusteward.analyzer.sources.engine.decode import Vector, decode_matrix
@@ -31,7 +33,7 @@ from gpusteward.analyzer.sources.usage.quantities import (
     UsageMetric,
 )
 from gpusteward.analyzer.sources.usage.query_results import PodKey, split_label
-from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers, match_any, write_selector
+from gpusteward.analyzer.sources.usage.selectors import Matcher, match_any, write_selector
 from gpusteward.analyzer.sources.usage.unknown_rows import ACTIVE_RATIO
 from gpusteward.analyzer.sources.usage_source import Chart, Points
 from gpusteward.core.errors import SourceError
@@ -113,25 +115,31 @@ def read_work(
     skew = engine.skew_seconds or 0.0  # times of samples are those of the engine's clock
     skew = skew + 1.0 if abs(skew) > SMALL_SKEW_SECONDS else 0.0  # its response has whole seconds, rounded down
     lines: list[dict[Measure, list[tuple[float, float]]]] = [{} for _ in allocations]
-    wanted = [
-        each
-        for start in range(0, len(allocations), WORK_BATCH)
-        for detected in schemes
-        for each in _list_wanted(detected, allocations[start : start + WORK_BATCH], first=start)
-    ]
+    queries: defaultdict[Hashable, list[_WantedSeries]] = defaultdict(list)
+    for number, allocation in enumerate(allocations):
+        for detected in schemes:
+            for one in _list_wanted(detected, number, allocation):
+                # Of devices by what selects series of a metric: others would be sent in vain.
+                selected_by = one.metric.matchers if one.metric.level is Level.DEVICE else None
+                queries[number // WORK_BATCH, detected.key, selected_by].append(one)
     lock = threading.Lock()
 
-    def read(one: _WantedSeries) -> None:
-        query = f"{one.selector}{write_range(seconds + AHEAD_SECONDS)}"
+    def read(wanted: Sequence[_WantedSeries]) -> None:
+        by_name: defaultdict[str, list[_WantedSeries]] = defaultdict(list)
+        for one in wanted:
+            by_name[one.metric.name].append(one)
+        query = f"{_select_any(wanted)}{write_range(seconds + AHEAD_SECONDS)}"
         found = decode_matrix(engine.query(query, at + skew + AHEAD_SECONDS))
         with lock:
             for series in found:
-                for number, metric in one.find(series.labels):
-                    add_work(lines[number], metric, [(time - skew, value) for time, value in series.points])
+                points = [(time - skew, value) for time, value in series.points]
+                for one in by_name[series.labels.get("__name__", "")]:
+                    if all(series.labels.get(label, "") == value for label, value in one.labels.items()):
+                        add_work(lines[one.number], one.metric, points)
 
     with ThreadPoolExecutor(engine.max_concurrent_queries + 1, thread_name_prefix="work") as threads:
         try:
-            for _ in threads.map(read, wanted):
+            for _ in threads.map(read, queries.values()):
                 pass
         except SourceError:
             threads.shutdown(wait=False, cancel_futures=True)
@@ -139,55 +147,31 @@ def read_work(
     return [Chart(allocation, found) for allocation, found in zip(allocations, lines, strict=True)]
 
 
-class _WantedSeries:
-    """The series of several allocations that one query selects, and whose they are."""
+class _WantedSeries(NamedTuple):
+    """The series of one metric about one allocation."""
 
-    def __init__(self) -> None:
-        self._names: set[str] = set()
-        self._values: dict[str, set[str]] = {}  # by label
-        self._owners: dict[tuple[str, ...], dict[tuple[str, ...], list[tuple[int, dict[str, UsageMetric]]]]] = {}
-
-    def add(self, number: int, matchers: Matchers, metrics: Iterable[UsageMetric]) -> None:
-        """The allocation with this number among those that are read."""
-        by_name = {metric.name: metric for metric in metrics}
-        self._names |= by_name.keys()
-        for matcher in matchers:
-            self._values.setdefault(matcher.label, set()).add(matcher.value)
-        labels = tuple(matcher.label for matcher in matchers)
-        values = tuple(matcher.value for matcher in matchers)
-        self._owners.setdefault(labels, {}).setdefault(values, []).append((number, by_name))
-
-    @property
-    def selector(self) -> str:
-        """Empty: nothing is wanted. Labels that not all allocations have do not select."""
-        shared = set[str]().union(*self._owners).intersection(*self._owners) if self._owners else set()
-        matchers = [match_any(label, sorted(self._values[label])) for label in sorted(shared)]
-        return write_selector("", (match_any("__name__", sorted(self._names)), *matchers)) if self._names else ""
-
-    def find(self, labels: Mapping[str, str]) -> Iterator[tuple[int, UsageMetric]]:
-        """The allocations that a series is about, each with its metric."""
-        for names, by_values in self._owners.items():
-            for number, metrics in by_values.get(tuple(labels.get(name, "") for name in names), ()):
-                metric = metrics.get(labels.get("__name__", ""))
-                if metric is not None and all(labels.get(one.label, "") == one.value for one in metric.matchers):
-                    yield number, metric
+    number: int  # of the allocation among those that are read
+    labels: Mapping[str, str]
+    metric: UsageMetric
 
 
-def _list_wanted(
-    detected: DetectedScheme, allocations: Sequence[AllocationKey], *, first: int
-) -> Iterator[_WantedSeries]:
-    """Of the holders, and of their devices. `first`: the number of the first allocation."""
-    holders = _WantedSeries()
-    devices: dict[Matchers, _WantedSeries] = {}  # by what selects series of a metric: others would be sent in vain
-    for number, allocation in enumerate(allocations, first):
-        matchers = tuple(_match_allocation(detected.holder.mapping, allocation))
-        holders.add(number, matchers, work_metrics(detected, allocation))
-        for metric in device_work_metrics(detected, allocation):
-            assert detected.device is not None
-            of_device = tuple(_match_device(detected.device.mapping, allocation))
-            wanted = devices.setdefault(metric.matchers, _WantedSeries())
-            wanted.add(number, (*of_device, *metric.matchers), [metric])
-    yield from (wanted for wanted in (holders, *devices.values()) if wanted.selector)
+def _list_wanted(detected: DetectedScheme, number: int, allocation: AllocationKey) -> Iterator[_WantedSeries]:
+    """Of the holder, and of its device."""
+    for metric in work_metrics(detected, allocation):
+        matchers = (*_match_allocation(detected.holder.mapping, allocation), *metric.matchers)
+        yield _WantedSeries(number, {one.label: one.value for one in matchers}, metric)
+    for metric in device_work_metrics(detected, allocation):
+        assert detected.device is not None
+        matchers = (*_match_device(detected.device.mapping, allocation), *metric.matchers)
+        yield _WantedSeries(number, {one.label: one.value for one in matchers}, metric)
+
+
+def _select_any(wanted: Sequence[_WantedSeries]) -> str:
+    """Labels that not all of these series have do not select."""
+    names = {one.metric.name for one in wanted}
+    shared = set(wanted[0].labels).intersection(*(one.labels for one in wanted))
+    matchers = [match_any(label, sorted({one.labels[label] for one in wanted})) for label in sorted(shared)]
+    return write_selector("", (match_any("__name__", sorted(names)), *matchers))
 
 
 def work_metrics(detected: DetectedScheme, allocation: AllocationKey) -> Iterator[UsageMetric]:
