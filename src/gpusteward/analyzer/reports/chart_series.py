@@ -1,7 +1,7 @@
 """The bars of the chart: GPU-hours per day, or per hour for a short period."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, FromClause, RowMapping, Select, func, select, union_all
@@ -50,28 +50,21 @@ def read_chart(
     step_ms, period = extent.choose_step(period)
     usage = _read_usage(connection, select_usage_rows(period), step_ms, scope)
     fleet = _read_fleet(connection, select_fleet_rows(period, scope), step_ms)
-    points = [_make_point(at, usage.get(at), fleet.get(at)) for at in sorted(usage.keys() | fleet.keys())]
-    return ChartSeries(step_ms, [_complete(point, step_ms, covered, has_costs=has_costs) for point in points])
-
-
-def _complete(point: Point, step_ms: int, covered: Range, *, has_costs: bool) -> Point:
-    return replace(
-        point,
-        idle_cost_micros=point.idle_cost_micros if has_costs else None,
-        is_partial=is_partial(point.at_ms, point.at_ms + step_ms, first_ms=covered.first_ms, last_ms=covered.last_ms),
-    )
-
-
-def _make_point(at_ms: int, row: RowMapping | None, fleet: _FleetStep | None) -> Point:
-    sums = {name: int(row[name] or 0) if row else 0 for name in _SUMMED}
-    return Point(
-        at_ms=at_ms,
-        active_gpu_ms=sums["active_ms"],
-        idle_gpu_ms=sums["idle_ms"],
-        unknown_gpu_ms=sums["unknown_ms"],
-        unallocated_gpu_ms=None if fleet is None else max(0, fleet.gpu_ms - fleet.held_ms),
-        idle_cost_micros=sums["idle_cost"],
-    )
+    points: list[Point] = []
+    for at_ms in sorted(usage.keys() | fleet.keys()):
+        row, all_gpus = usage.get(at_ms), fleet.get(at_ms)
+        sums = {name: int(row[name] or 0) if row else 0 for name in _SUMMED}
+        point = Point(
+            at_ms=at_ms,
+            active_gpu_ms=sums["active_ms"],
+            idle_gpu_ms=sums["idle_ms"],
+            unknown_gpu_ms=sums["unknown_ms"],
+            unallocated_gpu_ms=None if all_gpus is None else max(0, all_gpus.gpu_ms - all_gpus.held_ms),
+            idle_cost_micros=sums["idle_cost"] if has_costs else None,
+            is_partial=is_partial(at_ms, at_ms + step_ms, first_ms=covered.first_ms, last_ms=covered.last_ms),
+        )
+        points.append(point)
+    return ChartSeries(step_ms, points)
 
 
 def _read_usage(

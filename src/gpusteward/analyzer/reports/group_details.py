@@ -72,12 +72,8 @@ def _read_details(connection: Connection, query: ReportQuery, teams: Mapping[str
 def _make_detail(key: GroupKey, found: _Found, steps: Sequence[int], grouping: Grouping) -> GroupDetail:
     empty = [0] * len(_TIMES)
     rows = [found.times.get(at_ms, empty) for at_ms in steps]
-    names = grouping.name_parts(key)
     return GroupDetail(
-        name=names.get("owner_name", key[0]),
-        kind=names.get("owner_kind", ""),
-        namespace=names["namespace"] if "owner_name" in names else "",
-        cluster=names.get("cluster", ""),
+        **grouping.name_group(key),
         active_gpu_ms=[row[0] for row in rows],
         idle_gpu_ms=[row[1] for row in rows],
         unknown_gpu_ms=[row[2] for row in rows],

@@ -91,13 +91,8 @@ def _group_unallocated(grouping: Grouping, unallocated: Mapping[NodeModel, Unall
 def _make_group(
     found: GroupSums, grouping: Grouping, *, prices: PriceSettings, previous: PreviousPeriod | None
 ) -> Group:
-    names = grouping.name_parts(found.key)
-    is_workload = "owner_name" in names
     return Group(
-        name=names["owner_name"] if is_workload else found.key[0],
-        kind=names.get("owner_kind", ""),
-        namespace=names["namespace"] if is_workload else "",
-        cluster=names.get("cluster", ""),
+        **grouping.name_group(found.key),
         amounts=make_amounts(found.sums, prices=prices, unallocated=found.unallocated),
         idle_change_ratio=previous.compare_group(found.key, found.sums["idle_ms"]) if previous else None,
     )

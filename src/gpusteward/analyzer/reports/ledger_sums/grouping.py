@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from typing import Any
 
 from sqlalchemy import JSON, BindParameter, ColumnElement, Text, bindparam, cast, func
 
@@ -60,9 +61,14 @@ class Grouping:
             idle[self.find_key(key)] += idle_ms
         return idle
 
-    def name_parts(self, key: GroupKey) -> Mapping[str, str]:
-        """The values of a key by column; of a team, which is no column, none."""
-        return {} if self.name == "team" else dict(zip(_COLUMNS.get(self.name, ()), key, strict=False))
+    def name_group(self, key: GroupKey) -> dict[str, Any]:
+        """Name, kind, namespace and cluster of a row of a report; only a workload has a kind and a namespace."""
+        if self.name == "workload":
+            kind, namespace, name, cluster = key
+            return {"name": name, "kind": kind, "namespace": namespace, "cluster": cluster}
+        columns = _COLUMNS.get(self.name, ())
+        cluster = key[columns.index("cluster")] if "cluster" in columns else ""
+        return {"name": key[0], "kind": "", "namespace": "", "cluster": cluster}
 
     def find_key(self, key: GroupKey) -> GroupKey:
         """The group of a row."""
