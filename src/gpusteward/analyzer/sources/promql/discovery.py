@@ -61,50 +61,35 @@ def detect_schemes(
     """The schemes among these metric names, most trusted first. Raises SourceError."""
     for scheme in SCHEMES:
         found = scheme.find_metrics(names)
-        for part in _read_parts(engine, found.of_holders, clusters, at):
-            group, device = part.group, None
+        for group, labels in _read_groups(engine, found.of_holders, clusters, at) if found.of_holders else ():
+            device = None
             if not scheme.devices:  # its series about devices have the labels of those about holders
                 device = replace(group, metrics=found.of_devices) if found.of_devices else None
-            elif found.of_devices and (own := _make_part(engine, found.of_devices, group.matchers, clusters, at)):
-                device = own.group
-            if scheme.names_holder:
-                group = replace(group, fallbacks=_find_fallbacks(engine, group, part.labels, at))
-            yield from _split_by_job(engine, DetectedScheme(scheme, group, device), part.labels, at)
+            elif own := read_labels(engine, found.of_devices, group.matchers, at):
+                device = _make_group(found.of_devices, own, group.matchers, clusters)
+            fallbacks = _find_fallbacks(engine, group, labels, at) if scheme.names_holder else ()
+            holder = replace(group, fallbacks=fallbacks)
+            yield from _split_by_job(engine, DetectedScheme(scheme, holder, device), labels, at)
 
 
-@dataclass(frozen=True, slots=True)
-class _SitePart:
-    """Series that name their cluster in the same label, and all their labels."""
-
-    group: SeriesGroup
-    labels: Collection[str]
-
-
-def _read_parts(
+def _read_groups(
     engine: Engine, metrics: tuple[UsageMetric, ...], clusters: ClusterChoice, at: float
-) -> Iterator[_SitePart]:
-    """Usually one. Raises SourceError."""
-    if not metrics:
-        return
+) -> Iterator[tuple[SeriesGroup, Collection[str]]]:
+    """Series that name their cluster in the same label, usually all, and their labels. Raises SourceError."""
     labels = read_labels(engine, metrics, (), at)
     for part in clusters.divide(labels):
         if not part.matchers:
-            mapping = map_labels(labels, cluster_label=clusters.label, pod_labels=clusters.pod_labels)
-            yield _SitePart(SeriesGroup(mapping, metrics), labels)
-            continue
-        choice = replace(clusters, label=part.label or clusters.label)
-        if own := _make_part(engine, metrics, part.matchers, choice, at):
-            yield own
+            yield _make_group(metrics, labels, (), clusters), labels
+        elif own := read_labels(engine, metrics, part.matchers, at):
+            choice = replace(clusters, label=part.label or clusters.label)
+            yield _make_group(metrics, own, part.matchers, choice), own
 
 
-def _make_part(
-    engine: Engine, metrics: tuple[UsageMetric, ...], matchers: Matchers, clusters: ClusterChoice, at: float
-) -> _SitePart | None:
-    """None if there are no such series."""
-    labels = read_labels(engine, metrics, matchers, at)
+def _make_group(
+    metrics: tuple[UsageMetric, ...], labels: Collection[str], matchers: Matchers, clusters: ClusterChoice
+) -> SeriesGroup:
     mapping = map_labels(labels, cluster_label=clusters.label, pod_labels=clusters.pod_labels)
-    group = SeriesGroup(mapping, metrics, matchers=matchers)
-    return _SitePart(group, labels) if labels else None
+    return SeriesGroup(mapping, metrics, matchers=matchers)
 
 
 def read_labels(engine: Engine, metrics: Iterable[UsageMetric], matchers: Matchers, at: float) -> set[str]:
