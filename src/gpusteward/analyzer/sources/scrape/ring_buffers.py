@@ -91,9 +91,6 @@ class RingBuffer:
     def read_columns(self, columns: Lines, lines: Lines) -> NDArray[np.float64]:
         return np.asarray(self._values[np.ix_(lines, columns)], np.float64)
 
-    def read_column(self, column: int, lines: Lines) -> Column:
-        return np.asarray(self._values[lines, column], np.float64)
-
     def keep(self, columns: Lines) -> None:
         """Only these columns, in this order."""
         kept = self._values[:, columns]
@@ -170,8 +167,7 @@ def _measure_rate(block: NDArray[np.float64], times: Column, end: float) -> Colu
 def count_changes(block: NDArray[np.float64]) -> Column:
     """How often each column changed from one value to the next; NaN without any value."""
     is_there = ~np.isnan(block)
-    lines = np.where(is_there, np.arange(len(block))[:, None], 0)
-    filled = np.take_along_axis(block, np.maximum.accumulate(lines, axis=0), axis=0) if len(block) else block
+    filled = _repeat_last(block, is_there)
     has_changed = (filled[1:] != filled[:-1]) & ~np.isnan(filled[:-1])
     return np.where(is_there.any(axis=0), has_changed.sum(axis=0), np.nan)
 
@@ -195,8 +191,13 @@ def _extrapolate(
 
 def sum_before_restarts(block: NDArray[np.float64], is_there: NDArray[np.bool_]) -> Column:
     """The sum of the last values before each restart."""
-    lines = np.where(is_there, np.arange(len(block))[:, None], 0)
-    filled = np.take_along_axis(block, np.maximum.accumulate(lines, axis=0), axis=0)
+    filled = _repeat_last(block, is_there)
     before, after = filled[:-1], filled[1:]
     with np.errstate(invalid="ignore"):
         return np.asarray(np.where(after < before, before, 0.0).sum(axis=0))
+
+
+def _repeat_last(block: NDArray[np.float64], is_there: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """With the last value where there is none."""
+    lines = np.where(is_there, np.arange(len(block))[:, None], 0)
+    return np.take_along_axis(block, np.maximum.accumulate(lines, axis=0), axis=0) if len(block) else block

@@ -210,28 +210,18 @@ class SeriesValues:
         """The columns of power and energy among those of these series."""
         return np.flatnonzero(np.isin(self.series.rows["family"][series], MOST_VARIED))
 
-    def read_gauges(self, choice: SeriesChoice, *, at: float, seconds: float) -> Iterator[TimeSeries]:
-        """The samples of the chosen gauges."""
-        lines = self._times.find_lines(at - seconds, at)
-        yield from self._read_chosen(self._gauges, self._gauge_series, choice, lines)
-
     def read_samples(self, choice: SeriesChoice, *, at: float, seconds: float) -> Iterator[TimeSeries]:
         """The samples of the chosen gauges or counters; of those that only prove work and have not, zeros."""
         lines = self._times.find_lines(at - seconds, at)
-        yield from self._read_chosen(self._gauges, self._gauge_series, choice, lines)
-        times, last_times = self._times.times[lines], self._find_last_times(at - seconds)
-        for series in np.flatnonzero(np.isfinite(self._floors) & self.series.choose(choice)).tolist():
+        times, is_chosen = self._times.times[lines], self.series.choose(choice)
+        for buffer, columns in ((self._gauges, self._gauge_series), (self._counters, self._counter_series)):
+            for values in buffer.read_columns(np.flatnonzero(is_chosen[columns]), lines).T:
+                is_there = ~np.isnan(values)
+                yield TimeSeries(times[is_there], values[is_there])
+        last_times = self._find_last_times(at - seconds)
+        for series in np.flatnonzero(np.isfinite(self._floors) & is_chosen).tolist():
             own = times[times <= last_times[series]]  # when it was there before, is not kept
             yield TimeSeries(own, np.zeros(len(own)))
-        yield from self._read_chosen(self._counters, self._counter_series, choice, lines)
-
-    def _read_chosen(
-        self, buffer: RingBuffer, columns: SeriesNumbers, choice: SeriesChoice, lines: Lines
-    ) -> Iterator[TimeSeries]:
-        for column in np.flatnonzero(self.series.choose(choice)[columns]).tolist():
-            values = buffer.read_column(column, lines)
-            is_there = ~np.isnan(values)
-            yield TimeSeries(self._times.times[lines][is_there], values[is_there])
 
     def read_presence(
         self, scheme: MetricScheme, holders: Collection[int], *, at: float, seconds: float

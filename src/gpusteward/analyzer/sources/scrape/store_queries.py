@@ -202,7 +202,7 @@ def read_chart(
                 found = [
                     series
                     for samples in reporting
-                    for series in samples.values.read_gauges(SeriesChoice(family, holders), at=at, seconds=seconds)
+                    for series in samples.values.read_samples(SeriesChoice(family, holders), at=at, seconds=seconds)
                 ]
                 if measure not in lines and (points := _merge(found, metric.scale)):
                     lines[measure] = points
