@@ -150,7 +150,10 @@ def _works_without_holders(presence: PresenceTable, stats: Stats) -> Flags:
     others: HAMi's zeros on such a device are contradicted above."""
     if not presence.scheme.lists_allocations:
         return np.zeros(len(presence), dtype=bool)
-    works = (stats[Measure.CORE, Stat.PEAK] > 0) | _has_own_work(stats, len(presence))
+    # Signals of the device, such as SM activity, say no more about whose use it is than its core does.
+    works = (stats[Measure.CORE, Stat.PEAK] > 0) | (
+        presence.column(Level.HOLDER, Quantity.VIDEO, Aggregation.INCREASE) > 0
+    )
     device_works = presence.column(Level.DEVICE, Quantity.CORE, Aggregation.PEAK) > ACTIVE_RATIO
     return device_works & ~presence.devices.has_any(works)
 
