@@ -1,19 +1,60 @@
-"""Texts of the page behind a snooze link."""
+"""Texts of the page behind a link in a notice."""
 
 from gpusteward.core.messages import Message
+from gpusteward.core.verdicts import Activity
 
-TITLE = Message("Snooze a workload", "暂缓处理工作负载")
-QUESTION = Message(
-    "{workload} holds GPUs and does not use them. While it is snoozed, its GPUs are not given back, and no notices "
-    "about it are sent.",
-    "{workload} 占用 GPU 但未使用。暂缓期间不会归还其 GPU，也不会发送相关通知。",
+TITLE = Message("A workload of yours", "您的工作负载")
+HOLDS = Message("GPUs held: {gpus} ({models})", "占用 GPU：{gpus} 张（{models}）")
+NOT_HELD = Message("It holds no GPU now: it has ended, or was suspended.", "它现在不占用 GPU：已经结束，或已被暂停。")
+NOT_READY = Message(
+    "The analyzer has no result yet; try again in a few minutes.", "analyzer 还没有结果，请几分钟后再试。"
 )
+
+IDLE_SINCE = Message("Idle since", "空闲自")
+SINCE = Message("{time} ({duration})", "{time}（{duration}）")
+WORKS = Message(
+    "It is not idle now. GPUs that work or are not known: {gpus} of {total}.",
+    "它现在并不空闲。使用中或未知的 GPU：{total} 张中的 {gpus} 张。",
+)
+NEXT = Message("What happens", "接下来")
+DUE = Message(
+    "At {time} it is suspended by the policy {policy}, unless it works again or you keep it.",
+    "策略 {policy} 将在 {time} 暂停它，除非它重新工作或您保留它。",
+)
+DUE_SOON = Message(
+    "It is suspended by the policy {policy} as soon as possible, unless it works again or you keep it.",
+    "策略 {policy} 会尽快暂停它，除非它重新工作或您保留它。",
+)
+WAITS = Message("The policy {policy} waits: {reason}.", "策略 {policy} 在等待：{reason}。")
+NOTHING = Message("Nothing is stopped.", "不会停止任何东西。")
+ONLY_OBSERVED = Message("Nothing is stopped: policies are only tried out here.", "不会停止任何东西：目前只是试算策略。")
+KEPT = Message("It is kept until {until}: not touched, and no notices.", "保留至 {until}：不会被处理，也不发送通知。")
+COST = Message("Cost of this idle time", "这段空闲的费用")
+WHY = Message("Why", "依据")
+DAY = Message("The last 24 hours", "最近 24 小时")
+PARTS = {
+    Activity.ACTIVE: Message("{duration} active", "使用中 {duration}"),
+    Activity.IDLE: Message("{duration} idle", "空闲 {duration}"),
+    Activity.UNKNOWN: Message("{duration} unknown", "未知 {duration}"),
+}
+
+KEEP = Message("Keep it", "保留")
+KEEP_EFFECT = Message(
+    "Until then its GPUs are not given back, and no notices about it are sent.",
+    "在此之前不会释放它的 GPU，也不会发送相关通知。",
+)
+CONFIRM = Message("Keep for {hours} h", "保留 {hours} 小时")
 LIMIT = Message("At most {hours} h are allowed by its policy.", "其策略最多允许 {hours} 小时。")
-CONFIRM = Message("Snooze for {hours} h", "暂缓 {hours} 小时")
-DONE = Message("{workload} is snoozed until {until}.", "{workload} 已暂缓至 {until}。")
+DETAILS = Message("All details in the web UI", "在 Web 界面查看全部详情")
+RELEASE = Message("Give it back", "释放")
+RELEASE_BY_HAND = Message(
+    "If you do not need it any more, stop it as you always do, for example:", "如果不再需要，请像平时一样停止它，例如："
+)
+
+DONE = Message("{workload} is kept until {until}.", "{workload} 已保留至 {until}。")
 HOW_TO_END = Message(
     "To end it earlier, use the web UI or: gpusteward snooze --end {workload}",
-    "如需提前结束，请使用网页界面，或执行：gpusteward snooze --end {workload}",
+    "如需提前结束，请使用 Web 界面，或执行：gpusteward snooze --end {workload}",
 )
 INVALID = Message(
     "This link is not valid. It may be incomplete, or the analyzer was restarted without reclaim.signing_key.",
@@ -21,7 +62,7 @@ INVALID = Message(
 )
 EXPIRED = Message(
     "This link has expired. The next warning has a new one; the web UI and gpusteward snooze work at any time.",
-    "该链接已过期。下一次警告会附带新的链接；也可随时使用网页界面或 gpusteward snooze。",
+    "该链接已过期。下一次警告会附带新的链接；也可随时使用 Web 界面或 gpusteward snooze。",
 )
 FAILED = Message("It could not be stored: {reason}", "无法保存：{reason}")
 REASON = Message("by the link in a notice", "通过通知中的链接")

@@ -63,13 +63,14 @@ def send_page(
     headers: Mapping[str, str],
     root: str = "",
     heading: str = "",
+    style: str = "docs/docs.css",
 ) -> Response:
     """A small page for people. `title`, `content`: already escaped HTML. `root`: the relative path to `/`. `heading`:
-    default: the title."""
+    default: the title. `style`: the path of its style sheet below the root."""
     page = (
         f'<!doctype html><html lang="{"zh-CN" if language == "zh" else "en"}"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width">'
-        f'<title>{title}</title><link rel="stylesheet" href="{root}docs/docs.css"></head>'
+        f'<title>{title}</title><link rel="stylesheet" href="{root}{style}"></head>'
         f"<body><h1>{heading or title}</h1>{content}</body></html>"
     )
     return Response(page, status, {"Content-Security-Policy": PAGE_POLICY, **headers}, "text/html")
