@@ -736,6 +736,17 @@ def test_a_gang_with_a_part_of_a_gpu_is_not_judged(mig: str, share: str):
     assert Signature.STALLED not in names(judge_windows(*lasting(rows, 150), held=held, known=learned()))
 
 
+@pytest.mark.parametrize(
+    "without",
+    [{(Measure.PROCESSES, stat): 0.0 for stat in (Stat.PEAK, Stat.LAST)}, signal(Measure.MEMORY_USED, 4 << 20)],
+    ids=["processes", "memory"],
+)
+def test_gpus_that_read_100_per_cent_without_a_process_are_not_a_gang(without: Stats):
+    """After a collective was killed, until they are reset."""
+    rows = add([waiting(np.random.default_rng(5), watts=130.0)] * 4, STILL | without)
+    assert Signature.STALLED not in names(judge_windows(*lasting(rows, 150), known=learned()))
+
+
 def test_one_gpu_of_unknown_use_keeps_a_gang_from_being_called_stalled():
     rows = add([waiting(np.random.default_rng(5), watts=130.0)] * 7, STILL)
     assert Signature.STALLED not in names(judge_windows(*lasting([*rows, STILL], 150), known=learned()))

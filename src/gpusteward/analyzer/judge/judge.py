@@ -73,9 +73,10 @@ def judge(
         growth=find_growth(evidence, rules.signatures.starting),
         spinning_watts=find_spinning_watts(evidence, history.loaded_idle, rules.signatures.stalled),
     )
+    nothing_bytes = rules.signatures.holding.nothing_bytes
     evidence = replace(
         evidence,
-        freeze=find_freeze(evidence, rules.signatures.stalled),
+        freeze=find_freeze(evidence, rules.signatures.stalled, nothing_bytes=nothing_bytes),
         level=find_held_level(evidence, rules.signatures.keep_alive, time_zone=rules.time_zone),
     )
     signature = _classify(evidence, rules.signatures)
@@ -101,7 +102,6 @@ def judge(
         step_by_silence=steps,
         ineffective_since=_find_ineffective_since(evidence, signature),
     )
-    nothing_bytes = rules.signatures.holding.nothing_bytes
     loaded_idle = learn_loaded_idle(evidence, history.loaded_idle, nothing_bytes=nothing_bytes)
     return verdicts, history.update(columns.hashes, past=present, loaded_idle=loaded_idle, now=now)
 

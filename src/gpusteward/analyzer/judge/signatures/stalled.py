@@ -125,10 +125,10 @@ def learn_loaded_idle(evidence: Evidence, known: LoadedIdle, *, nothing_bytes: f
     )
 
 
-def find_freeze(evidence: Evidence, rule: StalledRule) -> Freeze:
+def find_freeze(evidence: Evidence, rule: StalledRule, *, nothing_bytes: float) -> Freeze:
     """A freeze continues if this window overlaps the last one, at the same power where that is known; else it begins
     with this window."""
-    gang, is_server = _find_gangs(evidence, rule), _is_frozen_server(evidence)
+    gang, is_server = _find_gangs(evidence, rule, nothing_bytes), _is_frozen_server(evidence)
     is_frozen, table, past = gang.is_frozen | is_server, evidence.table, evidence.past
     if not is_frozen.any():
         nothing = np.full(len(table), np.nan)
@@ -173,9 +173,9 @@ class _Gangs(NamedTuple):
     members: list[list[int]]  # rows of each
 
 
-def _find_gangs(evidence: Evidence, rule: StalledRule) -> _Gangs:
+def _find_gangs(evidence: Evidence, rule: StalledRule, nothing_bytes: float) -> _Gangs:
     """Workloads of which every row spins or is silent. Only those with a row that spins are looked at: few."""
-    spins = _spins(evidence, rule)
+    spins = _spins(evidence, rule, nothing_bytes)
     gangs = _Gangs(np.zeros(len(spins), dtype=bool), np.zeros(len(spins), dtype=bool), [])
     if not spins.any():
         return gangs
@@ -204,7 +204,7 @@ def _runs_ranks(kind: str) -> bool:
     return find_kind(kind).use is BATCH or kind.endswith("Job") or kind in _PEOPLE_WAIT
 
 
-def _spins(evidence: Evidence, rule: StalledRule) -> Mask:
+def _spins(evidence: Evidence, rule: StalledRule, nothing_bytes: float) -> Mask:
     """A kernel runs in every sample, at least two signs say that it waits, and none that it works."""
     mean, spread = evidence.stat(Measure.CORE, Stat.MEAN), evidence.stat(Measure.CORE, Stat.SPREAD)
     lowest = mean - spread * np.sqrt(evidence.samples - 1)  # no sample is below
@@ -212,6 +212,8 @@ def _spins(evidence: Evidence, rule: StalledRule) -> Mask:
     is_busy &= evidence.columns.is_whole & (evidence.table.coverage >= ActivityRule().coverage)
     held, used = evidence.memory_held_bytes, evidence.stat(Measure.MEMORY_USED, Stat.MEAN)
     is_constant = held - used <= rule.memory_swing_ratio * held
+    # After a collective was killed, a GPU can read 100 % until it is reset: without a process that is nobody's.
+    is_constant &= (held > nothing_bytes) & ~(evidence.processes == 0)
     if not (is_busy & is_constant).any():
         return is_busy & is_constant
     at_level, is_above = _compare_power(evidence, is_busy, rule)
