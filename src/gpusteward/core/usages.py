@@ -15,6 +15,7 @@ class Measure(StrEnum):
     BUSY = "busy_ratio"  # core integrated over the window: nothing between two samples is missed
     MEMORY_COPY = "memory_copy_ratio"
     MEMORY_USED = "memory_used_bytes"
+    MEMORY_SHARED = "memory_shared_bytes"  # used by all holders of its GPU, where nothing says whose it is
     MEMORY_TOTAL = "memory_total_bytes"
     POWER = "power_watts"
     ENERGY = "energy_watts"  # by which minutes of the window exceed the quiet ones of the hour, by the energy counter

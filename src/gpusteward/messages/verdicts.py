@@ -346,6 +346,11 @@ PARKED_OTHERS = Message(
     "It has no process of its own on the GPU; there is one of somebody who does not hold the GPU, which does no work.",
     "它在该 GPU 上没有自己的进程；GPU 上有不属于占用者的进程，但没有执行任何工作。",
 )
+PARKED_SHARED = Message(
+    "{memory:.1f} GiB of the memory of the GPU is held but not used, by it or by others who share the GPU: nothing "
+    "says whose it is.",
+    "该 GPU 上占用 {memory:.1f} GiB 显存，但没有使用；占用者是它还是共享该 GPU 的其他容器，没有数据可以区分。",
+)
 PARKED_PROCESS = Message("A process is on the GPU but does no work.", "GPU 上有进程，但没有执行任何工作。")
 HUNG_UNSEEN = Message(
     "A {kind} should run without pauses, but this one does nothing and holds memory. It may have worked before it was "

@@ -64,6 +64,29 @@ def test_an_idle_gpu_of_which_neither_memory_nor_processes_are_known_has_no_name
     assert name(without(resting(), Measure.PROCESSES, Measure.MEMORY_USED)) is Signature.UNKNOWN
 
 
+def sharing(gibibytes: float) -> Stats:
+    """Nothing says whose memory of the GPU it is."""
+    row = without(resting(), Measure.PROCESSES, Measure.MEMORY_USED)
+    return row | signal(Measure.MEMORY_SHARED, gibibytes * 2**30)
+
+
+def test_a_holder_of_a_gpu_on_which_nobody_works_is_parked_or_empty_by_the_memory_of_all_holders():
+    assert name(sharing(0.003)) is Signature.EMPTY
+    parked = judge_rows(sharing(40), owner=Workload("Deployment", "team", "server"))
+    assert (parked.signature, parked.highest_step) == (Signature.PARKED, Step.RECLAIM)
+    assert "40.0 GiB of the memory of the GPU is held but not used, by it or by others" in " ".join(parked.reasons)
+
+
+def test_a_job_that_may_hold_the_memory_of_a_shared_gpu_may_be_hung():
+    verdict = judge_rows(sharing(40), owner=JOB)
+    assert (verdict.signature, verdict.highest_step) == (Signature.HUNG, Step.NOTICE)
+
+
+def test_never_reclaims_a_holder_of_a_shared_gpu_whose_memory_has_just_grown():
+    verdict = judge_rows(sharing(40), sharing(20), owner=Workload("Deployment", "team", "server"))
+    assert (verdict.signature, verdict.highest_step) == (Signature.STARTING, Step.NOTHING)
+
+
 def test_a_job_that_worked_and_then_stopped_is_hung():
     assert name(resting(), working(), owner=JOB, started_at=AT - 2000) is Signature.HUNG
 

@@ -189,8 +189,12 @@ def test_the_power_of_a_device_is_divided_among_its_pods(tables: Mapping[str, Us
 def test_the_memory_of_a_pod_is_unknown_where_only_that_of_the_device_is_known(
     tables: Mapping[str, UsageTable], source: str
 ):
-    assert (Measure.MEMORY_USED, Stat.MEAN) not in of_pod(tables[source], "copies-of-nothing-a").stats
-    assert of_pod(tables[source], "per-pod-b").stats[Measure.MEMORY_USED, Stat.MEAN] == 100 * 2**20
+    copied = of_pod(tables[source], "copies-of-nothing-a").stats
+    assert (Measure.MEMORY_USED, Stat.MEAN) not in copied
+    assert copied[Measure.MEMORY_SHARED, Stat.PEAK] == 4000 * 2**20
+    own = of_pod(tables[source], "per-pod-b").stats
+    assert own[Measure.MEMORY_USED, Stat.MEAN] == 100 * 2**20
+    assert (Measure.MEMORY_SHARED, Stat.PEAK) not in own
 
 
 def test_the_reason_says_why_it_is_unknown_whose_work_it_is(tables: Mapping[str, UsageTable]):

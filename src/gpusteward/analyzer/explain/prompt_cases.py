@@ -107,6 +107,7 @@ def make_fingerprint(case: Case, *, model_key: str) -> str:
 
 _STEPS = {
     Measure.MEMORY_USED: 2.0**30,
+    Measure.MEMORY_SHARED: 2.0**30,
     Measure.MEMORY_TOTAL: 2.0**30,
     Measure.POWER: 10.0,
     Measure.POWER_LIMIT: 10.0,

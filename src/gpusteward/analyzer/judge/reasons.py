@@ -251,6 +251,7 @@ def _explain_signature(verdicts: VerdictTable, row: int, *, usage: Usage, rules:
     signature, stats = SIGNATURES[verdicts.signature[row]], usage.stats
     workload, started_at = usage.allocation.container.workload, usage.allocation.container.started_at
     memory = stats.get((Measure.MEMORY_USED, Stat.PEAK), stats.get((Measure.MEMORY_USED, Stat.MEAN)))
+    shared = stats.get((Measure.MEMORY_SHARED, Stat.PEAK))
     worked_at, idle_since = float(verdicts.worked_at[row]), float(verdicts.idle_since[row])
     values: dict[str, object] = {
         "memory": None if memory is None else memory / GIB,
@@ -276,6 +277,8 @@ def _explain_signature(verdicts: VerdictTable, row: int, *, usage: Usage, rules:
         return Reason(texts.STARTING_LOADS)
     if signature is Signature.PARKED and stats.get((Measure.PROCESSES, Stat.PEAK)) == 0:
         return Reason(texts.PARKED_OTHERS)
+    if signature in (Signature.PARKED, Signature.HUNG) and memory is None and shared is not None:
+        return Reason(texts.PARKED_SHARED, {"memory": shared / GIB})
     if signature is Signature.PARKED and memory is None:
         return Reason(texts.PARKED_PROCESS, values)
     if signature is Signature.ASLEEP and memory is None:

@@ -123,6 +123,12 @@ class Evidence:
         return first_known(*(self.stat(Measure.MEMORY_USED, stat) for stat in (Stat.PEAK, Stat.LAST, Stat.MEAN)))
 
     @property
+    def memory_bytes(self) -> dict[Stat, Column]:
+        """Mean and peak of the memory that it holds; of all holders of the GPU, where nothing says whose it is."""
+        both = (Measure.MEMORY_USED, Measure.MEMORY_SHARED)
+        return {stat: first_known(*(self.stat(each, stat) for each in both)) for stat in (Stat.MEAN, Stat.PEAK)}
+
+    @property
     def memory_held_ratio(self) -> Column:
         return self.memory_held_bytes / self.capacities.memory_bytes
 

@@ -8,6 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gpusteward.analyzer.judge.allocation_columns import Mask
 from gpusteward.analyzer.judge.signatures.evidence import Evidence, MemoryGrowth
+from gpusteward.analyzer.judge.valid_values import first_known
+from gpusteward.analyzer.tables import Column
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity, Signature
 
@@ -58,7 +60,7 @@ class IdleRules(BaseModel):
 
 def find_growth(evidence: Evidence, rule: StartingRule) -> MemoryGrowth:
     """A window in which memory changed counts as growth: what has never worked has nothing to release."""
-    peak, mean = (evidence.stat(Measure.MEMORY_USED, stat) for stat in (Stat.PEAK, Stat.MEAN))
+    peak, mean = (evidence.memory_bytes[stat] for stat in (Stat.PEAK, Stat.MEAN))
     before, floor = evidence.past.memory_bytes, np.fmax(rule.growth_bytes, rule.growth_ratio * peak)
     grows = (peak - before >= floor) | (peak - mean >= floor)
     return MemoryGrowth(
@@ -78,7 +80,7 @@ def is_starting(evidence: Evidence, rules: IdleRules) -> Mask:
 
 def is_empty(evidence: Evidence, rules: IdleRules) -> Mask:
     """Idle without a process or memory in use."""
-    is_known = ~np.isnan(evidence.processes) | ~np.isnan(evidence.memory_held_bytes)
+    is_known = ~np.isnan(evidence.processes) | ~np.isnan(_find_memory(evidence))
     return evidence.has(Activity.IDLE) & is_known & ~holds_something(evidence, rules.holding)
 
 
@@ -126,8 +128,13 @@ IDLE_SIGNATURES: Mapping[Signature, Callable[[Evidence, IdleRules], Mask]] = {
 def holds_something(evidence: Evidence, rule: HoldingRule) -> Mask:
     """A process, or memory in use where processes are not counted; False where neither is known. A GPU with a process
     of anybody is not empty: it may work for the holder."""
-    uncounted = np.isnan(evidence.processes) & (evidence.memory_held_bytes > rule.nothing_bytes)
+    uncounted = np.isnan(evidence.processes) & (_find_memory(evidence) > rule.nothing_bytes)
     return uncounted | (evidence.processes > 0) | evidence.has_other_processes
+
+
+def _find_memory(evidence: Evidence) -> Column:
+    """The memory that it holds; of a shared GPU that may be the memory of others, none of whom works on it."""
+    return first_known(evidence.memory_held_bytes, evidence.memory_bytes[Stat.PEAK])
 
 
 def may_have_worked(evidence: Evidence) -> Mask:

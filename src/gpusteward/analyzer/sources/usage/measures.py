@@ -266,6 +266,8 @@ def _divide_copies(presence: PresenceTable, stats: Stats) -> None:
     for quantity in _DIVIDED:
         _divide(stats, MEASURES[quantity], parts, presence.is_shared & (peak == 0) & works)
     for stat in (Stat.MEAN, Stat.PEAK):
+        if (used := stats.get((Measure.MEMORY_USED, stat))) is not None and is_copied.any():
+            stats[Measure.MEMORY_SHARED, stat] = np.where(is_copied, used, np.nan)
         for measure, factor in ((Measure.POWER, parts), (Measure.MEMORY_USED, np.where(is_copied, np.nan, 1.0))):
             if (measure, stat) in stats:
                 stats[measure, stat] = stats[measure, stat] * factor
