@@ -1,24 +1,33 @@
 """`python -m bench.useful [FIRST_SEED]`: all scenes of `tests/analyzer/judge/useful_scenes.py`, workloads whose use is
 known: which are called stalled, kept busy or idle, with three sets of signals, through a real Prometheus (counters of
-hosts, requests) and through scraping (without). Writes bench/results/useful.md. Exits with 1 if work is accused or
+hosts) and through scraping (the agent's only). Writes bench/results/useful.md. Exits with 1 if work is accused or
 reclaimable.
 """
 
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from bench.measure import describe_run, print_progress
 from bench.report import Bar, publish, render_bars, render_head, render_table
 from gpusteward.core.verdicts import Activity, Signature
-from tests.analyzer.judge.useful import CYCLE, HOURS, REST_MINUTES, SHORT_HOURS, Found, Signals, Way, judge_scenes
-from tests.analyzer.judge.useful_scenes import SCENES, Truth
+from tests.analyzer.judge.useful import (
+    CYCLE,
+    FOUND_MINUTES,
+    HOURS,
+    REST_MINUTES,
+    SHORT_HOURS,
+    Found,
+    Signals,
+    Way,
+    judge_scenes,
+)
+from tests.analyzer.judge.useful_scenes import SCENES, Place, Scene, Truth
 
 SEEDS = 3
 CALLED = (Signature.STALLED.value, Signature.KEEP_ALIVE.value, *(each.value for each in Activity), "reclaimable")
-FOUND_MINUTES = {Way.ENGINE: 35, Way.PAGES: 125}
 Results = dict[tuple[Signals, Way], list[Found]]
 
 
@@ -31,8 +40,9 @@ def list_bars(results: Results) -> list[Bar]:
     for (signals, way), found in results.items():
         side = f"{signals}, {way}"
         stalled = [one for one in found if one.called[Truth.STALLED] and signals.shows(one.scene)]
-        late = [one for one in stalled if one.minutes > FOUND_MINUTES[way]]
-        share, promise = 1 - len(late) / len(stalled), f"{side}: stalled found within {FOUND_MINUTES[way]} min"
+        minutes = FOUND_MINUTES[way.has_hosts(signals)]
+        late = [one for one in stalled if one.minutes > minutes]
+        share, promise = 1 - len(late) / len(stalled), f"{side}: stalled found within {minutes} min"
         bars.append(Bar(promise, "95 % of scenes", f"{share:.0%} of {len(stalled)}", share >= 0.95))
         work, waits = sum_called(found, Truth.WORKS), sum_called(found, Truth.WAITS)
         wrong = sum(work[each] for each in ("stalled", "keep-alive", "idle"))
@@ -48,10 +58,11 @@ def list_bars(results: Results) -> list[Bar]:
                 not waits["stalled"],
             )
         )
-        rested = sum((one.rested for one in found), Counter[str]())
-        for key in ("idle", "reclaimable") if signals.is_integrated else ("idle",):
-            share = rested[key] / rested["windows"]
-            bars.append(Bar(f"{side}: truly idle is {key}", "90 %", f"{share:.1%}", share >= 0.9))
+        for key, is_meant in (("idle", signals.shows), ("reclaimable", signals.proves)):
+            rested = sum((one.rested for one in found if is_meant(one.scene)), Counter[str]())
+            if rested:
+                share = rested[key] / rested["windows"]
+                bars.append(Bar(f"{side}: truly idle is {key}", "90 %", f"{share:.1%}", share >= 0.9))
     return bars
 
 
@@ -65,13 +76,18 @@ def render_page(results: Results, seeds: Sequence[int]) -> str:
         render_head("Useful work: verdicts on workloads whose use is known", about, note),
         f"{len(SCENES)} kinds of workload over {SHORT_HOURS:g} hours, those of a day and a night over {HOURS:g}, "
         f"judged every {CYCLE // 60} minutes over windows of 10. Levels, spread and start are drawn from published "
-        "ranges. The samples of GPUs are the same in a real Prometheus, which has the counters of hosts and the "
-        "requests of servers too, and on scraped pages, which have neither.\n",
+        "ranges. The samples of GPUs and the requests of servers are the same in a real Prometheus and on scraped "
+        "pages. The bytes of pods are cAdvisor's in Prometheus, which nothing scrapes otherwise, or the agent's in "
+        "both.\n",
         "## Limits\n",
         render_bars(list_bars(results)),
-        "Stalled: of scenes with power, and memory copies or profiling; of a MIG instance gauges have neither. Only "
-        "requests show that a server is frozen: through scraping it is never found, and is counted as missed. Truly "
-        f"idle: windows from {REST_MINUTES:.0f} minutes of a scene on, since DCGM must be watched for an hour.\n",
+        "Stalled: of scenes with power, and memory copies or profiling; of a MIG instance gauges have neither, nor its "
+        f"utilization. Truly idle: windows from {REST_MINUTES:.0f} minutes of a scene on, since DCGM must be watched "
+        "for an hour; reclaimable: of what can be proven to be idle.\n",
+        "## Truly idle: reclaimable, by class\n",
+        _render_classes(results),
+        "Gauges prove nothing. The video engines of a MIG instance may work unseen, except where its decoders are "
+        "profiled (DCGM on Hopper and newer) or it has none, which the agent knows.\n",
     ]
     for (signals, way), found in results.items():
         rows = [
@@ -89,6 +105,25 @@ def render_page(results: Results, seeds: Sequence[int]) -> str:
         _render_scenes(results, _render_windows, accused=False),
     ]
     return "\n".join(lines)
+
+
+CLASSES: Mapping[str, Callable[[Scene], bool]] = {
+    "whole GPUs": lambda scene: scene.place is Place.GPU,
+    "MIG instances with video reported": lambda scene: scene.place is Place.MIG and scene.has_video,
+    "MIG instances without": lambda scene: scene.place is Place.MIG and not scene.has_video,
+    "MPS": lambda scene: scene.place is Place.MPS,
+    "time slices": lambda scene: scene.place is Place.SLICE,
+}
+
+
+def _render_classes(results: Results) -> str:
+    rows = []
+    for name, is_meant in CLASSES.items():
+        rested = [
+            sum((one.rested for one in found if is_meant(one.scene)), Counter[str]()) for found in results.values()
+        ]
+        rows.append((name, *(f"{each['reclaimable']:,} of {each['windows']:,}" for each in rested)))
+    return render_table(("", *(f"{signals}, {way}" for signals, way in results)), rows)
 
 
 def _render_scenes(results: Results, render: Callable[[list[Found]], str], *, accused: bool) -> str:

@@ -5,14 +5,13 @@ from collections import Counter
 
 import pytest
 
-from tests.analyzer.judge.useful import Found, Signals, Way, judge_scenes
+from tests.analyzer.judge.useful import FOUND_MINUTES, Found, Signals, Way, judge_scenes
 from tests.analyzer.judge.useful_scenes import SCENES, Truth
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 SHORT = [scene for scene in SCENES if not scene.is_long]
 SEED = 1
-"""With others a board of a gang may be hotter than the level of its model, as `bench.useful` counts."""
 SIDES = ((Signals.GAUGES, Way.PAGES), (Signals.PROFILING, Way.ENGINE), (Signals.AGENT, Way.ENGINE))
 Judged = tuple[Signals, Way, list[Found]]
 
@@ -29,12 +28,10 @@ def judged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def test_what_stands_still_is_found_with_a_witness_after_half_an_hour_and_without_after_two(judged: Judged):
-    _, way, found = judged
-    limit = 35 if way is Way.ENGINE else 125
-    stalled = [one for one in found if one.called[Truth.STALLED]]
-    # Only its requests show that a server is frozen.
-    seen = [one for one in stalled if way is Way.ENGINE or not one.scene.name.startswith("frozen server")]
-    assert len(seen) >= 10
+    signals, way, found = judged
+    limit = FOUND_MINUTES[way.has_hosts(signals)]
+    seen = [one for one in found if one.called[Truth.STALLED] and signals.shows(one.scene)]
+    assert len(seen) >= 19
     assert not [(one.scene.name, one.minutes) for one in seen if one.minutes > limit]
 
 
@@ -56,8 +53,10 @@ def test_what_is_idle_stays_idle_and_is_reclaimable_where_the_time_is_integrated
 ):
     signals, _, found = judged
     for one in found:
-        if not one.rested or one.scene.name == "idle: MIG":  # DCGM has no utilization of it, nobody its video engines
+        if not one.rested or not signals.shows(one.scene):
             continue
         assert one.rested["idle"] == one.rested["windows"], one.scene.name
-        if signals is Signals.AGENT or (signals.is_integrated and one.scene.place.value == "exclusive"):
+        if signals.proves(one.scene):
             assert one.rested["reclaimable"] >= 0.9 * one.rested["windows"], one.scene.name
+        else:
+            assert not one.rested["reclaimable"], one.scene.name

@@ -1,16 +1,17 @@
 """Scenes as metrics of three sets of signals, in a real Prometheus and on scraped pages; and what is judged of them.
 
-Only a Prometheus has the counters of hosts and the requests of servers. The samples of GPUs are the same in both.
+The samples of GPUs and the requests of servers are the same in both. The counters of hosts are cAdvisor's in
+Prometheus, which nothing scrapes otherwise, or the agent's on its own pages, in both.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import inf
 from pathlib import Path
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
@@ -31,7 +32,7 @@ from gpusteward.core.metrics import DEVICE_SIGNALS
 from gpusteward.core.node.containers import Workload
 from gpusteward.core.verdicts import Activity, Signature, Step
 from tests.analyzer.engines import Sample, running_prometheus
-from tests.analyzer.judge.useful_scenes import SCENES, Phase, Place, Scene, Truth, Use
+from tests.analyzer.judge.useful_scenes import GIB, SCENES, Board, Phase, Place, Scene, Truth, Use
 
 BEGIN = 1_790_000_000.0
 """14:13 UTC: from 22:00 on it is night."""
@@ -51,24 +52,35 @@ class Signals(StrEnum):
         """Of scrapes. Profiling proves idleness only where it is scraped more often than collected."""
         return 15 if self is Signals.PROFILING else 30
 
-    @property
-    def is_integrated(self) -> bool:
-        return self is not Signals.GAUGES
-
     def shows(self, scene: Scene) -> bool:
         """Whether power and memory copies, or profiling fields, are there: NVML has none of an instance."""
         return scene.place is not Place.MIG or self is not Signals.GAUGES
+
+    def proves(self, scene: Scene) -> bool:
+        """Whether idleness can be proven. Video engines of a MIG instance may work unseen."""
+        return self is not Signals.GAUGES and (scene.place is not Place.MIG or scene.has_video)
 
 
 class Way(StrEnum):
     ENGINE = "Prometheus"
     PAGES = "scraping"
 
+    def has_hosts(self, signals: Signals) -> bool:
+        """Whether the bytes of pods are known."""
+        return self is Way.ENGINE or signals is Signals.AGENT
+
+
+FOUND_MINUTES = {True: 35, False: 125}
+"""Within which a stall is to be found, where the hosts of pods are measured and where they are not."""
+
 
 class Series(NamedTuple):
     name: str
-    labels: str
+    labels: Mapping[str, str]
     values: Column  # of each collection; NaN: not reported
+
+    def render_labels(self, without: Collection[str] = ()) -> str:
+        return render_labels(sorted((key, value) for key, value in self.labels.items() if key not in without))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +140,7 @@ class Play:
                 yield self._constant("gpusteward_allocations_known", 1, node=f"{self.name}-n{node}")
 
     def list_host_series(self, signals: Signals) -> Iterator[Series]:
-        """Of pods, and of servers."""
+        """Of pods: the agent has them on its pages."""
         disk = 5e8 + np.cumsum([phase.disk * COLLECTED for phase in self.phases])
         network = 1e6 + np.cumsum([phase.network * COLLECTED for phase in self.phases])
         for pod in range(self.scene.pods):
@@ -143,16 +155,21 @@ class Play:
                 own = labels | {"container": "main", "id": f"/{self.name}/{pod}", "device": "/dev/sda"}
                 yield self._series("container_fs_reads_bytes_total", disk, **own)
                 yield self._series("container_network_receive_bytes_total", network, **labels, interface="eth0")
-        if any(phase.server for phase in self.phases):
-            yield from self._list_server()
 
-    def _list_server(self) -> Iterator[Series]:
-        labels = {"namespace": "bench", "pod": f"{self.name}-0", "job": "vllm", "instance": self.name}
+    @property
+    def server_target(self) -> Mapping[str, str]:
+        """The labels of the target that its server is."""
+        return {"namespace": "bench", "pod": f"{self.name}-0", "job": "vllm", "instance": self.name}
+
+    def list_server_series(self) -> Iterator[Series]:
         servers = [phase.server for phase in self.phases]
+        if not any(servers):
+            return
+        labels = self.server_target
         running = np.array([each.running if each else np.nan for each in servers])
         tokens = np.cumsum([each.tokens * COLLECTED if each else 0.0 for each in servers])
         asleep = np.array([each.asleep if each else np.nan for each in servers], dtype=float)
-        own = labels | {"model_name": "m", "engine": "0"}
+        own = {**labels, "model_name": "m", "engine": "0"}
         yield self._series("vllm:num_requests_running", running, **own)
         yield self._series("vllm:num_requests_waiting", running * 0, **own)
         yield self._series("vllm:request_success_total", 50 + np.floor(tokens / 500), **own, finished_reason="stop")
@@ -185,20 +202,23 @@ class Play:
         board, place = self.scene.board, self.scene.place
         found = {
             "DEV_FB_USED": np.floor(values.memory / (1 << 20)),
-            "DEV_FB_FREE": np.floor(80 * 1024 - values.memory / (1 << 20)),
+            "DEV_FB_FREE": np.floor((board.memory_gib * GIB - values.memory) / (1 << 20)),
             "DEV_POWER_USAGE": np.round(watts, 3),
             "DEV_POWER_MGMT_LIMIT": np.full(len(core), board.limit),
-            "DEV_SM_CLOCK": np.full(len(core), board.clock),
+            "DEV_SM_CLOCK": _find_clock(board, core),
             "DEV_TOTAL_ENERGY_CONSUMPTION": np.floor(1e9 + energy * 1000),
         }
         if place is not Place.MIG:  # NVML has none of these for an instance
-            found |= {"DEV_GPU_UTIL": np.round(100 * core), "DEV_MEM_COPY_UTIL": np.round(100 * values.copy)}
-            found |= {"DEV_ENC_UTIL": core * 0, "DEV_DEC_UTIL": core * 0}
-        if signals is Signals.PROFILING:
+            found |= {"DEV_GPU_UTIL": np.round(100 * core), "DEV_ENC_UTIL": core * 0, "DEV_DEC_UTIL": core * 0}
+            if board.has_copies:
+                found |= {"DEV_MEM_COPY_UTIL": np.round(100 * values.copy)}
+        if signals is Signals.PROFILING and board.has_copies:
             found |= {"PROF_GR_ENGINE_ACTIVE": np.where(np.isnan(values.engine), core, values.engine)}
             found |= {"PROF_SM_ACTIVE": values.sm, "PROF_PIPE_TENSOR_ACTIVE": values.tensor}
             found |= {"PROF_DRAM_ACTIVE": values.dram, "PROF_PCIE_RX_BYTES": values.pcie}
             found |= {"PROF_NVLINK_RX_BYTES": values.nvlink}
+            if self.scene.has_video:
+                found["PROF_NVDEC0_ACTIVE"] = core * 0
         node = f"{self.name}-n{pod}"
         gpu = {"gpu": str(rank), "UUID": f"GPU-{self.name}-{rank}", "Hostname": node, "modelName": board.name}
         if place is Place.MIG:
@@ -227,11 +247,11 @@ class Play:
         yield self._series("gpusteward_gpu_utilization_ratio", core, **gpu)
         yield self._series("gpusteward_gpu_busy_seconds_total", busy, **gpu)
         yield self._series("gpusteward_gpu_outside_use_seconds_total", np.cumsum(values.outside * COLLECTED), **gpu)
-        yield self._constant("gpusteward_gpu_memory_total_bytes", 80 * (1 << 30), **gpu)
+        yield self._constant("gpusteward_gpu_memory_total_bytes", board.memory_gib * GIB, **gpu)
         yield self._series("gpusteward_gpu_power_watts", watts, **whole)
         yield self._constant("gpusteward_gpu_power_limit_watts", board.limit, **whole)
-        yield self._constant("gpusteward_gpu_sm_clock_hertz", board.clock * 1e6, **whole)
-        if scene.place is not Place.MIG:
+        yield self._series("gpusteward_gpu_sm_clock_hertz", 1e6 * _find_clock(board, core), **whole)
+        if scene.place is not Place.MIG and board.has_copies:
             yield self._series("gpusteward_gpu_memory_copy_ratio", np.round(values.copy, 2), **whole)
         if board.has_gpm:
             engine = np.where(np.isnan(values.engine), core, values.engine)
@@ -241,25 +261,32 @@ class Play:
             for name, column in (("pcie_rx", values.pcie), ("nvlink", values.nvlink)):
                 yield self._series(DEVICE_SIGNALS[f"{name}_bytes_per_second"].name, column, **whole)
         shared = scene.place in (Place.SLICE, Place.MPS)
+        launcher = {"namespace": "bench", "pod": f"{self.name}-l", "container": "main", "pod_uid": f"uid-{self.name}-l"}
+        if values.outside.any():
+            users = gpu | launcher | {"by": "container"}
+            yield self._series("gpusteward_use_utilization_ratio", core, **users)
+            yield self._series("gpusteward_use_busy_seconds_total", busy, **users)
+            yield self._series("gpusteward_use_memory_bytes", values.memory, **users)
+            yield self._series("gpusteward_use_processes", values.processes, **users)
+        pair = {"used_by": launcher["pod"]} if values.paired.any() else {}
         for number in range(1 + shared):
             name = f"{self.name}-x" if number else f"{self.name}-{pod}"
             held = gpu | {"namespace": "bench", "pod": name, "container": "main", "pod_uid": f"uid-{name}"}
-            by, share = held | {"by": "container"}, scene.place.value
+            by, owned = held | {"by": "container"}, {"workload_kind": scene.kind, "workload": name}
             use = own * 0 if number else own
-            yield self._constant(
-                "gpusteward_allocation_info", 1, **held, workload_kind=scene.kind, workload=name, share=share
-            )
+            share = scene.place.value
+            yield self._constant("gpusteward_allocation_info", 1, **held, **owned, share=share, **pair)
             yield self._constant("gpusteward_allocation_start_time_seconds", BEGIN - 86_400, **held)
             yield self._series("gpusteward_use_utilization_ratio", use, **by)
             yield self._series("gpusteward_use_busy_seconds_total", np.cumsum(use * COLLECTED), **by)
             memory = np.where(values.outside > 0, 0.0, values.memory)
             yield self._series("gpusteward_use_memory_bytes", memory, **by)
             yield self._series("gpusteward_use_processes", np.where(values.outside > 0, 0, values.processes), **by)
-            if scene.place is not Place.MIG:
+            if scene.place is not Place.MIG or scene.has_video:
                 yield self._series("gpusteward_use_video_seconds_total", use * 0, **by)
 
     def _series(self, name: str, values: Column, **labels: str) -> Series:
-        return Series(name, render_labels(sorted(labels.items())), values)
+        return Series(name, labels, values)
 
     def _constant(self, name: str, value: float, **labels: str) -> Series:
         return self._series(name, np.full(len(self.phases), float(value)), **labels)
@@ -272,6 +299,10 @@ def _make_columns(uses: Sequence[Use]) -> SimpleNamespace:
     )
 
 
+def _find_clock(board: Board, core: Column) -> Column:
+    return np.where((core > 0) | (board.idle_clock == 0), board.clock, board.idle_clock)
+
+
 def list_scrapes(play: Play, step: int) -> Iterator[tuple[float, int]]:
     """The times of scrapes, and the newest collection of each."""
     for second in range(0, len(play.phases) * COLLECTED, step):
@@ -281,10 +312,10 @@ def list_scrapes(play: Play, step: int) -> Iterator[tuple[float, int]]:
 def make_samples(play: Play, series: Iterable[Series], step: int) -> Iterator[Sample]:
     scrapes = list(list_scrapes(play, step))
     for one in series:
-        values = one.values.tolist()
+        values, labels = one.values.tolist(), one.render_labels()
         for at, collection in scrapes:
             if values[collection] == values[collection]:
-                yield one.name, one.labels, values[collection], BEGIN + at
+                yield one.name, labels, values[collection], BEGIN + at
 
 
 def judge_scenes(
@@ -300,11 +331,12 @@ def judge_scenes(
         verdicts, history = judge(table, rules, history, now=BEGIN + at)
         workloads = judge_workloads(verdicts, rules)
         for number, key in enumerate(workloads.keys):
-            if (play := plays.get(key.name)) is None or (truth := play.find_truth(at)) is None:
+            name = key.name.removesuffix("-l")  # a launcher, if it were judged, would be judged as its requester
+            if (play := plays.get(name)) is None or (truth := play.find_truth(at)) is None:
                 continue  # a neighbour, or before there was a whole window
             signatures = {SIGNATURES[verdicts.signature[row]] for row in workloads.rows(number)}
             activity = ACTIVITIES[workloads.activity[number]]
-            _count(found[key.name], play, truth, at, signatures, activity, STEPS[workloads.step[number]])
+            _count(found[name], play, truth, at, signatures, activity, STEPS[workloads.step[number]])
     return list(found.values())
 
 
@@ -344,6 +376,7 @@ def _run_engine(plays: dict[str, Play], signals: Signals, folder: Path, hours: f
         for play in plays.values():
             engine.write(make_samples(play, play.list_series(signals), signals.step))
             engine.write(make_samples(play, play.list_host_series(signals), 30))
+            engine.write(make_samples(play, play.list_server_series(), 30))
         job = "gpusteward-agent" if signals is Signals.AGENT else "dcgm"
         engine.write(
             ("up", f'{{instance="a",job="{job}"}}', 1.0, BEGIN + at + 5)
@@ -353,22 +386,36 @@ def _run_engine(plays: dict[str, Play], signals: Signals, folder: Path, hours: f
             yield at, source.read(BEGIN + at, lag=0.0), source
 
 
+class _Target(NamedTuple):
+    play: Play
+    series: Sequence[Series]
+    labels: Mapping[str, str] = MappingProxyType({})  # which the scraper was told, and its page does not have
+
+    def list_lines(self) -> list[tuple[str, list[float]]]:
+        return [(f"{one.name}{one.render_labels(self.labels)}", one.values.tolist()) for one in self.series]
+
+
 def _run_pages(plays: dict[str, Play], signals: Signals, _: Path, hours: float) -> Cycles:
+    targets: dict[str, _Target] = {}
+    for name, play in plays.items():
+        hosts = play.list_host_series(signals) if Way.PAGES.has_hosts(signals) else ()
+        targets[name] = _Target(play, [*play.list_series(signals), *hosts])
+        if server := list(play.list_server_series()):
+            targets[f"{name} server"] = _Target(play, server, play.server_target)
     pages = sorted(
-        (at, name, collection) for name, play in plays.items() for at, collection in list_scrapes(play, signals.step)
+        (at, name, collection)
+        for name, one in targets.items()
+        for at, collection in list_scrapes(one.play, signals.step)
     )
-    series = {
-        name: [(f"{one.name}{one.labels}", one.values.tolist()) for one in play.list_series(signals)]
-        for name, play in plays.items()
-    }
+    lines = {name: one.list_lines() for name, one in targets.items()}
     settings = ScrapeSettings(interval=signals.step, kubernetes="never")
     with closing(ScrapeSource(settings, window_seconds=WINDOW)) as source:
         done = 0
         for at in _list_cycles(hours):
             while done < len(pages) and pages[done][0] <= at:
                 when, name, collection = pages[done]
-                lines = "".join(f"{one} {values[collection]}\n" for one, values in series[name])
-                source.ingest(name, lines.encode(), BEGIN + when)
+                page = "".join(f"{one} {values[collection]}\n" for one, values in lines[name])
+                source.ingest(name, page.encode(), BEGIN + when, pod_labels=targets[name].labels)
                 done += 1
             yield at, source.read(BEGIN + at), source
 
@@ -378,7 +425,7 @@ def _add_owners(table: UsageTable, plays: dict[str, Play]) -> UsageTable:
 
     def own(pod: str) -> dict[str, object]:
         name, _, number = pod.partition("-")
-        workload = Workload(plays[name].scene.kind, "bench", pod if number == "x" else name)
+        workload = Workload(plays[name].scene.kind, "bench", name if number.isdecimal() else pod)
         return {"workload": workload, "started_at": BEGIN - 86_400}
 
     allocations = [

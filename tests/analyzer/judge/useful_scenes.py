@@ -16,24 +16,46 @@ Range = tuple[float, float]
 
 
 class Board(NamedTuple):
-    """Watts of a model as published: nvidia-smi of loaded, stuck and working GPUs."""
+    """Watts of a model as published: nvidia-smi of loaded, stuck and working GPUs. What nobody has published is
+    inferred, and marked so."""
 
     name: str
     limit: float
+    bare: Range  # without a context
     loaded: Range
     stuck: Range  # above loaded
     working: Range
     clock: float = 1980  # MHz
+    idle_clock: float = 0.0  # of a GPU in P8; 0: as above
+    memory_gib: float = 79.0
     has_gpm: bool = False  # profiling fields without DCGM
+    has_copies: bool = True  # memory copy utilization, and profiling
 
 
-H100 = Board("NVIDIA H100 80GB HBM3", 700, (109, 137), (3, 40), (300, 690), has_gpm=True)
-A100 = Board("NVIDIA A100-SXM4-80GB", 400, (62, 75), (4, 25), (180, 400), 1410)
-V100 = Board("Tesla V100-SXM2-32GB", 300, (48, 56), (10, 20), (180, 300), 1530)
-T4 = Board("Tesla T4", 70, (26, 30), (10, 14), (45, 70), 1590)
-L4 = Board("NVIDIA L4", 72, (28, 33), (5, 12), (50, 72), 2040)
-L40S = Board("NVIDIA L40S", 350, (76, 80), (14, 20), (160, 350), 2520)
-BOARDS = (H100, A100, V100, T4, L4, L40S)
+H100 = Board("NVIDIA H100 80GB HBM3", 700, (69, 74), (109, 137), (3, 40), (300, 690), has_gpm=True)
+# Loaded: inferred from 69 to 72 W of a stuck one.
+H100_PCIE = Board("NVIDIA H100 PCIe", 350, (45, 50), (52, 60), (10, 15), (180, 345), 1755, has_gpm=True)
+H200 = Board("NVIDIA H200", 700, (76, 77), (113, 120), (3, 35), (300, 690), memory_gib=140.0, has_gpm=True)
+# Stuck: inferred. 720 to 738 W were pasted around a stuck server; `around_a_stall` has them.
+B200 = Board("NVIDIA B200", 1000, (140, 145), (192, 196), (10, 40), (500, 950), 1965, memory_gib=179.0, has_gpm=True)
+# Loaded: inferred from 232 to 280 W of a stuck one.
+GB200 = Board("NVIDIA GB200", 1200, (150, 160), (205, 235), (27, 45), (800, 1000), 1950, memory_gib=185.0, has_gpm=True)
+# Loaded: inferred from 13 to 27 W of a stuck one.
+GB10 = Board("NVIDIA GB10", 140, (4, 6), (8, 14), (5, 13), (40, 90), 2400, memory_gib=119.0)
+A100 = Board("NVIDIA A100-SXM4-80GB", 400, (51, 60), (62, 75), (4, 25), (180, 400), 1410)
+A100_PCIE = Board("NVIDIA A100 80GB PCIe", 300, (72, 76), (72, 80), (4, 20), (150, 300), 1410)
+V100 = Board("Tesla V100-SXM2-32GB", 300, (39, 43), (48, 56), (10, 20), (180, 300), 1530, memory_gib=31.0)
+V100_PCIE = Board("Tesla V100-PCIE-16GB", 250, (26, 27), (38, 41), (1, 7), (130, 245), 1380, memory_gib=15.5)
+T4 = Board("Tesla T4", 70, (9, 11), (26, 30), (10, 14), (45, 70), 1590, memory_gib=15.0)
+L4 = Board("NVIDIA L4", 72, (12, 16), (28, 33), (5, 12), (50, 72), 2040, memory_gib=22.0)
+L40S = Board("NVIDIA L40S", 350, (30, 36), (76, 80), (14, 20), (160, 350), 2520, memory_gib=44.0)
+# A loaded one rests in P8, and 150 W were pasted of a rank that waits.
+RTX_3090 = Board("NVIDIA GeForce RTX 3090", 350, (24, 30), (16, 31), (120, 134), (330, 350), 1900, 210, 23.0)
+RTX_PRO = Board("NVIDIA RTX PRO 6000 Blackwell", 600, (15, 25), (30, 45), (75, 90), (300, 590), 2400, memory_gib=95.0)
+# AMD, shown by an exporter with DCGM's names: its reading stays after the work.
+APU = Board("AMD Radeon 8060S", 120, (8, 12), (10, 15), (39, 44), (50, 58), 2900, memory_gib=96.0, has_copies=False)
+BOARDS = (H100, H100_PCIE, H200, B200, GB200, GB10, A100, A100_PCIE, V100, V100_PCIE, T4, L4, L40S)
+"""Those whose loaded idle power can be learned."""
 
 
 class Truth(StrEnum):
@@ -67,6 +89,7 @@ class Use(NamedTuple):
     processes: int = 1
     engine: float | None = None  # None: as the core
     outside: bool = False  # by a process of a container that does not hold the GPU
+    paired: bool = False  # the same, of the pod that the holder names, and that names the holder
 
 
 class Server(NamedTuple):
@@ -94,6 +117,7 @@ class Scene(NamedTuple):
     place: Place = Place.GPU
     pods: int = 1
     is_long: bool = False  # a day and a night, or three hours and a half
+    has_video: bool = False  # of a MIG instance: its decoders are profiled, or it has no video engine
 
 
 def draw(chance: Chance, between: Range) -> float:
@@ -102,14 +126,13 @@ def draw(chance: Chance, between: Range) -> float:
 
 def waiting(chance: Chance, board: Board, count: int = 8) -> list[Use]:
     """In a collective that nobody joins: one kernel, the same on all boards."""
-    above, core, sm = draw(chance, board.stuck), draw(chance, (0.99, 1.0)), draw(chance, (0.1, 0.24))
-    return [
-        Use(draw(chance, board.loaded) + above, core, 0.002, sm=sm, memory=0.7 * _size(board)) for _ in range(count)
-    ]
+    core, sm, held = draw(chance, (0.99, 1.0)), draw(chance, (0.1, 0.24)), 0.7 * board.memory_gib * GIB
+    watts = [draw(chance, board.loaded) + draw(chance, board.stuck) for _ in range(count)]
+    return [Use(each, core, 0.002, sm=sm, memory=held) for each in watts]
 
 
 def silent(chance: Chance, board: Board, count: int = 8) -> list[Use]:
-    return [Use(draw(chance, board.loaded), memory=0.7 * _size(board)) for _ in range(count)]
+    return [Use(draw(chance, board.loaded), memory=0.7 * board.memory_gib * GIB) for _ in range(count)]
 
 
 def training(chance: Chance, board: Board, count: int = 8) -> list[Use]:
@@ -124,14 +147,10 @@ def training(chance: Chance, board: Board, count: int = 8) -> list[Use]:
             dram=draw(chance, (0.2, 0.5)),
             pcie=draw(chance, (5e7, 5e9)),
             nvlink=draw(chance, (1e9, 1e11)),
-            memory=0.8 * _size(board),
+            memory=0.8 * board.memory_gib * GIB,
         )
         for _ in range(count)
     ]
-
-
-def _size(board: Board) -> float:
-    return {T4: 15.0, L4: 22.0, V100: 31.0, L40S: 44.0}.get(board, 79.0) * GIB
 
 
 WORK_DISK, WORK_NETWORK = (5e5, 5e7), (5e5, 5e7)
@@ -166,8 +185,10 @@ def frozen(count: int) -> Make:
     def make(chance: Chance, board: Board) -> list[Phase]:
         minutes, requests = draw(chance, (20, 50)), int(chance.integers(1, 60))
         serves = Phase(Truth.WORKS, minutes, _decode(chance, board, count), 100, 2e5, Server(requests, 900))
-        stops = Phase(Truth.STALLED, EVER, waiting(chance, board, count), **quiet(chance), server=Server(requests))
-        return [serves, stops]
+        waits = waiting(chance, board, count)
+        if board is GB10:  # pasted: 95 to 96 %
+            waits = [use._replace(core=draw(chance, (0.95, 0.96))) for use in waits]
+        return [serves, Phase(Truth.STALLED, EVER, waits, **quiet(chance), server=Server(requests))]
 
     return make
 
@@ -302,7 +323,7 @@ def prefill(chance: Chance, _: Board) -> list[Phase]:
 
 def spinning_server(chance: Chance, board: Board) -> list[Phase]:
     """Ranks of an idle server wait in a broadcast."""
-    uses = [*silent(chance, board, 1), *waiting(chance, board, 7)]
+    uses = [*silent(chance, board, 1), *waiting(chance, board, 1 if board is RTX_3090 else 7)]
     return [Phase(Truth.WAITS, EVER, uses, **quiet(chance), server=Server())]
 
 
@@ -310,16 +331,56 @@ def spinning_server_uncounted(chance: Chance, board: Board) -> list[Phase]:
     return [spinning_server(chance, board)[0]._replace(server=None)]
 
 
-def after_a_kill(chance: Chance, board: Board) -> list[Phase]:
-    """100 % without a process."""
-    use = waiting(chance, board, 1)[0]._replace(memory=0.0, processes=0)
-    return [Phase(Truth.WAITS, EVER, [use], **quiet(chance))]
+def after_a_kill(count: int) -> Make:
+    """100 % without a process, until the GPUs are reset."""
+
+    def make(chance: Chance, board: Board) -> list[Phase]:
+        uses = [use._replace(memory=0.0, processes=0) for use in waiting(chance, board, count)]
+        return [Phase(Truth.WAITS, EVER, uses, **quiet(chance))]
+
+    return make
 
 
 def requester(chance: Chance, board: Board) -> list[Phase]:
-    """Dual pods: a stub holds the GPU, a launcher that holds none works on it."""
+    """Dual pods: a stub holds the GPU, a launcher that holds none works on it; nothing says that they are a pair."""
     use = _decode(chance, board, 1)[0]._replace(outside=True)
     return [Phase(Truth.WORKS, EVER, [use], **quiet(chance))]
+
+
+def pair(*, asleep: bool = False) -> Make:
+    """The same where both name each other. What the launcher does is the work of the requester; while it does nothing,
+    only it knows whether it is needed."""
+
+    def make(chance: Chance, board: Board) -> list[Phase]:
+        uses = silent(chance, board, 1) if asleep else _decode(chance, board, 1)
+        truth = Truth.WAITS if asleep else Truth.WORKS
+        return [Phase(truth, EVER, [use._replace(paired=True) for use in uses], **quiet(chance))]
+
+    return make
+
+
+def around_a_stall(chance: Chance, _: Board) -> list[Phase]:
+    """B200: pasted around a stuck server, at which moment is not clear. Power of work: not to be called stalled."""
+    uses = [Use(draw(chance, (720, 738)), 1.0, 0.0, 0.3, sm=0.7, tensor=0.4, dram=0.3) for _ in range(8)]
+    return [Phase(Truth.WAITS, EVER, uses, **quiet(chance), server=Server(running=3))]
+
+
+def reading_stays(chance: Chance, board: Board) -> list[Phase]:
+    """Works, and has ended: 54 W and 100 % both times."""
+    uses = [Use(draw(chance, board.working), 1.0) for _ in range(2)]
+    after = Phase(Truth.WAITS, EVER, uses, **quiet(chance))
+    return [Phase(Truth.WORKS, draw(chance, (20, 50)), uses, draw(chance, WORK_DISK), 5e5), after]
+
+
+def profile(count: int = 8, **shares: Range) -> Make:
+    """Work with these shares of time, all else as of a training; its host is still."""
+
+    def make(chance: Chance, board: Board) -> list[Phase]:
+        drawn = [{name: draw(chance, between) for name, between in shares.items()} for _ in range(count)]
+        uses = [use._replace(**own) for use, own in zip(training(chance, board, count), drawn, strict=True)]
+        return [Phase(Truth.WORKS, EVER, uses, **quiet(chance))]
+
+    return make
 
 
 def keeper_in_a_job(chance: Chance, board: Board) -> list[Phase]:
@@ -338,34 +399,41 @@ def simulation(chance: Chance, _: Board) -> list[Phase]:
 
 def idle(*, memory: float | None = None, server: Server | None = None, processes: int = 1, count: int = 1) -> Make:
     def make(chance: Chance, board: Board) -> list[Phase]:
-        held = draw(chance, (0.2, 0.9)) * _size(board) if memory is None else memory
+        held = draw(chance, (0.2, 0.9)) * board.memory_gib * GIB if memory is None else memory
         uses = [use._replace(memory=held, processes=processes) for use in silent(chance, board, count)]
+        if not processes:
+            uses = [use._replace(watts=draw(chance, board.bare)) for use in uses]
         return [Phase(Truth.IDLE, EVER, uses, **quiet(chance), server=server)]
 
     return make
 
 
-def held(level: Range, copy: Range, watts: Range, memory_gib: Range, noise: float = 0.003) -> Make:
+def held(level: Range, copy: Range, watts: Range, memory_gib: Range, noise: float = 0.003, count: int = 1) -> Make:
     """A script: nothing but probes of the pod goes over the network."""
 
     def make(chance: Chance, _: Board) -> list[Phase]:
-        core, copies = draw(chance, level), draw(chance, copy)
-        use = Use(draw(chance, watts), core, noise, copies, sm=core / 2, dram=copies / 2)
-        use = use._replace(memory=draw(chance, memory_gib) * GIB)
-        return [Phase(Truth.HELD, EVER, [use], draw(chance, (0.5, 5)), draw(chance, (10, 120)))]
+        uses = []
+        for _number in range(count):
+            core, copies = draw(chance, level), draw(chance, copy)
+            use = Use(draw(chance, watts), core, noise, copies, sm=core / 2, dram=copies / 2)
+            uses.append(use._replace(memory=draw(chance, memory_gib) * GIB))
+        return [Phase(Truth.HELD, EVER, uses, draw(chance, (0.5, 5)), draw(chance, (10, 120)))]
 
     return make
 
 
-def _script(name: str, *about: Range, noise: float = 0.003) -> Scene:
-    return Scene(f"keep-alive: {name}", "Pod", held(*about, noise=noise), is_long=True)
+def _script(name: str, *about: Range, noise: float = 0.003, count: int = 1) -> Scene:
+    return Scene(f"keep-alive: {name}", "Pod", held(*about, noise=noise, count=count), is_long=True)
 
 
+TRAINED = (T4, L4, A100, A100_PCIE, V100, V100_PCIE, L40S, H100_PCIE, H200, B200, GB10, RTX_3090, RTX_PRO)
+EXPERTS = {"tensor": (0.3, 0.35), "dram": (0.2, 0.25)}
+LITTLE = {"tensor": (0.0, 0.02), "dram": (0.006, 0.05), "copy": (0.01, 0.05), "watts": (130.0, 250.0)}
 SCENES = (
     Scene("stuck: 8 ranks", "PyTorchJob", stuck(8)),
     Scene("stuck: 16 ranks on two nodes", "PyTorchJob", stuck(16), pods=2),
-    Scene("stuck: A100", "PyTorchJob", stuck(4), A100),
-    Scene("stuck: V100", "MPIJob", stuck(4), V100),
+    *(Scene(f"stuck: {board.name}", "PyTorchJob", stuck(4), board) for board in (A100, H100_PCIE, H200, B200, GB200)),
+    *(Scene(f"stuck: {board.name}", "MPIJob", stuck(4), board) for board in (V100, V100_PCIE)),
     Scene("stuck: T4", "PyTorchJob", stuck(4), T4),
     Scene("stuck: L4", "Job", stuck(2), L4),
     Scene("stuck: L40S", "PyTorchJob", stuck(4), L40S),
@@ -375,12 +443,21 @@ SCENES = (
     Scene("frozen server: one GPU", "Deployment", frozen(1)),
     Scene("frozen server: 8 GPUs", "Deployment", frozen(8)),
     Scene("frozen server: MIG", "Deployment", frozen(1), place=Place.MIG),
+    Scene("frozen server: H200", "Deployment", frozen(1), H200),
+    Scene("frozen server: GB10", "Deployment", frozen(1), GB10),
     Scene("training: 8 GPUs", "PyTorchJob", lambda c, b: [working(c, b, 8)]),
-    Scene("training: T4", "PyTorchJob", lambda c, b: [working(c, b, 2)], T4),
-    Scene("training: L4", "PyTorchJob", lambda c, b: [working(c, b, 2)], L4),
-    Scene("training: A100", "PyTorchJob", lambda c, b: [working(c, b, 4)], A100),
-    Scene("training: V100", "PyTorchJob", lambda c, b: [working(c, b, 4)], V100),
-    Scene("training: L40S", "PyTorchJob", lambda c, b: [working(c, b, 2)], L40S),
+    *(Scene(f"training: {board.name}", "PyTorchJob", lambda c, b: [working(c, b, 2)], board) for board in TRAINED),
+    Scene("training: experts on GB200", "PyTorchJob", profile(core=(0.98, 0.99), watts=(970, 1000), **EXPERTS), GB200),
+    Scene(
+        "training: as DLRover's test", "PyTorchJob", profile(core=(0.99, 1.0), spread=(0, 0.005), tensor=(0.3, 0.31))
+    ),
+    Scene("tensor cores saturated", "PyTorchJob", profile(core=(1, 1), spread=(0, 0), tensor=(0.9, 0.93))),
+    Scene("memory saturated", "PyTorchJob", profile(core=(1, 1), spread=(0, 0), tensor=(0, 0), dram=(0.75, 0.8))),
+    Scene(
+        "double precision", "Job", profile(core=(1, 1), spread=(0, 0), tensor=(0, 0), sm=(0.5, 0.9), copy=(0.02, 0.2))
+    ),
+    Scene("data loading", "PyTorchJob", profile(sm=(0.1, 0.3), tensor=(0, 0.05), copy=(0.4, 0.6), pcie=(1e9, 2e10))),
+    Scene("busy with few SMs", "PyTorchJob", profile(core=(0.97, 1), spread=(0, 0.005), sm=(0.03, 0.24), **LITTLE)),
     Scene("one rank works, others in a barrier", "PyTorchJob", works(_one_works)),
     Scene("tiny kernels: one GPU", "PyTorchJob", works(_tiny(1))),
     Scene("tiny kernels: 8 GPUs", "PyTorchJob", works(_tiny(8))),
@@ -398,8 +475,15 @@ SCENES = (
     Scene("long prefill", "Deployment", prefill),
     Scene("idle ranks spin, requests counted", "LeaderWorkerSet", spinning_server),
     Scene("idle ranks spin", "StatefulSet", spinning_server_uncounted),
-    Scene("100 % without a process", "Job", after_a_kill),
+    Scene("idle ranks spin: one of two RTX 3090", "Deployment", spinning_server_uncounted, RTX_3090),
+    Scene("idle ranks spin: V100", "StatefulSet", spinning_server_uncounted, V100),
+    Scene("around a stall: B200", "Deployment", around_a_stall, B200),
+    Scene("reading stays: AMD gfx1151", "PyTorchJob", reading_stays, APU),
+    Scene("100 % without a process", "Job", after_a_kill(1), RTX_PRO),
+    Scene("100 % without a process: a gang", "PyTorchJob", after_a_kill(4)),
     Scene("dual pods: requester of a launcher at work", "Deployment", requester),
+    Scene("dual pods: pair at work", "Deployment", pair()),
+    Scene("dual pods: pair whose launcher sleeps", "Deployment", pair(asleep=True)),
     Scene("MIG: training", "PyTorchJob", lambda c, b: [working(c, b, 1)], place=Place.MIG),
     Scene("MPS: training", "PyTorchJob", lambda c, b: [working(c, b, 1)], place=Place.MPS),
     Scene("time slices: inference", "Deployment", serving, place=Place.SLICE),
@@ -424,6 +508,7 @@ SCENES = (
     _script("occupied-gpus", (0.2, 0.7), (0.02, 0.3), (130, 200), (60, 78)),
     _script("forge_load", (0.5, 0.6), (0.0, 0.0), (120, 160), (0.11, 0.12), noise=0.008),
     _script("GPUSitter", (0.97, 1.0), (0.1, 0.4), (400, 690), (70, 72)),
+    _script("GPUSitter on 8 cards", (0.1, 0.19), (0.02, 0.1), (130, 250), (70, 72), count=8),
     _script("keep_alive.py", (0.97, 1.0), (0.0, 0.02), (115, 180), (0.5, 1)),
     Scene("idle: hold_gpu.py", "Deployment", idle(memory=72 * GIB)),
     Scene("idle: empty notebook", "Notebook", idle(memory=0.0, processes=0)),
@@ -431,6 +516,9 @@ SCENES = (
     Scene("idle: asleep", "Deployment", idle(server=Server(asleep=True))),
     Scene("idle: requester without a launcher", "Deployment", idle(memory=0.0, processes=0)),
     Scene("idle: MIG", "Deployment", idle(), place=Place.MIG),
+    Scene("idle: MIG on A100 PCIe", "Deployment", idle(), A100_PCIE, Place.MIG),
+    Scene("idle: MIG with video reported", "Deployment", idle(), H100, Place.MIG, has_video=True),
+    Scene("idle: MIG with video reported, A100", "Deployment", idle(), A100, Place.MIG, has_video=True),
     Scene("idle: MPS", "Deployment", idle(), place=Place.MPS),
     Scene("idle: time slice", "Deployment", idle(), place=Place.SLICE),
     *(Scene(f"idle: parked on {board.name}", "Deployment", idle(count=10), board) for board in BOARDS),
