@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusteward.cli.flags import read_duration
+from gpusteward.cli.json_access import Row
 from gpusteward.cli.main import main
 from gpusteward.cli.output import quantities
 from gpusteward.cli.output.tables import Column, write_rows
@@ -230,7 +231,7 @@ def test_a_name_cut_in_its_middle_fits(name: str, width: int) -> None:
     ],
 )
 def test_as_many_holders_are_listed_as_fit(pods: list[str], width: int, shown: str) -> None:
-    row = {"holders": [{"namespace": "team", "pod": pod} for pod in pods]}
+    row = Row(holders=[{"namespace": "team", "pod": pod} for pod in pods])
     assert fit_holders(row, "en", width) == shown
 
 
@@ -244,4 +245,4 @@ def test_as_many_holders_are_listed_as_fit(pods: list[str], width: int, shown: s
     ],
 )
 def test_the_name_of_a_workload_comes_before_its_kind(kind: str, width: int, shown: str) -> None:
-    assert fit_workload({"kind": kind, "name": "server"}, "en", width) == shown
+    assert fit_workload(Row(kind=kind, name="server"), "en", width) == shown

@@ -4,7 +4,7 @@
                     servers, devices and files that are missing or fail
     program.py      which program was started, `gpusteward` or `kubectl gpusteward`; exit codes, language, libraries
     flags.py        flags that several commands share
-    json_access.py  typed access to JSON documents of a server
+    json_access.py  `Row`: typed access to JSON documents of a server
 
     commands/       one module per command: `build_parser()`, `run(arguments) -> exit code`
     api/            access to the HTTP APIs of the analyzer and the agent

@@ -1,68 +1,67 @@
 """Typed access to JSON documents of a server, which may lack any key or have another type there."""
 
-from collections.abc import Iterable, Iterator, Mapping
+import json
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
 from gpusteward.cli.output.terminal_text import clean
 
-Row = Mapping[str, Any]
 LARGEST = 1e21
+
+
+class Row(dict[str, Any]):
+    """A JSON object. What is missing, or has another type, reads as empty or None."""
+
+    def text(self, key: str) -> str:
+        """Safe for a terminal; empty if missing."""
+        value = self.get(key)
+        return clean(value) if isinstance(value, str) else ""
+
+    def number(self, key: str) -> float | None:
+        """None if missing or not a number that can be shown."""
+        value = self.get(key)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return None
+        return value if abs(value) < LARGEST else None  # NaN is not smaller either
+
+    def count(self, key: str) -> int:
+        return int(self.number(key) or 0)
+
+    def object(self, key: str) -> "Row":
+        return as_object(self.get(key))
+
+    def objects(self, key: str) -> list["Row"]:
+        """The objects in a list."""
+        value = self.get(key)
+        return [as_object(one) for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+    def texts(self, key: str) -> list[str]:
+        value = self.get(key)
+        return [clean(one) for one in value if isinstance(one, str)] if isinstance(value, list) else []
+
+    def time(self, key: str) -> float | None:
+        """Unix seconds of a time in ISO 8601."""
+        try:
+            return datetime.fromisoformat(self[key]).timestamp()
+        except (KeyError, TypeError, ValueError, OverflowError):
+            return None
+
+    def numbers(self) -> Iterator[tuple[str, float]]:
+        """Every number with its key."""
+        for name in self:
+            value = self.number(name)
+            if value is not None:
+                yield clean(name), value
 
 
 def as_object(document: object) -> Row:
     """An empty object for any other type."""
-    return document if isinstance(document, dict) else {}
+    if isinstance(document, Row):
+        return document
+    return Row(document) if isinstance(document, dict) else Row()
 
 
-def get_text(row: Row, key: str) -> str:
-    """Safe for a terminal; empty if missing."""
-    value = row.get(key)
-    return clean(value) if isinstance(value, str) else ""
-
-
-def get_number(row: Row, key: str) -> float | None:
-    """None if missing or not a number that can be shown."""
-    value = row.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return value if abs(value) < LARGEST else None  # NaN is not smaller either
-
-
-def get_count(row: Row, key: str) -> int:
-    return int(get_number(row, key) or 0)
-
-
-def get_object(row: Row, key: str) -> Row:
-    return as_object(row.get(key))
-
-
-def get_objects(row: Row, key: str) -> list[Row]:
-    """The objects in a list."""
-    value = row.get(key)
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
-
-
-def get_texts(row: Row, key: str) -> list[str]:
-    value = row.get(key)
-    return [clean(one) for one in value if isinstance(one, str)] if isinstance(value, list) else []
-
-
-def get_time(row: Row, key: str) -> float | None:
-    """Unix seconds of a time in ISO 8601."""
-    value = row.get(key)
-    if not isinstance(value, str):
-        return None
-    try:
-        return datetime.fromisoformat(value).timestamp()
-    except (ValueError, OverflowError):
-        return None
-
-
-def list_numbers(row: Row) -> Iterator[tuple[str, float]]:
-    """Every number of an object with its key."""
-    names: Iterable[str] = row
-    for name in names:
-        value = get_number(row, name)
-        if value is not None:
-            yield clean(str(name)), value
+def decode_object(body: bytes) -> Row:
+    """An empty object for any other JSON. Raises ValueError, RecursionError."""
+    return as_object(json.loads(body, object_hook=Row))

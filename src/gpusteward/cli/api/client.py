@@ -4,7 +4,6 @@ One connection per request, each limited in time and size. Redirects are not fol
 are not used, so that a token is sent only to the address the user gave.
 """
 
-import json
 import ssl
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +13,7 @@ from functools import cached_property
 from urllib.parse import urlencode
 
 from gpusteward import __version__
-from gpusteward.cli.json_access import Row, as_object
+from gpusteward.cli.json_access import Row, decode_object
 from gpusteward.cli.output.terminal_text import clean
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.core.messages import Language, Message
@@ -111,9 +110,9 @@ def explain_status(
     request, and so of the reason in the response."""
     place = f"{peer.value} at {url}"
     try:
-        problem = as_object(json.loads(body[:MAX_DETAIL_BYTES]))
+        problem = decode_object(body[:MAX_DETAIL_BYTES])
     except (ValueError, RecursionError):
-        problem = {}
+        problem = Row()
     if problem.get("kind") == "Status":
         return _explain_kubernetes(status, clean(str(problem.get("message") or "")) or "no reason given")
     detail = _read_detail(problem)
@@ -286,7 +285,7 @@ class Client:
 
     def _decode(self, body: bytes) -> Row:
         try:
-            return as_object(json.loads(body))
+            return decode_object(body)
         except (ValueError, RecursionError) as error:
             raise UnreachableError(
                 f"the response of {self.url} is not valid JSON; check that this is the address of {self.peer.value}"

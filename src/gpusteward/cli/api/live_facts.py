@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from gpusteward.cli.api.client import Client
 from gpusteward.cli.api.workloads import WorkloadReference
-from gpusteward.cli.json_access import Row, get_count, get_object, get_objects, get_text
+from gpusteward.cli.json_access import Row
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Language, Message
 from gpusteward.core.verdicts import Signature
@@ -36,14 +36,14 @@ KNOWN_TOOLS = (
 
 def read_live_facts(client: Client, name: WorkloadReference, detail: Row, language: Language) -> list[str]:
     """`detail`: the workload as the API has it; empty for other signatures."""
-    signature = get_text(get_object(detail, "workload"), "signature")
+    signature = detail.object("workload").text("signature")
     if signature == Signature.KEEP_ALIVE:
         return list(_find_known_names(client, name, language))
     if signature != Signature.STALLED:
         return []
-    held = [get_object(one, "allocation") for one in get_objects(detail, "allocations")]
-    gpus = {get_text(one, "gpu").partition("/")[0] for one in held}
-    nodes = sorted({get_text(one, "node") for one in held} - {""})
+    held = [one.object("allocation") for one in detail.objects("allocations")]
+    gpus = {one.text("gpu").partition("/")[0] for one in held}
+    nodes = sorted({one.text("node") for one in held} - {""})
     return [
         *(line for node in nodes[:NODES] for line in _list_xids(client, node, gpus, name.query, language)),
         *_list_processes(client, name, language),
@@ -59,25 +59,25 @@ def _list_xids(
     except SourceError:
         yield XIDS_UNKNOWN.text(language, node=node)
         return
-    if get_text(answer, "readings_error"):
+    if answer.text("readings_error"):
         yield XIDS_UNKNOWN.text(language, node=node)
-    for gpu in get_objects(answer, "gpus"):
-        for error in get_objects(gpu, "errors"):
-            if get_text(gpu, "uuid") in gpus and get_text(error, "code").startswith("xid-"):
-                yield XID_OF_GPU.text(language, node=node, gpu=get_text(gpu, "index"), text=get_text(error, "text"))
+    for gpu in answer.objects("gpus"):
+        for error in gpu.objects("errors"):
+            if gpu.text("uuid") in gpus and error.text("code").startswith("xid-"):
+                yield XID_OF_GPU.text(language, node=node, gpu=gpu.text("index"), text=error.text("text"))
 
 
 def _list_processes(client: Client, name: WorkloadReference, language: Language) -> Iterator[str]:
     """Their pids are those of the node: a container has others."""
     for one in _read_processes(client, name)[:PROCESSES]:
-        values = {key: get_text(one, key) for key in ("pod", "node", "index", "process")}
-        yield PROCESS_OF_GPU.text(language, pid=get_count(one, "pid"), **values)
+        values = {key: one.text(key) for key in ("pod", "node", "index", "process")}
+        yield PROCESS_OF_GPU.text(language, pid=one.count("pid"), **values)
 
 
 def _find_known_names(client: Client, name: WorkloadReference, language: Language) -> Iterator[str]:
     """Of the workload, its containers and its processes; each once."""
     running = _read_processes(client, name)
-    found = {name.name, *(get_text(one, key) for one in running for key in ("container", "process"))}
+    found = {name.name, *(one.text(key) for one in running for key in ("container", "process"))}
     for each in sorted(found):
         if any(tool in each.lower() for tool in KNOWN_TOOLS):
             yield KNOWN_TOOL.text(language, name=each)
@@ -86,6 +86,6 @@ def _find_known_names(client: Client, name: WorkloadReference, language: Languag
 def _read_processes(client: Client, name: WorkloadReference) -> list[Row]:
     """None where no agent reports them."""
     try:
-        return get_objects(client.read(f"{name.path}/processes", name.query), "processes")
+        return client.read(f"{name.path}/processes", name.query).objects("processes")
     except SourceError:
         return []

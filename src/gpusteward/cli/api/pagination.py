@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from gpusteward.cli.api.client import Client, Query, StatusError
-from gpusteward.cli.json_access import Row, get_count, get_object, get_objects
+from gpusteward.cli.json_access import Row
 from gpusteward.cli.output.tables import Advance
 
 MAX_PAGE_ROWS = 1000
@@ -29,10 +29,10 @@ def read_page(client: Client, path: str, query: Query, *, cursor: str | None = N
     page = client.read(path, [*query, ("cursor", cursor)] if cursor else query)
     next_cursor = page.get("next")
     return ListPage(
-        get_objects(page, "items"),
-        get_count(page, "total"),
+        page.objects("items"),
+        page.count("total"),
         next_cursor if isinstance(next_cursor, str) else None,
-        get_object(page, "result"),
+        page.object("result"),
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from gpusteward.cli.api.client import Client, StatusError
 from gpusteward.cli.api.workloads import WorkloadReference, name_of
-from gpusteward.cli.json_access import Row, get_number, get_object, get_objects, get_text, get_time
+from gpusteward.cli.json_access import Row
 from gpusteward.cli.output import quantities
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Language, Message
@@ -33,11 +33,8 @@ def read_idle_costs(client: Client) -> IdleCosts:
         report = client.read(REPORT_PATH, QUERY)
     except SourceError:
         return IdleCosts()
-    micros = {
-        name_of(each): get_number(get_object(each, "amounts"), "idle_cost_micros")
-        for each in get_objects(report, "groups")
-    }
-    return IdleCosts(get_text(report, "currency"), {name: each for name, each in micros.items() if each is not None})
+    micros = {name_of(each): each.object("amounts").number("idle_cost_micros") for each in report.objects("groups")}
+    return IdleCosts(report.text("currency"), {name: each for name, each in micros.items() if each is not None})
 
 
 class IdleCostCache:
@@ -54,7 +51,7 @@ class IdleCostCache:
         """The rows with `idle_cost_micros_7d` and `currency_7d`; None where it is unknown or not read yet."""
         self._refresh()
         micros, currency = self._costs.micros, self._costs.currency
-        return [{**row, "idle_cost_micros_7d": micros.get(name_of(row)), "currency_7d": currency} for row in rows]
+        return [Row(row, idle_cost_micros_7d=micros.get(name_of(row)), currency_7d=currency) for row in rows]
 
     def _refresh(self) -> None:
         with self._lock:
@@ -81,7 +78,7 @@ def read_plans(client: Client, only: WorkloadReference | None = None) -> dict[Wo
         page = client.read(PLAN_PATH, [*PLAN_QUERY, *(only.filters if only else ())])
     except StatusError:  # an older analyzer
         return {}
-    return {name_of(each): each for each in get_objects(page, "items")}
+    return {name_of(each): each for each in page.objects("items")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,27 +92,27 @@ class PlanFacts:
 def read_plan_facts(client: Client, workload: WorkloadReference, language: Language) -> PlanFacts:
     query = [*workload.filters, *(("outcome", each) for each in ("act", "warn", "wait", "refuse"))]
     try:
-        decisions = get_objects(client.read(PLAN_PATH, [*query, ("language", language)]), "items")
+        decisions = client.read(PLAN_PATH, [*query, ("language", language)]).objects("items")
     except StatusError:  # an older analyzer
         return PlanFacts()
-    answers = [(each, answer) for each in decisions for answer in get_objects(each, "answers")]
+    answers = [(each, answer) for each in decisions for answer in each.objects("answers")]
     return PlanFacts(
-        [get_text(answer, "reason") for each, answer in answers if _is_refusal(each, answer)],
+        [answer.text("reason") for each, answer in answers if _is_refusal(each, answer)],
         [
-            get_text(answer, "reason")
+            answer.text("reason")
             for each, answer in answers
-            if get_text(answer, "guard") == "other_pods" and get_objects(each, "other_pods") and answer.get("passed")
+            if answer.text("guard") == "other_pods" and each.objects("other_pods") and answer.get("passed")
         ],
     )
 
 
 def _is_refusal(decision: Row, answer: Row) -> bool:
-    return get_text(decision, "outcome") == "refuse" and answer.get("passed") is False
+    return decision.text("outcome") == "refuse" and answer.get("passed") is False
 
 
 def describe_due(decision: Row, language: Language, *, now: float) -> str:
     """`in 12m`; empty if no time is known."""
-    due = get_time(decision, "due_at")
+    due = decision.time("due_at")
     if due is None:
         return ""
     return (Message("now", "现在") if due <= now else IN_TIME).text(language, duration=quantities.duration(due - now))
@@ -125,10 +122,10 @@ def describe_plan(decision: Row | None, language: Language) -> Mapping[str, obje
     """`suspend in 12m`, and the same for programs."""
     if decision is None:
         return NOT_PLANNED
-    action, when = get_text(decision, "action"), describe_due(decision, language, now=time.time())
+    action, when = decision.text("action"), describe_due(decision, language, now=time.time())
     return {
         "next": f"{action} {when}".strip(),
         "next_action": action or None,
-        "next_outcome": get_text(decision, "outcome") or None,
-        "next_at": get_text(decision, "due_at") or None,
+        "next_outcome": decision.text("outcome") or None,
+        "next_at": decision.text("due_at") or None,
     }

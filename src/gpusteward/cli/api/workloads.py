@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from gpusteward.cli.api.client import Client, StatusError
 from gpusteward.cli.api.pagination import MAX_PAGE_ROWS, read_all, read_page
-from gpusteward.cli.json_access import Row, get_object, get_objects, get_text, get_texts
+from gpusteward.cli.json_access import Row
 from gpusteward.cli.output.terminal_text import clean
 from gpusteward.core.did_you_mean import suggest
 from gpusteward.core.errors import ConfigurationError, SourceError
@@ -90,7 +90,7 @@ def label_workloads(client: Client, names: Iterable[WorkloadReference]) -> dict[
     """How workloads are printed: with their cluster only if there are several."""
     listed = list(names)
     is_named = any(name.cluster for name in listed)
-    has_several = is_named and len(get_texts(client.read("/api/v1/health"), "clusters")) > 1
+    has_several = is_named and len(client.read("/api/v1/health").texts("clusters")) > 1
     return {name: str(name if has_several else name._replace(cluster="")) for name in listed}
 
 
@@ -144,7 +144,7 @@ def _find_by_pod(client: Client, wanted: str, namespace: str) -> list[WorkloadRe
         )
         is_meant = WorkloadReference("Pod", held_in, pod, cluster).matches(wanted, namespace)
         if is_meant or wanted == f"{held_in}/{pod}/{container}":
-            found.append(name_of(get_object(row, "workload")))
+            found.append(name_of(row.object("workload")))
     return list(dict.fromkeys(found))
 
 
@@ -156,7 +156,7 @@ def _read_ended(client: Client, wanted: str, namespace: str) -> list[Row]:
     """Workloads of the ledger with this name. Raises SourceError if the ledger cannot be read."""
     for query in _list_ended_queries(wanted.split("/"), namespace):
         try:
-            found = get_objects(client.read(ENDED_PATH, query), "items")
+            found = client.read(ENDED_PATH, query).objects("items")
         except StatusError as error:
             if client.read("/api/v1/health").get("ledger") is None:
                 return []  # it is disabled
@@ -206,7 +206,7 @@ def check_namespaces(client: Client, names: Sequence[str]) -> list[str]:
     for name in names:
         if name not in holding and not _is_in_ledger(client, name):
             rows = read_page(client, NAMESPACES_PATH, [("limit", str(MAX_PAGE_ROWS))]).rows
-            suggestion = suggest(name, [get_text(row, "namespace") for row in rows])
+            suggestion = suggest(name, [row.text("namespace") for row in rows])
             raise ConfigurationError(f"no namespace {name!r} holds or held a GPU{suggestion}")
     return holding
 
@@ -217,4 +217,4 @@ def _is_in_ledger(client: Client, name: str) -> bool:
         report = client.read(REPORT_PATH, query)
     except StatusError:
         return False  # it is disabled, or cannot be read
-    return any(get_text(group, "name") == name for group in get_objects(report, "groups"))
+    return any(group.text("name") == name for group in report.objects("groups"))

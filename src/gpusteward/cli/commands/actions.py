@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from gpusteward.cli import flags
 from gpusteward.cli.api.workloads import find_workload, label_workloads, name_of
-from gpusteward.cli.json_access import Row, get_number, get_objects, get_text
+from gpusteward.cli.json_access import Row
 from gpusteward.cli.output import quantities, words
 from gpusteward.cli.output.tables import Column, write_json, write_rows
 from gpusteward.cli.output.verdict_texts import translate
@@ -43,7 +43,7 @@ def run(arguments: Sequence[str]) -> int:
         name = find_workload(client, options.workload).name
         query += name.filters
     page = client.read(PATH, query)
-    found = get_objects(page, "items")
+    found = page.objects("items")
     if options.output == "json":
         write_json(page)
     elif options.output == "csv":
@@ -72,10 +72,10 @@ def _list_columns() -> list[Column]:
 
 def describe_state(action: Row, language: Language) -> str:
     """Restored means running: until then it says what it waits for."""
-    waiting = get_number(action, "waiting_gpus")
+    waiting = action.number("waiting_gpus")
     if waiting is not None:
         return RESTORED_WAITING.text(language, gpus=format_gpus(waiting))
-    return translate(STATES, get_text(action, "state"), language)
+    return translate(STATES, action.text("state"), language)
 
 
 def _make_row(action: Row, label: str, language: Language) -> dict[str, object]:
@@ -84,7 +84,7 @@ def _make_row(action: Row, label: str, language: Language) -> dict[str, object]:
     return {
         **action,
         "workload": label,
-        "at": quantities.iso_time(get_text(action, "updated_at")),
-        "gpus": get_number(action, "gpus"),
+        "at": quantities.iso_time(action.text("updated_at")),
+        "gpus": action.number("gpus"),
         "shown_state": DRY_RUN.text(language, state=state) if is_dry_run else state,
     }

@@ -9,7 +9,7 @@ from gpusteward.cli import flags
 from gpusteward.cli.api.live_facts import read_live_facts
 from gpusteward.cli.api.workload_facts import read_plan_facts
 from gpusteward.cli.api.workloads import WorkloadReference, find_workload, label_workloads
-from gpusteward.cli.json_access import Row, get_object, get_objects, get_text, get_texts
+from gpusteward.cli.json_access import Row
 from gpusteward.cli.output.tables import write_json, write_rows
 from gpusteward.cli.output.terminal_text import Line, clean, write_paragraphs
 from gpusteward.cli.output.verdict_texts import describe_ended, describe_workload, warn_stale
@@ -60,7 +60,7 @@ def run(arguments: Sequence[str]) -> int:
         return EXIT_OK
     detail = client.read(name.path, [*name.query, ("language", language)])
     if options.output in ("json", "csv"):
-        warn_stale(get_object(detail, "result"), language)
+        warn_stale(detail.object("result"), language)
     if options.output == "json":
         write_json(detail)
     elif options.output == "csv":
@@ -80,7 +80,7 @@ def _write_ended(name: WorkloadReference, ended: Row, *, output: str, language: 
     if output == "json":
         write_json(ended)
     elif output == "csv":
-        write_rows([{**ended, **get_object(ended, "amounts")}], (), keys=ENDED_KEYS, output="csv")
+        write_rows([{**ended, **ended.object("amounts")}], (), keys=ENDED_KEYS, output="csv")
     else:
         title = Line(str(name), is_title=True)
         write_paragraphs([title, *describe_ended(ended, language, now=time.time())], sys.stdout)
@@ -88,12 +88,12 @@ def _write_ended(name: WorkloadReference, ended: Row, *, output: str, language: 
 
 def _rows(detail: Row) -> Iterator[dict[str, Any]]:
     """One row per allocation."""
-    for judged in get_objects(detail, "allocations"):
-        opinion = get_object(judged, "opinion")
+    for judged in detail.objects("allocations"):
+        opinion = judged.object("opinion")
         yield {
-            **get_object(judged, "allocation"),
-            "reasons": " ".join(get_texts(judged, "reasons")),
-            "opinion_status": get_text(opinion, "status"),
+            **judged.object("allocation"),
+            "reasons": " ".join(judged.texts("reasons")),
+            "opinion_status": opinion.text("status"),
             "opinion_confidence": opinion.get("confidence"),
-            "opinion_reason": get_text(opinion, "reason"),
+            "opinion_reason": opinion.text("reason"),
         }

@@ -9,7 +9,7 @@ from gpusteward.cli.api.client import Client
 from gpusteward.cli.api.pagination import read_all
 from gpusteward.cli.api.workload_facts import IdleCosts, describe_plan, read_idle_costs, read_plans
 from gpusteward.cli.api.workloads import check_namespaces, label_workloads, name_of
-from gpusteward.cli.json_access import Row, get_count, get_number, get_object, get_text, get_texts, get_time
+from gpusteward.cli.json_access import Row
 from gpusteward.cli.output import quantities, words
 from gpusteward.cli.output.quantities import MICROS
 from gpusteward.cli.output.tables import Advance, Column, show_progress, write_rows
@@ -35,9 +35,7 @@ KEYS = (
     *("next_action", "next_outcome", "next_at", "resumption_30m"),
     *("requests_per_hour", "tokens_per_hour", "last_request_at", "silent_since"),
 )
-
-IdleRow = Mapping[str, Any]
-SORTS: Mapping[str, Callable[[IdleRow], Any]] = {
+SORTS: Mapping[str, Callable[[Row], Any]] = {
     "cost": lambda row: _descending(row["idle_cost"]),
     "rate": lambda row: _descending(row["idle_cost_per_hour"]),
     "cost-7d": lambda row: _descending(row["idle_cost_7d"]),
@@ -81,7 +79,7 @@ def run(arguments: Sequence[str]) -> int:
         costs = read_idle_costs(client) if found else IdleCosts()
         plans = read_plans(client) if found else {}
     rows = [
-        {**_add_cost(row, costs), **describe_plan(plans.get(name_of(row)), language)}
+        Row(_add_cost(row, costs), **describe_plan(plans.get(name_of(row)), language))
         for row in found
         if options.longer_than <= (row["idle_seconds"] or 0)
     ]
@@ -110,7 +108,7 @@ def _explain_empty(namespaces: Sequence[str], holding: Sequence[str], language: 
 
 def _read_workloads(
     client: Client, namespaces: Sequence[str], clusters: Sequence[str], advance: Advance
-) -> tuple[list[IdleRow], Row]:
+) -> tuple[list[Row], Row]:
     """Those with idle GPUs, and those with a suspicious signature; and the stamp of their result."""
     chosen = [*(("namespace", name) for name in namespaces), *(("cluster", name) for name in clusters)]
     signatures = [("signature", each) for each in SUSPICIOUS]
@@ -118,48 +116,48 @@ def _read_workloads(
     suspicious = read_all(client, PATH, [*chosen, *signatures], advance=advance)
     rows = {name_of(row): row for row in (*idle.rows, *suspicious.rows)}
     labels = label_workloads(client, rows)
-    at = get_time(idle.result, "at")
-    return [{**_describe(row, at), "workload": labels[name]} for name, row in rows.items()], idle.result
+    at = idle.result.time("at")
+    return [Row(_describe(row, at), workload=labels[name]) for name, row in rows.items()], idle.result
 
 
 def _descending(value: float | None) -> float:
     return float("inf") if value is None else -value
 
 
-def _rank(row: IdleRow) -> tuple[float, float, str]:
+def _rank(row: Row) -> tuple[float, float, str]:
     """The order of rows that are equal otherwise, and of all where no cost is known."""
     return _descending(row["idle_gpus"]), _descending(row["idle_seconds"]), row["workload"]
 
 
 def _has_idle_gpus(row: Row) -> bool:
-    return (get_number(row, "idle_gpus") or 0) > 0
+    return (row.number("idle_gpus") or 0) > 0
 
 
-def _describe(row: Row, at: float | None) -> IdleRow:
-    began, requests = get_time(row, "idle_since"), get_object(row, "requests")
+def _describe(row: Row, at: float | None) -> dict[str, Any]:
+    began, requests = row.time("idle_since"), row.object("requests")
     return {
-        **{key: get_text(row, key) for key in ("kind", "namespace", "name", "cluster", "signature", "proof")},
-        "owner_evidence": get_text(row, "owner_evidence"),
-        **{key: get_number(row, key) or 0 for key in ("gpus", "idle_gpus", "unknown_gpus")},
-        **{key: get_texts(row, key) for key in ("users", "models", "nodes")},
-        **{key: get_count(row, key) for key in ("allocations", "idle_allocations", "nodes_total")},
+        **{key: row.text(key) for key in ("kind", "namespace", "name", "cluster", "signature", "proof")},
+        "owner_evidence": row.text("owner_evidence"),
+        **{key: row.number(key) or 0 for key in ("gpus", "idle_gpus", "unknown_gpus")},
+        **{key: row.texts(key) for key in ("users", "models", "nodes")},
+        **{key: row.count(key) for key in ("allocations", "idle_allocations", "nodes_total")},
         "finding": _name_finding(row),
-        "score": get_number(row, "score"),
-        "idle_since": None if began is None else get_text(row, "idle_since"),
+        "score": row.number("score"),
+        "idle_since": None if began is None else row.text("idle_since"),
         "idle_seconds": None if began is None or at is None else max(0.0, at - began),
-        "resumption_30m": get_number(get_object(get_object(row, "resumption"), "within_30_minutes"), "probability"),
-        "requests_per_hour": get_number(requests, "per_hour"),
-        "tokens_per_hour": get_number(requests, "tokens_per_hour"),
-        "last_request_at": get_text(requests, "last_at") or None,
-        "silent_since": get_text(requests, "silent_since") or None,
-        "currency": get_text(row, "currency") or None,
-        "idle_cost_per_hour": _amount(get_number(row, "idle_cost_micros_per_hour")),
-        "idle_cost": _amount(get_number(row, "idle_cost_micros")),
+        "resumption_30m": row.object("resumption").object("within_30_minutes").number("probability"),
+        "requests_per_hour": requests.number("per_hour"),
+        "tokens_per_hour": requests.number("tokens_per_hour"),
+        "last_request_at": requests.text("last_at") or None,
+        "silent_since": requests.text("silent_since") or None,
+        "currency": row.text("currency") or None,
+        "idle_cost_per_hour": _amount(row.number("idle_cost_micros_per_hour")),
+        "idle_cost": _amount(row.number("idle_cost_micros")),
     }
 
 
 def _name_finding(row: Row) -> str:
-    if get_text(row, "activity") == "idle":
+    if row.text("activity") == "idle":
         return "idle"
     return "partly-idle" if _has_idle_gpus(row) else "suspicious"
 
@@ -168,11 +166,11 @@ def _amount(micros: float | None) -> float | None:
     return None if micros is None else micros / MICROS
 
 
-def _add_cost(row: IdleRow, costs: IdleCosts) -> IdleRow:
+def _add_cost(row: Row, costs: IdleCosts) -> Row:
     """`currency` is that of the ledger where it has a cost: the currency of the settings may be newer."""
     micros = costs.micros.get(name_of(row))
     currency = row["currency"] if micros is None else costs.currency
-    return {**row, "idle_cost_7d": _amount(micros), "currency": currency}
+    return Row(row, idle_cost_7d=_amount(micros), currency=currency)
 
 
 BLANK = " "  # in the line of sums; an empty text would be a dash

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from gpusteward.cli.flags import FlagParser, add_request_flags, language_of, make_analyzer_client, make_parser
-from gpusteward.cli.json_access import Row, get_number, get_object, get_objects, get_text
+from gpusteward.cli.json_access import Row
 from gpusteward.cli.output import quantities
 from gpusteward.cli.output.tables import Column, write_json, write_rows
 from gpusteward.cli.output.verdict_texts import warn_stale
@@ -41,8 +41,8 @@ def run(arguments: Sequence[str]) -> int:
     options = build_parser().parse(arguments)
     client, language = make_analyzer_client(options), language_of(options)
     page = client.read(PATH, [("model", name) for name in options.model or ()])
-    warn_stale(get_object(page, "result"), language)
-    items = get_objects(page, "items")
+    warn_stale(page.object("result"), language)
+    items = page.objects("items")
     if options.output == "json":
         write_json(page)
     elif items or options.output == "csv":
@@ -64,13 +64,13 @@ def _list_columns() -> Iterator[Column]:
 
 
 def _show(row: Row, language: Language) -> dict[str, object]:
-    horizon, probability = get_text(row, "horizon"), get_number(row, "probability")
-    sources = [f"{get_text(each, 'namespace')}/{get_text(each, 'name')}" for each in get_objects(row, "workloads")]
+    horizon, probability = row.text("horizon"), row.number("probability")
+    sources = [f"{each.text('namespace')}/{each.text('name')}" for each in row.objects("workloads")]
     shown = ", ".join(sources[:SHOWN_WORKLOADS]) + (" …" if len(sources) > SHOWN_WORKLOADS else "")
     return {
         "horizon": HORIZONS[horizon].text(language) if horizon in HORIZONS else horizon,
-        "model": get_text(row, "model").removeprefix("NVIDIA "),
-        **{key: quantities.gpus(get_number(row, key)) for key in ("gpus", "expected_gpus", "unknown_gpus")},
+        "model": row.text("model").removeprefix("NVIDIA "),
+        **{key: quantities.gpus(row.number(key)) for key in ("gpus", "expected_gpus", "unknown_gpus")},
         "probability": quantities.chance(probability),
         "sources": shown,
     }

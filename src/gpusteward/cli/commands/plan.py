@@ -9,15 +9,7 @@ from gpusteward.cli import flags
 from gpusteward.cli.api.client import Client
 from gpusteward.cli.api.workload_facts import describe_due
 from gpusteward.cli.api.workloads import find_workload, label_workloads, name_of
-from gpusteward.cli.json_access import (
-    Row,
-    get_count,
-    get_number,
-    get_object,
-    get_objects,
-    get_text,
-    get_time,
-)
+from gpusteward.cli.json_access import Row
 from gpusteward.cli.output import quantities, words
 from gpusteward.cli.output.tables import Column, write_json, write_rows
 from gpusteward.cli.output.terminal_text import Line, write_paragraphs
@@ -69,8 +61,8 @@ def run(arguments: Sequence[str]) -> int:
     client, language = flags.make_analyzer_client(options), flags.language_of(options)
     query = _make_query(client, options)
     page = client.read(PATH, [("language", language), *query])
-    decisions = get_objects(page, "items")
-    if options.workload and not decisions and get_text(page, "mode") != "off":
+    decisions = page.objects("items")
+    if options.workload and not decisions and page.text("mode") != "off":
         raise SourceError(f"there is no decision on {options.workload}: it holds no GPUs")
     if options.output == "json":
         write_json(page)
@@ -91,7 +83,7 @@ def _make_query(client: Client, options: Namespace) -> list[tuple[str, str]]:
 
 
 def _write(client: Client, page: Row, *, output: str, has_guards: bool, language: Language) -> None:
-    decisions, now = get_objects(page, "items"), time.time()
+    decisions, now = page.objects("items"), time.time()
     labels = label_workloads(client, map(name_of, decisions))
     if has_guards and output == "table":
         lines: list[Line] = []
@@ -107,18 +99,16 @@ def _write(client: Client, page: Row, *, output: str, has_guards: bool, language
 
 
 def _sum_up(page: Row, language: Language) -> Iterator[str]:
-    mode = get_text(page, "mode")
+    mode = page.text("mode")
     if mode == "off":
         yield words.MODE_OFF.text(language)
         return
     if page.get("at") is None:
         yield NO_PLAN.text(language)
         return
-    counts = get_object(page, "counts")
+    counts = page.object("counts")
     shown = ", ".join(
-        f"{translate(OUTCOMES, name, language)} {get_count(counts, name)}"
-        for name in OUTCOMES
-        if get_count(counts, name)
+        f"{translate(OUTCOMES, name, language)} {counts.count(name)}" for name in OUTCOMES if counts.count(name)
     )
     summary = Message("mode {mode}; {counts}", "模式 {mode}；{counts}").text(
         language,
@@ -126,7 +116,7 @@ def _sum_up(page: Row, language: Language) -> Iterator[str]:
         counts=shown or Message("nothing is planned", "没有计划").text(language),
     )
     yield summary
-    if stopped := get_text(page, "stopped_by"):
+    if stopped := page.text("stopped_by"):
         yield words.STOPPED.text(language, reason=stopped)
 
 
@@ -153,36 +143,34 @@ def list_plan_columns(language: Language) -> list[Column]:
 
 def make_plan_row(decision: Row, *, label: str, now: float, language: Language) -> dict[str, object]:
     """What the columns show, and for JSON and CSV the fields of the API."""
-    began = get_time(decision, "idle_since")
-    failed = [answer for answer in get_objects(decision, "answers") if answer.get("passed") is False]
-    happens_by_itself = get_text(decision, "outcome") not in ("refuse", "nothing")
+    began = decision.time("idle_since")
+    failed = [answer for answer in decision.objects("answers") if answer.get("passed") is False]
+    happens_by_itself = decision.text("outcome") not in ("refuse", "nothing")
     return {
         **decision,
         "workload": label,
-        "gpus": get_number(decision, "gpus"),
+        "gpus": decision.number("gpus"),
         "idle_seconds": None if began is None else max(0.0, now - began),
         "when": describe_due(decision, language, now=now) if happens_by_itself else "",
-        "why": get_text(failed[0], "reason") if failed else "",
+        "why": failed[0].text("reason") if failed else "",
     }
 
 
 def describe_decision(decision: Row, *, label: str, now: float, language: Language) -> Iterator[Line]:
     """The workload, what will happen when, every guard, and what exactly would change."""
     row = make_plan_row(decision, label=label, now=now, language=language)
-    outcome = get_text(decision, "outcome")
+    outcome = decision.text("outcome")
     yield Line(label, is_title=True)
     word = translate(OUTCOMES, outcome, language)
     when = f" ({row['when']})" if row["when"] else ""
     yield Line(f"{word}{when}", OUTCOME.text(language), OUTCOME_STYLES.get(outcome, ""))
-    if action := get_text(decision, "action"):
+    if action := decision.text("action"):
         yield Line(action, words.ACTION.text(language))
-        yield Line(get_text(decision, "policy"), words.POLICY.text(language))
-    for answer in get_objects(decision, "answers"):
+        yield Line(decision.text("policy"), words.POLICY.text(language))
+    for answer in decision.objects("answers"):
         passed = answer.get("passed")
         style, answered = ANSWERS[passed if isinstance(passed, bool) else None]
-        yield Line(
-            f"{answered.text(language)}: {get_text(answer, 'reason')}", get_text(answer, "guard"), style, indent=2
-        )
-    for change in get_objects(decision, "changes"):
-        text = f"{get_text(change, 'kind')}/{get_text(change, 'name')}: {get_text(change, 'text')}"
+        yield Line(f"{answered.text(language)}: {answer.text('reason')}", answer.text("guard"), style, indent=2)
+    for change in decision.objects("changes"):
+        text = f"{change.text('kind')}/{change.text('name')}: {change.text('text')}"
         yield Line(text, Message("change", "修改").text(language), indent=2)

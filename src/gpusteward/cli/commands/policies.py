@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from gpusteward.analyzer.reclaim.policies.example import EXAMPLE
 from gpusteward.cli.flags import FlagParser, add_request_flags, language_of, make_analyzer_client, make_parser
-from gpusteward.cli.json_access import Row, get_number, get_object, get_objects, get_text
+from gpusteward.cli.json_access import Row
 from gpusteward.cli.output import quantities, words
 from gpusteward.cli.output.tables import Column, write_json, write_rows
 from gpusteward.cli.program import EXIT_FAILURE, EXIT_OK
@@ -42,13 +42,13 @@ def run(arguments: Sequence[str]) -> int:
     if options.output == "json":
         write_json(page)
     else:
-        rows = [_make_row(each) for each in get_objects(page, "policies")]
+        rows = [_make_row(each) for each in page.objects("policies")]
         if rows or options.output == "csv":
             write_rows(rows, list(_list_columns()), keys=KEYS, output=options.output, language=language)
     if page.get("is_valid") is not True:
-        print(words.STOPPED.text(language, reason=get_text(page, "error")), file=sys.stderr)
+        print(words.STOPPED.text(language, reason=page.text("error")), file=sys.stderr)
         return EXIT_FAILURE
-    if not get_objects(page, "policies"):
+    if not page.objects("policies"):
         print(NO_POLICIES.text(language), file=sys.stderr)
     return EXIT_OK
 
@@ -62,13 +62,13 @@ def _list_columns() -> Iterator[Column]:
 
 
 def _make_row(policy: Row) -> dict[str, object]:
-    fields, match = get_object(policy, "fields"), get_object(policy, "match")
+    fields, match = policy.object("fields"), policy.object("match")
     return {
-        "name": get_text(policy, "name"),
+        "name": policy.text("name"),
         "match": "; ".join(f"{name}: {_show(match[name])}" for name in match) or "*",
-        "action": get_text(fields, "action") or "notify",
-        "window": get_number(fields, "window"),
-        "grace": get_number(fields, "grace"),
+        "action": fields.text("action") or "notify",
+        "window": fields.number("window"),
+        "grace": fields.number("grace"),
     }
 
 

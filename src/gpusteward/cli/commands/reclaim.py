@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from gpusteward.cli.flags import FlagParser, add_request_flags, language_of, make_analyzer_client, make_parser
-from gpusteward.cli.json_access import Row, get_count, get_object, get_text
+from gpusteward.cli.json_access import Row
 from gpusteward.cli.output import quantities, words
 from gpusteward.cli.output.tables import write_json
 from gpusteward.cli.output.terminal_text import Line, write_paragraphs
@@ -52,7 +52,7 @@ def run(arguments: Sequence[str]) -> int:
         write_json(status)
         return EXIT_OK
     write_paragraphs(_describe(status, language), sys.stdout)
-    mode = translate(words.MODES, get_text(status, "mode"), language)
+    mode = translate(words.MODES, status.text("mode"), language)
     done = {OFF: SWITCHED_OFF, ON: SWITCHED_ON}.get(options.action)
     if done is not None:
         print(done.text(language, command=f"{name_program()} reclaim {ON}", mode=mode))
@@ -60,19 +60,19 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _describe(status: Row, language: Language) -> Iterator[Line]:
-    mode, switch = get_text(status, "mode"), get_object(status, "switch")
+    mode, switch = status.text("mode"), status.object("switch")
     yield Line(translate(words.MODES, mode, language), Message("mode", "模式").text(language))
     if mode == OFF:
         yield Line(words.MODE_OFF.text(language))
-        if count := get_count(get_object(status, "details"), "suspended"):
+        if count := status.object("details").count("suspended"):
             yield Line(STILL_SUSPENDED.text(language, count=count), words.STATE.text(language), "warn")
         return
     text, word = Message("on", "开").text(language), "ok"
     if switch.get("is_off") is True:
-        reason = get_text(switch, "reason") or Message("no reason given", "未说明原因").text(language)
-        at = quantities.iso_time(get_text(switch, "at"))
-        text, word = SWITCH_OFF.text(language, by=get_text(switch, "by"), at=at, reason=reason), "warn"
+        reason = switch.text("reason") or Message("no reason given", "未说明原因").text(language)
+        at = quantities.iso_time(switch.text("at"))
+        text, word = SWITCH_OFF.text(language, by=switch.text("by"), at=at, reason=reason), "warn"
     yield Line(text, Message("switch", "开关").text(language), word)
-    for name, value in get_object(status, "details").items():
+    for name, value in status.object("details").items():
         if isinstance(value, str | int | float) and not isinstance(value, bool) and value != "" and name != "mode":
             yield Line(str(value), str(name))

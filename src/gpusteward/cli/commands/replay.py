@@ -10,15 +10,7 @@ from pathlib import Path
 
 from gpusteward.analyzer.reclaim.policies.example import EXAMPLE
 from gpusteward.cli import flags
-from gpusteward.cli.json_access import (
-    Row,
-    get_count,
-    get_number,
-    get_object,
-    get_objects,
-    get_text,
-    get_texts,
-)
+from gpusteward.cli.json_access import Row
 from gpusteward.cli.output import quantities
 from gpusteward.cli.output.tables import Column, write_json, write_rows
 from gpusteward.cli.program import EXIT_OK
@@ -76,7 +68,7 @@ def run(arguments: Sequence[str]) -> int:
     client, language = flags.make_analyzer_client(options), flags.language_of(options)
     body = {"since": options.since, "regret_minutes": options.regret, "policy": _read_policy(options)}
     page = client.write(PATH, body=json.dumps(body).encode())
-    if not get_object(page, "policy"):
+    if not page.object("policy"):
         raise SourceError(f"unexpected response of {client.url}: not a replay; is it an analyzer of this version?")
     if options.output == "json":
         write_json(page)
@@ -101,30 +93,30 @@ def _read_policy(options: argparse.Namespace) -> str:
 
 def _write_tables(page: Row, language: Language) -> None:
     print(describe_period(page, language))
-    rows = [get_object(page, "policy"), *get_objects(page, "compared")]
-    columns = list(list_columns(get_text(page, "currency")))
+    rows = [page.object("policy"), *page.objects("compared")]
+    columns = list(list_columns(page.text("currency")))
     write_rows([show_totals(row, language) for row in rows], columns, keys=(), output="table", language=language)
     print(f"\n{FRONTIER_TITLE.text(language)}")
-    frontier = [show_totals(row, language) for row in get_objects(page, "frontier")]
+    frontier = [show_totals(row, language) for row in page.objects("frontier")]
     write_rows(frontier, columns, keys=(), output="table", language=language)
-    regretted = get_objects(page, "regretted")
+    regretted = page.objects("regretted")
     print(f"\n{(REGRETTED_TITLE if regretted else NONE_REGRETTED).text(language)}")
     if regretted:
         shown = [_show_release(row) for row in regretted[:TABLE_ROWS]]
         write_rows(shown, list(_list_release_columns()), keys=(), output="table", language=language)
     if len(regretted) > TABLE_ROWS:
         print(MORE_REGRETTED.text(language, count=len(regretted) - TABLE_ROWS))
-    for note in get_texts(page, "notes"):
+    for note in page.texts("notes"):
         print(note)
 
 
 def describe_period(page: Row, language: Language) -> str:
     return PERIOD.text(
         language,
-        since=quantities.iso_time(get_text(page, "since")),
-        until=quantities.iso_time(get_text(page, "until")),
-        spells=get_count(page, "spells"),
-        minutes=get_number(page, "regret_minutes") or 0,
+        since=quantities.iso_time(page.text("since")),
+        until=quantities.iso_time(page.text("until")),
+        spells=page.count("spells"),
+        minutes=page.number("regret_minutes") or 0,
     )
 
 
@@ -142,14 +134,14 @@ def list_columns(currency: str) -> Iterator[Column]:
 
 def show_totals(row: Row, language: Language) -> dict[str, object]:
     return {
-        "name": name_policy(get_text(row, "name"), language),
-        "releases": get_count(row, "releases"),
-        "regretted": get_count(row, "regretted"),
-        "regret": quantities.chance(get_number(row, "regret")),
-        "gpu_hours": f"{get_number(row, 'gpu_hours') or 0:.1f}",
-        "cost": quantities.amount(get_number(row, "cost")),
-        "oracle_share": quantities.chance(get_number(row, "oracle_share")),
-        "unmet_gpu_hours": f"{get_number(row, 'unmet_gpu_hours') or 0:.1f}",
+        "name": name_policy(row.text("name"), language),
+        "releases": row.count("releases"),
+        "regretted": row.count("regretted"),
+        "regret": quantities.chance(row.number("regret")),
+        "gpu_hours": f"{row.number('gpu_hours') or 0:.1f}",
+        "cost": quantities.amount(row.number("cost")),
+        "oracle_share": quantities.chance(row.number("oracle_share")),
+        "unmet_gpu_hours": f"{row.number('unmet_gpu_hours') or 0:.1f}",
     }
 
 
@@ -173,15 +165,15 @@ def _list_release_columns() -> Iterator[Column]:
 def _show_release(row: Row) -> dict[str, object]:
     return {
         "workload": name_workload(row),
-        "policy": get_text(row, "policy"),
-        "at": quantities.iso_time(get_text(row, "at")),
-        "needed": quantities.duration((get_number(row, "minutes") or 0) * 60),
-        "gpus": quantities.gpus(get_number(row, "gpus")),
+        "policy": row.text("policy"),
+        "at": quantities.iso_time(row.text("at")),
+        "needed": quantities.duration((row.number("minutes") or 0) * 60),
+        "gpus": quantities.gpus(row.number("gpus")),
     }
 
 
 def name_workload(row: Row) -> str:
-    parts = [get_text(row, key) for key in ("cluster", "namespace", "kind", "name")]
+    parts = [row.text(key) for key in ("cluster", "namespace", "kind", "name")]
     return "/".join(part for part in parts if part)
 
 
@@ -197,15 +189,15 @@ _WIDTH, _HEIGHT, _MARGIN = 640, 320, 48
 def render_page(page: Row, language: Language) -> str:
     """All texts of the response are escaped: names come from tenants."""
     title = Message("Replay of a reclaim policy", "回收策略回放").text(language)
-    currency = get_text(page, "currency")
-    rows = [get_object(page, "policy"), *get_objects(page, "compared")]
-    frontier, regretted = get_objects(page, "frontier"), get_objects(page, "regretted")
+    currency = page.text("currency")
+    rows = [page.object("policy"), *page.objects("compared")]
+    frontier, regretted = page.objects("frontier"), page.objects("regretted")
     period = PERIOD.text(
         language,
-        since=get_text(page, "since"),
-        until=get_text(page, "until"),
-        spells=get_count(page, "spells"),
-        minutes=get_number(page, "regret_minutes") or 0,
+        since=page.text("since"),
+        until=page.text("until"),
+        spells=page.count("spells"),
+        minutes=page.number("regret_minutes") or 0,
     )
     parts = [
         f'<!doctype html><html lang="{"zh-CN" if language == "zh" else "en"}"><head><meta charset="utf-8">',
@@ -213,9 +205,9 @@ def render_page(page: Row, language: Language) -> str:
         f"<p>{escape(period)}</p>",
         _render_totals(rows, "", currency, language),
         _render_totals(frontier, FRONTIER_TITLE.text(language), currency, language),
-        _render_frontier(frontier, get_object(page, "policy")),
+        _render_frontier(frontier, page.object("policy")),
         _render_regretted(regretted, language),
-        *(f"<p>{escape(note)}</p>" for note in get_texts(page, "notes")),
+        *(f"<p>{escape(note)}</p>" for note in page.texts("notes")),
         "</body></html>\n",
     ]
     return "\n".join(parts)
@@ -223,14 +215,14 @@ def render_page(page: Row, language: Language) -> str:
 
 def _render_totals(rows: Sequence[Row], caption: str, currency: str, language: Language) -> str:
     columns = list(list_columns(currency))
-    shown = [{**show_totals(row, language), "name": get_text(row, "name")} for row in rows]
+    shown = [{**show_totals(row, language), "name": row.text("name")} for row in rows]
     return _render_table(columns, shown, caption, language)
 
 
 def _render_regretted(rows: Sequence[Row], language: Language) -> str:
     if not rows:
         return f"<p>{escape(NONE_REGRETTED.text(language))}</p>"
-    shown = [{**_show_release(row), "at": get_text(row, "at")} for row in rows]
+    shown = [{**_show_release(row), "at": row.text("at")} for row in rows]
     return _render_table(list(_list_release_columns()), shown, REGRETTED_TITLE.text(language), language)
 
 
@@ -246,10 +238,8 @@ def _render_table(
 
 def _render_frontier(rows: Sequence[Row], policy: Row) -> str:
     """Saving to the right, regret upwards."""
-    points = [
-        (get_number(row, "gpu_hours") or 0, get_number(row, "regret") or 0, get_text(row, "name")) for row in rows
-    ]
-    points.append((get_number(policy, "gpu_hours") or 0, get_number(policy, "regret") or 0, get_text(policy, "name")))
+    points = [(row.number("gpu_hours") or 0, row.number("regret") or 0, row.text("name")) for row in rows]
+    points.append((policy.number("gpu_hours") or 0, policy.number("regret") or 0, policy.text("name")))
     most = max((hours for hours, _, _ in points), default=0) or 1
     marks = "".join(
         f'<circle cx="{_MARGIN + hours / most * (_WIDTH - 2 * _MARGIN):.1f}" '

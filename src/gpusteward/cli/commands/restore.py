@@ -8,7 +8,7 @@ from gpusteward.cli.api.client import Client, StatusError
 from gpusteward.cli.api.workloads import name_of
 from gpusteward.cli.commands.actions import describe_state
 from gpusteward.cli.flags import FlagParser, add_request_flags, language_of, make_analyzer_client, make_parser
-from gpusteward.cli.json_access import Row, get_objects, get_text
+from gpusteward.cli.json_access import Row
 from gpusteward.cli.output.tables import write_json
 from gpusteward.cli.program import EXIT_FAILURE, EXIT_OK
 from gpusteward.core.errors import ConfigurationError
@@ -49,11 +49,11 @@ def run(arguments: Sequence[str]) -> int:
     results: list[Row | None] = []
     tried: set[str] = set()
     while True:  # one answer may not have all of them
-        items = get_objects(client.read(PATH, RESTORABLE), "items")
-        found = [each for each in items if each.get("is_restorable") is True and get_text(each, "id") not in tried]
+        items = client.read(PATH, RESTORABLE).objects("items")
+        found = [each for each in items if each.get("is_restorable") is True and each.text("id") not in tried]
         chosen = found if options.all else _choose(found, options.workload)
         results += _restore(client, chosen, language, is_only=len(chosen) == 1 and not results)
-        tried |= {get_text(each, "id") for each in chosen}
+        tried |= {each.text("id") for each in chosen}
         if not options.all or not chosen:
             break
     if not results:
@@ -82,7 +82,7 @@ def _restore(client: Client, chosen: Sequence[Row], language: Language, *, is_on
     for each in chosen:
         name = str(name_of(each))
         try:
-            done = client.write(f"{PATH}/{quote(get_text(each, 'id'), safe='')}/restore")
+            done = client.write(f"{PATH}/{quote(each.text('id'), safe='')}/restore")
         except StatusError as error:
             if is_only:
                 raise

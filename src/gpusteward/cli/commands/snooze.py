@@ -8,7 +8,7 @@ from typing import Any
 from gpusteward.cli import flags
 from gpusteward.cli.api.client import Client
 from gpusteward.cli.api.workloads import find_workload, name_of
-from gpusteward.cli.json_access import Row, get_objects, get_text
+from gpusteward.cli.json_access import Row
 from gpusteward.cli.output.tables import Column, write_rows
 from gpusteward.cli.output.terminal_text import clean
 from gpusteward.cli.program import EXIT_OK
@@ -49,7 +49,7 @@ def run(arguments: Sequence[str]) -> int:
     _check(options)
     client, language = flags.make_analyzer_client(options), flags.language_of(options)
     if options.is_list:
-        rows = get_objects(client.read(PATH), "items")
+        rows = client.read(PATH).objects("items")
     elif options.is_end:
         rows = [_end(client, options)]
     else:
@@ -80,7 +80,7 @@ def _add(client: Client, options: Namespace) -> Row:
 
 def _end(client: Client, options: Namespace) -> Row:
     """The workload may no longer hold GPUs: its snooze is found among the active ones first."""
-    snoozed = map(name_of, get_objects(client.read(PATH), "items"))
+    snoozed = map(name_of, client.read(PATH).objects("items"))
     found = [name for name in snoozed if name.matches(options.workload, options.namespace)]
     found = [name for name in found if options.cluster in ("", name.cluster)]
     if len(found) == 1:
@@ -91,5 +91,5 @@ def _end(client: Client, options: Namespace) -> Row:
 
 
 def _format(row: Row) -> Mapping[str, Any]:
-    texts = {key: clean(get_text(row, key)) for key in ("until", "who", "reason")}
+    texts = {key: clean(row.text(key)) for key in ("until", "who", "reason")}
     return {**row, **texts, "workload": str(name_of(row))}

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 
 from gpusteward.cli import flags
 from gpusteward.cli.api.workloads import check_namespaces
+from gpusteward.cli.json_access import Row
 from gpusteward.cli.output import words
 from gpusteward.cli.output.tables import Column, write_rows
 from gpusteward.cli.output.verdict_texts import describe_result_time, describe_time, warn_stale
 from gpusteward.cli.program import EXIT_OK, describe_exits, is_plugin, require_libraries
 from gpusteward.cli.top.agent_source import AgentSource
 from gpusteward.cli.top.cluster_source import ClusterSource
-from gpusteward.cli.top.columns import SHOWS_CLUSTER, View, ViewColumn, sorts_of
-from gpusteward.cli.top.item_source import MAX_ROWS, Item, ItemList, ItemSource, ListRequest
+from gpusteward.cli.top.columns import View, ViewColumn, sorts_of
+from gpusteward.cli.top.item_source import MAX_ROWS, ItemList, ItemSource, ListRequest
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.messages import Language
 
@@ -33,7 +34,7 @@ SORTS: Mapping[str, str] = {
     "name": "namespace",
 }
 """The words of `gpusteward idle --sort`, as orders of the API."""
-INTERNAL_KEYS = frozenset(("key", "at", "order", "namespaces", "workloads_held", SHOWS_CLUSTER))
+INTERNAL_KEYS = frozenset(("key", "at", "order", "namespaces", "workloads_held", "shows_cluster"))
 
 
 def build_parser() -> flags.FlagParser:
@@ -161,7 +162,7 @@ def _describe_time(listing: ItemList, language: Language) -> str:
     return describe_time(listing.at, language, now=time.time())
 
 
-def _sum_up(items: Sequence[Item], columns: Sequence[ViewColumn], language: Language) -> Mapping[str, str] | None:
+def _sum_up(items: Sequence[Row], columns: Sequence[ViewColumn], language: Language) -> Mapping[str, str] | None:
     """The line below the table, where the view has sums."""
     if not any(column.total for column in columns):
         return None

@@ -19,7 +19,7 @@ from gpusteward.cli.doctor.check_results import (
     skip,
     warn,
 )
-from gpusteward.cli.json_access import Row, get_object, get_objects
+from gpusteward.cli.json_access import Row
 from gpusteward.cli.output.terminal_text import clean
 from gpusteward.cli.program import MissingLibraryError, require_libraries
 from gpusteward.core import metrics
@@ -202,7 +202,7 @@ def _check_interval(client: Client, name: str, check_address: str) -> Iterator[C
     """From the number of samples that `up` has for the target of one series."""
     try:
         sample = _query(client, f"topk(1, {name})")
-        labels = {key: str(value) for key, value in get_object(sample, "metric").items() if key in ("job", "instance")}
+        labels = {key: str(value) for key, value in sample.object("metric").items() if key in ("job", "instance")}
         if not sample:
             yield warn(
                 "metrics",
@@ -248,8 +248,8 @@ def _literal(value: str) -> str:
 
 def _query(client: Client, expression: str) -> Row:
     """The first sample of the result. Raises SourceError."""
-    samples = get_objects(get_object(_read(client, "/api/v1/query", [("query", expression)]), "data"), "result")
-    return samples[0] if samples else {}
+    samples = _read(client, "/api/v1/query", [("query", expression)]).object("data").objects("result")
+    return samples[0] if samples else Row()
 
 
 def _value(sample: Row) -> float | None:

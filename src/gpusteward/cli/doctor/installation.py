@@ -24,17 +24,7 @@ from gpusteward.cli.doctor.check_results import (
     warn,
 )
 from gpusteward.cli.doctor.servers import check_data, describe_health
-from gpusteward.cli.json_access import (
-    Row,
-    as_object,
-    get_count,
-    get_number,
-    get_object,
-    get_objects,
-    get_text,
-    get_texts,
-    list_numbers,
-)
+from gpusteward.cli.json_access import Row, decode_object
 from gpusteward.cli.output.quantities import gpus as show_gpus
 from gpusteward.cli.output.terminal_text import clean
 from gpusteward.core.errors import ConfigurationError, SourceError
@@ -85,8 +75,8 @@ def check_reclaim(client: Client, analyzer: Client) -> Iterator[CheckResult]:
         status = analyzer.read("/api/v1/reclaim")
     except SourceError:  # of an analyzer that cannot be read another check says so
         return
-    if get_text(status, "mode") == "enforce":
-        namespaces = get_texts(get_object(status, "details"), "namespaces") or [""]
+    if status.text("mode") == "enforce":
+        namespaces = status.object("details").texts("namespaces") or [""]
         rights = [(verb, resource, namespace) for namespace in namespaces for verb, resource in OF_RECLAIM]
         yield from _check(
             client,
@@ -132,10 +122,10 @@ def _is_allowed(client: Client, verb: str, resource: str, *, namespace: str) -> 
     if response.status not in (200, 201):
         raise SourceError(f"{client.url} responded {response.status} to an access review")
     try:
-        document = as_object(json.loads(response.body))
+        document = decode_object(response.body)
     except ValueError as error:
         raise SourceError(f"{client.url} does not respond like an API server") from error
-    return get_object(document, "status").get("allowed") is True
+    return document.object("status").get("allowed") is True
 
 
 POLL_SECONDS = 2.0
@@ -173,7 +163,7 @@ def check_agents(api_server: Client | CheckResult, agents: tuple[str, str]) -> I
     namespace, name = agents
     path = f"/apis/apps/v1/namespaces/{quote(namespace, safe='')}/daemonsets/{quote(name, safe='')}"
     try:
-        state = get_object(api_server.read(path), "status")
+        state = api_server.read(path).object("status")
     except SourceError as error:
         yield fail(
             "agents",
@@ -182,7 +172,7 @@ def check_agents(api_server: Client | CheckResult, agents: tuple[str, str]) -> I
             '["daemonsets"], verbs ["get"]',
         )
         return
-    wanted, ready = get_count(state, "desiredNumberScheduled"), get_count(state, "numberReady")
+    wanted, ready = state.count("desiredNumberScheduled"), state.count("numberReady")
     if not wanted:
         yield fail(
             "agents",
@@ -221,14 +211,14 @@ def check_verdicts(analyzer: Client) -> Iterator[CheckResult]:
         else:
             yield _describe_holders(health, workloads)
             yield from _describe_proof(gpus)
-    yield _describe_notices(get_object(health, "deliveries"))
+    yield _describe_notices(health.object("deliveries"))
     yield _describe_verdicts(health)
 
 
 def _describe_holders(health: Row, workloads: Sequence[Row]) -> CheckResult:
     """Whether owners were read from the API server: nothing is done to others, and their notices may go astray."""
-    known = sum(get_text(each, "owner_evidence") == OwnerEvidence.READ for each in workloads)
-    found, free = (get_number(health, name) or 0.0 for name in ("gpus", "unallocated_gpus"))
+    known = sum(each.text("owner_evidence") == OwnerEvidence.READ for each in workloads)
+    found, free = (health.number(name) or 0.0 for name in ("gpus", "unallocated_gpus"))
     finding = (
         f"GPUs: {show_gpus(found)} found, {show_gpus(found - free)} held; owners of {known} of "
         f"{count(len(workloads), 'workload')} read from the API server"
@@ -246,10 +236,10 @@ def _describe_proof(gpus: Sequence[Row]) -> Iterator[CheckResult]:
     """Of each model, how many of the GPUs that are held are measured without gaps."""
     held, measured = Counter[str](), Counter[str]()
     for gpu in gpus:
-        model = clean(get_text(gpu, "model")) or "-"
-        for holder in get_objects(gpu, "holders"):
+        model = clean(gpu.text("model")) or "-"
+        for holder in gpu.objects("holders"):
             held[model] += 1
-            measured[model] += get_text(holder, "proof") == Proof.INTEGRATED
+            measured[model] += holder.text("proof") == Proof.INTEGRATED
     for model, number in sorted(held.items()):
         finding = f"{model}: {measured[model]} of {count(number, 'holder')} measured without gaps"
         if measured[model] == number:
@@ -265,10 +255,10 @@ def _describe_proof(gpus: Sequence[Row]) -> Iterator[CheckResult]:
 
 
 def _describe_notices(deliveries: Row) -> CheckResult:
-    counts, failures = get_object(deliveries, "counts"), get_object(deliveries, "failures")
-    sent, dead = (sum(number for _, number in list_numbers(get_object(counts, each))) for each in ("sent", "dead"))
-    reason = get_text(deliveries, "fault") or next((get_text(failures, name) for name in failures), "")
-    targets, delivered = get_texts(deliveries, "targets"), f"{count(sent, 'delivery', 'deliveries')} since the start"
+    counts, failures = deliveries.object("counts"), deliveries.object("failures")
+    sent, dead = (sum(number for _, number in counts.object(each).numbers()) for each in ("sent", "dead"))
+    reason = deliveries.text("fault") or next((failures.text(name) for name in failures), "")
+    targets, delivered = deliveries.texts("targets"), f"{count(sent, 'delivery', 'deliveries')} since the start"
     if not targets:
         return skip(
             "notices",
@@ -285,11 +275,11 @@ def _describe_notices(deliveries: Row) -> CheckResult:
 
 
 def _describe_source(health: Row, sources: Row) -> CheckResult:
-    dialects = ", ".join(get_text(each, "name") for each in get_objects(sources, "dialects"))
-    targets, up = get_number(health, "targets"), get_count(health, "targets_up")
-    failures = get_object(sources, "failures")
-    reason = next((get_text(failures, name) for name in failures), "-")
-    engine = " ".join(get_text(sources, key) for key in ("engine", "service", "url") if get_text(sources, key))
+    dialects = ", ".join(each.text("name") for each in sources.objects("dialects"))
+    targets, up = health.number("targets"), health.count("targets_up")
+    failures = sources.object("failures")
+    reason = next((failures.text(name) for name in failures), "-")
+    engine = " ".join(sources.text(key) for key in ("engine", "service", "url") if sources.text(key))
     if targets is not None and not up:
         return fail(
             "targets",
@@ -306,22 +296,22 @@ def _describe_source(health: Row, sources: Row) -> CheckResult:
 
 
 def _describe_verdicts(health: Row) -> CheckResult:
-    judged, unknown = count(get_count(health, "allocations"), "allocation"), get_object(health, "unknown")
-    gpus = {key: show_gpus(get_number(health, key)) for key in ("gpus", "active_gpus", "idle_gpus", "unknown_gpus")}
+    judged, unknown = count(health.count("allocations"), "allocation"), health.object("unknown")
+    gpus = {key: show_gpus(health.number(key)) for key in ("gpus", "active_gpus", "idle_gpus", "unknown_gpus")}
     if health.get("ready") is not True:
         return fail(
             "verdicts",
             "there is no verdict yet",
             "the lines above say what is missing; the log of the analyzer has every failed cycle",
         )
-    if not get_count(health, "allocations"):
+    if not health.count("allocations"):
         return warn(
             "verdicts",
             f"no container holds a GPU ({gpus['gpus']} in all)",
             "no action needed if that is so; otherwise start a pod with a GPU and run this again",
         )
-    if sum(get_count(unknown, name) for name in unknown) == get_count(health, "allocations"):
-        reasons = ", ".join(f"{clean(name)}: {get_count(unknown, name)}" for name in unknown)
+    if sum(unknown.count(name) for name in unknown) == health.count("allocations"):
+        reasons = ", ".join(f"{clean(name)}: {unknown.count(name)}" for name in unknown)
         return warn("verdicts", f"{judged}, not judged yet ({reasons})", WINDOW_FILLS)
     return ok(
         "verdicts",

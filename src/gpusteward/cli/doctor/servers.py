@@ -17,7 +17,7 @@ from gpusteward.cli.doctor.check_results import (
     skip,
     warn,
 )
-from gpusteward.cli.json_access import Row, get_count, get_number, get_object, get_objects, get_text
+from gpusteward.cli.json_access import Row
 from gpusteward.cli.output.quantities import percent
 from gpusteward.cli.output.terminal_text import clean
 from gpusteward.cli.output.verdict_texts import HEALTH
@@ -102,17 +102,17 @@ def check_analyzer(client: Client, *, is_required: bool) -> Iterator[CheckResult
 
 
 def describe_health(health: Row) -> CheckResult:
-    cycles, status = get_object(health, "cycles"), get_text(health, "status")
+    cycles, status = health.object("cycles"), health.text("status")
     shown = HEALTH.get(status, status)
-    running = f"version {get_text(health, 'version')}, {count(get_count(health, 'allocations'), 'allocation')}"
-    if error := get_text(cycles, "last_error"):
+    running = f"version {health.text('version')}, {count(health.count('allocations'), 'allocation')}"
+    if error := cycles.text("last_error"):
         return fail(
             "analyzer",
             f"status {shown}: {error}",
             "make its source reachable: /api/v1/sources shows the addresses and the results",
         )
     if health.get("ready") is not True:
-        interval = get_number(cycles, "interval_seconds") or 0.0
+        interval = cycles.number("interval_seconds") or 0.0
         return warn(
             "analyzer",
             "no cycle has finished yet",
@@ -126,11 +126,11 @@ def describe_health(health: Row) -> CheckResult:
 
 def check_data(health: Row) -> Iterator[CheckResult]:
     """What the analyzer says about its data, as in /health: degraded fails."""
-    for finding in get_objects(health, "findings"):
-        code = get_text(finding, "code")
+    for finding in health.objects("findings"):
+        code = finding.text("code")
         if code not in _IN_ANALYZER:
-            level = _LEVELS.get(get_text(finding, "level"), CheckStatus.WARN)
-            yield CheckResult("data", level, get_text(finding, "text"), FIXES.get(code, ""))
+            level = _LEVELS.get(finding.text("level"), CheckStatus.WARN)
+            yield CheckResult("data", level, finding.text("text"), FIXES.get(code, ""))
 
 
 def check_agent(client: Client, *, is_required: bool) -> Iterator[CheckResult]:
@@ -194,11 +194,11 @@ MIN_COVERAGE = 0.9
 
 def check_samples(client: Client, health: Row) -> Iterator[CheckResult]:
     """No result without allocations."""
-    coverage, measured = get_number(health, "measured_coverage"), get_count(health, "measured")
-    allocations = get_count(health, "allocations")
+    coverage, measured = health.number("measured_coverage"), health.count("measured")
+    allocations = health.count("allocations")
     finding = f"{percent(coverage)} of {count(measured, 'allocation')}"
     if coverage is not None and coverage < MIN_COVERAGE:
-        window = get_number(get_object(health, "result"), "window_seconds") or 0.0
+        window = health.object("result").number("window_seconds") or 0.0
         yield _explain_gaps(_read_sources(client), coverage, finding, window_seconds=window)
     elif coverage is not None and measured < allocations:
         yield ok(
@@ -221,17 +221,17 @@ def check_samples(client: Client, health: Row) -> Iterator[CheckResult]:
 def _explain_gaps(sources: Row, coverage: float, finding: str, *, window_seconds: float) -> CheckResult:
     """Failed scrapes are named as the cause only if the analyzer reports failures."""
     finding = f"sample coverage only {finding}; an allocation below 90% is not judged idle"
-    failures, scrapes = get_object(sources, "failures"), get_object(sources, "scrapes")
+    failures, scrapes = sources.object("failures"), sources.object("scrapes")
     if failing := next(iter(failures), ""):
-        reason = get_text(failures, failing)
+        reason = failures.text(failing)
         return warn("samples", finding, f"restore {clean(failing)}: {reason}; /api/v1/sources lists all failures")
-    if failed := get_count(scrapes, "failed"):
-        all_scrapes = count(failed + get_count(scrapes, "ok"), "scrape")
+    if failed := scrapes.count("failed"):
+        all_scrapes = count(failed + scrapes.count("ok"), "scrape")
         return warn(
             "samples",
             finding,
             f"find the targets that sometimes fail ({failed} of {all_scrapes} of "
-            f"{count(get_count(sources, 'targets'), 'target')} failed): the log of the analyzer names them; "
+            f"{count(sources.count('targets'), 'target')} failed): the log of the analyzer names them; "
             "raise scrape.timeout for slow ones",
         )
     if _is_filling(sources, window_seconds):
@@ -249,12 +249,12 @@ def _explain_gaps(sources: Row, coverage: float, finding: str, *, window_seconds
 
 def _is_filling(sources: Row, window_seconds: float) -> bool:
     """Whether the analyzer scrapes itself, and for less than a window so far."""
-    interval = get_number(get_object(sources, "scrape_intervals_seconds"), "scrape")
-    longest = max((get_count(state, "scrapes") for state in get_objects(sources, "states")), default=0)
+    interval = sources.object("scrape_intervals_seconds").number("scrape")
+    longest = max((state.count("scrapes") for state in sources.objects("states")), default=0)
     return interval is not None and longest > 0 and longest * interval < window_seconds
 
 
 def _read_sources(client: Client) -> Row:
     with suppress(SourceError):
         return client.read("/api/v1/sources")
-    return {}
+    return Row()

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from gpusteward.cli.api.client import ANALYZER_LABELS, Client, Peer, StatusError, explain_status
-from gpusteward.cli.json_access import Row, as_object, get_object, get_objects, get_text
+from gpusteward.cli.json_access import Row, decode_object
 from gpusteward.cli.kubectl.proxy import read_context, run_proxy
 from gpusteward.cli.program import enter_until_exit
 from gpusteward.core.errors import ConfigurationError, SourceError
@@ -129,7 +129,7 @@ def find_analyzer(client: Client, *, chosen: str, context: str, namespace: str) 
     if name:
         return _describe(client.read(f"{_services_of(where)}/{quote(name, safe='')}"))
     rows = _list_services(client, where) if where else _search(client, [namespace, DEFAULT_NAMESPACE])
-    found = [_describe(row) for row in rows if get_text(get_object(row, "spec"), "clusterIP") != "None"]
+    found = [_describe(row) for row in rows if row.object("spec").text("clusterIP") != "None"]
     if not found:
         raise SourceError(
             f"no analyzer is installed in the cluster of context {context!r}: no Service with the labels "
@@ -168,7 +168,7 @@ def _search(client: Client, namespaces: Sequence[str]) -> Sequence[Row]:
 
 def _list_services(client: Client, namespace: str = "") -> Sequence[Row]:
     path = _services_of(namespace) if namespace else "/api/v1/services"
-    return get_objects(client.read(path, [("labelSelector", ANALYZER_LABELS)]), "items")
+    return client.read(path, [("labelSelector", ANALYZER_LABELS)]).objects("items")
 
 
 def _services_of(namespace: str) -> str:
@@ -176,15 +176,13 @@ def _services_of(namespace: str) -> str:
 
 
 def _describe(row: Row) -> AnalyzerService:
-    about, ports = get_object(row, "metadata"), get_objects(get_object(row, "spec"), "ports")
-    namespace, name = get_text(about, "namespace"), get_text(about, "name")
+    about, ports = row.object("metadata"), row.object("spec").objects("ports")
+    namespace, name = about.text("namespace"), about.text("name")
     if not ports:
         raise SourceError(f"the Service {namespace}/{name} has no port")
-    port = next((each for each in ports if get_text(each, "name") in ("http", "https")), ports[0])
-    is_tls = "https" in (get_text(port, "name"), get_text(port, "appProtocol"))
-    return AnalyzerService(
-        namespace, name, "https" if is_tls else "http", get_text(port, "name") or str(port.get("port"))
-    )
+    port = next((each for each in ports if each.text("name") in ("http", "https")), ports[0])
+    is_tls = "https" in (port.text("name"), port.text("appProtocol"))
+    return AnalyzerService(namespace, name, "https" if is_tls else "http", port.text("name") or str(port.get("port")))
 
 
 class RefusedTokenError(SourceError):
@@ -242,7 +240,7 @@ def _create_token(client: Client, namespace: str) -> _Token:
     if response.status != 201:
         raise explain_status(client.peer, client.url, response.status, response.body)
     try:
-        status = get_object(as_object(json.loads(response.body)), "status")
+        status = decode_object(response.body).object("status")
         return _Token(status["token"], datetime.fromisoformat(status["expirationTimestamp"]).timestamp())
     except (ValueError, KeyError, TypeError) as error:
         raise SourceError("the response of the API server has no token") from error

@@ -5,7 +5,6 @@ user, so it listens on a socket in a folder that nobody else can open, never on 
 Authorization header of what it forwards: a token for the server behind the API server needs a header of its own.
 """
 
-import json
 import os
 import re
 import shutil
@@ -19,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from gpusteward.cli.json_access import as_object, get_object, get_objects, get_text
+from gpusteward.cli.json_access import Row, decode_object
 from gpusteward.cli.output.terminal_text import clean
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.local.child_process import run_child
@@ -42,11 +41,11 @@ def read_context(flags: Sequence[str]) -> KubeContext:
     done = _run(words)
     if done.returncode:
         raise _explain(done.stderr)
-    config = as_object(json.loads(done.stdout))
-    about, *_ = get_objects(config, "contexts") or [{}]
-    user, *_ = get_objects(config, "users") or [{}]
-    namespace = get_text(get_object(about, "context"), "namespace")
-    return KubeContext(get_text(about, "name"), namespace, bool(get_object(get_object(user, "user"), "exec")))
+    config = decode_object(done.stdout)
+    about, *_ = config.objects("contexts") or [Row()]
+    user, *_ = config.objects("users") or [Row()]
+    namespace = about.object("context").text("namespace")
+    return KubeContext(about.text("name"), namespace, bool(user.object("user").object("exec")))
 
 
 def list_contexts(kubeconfig: str | None) -> list[str]:

@@ -5,17 +5,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 
-from gpusteward.cli.json_access import (
-    Row,
-    get_count,
-    get_number,
-    get_object,
-    get_objects,
-    get_text,
-    get_texts,
-    get_time,
-    list_numbers,
-)
+from gpusteward.cli.json_access import Row
 from gpusteward.cli.output import quantities, words
 from gpusteward.cli.output.terminal_text import Line, clean
 from gpusteward.core.messages import Language, Message
@@ -116,13 +106,13 @@ def describe_time(at: float, language: Language, *, now: float, has_age: bool = 
 def describe_result_time(stamp: Row, language: Language) -> str:
     """The time of a result; of a stale one also its age and why there is no newer one. `stamp`: `result` of a
     response; the text is empty without one."""
-    at, age = get_time(stamp, "at"), get_number(stamp, "age_seconds")
+    at, age = stamp.time("at"), stamp.number("age_seconds")
     if at is None:
         return ""
     as_of = describe_time(at, language, now=time.time() if age is None else at + age, has_age=is_stale(stamp))
     if not is_stale(stamp):
         return as_of
-    reason = clean(get_text(stamp, "last_error"))
+    reason = clean(stamp.text("last_error"))
     message = FAILED_SINCE if reason else STALE_RESULT
     return message.text(language, as_of=as_of, reason=reason)
 
@@ -139,46 +129,46 @@ def warn_stale(stamp: Row, language: Language) -> None:
 
 def describe_evidence(detail: Row, language: Language) -> Iterator[Line]:
     """The evidence, and each allocation with its own verdict."""
-    yield from _describe_values(get_object(detail, "evidence"), language)
-    judged = get_objects(detail, "allocations")
+    yield from _describe_values(detail.object("evidence"), language)
+    judged = detail.objects("allocations")
     for one in judged:
         yield Line("")
         yield from describe_allocation(one, language)
-    hidden = get_count(detail, "allocations_total") - len(judged)
+    hidden = detail.count("allocations_total") - len(judged)
     if hidden > 0:
         yield Line(MORE_ALLOCATIONS.text(language, count=hidden))
 
 
 def describe_verdict(detail: Row, language: Language) -> Iterator[Line]:
     """With its reasons."""
-    workload, stamp = get_object(detail, "workload"), get_object(detail, "result")
-    yield Line(_verdict(workload, language), words.VERDICT.text(language), get_text(workload, "activity"))
-    counts = {key: quantities.gpus(get_number(workload, f"{key}_gpus")) for key in ("idle", "unknown")}
+    workload, stamp = detail.object("workload"), detail.object("result")
+    yield Line(_verdict(workload, language), words.VERDICT.text(language), workload.text("activity"))
+    counts = {key: quantities.gpus(workload.number(f"{key}_gpus")) for key in ("idle", "unknown")}
     yield Line(
-        GPU_COUNTS.text(language, gpus=quantities.gpus(get_number(workload, "gpus")), **counts),
+        GPU_COUNTS.text(language, gpus=quantities.gpus(workload.number("gpus")), **counts),
         Message("GPUs", "GPU").text(language),
     )
-    began, at = get_time(workload, "idle_since"), get_time(stamp, "at")
+    began, at = workload.time("idle_since"), stamp.time("at")
     if began is not None:
         length = quantities.duration(at - began) if at is not None else quantities.UNKNOWN
         since = IDLE_SINCE_TEXT.text(language, at=quantities.local_time(began), length=length)
         yield Line(since, Message("idle since", "空闲始于").text(language))
-    if requests := get_object(workload, "requests"):
+    if requests := workload.object("requests"):
         yield Line(describe_requests(requests, language, at=at), Message("requests", "请求").text(language))
-    if resumption := get_object(workload, "resumption"):
+    if resumption := workload.object("resumption"):
         yield Line(describe_resumption(resumption, language), RESUMPTION.text(language))
-    if get_text(detail, "finding"):
-        yield Line(get_text(detail, "finding"), Message("finding", "发现").text(language))
-    if get_text(workload, "activity") != Activity.UNKNOWN:
-        yield Line(translate(PROOFS, get_text(workload, "proof"), language), words.PROOF.text(language))
-    yield Line(translate(STEPS, get_text(workload, "highest_step"), language), HIGHEST_STEP.text(language))
-    if owner := UNREAD_OWNERS.get(get_text(workload, "owner_evidence")):
+    if detail.text("finding"):
+        yield Line(detail.text("finding"), Message("finding", "发现").text(language))
+    if workload.text("activity") != Activity.UNKNOWN:
+        yield Line(translate(PROOFS, workload.text("proof"), language), words.PROOF.text(language))
+    yield Line(translate(STEPS, workload.text("highest_step"), language), HIGHEST_STEP.text(language))
+    if owner := UNREAD_OWNERS.get(workload.text("owner_evidence")):
         yield Line(owner.text(language), Message("owner", "属主").text(language))
-    yield Line(", ".join(get_texts(detail, "nodes")) or quantities.UNKNOWN, NODES.text(language))
-    window = quantities.duration(get_number(stamp, "window_seconds"))
+    yield Line(", ".join(detail.texts("nodes")) or quantities.UNKNOWN, NODES.text(language))
+    window = quantities.duration(stamp.number("window_seconds"))
     yield Line(WINDOW_TEXT.text(language, length=window, at=quantities.local_time(at)), WINDOW.text(language))
     yield Line(describe_result_time(stamp, language), word="warn" if is_stale(stamp) else "")
-    reasons = get_texts(detail, "reasons")
+    reasons = detail.texts("reasons")
     if reasons:
         yield Line("")
         yield Line(Message("reasons", "原因").text(language), is_title=True)
@@ -187,34 +177,32 @@ def describe_verdict(detail: Row, language: Language) -> Iterator[Line]:
 
 def describe_requests(requests: Row, language: Language, *, at: float | None) -> str:
     """What inference servers count; since when there is none, where that is proven."""
-    silent, last = get_time(requests, "silent_since"), get_time(requests, "last_at")
+    silent, last = requests.time("silent_since"), requests.time("last_at")
     if silent is not None:
         length = quantities.duration(at - silent) if at is not None else quantities.UNKNOWN
         return SILENT_TEXT.text(language, at=quantities.local_time(silent), length=length)
-    counts = (quantities.whole(get_number(requests, key)) for key in ("per_hour", "tokens_per_hour"))
+    counts = (quantities.whole(requests.number(key)) for key in ("per_hour", "tokens_per_hour"))
     text = REQUESTS_TEXT.text(language, **dict(zip(("requests", "tokens"), counts, strict=True)))
-    if last is None or get_number(requests, "per_hour"):
+    if last is None or requests.number("per_hour"):
         return text
     return LAST_REQUEST_TEXT.text(language, text=text, at=quantities.local_time(last))
 
 
 def describe_resumption(resumption: Row, language: Language) -> str:
     """The chance that work comes back, and what it is based on."""
-    first = get_object(resumption, "within_30_minutes")
-    if get_number(first, "probability") is None:
-        return TOO_FEW.text(language, spells=get_count(first, "spells"))
+    first = resumption.object("within_30_minutes")
+    if first.number("probability") is None:
+        return TOO_FEW.text(language, spells=first.count("spells"))
     names = {"half_hour": "within_30_minutes", "two_hours": "within_2_hours", "morning": "until_morning"}
-    chances = {
-        key: quantities.chance(get_number(get_object(resumption, name), "probability")) for key, name in names.items()
-    }
-    of = Message("this workload", "该工作负载") if get_text(first, "of") == "workload" else OF_KIND
-    return RESUMPTION_TEXT.text(language, **chances, spells=get_count(first, "spells"), of=of)
+    chances = {key: quantities.chance(resumption.object(name).number("probability")) for key, name in names.items()}
+    of = Message("this workload", "该工作负载") if first.text("of") == "workload" else OF_KIND
+    return RESUMPTION_TEXT.text(language, **chances, spells=first.count("spells"), of=of)
 
 
 def _verdict(judged: Row, language: Language) -> str:
     """`unknown` is not repeated as signature. The range of the score is left to the reasons: it may differ."""
-    activity, signature = get_text(judged, "activity"), get_text(judged, "signature")
-    verdict, score = translate(ACTIVITIES, activity, language), get_number(judged, "score")
+    activity, signature = judged.text("activity"), judged.text("signature")
+    verdict, score = translate(ACTIVITIES, activity, language), judged.number("score")
     if signature != activity:
         verdict = Message("{activity}, {signature}", "{activity}，{signature}").text(
             language, activity=verdict, signature=translate(SIGNATURES, signature, language)
@@ -227,7 +215,7 @@ def _verdict(judged: Row, language: Language) -> str:
 def _describe_values(evidence: Row, language: Language) -> Iterator[Line]:
     shown = [
         Line(quantities.evidence(name, value), translate(MEASURES, name, language))
-        for name, value in list_numbers(evidence)
+        for name, value in evidence.numbers()
     ]
     if shown:
         yield Line("")
@@ -236,68 +224,66 @@ def _describe_values(evidence: Row, language: Language) -> Iterator[Line]:
 
 
 def describe_allocation(judged: Row, language: Language) -> Iterator[Line]:
-    allocation = get_object(judged, "allocation")
-    device = " ".join(
-        filter(None, (get_text(allocation, "node"), get_text(allocation, "gpu"), get_text(allocation, "model")))
-    )
-    pod = f"{get_text(allocation, 'namespace')}/{get_text(allocation, 'pod')}/{get_text(allocation, 'container')}"
+    allocation = judged.object("allocation")
+    device = " ".join(filter(None, (allocation.text("node"), allocation.text("gpu"), allocation.text("model"))))
+    pod = f"{allocation.text('namespace')}/{allocation.text('pod')}/{allocation.text('container')}"
     yield Line(f"{device}  {pod}", is_title=True)
-    yield Line(_verdict(allocation, language), word=get_text(allocation, "activity"), indent=2)
+    yield Line(_verdict(allocation, language), word=allocation.text("activity"), indent=2)
     yield Line(_describe_usage(allocation, language), indent=2)
-    yield from (Line(reason, is_bullet=True, indent=2) for reason in get_texts(judged, "reasons"))
-    yield from _describe_opinion(get_object(judged, "opinion"), language)
+    yield from (Line(reason, is_bullet=True, indent=2) for reason in judged.texts("reasons"))
+    yield from _describe_opinion(judged.object("opinion"), language)
 
 
 def _describe_usage(allocation: Row, language: Language) -> str:
-    used, total = get_number(allocation, "memory_used_bytes"), get_number(allocation, "memory_total_bytes")
-    mean, peak = (quantities.percent(get_number(allocation, f"core_{stat}_ratio")) for stat in ("mean", "peak"))
+    used, total = allocation.number("memory_used_bytes"), allocation.number("memory_total_bytes")
+    mean, peak = (quantities.percent(allocation.number(f"core_{stat}_ratio")) for stat in ("mean", "peak"))
     memory = f"{quantities.memory(used)} / {quantities.memory(total)}"
-    coverage = quantities.percent(get_number(allocation, "coverage"))
-    power = quantities.watts(get_number(allocation, "power_watts"))
+    coverage = quantities.percent(allocation.number("coverage"))
+    power = quantities.watts(allocation.number("power_watts"))
     return ALLOCATION_VALUES.text(language, mean=mean, peak=peak, memory=memory, power=power, coverage=coverage)
 
 
 def _describe_opinion(opinion: Row, language: Language) -> Iterator[Line]:
     if not opinion:
         return
-    status = get_text(opinion, "status")
+    status = opinion.text("status")
     text = Message("{status}, confidence {confidence}: {reason}", "{status}，置信度 {confidence}：{reason}").text(
         language,
         status=translate(STATUSES, status, language),
-        confidence=quantities.percent(get_number(opinion, "confidence")),
-        reason=get_text(opinion, "reason") or quantities.UNKNOWN,
+        confidence=quantities.percent(opinion.number("confidence")),
+        reason=opinion.text("reason") or quantities.UNKNOWN,
     )
-    yield Line(OPINION.text(language, model=get_text(opinion, "model")), indent=2, is_title=True)
+    yield Line(OPINION.text(language, model=opinion.text("model")), indent=2, is_title=True)
     yield Line(text, word=status, indent=4)
-    if get_text(opinion, "recommendation"):
-        yield Line(get_text(opinion, "recommendation"), indent=4)
+    if opinion.text("recommendation"):
+        yield Line(opinion.text("recommendation"), indent=4)
 
 
 HOUR_MS = 3_600_000
 
 
 def describe_ended(ended: Row, language: Language, *, now: float) -> Iterator[Line]:
-    amounts, first, end = get_object(ended, "amounts"), _seconds(ended, "first_ms"), _seconds(ended, "ended_ms")
+    amounts, first, end = ended.object("amounts"), _seconds(ended, "first_ms"), _seconds(ended, "ended_ms")
     ended_text = END_NOT_RECORDED.text(language)
     if end is not None:
         length = quantities.duration(now - end)
         ended_text = ENDED_TEXT.text(language, at=quantities.local_time(end), length=length)
     yield Line(ended_text, Message("ended", "结束于").text(language))
     length = quantities.UNKNOWN if first is None or end is None else quantities.duration(end - first)
-    held = HELD_TEXT.text(language, devices=get_count(ended, "devices"), at=quantities.local_time(first), length=length)
+    held = HELD_TEXT.text(language, devices=ended.count("devices"), at=quantities.local_time(first), length=length)
     yield Line(held, Message("held", "占用").text(language))
     gpu_hours = {key: _hours(amounts, key) for key in ("allocated", "active", "idle", "unknown")}
     allocated, idle = gpu_hours["allocated"], gpu_hours["idle"]
     ratio = quantities.percent(idle / allocated if allocated and idle is not None else None)
     hours = {key: quantities.hours(each) for key, each in gpu_hours.items()}
     yield Line(GPU_HOURS_TEXT.text(language, ratio=ratio, **hours), Message("GPU-hours", "GPU 小时").text(language))
-    yield Line(_describe_cost(amounts, get_text(ended, "currency"), language), Message("cost", "费用").text(language))
+    yield Line(_describe_cost(amounts, ended.text("currency"), language), Message("cost", "费用").text(language))
     for key, title in (("users", words.USER), ("models", words.MODEL), ("nodes", NODES)):
-        yield Line(", ".join(get_texts(ended, key)) or quantities.UNKNOWN, title.text(language))
+        yield Line(", ".join(ended.texts(key)) or quantities.UNKNOWN, title.text(language))
 
 
 def _describe_cost(amounts: Row, currency: str, language: Language) -> str:
-    parts = [get_number(amounts, f"{key}_cost_micros") for key in ("active", "idle", "unknown")]
+    parts = [amounts.number(f"{key}_cost_micros") for key in ("active", "idle", "unknown")]
     if any(part is None for part in parts):
         return quantities.UNKNOWN
     total, idle = (quantities.money(amount, currency) for amount in (sum(part or 0 for part in parts), parts[1]))
@@ -305,10 +291,10 @@ def _describe_cost(amounts: Row, currency: str, language: Language) -> str:
 
 
 def _seconds(row: Row, key: str) -> float | None:
-    at = get_number(row, key)
+    at = row.number(key)
     return None if at is None else at / 1000
 
 
 def _hours(amounts: Row, key: str) -> float | None:
-    gpu_ms = get_number(amounts, f"{key}_gpu_ms")
+    gpu_ms = amounts.number(f"{key}_gpu_ms")
     return None if gpu_ms is None else gpu_ms / HOUR_MS

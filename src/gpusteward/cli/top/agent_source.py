@@ -9,12 +9,12 @@ from typing import Any
 from gpusteward.cli.api.client import Client
 from gpusteward.cli.api.processes import NodeSnapshot, list_processes, name_gpu, owner_of, read_snapshot
 from gpusteward.cli.api.workloads import WorkloadReference, name_of
-from gpusteward.cli.json_access import Row, get_count, get_number, get_object, get_text
+from gpusteward.cli.json_access import Row
 from gpusteward.cli.output import words
 from gpusteward.cli.output.quantities import memory, percent
 from gpusteward.cli.output.terminal_text import Line
 from gpusteward.cli.top.columns import FIRST_NODE_SORTS, NODE, View
-from gpusteward.cli.top.item_source import Charts, Detail, Item, ItemList, LineChart, ListRequest, describe_processes
+from gpusteward.cli.top.item_source import Charts, Detail, ItemList, LineChart, ListRequest, describe_processes
 from gpusteward.core.messages import Language, Message
 
 PROCESSES = Message("{count} {count:|process|processes}", "{count} 个进程")
@@ -32,66 +32,66 @@ SORTS = {
 }
 
 
-def list_gpus(snapshot: NodeSnapshot) -> list[dict[str, Any]]:
+def list_gpus(snapshot: NodeSnapshot) -> list[Row]:
     holders: dict[str, list[Row]] = defaultdict(list)
     for allocation in snapshot.allocations:
-        holders[get_text(allocation, "gpu_uuid")].append(get_object(allocation, "container"))
+        holders[allocation.text("gpu_uuid")].append(allocation.object("container"))
     rows = []
     for reading in snapshot.readings:
-        gpu, signals = get_object(reading, "gpu"), get_object(reading, "signals")
-        uuid, mig = get_text(gpu, "uuid"), get_object(gpu, "mig")
+        gpu, signals = reading.object("gpu"), reading.object("signals")
+        uuid, mig = gpu.text("uuid"), gpu.object("mig")
         rows.append(
-            {
-                **{name: get_number(signals, name) for name in SIGNALS},
-                "utilization_ratio": get_number(signals, UTILIZATION[1] if mig else UTILIZATION[0]),
-                "key": uuid,
-                "id": uuid,
-                "gpu": name_gpu(gpu),
-                "order": (get_count(gpu, "index"), get_count(mig, "gpu_instance_id")),
-                "model": get_text(gpu, "model"),
-                "holders": holders[uuid],
-                "namespaces": {get_text(one, "namespace") for one in holders[uuid]},
-                "workloads_held": [owner_of(one) for one in holders[uuid]],
-            }
+            Row(
+                {name: signals.number(name) for name in SIGNALS},
+                utilization_ratio=signals.number(UTILIZATION[1] if mig else UTILIZATION[0]),
+                key=uuid,
+                id=uuid,
+                gpu=name_gpu(gpu),
+                order=(gpu.count("index"), mig.count("gpu_instance_id")),
+                model=gpu.text("model"),
+                holders=holders[uuid],
+                namespaces={one.text("namespace") for one in holders[uuid]},
+                workloads_held=[owner_of(one) for one in holders[uuid]],
+            )
         )
     return rows
 
 
-def list_workloads(snapshot: NodeSnapshot) -> list[dict[str, Any]]:
+def list_workloads(snapshot: NodeSnapshot) -> list[Row]:
     """All that hold a GPU or have a process on one."""
     held: dict[WorkloadReference, set[str]] = defaultdict(set)
-    running: dict[WorkloadReference, list[Item]] = defaultdict(list)
+    running: dict[WorkloadReference, list[Row]] = defaultdict(list)
     for allocation in snapshot.allocations:
-        held[owner_of(get_object(allocation, "container"))].add(get_text(allocation, "gpu_uuid"))
+        held[owner_of(allocation.object("container"))].add(allocation.text("gpu_uuid"))
     for process in list_processes(snapshot):
-        running[process["owned_by"]].append(process)
+        running[process["owned_by"]].append(Row(process))
     return [
-        {
-            "key": name,
-            **name._asdict(),
-            "gpus": len(held[name]),
-            "processes": len(running[name]),
-            "sm_ratio": _sum(row["sm_ratio"] for row in running[name]),
-            "memory_bytes": _sum(row["memory_bytes"] for row in running[name]),
-        }
+        Row(
+            name._asdict(),
+            key=name,
+            gpus=len(held[name]),
+            processes=len(running[name]),
+            sm_ratio=_sum(row["sm_ratio"] for row in running[name]),
+            memory_bytes=_sum(row["memory_bytes"] for row in running[name]),
+        )
         for name in dict.fromkeys((*held, *running))
     ]
 
 
-def list_tenants(snapshot: NodeSnapshot) -> list[dict[str, Any]]:
-    groups: dict[str, list[Item]] = defaultdict(list)
+def list_tenants(snapshot: NodeSnapshot) -> list[Row]:
+    groups: dict[str, list[Row]] = defaultdict(list)
     for workload in list_workloads(snapshot):
         groups[workload["namespace"]].append(workload)
     return [
-        {
-            "key": namespace,
-            "namespace": namespace,
-            "workloads": len(rows),
-            "gpus": sum(row["gpus"] for row in rows),
-            "processes": sum(row["processes"] for row in rows),
-            "sm_ratio": _sum(row["sm_ratio"] for row in rows if row["processes"]),
-            "memory_bytes": _sum(row["memory_bytes"] for row in rows if row["processes"]),
-        }
+        Row(
+            key=namespace,
+            namespace=namespace,
+            workloads=len(rows),
+            gpus=sum(row["gpus"] for row in rows),
+            processes=sum(row["processes"] for row in rows),
+            sm_ratio=_sum(row["sm_ratio"] for row in rows if row["processes"]),
+            memory_bytes=_sum(row["memory_bytes"] for row in rows if row["processes"]),
+        )
         for namespace, rows in groups.items()
     ]
 
@@ -102,14 +102,14 @@ def _sum(values: Iterable[float | None]) -> float | None:
     return None if any(value is None for value in known) else sum(value for value in known if value is not None)
 
 
-LISTS: dict[View, Callable[[NodeSnapshot], list[dict[str, Any]]]] = {
+LISTS: dict[View, Callable[[NodeSnapshot], list[Row]]] = {
     View.GPUS: list_gpus,
     View.WORKLOADS: list_workloads,
     View.TENANTS: list_tenants,
 }
 
 
-def list_rows(snapshot: NodeSnapshot, request: ListRequest) -> list[dict[str, Any]]:
+def list_rows(snapshot: NodeSnapshot, request: ListRequest) -> list[Row]:
     """The requested rows in order; unknown values come last in both directions."""
     rows = [row for row in LISTS[request.view](snapshot) if _passes(row, request)]
     sort = request.sort.removeprefix("-")
@@ -119,15 +119,15 @@ def list_rows(snapshot: NodeSnapshot, request: ListRequest) -> list[dict[str, An
     return [*known, *unknown]
 
 
-def _passes(row: Item, request: ListRequest) -> bool:
+def _passes(row: Row, request: ListRequest) -> bool:
     if request.namespace and request.namespace not in (row.get("namespace"), *row.get("namespaces", ())):
         return False
-    pods = (f"{get_text(one, 'namespace')}/{get_text(one, 'pod')}" for one in row.get("holders", ()))
-    names = " ".join((str(row["key"]), get_text(row, "gpu"), get_text(row, "model"), *pods)).lower()
+    pods = (f"{one.text('namespace')}/{one.text('pod')}" for one in row.get("holders", ()))
+    names = " ".join((str(row["key"]), row.text("gpu"), row.text("model"), *pods)).lower()
     return all(word.lower() in names for word in request.words)
 
 
-def _sort_value(row: Item, sort: str) -> Any:
+def _sort_value(row: Row, sort: str) -> Any:
     if sort == "memory":
         return row.get("memory_used_bytes", row.get("memory_bytes"))
     return row.get(SORTS.get(sort, sort))
@@ -166,7 +166,7 @@ class AgentSource:
         )
 
     def _summarize(self, snapshot: NodeSnapshot) -> Iterator[tuple[str, str]]:
-        whole = [reading for reading in snapshot.readings if not get_object(get_object(reading, "gpu"), "mig")]
+        whole = [reading for reading in snapshot.readings if not reading.object("gpu").object("mig")]
         yield Message("{count} {count:|GPU|GPUs}", "{count} 张 GPU").text(self._language, count=len(whole)), ""
         yield PROCESSES.text(self._language, count=len(snapshot.processes)), ""
 
@@ -191,7 +191,7 @@ class AgentSource:
         for line in [line for line, points in self._history.items() if not points or points[-1][0] < before]:
             del self._history[line]
 
-    def find_workloads(self, view: View, item: Item) -> Sequence[WorkloadReference]:
+    def find_workloads(self, view: View, item: Row) -> Sequence[WorkloadReference]:
         if view is View.WORKLOADS:
             return [name_of(item)]
         return list(dict.fromkeys(item.get("workloads_held", ()))) if view is View.GPUS else []

@@ -9,25 +9,15 @@ from gpusteward.cli.api.pagination import GONE, MAX_PAGE_ROWS, ListPage, read_pa
 from gpusteward.cli.api.processes import describe_use
 from gpusteward.cli.api.workload_facts import IdleCostCache, describe_plan, read_plans
 from gpusteward.cli.api.workloads import WorkloadReference, name_of
-from gpusteward.cli.json_access import (
-    Row,
-    get_count,
-    get_number,
-    get_object,
-    get_objects,
-    get_text,
-    get_texts,
-    get_time,
-)
+from gpusteward.cli.json_access import Row
 from gpusteward.cli.output import words
 from gpusteward.cli.output.quantities import gpus, memory, money, percent, watts
 from gpusteward.cli.output.terminal_text import Line, clean
 from gpusteward.cli.output.verdict_texts import HEALTH, describe_evidence, describe_verdict, is_stale
-from gpusteward.cli.top.columns import CLUSTER, FIRST_SORTS, SHOWS_CLUSTER, View
+from gpusteward.cli.top.columns import CLUSTER, FIRST_SORTS, View
 from gpusteward.cli.top.item_source import (
     Charts,
     Detail,
-    Item,
     ItemList,
     LineChart,
     ListRequest,
@@ -85,24 +75,19 @@ class ClusterSource:
         """Raises SourceError."""
         health = self._client.read("/api/v1/health")
         page = self._read_rows(request)
-        at = get_time(page.result, "at")
+        at = page.result.time("at")
         rows = page.rows if request.view is not View.WORKLOADS else self._costs.add_to(page.rows)
-        has_several = len(get_texts(health, "clusters")) > 1
+        has_several = len(health.texts("clusters")) > 1
         stale = NO_NEWER_RESULT.text(self._language) if is_stale(page.result) else ""
         return ItemList(
             [
-                {
-                    **item,
-                    "at": at,
-                    "key": _key(request.view, item),
-                    SHOWS_CLUSTER: has_several and get_text(item, "cluster") != "",
-                }
+                Row(item, at=at, key=_key(request.view, item), shows_cluster=has_several and item.text("cluster") != "")
                 for item in rows
             ],
             page.total,
             summary=list(self._summarize(health)),
             at=at,
-            warning=get_text(get_object(health, "cycles"), "last_error") or stale,
+            warning=health.object("cycles").text("last_error") or stale,
             stamp=page.result,
         )
 
@@ -124,38 +109,38 @@ class ClusterSource:
 
     def _summarize(self, health: Row) -> Iterator[tuple[str, str]]:
         """The most important part first: on a narrow screen the last ones are left out."""
-        status = get_text(health, "status")
+        status = health.text("status")
         color = "ok" if status == "healthy" else "warn"
         yield ANALYZER_STATUS.text(self._language, status=HEALTH.get(status, status)), color
         # All GPUs where the source counts them, otherwise those that are held; shares are fractions.
-        held = {key: get_number(health, f"{key}_gpus") or 0 for key in ("active", "idle", "unknown")}
-        idle, unallocated = gpus(held["idle"]), get_number(health, "unallocated_gpus")
+        held = {key: health.number(f"{key}_gpus") or 0 for key in ("active", "idle", "unknown")}
+        idle, unallocated = gpus(held["idle"]), health.number("unallocated_gpus")
         if unallocated is None:
             yield HELD.text(self._language, count=gpus(sum(held.values())), idle=idle), ""
         else:
-            count = gpus(get_number(health, "gpus"))
+            count = gpus(health.number("gpus"))
             yield FLEET.text(self._language, count=count, idle=idle, unallocated=gpus(unallocated)), ""
-        if (cost := get_number(health, "idle_cost_micros_per_hour")) is not None:
-            yield IDLE_COST.text(self._language, cost=money(cost, get_text(health, "currency"))), ""
-        yield ALLOCATIONS.text(self._language, count=get_count(health, "allocations")), ""
-        coverage = get_number(health, "measured_coverage")  # older analyzers report only that of all
-        coverage = get_number(health, "coverage") if coverage is None else coverage
+        if (cost := health.number("idle_cost_micros_per_hour")) is not None:
+            yield IDLE_COST.text(self._language, cost=money(cost, health.text("currency"))), ""
+        yield ALLOCATIONS.text(self._language, count=health.count("allocations")), ""
+        coverage = health.number("measured_coverage")  # older analyzers report only that of all
+        coverage = health.number("coverage") if coverage is None else coverage
         yield COVERAGE.text(self._language, coverage=percent(coverage)), ""
-        yield WORKLOADS.text(self._language, count=get_count(health, "workloads")), ""
+        yield WORKLOADS.text(self._language, count=health.count("workloads")), ""
 
-    def find_workloads(self, view: View, item: Item) -> Sequence[WorkloadReference]:
+    def find_workloads(self, view: View, item: Row) -> Sequence[WorkloadReference]:
         """Raises SourceError."""
         if view is View.WORKLOADS:
             return [name_of(item)]
         if view is View.TENANTS:
             return []
-        cluster = get_text(item, "cluster")
-        gpu = get_text(item, "id").removeprefix(f"{cluster}:")
-        words = [("q", part) for part in (gpu, get_text(item, "node")) if part]
+        cluster = item.text("cluster")
+        gpu = item.text("id").removeprefix(f"{cluster}:")
+        words = [("q", part) for part in (gpu, item.text("node")) if part]
         words += [("cluster", cluster)] if cluster else []
         rows = read_page(self._client, "/api/v1/allocations", [*words, ("limit", "50")]).rows
         mine = [row for row in rows if row.get("gpu") == gpu]
-        return list(dict.fromkeys(name_of(get_object(row, "workload")) for row in mine))
+        return list(dict.fromkeys(name_of(row.object("workload")) for row in mine))
 
     def read_detail(self, workload: WorkloadReference) -> Detail:
         """Raises SourceError."""
@@ -170,8 +155,8 @@ class ClusterSource:
         """Raises SourceError."""
         query = [*workload.query, ("seconds", f"{seconds:g}"), ("limit", str(MAX_CHARTED_ALLOCATIONS))]
         series = self._client.read(f"{workload.path}/series", query)
-        charts = [chart for course in get_objects(series, "courses") for chart in _list_charts(course, self._language)]
-        return Charts(charts, seconds, get_time(get_object(series, "result"), "at"))
+        charts = [chart for course in series.objects("courses") for chart in _list_charts(course, self._language)]
+        return Charts(charts, seconds, series.object("result").time("at"))
 
     def read_processes(self, workload: WorkloadReference) -> Sequence[Line]:
         """Raises SourceError."""
@@ -180,24 +165,24 @@ class ClusterSource:
 
 
 def _describe_processes(document: Row, language: Language) -> Iterator[Line]:
-    unreported = get_texts(document, "untold")
+    unreported = document.texts("untold")
     rows = [
-        {"node": get_text(row, "node"), "gpu": get_text(row, "index"), "pod": get_text(row, "pod"), **describe_use(row)}
-        for row in get_objects(document, "processes")
+        {"node": row.text("node"), "gpu": row.text("index"), "pod": row.text("pod"), **describe_use(row)}
+        for row in document.objects("processes")
     ]
     if not rows and not unreported:
         yield Line(words.NO_PROCESSES.text(language))
-    yield from describe_processes(rows, language, total=get_count(document, "total"))
+    yield from describe_processes(rows, language, total=document.count("total"))
     if unreported:
         yield Line(PODS_WITHOUT_AGENT.text(language, count=len(unreported)))
-    if (left := get_count(document, "pods") - MAX_PODS) > 0:
+    if (left := document.count("pods") - MAX_PODS) > 0:
         yield Line(MORE_PODS.text(language, count=left))
 
 
 def _key(view: View, item: Row) -> str:
     if view is View.GPUS:
-        return get_text(item, "id")
-    tenant = (get_text(item, "cluster"), get_text(item, "namespace"))
+        return item.text("id")
+    tenant = (item.text("cluster"), item.text("namespace"))
     return str(name_of(item)) if view is View.WORKLOADS else "/".join(tenant)
 
 
@@ -214,7 +199,7 @@ def _make_query(request: ListRequest) -> list[tuple[str, str]]:
 
 def _list_charts(course: Row, language: Language) -> Iterator[LineChart]:
     """One chart per measure of an allocation that has data."""
-    lines, gpu = get_object(course, "lines"), _name_gpu(get_text(course, "allocation"))
+    lines, gpu = course.object("lines"), _name_gpu(course.text("allocation"))
     for measure, label, top, show in MEASURES:
         points = list(_read_points(lines.get(measure)))
         if points:

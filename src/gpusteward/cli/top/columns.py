@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from gpusteward.cli.api.workloads import SHORT_KINDS, WorkloadReference, name_of
-from gpusteward.cli.json_access import Row, get_count, get_number, get_objects, get_text, get_texts, get_time
+from gpusteward.cli.json_access import Row
 from gpusteward.cli.output import quantities
 from gpusteward.cli.output.terminal_text import clean, cut_middle, measure
 from gpusteward.cli.output.verdict_texts import FREE, translate
@@ -21,66 +21,64 @@ Write = Callable[[Row, Language], str]
 Fit = Callable[[Row, Language, int], str]
 Total = Callable[[Sequence[Row]], str]
 GPU_ACTIVITIES = {**ACTIVITIES, "free": FREE}
-SHOWS_CLUSTER = "shows_cluster"
-"""Key of an item: whether its cluster is shown, because there are several."""
 
 
 def _place_in_cluster(row: Row, key: str) -> str:
-    text = get_text(row, key) or quantities.UNKNOWN
-    return f"{get_text(row, 'cluster')}/{text}" if row.get(SHOWS_CLUSTER) else text
+    text = row.text(key) or quantities.UNKNOWN
+    return f"{row.text('cluster')}/{text}" if row.get("shows_cluster") else text
 
 
 def write_word(words: Mapping[str, Message], key: str) -> Write:
-    return lambda row, language: translate(words, get_text(row, key), language)
+    return lambda row, language: translate(words, row.text(key), language)
 
 
 def write_model(row: Row, _: Language) -> str:
-    return get_text(row, "model").removeprefix("NVIDIA ") or quantities.UNKNOWN
+    return row.text("model").removeprefix("NVIDIA ") or quantities.UNKNOWN
 
 
 def write_gpu(row: Row, _: Language) -> str:
-    if get_text(row, "activity") == "free":
+    if row.text("activity") == "free":
         return quantities.UNKNOWN
-    index, instance = get_text(row, "index"), get_text(row, "instance")
-    return f"{index}/{instance}" if instance else index or get_text(row, "id")
+    index, instance = row.text("index"), row.text("instance")
+    return f"{index}/{instance}" if instance else index or row.text("id")
 
 
 def write_idle_share(row: Row, _: Language) -> str:
-    return "/".join(quantities.gpus(get_number(row, key)) for key in ("idle_gpus", "gpus"))
+    return "/".join(quantities.gpus(row.number(key)) for key in ("idle_gpus", "gpus"))
 
 
 def write_idle_time(row: Row, _: Language) -> str:
-    began, at = get_time(row, "idle_since"), get_number(row, "at")
+    began, at = row.time("idle_since"), row.number("at")
     return quantities.UNKNOWN if began is None or at is None else quantities.duration(at - began)
 
 
 def sum_gpus(*keys: str) -> Total:
-    return lambda rows: "/".join(quantities.gpus(sum(get_number(row, key) or 0 for row in rows)) for key in keys)
+    return lambda rows: "/".join(quantities.gpus(sum(row.number(key) or 0 for row in rows)) for key in keys)
 
 
 def sum_money(key: str, currency: str = "currency") -> Total:
     """Of the rows with a known cost."""
 
     def total(rows: Sequence[Row]) -> str:
-        known = [(amount, get_text(row, currency)) for row in rows if (amount := get_number(row, key)) is not None]
+        known = [(amount, row.text(currency)) for row in rows if (amount := row.number(key)) is not None]
         return quantities.money(sum(amount for amount, _ in known), known[0][1]) if known else quantities.UNKNOWN
 
     return total
 
 
 def sum_counts(key: str) -> Total:
-    return lambda rows: str(sum(get_count(row, key) for row in rows))
+    return lambda rows: str(sum(row.count(key) for row in rows))
 
 
 def write_names(key: str) -> Write:
     return lambda row, _: quantities.first_name(
-        [name.removeprefix("NVIDIA ") for name in get_texts(row, key)], get_count(row, f"{key}_total")
+        [name.removeprefix("NVIDIA ") for name in row.texts(key)], row.count(f"{key}_total")
     )
 
 
 def _name_shown(row: Row) -> WorkloadReference:
     """With the cluster only where there are several."""
-    return name_of(row) if row.get(SHOWS_CLUSTER) else name_of(row)._replace(cluster="")
+    return name_of(row) if row.get("shows_cluster") else name_of(row)._replace(cluster="")
 
 
 def write_full_name(row: Row, _: Language) -> str:
@@ -98,33 +96,32 @@ def fit_full_name(row: Row, _: Language, width: int) -> str:
 
 
 def write_workload(row: Row, _: Language) -> str:
-    return f"{get_text(row, 'kind')}/{get_text(row, 'name')}"
+    return f"{row.text('kind')}/{row.text('name')}"
 
 
 def fit_workload(row: Row, _: Language, width: int) -> str:
     """The name, followed by its kind if that fits."""
-    kind, name = get_text(row, "kind"), get_text(row, "name")
+    kind, name = row.text("kind"), row.text("name")
     fitting = (f"{name} ({word})" for word in (kind, SHORT_KINDS.get(kind, kind)) if word)
     return next((each for each in fitting if measure(each) <= width), cut_middle(name, width))
 
 
 def write_holders(row: Row, language: Language) -> str:
     """In a row of free GPUs: their number."""
-    if get_text(row, "activity") == "free":
-        return Message("{count} {count:|GPU|GPUs}", "{count} 张").text(language, count=get_count(row, "gpus"))
+    if row.text("activity") == "free":
+        return Message("{count} {count:|GPU|GPUs}", "{count} 张").text(language, count=row.count("gpus"))
     return (
-        ", ".join(f"{get_text(one, 'namespace')}/{get_text(one, 'pod')}" for one in get_objects(row, "holders"))
-        or quantities.UNKNOWN
+        ", ".join(f"{one.text('namespace')}/{one.text('pod')}" for one in row.objects("holders")) or quantities.UNKNOWN
     )
 
 
 def fit_holders(row: Row, language: Language, width: int) -> str:
     """As many pods as fit, and the number of others; without namespaces in a narrow column."""
-    holders = get_objects(row, "holders")
+    holders = row.objects("holders")
     if not holders:
         return write_holders(row, language)
-    pods = [get_text(one, "pod") for one in holders]
-    placed = [f"{get_text(one, 'namespace')}/{get_text(one, 'pod')}" for one in holders] if width >= MIN_WIDE else []
+    pods = [one.text("pod") for one in holders]
+    placed = [f"{one.text('namespace')}/{one.text('pod')}" for one in holders] if width >= MIN_WIDE else []
     fitting = (line for names in (placed, pods) for line in _shorten(names) if measure(line) <= width)
     return next(fitting, _cut_first(pods, width))
 
@@ -191,7 +188,7 @@ def _in_cluster(title: Message, key: str) -> ViewColumn:
 def _number(
     title: Message, width: int, key: str, show: Callable[[float | None], str], *, sort: str = "", **options: Any
 ) -> ViewColumn:
-    return ViewColumn(title, lambda row, _: show(get_number(row, key)), width, sort=sort, to_right=True, **options)
+    return ViewColumn(title, lambda row, _: show(row.number(key)), width, sort=sort, to_right=True, **options)
 
 
 def _gpus(title: Message, width: int, key: str, *, sort: str = "", at_least: int = 0) -> ViewColumn:
@@ -199,7 +196,7 @@ def _gpus(title: Message, width: int, key: str, *, sort: str = "", at_least: int
 
 
 def _count(title: Message, width: int, key: str, *, total: Total | None = None) -> ViewColumn:
-    return ViewColumn(title, lambda row, _: str(get_count(row, key)), width, sort=key, to_right=True, total=total)
+    return ViewColumn(title, lambda row, _: str(row.count(key)), width, sort=key, to_right=True, total=total)
 
 
 def _money(
@@ -207,7 +204,7 @@ def _money(
 ) -> ViewColumn:
     return ViewColumn(
         title,
-        lambda row, _: quantities.money(get_number(row, key), get_text(row, currency)),
+        lambda row, _: quantities.money(row.number(key), row.text(currency)),
         width,
         sort=sort,
         to_right=True,
@@ -270,7 +267,7 @@ CLUSTER: Mapping[View, Sequence[ViewColumn]] = {
 
 NODE: Mapping[View, Sequence[ViewColumn]] = {
     View.GPUS: (
-        ViewColumn(Message("gpu", "GPU"), lambda row, _: get_text(row, "gpu") or quantities.UNKNOWN, 11, sort="gpu"),
+        ViewColumn(Message("gpu", "GPU"), lambda row, _: row.text("gpu") or quantities.UNKNOWN, 11, sort="gpu"),
         ViewColumn(MODEL, write_model, 9, share=1, sort="model"),
         _number(Message("util", "利用率"), 6, "utilization_ratio", quantities.percent, sort="util"),
         _number(MEMORY, 9, "memory_used_bytes", quantities.memory, sort="memory"),

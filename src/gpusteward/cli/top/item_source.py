@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from gpusteward.cli.api.workloads import WorkloadReference
+from gpusteward.cli.json_access import Row
 from gpusteward.cli.output.quantities import UNKNOWN, memory, percent
 from gpusteward.cli.output.terminal_text import Line
 from gpusteward.cli.top.columns import View, ViewColumn
@@ -19,8 +20,6 @@ FIRST_ROWS = 100
 MAX_ROWS = 2000
 """Rows further down are found by search, filter and sort."""
 MAX_PROCESSES = 64
-
-Item = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +38,12 @@ class ListRequest:
 class ItemList:
     """The first rows of a list, and a summary of the source."""
 
-    items: Sequence[Item]
+    items: Sequence[Row]
     total: int
     summary: Sequence[tuple[str, str]] = ()  # text, and the word that selects its colour
     at: float | None = None  # time of the data
     warning: str = ""
-    stamp: Mapping[str, Any] = field(default_factory=dict)  # of the result of an analyzer
+    stamp: Row = field(default_factory=Row)  # of the result of an analyzer
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +86,7 @@ class ItemSource(Protocol):
 
     def read(self, request: ListRequest) -> ItemList: ...
 
-    def find_workloads(self, view: View, item: Item) -> Sequence[WorkloadReference]:
+    def find_workloads(self, view: View, item: Row) -> Sequence[WorkloadReference]:
         """The workloads of a row."""
 
     def read_detail(self, workload: WorkloadReference) -> Detail: ...

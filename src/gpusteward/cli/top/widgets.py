@@ -15,12 +15,12 @@ from textual.widgets import DataTable, Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from gpusteward.cli.api.workloads import WorkloadReference
-from gpusteward.cli.json_access import get_text
+from gpusteward.cli.json_access import Row
 from gpusteward.cli.output import words
 from gpusteward.cli.output.terminal_text import STYLES, clean, cut, fit, measure
 from gpusteward.cli.output.verdict_texts import describe_time, is_stale, translate
 from gpusteward.cli.top.columns import TITLES, View, ViewColumn, choose_columns, divide_width
-from gpusteward.cli.top.item_source import Item, ItemList, ListRequest
+from gpusteward.cli.top.item_source import ItemList, ListRequest
 from gpusteward.core.messages import Language, Message
 from gpusteward.messages.verdicts import ACTIVITIES
 
@@ -141,14 +141,14 @@ class ItemTable(DataTable[Text], inherit_bindings=False):
     def __init__(self, language: Language) -> None:
         super().__init__(cursor_type="row", cell_padding=PADDING, zebra_stripes=False, id="items")
         self._language = language
-        self.items: Sequence[Item] = ()
+        self.items: Sequence[Row] = ()
         self._all_columns: Sequence[ViewColumn] = ()
         self._columns: Sequence[ViewColumn] = ()  # those that are shown
         self._sort = ""
         self._drawn: object = None
 
     def show(
-        self, items: Sequence[Item], columns: Sequence[ViewColumn], *, sort: str, keeps_cursor: bool = False
+        self, items: Sequence[Row], columns: Sequence[ViewColumn], *, sort: str, keeps_cursor: bool = False
     ) -> None:
         """Draw again if anything visible has changed. The cursor stays on its item, or goes to the first one."""
         kept = self.current_key if keeps_cursor and columns is self._all_columns else None
@@ -185,12 +185,12 @@ class ItemTable(DataTable[Text], inherit_bindings=False):
             title += "▼" if self._sort.startswith("-") else "▲"
         return Text(fit(title, width, to_right=column.to_right))
 
-    def _write(self, item: Item, widths: Sequence[int]) -> list[Text]:
+    def _write(self, item: Row, widths: Sequence[int]) -> list[Text]:
         return [self._write_cell(item, column, width) for column, width in zip(self._columns, widths, strict=True)]
 
-    def _write_cell(self, item: Item, column: ViewColumn, width: int) -> Text:
+    def _write_cell(self, item: Row, column: ViewColumn, width: int) -> Text:
         written = fit(clean(column.show(item, self._language, width)), width, to_right=column.to_right)
-        return Text(written, style=STYLES.get(get_text(item, column.word), "") if column.word else "", no_wrap=True)
+        return Text(written, style=STYLES.get(item.text(column.word), "") if column.word else "", no_wrap=True)
 
     @property
     def current_key(self) -> str | None:
@@ -198,7 +198,7 @@ class ItemTable(DataTable[Text], inherit_bindings=False):
         return None if item is None else str(item.get("key", ""))
 
     @property
-    def current(self) -> Item | None:
+    def current(self) -> Row | None:
         """The item under the cursor."""
         return self.items[self.cursor_row] if 0 <= self.cursor_row < len(self.items) else None
 
