@@ -4,10 +4,16 @@ import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
 
 from gpusteward.cli import flags
-from gpusteward.cli.api.processes import list_holders_without_process, list_node_rows, list_processes, read_snapshot
+from gpusteward.cli.api.processes import (
+    SNAPSHOT_PATH,
+    list_failures,
+    list_holders_without_process,
+    list_node_rows,
+    list_processes,
+)
+from gpusteward.cli.json_access import Row
 from gpusteward.cli.output import quantities
 from gpusteward.cli.output.tables import Column, write_rows
 from gpusteward.cli.program import EXIT_OK, is_plugin
@@ -65,15 +71,24 @@ def run(arguments: Sequence[str]) -> int:
     options = build_parser().parse(arguments)
     language = flags.language_of(options)
     _check(options)
-    listed = _read_node(options) if options.node else _read_agent(options)
-    rows = [row for row in listed.rows if _is_wanted(row, options.gpu, options.namespace)]
-    rows.sort(key=lambda row: (*_order(row["gpu"]), row.get("pid") or 0))
+    node, columns = options.node, COLUMNS
+    if node:
+        found = list_node_rows(flags.make_analyzer_client(options), node, all_holders=options.all)
+    else:
+        snapshot = flags.make_agent_client(options).read(SNAPSHOT_PATH)
+        for failure in list_failures(snapshot):
+            print(f"gpusteward: {failure}", file=sys.stderr)
+        node = snapshot.text("node")
+        columns = PROCESS_HOLDER_COLUMNS if snapshot.get("holders_are_processes") is True else COLUMNS
+        holders = list_holders_without_process(snapshot) if options.all else ()
+        found = [Row(each, node=node) for each in (*list_processes(snapshot), *holders)]
+    rows = sorted((row for row in found if _is_wanted(row, options)), key=_order)
     if not rows and options.output == "table":
-        print(NO_PROCESSES.text(language, node=listed.node), file=sys.stderr)
+        print(NO_PROCESSES.text(language, node=node), file=sys.stderr)
         return EXIT_OK
     for row in rows:
         row["owner"] = _name_owner(row, language)
-    write_rows(rows, listed.columns, keys=KEYS, output=options.output, language=language)
+    write_rows(rows, columns, keys=KEYS, output=options.output, language=language)
     return EXIT_OK
 
 
@@ -90,39 +105,18 @@ def _check(options: argparse.Namespace) -> None:
         )
 
 
-class _Listed(NamedTuple):
-    """Processes, and holders without one if wanted."""
-
-    node: str
-    rows: list[dict[str, Any]]
-    columns: Sequence[Column] = COLUMNS
+def _order(row: Row) -> tuple[int, str, int]:
+    index = row["gpu"].partition("/")[0]
+    return int(index) if index.isdigit() else sys.maxsize, row["gpu"], row.count("pid")
 
 
-def _read_node(options: argparse.Namespace) -> _Listed:
-    rows = list_node_rows(flags.make_analyzer_client(options), options.node, all_holders=options.all)
-    return _Listed(options.node, rows)
-
-
-def _read_agent(options: argparse.Namespace) -> _Listed:
-    snapshot = read_snapshot(flags.make_agent_client(options))
-    for failure in snapshot.failures:
-        print(f"gpusteward: {failure}", file=sys.stderr)
-    rows = [*list_processes(snapshot), *(list_holders_without_process(snapshot) if options.all else ())]
-    columns = PROCESS_HOLDER_COLUMNS if snapshot.holders_are_processes else COLUMNS
-    return _Listed(snapshot.node, [{"node": snapshot.node, **row} for row in rows], columns)
-
-
-def _order(gpu: str) -> tuple[int, str]:
-    index = gpu.partition("/")[0]
-    return int(index) if index.isdigit() else sys.maxsize, gpu
-
-
-def _is_wanted(row: dict[str, Any], gpus: Sequence[str] | None, namespaces: Sequence[str] | None) -> bool:
+def _is_wanted(row: Row, options: argparse.Namespace) -> bool:
     names = {row["gpu"], row["gpu"].partition("/")[0], row["gpu_uuid"]}
-    return (not gpus or not names.isdisjoint(gpus)) and (not namespaces or row["namespace"] in namespaces)
+    is_on_gpu = not options.gpu or not names.isdisjoint(options.gpu)
+    return is_on_gpu and (not options.namespace or row["namespace"] in options.namespace)
 
 
-def _name_owner(row: dict[str, Any], language: Language) -> str:
+def _name_owner(row: Row, language: Language) -> str:
     if not row["pod"]:
         return PLACES.get(row["place"], PLACES["unattributed"]).text(language)
     name = f"{row['namespace']}/{row['pod']}"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gpusteward.cli.api.client import Client
-from gpusteward.cli.api.processes import NodeSnapshot, list_processes, name_gpu, owner_of, read_snapshot
+from gpusteward.cli.api.processes import SNAPSHOT_PATH, list_failures, list_processes, name_gpu, owner_of
 from gpusteward.cli.api.workloads import WorkloadReference, name_of
 from gpusteward.cli.json_access import Row
 from gpusteward.cli.output import words
@@ -32,12 +32,12 @@ SORTS = {
 }
 
 
-def list_gpus(snapshot: NodeSnapshot) -> list[Row]:
+def list_gpus(snapshot: Row) -> list[Row]:
     holders: dict[str, list[Row]] = defaultdict(list)
-    for allocation in snapshot.allocations:
+    for allocation in snapshot.objects("allocations"):
         holders[allocation.text("gpu_uuid")].append(allocation.object("container"))
     rows = []
-    for reading in snapshot.readings:
+    for reading in snapshot.objects("readings"):
         gpu, signals = reading.object("gpu"), reading.object("signals")
         uuid, mig = gpu.text("uuid"), gpu.object("mig")
         rows.append(
@@ -57,14 +57,14 @@ def list_gpus(snapshot: NodeSnapshot) -> list[Row]:
     return rows
 
 
-def list_workloads(snapshot: NodeSnapshot) -> list[Row]:
+def list_workloads(snapshot: Row) -> list[Row]:
     """All that hold a GPU or have a process on one."""
     held: dict[WorkloadReference, set[str]] = defaultdict(set)
     running: dict[WorkloadReference, list[Row]] = defaultdict(list)
-    for allocation in snapshot.allocations:
+    for allocation in snapshot.objects("allocations"):
         held[owner_of(allocation.object("container"))].add(allocation.text("gpu_uuid"))
     for process in list_processes(snapshot):
-        running[process["owned_by"]].append(Row(process))
+        running[process["owned_by"]].append(process)
     return [
         Row(
             name._asdict(),
@@ -78,7 +78,7 @@ def list_workloads(snapshot: NodeSnapshot) -> list[Row]:
     ]
 
 
-def list_tenants(snapshot: NodeSnapshot) -> list[Row]:
+def list_tenants(snapshot: Row) -> list[Row]:
     groups: dict[str, list[Row]] = defaultdict(list)
     for workload in list_workloads(snapshot):
         groups[workload["namespace"]].append(workload)
@@ -102,14 +102,14 @@ def _sum(values: Iterable[float | None]) -> float | None:
     return None if any(value is None for value in known) else sum(value for value in known if value is not None)
 
 
-LISTS: dict[View, Callable[[NodeSnapshot], list[Row]]] = {
+LISTS: dict[View, Callable[[Row], list[Row]]] = {
     View.GPUS: list_gpus,
     View.WORKLOADS: list_workloads,
     View.TENANTS: list_tenants,
 }
 
 
-def list_rows(snapshot: NodeSnapshot, request: ListRequest) -> list[Row]:
+def list_rows(snapshot: Row, request: ListRequest) -> list[Row]:
     """The requested rows in order; unknown values come last in both directions."""
     rows = [row for row in LISTS[request.view](snapshot) if _passes(row, request)]
     sort = request.sort.removeprefix("-")
@@ -149,58 +149,54 @@ class AgentSource:
         self._language = language
         self._lock = threading.Lock()
         self._history: dict[str, deque[tuple[float, float]]] = defaultdict(lambda: deque(maxlen=MAX_POINTS))
-        self._last: NodeSnapshot | None = None
+        self._last: Row | None = None
         self.title = client.url
 
     def read(self, request: ListRequest) -> ItemList:
         """Raises SourceError."""
-        snapshot = read_snapshot(self._client)
+        snapshot = self._client.read(SNAPSHOT_PATH)
         self._record(snapshot)
         rows = list_rows(snapshot, request)
+        whole = [reading for reading in snapshot.objects("readings") if not reading.object("gpu").object("mig")]
+        gpus = Message("{count} {count:|GPU|GPUs}", "{count} 张 GPU").text(self._language, count=len(whole))
+        processes = PROCESSES.text(self._language, count=len(snapshot.objects("processes")))
         return ItemList(
             rows[: request.rows],
             len(rows),
-            summary=[(snapshot.node, ""), *self._summarize(snapshot)],
-            at=snapshot.taken_at,
-            warning="; ".join(snapshot.failures),
+            summary=[(text, "") for text in (snapshot.text("node"), gpus, processes)],
+            at=snapshot.number("taken_at"),
+            warning="; ".join(list_failures(snapshot)),
         )
 
-    def _summarize(self, snapshot: NodeSnapshot) -> Iterator[tuple[str, str]]:
-        whole = [reading for reading in snapshot.readings if not reading.object("gpu").object("mig")]
-        yield Message("{count} {count:|GPU|GPUs}", "{count} 张 GPU").text(self._language, count=len(whole)), ""
-        yield PROCESSES.text(self._language, count=len(snapshot.processes)), ""
-
-    def _record(self, snapshot: NodeSnapshot) -> None:
+    def _record(self, snapshot: Row) -> None:
         with self._lock:
             self._last = snapshot
-            at = snapshot.taken_at or time.time()
+            at = snapshot.number("taken_at") or time.time()
             for row in list_gpus(snapshot):
                 self._add_point(f"{row['key']} core", at, row["utilization_ratio"])
             for row in list_workloads(snapshot):
                 self._add_point(f"{row['key']} sm", at, row["sm_ratio"])
                 self._add_point(f"{row['key']} memory", at, row["memory_bytes"])
-            self._remove_ended(at - HISTORY_SECONDS)
+            for line in [
+                line for line, points in self._history.items() if not points or points[-1][0] < at - HISTORY_SECONDS
+            ]:
+                del self._history[line]  # a series without recent points
 
     def _add_point(self, line: str, at: float, value: float | None) -> None:
         points = self._history[line]
         if value is not None and (not points or at > points[-1][0]):
             points.append((at, value))
 
-    def _remove_ended(self, before: float) -> None:
-        """Series without recent points."""
-        for line in [line for line, points in self._history.items() if not points or points[-1][0] < before]:
-            del self._history[line]
-
     def find_workloads(self, view: View, item: Row) -> Sequence[WorkloadReference]:
         if view is View.WORKLOADS:
             return [name_of(item)]
         return list(dict.fromkeys(item.get("workloads_held", ()))) if view is View.GPUS else []
 
-    def _read_last(self) -> NodeSnapshot:
+    def _read_last(self) -> Row:
         """Raises SourceError."""
         with self._lock:
             last = self._last
-        return last or read_snapshot(self._client)
+        return last or self._client.read(SNAPSHOT_PATH)
 
     def read_detail(self, workload: WorkloadReference) -> Detail:
         """Raises SourceError."""
@@ -224,10 +220,10 @@ class AgentSource:
         began = min((points[0][0] for points in kept.values()), default=0.0)
         ended = max((points[-1][0] for points in kept.values()), default=0.0)
         charts = list(self._list_charts(workload, snapshot, kept))
-        return Charts(charts, max(60.0, ended - began), snapshot.taken_at)
+        return Charts(charts, max(60.0, ended - began), snapshot.number("taken_at"))
 
     def _list_charts(
-        self, workload: WorkloadReference, snapshot: NodeSnapshot, kept: Mapping[str, Sequence[tuple[float, float]]]
+        self, workload: WorkloadReference, snapshot: Row, kept: Mapping[str, Sequence[tuple[float, float]]]
     ) -> Iterator[LineChart]:
         for line, label, top, show in (("sm", SM, 1.0, percent), ("memory", words.MEMORY, None, memory)):
             points = kept.get(f"{workload} {line}", [])
