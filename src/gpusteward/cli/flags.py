@@ -52,16 +52,14 @@ class FlagParser(argparse.ArgumentParser):
         except argparse.ArgumentError as error:
             raise ConfigurationError(f"{error.argument_name}: {explain_argparse(error.message)}") from None
         if unknown:
-            raise self._explain_unknown(unknown[0].partition("=")[0])
+            word = unknown[0].partition("=")[0]
+            if not word.startswith("-"):
+                raise ConfigurationError(f"unexpected argument {word!r}; --help shows the usage")
+            suggestion = suggest(word, self._option_string_actions) or "; --help lists all flags"
+            raise ConfigurationError(f"unknown flag {word!r}{suggestion}")
         if getattr(namespace, "all_namespaces", False):
             namespace.namespace = self.get_default("namespace")
         return namespace
-
-    def _explain_unknown(self, word: str) -> ConfigurationError:
-        if not word.startswith("-"):
-            return ConfigurationError(f"unexpected argument {word!r}; --help shows the usage")
-        suggestion = suggest(word, self._option_string_actions) or "; --help lists all flags"
-        return ConfigurationError(f"unknown flag {word!r}{suggestion}")
 
 
 def make_parser(command: str, description: str) -> FlagParser:
@@ -208,27 +206,23 @@ def find_ca_file(options: argparse.Namespace, environ: Mapping[str, str] = os.en
 
 
 def _find_token(file: str | None, environ: Mapping[str, str]) -> tuple[str, str]:
-    """The token and where it comes from; both are empty without one."""
-    if file:
-        return _read_token(Path(file)), f"--token-file {file}"
-    token = environ.get(TOKEN_VARIABLE, "").strip()
-    if token and not _is_token(token):
-        raise ConfigurationError(f"environment variable {TOKEN_VARIABLE} does not contain a token")
-    return token, TOKEN_VARIABLE if token else ""
-
-
-def _read_token(path: Path) -> str:
-    """Checked here because later error texts might repeat it."""
+    """The token and where it comes from; both are empty without one. Checked here because later error texts might
+    repeat it."""
+    if not file:
+        token = environ.get(TOKEN_VARIABLE, "").strip()
+        if token and not _is_token(token):
+            raise ConfigurationError(f"environment variable {TOKEN_VARIABLE} does not contain a token")
+        return token, TOKEN_VARIABLE if token else ""
     try:
-        with path.open("rb") as file:
-            token = file.read(MAX_TOKEN_BYTES + 1).decode("ascii").strip()
+        with Path(file).open("rb") as opened:
+            token = opened.read(MAX_TOKEN_BYTES + 1).decode("ascii").strip()
     except OSError as error:
-        raise ConfigurationError(f"--token-file {path}: {explain_os_error(error)}") from error
+        raise ConfigurationError(f"--token-file {file}: {explain_os_error(error)}") from error
     except UnicodeDecodeError:
         token = ""
     if not _is_token(token):
-        raise ConfigurationError(f"--token-file {path} does not contain a token: write one line without spaces")
-    return token
+        raise ConfigurationError(f"--token-file {file} does not contain a token: write one line without spaces")
+    return token, f"--token-file {file}"
 
 
 def _is_token(text: str) -> bool:

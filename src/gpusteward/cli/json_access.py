@@ -18,12 +18,12 @@ class Row(dict[str, Any]):
         value = self.get(key)
         return clean(value) if isinstance(value, str) else ""
 
-    def number(self, key: str) -> float | None:
-        """None if missing or not a number that can be shown."""
+    def number(self, key: str, *, unit: int = 1) -> float | None:
+        """In a unit of so many; None if missing or not a number that can be shown."""
         value = self.get(key)
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < LARGEST:  # NaN is not
             return None
-        return value if abs(value) < LARGEST else None  # NaN is not smaller either
+        return value if unit == 1 else value / unit
 
     def count(self, key: str) -> int:
         return int(self.number(key) or 0)

@@ -115,7 +115,9 @@ def explain_status(
         problem = Row()
     if problem.get("kind") == "Status":
         return _explain_kubernetes(status, clean(str(problem.get("message") or "")) or "no reason given")
-    detail = _read_detail(problem)
+    detail = clean(str(problem.get("detail") or ""))  # of an analyzer; empty for other servers
+    if error := problem.object("error"):  # of an agent
+        detail = clean("; ".join(str(error[key]) for key in ("message", "hint") if error.get(key)))
     if status == 401 or (status == 403 and peer is Peer.PROMETHEUS):
         return StatusError(on_unauthorized or _explain_credentials(peer, place, status, token_origin), status=status)
     if status == 404 and not detail:
@@ -156,14 +158,6 @@ def _explain_kubernetes(status: int, reason: str) -> StatusError:
         503: f"the analyzer has no ready pod: {reason}; look at kubectl get pods --all-namespaces -l {ANALYZER_LABELS}",
     }
     return StatusError(texts.get(status, f"the API server responded {status}: {reason}"), status=status)
-
-
-def _read_detail(problem: Row) -> str:
-    """The error text of an analyzer (`detail`) or an agent (`error.message`, `error.hint`); empty for other servers."""
-    error = problem.get("error")
-    if isinstance(error, dict):
-        return clean("; ".join(str(error[key]) for key in ("message", "hint") if error.get(key)))
-    return clean(str(problem.get("detail") or ""))
 
 
 MAX_RESPONSE_BYTES = 64 << 20
@@ -211,28 +205,30 @@ class Client:
 
         Raises UnreachableError, StatusError.
         """
-        target = f"{path}?{urlencode(query)}" if query else path
+        target = _make_target(path, query)
         cached = self._cached.get(target)
         response = self.request(target, headers={"If-None-Match": cached[0]} if cached else {})
         if response.status == 304 and cached:
             return self._decode(cached[1])
         if response.status != 200:
             raise self._explain(response)
-        self._cache(target, response)
+        if etag := response.headers.get("etag"):
+            self._cached[target] = etag, response.body
+            while len(self._cached) > CACHED_RESPONSES:
+                self._cached.popitem(last=False)
         return self._decode(response.body)
 
     def read_text(self, path: str, query: Query = ()) -> str:
         """The text at a path. Raises UnreachableError, StatusError."""
-        response = self.request(f"{path}?{urlencode(query)}" if query else path, headers={"Accept": "*/*"})
+        response = self.request(_make_target(path, query), headers={"Accept": "*/*"})
         if response.status != 200:
             raise self._explain(response)
         return response.body.decode("utf-8", "replace")
 
     def write(self, path: str, query: Query = (), *, method: str = "POST", body: bytes | None = None) -> Row:
         """Send a change; the JSON object of the response. Raises UnreachableError, StatusError."""
-        target = f"{path}?{urlencode(query)}" if query else path
         headers = {"Content-Type": "application/json"} if body is not None else {}
-        response = self.request(target, method=method, body=body if body is not None else b"", headers=headers)
+        response = self.request(_make_target(path, query), method=method, body=body or b"", headers=headers)
         if response.status not in (200, 201):
             raise self._explain(response)
         return self._decode(response.body)
@@ -241,10 +237,12 @@ class Client:
         self, target: str, *, method: str = "GET", body: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> WholeResponse:
         """The response, whatever its status. Raises UnreachableError."""
-        sent = {**self._make_headers(), **(headers or {})}
+        sent = {"Accept": "application/json", "User-Agent": f"gpusteward/{__version__}", **self.headers}
+        sent |= self.make_headers() if self.make_headers else {}
+        sent |= {"Authorization": self.authorization} if self.authorization else {}
         try:
             with HttpClient(self.server, tls=self._tls, socket_path=self.socket_path).send(
-                Request(method, target, body, sent),
+                Request(method, target, body, {**sent, **(headers or {})}),
                 timeout_seconds=self.timeout_seconds,
                 limit_bytes=MAX_RESPONSE_BYTES,
             ) as response:
@@ -271,18 +269,6 @@ class Client:
             language="zh" if self.headers.get("Accept-Language") == "zh" else "en",
         )
 
-    def _make_headers(self) -> dict[str, str]:
-        headers = {"Accept": "application/json", "User-Agent": f"gpusteward/{__version__}", **self.headers}
-        headers |= self.make_headers() if self.make_headers else {}
-        return headers | {"Authorization": self.authorization} if self.authorization else headers
-
-    def _cache(self, target: str, response: WholeResponse) -> None:
-        etag = response.headers.get("etag")
-        if etag:
-            self._cached[target] = etag, response.body
-            while len(self._cached) > CACHED_RESPONSES:
-                self._cached.popitem(last=False)
-
     def _decode(self, body: bytes) -> Row:
         try:
             return decode_object(body)
@@ -290,6 +276,10 @@ class Client:
             raise UnreachableError(
                 f"the response of {self.url} is not valid JSON; check that this is the address of {self.peer.value}"
             ) from error
+
+
+def _make_target(path: str, query: Query) -> str:
+    return f"{path}?{urlencode(query)}" if query else path
 
 
 def make_client(

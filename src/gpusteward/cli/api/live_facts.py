@@ -37,16 +37,22 @@ KNOWN_TOOLS = (
 def read_live_facts(client: Client, name: WorkloadReference, detail: Row, language: Language) -> list[str]:
     """`detail`: the workload as the API has it; empty for other signatures."""
     signature = detail.object("workload").text("signature")
-    if signature == Signature.KEEP_ALIVE:
-        return list(_find_known_names(client, name, language))
-    if signature != Signature.STALLED:
+    if signature not in (Signature.KEEP_ALIVE, Signature.STALLED):
         return []
+    try:
+        running = client.read(f"{name.path}/processes", name.query).objects("processes")
+    except SourceError:
+        running = []  # no agent reports them
+    if signature == Signature.KEEP_ALIVE:
+        names = {name.name, *(one.text(key) for one in running for key in ("container", "process"))}
+        found = [each for each in sorted(names) if any(tool in each.lower() for tool in KNOWN_TOOLS)]
+        return [KNOWN_TOOL.text(language, name=each) for each in found]
     held = [one.object("allocation") for one in detail.objects("allocations")]
     gpus = {one.text("gpu").partition("/")[0] for one in held}
     nodes = sorted({one.text("node") for one in held} - {""})
     return [
         *(line for node in nodes[:NODES] for line in _list_xids(client, node, gpus, name.query, language)),
-        *_list_processes(client, name, language),
+        *(_describe_process(one, language) for one in running[:PROCESSES]),
     ]
 
 
@@ -67,25 +73,7 @@ def _list_xids(
                 yield XID_OF_GPU.text(language, node=node, gpu=gpu.text("index"), text=error.text("text"))
 
 
-def _list_processes(client: Client, name: WorkloadReference, language: Language) -> Iterator[str]:
-    """Their pids are those of the node: a container has others."""
-    for one in _read_processes(client, name)[:PROCESSES]:
-        values = {key: one.text(key) for key in ("pod", "node", "index", "process")}
-        yield PROCESS_OF_GPU.text(language, pid=one.count("pid"), **values)
-
-
-def _find_known_names(client: Client, name: WorkloadReference, language: Language) -> Iterator[str]:
-    """Of the workload, its containers and its processes; each once."""
-    running = _read_processes(client, name)
-    found = {name.name, *(one.text(key) for one in running for key in ("container", "process"))}
-    for each in sorted(found):
-        if any(tool in each.lower() for tool in KNOWN_TOOLS):
-            yield KNOWN_TOOL.text(language, name=each)
-
-
-def _read_processes(client: Client, name: WorkloadReference) -> list[Row]:
-    """None where no agent reports them."""
-    try:
-        return client.read(f"{name.path}/processes", name.query).objects("processes")
-    except SourceError:
-        return []
+def _describe_process(process: Row, language: Language) -> str:
+    """Its pid is that of the node: a container has others."""
+    values = {key: process.text(key) for key in ("pod", "node", "index", "process")}
+    return PROCESS_OF_GPU.text(language, pid=process.count("pid"), **values)

@@ -49,19 +49,15 @@ class IdleCostCache:
 
     def add_to(self, rows: Sequence[Row]) -> list[Row]:
         """The rows with `idle_cost_micros_7d` and `currency_7d`; None where it is unknown or not read yet."""
-        self._refresh()
+        with self._lock:
+            is_due = self._read_at is None or time.monotonic() - self._read_at >= REFRESH_SECONDS
+            self._read_at = time.monotonic() if is_due else self._read_at
+        if is_due and self._waits:
+            self._read()
+        elif is_due:
+            threading.Thread(target=self._read, daemon=True).start()
         micros, currency = self._costs.micros, self._costs.currency
         return [Row(row, idle_cost_micros_7d=micros.get(name_of(row)), currency_7d=currency) for row in rows]
-
-    def _refresh(self) -> None:
-        with self._lock:
-            if self._read_at is not None and time.monotonic() - self._read_at < REFRESH_SECONDS:
-                return
-            self._read_at = time.monotonic()
-        if self._waits:
-            self._read()
-        else:
-            threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
         self._costs = read_idle_costs(self._client)
@@ -97,17 +93,17 @@ def read_plan_facts(client: Client, workload: WorkloadReference, language: Langu
         return PlanFacts()
     answers = [(each, answer) for each in decisions for answer in each.objects("answers")]
     return PlanFacts(
-        [answer.text("reason") for each, answer in answers if _is_refusal(each, answer)],
+        [
+            answer.text("reason")
+            for each, answer in answers
+            if each.text("outcome") == "refuse" and answer.get("passed") is False
+        ],
         [
             answer.text("reason")
             for each, answer in answers
             if answer.text("guard") == "other_pods" and each.objects("other_pods") and answer.get("passed")
         ],
     )
-
-
-def _is_refusal(decision: Row, answer: Row) -> bool:
-    return decision.text("outcome") == "refuse" and answer.get("passed") is False
 
 
 def describe_due(decision: Row, language: Language, *, now: float) -> str:

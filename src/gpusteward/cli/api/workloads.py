@@ -110,7 +110,9 @@ def find_workload(client: Client, text: str, *, namespace: str = "", cluster: st
     wanted = text.strip().strip("/")
     if not wanted or len(wanted.split("/")) > MAX_PARTS:
         raise ConfigurationError(f"{text!r} is not a workload: write NAMESPACE/NAME or NAMESPACE/KIND/NAME")
-    found = _find_by_name(client, wanted, namespace) or _find_by_pod(client, wanted, namespace)
+    query = [("q", wanted.rpartition("/")[2]), ("sort", "name"), *_in_namespace(namespace)]
+    names = map(name_of, read_all(client, PATH, query).rows)
+    found = [name for name in names if name.matches(wanted, namespace)] or _find_by_pod(client, wanted, namespace)
     running = [name for name in found if cluster in ("", name.cluster)]
     if running:
         return FoundWorkload(_choose(text, running))
@@ -127,12 +129,6 @@ def _choose(text: str, found: Sequence[WorkloadReference]) -> WorkloadReference:
         names = ", ".join(map(str, found[:MAX_LISTED])) + (", ..." if len(found) > MAX_LISTED else "")
         raise ConfigurationError(f"{len(found)} workloads match {text!r}: write one of {names}")
     return found[0]
-
-
-def _find_by_name(client: Client, wanted: str, namespace: str) -> list[WorkloadReference]:
-    query = [("q", wanted.rpartition("/")[2]), ("sort", "name"), *_in_namespace(namespace)]
-    names = map(name_of, read_all(client, PATH, query).rows)
-    return [name for name in names if name.matches(wanted, namespace)]
 
 
 def _find_by_pod(client: Client, wanted: str, namespace: str) -> list[WorkloadReference]:

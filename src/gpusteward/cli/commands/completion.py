@@ -34,6 +34,11 @@ class CommandSpec:
 
 def write_bash(commands: Sequence[CommandSpec]) -> str:
     names = " ".join((*(each.name for each in commands), *GLOBAL_FLAGS))
+    offered = {
+        each.name: [*each.values, *(name for flag in each.flags for name in flag.names if name.startswith("--"))]
+        for each in commands
+    }
+    words = "".join(f"        {name}) words={quote(' '.join(each))} ;;\n" for name, each in offered.items())
     return f"""# gpusteward completion for bash
 _gpusteward() {{
     local current="${{COMP_WORDS[COMP_CWORD]}}" previous="${{COMP_WORDS[COMP_CWORD-1]}}" command="${{COMP_WORDS[1]}}"
@@ -54,7 +59,7 @@ _gpusteward() {{
         return
     fi
     case "$command" in
-{"".join(_bash_words(commands))}    esac
+{words}    esac
     mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
 }}
 complete -o default -F _gpusteward gpusteward
@@ -69,12 +74,6 @@ def _bash_values(commands: Sequence[CommandSpec]) -> Iterator[str]:
                 yield f"        {pattern}) values={quote(' '.join(flag.choices))} ;;\n"
             elif flag.is_path:
                 yield f"        {pattern}) paths=1 ;;\n"
-
-
-def _bash_words(commands: Sequence[CommandSpec]) -> Iterator[str]:
-    for command in commands:
-        words = [name for flag in command.flags for name in flag.names if name.startswith("--")]
-        yield f"        {command.name}) words={quote(' '.join((*command.values, *words)))} ;;\n"
 
 
 def write_zsh(commands: Sequence[CommandSpec]) -> str:
@@ -216,15 +215,11 @@ def _build_parser(name: str) -> argparse.ArgumentParser:
 
 def _describe_flag(action: argparse.Action) -> FlagSpec:
     about = (action.help or "").replace("%%", "%").splitlines()[0] if action.help else ""
+    metavar = str(action.metavar or "")
     return FlagSpec(
         tuple(action.option_strings),
         "show this help" if action.dest == "help" else about,
         takes_value=action.nargs not in (0, "?"),
         choices=tuple(str(choice) for choice in action.choices or ()),
-        is_path=_is_path(action),
+        is_path=metavar == "PATH" or metavar.endswith(("_FILE", "_SOCKET", "PROC")),
     )
-
-
-def _is_path(action: argparse.Action) -> bool:
-    metavar = str(action.metavar or "")
-    return metavar == "PATH" or metavar.endswith(("_FILE", "_SOCKET", "PROC"))

@@ -72,7 +72,7 @@ def run(arguments: Sequence[str]) -> int:
     language = flags.language_of(options)
     results = _check_installation(options) if options.cluster else _check_all(list(_plan(options)))
     if options.output == "table":
-        write_paragraphs(_describe(results), sys.stdout)
+        write_paragraphs([line for result in results for line in _describe(result)], sys.stdout)
     else:
         write_rows([asdict(result) for result in results], (), keys=KEYS, output=options.output, language=language)
     return EXIT_FAILURE if any(result.status is CheckStatus.FAIL for result in results) else EXIT_OK
@@ -103,12 +103,11 @@ def _check_installation(options: argparse.Namespace) -> Sequence[CheckResult]:
     return installation.wait_until_installed(check, options.wait)
 
 
-def _describe(results: Iterable[CheckResult]) -> Iterator[Line]:
-    for result in results:
-        yield Line(result.finding, f"{fit(result.status, 5)} {result.check}", result.status)
-        if result.mend:
-            is_problem = result.status in (CheckStatus.WARN, CheckStatus.FAIL)
-            yield Line(f"fix: {result.mend}" if is_problem else result.mend, " ")
+def _describe(result: CheckResult) -> Iterator[Line]:
+    yield Line(result.finding, f"{fit(result.status, 5)} {result.check}", result.status)
+    if result.mend:
+        is_problem = result.status in (CheckStatus.WARN, CheckStatus.FAIL)
+        yield Line(f"fix: {result.mend}" if is_problem else result.mend, " ")
 
 
 def _plan(options: argparse.Namespace) -> Iterator[Check]:

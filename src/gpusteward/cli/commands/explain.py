@@ -8,13 +8,13 @@ from typing import Any
 from gpusteward.cli import flags
 from gpusteward.cli.api.live_facts import read_live_facts
 from gpusteward.cli.api.workload_facts import read_plan_facts
-from gpusteward.cli.api.workloads import WorkloadReference, find_workload, label_workloads
+from gpusteward.cli.api.workloads import find_workload, label_workloads
 from gpusteward.cli.json_access import Row
 from gpusteward.cli.output.tables import write_json, write_rows
 from gpusteward.cli.output.terminal_text import Line, clean, write_paragraphs
-from gpusteward.cli.output.verdict_texts import describe_ended, describe_workload, warn_stale
+from gpusteward.cli.output.verdict_texts import describe_ended, describe_evidence, describe_verdict, warn_stale
 from gpusteward.cli.program import EXIT_OK
-from gpusteward.core.messages import Language, Message
+from gpusteward.core.messages import Message
 
 REFUSED = Message("not reclaimed", "不回收")
 """Before the answer of a guard that refuses, beside a verdict."""
@@ -56,7 +56,13 @@ def run(arguments: Sequence[str]) -> int:
     client, language = flags.make_analyzer_client(options), flags.language_of(options)
     name, ended = find_workload(client, options.workload, namespace=options.namespace, cluster=options.cluster)
     if ended is not None:
-        _write_ended(name, ended, output=options.output, language=language)
+        if options.output == "json":
+            write_json(ended)
+        elif options.output == "csv":
+            write_rows([{**ended, **ended.object("amounts")}], (), keys=ENDED_KEYS, output="csv")
+        else:
+            title = Line(str(name), is_title=True)
+            write_paragraphs([title, *describe_ended(ended, language, now=time.time())], sys.stdout)
         return EXIT_OK
     detail = client.read(name.path, [*name.query, ("language", language)])
     if options.output in ("json", "csv"):
@@ -72,18 +78,9 @@ def run(arguments: Sequence[str]) -> int:
         refusals += [Line(reason, PLANNED.text(language)) for reason in plan.also_stops]
         label = Message("seen now", "当前情况").text(language)
         seen = [Line(clean(fact), label) for fact in read_live_facts(client, name, detail, language)]
-        write_paragraphs([title, *seen, *describe_workload(detail, language), *refusals], sys.stdout)
+        verdict = [*describe_verdict(detail, language), *describe_evidence(detail, language)]
+        write_paragraphs([title, *seen, *verdict, *refusals], sys.stdout)
     return EXIT_OK
-
-
-def _write_ended(name: WorkloadReference, ended: Row, *, output: str, language: Language) -> None:
-    if output == "json":
-        write_json(ended)
-    elif output == "csv":
-        write_rows([{**ended, **ended.object("amounts")}], (), keys=ENDED_KEYS, output="csv")
-    else:
-        title = Line(str(name), is_title=True)
-        write_paragraphs([title, *describe_ended(ended, language, now=time.time())], sys.stdout)
 
 
 def _rows(detail: Row) -> Iterator[dict[str, Any]]:

@@ -83,7 +83,9 @@ def run(arguments: Sequence[str]) -> int:
         for row in found
         if options.longer_than <= (row["idle_seconds"] or 0)
     ]
-    rows.sort(key=lambda row: (SORTS[options.sort](row), *_rank(row)))
+    # Rows that are equal, and all where no cost is known: the most GPUs and the longest time first.
+    rows.sort(key=lambda row: (_descending(row["idle_gpus"]), _descending(row["idle_seconds"]), row["workload"]))
+    rows.sort(key=SORTS[options.sort])
     if options.output in ("json", "csv"):
         warn_stale(stamp, language)
         write_rows(rows, (), keys=KEYS, output=options.output)
@@ -124,24 +126,20 @@ def _descending(value: float | None) -> float:
     return float("inf") if value is None else -value
 
 
-def _rank(row: Row) -> tuple[float, float, str]:
-    """The order of rows that are equal otherwise, and of all where no cost is known."""
-    return _descending(row["idle_gpus"]), _descending(row["idle_seconds"]), row["workload"]
-
-
 def _has_idle_gpus(row: Row) -> bool:
     return (row.number("idle_gpus") or 0) > 0
 
 
 def _describe(row: Row, at: float | None) -> dict[str, Any]:
     began, requests = row.time("idle_since"), row.object("requests")
+    partly = "partly-idle" if _has_idle_gpus(row) else "suspicious"
     return {
         **{key: row.text(key) for key in ("kind", "namespace", "name", "cluster", "signature", "proof")},
         "owner_evidence": row.text("owner_evidence"),
         **{key: row.number(key) or 0 for key in ("gpus", "idle_gpus", "unknown_gpus")},
         **{key: row.texts(key) for key in ("users", "models", "nodes")},
         **{key: row.count(key) for key in ("allocations", "idle_allocations", "nodes_total")},
-        "finding": _name_finding(row),
+        "finding": "idle" if row.text("activity") == "idle" else partly,
         "score": row.number("score"),
         "idle_since": None if began is None else row.text("idle_since"),
         "idle_seconds": None if began is None or at is None else max(0.0, at - began),
@@ -151,26 +149,16 @@ def _describe(row: Row, at: float | None) -> dict[str, Any]:
         "last_request_at": requests.text("last_at") or None,
         "silent_since": requests.text("silent_since") or None,
         "currency": row.text("currency") or None,
-        "idle_cost_per_hour": _amount(row.number("idle_cost_micros_per_hour")),
-        "idle_cost": _amount(row.number("idle_cost_micros")),
+        "idle_cost_per_hour": row.number("idle_cost_micros_per_hour", unit=MICROS),
+        "idle_cost": row.number("idle_cost_micros", unit=MICROS),
     }
-
-
-def _name_finding(row: Row) -> str:
-    if row.text("activity") == "idle":
-        return "idle"
-    return "partly-idle" if _has_idle_gpus(row) else "suspicious"
-
-
-def _amount(micros: float | None) -> float | None:
-    return None if micros is None else micros / MICROS
 
 
 def _add_cost(row: Row, costs: IdleCosts) -> Row:
     """`currency` is that of the ledger where it has a cost: the currency of the settings may be newer."""
     micros = costs.micros.get(name_of(row))
     currency = row["currency"] if micros is None else costs.currency
-    return Row(row, idle_cost_7d=_amount(micros), currency=currency)
+    return Row(row, idle_cost_7d=None if micros is None else micros / MICROS, currency=currency)
 
 
 BLANK = " "  # in the line of sums; an empty text would be a dash

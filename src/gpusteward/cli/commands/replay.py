@@ -4,7 +4,7 @@ as one HTML page without scripts."""
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 
@@ -92,7 +92,7 @@ def _read_policy(options: argparse.Namespace) -> str:
 
 
 def _write_tables(page: Row, language: Language) -> None:
-    print(describe_period(page, language))
+    print(describe_period(page, language, show_time=quantities.iso_time))
     rows = [page.object("policy"), *page.objects("compared")]
     columns = list(list_columns(page.text("currency")))
     write_rows([show_totals(row, language) for row in rows], columns, keys=(), output="table", language=language)
@@ -110,11 +110,11 @@ def _write_tables(page: Row, language: Language) -> None:
         print(note)
 
 
-def describe_period(page: Row, language: Language) -> str:
+def describe_period(page: Row, language: Language, *, show_time: Callable[[str], str] = str) -> str:
     return PERIOD.text(
         language,
-        since=quantities.iso_time(page.text("since")),
-        until=quantities.iso_time(page.text("until")),
+        since=show_time(page.text("since")),
+        until=show_time(page.text("until")),
         spells=page.count("spells"),
         minutes=page.number("regret_minutes") or 0,
     )
@@ -192,17 +192,10 @@ def render_page(page: Row, language: Language) -> str:
     currency = page.text("currency")
     rows = [page.object("policy"), *page.objects("compared")]
     frontier, regretted = page.objects("frontier"), page.objects("regretted")
-    period = PERIOD.text(
-        language,
-        since=page.text("since"),
-        until=page.text("until"),
-        spells=page.count("spells"),
-        minutes=page.number("regret_minutes") or 0,
-    )
     parts = [
         f'<!doctype html><html lang="{"zh-CN" if language == "zh" else "en"}"><head><meta charset="utf-8">',
         f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body><h1>{escape(title)}</h1>",
-        f"<p>{escape(period)}</p>",
+        f"<p>{escape(describe_period(page, language))}</p>",
         _render_totals(rows, "", currency, language),
         _render_totals(frontier, FRONTIER_TITLE.text(language), currency, language),
         _render_frontier(frontier, page.object("policy")),

@@ -114,7 +114,10 @@ def run(arguments: Sequence[str]) -> int:
     """Raises ConfigurationError, and SourceError if the analyzer or the ledger cannot be read."""
     options = build_parser().parse(arguments)
     if options.format == "focus":
-        _write_pieces(_fetch_charges(options) if options.ledger is None else _read_charges(options), options)
+        pieces = _read_charges(options)
+        first = next(pieces)  # the file is created with the first piece: not if there is none because of an error
+        with _open_output(options.output_file) as out:
+            out.writelines(chain([first], pieces))
         return EXIT_OK
     report = _read_from_server(options) if options.ledger is None else _read_from_ledger(options)
     _write(report, options, language=language_of(options))
@@ -130,11 +133,6 @@ def _read_from_server(options: argparse.Namespace) -> Report:
         raise SourceError(
             f"the report of {client.url} cannot be read; check that the analyzer and this command have the same version"
         ) from error
-
-
-def _fetch_charges(options: argparse.Namespace) -> Iterator[str]:
-    """The FOCUS export of a running analyzer."""
-    yield make_analyzer_client(options).read_text(_PATH, [*_list_period(options), ("format", "focus")])
 
 
 def _list_period(options: argparse.Namespace) -> list[tuple[str, str]]:
@@ -155,6 +153,10 @@ def _read_from_ledger(options: argparse.Namespace) -> Report:
 
 
 def _read_charges(options: argparse.Namespace) -> Iterator[str]:
+    """The FOCUS export, of a running analyzer or a ledger."""
+    if options.ledger is None:
+        yield make_analyzer_client(options).read_text(_PATH, [*_list_period(options), ("format", "focus")])
+        return
     query = _make_query(options)
     with _open_ledger(options) as (engine, settings):
         from gpusteward.analyzer.reports.focus import read_charges
@@ -167,7 +169,10 @@ def _open_ledger(options: argparse.Namespace) -> "Iterator[tuple[Engine, Setting
     """Loads the analyzer's libraries."""
     with require_libraries():
         from gpusteward.analyzer.ledger.database.db_engine import open_engine
-    settings = _read_settings(options)
+        from gpusteward.analyzer.settings.file import SettingsFile
+        from gpusteward.analyzer.settings.flags import Flags
+    flags = Flags(Path(options.config) if options.config else None)
+    settings = SettingsFile(flags, os.environ, directory=Path.cwd()).settings
     engine = open_engine(_locate(options.ledger, settings))
     try:
         yield engine, settings
@@ -189,14 +194,6 @@ def _make_query(options: argparse.Namespace) -> ReportQuery:
         _row_limit(options),
         clusters=tuple(options.cluster or ()),
     )
-
-
-def _read_settings(options: argparse.Namespace) -> "Settings":
-    from gpusteward.analyzer.settings.file import SettingsFile
-    from gpusteward.analyzer.settings.flags import Flags
-
-    flags = Flags(Path(options.config) if options.config else None)
-    return SettingsFile(flags, os.environ, directory=Path.cwd()).settings
 
 
 def _locate(text: str, settings: "Settings") -> str:
@@ -235,13 +232,6 @@ def _write(report: Report, options: argparse.Namespace, *, language: Language) -
             out.write(render_json(report, indent=2))
         else:
             print(escape_controls(render_json(report, indent=2)))
-
-
-def _write_pieces(pieces: Iterator[str], options: argparse.Namespace) -> None:
-    """The file is created with the first piece: not if there is none because of an error."""
-    first = next(pieces)
-    with _open_output(options.output_file) as out:
-        out.writelines(chain([first], pieces))
 
 
 @contextmanager

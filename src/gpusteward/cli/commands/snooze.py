@@ -2,15 +2,13 @@
 
 import json
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from gpusteward.cli import flags
 from gpusteward.cli.api.client import Client
 from gpusteward.cli.api.workloads import find_workload, name_of
 from gpusteward.cli.json_access import Row
 from gpusteward.cli.output.tables import Column, write_rows
-from gpusteward.cli.output.terminal_text import clean
 from gpusteward.cli.program import EXIT_OK
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.core.messages import Message
@@ -54,7 +52,8 @@ def run(arguments: Sequence[str]) -> int:
         rows = [_end(client, options)]
     else:
         rows = [_add(client, options)]
-    write_rows([_format(row) for row in rows], COLUMNS, keys=KEYS, output=options.output, language=language)
+    rows = [Row(row, workload=str(name_of(row))) for row in rows]
+    write_rows(rows, COLUMNS, keys=KEYS, output=options.output, language=language)
     return EXIT_OK
 
 
@@ -88,8 +87,3 @@ def _end(client: Client, options: Namespace) -> Row:
     else:
         name, _ = find_workload(client, options.workload, namespace=options.namespace, cluster=options.cluster)
     return client.write(f"{name.path}/snooze", name.query, method="DELETE")
-
-
-def _format(row: Row) -> Mapping[str, Any]:
-    texts = {key: clean(row.text(key)) for key in ("until", "who", "reason")}
-    return {**row, **texts, "workload": str(name_of(row))}

@@ -4,6 +4,7 @@
 The analyzer's libraries are loaded only if there are settings to read; flag and environment work without them.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -210,7 +211,7 @@ def _check_interval(client: Client, name: str, check_address: str) -> Iterator[C
                 "restore the exporters that are down; see its /targets page",
             )
             return
-        selector = ", ".join(f"{key}={_literal(value)}" for key, value in labels.items())
+        selector = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in labels.items())
         seen = _value(_query(client, f"count_over_time(up{{{selector}}}[{LOOKBACK_SECONDS}s])"))
     except SourceError as error:
         yield warn("scrape interval", str(error), check_address)
@@ -239,11 +240,6 @@ def _describe_interval(job: str, seconds: float, *, is_profiling: bool) -> Check
     if seconds > MAX_INTERVAL_SECONDS:
         return warn("scrape interval", scraped, "set scrape_interval of that job to 30s or less")
     return ok("scrape interval", scraped)
-
-
-def _literal(value: str) -> str:
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{escaped}"'
 
 
 def _query(client: Client, expression: str) -> Row:

@@ -199,7 +199,10 @@ def check_samples(client: Client, health: Row) -> Iterator[CheckResult]:
     finding = f"{percent(coverage)} of {count(measured, 'allocation')}"
     if coverage is not None and coverage < MIN_COVERAGE:
         window = health.object("result").number("window_seconds") or 0.0
-        yield _explain_gaps(_read_sources(client), coverage, finding, window_seconds=window)
+        sources = Row()
+        with suppress(SourceError):
+            sources = client.read("/api/v1/sources")
+        yield _explain_gaps(sources, coverage, finding, window_seconds=window)
     elif coverage is not None and measured < allocations:
         yield ok(
             "samples",
@@ -234,7 +237,9 @@ def _explain_gaps(sources: Row, coverage: float, finding: str, *, window_seconds
             f"{count(sources.count('targets'), 'target')} failed): the log of the analyzer names them; "
             "raise scrape.timeout for slow ones",
         )
-    if _is_filling(sources, window_seconds):
+    interval = sources.object("scrape_intervals_seconds").number("scrape")  # of an analyzer that scrapes itself
+    longest = max((state.count("scrapes") for state in sources.objects("states")), default=0)
+    if interval is not None and longest > 0 and longest * interval < window_seconds:
         length = count(window_seconds / 60, "minute")
         return ok(
             "samples", f"the window is not full yet: sample coverage {percent(coverage)} of {length}", WINDOW_FILLS
@@ -245,16 +250,3 @@ def _explain_gaps(sources: Row, coverage: float, finding: str, *, window_seconds
         "look for gaps in the metric `up` of the exporters; if there are none, set "
         "prometheus.scrape_interval_seconds to their actual interval",
     )
-
-
-def _is_filling(sources: Row, window_seconds: float) -> bool:
-    """Whether the analyzer scrapes itself, and for less than a window so far."""
-    interval = sources.object("scrape_intervals_seconds").number("scrape")
-    longest = max((state.count("scrapes") for state in sources.objects("states")), default=0)
-    return interval is not None and longest > 0 and longest * interval < window_seconds
-
-
-def _read_sources(client: Client) -> Row:
-    with suppress(SourceError):
-        return client.read("/api/v1/sources")
-    return Row()

@@ -78,16 +78,10 @@ def cut_middle(text: str, width: int) -> str:
     """At most `width` cells, with an ellipsis in the middle: similar names often differ at their end."""
     if measure(text) <= width:
         return text
-    tail = _take_last(text, max(0, width - 1) // 2)
-    return cut(text, width - measure(tail)) + tail
-
-
-def _take_last(text: str, width: int) -> str:
-    """The last characters that fit."""
     begin = len(text)
-    while begin and measure(text[begin - 1 :]) <= width:
+    while begin and measure(text[begin - 1 :]) <= max(0, width - 1) // 2:
         begin -= 1
-    return text[begin:]
+    return cut(text, width - measure(text[begin:])) + text[begin:]
 
 
 def wrap(text: str, width: int) -> Iterator[str]:
@@ -140,30 +134,18 @@ def wrap_lines(lines: Iterable[Line], *, width: int) -> Iterator[WrappedLine]:
         together = list(block)
         names = max(measure(line.name) for line in together) if has_name else 0
         for line in together:
-            yield from _wrap_line(line, names=names, width=width)
-
-
-def _wrap_line(line: Line, *, names: int, width: int) -> Iterator[WrappedLine]:
-    lead = " " * line.indent + ("* " if line.is_bullet else fit(line.name, names) + "  " if line.name else "")
-    style = "bold" if line.is_title else STYLES.get(line.word, "")
-    for piece in list(wrap(clean(line.text), max(20, width - measure(lead)))) or [""]:
-        yield WrappedLine(lead, piece, style)
-        lead = " " * measure(lead)
+            lead = " " * line.indent + ("* " if line.is_bullet else fit(line.name, names) + "  " if line.name else "")
+            style = "bold" if line.is_title else STYLES.get(line.word, "")
+            for piece in list(wrap(clean(line.text), max(20, width - measure(lead)))) or [""]:
+                yield WrappedLine(lead, piece, style)
+                lead = " " * measure(lead)
 
 
 def write_paragraphs(lines: Iterable[Line], out: TextIO) -> None:
     is_terminal = out.isatty()
     width = min(shutil.get_terminal_size((WIDTH, 24)).columns, 120) if is_terminal else WIDTH
-    is_coloured = is_terminal and has_colours()
+    # See no-color.org.
+    is_coloured = is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
     for lead, text, style in wrap_lines(lines, width=width):
-        print((lead + (_paint(text, style) if is_coloured else text)).rstrip(), file=out)
-
-
-def has_colours() -> bool:
-    """See no-color.org."""
-    return not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
-
-
-def _paint(text: str, style: str) -> str:
-    codes = ";".join(_CODES[word] for word in style.split() if word in _CODES)
-    return f"\x1b[{codes}m{text}\x1b[0m" if codes else text
+        codes = ";".join(_CODES[word] for word in style.split() if word in _CODES) if is_coloured else ""
+        print((lead + (f"\x1b[{codes}m{text}\x1b[0m" if codes else text)).rstrip(), file=out)

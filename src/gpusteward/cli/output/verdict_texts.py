@@ -90,11 +90,6 @@ def translate(words: Mapping[str, Message], word: object, language: Language) ->
     return known.text(language) if known else str(word or "-")
 
 
-def describe_workload(detail: Row, language: Language) -> Iterator[Line]:
-    yield from describe_verdict(detail, language)
-    yield from describe_evidence(detail, language)
-
-
 def describe_time(at: float, language: Language, *, now: float, has_age: bool = False) -> str:
     """`as of 14:13:20`. A time in the future is taken for now: the clock of the server is ahead."""
     now = max(now, at)
@@ -263,7 +258,8 @@ HOUR_MS = 3_600_000
 
 
 def describe_ended(ended: Row, language: Language, *, now: float) -> Iterator[Line]:
-    amounts, first, end = ended.object("amounts"), _seconds(ended, "first_ms"), _seconds(ended, "ended_ms")
+    amounts = ended.object("amounts")
+    first, end = ended.number("first_ms", unit=1000), ended.number("ended_ms", unit=1000)
     ended_text = END_NOT_RECORDED.text(language)
     if end is not None:
         length = quantities.duration(now - end)
@@ -272,7 +268,9 @@ def describe_ended(ended: Row, language: Language, *, now: float) -> Iterator[Li
     length = quantities.UNKNOWN if first is None or end is None else quantities.duration(end - first)
     held = HELD_TEXT.text(language, devices=ended.count("devices"), at=quantities.local_time(first), length=length)
     yield Line(held, Message("held", "占用").text(language))
-    gpu_hours = {key: _hours(amounts, key) for key in ("allocated", "active", "idle", "unknown")}
+    gpu_hours = {
+        key: amounts.number(f"{key}_gpu_ms", unit=HOUR_MS) for key in ("allocated", "active", "idle", "unknown")
+    }
     allocated, idle = gpu_hours["allocated"], gpu_hours["idle"]
     ratio = quantities.percent(idle / allocated if allocated and idle is not None else None)
     hours = {key: quantities.hours(each) for key, each in gpu_hours.items()}
@@ -288,13 +286,3 @@ def _describe_cost(amounts: Row, currency: str, language: Language) -> str:
         return quantities.UNKNOWN
     total, idle = (quantities.money(amount, currency) for amount in (sum(part or 0 for part in parts), parts[1]))
     return Message("{total}, of which {idle} idle", "{total}，其中空闲 {idle}").text(language, total=total, idle=idle)
-
-
-def _seconds(row: Row, key: str) -> float | None:
-    at = row.number(key)
-    return None if at is None else at / 1000
-
-
-def _hours(amounts: Row, key: str) -> float | None:
-    gpu_ms = amounts.number(f"{key}_gpu_ms")
-    return None if gpu_ms is None else gpu_ms / HOUR_MS

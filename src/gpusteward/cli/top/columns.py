@@ -1,6 +1,6 @@
 """Columns, cells and sort orders of the three views: GPUs, workloads, tenants."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -122,17 +122,11 @@ def fit_holders(row: Row, language: Language, width: int) -> str:
         return write_holders(row, language)
     pods = [one.text("pod") for one in holders]
     placed = [f"{one.text('namespace')}/{one.text('pod')}" for one in holders] if width >= MIN_WIDE else []
-    fitting = (line for names in (placed, pods) for line in _shorten(names) if measure(line) <= width)
-    return next(fitting, _cut_first(pods, width))
-
-
-def _shorten(names: Sequence[str]) -> Iterator[str]:
-    for shown in range(len(names), 0, -1):
-        more = f" +{len(names) - shown}" if shown < len(names) else ""
-        yield ", ".join(names[:shown]) + more
-
-
-def _cut_first(pods: Sequence[str], width: int) -> str:
+    for names in (placed, pods):
+        for shown in range(len(names), 0, -1):
+            line = ", ".join(names[:shown]) + (f" +{len(names) - shown}" if shown < len(names) else "")
+            if measure(line) <= width:
+                return line
     more = f" +{len(pods) - 1}" if len(pods) > 1 else ""
     return cut_middle(pods[0], width - len(more)) + more
 
