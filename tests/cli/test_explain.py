@@ -22,7 +22,7 @@ from gpusteward.core.namespaces import VisibleNamespaces
 from gpusteward.core.node.containers import Container, Workload
 from gpusteward.core.usages import AllocationKey, Measure, Stat
 from tests.analyzer.api.fake_reclaim import FakeReclaim, decide
-from tests.analyzer.api.sample_results import hold, small_result
+from tests.analyzer.api.sample_results import hold, small_result, suspicious_result
 from tests.analyzer.api.server import Api, FakeLedger, FakeSource, make_result, running_api
 from tests.analyzer.reports.example_reports import make_amounts
 from tests.analyzer.usage_tables import AT, DAY, GIB, resting, signal, table_of, working
@@ -204,8 +204,8 @@ def test_csv_has_one_row_per_allocation(analyzer: Api, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("language", "verdict", "reason"),
     [
-        ("en", "idle, parked; score 19.7 of 100", "low by itself"),
-        ("zh", "空闲，仅占显存；评分 19.7（满分 100）", "仅看评分为偏低"),
+        ("en", "idle, parked; gpu-oour's score 19.7 of 100", "in its band low, because"),
+        ("zh", "空闲，仅占显存；gpu-oour 评分 19.7（满分 100）", "仅看评分档位为偏低"),
     ],
 )
 def test_a_score_has_no_range_that_it_is_not_in(
@@ -220,6 +220,35 @@ def test_a_score_has_no_range_that_it_is_not_in(
     assert printed.splitlines()[1].split(maxsplit=1)[1] == verdict
     assert reason in printed
     assert "alone" not in printed
+
+
+@pytest.mark.parametrize(
+    ("language", "word", "why"),
+    [
+        ("en", "suspicious, keep-alive; ", "* Constant at 80.0%"),
+        ("zh", "可疑，疑似占卡；", "* 利用率恒定在 80.0%"),
+    ],
+)
+def test_a_suspicious_workload_has_one_verdict_from_the_first_line_to_the_last(
+    language: str, word: str, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with running_api(suspicious_result()) as api:
+        assert main(["explain", "trainer", "--server", api.url, "--language", language]) == 0
+        lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+        assert main(["idle", "--server", api.url, "-o", "json"]) == 0
+        listed = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+    assert lines[1].split(maxsplit=1)[1].startswith(word)
+    assert next(line for line in lines if line.startswith("*")).startswith(why), "the first reason says why"
+    assert not any("张使用中" in line or "workload is in use" in line for line in lines)
+    bands = [line for line in lines if line.startswith("*") and ("of 100" in line or "满分 100" in line)]
+    assert bands, "every GPU has one"
+    assert all("no verdict" in line or "不是结论" in line for line in bands), "a band of gpu-oour's score is none"
+    assert {name: row["verdict"] for name, row in listed.items()} == {
+        "trainer": "suspicious",
+        "server": "idle",
+        "lonely": "active",
+    }
+    assert listed["lonely"]["finding"] == "suspicious", "what programs read keeps its values"
 
 
 @pytest.fixture

@@ -233,10 +233,10 @@ def test_a_prompt_closed_with_escape_changes_nothing(cluster: Api) -> None:
     run(watch())
 
 
-def test_the_filter_key_cycles_through_the_activities(cluster: Api) -> None:
+def test_the_filter_key_cycles_through_the_verdicts(cluster: Api) -> None:
     async def watch() -> None:
         async with watching("--server", cluster.url) as pilot:
-            for word, rows in (("idle", "1 row"), ("unknown", "1 row"), ("active", "2 rows")):
+            for word, rows in (("idle", "1 row"), ("suspicious", "0 rows"), ("unknown", "1 row"), ("active", "2 rows")):
                 await pilot.press("f")
                 await until_seen(pilot, f"{word}  {rows}")
             await pilot.press("f4")

@@ -4,13 +4,12 @@ from collections.abc import Iterable, Mapping
 
 from gpusteward.core.messages import Message
 from gpusteward.core.usages import Measure
-from gpusteward.core.verdicts import Activity, Doubt, Proof, Signature, State, Step
+from gpusteward.core.verdicts import Activity, Doubt, Proof, Signature, State, Step, VerdictName
 
 WORDS: Mapping[str, Message] = {
     # activities, and the status that a second opinion gives
     "active": Message("active", "使用中"),
     "idle": Message("idle", "空闲"),
-    "partly-idle": Message("partly idle", "部分空闲"),
     "suspicious": Message("suspicious", "可疑"),
     "unknown": Message("unknown", "未知"),
     # states
@@ -46,12 +45,12 @@ def _pick(words: Iterable[str]) -> Mapping[str, Message]:
 
 
 ACTIVITIES = _pick(Activity)
+VERDICTS = _pick(VerdictName)
 STATES = _pick(State)
 SIGNATURES = _pick(Signature)
 STEPS = _pick(Step)
 PROOFS = _pick(Proof)
 STATUSES = _pick(("active", "idle", "suspicious"))
-FINDINGS = _pick(("idle", "partly-idle", "suspicious"))
 
 # Why the activity is what it is.
 
@@ -366,11 +365,15 @@ OWNER_OF_A_JOB = Message(
     "{kind} 可能属于某个任务，而任务可能已卡死，因此最多只发通知。",
 )
 
-SCORE = Message("Score {score:.1f} of 100: {state}.", "评分 {score:.1f}（满分 100）：{state}。")
+SCORE = Message(
+    "gpu-oour's score is {score:.1f} of 100, in its band {state}. It is no verdict.",
+    "gpu-oour 评分为 {score:.1f}（满分 100），档位为{state}；评分不是结论。",
+)
 SCORE_CORRECTED = Message(
-    "Score {score:.1f} of 100: {range} by itself, because held memory counts as use. The state is idle because no work "
-    "was seen.",
-    "评分 {score:.1f}（满分 100）：仅看评分为{range}，因为占用的显存也计入评分；由于没有观测到活动，状态判定为空闲。",
+    "gpu-oour's score is {score:.1f} of 100, in its band {range}, because held memory counts as use. It is no verdict: "
+    "no work was seen, so its band is shown as idle.",
+    "gpu-oour 评分为 {score:.1f}（满分 100），因占用的显存也计入评分，仅看评分档位为{range}；评分不是结论："
+    "由于没有观测到活动，档位显示为空闲。",
 )
 OBJECTION = Message(
     "A second opinion ({confidence:.0%} confident) calls it {status}, so the highest step is a notice: {why}",
@@ -380,16 +383,21 @@ OBJECTION = Message(
 # Workloads.
 
 FINDING = Message("{idle} of {gpus} {gpus:|GPU|GPUs} unused", "{gpus} 张 GPU 中有 {idle} 张未使用")
-WORKLOADS: Mapping[Activity, Message] = {
-    Activity.IDLE: Message(
+WORKLOADS: Mapping[VerdictName, Message] = {
+    VerdictName.IDLE: Message(
         "{gpus:|The|All} {gpus} {gpus:|GPU|GPUs} of this workload {gpus:|is|are} idle.",
         "该工作负载的 {gpus} 张 GPU 全部空闲。",
     ),
-    Activity.ACTIVE: Message(
+    VerdictName.ACTIVE: Message(
         "{active} of {gpus} {gpus:|GPU|GPUs} of this workload {active:|is|are} in use.",
         "该工作负载的 {gpus} 张 GPU 中有 {active} 张使用中。",
     ),
-    Activity.UNKNOWN: Message(
+    VerdictName.SUSPICIOUS: Message(
+        "{active} of {gpus} {gpus:|GPU|GPUs} of this workload {active:|looks|look} busy but probably {active:|is|are} "
+        "not.",
+        "该工作负载的 {gpus} 张 GPU 中有 {active} 张看似繁忙，很可能没有实际工作。",
+    ),
+    VerdictName.UNKNOWN: Message(
         "{unknown} of {gpus} {gpus:|GPU|GPUs} of this workload {unknown:|is|are} unknown, so it does not "
         "count as idle.",
         "该工作负载的 {gpus} 张 GPU 中有 {unknown} 张状态未知，因此不能判定为空闲。",

@@ -10,7 +10,7 @@ from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.core.messages import Language
 from gpusteward.core.node.containers import Workload
 from gpusteward.core.usages import Measure, Stat
-from gpusteward.core.verdicts import Activity, Doubt, Signature, State, Step
+from gpusteward.core.verdicts import Activity, Doubt, Signature, State, Step, VerdictName
 from gpusteward.messages import unknown_reasons
 from gpusteward.messages import verdicts as texts
 from tests.analyzer.usage_tables import AT, WINDOW, Stats, allocation, resting, signal, table_of, working
@@ -35,7 +35,9 @@ def test_the_reasons_of_an_idle_gpu_have_its_memory_its_start_and_why_the_score_
     assert "every activity signal peaked at 0 over 10 minutes, with 100% of the samples present" in text
     assert "Idle since 2026-09-21 14:03 UTC" in text
     assert "72.0 GiB of memory is held but not used" in text
-    assert "Score 19.7 of 100: low by itself, because held memory counts as use. The state is idle because" in text
+    assert (
+        "gpu-oour's score is 19.7 of 100, in its band low, because held memory counts as use. It is no verdict" in text
+    )
 
 
 def test_reasons_are_available_in_chinese():
@@ -91,7 +93,7 @@ def test_the_reason_of_a_hung_job_has_the_time_it_stopped_if_it_was_observed():
 def test_every_doubt_signature_and_activity_has_a_text():
     assert texts.DOUBTS.keys() == set(Doubt) - {Doubt.NONE}
     assert texts.SIGNATURE_REASONS.keys() == set(Signature)
-    assert texts.WORKLOADS.keys() == set(Activity)
+    assert texts.WORKLOADS.keys() == set(VerdictName)
 
 
 def test_a_row_becomes_a_complete_verdict():

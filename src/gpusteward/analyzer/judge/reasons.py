@@ -63,7 +63,7 @@ def find_reasons(verdicts: VerdictTable, row: int, *, rules: Rules) -> tuple[Rea
     return (
         *_explain_activity(verdicts, row, usage=usage, rules=rules),
         *([Reason(texts.LATE_SAMPLES, {"seconds": lag})] if (lag := verdicts.usage.lag_seconds) else ()),
-        _explain_signature(verdicts, row, usage=usage, rules=rules),
+        explain_signature(verdicts, row, usage=usage, rules=rules),
         *_explain_stall(verdicts, row, usage=usage, rules=rules),
         *_explain_requests(verdicts, row, usage=usage),
         *_explain_owner(verdicts, row),
@@ -73,20 +73,25 @@ def find_reasons(verdicts: VerdictTable, row: int, *, rules: Rules) -> tuple[Rea
 
 
 def explain_workload(
-    verdict: WorkloadVerdict, *, language: Language, doubted: float = 0, stall: Sequence[Reason] = ()
+    verdict: WorkloadVerdict,
+    *,
+    language: Language,
+    doubted: float = 0,
+    why: Sequence[Reason] = (),
+    stall: Sequence[Reason] = (),
 ) -> tuple[str, ...]:
-    """The reasons of the verdict on a workload. `doubted`: its GPUs whose idleness a second opinion doubts."""
+    """The reasons of the verdict on a workload, first of all why it is suspicious. `doubted`: its GPUs whose idleness a
+    second opinion doubts. `why`, `stall`: what its signature says."""
     active = max(0.0, verdict.gpus - verdict.idle_gpus - verdict.unknown_gpus)
     counts = {"gpus": verdict.gpus, "active": active, "unknown": verdict.unknown_gpus, "doubted": doubted}
     values = {name: format_gpus(count) for name, count in counts.items()}
-    reasons = [Reason(texts.WORKLOADS[verdict.activity], values)]
+    reasons = [*why, *stall, Reason(texts.WORKLOADS[verdict.name], values)]
     if verdict.idle_since is not None:
         reasons.append(Reason(texts.IDLE_SINCE, {"idle_since": format_time(verdict.idle_since)}))
     if verdict.activity is Activity.IDLE:
         reasons.append(Reason(texts.PROVEN[verdict.proof]))
     if doubted:
         reasons.append(Reason(texts.WORKLOAD_OBJECTION, values))
-    reasons += stall
     return tuple(reason.text(language) for reason in reasons)
 
 
@@ -247,7 +252,9 @@ def _explain_doubt(doubt: Doubt, usage: Usage, *, rules: Rules) -> Reason:
     return Reason(texts.DOUBTS[doubt], values)
 
 
-def _explain_signature(verdicts: VerdictTable, row: int, *, usage: Usage, rules: Rules) -> Reason:
+def explain_signature(verdicts: VerdictTable, row: int, *, rules: Rules, usage: Usage | None = None) -> Reason:
+    """What the signature of a row means. `usage`: that of the row, where it was read already."""
+    usage = usage or verdicts.usage.usage(row)
     signature, stats = SIGNATURES[verdicts.signature[row]], usage.stats
     workload, started_at = usage.allocation.container.workload, usage.allocation.container.started_at
     memory = stats.get((Measure.MEMORY_USED, Stat.PEAK), stats.get((Measure.MEMORY_USED, Stat.MEAN)))

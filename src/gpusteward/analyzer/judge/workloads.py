@@ -8,7 +8,13 @@ import numpy as np
 
 from gpusteward.analyzer.judge.allocation_columns import Counts, find_owners
 from gpusteward.analyzer.judge.gpu_fraction import compute_gpu_fractions
-from gpusteward.analyzer.judge.reasons import Reason, explain_stalled_workload, explain_workload, render_finding
+from gpusteward.analyzer.judge.reasons import (
+    Reason,
+    explain_signature,
+    explain_stalled_workload,
+    explain_workload,
+    render_finding,
+)
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.score import name_states
 from gpusteward.analyzer.tables import (
@@ -58,6 +64,7 @@ class WorkloadTable:
     proof: Codes  # of the weakest row
     score: Column  # mean of the rows that have one
     idle_since: Column  # since when all of it is idle; NaN: it is not
+    rules: Rules
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -122,6 +129,17 @@ class WorkloadTable:
         lost = (self.verdicts.usage.at - self.verdicts.ineffective_since[rows]) * self.fractions[rows]
         return explain_stalled_workload(self.verdicts, rows.tolist(), gpu_hours=float(np.nansum(lost)) / 3600)
 
+    def _explain_signature(self, number: int) -> Sequence[Reason]:
+        """Why it is suspicious, or advice for one that waits for its data; empty for others. What is said of a stalled
+        one begins with the same."""
+        signature = SIGNATURES[self.signature[number]]
+        is_suspicious = VERDICTS[self.verdict_names[number]] is VerdictName.SUSPICIOUS
+        is_starved = self.activity[number] == ACTIVITIES.index(Activity.ACTIVE) and signature is Signature.STARVED
+        if signature is Signature.STALLED or not (is_suspicious or is_starved):
+            return ()
+        own = [row for row in self.rows(number).tolist() if SIGNATURES[self.verdicts.signature[row]] is signature]
+        return (explain_signature(self.verdicts, own[0], rules=self.rules),)
+
     def verdict(self, number: int, *, language: Language = "en") -> WorkloadVerdict:
         """The verdict on one workload, with its reasons."""
         gpus, idle, unknown = (float(counts[number]) for counts in (self.gpus, self.idle_gpus, self.unknown_gpus))
@@ -145,7 +163,13 @@ class WorkloadTable:
         return replace(
             draft,
             finding=render_finding(draft, language=language),
-            reasons=explain_workload(draft, language=language, doubted=doubted, stall=self.explain_stall(number)),
+            reasons=explain_workload(
+                draft,
+                language=language,
+                doubted=doubted,
+                why=self._explain_signature(number),
+                stall=self.explain_stall(number),
+            ),
             nodes=tuple(sorted({allocations[row].node for row in rows} - {""})),
             evidence=_sum_up(self.verdicts, rows),
         )
@@ -188,6 +212,7 @@ def judge_workloads(verdicts: VerdictTable, rules: Rules, fractions: Column | No
         _lowest(verdicts.proof, codes, size=len(keys)),
         score,
         np.where(activity == ACTIVITIES.index(Activity.IDLE), idle_since, np.nan),
+        rules,
     )
 
 

@@ -13,11 +13,11 @@ from gpusteward.cli.json_access import Row
 from gpusteward.cli.output import quantities, words
 from gpusteward.cli.output.quantities import MICROS
 from gpusteward.cli.output.tables import Advance, Column, show_progress, write_rows
-from gpusteward.cli.output.verdict_texts import describe_result_time, translate, warn_stale
+from gpusteward.cli.output.verdict_texts import describe_result_time, name_verdict, translate, warn_stale
 from gpusteward.cli.program import EXIT_FOUND, EXIT_OK
 from gpusteward.core.messages import Language, Message
 from gpusteward.core.verdicts import Signature
-from gpusteward.messages.verdicts import FINDINGS, PROOFS, SIGNATURES
+from gpusteward.messages.verdicts import PROOFS, SIGNATURES, VERDICTS
 
 NO_IDLE_WORKLOADS_IN = Message("No idle or suspicious workloads in {names}.", "{names} 中没有空闲或可疑的工作负载。")
 NO_GPUS_HELD_IN = Message("No GPUs are held in {names} now.", "{names} 目前没有占用 GPU。")
@@ -34,6 +34,7 @@ KEYS = (
     *("idle_cost_per_hour", "idle_cost", "cluster", "owner_evidence"),
     *("next_action", "next_outcome", "next_at", "resumption_30m"),
     *("requests_per_hour", "tokens_per_hour", "last_request_at", "silent_since"),
+    "verdict",
 )
 SORTS: Mapping[str, Callable[[Row], Any]] = {
     "cost": lambda row: _descending(row["idle_cost"]),
@@ -140,6 +141,7 @@ def _describe(row: Row, at: float | None) -> dict[str, Any]:
         **{key: row.texts(key) for key in ("users", "models", "nodes")},
         **{key: row.count(key) for key in ("allocations", "idle_allocations", "nodes_total")},
         "finding": "idle" if row.text("activity") == "idle" else partly,
+        "verdict": name_verdict(row),
         "score": row.number("score"),
         "idle_since": None if began is None else row.text("idle_since"),
         "idle_seconds": None if began is None or at is None else max(0.0, at - began),
@@ -171,7 +173,7 @@ def list_columns(
     """On a narrow terminal, columns of a low priority are left out."""
     now = next((row["currency"] for row in rows if row["idle_cost"] is not None), "") or ledger_currency
     yield Column("workload", Message("workload", "工作负载"), stands_alone=True)
-    yield Column("finding", words.VERDICT, _translate(FINDINGS, language), is_styled=True, priority=4)
+    yield Column("verdict", words.VERDICT, _translate(VERDICTS, language), is_styled=True, priority=4)
     yield Column("signature", Message("signature", "特征"), _translate(SIGNATURES, language))
     yield Column("proof", words.PROOF, _translate(PROOFS, language), priority=1)
     yield Column("users", words.USER)

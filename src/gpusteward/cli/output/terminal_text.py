@@ -27,7 +27,7 @@ STYLES: Mapping[str, str] = {
     "warn": "yellow",
     "fail": "bold red",
     "skip": "dim",
-    "suspicious": "magenta",
+    "suspicious": "bold magenta",
 }
 
 

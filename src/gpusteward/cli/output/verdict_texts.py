@@ -10,7 +10,7 @@ from gpusteward.cli.output import quantities, words
 from gpusteward.cli.output.terminal_text import Line, clean
 from gpusteward.core.messages import Language, Message
 from gpusteward.core.verdicts import Activity
-from gpusteward.messages.verdicts import ACTIVITIES, PROOFS, SIGNATURES, STATUSES, STEPS
+from gpusteward.messages.verdicts import PROOFS, SIGNATURES, STATUSES, STEPS, VERDICTS
 
 RESUMPTION = Message("chance of work", "恢复工作的概率")
 RESUMPTION_TEXT = Message(
@@ -27,7 +27,9 @@ FAILED_SINCE = Message(
     "{as_of}: no newer result, the last cycle failed: {reason}",
     "{as_of}：没有更新的结果，最近一个分析周期失败：{reason}",
 )
-VERDICT_WITH_SCORE = Message("{verdict}; score {score} of 100", "{verdict}；评分 {score}（满分 100）")
+VERDICT_WITH_SCORE = Message(
+    "{verdict}; gpu-oour's score {score} of 100", "{verdict}；gpu-oour 评分 {score}（满分 100）"
+)
 VERDICT_WITHOUT_SCORE = Message("{verdict}; no score", "{verdict}；没有评分")
 GPU_COUNTS = Message("{gpus} held, {idle} idle, {unknown} unknown", "占用 {gpus}，空闲 {idle}，未知 {unknown}")
 IDLE_SINCE_TEXT = Message("{at} ({length})", "{at}（{length}）")
@@ -137,7 +139,7 @@ def describe_evidence(detail: Row, language: Language) -> Iterator[Line]:
 def describe_verdict(detail: Row, language: Language) -> Iterator[Line]:
     """With its reasons."""
     workload, stamp = detail.object("workload"), detail.object("result")
-    yield Line(_verdict(workload, language), words.VERDICT.text(language), workload.text("activity"))
+    yield Line(_verdict(workload, language), words.VERDICT.text(language), name_verdict(workload))
     counts = {key: quantities.gpus(workload.number(f"{key}_gpus")) for key in ("idle", "unknown")}
     yield Line(
         GPU_COUNTS.text(language, gpus=quantities.gpus(workload.number("gpus")), **counts),
@@ -194,13 +196,18 @@ def describe_resumption(resumption: Row, language: Language) -> str:
     return RESUMPTION_TEXT.text(language, **chances, spells=first.count("spells"), of=of)
 
 
+def name_verdict(row: Row) -> str:
+    """The word of the API; an older analyzer has the activity only."""
+    return row.text("verdict") or row.text("activity")
+
+
 def _verdict(judged: Row, language: Language) -> str:
     """`unknown` is not repeated as signature. The range of the score is left to the reasons: it may differ."""
     activity, signature = judged.text("activity"), judged.text("signature")
-    verdict, score = translate(ACTIVITIES, activity, language), judged.number("score")
+    verdict, score = translate(VERDICTS, name_verdict(judged), language), judged.number("score")
     if signature != activity:
-        verdict = Message("{activity}, {signature}", "{activity}，{signature}").text(
-            language, activity=verdict, signature=translate(SIGNATURES, signature, language)
+        verdict = Message("{verdict}, {signature}", "{verdict}，{signature}").text(
+            language, verdict=verdict, signature=translate(SIGNATURES, signature, language)
         )
     if score is None:
         return verdict if activity == Activity.UNKNOWN else VERDICT_WITHOUT_SCORE.text(language, verdict=verdict)
@@ -223,7 +230,7 @@ def describe_allocation(judged: Row, language: Language) -> Iterator[Line]:
     device = " ".join(filter(None, (allocation.text("node"), allocation.text("gpu"), allocation.text("model"))))
     pod = f"{allocation.text('namespace')}/{allocation.text('pod')}/{allocation.text('container')}"
     yield Line(f"{device}  {pod}", is_title=True)
-    yield Line(_verdict(allocation, language), word=allocation.text("activity"), indent=2)
+    yield Line(_verdict(allocation, language), word=name_verdict(allocation), indent=2)
     yield Line(_describe_usage(allocation, language), indent=2)
     yield from (Line(reason, is_bullet=True, indent=2) for reason in judged.texts("reasons"))
     yield from _describe_opinion(judged.object("opinion"), language)

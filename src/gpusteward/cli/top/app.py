@@ -84,7 +84,7 @@ class Loader:
 
 
 PARTS = ("#title", "#summary", "#tabs", "#items", "#footer")
-FILTERS = ("", "idle", "unknown", "active")
+FILTERS = ("", "idle", "suspicious", "unknown", "active")
 MORE_ROWS = 100
 COMMANDS: Mapping[str, str] = {
     "gpus": "view('gpus')",
@@ -283,10 +283,10 @@ class TopApp(App[int]):
         if not self.source.has_verdicts:
             self.notify(NO_VERDICTS.text(self.language), severity="warning", markup=False)
             return
-        self._filter_by(FILTERS[(FILTERS.index(self.request.activity) + 1) % len(FILTERS)])
+        self._filter_by(FILTERS[(FILTERS.index(self.request.verdict) + 1) % len(FILTERS)])
 
-    def _filter_by(self, activity: str) -> None:
-        self._change_request(replace(self.request, activity=activity, rows=FIRST_ROWS))
+    def _filter_by(self, verdict: str) -> None:
+        self._change_request(replace(self.request, verdict=verdict, rows=FIRST_ROWS))
 
     def action_move(self, rows: int) -> None:
         self.table.move(rows)
@@ -317,7 +317,7 @@ class TopApp(App[int]):
             return
         if request.view is View.TENANTS:
             namespace = str(item.get("namespace", ""))
-            self._change_request(ListRequest(View.WORKLOADS, self._sorts[View.WORKLOADS], request.activity, namespace))
+            self._change_request(ListRequest(View.WORKLOADS, self._sorts[View.WORKLOADS], request.verdict, namespace))
         else:
             self._loader.load("workloads", None, lambda: self.source.find_workloads(request.view, item))
 

@@ -192,8 +192,8 @@ def _make_query(request: ListRequest) -> list[tuple[str, str]]:
         query.append(("sort", request.sort))
     if request.namespace:
         query.append(("namespace", request.namespace))
-    if request.activity and request.view is not View.TENANTS:
-        query.append(("activity", request.activity))
+    if request.verdict and request.view is not View.TENANTS:
+        query.append(("verdict", request.verdict))
     return query
 
 

@@ -9,9 +9,9 @@ from gpusteward.cli.api.workloads import SHORT_KINDS, WorkloadReference, name_of
 from gpusteward.cli.json_access import Row
 from gpusteward.cli.output import quantities
 from gpusteward.cli.output.terminal_text import clean, cut_middle, measure
-from gpusteward.cli.output.verdict_texts import FREE, translate
+from gpusteward.cli.output.verdict_texts import FREE, name_verdict, translate
 from gpusteward.core.messages import Language, Message
-from gpusteward.messages.verdicts import ACTIVITIES, PROOFS, SIGNATURES
+from gpusteward.messages.verdicts import PROOFS, SIGNATURES, VERDICTS
 
 IDLE_GPUS = Message("idle GPUs", "空闲 GPU")
 COST_PER_HOUR = Message("cost/hour", "每小时费用")
@@ -20,7 +20,7 @@ MIN_WIDE = 28  # cells; a narrower column uses short names in all rows
 Write = Callable[[Row, Language], str]
 Fit = Callable[[Row, Language, int], str]
 Total = Callable[[Sequence[Row]], str]
-GPU_ACTIVITIES = {**ACTIVITIES, "free": FREE}
+GPU_VERDICTS = {**VERDICTS, "free": FREE}
 
 
 def _place_in_cluster(row: Row, key: str) -> str:
@@ -208,7 +208,12 @@ def _money(
 
 
 NAMESPACE = _in_cluster(Message("namespace", "命名空间"), "namespace")
-ACTIVITY = ViewColumn(Message("activity", "活动"), write_word(GPU_ACTIVITIES, "activity"), 8, word="activity")
+VERDICT = ViewColumn(
+    Message("verdict", "结论"),
+    lambda row, language: translate(GPU_VERDICTS, name_verdict(row), language),
+    10,
+    word="verdict",
+)
 SCORE, MODEL = Message("score", "评分"), Message("model", "型号")
 MEMORY, SM, PROCESSES = Message("memory", "显存"), Message("sm", "SM"), Message("processes", "进程")
 WORKLOAD_COUNT = Message("workloads", "工作负载")
@@ -219,14 +224,14 @@ CLUSTER: Mapping[View, Sequence[ViewColumn]] = {
         ViewColumn(Message("gpu", "GPU"), write_gpu, 4, sort="id"),
         ViewColumn(MODEL, write_model, 15, sort="model"),
         _gpus(Message("GPUs", "GPU 数"), 6, "gpus", at_least=94),
-        ACTIVITY,
+        VERDICT,
         _number(SCORE, 6, "score", quantities.score, sort="score"),
         ViewColumn(Message("held by", "占用者"), write_holders, 12, share=2, sort="holders", fit=fit_holders),
     ),
     View.WORKLOADS: (
         ViewColumn(Message("workload", "工作负载"), write_full_name, 20, share=1, sort="namespace", fit=fit_full_name),
         ViewColumn(Message("user", "用户"), write_names("users"), 8),
-        ACTIVITY,
+        VERDICT,
         ViewColumn(
             Message("signature", "特征"), write_word(SIGNATURES, "signature"), 10, word="signature", at_least=94
         ),

@@ -28,7 +28,7 @@ class ListRequest:
 
     view: View
     sort: str = ""
-    activity: str = ""
+    verdict: str = ""
     namespace: str = ""
     words: tuple[str, ...] = ()
     rows: int = FIRST_ROWS  # at most

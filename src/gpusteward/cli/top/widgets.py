@@ -22,7 +22,7 @@ from gpusteward.cli.output.verdict_texts import describe_time, is_stale, transla
 from gpusteward.cli.top.columns import TITLES, View, ViewColumn, choose_columns, divide_width
 from gpusteward.cli.top.item_source import ItemList, ListRequest
 from gpusteward.core.messages import Language, Message
-from gpusteward.messages.verdicts import ACTIVITIES
+from gpusteward.messages.verdicts import VERDICTS
 
 STALE_SECONDS = 600.0  # older data is shown with its age
 
@@ -41,7 +41,7 @@ class Key(NamedTuple):
 KEYS = (
     Key("question_mark,f1,h", "? F1", "help", Message("this help", "本帮助"), Message("Help", "帮助")),
     Key("slash,f3", "/ F3", "search", Message("search names", "搜索名称"), Message("Search", "搜索")),
-    Key("f,f4", "f F4", "filter", Message("filter by activity", "按活动筛选"), Message("Filter", "筛选")),
+    Key("f,f4", "f F4", "filter", Message("filter by verdict", "按结论筛选"), Message("Filter", "筛选")),
     Key("s,f6", "s F6", "sort", Message("sort by the next column", "按下一列排序"), Message("Sort", "排序")),
     Key("S,i", "S i", "reverse", Message("reverse the order", "反向排序")),
     Key("r,f5", "r F5", "refresh", Message("refresh now", "立即刷新"), Message("Refresh", "刷新")),
@@ -106,8 +106,8 @@ def write_tabs(request: ListRequest, listing: ItemList | None, *, width: int, la
     parts = []
     if request.namespace:
         parts.append(Message("tenant {name}", "租户 {name}").text(language, name=request.namespace))
-    if request.activity and request.view is not View.TENANTS:
-        parts.append(translate(ACTIVITIES, request.activity, language))
+    if request.verdict and request.view is not View.TENANTS:
+        parts.append(translate(VERDICTS, request.verdict, language))
     if request.words:
         parts.append("/" + " ".join(request.words))
     if listing is not None:
