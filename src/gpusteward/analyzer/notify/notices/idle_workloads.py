@@ -23,7 +23,6 @@ class NoticeWorkload:
     """One workload with only idle GPUs. None means unknown."""
 
     key: WorkloadKey
-    pod: str  # one of its pods, to read the notify annotation from
     gpus: float  # a share of a GPU is a fraction
     allocations_total: int
     allocations: tuple[AllocationKey, ...]  # at most MAX_ALLOCATIONS
@@ -66,7 +65,6 @@ class NoticeWorkloadBuilder:
             rows, since = table.rows(number).tolist(), float(table.idle_since[number])
             yield NoticeWorkload(
                 key=table.keys[number],
-                pod=allocations[rows[0]].container.pod,
                 gpus=float(table.gpus[number]),
                 allocations_total=len(rows),
                 allocations=tuple(allocations[row] for row in rows[:MAX_ALLOCATIONS]),

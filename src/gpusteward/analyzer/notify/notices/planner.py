@@ -11,10 +11,11 @@ from dataclasses import replace
 
 from sqlalchemy import Engine
 
+from gpusteward.analyzer.ledger.snoozes import clean_workload
 from gpusteward.analyzer.notify.notices.digest import find_due_digest, read_week, write_digest
 from gpusteward.analyzer.notify.notices.idle_workloads import NoticeWorkload, NoticeWorkloadBuilder, find_idle_workloads
 from gpusteward.analyzer.notify.notices.messages import MessageOptions, write_idle, write_outage, write_recovery
-from gpusteward.analyzer.notify.notices.routing import ChannelRouter, NoticeHistory, clean_key, is_quiet
+from gpusteward.analyzer.notify.notices.routing import ChannelRouter, NoticeHistory, is_quiet
 from gpusteward.analyzer.notify.notices.stalled_workloads import find_stalled_workloads, write_stalled
 from gpusteward.analyzer.notify.outbox.records import (
     ASKED,
@@ -83,47 +84,29 @@ class NoticePlanner:
     def plan_idle(self, result: Result, *, now: float, snoozed: Collection[WorkloadKey] = ()) -> OutboxBatch:
         """Workloads that are idle for long enough and were not reported recently. `snoozed`: as the ledger has them."""
         batch = OutboxBatch()
-        if not self._notify.channels or self._is_quiet(now):
+        idle = find_idle_workloads(result, minutes=self._notify.idle_minutes)
+        due = self._find_due(NoticeKind.IDLE, idle, result, snoozed, now=now)
+        if not due:
             return batch
-        self._follow_result(result)
-        self._history.prune(_ms(now) - self._longest_interval_ms)
-        for channel, by_namespace in self._route(self._find_due(result, snoozed, now=now)).items():
-            groups = [
-                idle_workloads
-                for tenant, idle_workloads in sorted(by_namespace.items())
-                if self._history.is_within_rate(
-                    (NoticeKind.IDLE, channel, *tenant), now_ms=_ms(now), minutes=self._notify.owner_minutes
-                )
-            ]
+        builder = NoticeWorkloadBuilder(result)
+        for channel, found in due.items():
             # One message per namespace; where a channel would get too many of them, one message for all.
-            if len(groups) > self._notify.merge_above:
-                groups = [[each for group in groups for each in group]]
-            for idle_workloads in groups:
-                self._add_idle(batch, channel, idle_workloads, at=result.at, now=now)
+            is_merged = len(found) > self._notify.merge_above
+            for numbers in [[each for group in found for each in group]] if is_merged else found:
+                self._add_idle(batch, channel, list(builder.build(numbers)), at=result.at, now=now)
         return batch
 
     def plan_stalled(self, result: Result, *, now: float, snoozed: Collection[WorkloadKey] = ()) -> OutboxBatch:
         """Workloads that are busy without doing anything, at once: one message per channel and namespace."""
         batch = OutboxBatch()
-        if not self._notify.channels or self._is_quiet(now):
-            return batch
-        self._follow_result(result)
-        groups: defaultdict[tuple[str, _Tenant], list[int]] = defaultdict(list)
-        for number in find_stalled_workloads(result):
-            key = clean_key(result.workloads.keys[number])
-            if key in snoozed or not self._is_due(NoticeKind.STALLED, key, now=now, hours=self._notify.repeat_hours):
-                continue
-            pod = result.verdicts.usage.allocations[result.workloads.rows(number)[0]].container.pod
-            for channel in self._find_channels(result.workloads.keys[number], pod):
-                groups[channel, (key.cluster, key.namespace)].append(number)
-        for (channel, tenant), numbers in sorted(groups.items()):
-            rate = (NoticeKind.STALLED, channel, *tenant)
-            if not self._history.is_within_rate(rate, now_ms=_ms(now), minutes=self._notify.owner_minutes):
-                continue
-            event_key = make_event_key(NoticeKind.STALLED, channel, *tenant, str(_ms(result.at)))
-            body = write_stalled(result, numbers, self._message_options(channel))
-            keys = [clean_key(result.workloads.keys[number]) for number in numbers]
-            self._add(batch, NoticeKind.STALLED, channel, keys, body=body, key=event_key, now=now)
+        due = self._find_due(NoticeKind.STALLED, find_stalled_workloads(result), result, snoozed, now=now)
+        for channel, found in sorted(due.items()):
+            for numbers in found:
+                keys = [clean_workload(result.workloads.keys[number]) for number in numbers]
+                tenant = keys[0].cluster, keys[0].namespace
+                event_key = make_event_key(NoticeKind.STALLED, channel, *tenant, str(_ms(result.at)))
+                body = write_stalled(result, numbers, self._message_options(channel))
+                self._add(batch, NoticeKind.STALLED, channel, keys, body=body, key=event_key, now=now)
         return batch
 
     def plan_now(self, result: Result, number: int, *, now: float) -> OutboxBatch:
@@ -131,9 +114,9 @@ class NoticePlanner:
         same again within a minute is the same message."""
         batch = OutboxBatch()
         self._follow_result(result)
-        for channel, by_namespace in self._route(NoticeWorkloadBuilder(result).build([number])).items():
-            idle_workloads = [each for group in by_namespace.values() for each in group]
-            workload = clean_key(result.workloads.keys[number])
+        idle_workloads = list(NoticeWorkloadBuilder(result).build([number]))
+        workload = clean_workload(result.workloads.keys[number])
+        for channel in self._find_channels(result, number):
             key = make_event_key(NoticeKind.IDLE, "now", channel, *workload, str(_ms(now) // 60_000))
             body = write_idle(idle_workloads, self._message_options(channel), at=result.at)
             headers = write_subject(Subject(key, 0.0, (workload,)))
@@ -149,7 +132,7 @@ class NoticePlanner:
         if not waiting:
             return Review()
         self._follow_result(result)
-        numbers = {clean_key(key): number for number, key in enumerate(result.workloads.keys)}
+        numbers = {clean_workload(key): number for number, key in enumerate(result.workloads.keys)}
         builder, renewed, withdrawn = NoticeWorkloadBuilder(result), list[OutboxEvent](), list[str]()
         ended: dict[str, tuple[str, WorkloadKey]] = {}  # by the key of their record
         for row in waiting:
@@ -223,30 +206,43 @@ class NoticePlanner:
     def _is_due(self, kind: NoticeKind, workload: WorkloadKey, *, now: float, hours: float) -> bool:
         return self._history.is_due(kind, workload, now_ms=_ms(now), repeat_hours=hours)
 
-    def _find_due(self, result: Result, snoozed: Collection[WorkloadKey], *, now: float) -> Iterable[NoticeWorkload]:
-        keys, hours = result.workloads.keys, self._notify.repeat_hours
-        found = {
-            number: clean_key(keys[number]) for number in find_idle_workloads(result, minutes=self._notify.idle_minutes)
+    def _find_due(
+        self,
+        kind: NoticeKind,
+        numbers: Iterable[int],
+        result: Result,
+        snoozed: Collection[WorkloadKey],
+        *,
+        now: float,
+    ) -> Mapping[str, list[list[int]]]:
+        """Channel -> those of these workloads that were not reported recently, by namespace, without the namespaces of
+        which the channel has just got a message; none in quiet hours."""
+        if not self._notify.channels or self._is_quiet(now):
+            return {}
+        self._follow_result(result)
+        self._history.prune(_ms(now) - self._longest_interval_ms)
+        by_channel: defaultdict[str, defaultdict[_Tenant, list[int]]] = defaultdict(lambda: defaultdict(list))
+        for number in numbers:
+            key = clean_workload(result.workloads.keys[number])
+            if key in snoozed or not self._is_due(kind, key, now=now, hours=self._notify.repeat_hours):
+                continue
+            for channel in self._find_channels(result, number):
+                by_channel[channel][key.cluster, key.namespace].append(number)
+        return {
+            channel: [
+                found
+                for tenant, found in sorted(by_tenant.items())
+                if self._history.is_within_rate(
+                    (kind, channel, *tenant), now_ms=_ms(now), minutes=self._notify.owner_minutes
+                )
+            ]
+            for channel, by_tenant in by_channel.items()
         }
-        due = [
-            number
-            for number, key in found.items()
-            if key not in snoozed and self._is_due(NoticeKind.IDLE, key, now=now, hours=hours)
-        ]
-        return NoticeWorkloadBuilder(result).build(due) if due else ()
 
-    def _route(self, idle_workloads: Iterable[NoticeWorkload]) -> Mapping[str, Mapping[_Tenant, list[NoticeWorkload]]]:
-        """Channel -> cluster and namespace -> idle workloads."""
-        routed: dict[str, dict[_Tenant, list[NoticeWorkload]]] = defaultdict(lambda: defaultdict(list))
-        for idle_workload in idle_workloads:
-            cluster, namespace = idle_workload.key.cluster, idle_workload.key.namespace
-            for channel in self._find_channels(idle_workload.key, idle_workload.pod):
-                routed[channel][cluster, namespace].append(idle_workload)
-        return routed
-
-    def _find_channels(self, key: WorkloadKey, pod: str) -> Iterable[str]:
-        annotation = ""
+    def _find_channels(self, result: Result, number: int) -> Iterable[str]:
+        key, annotation = result.workloads.keys[number], ""
         if self._notify.annotation:
+            pod = result.verdicts.usage.allocations[result.workloads.rows(number)[0]].container.pod
             annotation = self._read_notify_annotation(key.namespace, pod, key.cluster)
         return self._router.find(key.namespace, annotation=annotation)
 
@@ -257,7 +253,7 @@ class NoticePlanner:
         namespaces = [f"{cluster}/{namespace}" if cluster else namespace for cluster, namespace in tenants]
         key = make_event_key(NoticeKind.IDLE, channel, *namespaces, str(_ms(at)))
         body = write_idle(idle_workloads, self._message_options(channel), at=at)
-        keys = [clean_key(idle_workload.key) for idle_workload in idle_workloads]
+        keys = [clean_workload(idle_workload.key) for idle_workload in idle_workloads]
         headers = write_subject(Subject(key, self._notify.idle_minutes, tuple(keys)))
         self._add(batch, NoticeKind.IDLE, channel, keys, body=body, key=key, now=now, headers=headers)
 

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gpusteward.analyzer.ledger.snoozes import clean_workload
 from gpusteward.analyzer.notify.links import LinkSigner, make_details_button, make_snooze_buttons
 from gpusteward.analyzer.notify.notices.formatting import format_duration, format_time, safe_line, safe_name
 from gpusteward.analyzer.notify.notices.messages import MessageOptions, name_workload, write_as_of
-from gpusteward.analyzer.notify.notices.routing import ChannelRouter, clean_key
+from gpusteward.analyzer.notify.notices.routing import ChannelRouter
 from gpusteward.analyzer.notify.outbox.records import Button, NoticeKind, OutboxBatch, make_event_key, write_buttons
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.core.gpu_counts import format_gpus
@@ -80,7 +81,7 @@ def _applies(line: Message, notice: ReclaimNotice) -> bool:
 
 def plan_reclaim(notice: ReclaimNotice, settings: Settings, signer: LinkSigner, *, annotation: str) -> OutboxBatch:
     """To every channel of the workload; `annotation`: of its pod."""
-    batch, router, workload = OutboxBatch(), ChannelRouter(settings.notify), clean_key(notice.workload)
+    batch, router, workload = OutboxBatch(), ChannelRouter(settings.notify), clean_workload(notice.workload)
     for channel in router.find(notice.workload.namespace, annotation=annotation):
         options = MessageOptions.of(settings, channel)
         key = make_event_key(notice.kind, notice.action_id, str(notice.number), channel)

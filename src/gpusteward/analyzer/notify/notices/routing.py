@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from gpusteward.analyzer.ledger.identities import clean_text
 from gpusteward.analyzer.notify.notices.formatting import safe_label
 from gpusteward.analyzer.notify.outbox.records import NoticeKind, channel_target
 from gpusteward.analyzer.setting_values import read_zone, split_hours
@@ -131,8 +130,3 @@ class NoticeHistory:
         )
         self._workloads = {key: sent for key, sent in recent if sent}
         self._rates = {key: ms for key, ms in self._rates.items() if ms >= before_ms}
-
-
-def clean_key(workload: WorkloadKey) -> WorkloadKey:
-    """The key as the ledger stores it."""
-    return WorkloadKey(*map(clean_text, workload))
