@@ -1,7 +1,6 @@
 """The settings that every HTTP source has: URL, credentials and CA file."""
 
 import ssl
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -18,20 +17,13 @@ from gpusteward.messages.errors import source_errors as messages
 class HttpSettings(Protocol):
     """A settings section with credentials; `prometheus` and `scrape` are such sections."""
 
-    @property
-    def username(self) -> str: ...
-    @property
-    def password(self) -> SecretStr: ...
-    @property
-    def password_file(self) -> Path | None: ...
-    @property
-    def bearer_token(self) -> SecretStr: ...
-    @property
-    def bearer_token_file(self) -> Path | None: ...
-    @property
-    def headers(self) -> Mapping[str, SecretStr]: ...
-    @property
-    def ca_file(self) -> Path | None: ...
+    username: str
+    password: SecretStr
+    password_file: Path | None
+    bearer_token: SecretStr
+    bearer_token_file: Path | None
+    headers: dict[str, SecretStr]
+    ca_file: Path | None
 
 
 def parse_setting_url(text: str, *, setting: str) -> HttpUrl:
