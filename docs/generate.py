@@ -22,6 +22,7 @@ from gpusteward.cli.commands import (
     idle,
     ledger,
     lend,
+    mcp,
     plan,
     ps,
     reclaim,
@@ -237,7 +238,7 @@ def write_cli_page() -> str:
 def _command_sections() -> Iterable[str]:
     """The interactive commands, from their parsers."""
     reclaiming = (plan, replay, lend, actions, restore, reclaim, snooze)
-    commands = (top, idle, explain, *reclaiming, ps, doctor, report, backfill, ledger)
+    commands = (top, idle, explain, *reclaiming, ps, doctor, report, backfill, ledger, mcp)
     for build in (*(command.build_parser for command in commands), demo.build_load_parser):
         parser = build()
         flags = (each for each in parser._actions if each.option_strings and each.dest != "help")

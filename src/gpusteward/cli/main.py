@@ -43,6 +43,7 @@ COMMANDS: Mapping[str, str] = {
     "report": "report GPU-hours and cost: allocated, used and idle",
     "backfill": "add idle spells of the past to the ledger, from the engine's history",
     "ledger": "copy a ledger from SQLite to PostgreSQL",
+    "mcp": "answer questions of an assistant, which starts this command (MCP)",
     "settings": "print the analyzer's effective settings and where each comes from",
     "completion": "print a completion script for bash, zsh or fish",
     "help": "describe a command",

@@ -51,7 +51,7 @@ def describe_exits(command: str) -> str:
 
 NAME = "gpusteward"
 PLUGIN_NAME = "kubectl gpusteward"
-PLUGIN_COMMANDS = ("idle", "top", "explain", "report", "ps", "plan", "lend", "actions", "help")
+PLUGIN_COMMANDS = ("idle", "top", "explain", "report", "ps", "plan", "lend", "actions", "mcp", "help")
 """Those that only read with GET: the roles of the chart allow nothing else through the proxy of the API server."""
 
 _T = TypeVar("_T")
@@ -100,8 +100,9 @@ class MissingLibraryError(ConfigurationError):
 
 
 @contextmanager
-def require_libraries() -> Iterator[None]:
-    """Wraps imports: if a library is missing, raises MissingLibraryError, which says how to install it."""
+def require_libraries(extra: str = "") -> Iterator[None]:
+    """Wraps imports: if a library is missing, raises MissingLibraryError, which says how to install it. `extra`: of the
+    package, where it is not installed by default."""
     try:
         with paused_gc():
             yield
@@ -109,4 +110,5 @@ def require_libraries() -> Iterator[None]:
         library = (error.name or "").partition(".")[0]
         if library == "gpusteward":
             raise
-        raise MissingLibraryError(f"{library!r} is not installed: pip install gpusteward") from error
+        package = f"'gpusteward[{extra}]'" if extra else "gpusteward"
+        raise MissingLibraryError(f"{library!r} is not installed: pip install {package}") from error

@@ -9,6 +9,7 @@
     event_feed.py    server-sent events
     metrics_page.py  /metrics
     docs.py          /docs
+    questions.py     /mcp: questions of assistants
     snooze_page.py   the page behind the snooze links of notices
     ui/              /ui/: the files of the web UI
     v1/              /api/v1/...: one module per resource, in packages

@@ -9,7 +9,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
 
 from gpusteward import __version__
-from gpusteward.analyzer.api import docs, metrics_page, snooze_page
+from gpusteward.analyzer.api import docs, metrics_page, questions, snooze_page
 from gpusteward.analyzer.api.compat import config as compat_config
 from gpusteward.analyzer.api.compat import results as compat_results
 from gpusteward.analyzer.api.dependencies import ApiDependencies
@@ -75,6 +75,8 @@ class Api(FastAPI):
 def build_api(dependencies: ApiDependencies, *, lifespan: Lifespan = _no_lifespan) -> FastAPI:
     app = _make_app(lifespan)
     app.state.dependencies = dependencies
+    if dependencies.settings.current.server.mcp:
+        questions.add_questions(app)
     access = WebAccess(dependencies.web, dependencies.limits.passwords)
     app.add_middleware(RequestMiddleware, web=access, shares=dependencies.shares)
     add_handlers(app)

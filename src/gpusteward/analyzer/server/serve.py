@@ -77,7 +77,7 @@ def _run(
         offered=open_offered_gpus(file.settings.kubernetes, os.environ),
     )
     prepare(analyzer)
-    _redirect_uvicorn_logs()
+    _redirect_library_logs()
     server = _Server(configure_server(analyzer.api), web=analyzer.web)
     host, port = listening.getsockname()[:2]
     scheme = "https" if analyzer.web().context else "http"
@@ -160,11 +160,12 @@ def raise_file_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def _redirect_uvicorn_logs() -> None:
+def _redirect_library_logs() -> None:
     """Into our own log and its format; only warnings and errors."""
-    logger = logging.getLogger("uvicorn")
-    logger.parent = logging.getLogger(ROOT)
-    logger.setLevel(logging.WARNING)
+    for name in ("uvicorn", "mcp"):
+        logger = logging.getLogger(name)
+        logger.parent = logging.getLogger(ROOT)
+        logger.setLevel(logging.WARNING)
 
 
 class _Server(LimitedServer):

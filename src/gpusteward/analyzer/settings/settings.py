@@ -24,7 +24,7 @@ from gpusteward.core.settings import InvalidSettingError, ListenAddress, parse_a
 from gpusteward.process_memory import read_memory_limit
 
 NEEDS_RESTART = (
-    *("server.address", "server.web_config_file", "logging.format", "kubernetes", "ledger"),
+    *("server.address", "server.web_config_file", "server.mcp", "logging.format", "kubernetes", "ledger"),
     *("reclaim.mode", "reclaim.namespace", "reclaim.policy_file"),
     *("reclaim.signing_key", "reclaim.signing_key_file"),
 )
@@ -114,6 +114,11 @@ class ServerSettings(BaseModel):
         "authentication, headers, rate limit. Reloaded when it or a certificate changes.",
     )
 
+    mcp: bool = Field(
+        default=False,
+        description="Answer questions of assistants at /mcp (Model Context Protocol): they only read, with the tokens, "
+        "roles and limits of the API. Needs the extra `mcp`.",
+    )
     session_hours: float = Field(
         default=12, gt=0, le=8760, description="How long a browser stays signed in; at most as long as its token."
     )

@@ -115,7 +115,7 @@ async def _on_http(request: Request, error: Exception) -> Response:
     messages = {404: api_errors.UNKNOWN_PATH, 405: api_errors.METHOD_NOT_ALLOWED, 413: api_errors.BODY_TOO_LARGE}
     message = messages.get(error.status_code, str(error.detail))
     kind = HTTPStatus(error.status_code).name.lower().replace("_", "-")
-    headers = {"Allow": _find_methods(request)} if error.status_code == 405 else error.headers
+    headers = {**(error.headers or {}), **(_find_methods(request) if error.status_code == 405 else {})}
     problem = ProblemError(error.status_code, kind, message, headers=headers, method=request.method)
     if _is_of_gpu_oour(request):
         return _send_as_fastapi(problem, error.detail, request.headers)
@@ -151,12 +151,12 @@ def _find_without_slash(request: Request) -> str:
     return f"{path}?{request.url.query}" if request.url.query else path
 
 
-def _find_methods(request: Request) -> str:
-    """Of all routes of this path: Starlette names only those of the first one."""
+def _find_methods(request: Request) -> Mapping[str, str]:
+    """Of all routes of this path in the document: Starlette names only those of the first one."""
     for path, item in request.app.openapi()["paths"].items():
         if re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", path), request.url.path):
-            return ", ".join(sorted(method.upper() for method in item))
-    return "GET"
+            return {"Allow": ", ".join(sorted(method.upper() for method in item))}
+    return {}
 
 
 async def _on_invalid(request: Request, error: Exception) -> Response:
