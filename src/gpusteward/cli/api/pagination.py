@@ -49,23 +49,16 @@ def read_all(
     If a cycle ends between two pages, the list is read again from its beginning.
     Raises UnreachableError, StatusError.
     """
-    attempts = 0
+    attempts, done, cursor = 1, 0, None
+    rows: list[Row] = []
     while True:
-        attempts += 1
         try:
-            return _read_all_pages(client, path, query, advance=advance, is_wanted=is_wanted)
+            page = read_page(client, path, [*query, ("limit", str(MAX_PAGE_ROWS))], cursor=cursor)
         except StatusError as error:
             if error.status != GONE or attempts == ATTEMPTS:
                 raise
-
-
-def _read_all_pages(
-    client: Client, path: str, query: Query, *, advance: Advance, is_wanted: Callable[[Row], bool]
-) -> ListPage:
-    rows: list[Row] = []
-    done, cursor = 0, None
-    while True:
-        page = read_page(client, path, [*query, ("limit", str(MAX_PAGE_ROWS))], cursor=cursor)
+            attempts, done, cursor, rows = attempts + 1, 0, None, []
+            continue
         wanted = list(takewhile(is_wanted, page.rows))
         rows += wanted
         done += len(page.rows)

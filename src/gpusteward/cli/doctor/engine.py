@@ -82,7 +82,12 @@ def _find_in_settings(
     url: str | None, config: Path | None, environ: Mapping[str, str], *, directory: Path, timeout_seconds: float
 ) -> EnginesOrReason:
     """Raises MissingLibraryError, ConfigurationError, SourceError."""
-    effective = _read_settings(url, config, environ, directory=directory)
+    with require_libraries():
+        from gpusteward.analyzer.settings.file import SettingsFile
+        from gpusteward.analyzer.settings.flags import Flags
+    configure_logs(level="warning", as_json=False)
+    values = (("prometheus.url", url if "://" in url else f"http://{url}", FLAG),) if url else ()
+    effective = SettingsFile(Flags(config, values), environ, directory=directory).effective
     settings = effective.settings.prometheus
     if settings.finds_service:
         return _find_service(effective, environ, timeout_seconds=timeout_seconds)
@@ -107,17 +112,6 @@ def _find_service(
         return fail("prometheus", str(error), SET_ADDRESS), ""
     client = _make_client(settings.prometheus.with_url(service.url), timeout_seconds)
     return [client], service_discovery.FOUND_BY_LABEL.fill(service=service)
-
-
-def _read_settings(
-    url: str | None, config: Path | None, environ: Mapping[str, str], *, directory: Path
-) -> "EffectiveSettings":
-    with require_libraries():
-        from gpusteward.analyzer.settings.file import SettingsFile
-        from gpusteward.analyzer.settings.flags import Flags
-    configure_logs(level="warning", as_json=False)
-    values = (("prometheus.url", url if "://" in url else f"http://{url}", FLAG),) if url else ()
-    return SettingsFile(Flags(config, values), environ, directory=directory).effective
 
 
 def _make_client(settings: "PrometheusSettings", timeout_seconds: float) -> Client:

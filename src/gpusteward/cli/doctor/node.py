@@ -7,6 +7,7 @@ import stat
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -115,23 +116,12 @@ def _describe_reading(reading: "NvmlReading") -> Iterator[CheckResult]:
 
 def has_gpu(pci: Path) -> bool:
     """Whether the PCI bus has an NVIDIA GPU, with or without a driver."""
-    return any(
-        _read(each / "vendor") == NVIDIA_VENDOR and _read(each / "class")[:6] in DISPLAY_CLASSES for each in _list(pci)
-    )
-
-
-def _list(folder: Path) -> list[Path]:
-    try:
-        return list(folder.iterdir())
-    except OSError:
-        return []
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError):
-        return ""
+    for vendor in pci.glob("*/vendor"):
+        with suppress(OSError, UnicodeDecodeError):
+            pci_class = vendor.with_name("class").read_text(encoding="ascii")[:6]
+            if vendor.read_text(encoding="ascii").strip() == NVIDIA_VENDOR and pci_class in DISPLAY_CLASSES:
+                return True
+    return False
 
 
 def check_devices(dev: Path = Path("/dev")) -> Iterator[CheckResult]:

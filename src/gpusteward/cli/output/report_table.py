@@ -2,8 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from gpusteward.analyzer.reports.render import quantities
 from gpusteward.analyzer.reports.render.descriptions import (
@@ -20,7 +19,7 @@ from gpusteward.analyzer.reports.render.descriptions import (
     name_workload,
     title_groups,
 )
-from gpusteward.analyzer.reports.report import Amounts, Finding, Group, Report, Waster
+from gpusteward.analyzer.reports.report import Finding, Group, Report
 from gpusteward.cli.output.tables import open_console
 from gpusteward.cli.output.terminal_text import clean, measure
 from gpusteward.cli.program import require_libraries
@@ -37,17 +36,12 @@ MIN_NAME_WIDTH = 34
 GAP = 2
 
 
-@dataclass(frozen=True, slots=True)
-class _ReportColumn:
+class _ReportColumn(NamedTuple):
     """One column; the one with the highest rank is left out first, one of rank 0 never."""
 
-    title: str
-    cells: Sequence[str]
+    title: Message
+    write: Callable[[Any], str]  # a row -> its cell
     rank: int = 0
-
-    @property
-    def width(self) -> int:
-        return max(map(measure, (self.title, *self.cells)))
 
 
 def print_report(report: Report, language: Language, out: TextIO) -> None:
@@ -81,81 +75,66 @@ def _print(console: "Console", text: str, *, style: str = "") -> None:
 
 
 def _print_groups(console: "Console", report: Report, language: Language) -> None:
-    rows = [*report.groups, *([report.others] if report.others else []), _total(report, language)]
-    names = [name_group(row, report, language) for row in rows]
-    amounts = [row.amounts for row in rows]
+    change = report.trend.idle_change_ratio if report.trend else None
+    total = Group(messages.TOTAL.text(language), "", "", report.total, change)
+    rows = [*report.groups, *([report.others] if report.others else []), total]
     has_ineffective = report.total.ineffective_gpu_ms > 0
 
-    def column(label: Message, write: Callable[[Amounts], str], rank: int) -> _ReportColumn:
-        return _ReportColumn(label.text(language), [write(each) for each in amounts], rank)
+    def hours(title: Message, amount: str, rank: int) -> _ReportColumn:
+        return _ReportColumn(title, lambda row: quantities.hours(getattr(row.amounts, amount)), rank)
 
+    def money(title: Message, amount: str, rank: int) -> _ReportColumn:
+        return _ReportColumn(title, lambda row: quantities.money(getattr(row.amounts, amount)), rank)
+
+    name = _ReportColumn(title_groups(report), lambda row: name_group(row, report, language))
     columns = [
-        column(messages.IDLE_COST, lambda each: quantities.money(each.idle_cost_micros), 1),
-        column(messages.IDLE, lambda each: quantities.hours(each.idle_gpu_ms), 0),
-        column(messages.IDLE_SHARE, lambda each: quantities.percent(each.idle_ratio), 1),
-        column(messages.UNALLOCATED, lambda each: quantities.hours(each.unallocated_gpu_ms), 7),
-        column(messages.UNALLOCATED_COST, lambda each: quantities.money(each.unallocated_cost_micros), 8),
-        column(messages.ALLOCATED, lambda each: quantities.hours(each.allocated_gpu_ms), 0),
-        column(messages.ACTIVE, lambda each: quantities.hours(each.active_gpu_ms), 3),
-        column(messages.EFFECTIVE, lambda each: quantities.hours(each.effective_gpu_ms), 3 if has_ineffective else 9),
-        column(
-            messages.INEFFECTIVE, lambda each: quantities.hours(each.ineffective_gpu_ms), 2 if has_ineffective else 10
-        ),
-        column(
-            messages.UNKNOWN,
-            lambda each: quantities.hours(each.unknown_gpu_ms),
-            2 if report.total.unknown_gpu_ms else 6,
-        ),
-        column(messages.COST, lambda each: quantities.money(each.cost_micros), 5),
-        column(messages.SCORE, lambda each: quantities.score(each.mean_score), 4),
-        _ReportColumn(
-            messages.IDLE_TREND.text(language), [quantities.change(row.idle_change_ratio) for row in rows], 4
-        ),
+        money(messages.IDLE_COST, "idle_cost_micros", 1),
+        hours(messages.IDLE, "idle_gpu_ms", 0),
+        _ReportColumn(messages.IDLE_SHARE, lambda row: quantities.percent(row.amounts.idle_ratio), 1),
+        hours(messages.UNALLOCATED, "unallocated_gpu_ms", 7),
+        money(messages.UNALLOCATED_COST, "unallocated_cost_micros", 8),
+        hours(messages.ALLOCATED, "allocated_gpu_ms", 0),
+        hours(messages.ACTIVE, "active_gpu_ms", 3),
+        hours(messages.EFFECTIVE, "effective_gpu_ms", 3 if has_ineffective else 9),
+        hours(messages.INEFFECTIVE, "ineffective_gpu_ms", 2 if has_ineffective else 10),
+        hours(messages.UNKNOWN, "unknown_gpu_ms", 2 if report.total.unknown_gpu_ms else 6),
+        money(messages.COST, "cost_micros", 5),
+        _ReportColumn(messages.SCORE, lambda row: quantities.score(row.amounts.mean_score), 4),
+        _ReportColumn(messages.IDLE_TREND, lambda row: quantities.change(row.idle_change_ratio), 4),
     ]
     heading = messages.HOURS_BY.text(language, by=name_grouping(report), currency=report.currency)
-    _print_table(console, heading, _ReportColumn(title_groups(report).text(language), names), columns, has_total=True)
-
-
-def _total(report: Report, language: Language) -> Group:
-    change = report.trend.idle_change_ratio if report.trend else None
-    return Group(messages.TOTAL.text(language), "", "", report.total, change)
+    _print_table(console, heading, rows, [name, *columns], language, has_total=True)
 
 
 def _print_wasters(console: "Console", report: Report, language: Language) -> None:
-    shown: Sequence[Waster] = report.wasters
-    if not shown:
+    if not report.wasters:
         _print(console, "")
         _print(console, messages.NO_WASTERS.text(language))
         return
     columns = [
-        _ReportColumn(
-            messages.IDLE_COST.text(language), [quantities.money(one.amounts.idle_cost_micros) for one in shown]
-        ),
-        _ReportColumn(messages.IDLE.text(language), [quantities.hours(one.amounts.idle_gpu_ms) for one in shown]),
-        _ReportColumn(
-            messages.IDLE_SHARE.text(language), [quantities.percent(one.amounts.idle_ratio) for one in shown], 1
-        ),
-        _ReportColumn(messages.GPUS.text(language), [str(one.gpus) for one in shown], 1),
-        _ReportColumn(messages.MODEL.text(language), [one.models for one in shown], 3),
-        _ReportColumn(messages.USER.text(language), [one.user or quantities.UNKNOWN for one in shown], 2),
+        _ReportColumn(messages.WORKLOAD, lambda one: name_workload(one, report)),
+        _ReportColumn(messages.IDLE_COST, lambda one: quantities.money(one.amounts.idle_cost_micros)),
+        _ReportColumn(messages.IDLE, lambda one: quantities.hours(one.amounts.idle_gpu_ms)),
+        _ReportColumn(messages.IDLE_SHARE, lambda one: quantities.percent(one.amounts.idle_ratio), 1),
+        _ReportColumn(messages.GPUS, lambda one: str(one.gpus), 1),
+        _ReportColumn(messages.MODEL, lambda one: one.models, 3),
+        _ReportColumn(messages.USER, lambda one: one.user or quantities.UNKNOWN, 2),
     ]
-    name = _ReportColumn(messages.WORKLOAD.text(language), [name_workload(one, report) for one in shown])
-    _print_table(console, messages.WASTERS.text(language), name, columns)
+    _print_table(console, messages.WASTERS.text(language), report.wasters, columns, language)
 
 
 def _print_findings(console: "Console", report: Report, language: Language) -> None:
-    shown: Sequence[Finding] = report.findings
-    if not shown:
+    if not report.findings:
         return
     columns = [
-        _ReportColumn(messages.MODEL.text(language), [one.model for one in shown], 3),
-        _ReportColumn(messages.GPUS.text(language), [str(one.gpus) for one in shown], 2),
-        _ReportColumn(messages.WOULD_FIT.text(language), [describe_profile(one, language) for one in shown]),
-        _ReportColumn(messages.PEAKS.text(language), [describe_evidence(one) for one in shown], 1),
-        _ReportColumn(messages.SAVING.text(language), [_format_saving(one) for one in shown]),
+        _ReportColumn(messages.WORKLOAD, lambda one: name_workload(one, report)),
+        _ReportColumn(messages.MODEL, lambda one: one.model, 3),
+        _ReportColumn(messages.GPUS, lambda one: str(one.gpus), 2),
+        _ReportColumn(messages.WOULD_FIT, lambda one: describe_profile(one, language)),
+        _ReportColumn(messages.PEAKS, describe_evidence, 1),
+        _ReportColumn(messages.SAVING, _format_saving),
     ]
-    name = _ReportColumn(messages.WORKLOAD.text(language), [name_workload(one, report) for one in shown])
-    _print_table(console, messages.FINDINGS.text(language), name, columns)
+    _print_table(console, messages.FINDINGS.text(language), report.findings, columns, language)
 
 
 def _format_saving(finding: Finding) -> str:
@@ -166,31 +145,34 @@ def _format_saving(finding: Finding) -> str:
 
 
 def _print_table(
-    console: "Console", heading: str, name: _ReportColumn, columns: Sequence[_ReportColumn], *, has_total: bool = False
+    console: "Console",
+    heading: str,
+    rows: Sequence[object],
+    columns: Sequence[_ReportColumn],
+    language: Language,
+    *,
+    has_total: bool = False,
 ) -> None:
+    """The first column has the names. Of the others those that fit, in their order; empty ones are left out."""
     from rich.table import Table
     from rich.text import Text
 
-    chosen = _fit_columns(columns, width=console.width - min(name.width, MIN_NAME_WIDTH))
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, GAP, 0, 0))
-    table.add_column(Text(name.title), overflow="fold")
-    for column in chosen:
-        table.add_column(Text(column.title), justify="right", no_wrap=True)
-    for number, text in enumerate(name.cells):
-        cells = [text, *(column.cells[number] for column in chosen)]
-        is_total = has_total and number == len(name.cells) - 1
-        table.add_row(*(Text(clean(cell)) for cell in cells), style="bold" if is_total else "")
-    _print(console, "")
-    _print(console, heading, style="bold")
-    console.print(table)
-
-
-def _fit_columns(columns: Sequence[_ReportColumn], *, width: int) -> list[_ReportColumn]:
-    """The columns that fit, in their order; empty ones are left out."""
-    kept = [each for each in columns if set(each.cells) - {quantities.UNKNOWN}]
-    while kept and sum(each.width + GAP for each in kept) > width:
+    name, *others = columns
+    cells = {column: [column.write(row) for row in rows] for column in columns}
+    widths = {each: max(map(measure, (each.title.text(language), *cells[each]))) for each in columns}
+    kept = [each for each in others if set(cells[each]) - {quantities.UNKNOWN}]
+    while kept and sum(widths[each] + GAP for each in kept) > console.width - min(widths[name], MIN_NAME_WIDTH):
         last = max(kept, key=lambda each: each.rank)
         if last.rank == 0:
             break
         kept.remove(last)
-    return kept
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, GAP, 0, 0))
+    table.add_column(Text(name.title.text(language)), overflow="fold")
+    for column in kept:
+        table.add_column(Text(column.title.text(language)), justify="right", no_wrap=True)
+    for number, line in enumerate(zip(*(cells[each] for each in (name, *kept)), strict=True), start=1):
+        style = "bold" if has_total and number == len(rows) else ""
+        table.add_row(*(Text(clean(cell)) for cell in line), style=style)
+    _print(console, "")
+    _print(console, heading, style="bold")
+    console.print(table)

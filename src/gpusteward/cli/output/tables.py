@@ -153,7 +153,7 @@ def _style(row: Cells, column: Column) -> str:
 def _write_plain(rows: Sequence[Cells], columns: Sequence[Column], *, language: Language, out: TextIO) -> None:
     lines = [[column.title.text(language).upper() for column in columns]]
     lines += [[_format_cell(row, column) for column in columns] for row in rows]
-    widths = [max(measure(line[number]) for line in lines) for number in range(len(columns))]
+    widths = [max(map(measure, cells)) for cells in zip(*lines, strict=True)]
     for line in lines:
         cells = [
             fit(cell, width, to_right=column.to_right)

@@ -155,7 +155,10 @@ class ItemTable(DataTable[Text], inherit_bindings=False):
         self.items, self._all_columns, self._sort = items, columns, sort
         self._columns = choose_columns(columns, self.size.width)
         widths = divide_width(self._columns, self.size.width - 2 * PADDING * len(self._columns) - SCROLLBAR)
-        lines = [self._write(item, widths) for item in items]
+        lines = [
+            [self._write(item, column, width) for column, width in zip(self._columns, widths, strict=True)]
+            for item in items
+        ]
         drawn = (widths, sort, [[(cell.plain, str(cell.style)) for cell in line] for line in lines], id(columns))
         if drawn != self._drawn:
             self._drawn = drawn
@@ -185,10 +188,7 @@ class ItemTable(DataTable[Text], inherit_bindings=False):
             title += "▼" if self._sort.startswith("-") else "▲"
         return Text(fit(title, width, to_right=column.to_right))
 
-    def _write(self, item: Row, widths: Sequence[int]) -> list[Text]:
-        return [self._write_cell(item, column, width) for column, width in zip(self._columns, widths, strict=True)]
-
-    def _write_cell(self, item: Row, column: ViewColumn, width: int) -> Text:
+    def _write(self, item: Row, column: ViewColumn, width: int) -> Text:
         written = fit(clean(column.show(item, self._language, width)), width, to_right=column.to_right)
         return Text(written, style=STYLES.get(item.text(column.word), "") if column.word else "", no_wrap=True)
 
