@@ -3,7 +3,6 @@
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from functools import partial
 
 import yaml
 
@@ -29,12 +28,14 @@ from gpusteward.simulate.nodes import SimulatedNode
 DEMO_STARTED = Message(
     "Simulated cluster at {url}, also in a browser; stop it with Ctrl-C.\n"
     "In another terminal: export GPUSTEWARD_SERVER={url}\n"
-    "then: {commands}\n"
+    "then: gpusteward top, gpusteward idle, gpusteward plan, gpusteward report --since 7d, gpusteward demo load "
+    "--share 80\n"
     "and for one of its nodes: gpusteward ps --node {node}, or from its agent: gpusteward ps --agent {agent_url}\n"
     "Within minutes idle workloads of student-projects are warned and suspended; notices follow here.",
     "模拟集群已启动：{url}，可在浏览器中打开；按 Ctrl-C 停止。\n"
     "在另一个终端中执行：export GPUSTEWARD_SERVER={url}\n"
-    "然后执行：{commands}\n"
+    "然后执行：gpusteward top, gpusteward idle, gpusteward plan, gpusteward report --since 7d, "
+    "gpusteward demo load --share 80\n"
     "查看其中一个节点：gpusteward ps --node {node}，或直接查询其 agent：gpusteward ps --agent {agent_url}\n"
     "几分钟内，student-projects 中空闲的工作负载会被警告并暂停；通知显示在下方。",
 )
@@ -72,11 +73,11 @@ def run_demo(
             listening=setup.listening,
             owners=owners,
             prepare=lambda analyzer: _fill_window(fleet, analyzer, targets, setup),
-            announce=partial(
-                _announce,
-                agent_url=targets[0].removesuffix("/metrics"),
-                node=fleet.nodes[0].name,
-                language=language,
+            announce=lambda url: print(
+                DEMO_STARTED.text(
+                    language, url=url, agent_url=targets[0].removesuffix("/metrics"), node=fleet.nodes[0].name
+                ),
+                flush=True,
             ),
         )
 
@@ -104,11 +105,3 @@ def _fill_window(fleet: SimulatedFleet, analyzer: Analyzer, targets: Sequence[st
             source.ingest(target, fleet.render_metrics(node.name, at), at, node=node.name)
     fleet.set_ready()
     log.info("window_filled", nodes=len(fleet.nodes), scrapes=count)
-
-
-def _announce(url: str, *, agent_url: str, node: str, language: Language) -> None:
-    commands = (
-        "gpusteward top, gpusteward idle, gpusteward plan, gpusteward report --since 7d, "
-        "gpusteward demo load --share 80"
-    )
-    print(DEMO_STARTED.text(language, url=url, agent_url=agent_url, node=node, commands=commands), flush=True)

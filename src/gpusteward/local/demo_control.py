@@ -34,11 +34,8 @@ def find_demos(server: str = "") -> list[DemoAddress]:
 
     One that was killed is among them until its folder is removed.
     """
-    paths = [path for path in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*/{CONTROL_FILE}") if _is_own(path)]
-    latest_first = sorted(paths, key=lambda each: each.stat().st_mtime, reverse=True)
+    paths = Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*/{CONTROL_FILE}")
+    own = [path for path in paths if path.stat().st_uid == os.getuid()]
+    latest_first = sorted(own, key=lambda each: each.stat().st_mtime, reverse=True)
     demos = [DemoAddress(**json.loads(path.read_text())) for path in latest_first]
     return sorted(demos, key=lambda demo: demo.port != urlsplit(server).port)
-
-
-def _is_own(path: Path) -> bool:
-    return path.stat().st_uid == os.getuid()

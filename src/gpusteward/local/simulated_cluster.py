@@ -170,13 +170,9 @@ class SimulatedCluster:
         if not is_dry_run:
             self.writes.append(("POST", f"/{place.resource.plural}"))
             self._objects[key] = made
-            self._limit_events()
+            for event in [each for each in self._objects if each.kind == "Event"][:-MAX_EVENTS]:
+                del self._objects[event]
         return JsonResponse(HTTPStatus.CREATED, made)
-
-    def _limit_events(self) -> None:
-        events = [key for key in self._objects if key.kind == "Event"]
-        for key in events[:-MAX_EVENTS]:
-            del self._objects[key]
 
     def _run_controller(self, key: ObjectKey) -> None:
         """The simulated nodes follow an object that was changed."""

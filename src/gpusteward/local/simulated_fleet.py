@@ -144,7 +144,8 @@ class DemoLoads:
             return self._load_workload(request, now) if request.workload else self._add_pod(request, now)
 
     def _load_workload(self, request: LoadRequest, now: float) -> StartedLoad:
-        workload = _choose(request.workload, self._list_workloads(now))
+        held = (each.allocation.container.workload for node in self._fleet.nodes for each in node.ownerships(now))
+        workload = _choose(request.workload, {workload for workload in held if workload})
         gpus: list[LoadedGpu] = []
         for node in self._fleet.nodes:
             loaded = node.with_load_in(
@@ -155,10 +156,6 @@ class DemoLoads:
                 devices = enumerate(zip(node.devices, loaded.devices, strict=True))
                 gpus += [LoadedGpu(node.name, index) for index, (before, after) in devices if before is not after]
         return StartedLoad(workload.namespace, workload.kind, workload.name, tuple(gpus))
-
-    def _list_workloads(self, now: float) -> set[Workload]:
-        held = (each.allocation.container.workload for node in self._fleet.nodes for each in node.ownerships(now))
-        return {workload for workload in held if workload}
 
     def _add_pod(self, request: LoadRequest, now: float) -> StartedLoad:
         until = now + 60 * request.minutes

@@ -7,10 +7,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from gpusteward.agent.nvml import Nvml
@@ -26,10 +25,10 @@ from gpusteward.messages.errors.nvml_errors import NO_ADVICE
 UP_STARTED = Message(
     "GPUs of this machine at {url}; stop it with Ctrl-C.\n"
     "In another terminal: export GPUSTEWARD_SERVER={url} GPUSTEWARD_AGENT={agent_url}\n"
-    "then: {commands}",
+    "then: gpusteward top, gpusteward ps, gpusteward report --since 7d",
     "本机 GPU 的使用情况：{url}；按 Ctrl-C 停止。\n"
     "在另一个终端中执行：export GPUSTEWARD_SERVER={url} GPUSTEWARD_AGENT={agent_url}\n"
-    "然后执行：{commands}",
+    "然后执行：gpusteward top, gpusteward ps, gpusteward report --since 7d",
 )
 
 log = Log(__name__)
@@ -56,20 +55,19 @@ def run_up(flags: Flags, environ: Mapping[str, str], *, language: Language) -> i
     words += [f"--holders={holders}", "--all-series", "--log-level=warning"]
     with run_child(words, process_group=0) as agent:  # of its own: Ctrl-C in a terminal does not reach it
         _wait_until_listening(port, agent)
-        _serve(file, agent, announce=partial(_announce, agent_url=agent_url, language=language))
+        is_stopping = threading.Event()
+        try:
+            run_analyzer(
+                file,
+                prepare=lambda _: _watch(agent, is_stopping),
+                announce=lambda url: print(UP_STARTED.text(language, url=url, agent_url=agent_url), flush=True),
+            )
+        except KeyboardInterrupt:
+            if agent.poll() is None:
+                raise  # the agent has not exited
+        finally:
+            is_stopping.set()
         return 0 if agent.poll() is None else 1
-
-
-def _serve(file: SettingsFile, agent: subprocess.Popen[bytes], *, announce: Callable[[str], None]) -> None:
-    """Until a signal, or until the agent exits."""
-    is_stopping = threading.Event()
-    try:
-        run_analyzer(file, prepare=lambda _: _watch(agent, is_stopping), announce=announce)
-    except KeyboardInterrupt:
-        if agent.poll() is None:
-            raise
-    finally:
-        is_stopping.set()
 
 
 def _check_gpus() -> None:
@@ -131,8 +129,3 @@ def _add_settings(flags: Flags, target: str) -> Flags:
     """Before those of the user, which override them."""
     own = {"prometheus.url": "", "scrape.targets": f'["{target}"]', **DEFAULTS}
     return replace(flags, values=(*((path, text, "gpusteward up") for path, text in own.items()), *flags.values))
-
-
-def _announce(url: str, *, agent_url: str, language: Language) -> None:
-    commands = "gpusteward top, gpusteward ps, gpusteward report --since 7d"
-    print(UP_STARTED.text(language, url=url, agent_url=agent_url, commands=commands), flush=True)
