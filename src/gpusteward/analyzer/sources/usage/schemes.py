@@ -17,7 +17,7 @@ from gpusteward.analyzer.sources.usage.quantities import (
     Quantity,
     UsageMetric,
 )
-from gpusteward.analyzer.sources.usage.selectors import Matcher
+from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers
 from gpusteward.core import metrics
 from gpusteward.core.dcgm import DcgmField, Unit
 from gpusteward.core.dcgm_names import SERVED
@@ -111,56 +111,45 @@ _HAMI: tuple[UsageMetric, ...] = (
 )
 """The metrics of HAMi's monitor under their new and old names; Volcano's vGPU plugin has the old ones."""
 
-_IN_CONTAINER = (Matcher("by", "=", "container"),)
-_UNATTRIBUTED = (Matcher("by", "=", "unattributed"),)
-_OF_HOST = (Matcher("by", "=", "host"),)
 _DEVICE = metrics.DEVICE_SIGNALS
 
-_NATIVE: tuple[UsageMetric, ...] = (
-    UsageMetric(Quantity.PRESENCE, metrics.ALLOCATION_INFO.name, _LAST),
-    UsageMetric(Quantity.STARTED_AT, metrics.ALLOCATION_START.name, _LAST),
-    UsageMetric(Quantity.MEMORY_LIMIT, metrics.ALLOCATION_MEMORY_LIMIT.name, _LAST),
-    UsageMetric(Quantity.CORE, metrics.USE_UTILIZATION.name, CORE_AGGREGATIONS, matchers=_IN_CONTAINER),
-    UsageMetric(Quantity.BUSY, metrics.USE_BUSY_SECONDS.name, _INCREASE, matchers=_IN_CONTAINER),
-    UsageMetric(Quantity.MEMORY_USED, metrics.USE_MEMORY.name, _BOTH, matchers=_IN_CONTAINER),
-    UsageMetric(
-        Quantity.PROCESSES, metrics.USE_PROCESSES.name, (Aggregation.PEAK, Aggregation.LAST), matchers=_IN_CONTAINER
-    ),
-    UsageMetric(Quantity.POWER, metrics.USE_POWER.name, _BOTH, matchers=_IN_CONTAINER),
-    UsageMetric(
-        Quantity.UNATTRIBUTED,
-        metrics.USE_UTILIZATION.name,
-        (Aggregation.PEAK,),
-        level=Level.DEVICE,
-        matchers=_UNATTRIBUTED,
-    ),
-    UsageMetric(Quantity.IDENTITY, metrics.GPU_INFO.name, _LAST, level=Level.DEVICE),
-    UsageMetric(Quantity.CORE, metrics.GPU_UTILIZATION.name, (Aggregation.PEAK,), level=Level.DEVICE),
-    UsageMetric(Quantity.BUSY, metrics.GPU_BUSY_SECONDS.name, _INCREASE, level=Level.DEVICE),
-    UsageMetric(Quantity.MEMORY_COPY, _DEVICE["memory_copy_ratio"].name, _BOTH, level=Level.DEVICE),
-    UsageMetric(Quantity.MEMORY_TOTAL, _DEVICE["memory_total_bytes"].name, _LAST, level=Level.DEVICE),
-    UsageMetric(Quantity.POWER, _DEVICE["power_watts"].name, _BOTH, level=Level.DEVICE),
-    UsageMetric(Quantity.POWER_LIMIT, _DEVICE["enforced_power_limit_watts"].name, _LAST, level=Level.DEVICE),
-    UsageMetric(Quantity.SM_CLOCK, _DEVICE["sm_clock_hertz"].name, _MEAN, level=Level.DEVICE),
-    UsageMetric(Quantity.ENGINE, _DEVICE["gr_engine_ratio"].name, _BOTH, level=Level.DEVICE),
-    UsageMetric(Quantity.SM_ACTIVE, _DEVICE["sm_active_ratio"].name, _PEAK, level=Level.DEVICE),
-    UsageMetric(Quantity.TENSOR, _DEVICE["tensor_ratio"].name, _BOTH, level=Level.DEVICE),
-    UsageMetric(Quantity.DRAM, _DEVICE["dram_ratio"].name, _BOTH, level=Level.DEVICE),
-    UsageMetric(Quantity.VIDEO, metrics.USE_VIDEO_SECONDS.name, _INCREASE, matchers=_IN_CONTAINER),
-    UsageMetric(
-        Quantity.UNATTRIBUTED_VIDEO,
-        metrics.USE_VIDEO_SECONDS.name,
-        _INCREASE,
-        level=Level.DEVICE,
-        matchers=_UNATTRIBUTED,
-    ),
-    UsageMetric(Quantity.OUTSIDE, metrics.GPU_OUTSIDE_SECONDS.name, _INCREASE, level=Level.DEVICE),
-    UsageMetric(Quantity.HOST_PROCESSES, metrics.USE_PROCESSES.name, _PEAK, level=Level.DEVICE, matchers=_OF_HOST),
-    UsageMetric(Quantity.ENCODER, _DEVICE["encoder_ratio"].name, _PEAK, level=Level.DEVICE),
-    UsageMetric(Quantity.DECODER, _DEVICE["decoder_ratio"].name, _PEAK, level=Level.DEVICE),
-    UsageMetric(Quantity.PCIE, _DEVICE["pcie_tx_bytes_per_second"].name, _PEAK, level=Level.DEVICE),
-    UsageMetric(Quantity.PCIE, _DEVICE["pcie_rx_bytes_per_second"].name, _PEAK, level=Level.DEVICE),
-    UsageMetric(Quantity.NVLINK, _DEVICE["nvlink_bytes_per_second"].name, _PEAK, level=Level.DEVICE),
+# What a series of gpusteward's agent is about.
+_ALLOCATION, _GPU = (Level.HOLDER, ()), (Level.DEVICE, ())
+_CONTAINER = (Level.HOLDER, (Matcher("by", "=", "container"),))
+_NOBODY = (Level.DEVICE, (Matcher("by", "=", "unattributed"),))
+_HOST = (Level.DEVICE, (Matcher("by", "=", "host"),))
+
+_NATIVE: tuple[tuple[Quantity, metrics.Metric, tuple[Aggregation, ...], tuple[Level, Matchers]], ...] = (
+    (Quantity.PRESENCE, metrics.ALLOCATION_INFO, _LAST, _ALLOCATION),
+    (Quantity.STARTED_AT, metrics.ALLOCATION_START, _LAST, _ALLOCATION),
+    (Quantity.MEMORY_LIMIT, metrics.ALLOCATION_MEMORY_LIMIT, _LAST, _ALLOCATION),
+    (Quantity.CORE, metrics.USE_UTILIZATION, CORE_AGGREGATIONS, _CONTAINER),
+    (Quantity.BUSY, metrics.USE_BUSY_SECONDS, _INCREASE, _CONTAINER),
+    (Quantity.MEMORY_USED, metrics.USE_MEMORY, _BOTH, _CONTAINER),
+    (Quantity.PROCESSES, metrics.USE_PROCESSES, (Aggregation.PEAK, Aggregation.LAST), _CONTAINER),
+    (Quantity.POWER, metrics.USE_POWER, _BOTH, _CONTAINER),
+    (Quantity.UNATTRIBUTED, metrics.USE_UTILIZATION, _PEAK, _NOBODY),
+    (Quantity.IDENTITY, metrics.GPU_INFO, _LAST, _GPU),
+    (Quantity.CORE, metrics.GPU_UTILIZATION, _PEAK, _GPU),
+    (Quantity.BUSY, metrics.GPU_BUSY_SECONDS, _INCREASE, _GPU),
+    (Quantity.MEMORY_COPY, _DEVICE["memory_copy_ratio"], _BOTH, _GPU),
+    (Quantity.MEMORY_TOTAL, _DEVICE["memory_total_bytes"], _LAST, _GPU),
+    (Quantity.POWER, _DEVICE["power_watts"], _BOTH, _GPU),
+    (Quantity.POWER_LIMIT, _DEVICE["enforced_power_limit_watts"], _LAST, _GPU),
+    (Quantity.SM_CLOCK, _DEVICE["sm_clock_hertz"], _MEAN, _GPU),
+    (Quantity.ENGINE, _DEVICE["gr_engine_ratio"], _BOTH, _GPU),
+    (Quantity.SM_ACTIVE, _DEVICE["sm_active_ratio"], _PEAK, _GPU),
+    (Quantity.TENSOR, _DEVICE["tensor_ratio"], _BOTH, _GPU),
+    (Quantity.DRAM, _DEVICE["dram_ratio"], _BOTH, _GPU),
+    (Quantity.VIDEO, metrics.USE_VIDEO_SECONDS, _INCREASE, _CONTAINER),
+    (Quantity.UNATTRIBUTED_VIDEO, metrics.USE_VIDEO_SECONDS, _INCREASE, _NOBODY),
+    (Quantity.OUTSIDE, metrics.GPU_OUTSIDE_SECONDS, _INCREASE, _GPU),
+    (Quantity.HOST_PROCESSES, metrics.USE_PROCESSES, _PEAK, _HOST),
+    (Quantity.ENCODER, _DEVICE["encoder_ratio"], _PEAK, _GPU),
+    (Quantity.DECODER, _DEVICE["decoder_ratio"], _PEAK, _GPU),
+    (Quantity.PCIE, _DEVICE["pcie_tx_bytes_per_second"], _PEAK, _GPU),
+    (Quantity.PCIE, _DEVICE["pcie_rx_bytes_per_second"], _PEAK, _GPU),
+    (Quantity.NVLINK, _DEVICE["nvlink_bytes_per_second"], _PEAK, _GPU),
 )
 
 
@@ -241,7 +230,10 @@ class MetricScheme:
 
 NATIVE = MetricScheme(
     "native",
-    _NATIVE,
+    tuple(
+        UsageMetric(quantity, metric.name, aggregations, level=level, matchers=matchers)
+        for quantity, metric, aggregations, (level, matchers) in _NATIVE
+    ),
     presence=(Quantity.PRESENCE,),
     video=(Quantity.VIDEO,),
     needs=frozenset({Quantity.PRESENCE, Quantity.CORE}),
