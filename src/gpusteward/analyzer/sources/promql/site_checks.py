@@ -1,7 +1,7 @@
 """What a few small queries show of the whole site of one engine: how many GPUs it has, names that two machines share,
 exporters that cannot be scraped or report nothing any more, whether any series names a holder, why there is no GPU.
 
-GPUs are counted and compared when the number of devices that report changes (`SiteChecks.count`), which is rare; what
+GPUs are counted and compared when the number of devices that report changes (`SiteChecks.check`), which is rare; what
 was found then is said in every cycle until the next count. What could not be read keeps the earlier result.
 """
 
@@ -54,7 +54,7 @@ class SiteChecks:
 
     def __init__(self, engine: Engine, condition: Matchers) -> None:
         self._engine, self._condition = engine, condition
-        self.fleet: Fleet = {}
+        self._fleet: Fleet = {}
         self.fleet_error: Message | None = None  # why the GPUs could not be counted last
         self.gpu_jobs: set[str] = set()  # scrape jobs that have had GPU metrics
         self._devices: list[int] | None = None  # that reported when the GPUs were counted, by scheme
@@ -69,37 +69,38 @@ class SiteChecks:
         """Count again in the next cycle."""
         self._devices = None
 
-    def count(self, schemes: Sequence[DetectedScheme], devices: list[int], at: float) -> bool:
-        """Count the GPUs and compare their names if another number of devices reports now."""
-        if devices == self._devices:
-            return False
+    def check(self, table: UsageTable, schemes: Sequence[DetectedScheme], devices: list[int]) -> UsageTable:
+        """The table with all GPUs, which are counted and compared again if another number of devices reports now."""
+        is_due = devices != self._devices
+        if is_due:
+            self._count(schemes, table.at)
+            self._devices = None if self.fleet_error else devices
+        table = replace(table, fleet=self._fleet)
+        if is_due:
+            series = list_gpu_series(schemes, self._condition)
+            self._in_two_clusters = _keep_if_failed(
+                self._in_two_clusters, "clusters", lambda: _find_gpus_in_two_clusters(self._engine, series, table)
+            )
+            self._without_node = _count_without_node(table)
+        if is_due or self._silent:
+            self._silent = _keep_if_failed(
+                self._silent,
+                "silent targets",
+                lambda: _list_silent_targets(self._engine, schemes, self.gpu_jobs, table.at),
+            )
+        return table
+
+    def _count(self, schemes: Sequence[DetectedScheme], at: float) -> None:
         series, self.fleet_error = list(list_gpu_series(schemes, self._condition)), None
         try:
             fleet = count_fleet(self._engine, series, at)
             self._on_two_nodes = _find_gpus_on_two_nodes(self._engine, series, at)
             self._without_uuid = _list_without_uuid(self._engine, series, at)
             self._shared_names = _find_shared_names(self._engine, series, at)
-            self.fleet = count_once(fleet, self._on_two_nodes)
+            self._fleet = count_once(fleet, self._on_two_nodes)
         except SourceError as error:
             log.warning("fleet_not_counted", reason=error)
             self.fleet_error = error.as_message()
-        self._devices = None if self.fleet_error else devices
-        return True
-
-    def compare(self, table: UsageTable, schemes: Sequence[DetectedScheme], *, is_counted: bool) -> None:
-        """With what the table shows; `is_counted`: in this cycle."""
-        if is_counted:
-            series = list_gpu_series(schemes, self._condition)
-            self._in_two_clusters = _keep_if_failed(
-                self._in_two_clusters, "clusters", lambda: _find_gpus_in_two_clusters(self._engine, series, table)
-            )
-            self._without_node = _count_without_node(table)
-        if is_counted or self._silent:
-            self._silent = _keep_if_failed(
-                self._silent,
-                "silent targets",
-                lambda: _list_silent_targets(self._engine, schemes, self.gpu_jobs, table.at),
-            )
 
     def list_failures(self, table: UsageTable, schemes: Sequence[DetectedScheme]) -> Iterator[tuple[str, Message]]:
         """What is wrong with the labels of the site, by name."""

@@ -142,13 +142,12 @@ class PrometheusSource:
         schemes = discovered.schemes
         tables = [self._reader.read(detected, cycle) for detected in schemes]
         states = [self._reader.state_of(detected) for detected in schemes]
-        is_counted = self._checks.count(schemes, [state.devices for state in states], at)
         chosen = choose_rows(tables, [state.stale.without_samples for state in states])
         chosen = self._shared_uuids.leave_out(schemes, tables, chosen)
         table = merge_partial_tables(tables, chosen, at=at, window_seconds=self._settings.window_seconds)
         self._schemes_in_table = {detected.key for detected, rows in zip(schemes, chosen, strict=True) if rows}
-        table = self._twins.mark(replace(table, fleet=self._checks.fleet, lag_seconds=lag))
-        self._checks.compare(table, schemes, is_counted=is_counted)
+        table = self._twins.mark(replace(table, lag_seconds=lag))
+        table = self._checks.check(table, schemes, [state.devices for state in states])
         self._failures.update(self._list_failures(table, schemes))
         servers, failures = self._read_servers(discovered, at, seconds=self._settings.window_seconds)
         self._failures.update(failures)
