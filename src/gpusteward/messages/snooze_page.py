@@ -66,3 +66,34 @@ EXPIRED = Message(
 )
 FAILED = Message("It could not be stored: {reason}", "无法保存：{reason}")
 REASON = Message("by the link in a notice", "通过通知中的链接")
+
+GIVE_BACK = Message("Give it back now…", "现在释放…")
+GIVE_BACK_EFFECT = Message(
+    "If you do not need it now: it is suspended at once, and can be restored from here.",
+    "如果现在不需要：它会立即被暂停，之后可以在这里恢复。",
+)
+STOPS = Message("What stops", "会停止什么")
+OTHER_PODS = Message("Also pods without GPUs: {pods}", "以及不占用 GPU 的 Pod：{pods}")
+LOSS = Message(
+    "Its processes end, and what is only in their memory is lost. Its volumes and its object stay.",
+    "其进程会结束，只存在于内存中的内容会丢失；卷和对象会保留。",
+)
+COMES_BACK = Message("How it comes back", "如何恢复")
+BY_LINK = Message(
+    "As it is now, by the button on the next page until {time}, or: gpusteward restore {workload}",
+    "恢复为现在的样子：{time} 之前可用下一页的按钮，或执行：gpusteward restore {workload}",
+)
+GIVE_BACK_NOW = Message("Suspend it now", "立即暂停")
+GIVEN_BACK = Message("{workload} is suspended, and its GPUs are free.", "{workload} 已暂停，GPU 已释放。")
+NOT_OFFERED = Message(
+    "Links of this kind may not suspend this workload. Stop it as you always do.",
+    "此类链接不能暂停该工作负载，请像平时一样停止它。",
+)
+USED = Message("This link has suspended the workload once already.", "该链接已经暂停过一次该工作负载。")
+REFUSED = Message("Nothing was changed: {reason}", "没有任何改动：{reason}")
+RESTORE = Message("Restore it", "恢复")
+RESTORE_QUESTION = Message("{workload} was suspended by this link.", "{workload} 由该链接暂停。")
+NOTHING_TO_RESTORE = Message("Nothing that this link has suspended is left to restore.", "该链接没有可以恢复的暂停。")
+RESTORED = Message(
+    "{workload} is restored: it starts as soon as its GPUs are free.", "{workload} 已恢复：GPU 可用后即会启动。"
+)

@@ -15,7 +15,7 @@ from gpusteward.analyzer.reclaim.execution.journal import (
 )
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
 from gpusteward.analyzer.reclaim.permission import Mode, SwitchState
-from gpusteward.analyzer.reclaim.plan import Answer, Decision, Outcome, Plan, Suspended
+from gpusteward.analyzer.reclaim.plan import Answer, Asker, Decision, Outcome, Plan, Suspended
 from gpusteward.analyzer.reclaim.policies.policy import Policy, ReclaimAction
 from gpusteward.core.errors import SourceError
 from gpusteward.core.kinds import KINDS, WorkloadClass
@@ -102,6 +102,7 @@ class FakeReclaim:
     refusal: str = ""  # why changes are refused
     state: ActionState = ActionState.VERIFIED  # of the actions
     asked: list[tuple[str, ...]] = field(default_factory=list)
+    added: list[Action] = field(default_factory=list)  # that were asked for
     switch: SwitchState = field(default_factory=lambda: SwitchState(False))
     counts: Mapping[tuple[str, str], int] = field(default_factory=lambda: {("Deployment", "acted"): 3})
 
@@ -114,6 +115,13 @@ class FakeReclaim:
 
     @property
     def actions(self) -> list[Action]:
+        return [
+            *self.added,
+            *self._past,
+        ]
+
+    @property
+    def _past(self) -> list[Action]:
         return [
             make_action(f"a{number}", WorkloadKey(each.kind, each.namespace, each.name), self.state)
             for number, each in enumerate(self.workloads, 1)
@@ -135,13 +143,14 @@ class FakeReclaim:
         self._check()
         return next((each for each in self.actions if each.id == action_id and sees(visible, each.workload)), None)
 
-    def preview(self, workload: WorkloadKey) -> Decision:
-        self._ask("preview", workload.name)
+    def preview(self, workload: WorkloadKey, *, asker: Asker = Asker.OPERATOR) -> Decision:
+        self._ask("preview", workload.name, *([asker] if asker is Asker.LINK else []))
         return decide(Workload(workload.kind, workload.namespace, workload.name), Outcome.ACT)
 
-    def suspend(self, workload: WorkloadKey, *, by: str) -> Action:
-        self._ask("suspend", workload.name, by)
-        return make_action("new", workload, ActionState.ACTED)
+    def suspend(self, workload: WorkloadKey, *, by: str, asker: Asker = Asker.OPERATOR) -> Action:
+        self._ask("suspend", workload.name, by, *([asker] if asker is Asker.LINK else []))
+        self.added.append(replace(make_action("new", workload, ActionState.ACTED), by=by))
+        return self.added[-1]
 
     def restore(self, action_id: str, *, by: str) -> Action:
         self._ask("restore", action_id, by)

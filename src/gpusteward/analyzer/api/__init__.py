@@ -10,7 +10,7 @@
     metrics_page.py  /metrics
     docs.py          /docs
     questions.py     /mcp: questions of assistants
-    snooze_page.py   the page behind the snooze links of notices
+    snooze_page.py   the page behind the links of warnings; give_back_page.py: suspends the workload now, and restores
     ui/              /ui/: the files of the web UI
     v1/              /api/v1/...: one module per resource, in packages
     compat/          gpu-oour's endpoints

@@ -9,7 +9,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
 
 from gpusteward import __version__
-from gpusteward.analyzer.api import docs, metrics_page, questions, snooze_page
+from gpusteward.analyzer.api import docs, give_back_page, metrics_page, questions, snooze_page
 from gpusteward.analyzer.api.compat import config as compat_config
 from gpusteward.analyzer.api.compat import results as compat_results
 from gpusteward.analyzer.api.dependencies import ApiDependencies
@@ -36,7 +36,7 @@ _RESOURCES = (
     *(compat_config, compat_results, metrics_page),
     *(session, overview),
     *(workloads, workload_detail, processes, allocations, gpus, namespaces),
-    *(plan, actions, reclaim, snooze_page),
+    *(plan, actions, reclaim, snooze_page, give_back_page),
     *(nodes, workload_history, snoozes),
     *(replay, lendable),
     *(reports, deliveries, sources, health, events),

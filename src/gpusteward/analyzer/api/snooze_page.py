@@ -19,9 +19,10 @@ import numpy as np
 from fastapi import APIRouter, Query, Request, Response
 
 from gpusteward.analyzer.api.dependencies import ApiDependencies, Service
+from gpusteward.analyzer.api.http import responses
 from gpusteward.analyzer.api.http.concurrency_limits import query_ledger
 from gpusteward.analyzer.api.http.problems import ProblemError, find_language
-from gpusteward.analyzer.api.http.responses import PAGE_POLICY, send_page
+from gpusteward.analyzer.api.http.responses import PAGE_POLICY
 from gpusteward.analyzer.api.v1.workloads.snoozes import find_snoozes, forget_snoozes
 from gpusteward.analyzer.api.v1.workloads.workloads import view_workloads
 from gpusteward.analyzer.ledger.snoozes import Snooze, clean_workload
@@ -39,6 +40,7 @@ from gpusteward.analyzer.notify.notices.formatting import format_duration, forma
 from gpusteward.analyzer.reclaim.kinds.objects import make_patch
 from gpusteward.analyzer.reclaim.permission import Mode
 from gpusteward.analyzer.reclaim.plan import Decision, Outcome
+from gpusteward.analyzer.reclaim.policies.policy import ReclaimAction
 from gpusteward.analyzer.reports.workload_history import RecordedVerdict
 from gpusteward.analyzer.results import Result
 from gpusteward.core.errors import SourceError
@@ -73,14 +75,14 @@ def show_style() -> Response:
 @router.get(SNOOZE_PATH)
 async def ask(request: Request, dependencies: Service, token: Token = "", hours: Hours = SNOOZE_HOURS[0]) -> Response:
     """What is known of the workload, and one button for each choice, that of the link first."""
-    link = _read_link(dependencies, token)
+    link = read_link(dependencies, token)
     if isinstance(link, Message):
-        return _send_refusal(request, link)
+        return send_refusal(request, link)
     kept_until = (await find_snoozes(dependencies)).find_end(link.workload)
     content = "".join(_describe(dependencies, link, kept_until=kept_until))
     content += await _draw_day(dependencies, link)
     content += "".join(_offer(dependencies, link, token, hours))
-    return _send_page(HTTPStatus.OK, content, link.language, heading=_name(link))
+    return send_page(HTTPStatus.OK, content, link.language, heading=name_link(link))
 
 
 @router.post(SNOOZE_PATH)
@@ -89,9 +91,9 @@ async def confirm(
 ) -> Response:
     """Snooze the workload of the link, for as long as its policy allows at most. A longer snooze stays: whoever has the
     link can only make reclaim more careful."""
-    link = _read_link(dependencies, token)
+    link = read_link(dependencies, token)
     if isinstance(link, Message):
-        return _send_refusal(request, link)
+        return send_refusal(request, link)
     language, now = link.language, dependencies.clock()
     until = now + min(3600.0 * hours, dependencies.find_longest_snooze(link.workload))
     reason, who = messages.REASON.text(language), f"link ({link.channel})"
@@ -102,13 +104,15 @@ async def confirm(
         )
     except ProblemError as error:
         failed = messages.FAILED.text(language, reason=error.text(language))
-        return _send_page(HTTPStatus(error.status), _paragraph(failed), language)
+        return send_page(HTTPStatus(error.status), make_paragraph(failed), language)
     forget_snoozes(dependencies)
-    log.info("workload_snoozed", by=who, workload=_name(link), hours=hours)
+    log.info("workload_snoozed", by=who, workload=name_link(link), hours=hours)
     zone = dependencies.settings.current.notify.time_zone
-    content = _paragraph(messages.DONE.text(language, workload=_name(link), until=format_time(snooze.until, zone)))
-    content += _paragraph(messages.HOW_TO_END.text(language, workload=_name(link)))
-    return _send_page(HTTPStatus.OK, content, language)
+    content = make_paragraph(
+        messages.DONE.text(language, workload=name_link(link), until=format_time(snooze.until, zone))
+    )
+    content += make_paragraph(messages.HOW_TO_END.text(language, workload=name_link(link)))
+    return send_page(HTTPStatus.OK, content, language)
 
 
 def _extend(ledger: LedgerAccess, link: SnoozeLink, *, until: float, reason: str, who: str, at: float) -> Snooze:
@@ -119,7 +123,7 @@ def _extend(ledger: LedgerAccess, link: SnoozeLink, *, until: float, reason: str
     return ledger.add_snooze(link.workload, until=until, reason=reason, who=who, at=at)
 
 
-def _read_link(dependencies: ApiDependencies, token: str) -> SnoozeLink | Message:
+def read_link(dependencies: ApiDependencies, token: str) -> SnoozeLink | Message:
     """The link, or why it is refused."""
     try:
         return dependencies.links.verify(token, now=dependencies.clock())
@@ -134,32 +138,34 @@ def _describe(dependencies: ApiDependencies, link: SnoozeLink, *, kept_until: fl
     language, zone = link.language, dependencies.settings.current.notify.time_zone
     published = dependencies.results.published
     if published is None:
-        yield _paragraph(messages.NOT_READY.text(language))
+        yield make_paragraph(messages.NOT_READY.text(language))
         return
     result, table = published.result, published.result.workloads
     number = table.find(link.workload)
     if number is None:
-        yield _paragraph(messages.NOT_HELD.text(language))
+        yield make_paragraph(messages.NOT_HELD.text(language))
         return
     (names,) = view_workloads(published).facts.list_names([number])
     gpus, idle_since = float(table.gpus[number]), float(table.idle_since[number])
-    yield _paragraph(messages.HOLDS.text(language, gpus=format_gpus(gpus), models=", ".join(names.models)), "lead")
+    yield make_paragraph(messages.HOLDS.text(language, gpus=format_gpus(gpus), models=", ".join(names.models)), "lead")
     yield "<dl>"
     if np.isnan(idle_since):
         works = format_gpus(gpus - float(table.idle_gpus[number]))
-        yield _fact(messages.IDLE_SINCE, messages.WORKS.text(language, gpus=works, total=format_gpus(gpus)), language)
+        yield make_fact(
+            messages.IDLE_SINCE, messages.WORKS.text(language, gpus=works, total=format_gpus(gpus)), language
+        )
     else:
         duration = format_duration(max(0.0, result.at - idle_since), language)
         since = messages.SINCE.text(language, time=format_time(idle_since, zone), duration=duration)
-        yield _fact(messages.IDLE_SINCE, since, language)
+        yield make_fact(messages.IDLE_SINCE, since, language)
     if kept_until is not None:
         happens = messages.KEPT.text(language, until=format_time(kept_until, zone))
     else:
         happens = _say_next(dependencies, link.workload, language)
-    yield _fact(messages.NEXT, happens, language)
+    yield make_fact(messages.NEXT, happens, language)
     cost = float(view_workloads(published).facts.idle_cost[number])
     if not np.isnan(cost):
-        yield _fact(messages.COST, format_money(round(cost), result.settings.prices.currency), language)
+        yield make_fact(messages.COST, format_money(round(cost), result.settings.prices.currency), language)
     reasons = "".join(f"<li>{escape(each)}</li>" for each in _list_reasons(result, number, language))
     yield f"<dt>{escape(messages.WHY.text(language))}</dt><dd><ul>{reasons}</ul></dd></dl>"
 
@@ -171,7 +177,7 @@ def _list_reasons(result: Result, number: int, language: Language) -> list[str]:
 def _say_next(dependencies: ApiDependencies, workload: WorkloadKey, language: Language) -> str:
     """What the last plan says of it."""
     zone = dependencies.settings.current.notify.time_zone
-    decision = _find_decision(dependencies, workload)
+    decision = find_decision(dependencies, workload)
     if decision is None or decision.policy is None or decision.outcome in (Outcome.NOTHING, Outcome.REFUSE):
         return messages.NOTHING.text(language)
     if dependencies.reclaim is None or dependencies.reclaim.mode is not Mode.ENFORCE:
@@ -185,7 +191,7 @@ def _say_next(dependencies: ApiDependencies, workload: WorkloadKey, language: La
     return messages.WAITS.text(language, policy=policy, reason=waiting.reason.text(language))
 
 
-def _find_decision(dependencies: ApiDependencies, workload: WorkloadKey) -> Decision | None:
+def find_decision(dependencies: ApiDependencies, workload: WorkloadKey) -> Decision | None:
     plan = dependencies.reclaim.read_plan(visible=None) if dependencies.reclaim is not None else None
     for decision in plan.decisions if plan else ():
         found = decision.workload
@@ -245,16 +251,36 @@ def _offer(dependencies: ApiDependencies, link: SnoozeLink, token: str, hours: i
     """The choices: keep it, that of the link first; and where everything else is."""
     language, longest = link.language, dependencies.find_longest_snooze(link.workload) / 3600
     choices = [each for each in dict.fromkeys((hours, *SNOOZE_HOURS)) if each <= longest and each in SNOOZE_HOURS]
-    yield f"<h2>{escape(messages.KEEP.text(language))}</h2>{_paragraph(messages.KEEP_EFFECT.text(language))}"
+    yield f"<h2>{escape(messages.KEEP.text(language))}</h2>{make_paragraph(messages.KEEP_EFFECT.text(language))}"
     yield f'<div class="choices">{"".join(_button(token, each, language) for each in choices or [int(longest)])}</div>'
     if len(choices) < len(SNOOZE_HOURS):
-        yield _paragraph(messages.LIMIT.text(language, hours=f"{longest:g}"))
-    if command := make_stop_command(link.workload):
+        yield make_paragraph(messages.LIMIT.text(language, hours=f"{longest:g}"))
+    if may_give_back(dependencies, link):
         yield f"<h2>{escape(messages.RELEASE.text(language))}</h2>"
-        yield f"{_paragraph(messages.RELEASE_BY_HAND.text(language))}<pre>{escape(command)}</pre>"
+        yield make_paragraph(messages.GIVE_BACK_EFFECT.text(language))
+        address = escape(f"{SNOOZE_PATH.lstrip('/')}/give-back?link={token}")
+        yield f'<p><a class="button" href="{address}">{escape(messages.GIVE_BACK.text(language))}</a></p>'
+    elif command := make_stop_command(link.workload):
+        yield f"<h2>{escape(messages.RELEASE.text(language))}</h2>"
+        yield f"{make_paragraph(messages.RELEASE_BY_HAND.text(language))}<pre>{escape(command)}</pre>"
     if public_url := dependencies.settings.current.server.public_url:
         details = make_details_button(public_url, link.workload, language=language)
         yield f'<p><a href="{escape(details.url)}">{escape(messages.DETAILS.text(language))}</a></p>'
+
+
+def may_give_back(dependencies: ApiDependencies, link: SnoozeLink) -> bool:
+    """Whether the page of the link offers it."""
+    decision = find_decision(dependencies, link.workload)
+    is_suspended = decision is not None and decision.action is ReclaimAction.SUSPEND
+    policy = decision.policy if decision is not None else None
+    return (
+        dependencies.reclaim is not None
+        and dependencies.reclaim.mode is Mode.ENFORCE
+        and is_suspended
+        and policy is not None
+        and not policy.is_default
+        and dependencies.settings.current.notify.may_give_back(link.channel)
+    )
 
 
 def make_stop_command(workload: WorkloadKey) -> str:
@@ -269,34 +295,39 @@ def make_stop_command(workload: WorkloadKey) -> str:
     return f"kubectl patch {where} --type merge --patch {shlex.quote(json.dumps(make_patch(fields)))}" if fields else ""
 
 
-def _name(link: SnoozeLink) -> str:
+def name_link(link: SnoozeLink) -> str:
     """As `gpusteward explain` accepts it."""
     return f"{link.namespace}/{link.kind}/{link.name}"
 
 
-def _fact(name: Message, text: str, language: Language) -> str:
+def make_fact(name: Message, text: str, language: Language) -> str:
     return f"<dt>{escape(name.text(language))}</dt><dd>{escape(text)}</dd>"
 
 
-def _paragraph(text: str, style: str = "") -> str:
+def make_paragraph(text: str, style: str = "") -> str:
     return f'<p class="{style}">{escape(text)}</p>' if style else f"<p>{escape(text)}</p>"
 
 
 def _button(token: str, hours: int, language: Language) -> str:
     """A form without fields: the link and the hours are its address."""
-    action = escape(f"?link={token}&hours={hours}")
-    label = escape(messages.CONFIRM.text(language, hours=hours))
-    return f'<form method="post" action="{action}"><button type="submit">{label}</button></form>'
+    return make_form(f"?link={token}&hours={hours}", messages.CONFIRM.text(language, hours=hours))
 
 
-def _send_refusal(request: Request, reason: Message) -> Response:
+def make_form(action: str, label: str) -> str:
+    return f'<form method="post" action="{escape(action)}"><button type="submit">{escape(label)}</button></form>'
+
+
+def send_refusal(request: Request, reason: Message, *, root: str = "") -> Response:
     status = HTTPStatus.GONE if reason is messages.EXPIRED else HTTPStatus.FORBIDDEN
     language = find_language(request.headers)
-    return _send_page(status, _paragraph(reason.text(language)), language)
+    return send_page(status, make_paragraph(reason.text(language)), language, root=root)
 
 
-def _send_page(status: HTTPStatus, content: str, language: Language, *, heading: str = "") -> Response:
+def send_page(status: HTTPStatus, content: str, language: Language, *, heading: str = "", root: str = "") -> Response:
+    """`root`: the relative path to `/`."""
     title = escape(messages.TITLE.text(language))
     headers = {"Content-Security-Policy": POLICY, "Cache-Control": "no-store", "X-Robots-Tag": "noindex"}
     style = f"{SNOOZE_PATH.lstrip('/')}/page.css"
-    return send_page(title, content, language, status=status, headers=headers, heading=escape(heading), style=style)
+    return responses.send_page(
+        title, content, language, status=status, headers=headers, heading=escape(heading), root=root, style=style
+    )

@@ -115,6 +115,14 @@ class Suspended(NamedTuple):
     gpus: float
 
 
+class Asker(StrEnum):
+    """A person who asks for an action: guards on time do not hold for an operator. Whoever has the link of a warning
+    need not wait for the window and the warning; everything else holds, also what the policy says."""
+
+    OPERATOR = "operator"
+    LINK = "link"
+
+
 class ReclaimControl(Protocol):
     """What API and CLI use; implemented by `reclaimer.Reclaimer`. Every method may be called from any thread."""
 
@@ -138,11 +146,11 @@ class ReclaimControl(Protocol):
     def read_action(self, action_id: str, *, visible: VisibleNamespaces | None) -> Action | None:
         """None where there is none in these namespaces. Raises SourceError."""
 
-    def preview(self, workload: WorkloadKey) -> Decision:
+    def preview(self, workload: WorkloadKey, *, asker: Asker = Asker.OPERATOR) -> Decision:
         """What suspending it now would change, with every guard. Raises ReclaimError, SourceError."""
 
-    def suspend(self, workload: WorkloadKey, *, by: str) -> Action:
-        """Act now because a person says so: guards on time are skipped, all others hold. Raises ReclaimError,
+    def suspend(self, workload: WorkloadKey, *, by: str, asker: Asker = Asker.OPERATOR) -> Action:
+        """Act now because a person says so: guards that do not hold for this asker are skipped. Raises ReclaimError,
         SourceError."""
 
     def restore(self, action_id: str, *, by: str) -> Action:

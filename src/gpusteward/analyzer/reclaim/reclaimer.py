@@ -42,7 +42,7 @@ from gpusteward.analyzer.reclaim.execution.usage_check import UsageCheck
 from gpusteward.analyzer.reclaim.execution.warnings import Notices
 from gpusteward.analyzer.reclaim.open_actions import OpenActions
 from gpusteward.analyzer.reclaim.permission import Mode, Permission, SwitchState
-from gpusteward.analyzer.reclaim.plan import MOST_ACTIONS, Decision, Outcome, Plan, Suspended
+from gpusteward.analyzer.reclaim.plan import MOST_ACTIONS, Asker, Decision, Outcome, Plan, Suspended
 from gpusteward.analyzer.reclaim.policies.policy import ReclaimAction
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.reclaim import ReclaimSettings
@@ -187,20 +187,20 @@ class Reclaimer:
         found = self._journal.read(action_id)
         return found if found is not None and sees(visible, found.workload) else None
 
-    def preview(self, workload: WorkloadKey) -> Decision:
+    def preview(self, workload: WorkloadKey, *, asker: Asker = Asker.OPERATOR) -> Decision:
         with self._locked():
             if self.mode is Mode.OFF:
                 raise ReclaimError(messages.NOT_ON, mode=self.mode.value)
-            return decide_one(self._read_fresh(workload, by_person=True, renews=False))
+            return decide_one(self._read_fresh(workload, asker=asker, renews=False))
 
-    def suspend(self, workload: WorkloadKey, *, by: str) -> Action:
+    def suspend(self, workload: WorkloadKey, *, by: str, asker: Asker = Asker.OPERATOR) -> Action:
         with self._locked():
             if self.mode is not Mode.ENFORCE:
                 raise ReclaimError(messages.NOT_ON, mode=self.mode.value)
-            one = self._read_fresh(workload, by_person=True)
-            objections = list_objections(ask_all(one.facts))
+            one = self._read_fresh(workload, asker=asker)
+            objections = list_objections(ask_all(one.facts), asker)
             if one.changes and not objections:
-                objections = list_objections(self._look_again(one).answers)
+                objections = list_objections(self._look_again(one).answers, asker)
             if objections or not one.changes:
                 reason = objections[0].reason if objections else messages.NOT_INSPECTED
                 raise ReclaimError(messages.REFUSED, reason=reason)
@@ -350,7 +350,7 @@ class Reclaimer:
         changed = [action for action in opened if action.is_open]
         self._suspended = Suspended(len(changed), sum(action.gpus for action in changed))
 
-    def _read_fresh(self, key: WorkloadKey, *, by_person: bool = False, renews: bool = True) -> ReclaimWorkload:
+    def _read_fresh(self, key: WorkloadKey, *, asker: Asker | None = None, renews: bool = True) -> ReclaimWorkload:
         """One workload, with everything read now. Raises ReclaimError if the last result does not have it. `renews`:
         the Lease, which is not for one who only looks."""
         result = self._last_result
@@ -366,8 +366,8 @@ class Reclaimer:
             stop=self._permission.find_stop(renews=renews and self.mode is Mode.ENFORCE),
             now=self._now(),
         )
-        one = self._assessor.assess_one(number, cycle, by_person=by_person)
-        if by_person:  # a cycle reads it for all workloads together
+        one = self._assessor.assess_one(number, cycle, by_person=asker is Asker.OPERATOR)
+        if asker is not None:  # a cycle reads it for all workloads together
             self._assessor.add_host_use([one], cycle)
         one.read_at = read_at
         return one

@@ -62,6 +62,11 @@ def is_slack(url: str) -> bool:
     return parts.scheme in ("http", "https") and bool(_SLACK_PATH.fullmatch(parts.path))
 
 
+def is_mail(url: str) -> bool:
+    """Of Apprise: to persons, where most others are groups."""
+    return urlsplit(url).scheme in ("mailto", "mailtos")
+
+
 Channels = Annotated[dict[str, SecretStr], AfterValidator(_check_channels)]
 Names = Annotated[list[str], BeforeValidator(split_list)]
 Urls = Annotated[list[Annotated[str, AfterValidator(check_url)]], BeforeValidator(split_list)]
@@ -117,14 +122,30 @@ class NotifySettings(BaseModel):
     time_zone: Annotated[str, _parsed_by(read_zone)] = Field(
         default="UTC", description="Time zone of quiet hours, digest and times in notices, such as Asia/Shanghai."
     )
+    give_back: Names | None = Field(
+        default=None,
+        description="Channels whose warnings have a link that can also suspend the workload now, where reclaim "
+        "enforces and its policy suspends. Default: those that are mail only, since others are groups. Empty: none.",
+    )
     digest: Annotated[str, _parsed_by(read_weekly)] = Field(
         default="monday 09:00", description="When the weekly digest is sent. Empty: never."
     )
 
+    def may_give_back(self, channel: str) -> bool:
+        """Whether links that were sent to this channel can suspend their workload."""
+        if self.give_back is not None:
+            return channel in self.give_back
+        return channel in self.channels and all(is_mail(url) for url in urls_of(self.channels[channel]))
+
     @model_validator(mode="after")
     def _check_names(self) -> Self:
         tables: Mapping[str, list[str]] = {f"namespaces.{key}": split_names(v) for key, v in self.namespaces.items()}
-        own = {"default": self.default, "languages": list(self.languages), "secrets": list(self.secrets)}
+        own = {
+            "default": self.default,
+            "give_back": self.give_back or [],
+            "languages": list(self.languages),
+            "secrets": list(self.secrets),
+        }
         for setting, names in {**own, **tables}.items():
             for name in names:
                 if name not in self.channels:

@@ -9,7 +9,7 @@ from gpusteward.analyzer.reclaim.decisions.workloads import Facts, ReclaimWorklo
 from gpusteward.analyzer.reclaim.execution.changes import Change
 from gpusteward.analyzer.reclaim.execution.journal import Action, ActionState, JournalStep, make_action_id
 from gpusteward.analyzer.reclaim.permission import Mode
-from gpusteward.analyzer.reclaim.plan import Answer, Decision, OtherPod, Outcome
+from gpusteward.analyzer.reclaim.plan import Answer, Asker, Decision, OtherPod, Outcome
 from gpusteward.analyzer.reclaim.policies.policy import Policy
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.sources.live_readings import HostUse
@@ -102,9 +102,9 @@ def waits_for_pressure(facts: Facts) -> bool:
     return policy is not None and policy.on_pressure and may_be_acted_on(facts._replace(has_pressure=True))
 
 
-def list_objections(answers: Iterable[Answer]) -> list[Answer]:
+def list_objections(answers: Iterable[Answer], asker: Asker) -> list[Answer]:
     """What forbids an action that a person asks for."""
-    return [answer for answer in answers if answer.passed is False and BY_NAME[answer.guard].by_person]
+    return [answer for answer in answers if answer.passed is False and asker not in BY_NAME[answer.guard].not_for]
 
 
 def is_warning_due(facts: Facts) -> bool:

@@ -15,7 +15,7 @@ from gpusteward.analyzer.reclaim.cluster import PodId
 from gpusteward.analyzer.reclaim.decisions.host_use import HostReading, HostSignal, HostTotal
 from gpusteward.analyzer.reclaim.decisions.workloads import Facts
 from gpusteward.analyzer.reclaim.execution.journal import Warned
-from gpusteward.analyzer.reclaim.plan import Answer, Fields, Outcome
+from gpusteward.analyzer.reclaim.plan import Answer, Asker, Fields, Outcome
 from gpusteward.analyzer.reclaim.policies.policy import CHANGING_ACTIONS, ReclaimAction
 from gpusteward.analyzer.sources.live_readings import HostUse
 from gpusteward.core.gpu_counts import format_gpus
@@ -40,7 +40,7 @@ class Guard(NamedTuple):
     ask: Ask
     consequence: Outcome
     after_warning: bool = False  # its no does not keep a warning back
-    by_person: bool = True  # it holds also where a person asks for the action
+    not_for: tuple[Asker, ...] = ()  # who may ask for the action although it says no
 
     @property
     def name(self) -> str:
@@ -473,9 +473,11 @@ def usage(facts: Facts) -> Answer:
     return _answer(usage, facts.usage is None, messages.USAGE_FRESH, facts.usage or messages.USAGE_FRESH)
 
 
+_OPERATOR = (Asker.OPERATOR,)
+_PEOPLE = (Asker.OPERATOR, Asker.LINK)
 GUARDS: Sequence[Guard] = (
     Guard(idle, Outcome.NOTHING),
-    Guard(policy, Outcome.NOTHING, by_person=False),
+    Guard(policy, Outcome.NOTHING, not_for=_OPERATOR),
     Guard(signature, Outcome.REFUSE),
     Guard(proof, Outcome.REFUSE),
     Guard(coverage, Outcome.REFUSE),
@@ -492,20 +494,20 @@ GUARDS: Sequence[Guard] = (
     Guard(host, Outcome.REFUSE),
     Guard(not_under_way, Outcome.WAIT),
     Guard(snoozed, Outcome.WAIT),
-    Guard(cool_down, Outcome.WAIT, by_person=False),
+    Guard(cool_down, Outcome.WAIT, not_for=_OPERATOR),
     Guard(seen, Outcome.WAIT),
     Guard(fresh, Outcome.WAIT),
-    Guard(window, Outcome.WAIT, by_person=False),
-    Guard(no_requests, Outcome.WAIT, by_person=False),
-    Guard(chance, Outcome.WAIT, by_person=False),
-    Guard(quiet_hours, Outcome.WAIT, by_person=False),
+    Guard(window, Outcome.WAIT, not_for=_PEOPLE),
+    Guard(no_requests, Outcome.WAIT, not_for=_OPERATOR),
+    Guard(chance, Outcome.WAIT, not_for=_OPERATOR),
+    Guard(quiet_hours, Outcome.WAIT, not_for=_OPERATOR),
     Guard(leader, Outcome.WAIT),
     Guard(switch, Outcome.WAIT),
     Guard(policy_file, Outcome.WAIT),
-    Guard(warned, Outcome.WAIT, after_warning=True, by_person=False),
-    Guard(working_hours, Outcome.WAIT, after_warning=True, by_person=False),
-    Guard(pressure, Outcome.WAIT, after_warning=True, by_person=False),
-    Guard(budget, Outcome.WAIT, after_warning=True, by_person=False),
+    Guard(warned, Outcome.WAIT, after_warning=True, not_for=_PEOPLE),
+    Guard(working_hours, Outcome.WAIT, after_warning=True, not_for=_OPERATOR),
+    Guard(pressure, Outcome.WAIT, after_warning=True, not_for=_OPERATOR),
+    Guard(budget, Outcome.WAIT, after_warning=True, not_for=_OPERATOR),
     Guard(usage, Outcome.WAIT, after_warning=True),
 )
 """Names are public: they are in plans, in the journal and in metrics."""
