@@ -3,8 +3,7 @@
 Nothing here sends anything: the result is an `OutboxBatch`.
 
 planner.py         decides which notices a cycle produces
-idle_workloads.py  idle workloads with GPUs, idle time, memory and cost
-stalled_workloads.py  those that are busy without doing anything, and their message
+idle_workloads.py  idle workloads with GPUs, idle time, memory and cost; stalled ones
 routing.py         to whom, when and how often: channels of a namespace, quiet hours, which notices were sent when
 messages.py        text of a message
 digest.py          the weekly digest and its time

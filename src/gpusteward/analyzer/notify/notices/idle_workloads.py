@@ -1,16 +1,15 @@
-"""Idle workloads with the facts that a message contains: GPUs, idle time, memory in use, cost so far. Pure."""
+"""Workloads that notices are about; idle ones with what a message contains: GPUs, idle time, memory, cost. Pure."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from gpusteward.analyzer.prices import PriceList, cost_of
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES
 from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.core.usages import AllocationKey, Measure, Stat
-from gpusteward.core.verdicts import Activity, Proof
+from gpusteward.core.verdicts import Activity, Proof, Signature
 
 MAX_ALLOCATIONS = 8
 """A message lists at most this many allocations of a workload."""
@@ -47,13 +46,18 @@ def find_idle_workloads(result: Result, *, minutes: float) -> WorkloadNumbers:
     return found
 
 
+def find_stalled_workloads(result: Result) -> WorkloadNumbers:
+    """Workloads that are busy without doing anything. The time that it must last is part of the verdict."""
+    found: WorkloadNumbers = np.flatnonzero(result.workloads.signature == SIGNATURES.index(Signature.STALLED)).tolist()
+    return found
+
+
 class NoticeWorkloadBuilder:
     """Builds idle workloads from one result; columns that all of them need are computed once."""
 
     def __init__(self, result: Result) -> None:
         usage = result.verdicts.usage
         self._result = result
-        self._prices = PriceList(result.settings.prices)
         self._peaks = usage.column(Measure.CORE, Stat.PEAK)
         self._requests = usage.column(Measure.REQUESTS, Stat.COUNT) * 3600 / usage.window_seconds
         held, means = usage.column(Measure.MEMORY_USED, Stat.LAST), usage.column(Measure.MEMORY_USED, Stat.MEAN)
@@ -63,6 +67,8 @@ class NoticeWorkloadBuilder:
         result, table, allocations = self._result, self._result.workloads, self._result.verdicts.usage.allocations
         for number in numbers:
             rows, since = table.rows(number).tolist(), float(table.idle_since[number])
+            # Of a GPU without a price it is unknown: a partial sum would be read as the total.
+            cost = _known(np.sum(result.cost_micros_per_hour[rows]) * (result.at - since) / 3600)
             yield NoticeWorkload(
                 key=table.keys[number],
                 gpus=float(table.gpus[number]),
@@ -73,22 +79,11 @@ class NoticeWorkloadBuilder:
                 idle_seconds=result.at - since,
                 core_peak_ratio=_known(np.max(self._peaks[rows])),
                 memory_used_bytes=_known(np.sum(self._memory[rows])),
-                cost_micros=self._cost(rows, seconds=result.at - since),
+                cost_micros=None if cost is None else round(cost),
                 is_sampled=PROOFS[table.proof[number]] is Proof.SAMPLED,
                 silent_since=_known(np.max(result.verdicts.silent_since[rows])),
                 requests_per_hour=_known(np.max(self._requests[rows])),
             )
-
-    def _cost(self, rows: Sequence[int], *, seconds: float) -> int | None:
-        """None if any GPU has no price: a partial sum would be read as the total."""
-        total, result = 0, self._result
-        for row in rows:
-            allocation = result.verdicts.usage.allocations[row]
-            price = self._prices.micros_per_gpu_hour(allocation.model, allocation.container.namespace)
-            if not price:
-                return None
-            total += cost_of(round(seconds * 1000 * float(result.workloads.fractions[row])), price)
-        return total
 
 
 def _known(number: np.floating) -> float | None:

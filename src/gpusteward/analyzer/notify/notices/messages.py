@@ -1,8 +1,10 @@
-"""Writes the text of one message about idle workloads or an outage (pure). The first line is the title."""
+"""Writes the text of one message about idle or stalled workloads or an outage (pure). The first line is the title."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+
+import numpy as np
 
 from gpusteward.analyzer.notify.notices.formatting import (
     format_duration,
@@ -14,6 +16,7 @@ from gpusteward.analyzer.notify.notices.formatting import (
     safe_name,
 )
 from gpusteward.analyzer.notify.notices.idle_workloads import MAX_ALLOCATIONS, NoticeWorkload
+from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.core.errors import SourceError
 from gpusteward.core.gpu_counts import format_gpus
@@ -25,6 +28,9 @@ from gpusteward.messages import notices as messages
 MAX_LINES = 20
 """A message names this many workloads, the largest first, and counts the others: chat clients cut longer messages."""
 GPUS_PER_LINE = 2
+MAX_STALLED = 5
+"""Of workloads that are stalled: each takes five lines."""
+MAX_LINE_LENGTH = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,3 +218,36 @@ def _write_details(workload: NoticeWorkload, options: MessageOptions) -> Iterato
         yield messages.LINE_COST.text(language, cost=format_money(workload.cost_micros, options.currency))
     gpus = _name_gpus(workload, language, shown=GPUS_PER_LINE, name=_name_gpu_slot)
     yield messages.LINE_GPUS.text(language, gpus=gpus)
+
+
+def write_stalled(result: Result, numbers: Sequence[int], options: MessageOptions) -> str:
+    """One message about workloads of one namespace."""
+    table, language = result.workloads, options.language
+    largest = sorted(numbers, key=lambda each: (-float(table.gpus[each]), table.keys[each]))
+    namespace = safe_name(table.keys[largest[0]].namespace)
+    lines = [
+        messages.STALLED_TITLE.text(language, where=namespace),
+        write_as_of(result.at, options),
+        *(line for number in largest[:MAX_STALLED] for line in _describe_stalled(result, number, options)),
+    ]
+    if others := largest[MAX_STALLED:]:
+        gpus = format_gpus(sum(float(table.gpus[each]) for each in others))
+        lines.append(messages.MORE_WORKLOADS.text(language, number=len(others), gpus=gpus))
+    repeat = format_duration(options.repeat_hours * 3600, language)
+    return "\n".join((*lines, messages.STALLED_NEXT.text(language, repeat=repeat)))
+
+
+def _describe_stalled(result: Result, number: int, options: MessageOptions) -> Iterator[str]:
+    table, language, rows = result.workloads, options.language, result.workloads.rows(number)
+    since = result.verdicts.ineffective_since[rows]
+    yield messages.STALLED_WORKLOAD.text(
+        language,
+        workload=name_workload(table.keys[number], options),
+        gpus=format_gpus(float(table.gpus[number])),
+        duration=format_duration(result.at - float(np.nanmax(since)), language),
+    )
+    for reason in table.explain_stall(number):
+        yield safe_line(reason.text(language), max_length=MAX_LINE_LENGTH)
+    cost = np.sum(result.cost_micros_per_hour[rows] * np.where(np.isnan(since), 0.0, result.at - since)) / 3600
+    if not np.isnan(cost):  # a GPU without a price: a partial sum would be read as the total
+        yield messages.STALLED_COST.text(language, cost=format_money(round(float(cost)), options.currency))

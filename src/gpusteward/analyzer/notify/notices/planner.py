@@ -13,10 +13,20 @@ from sqlalchemy import Engine
 
 from gpusteward.analyzer.ledger.snoozes import clean_workload
 from gpusteward.analyzer.notify.notices.digest import find_due_digest, read_week, write_digest
-from gpusteward.analyzer.notify.notices.idle_workloads import NoticeWorkload, NoticeWorkloadBuilder, find_idle_workloads
-from gpusteward.analyzer.notify.notices.messages import MessageOptions, write_idle, write_outage, write_recovery
+from gpusteward.analyzer.notify.notices.idle_workloads import (
+    NoticeWorkload,
+    NoticeWorkloadBuilder,
+    find_idle_workloads,
+    find_stalled_workloads,
+)
+from gpusteward.analyzer.notify.notices.messages import (
+    MessageOptions,
+    write_idle,
+    write_outage,
+    write_recovery,
+    write_stalled,
+)
 from gpusteward.analyzer.notify.notices.routing import ChannelRouter, NoticeHistory, is_quiet
-from gpusteward.analyzer.notify.notices.stalled_workloads import find_stalled_workloads, write_stalled
 from gpusteward.analyzer.notify.outbox.records import (
     ASKED,
     NoticeKind,
