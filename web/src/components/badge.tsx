@@ -12,7 +12,7 @@ const TONES: Readonly<Record<string, Tone>> = {
 export const signatureTone = (signature: string): Tone => TONES[signature] ?? "plain";
 
 /** A word of the API in the viewer's language; a word that this version does not know stays as it is. */
-export function wordOf(prefix: "signature" | "activity", word: string): string {
+export function wordOf(prefix: "signature" | "verdict", word: string): string {
   const key = `${prefix}.${word}`;
   return key in en ? t(key as TextKey) : word;
 }

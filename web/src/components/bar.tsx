@@ -1,8 +1,8 @@
-/** A bar that adds up: active, idle, unknown and free. Patterns tell them apart without colour. */
+/** A bar that adds up: active, suspicious, idle, unknown and free. Patterns tell them apart without colour. */
 import { t } from "../i18n";
 import { fmt } from "../i18n";
 
-export type Share = "active" | "idle" | "unknown" | "free";
+export type Share = "active" | "suspicious" | "idle" | "unknown" | "free";
 
 interface Props {
   readonly parts: readonly { readonly kind: Share; readonly value: number }[];
@@ -19,7 +19,7 @@ export function StackedBar({ parts, label, size = "small" }: Props) {
           key={part.kind}
           class={`fill-${part.kind}`}
           style={{ flexGrow: part.value }}
-          title={`${fmt.gpus(part.value)} ${t(`activity.${part.kind}`)}`}
+          title={`${fmt.gpus(part.value)} ${t(`verdict.${part.kind}`)}`}
         />
       ))}
     </div>

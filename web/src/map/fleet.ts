@@ -8,12 +8,14 @@ export interface MapData {
   readonly namespaces: readonly string[];
   readonly activities: readonly string[];
   readonly signatures: readonly string[];
+  readonly verdicts: readonly string[];
   readonly workloads: {
     readonly cluster: readonly number[];
     readonly kind: readonly string[];
     readonly namespace: readonly number[];
     readonly name: readonly string[];
     readonly user: readonly string[];
+    readonly verdict: readonly number[];
   };
   readonly gpus: {
     readonly node: readonly number[];
@@ -28,7 +30,7 @@ export const GROUPINGS = ["node", "namespace", "model", "cluster"] as const;
 export type Grouping = (typeof GROUPINGS)[number];
 
 /** What a part of a tile shows, from top to bottom; `other`: held by a namespace of another group. */
-export const KINDS = ["active", "idle", "unknown", "other", "free"] as const;
+export const KINDS = ["active", "suspicious", "idle", "unknown", "other", "free"] as const;
 export type Kind = (typeof KINDS)[number];
 
 export interface Part {
@@ -59,7 +61,8 @@ const THINNEST = 0.12;
 export function makeParts(data: MapData, gpu: number, namespace = -1): Part[] {
   const holders = (data.gpus.parts[gpu] ?? []).map((row) => {
     const [fraction = 0, activity = 0, signature = 0, workload = -1] = row as readonly number[];
-    return { fraction, kind: kindOf(data.activities[activity]), signature: data.signatures[signature] ?? "", workload };
+    const isSuspicious = data.verdicts[data.workloads.verdict[workload] ?? -1] === "suspicious";
+    return { fraction, kind: kindOf(data.activities[activity], isSuspicious), signature: data.signatures[signature] ?? "", workload };
   });
   const used = holders.reduce((sum, one) => sum + one.fraction, 0);
   const hidden = data.gpus.hidden_holders[gpu] ? Math.max(0, 1 - used) : 0;
@@ -73,7 +76,9 @@ export function makeParts(data: MapData, gpu: number, namespace = -1): Part[] {
   return stack(slices);
 }
 
-function kindOf(activity: string | undefined): Kind {
+/** What is active of a suspicious workload is suspicious. */
+function kindOf(activity: string | undefined, isSuspicious: boolean): Kind {
+  if (activity === "active" && isSuspicious) return "suspicious";
   return activity === "active" || activity === "idle" ? activity : "unknown";
 }
 

@@ -195,9 +195,9 @@ function nameOf(data: MapData, gpu: number): string {
 function describe(data: MapData, gpu: number, parts: readonly Part[]): string {
   const holders = parts.map((part) => {
     if (part.kind === "other") return texts("other-part", { share: fmt.percent(part.fraction, 0) });
-    if (part.workload < 0) return t(part.kind === "free" ? "activity.free" : "activity.unknown");
+    if (part.workload < 0) return t(part.kind === "free" ? "verdict.free" : "verdict.unknown");
     const key = keyOf(data, part.workload);
-    return `${key.namespace}/${key.kind}/${key.name}, ${data.workloads.user[part.workload]}, ${wordOf("activity", part.kind)}`;
+    return `${key.namespace}/${key.kind}/${key.name}, ${data.workloads.user[part.workload]}, ${wordOf("verdict", part.kind)}`;
   });
   return `${nameOf(data, gpu)}: ${holders.join("; ")}`;
 }
@@ -241,7 +241,7 @@ function TooltipPart({ data, part, isOnly, isHidden }: { data: MapData; part: Pa
   }
   const key = keyOf(data, part.workload);
   const user = data.workloads.user[part.workload];
-  const words = [user, part.fraction < 0.995 ? share : "", wordOf("activity", part.kind), part.signature && part.signature !== part.kind ? wordOf("signature", part.signature) : ""];
+  const words = [user, part.fraction < 0.995 ? share : "", wordOf("verdict", part.kind), part.signature && part.signature !== part.kind ? wordOf("signature", part.signature) : ""];
   return (
     <div class="map-tooltip-part">
       <i class={`swatch fill-${part.kind}`} />

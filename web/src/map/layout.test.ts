@@ -17,7 +17,8 @@ const FLEET: MapData = {
   namespaces: ["vision", "speech"],
   activities: ["active", "idle", "unknown"],
   signatures: ["steady", "hung"],
-  workloads: { cluster: [0, 0], kind: ["Job", "Job"], namespace: [0, 1], name: ["train", "asr"], user: ["liu", "kim"] },
+  verdicts: ["active", "idle", "suspicious", "unknown"],
+  workloads: { cluster: [0, 0], kind: ["Job", "Job"], namespace: [0, 1], name: ["train", "asr"], user: ["liu", "kim"], verdict: [1, 0] },
   gpus: {
     node: [0, 0, 1],
     index: ["0", "1", ""],
@@ -126,6 +127,11 @@ describe("the parts of a tile", () => {
     expect(parts.map((part) => part.kind)).toEqual(["active", "idle", "free"]);
     expect(parts.at(-1)!.to).toBe(1);
     expect(parts[0]!.from).toBe(0);
+  });
+
+  it("are suspicious where the active GPU is of a suspicious workload, and idle where it is idle", () => {
+    const data = { ...FLEET, workloads: { ...FLEET.workloads, verdict: [2, 2] } };
+    expect(makeParts(data, 0).map((part) => part.kind)).toEqual(["suspicious", "idle", "free"]);
   });
 
   it("are one outline for a free GPU", () => {

@@ -4,6 +4,7 @@ import { type Box, type Cell, type Layout, tileBox, visibleBands } from "./layou
 
 export interface Palette {
   readonly active: string;
+  readonly suspicious: string;
   readonly idle: string;
   readonly unknown: string;
   readonly "unknown-soft": string;
@@ -12,7 +13,7 @@ export interface Palette {
   readonly secondary: string;
 }
 
-export const PALETTE_NAMES: readonly (keyof Palette)[] = ["active", "idle", "unknown", "unknown-soft", "free", "line", "secondary"];
+export const PALETTE_NAMES: readonly (keyof Palette)[] = ["active", "suspicious", "idle", "unknown", "unknown-soft", "free", "line", "secondary"];
 
 /** What is drawn: data, its groups and where they are. */
 export interface Scene {
@@ -133,6 +134,8 @@ export class Painter {
     if (!palette) return;
     context.fillStyle = palette.active;
     context.fill(paths.active);
+    context.fillStyle = palette.suspicious;
+    context.fill(paths.suspicious);
     context.fillStyle = palette.idle;
     context.fill(paths.idle);
     context.fillStyle = palette["unknown-soft"];

@@ -19,7 +19,7 @@ export function MigLayout({ gpu }: { gpu: NodeGpu }) {
 function MigSlot({ slot, gpu }: { slot: Slot; gpu: NodeGpu }) {
   const { instance } = slot;
   const holder = instance && gpu.holders.find((each) => each.instance === instance.instance);
-  const kind = !instance || instance.is_free ? "free" : (holder?.activity ?? "unknown");
+  const kind = !instance || instance.is_free ? "free" : (holder?.verdict ?? "unknown");
   const name = !instance ? texts("mig-free") : instance.profile || instance.instance;
   const who = instance ? (holder ? `${holder.workload.namespace}/${holder.workload.name}` : instance.is_free ? texts("mig-unused") : "") : "";
   return (

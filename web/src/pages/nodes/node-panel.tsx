@@ -139,7 +139,7 @@ function Holders({ gpu }: { gpu: NodeGpu }) {
     <ul class="holders" aria-label={texts("holders")}>
       {gpu.holders.map((holder) => (
         <li key={`${holder.pod}/${holder.container}/${holder.instance}`}>
-          <i class={`swatch fill-${holder.activity}`} aria-hidden="true" />
+          <i class={`swatch fill-${holder.verdict}`} aria-hidden="true" />
           <span class="holder-name">
             <WorkloadLink of={holder.workload} />
             <small>

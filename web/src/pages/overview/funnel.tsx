@@ -16,7 +16,7 @@ export function Funnel({ data }: { data: OverviewData }) {
       <dl>
         {data.funnel.filter((each) => each.gpus !== null).map((each) => (
           <div key={each.step}>
-            <dt>{each.step === "active" ? t("activity.active") : texts(`step-${each.step}`)}</dt>
+            <dt>{each.step === "active" ? t("verdict.active") : texts(`step-${each.step}`)}</dt>
             <dd class="funnel-gpus">{fmt.gpus(counts[each.step])}</dd>
             <dd class="funnel-track" aria-hidden="true"><i style={{ width: `${Math.min(100, (100 * each.gpus!) / all)}%` }} /></dd>
             {isRecorded && <Amounts step={each} currency={data.currency} />}

@@ -4,15 +4,17 @@ import { findPage } from "../../pages";
 import { linkTo } from "../../router";
 import type { OverviewData } from "./overview";
 import { ReclaimLine } from "./reclaim-line";
-import { roundToSum, WHOLE_FROM } from "./rounding";
+import { listParts, roundToSum, WHOLE_FROM } from "./rounding";
 import { texts } from "./texts";
 
-const KINDS: readonly Share[] = ["active", "idle", "unknown", "free"];
+const KINDS: readonly Share[] = ["active", "suspicious", "idle", "unknown", "free"];
+/** The workloads whose GPUs add up to a number of the legend. */
+const ROWS: Readonly<Partial<Record<Share, string>>> = { suspicious: "verdict:suspicious", idle: "idle-gpus>0", unknown: "unknown-gpus>0" };
 const SHOWN_PROBLEMS = 2;
 
 export function Headline({ data, hasLinks = true }: { data: OverviewData; hasLinks?: boolean }) {
   const { gpus } = data;
-  const values = [gpus.active, gpus.idle, gpus.unknown, gpus.free ?? 0];
+  const values = listParts(gpus);
   const sum = values.reduce((total, each) => total + each, 0);
   const shown = sum >= WHOLE_FROM ? roundToSum(values) : values;
   const counts = Object.fromEntries(KINDS.map((kind, index) => [kind, fmt.gpus(shown[index]!)]));
@@ -23,6 +25,7 @@ export function Headline({ data, hasLinks = true }: { data: OverviewData; hasLin
         <div>
           <h1>{sentence(data, counts["idle"]!, total)}</h1>
           <p class="headline-cost">{costSentence(data)} {potentialSentence(data)}</p>
+          <BusyLine data={data} hasLinks={hasLinks} />
           <ReclaimLine hasLinks={hasLinks} />
         </div>
         <Problems data={data} />
@@ -30,10 +33,10 @@ export function Headline({ data, hasLinks = true }: { data: OverviewData; hasLin
       <StackedBar size="large" label={texts("bar-label", counts)} parts={KINDS.map((kind, index) => ({ kind, value: values[index]! }))} />
       <div class="legend">
         <dl>
-          {KINDS.filter((kind) => kind !== "free" || gpus.free !== null).map((kind) => (
+          {KINDS.filter((kind, index) => (kind === "suspicious" ? values[index]! > 0 : kind !== "free" || gpus.free !== null)).map((kind) => (
             <div key={kind}>
-              <dt>{t(`activity.${kind}`)}</dt>
-              <dd><i class={`swatch fill-${kind}`} aria-hidden="true" />{counts[kind]}</dd>
+              <dt>{t(`verdict.${kind}`)}</dt>
+              <dd><i class={`swatch fill-${kind}`} aria-hidden="true" />{hasLinks && ROWS[kind] ? <a class="plain-link" href={linkTo("workloads", [], { q: ROWS[kind] })}>{counts[kind]}</a> : counts[kind]}</dd>
             </div>
           ))}
         </dl>
@@ -67,6 +70,25 @@ function potentialSentence({ potential }: OverviewData) {
   const count = gpus >= 2 ? Math.round(gpus) : gpus;
   const key = workloads === 1 ? "potential-one" : "potential";
   return texts(cost === null ? `${key}-unpriced` : key, { workloads, gpus: fmt.gpus(count) });
+}
+
+/** What looks busy but is not, and what it costs per hour; and who works but waits for data. A wall has no links. */
+function BusyLine({ data: { suspicious, starved, currency }, hasLinks }: { data: OverviewData; hasLinks: boolean }) {
+  if (!suspicious.workloads && !starved.workloads) return null;
+  const link = (q: string) => hasLinks && <> <a href={linkTo("workloads", [], { q })}>{texts("busy-which")}</a></>;
+  const cost = suspicious.cost_micros_per_hour;
+  return (
+    <p class="headline-busy">
+      {suspicious.workloads > 0 && (
+        <span>
+          {texts.rich("busy-suspicious", { n: <strong class="suspicious-number">{fmt.number(suspicious.workloads)}</strong>, count: suspicious.workloads })}
+          {cost === null ? texts("end") : texts("busy-cost", { money: fmt.money(cost, currency) })}
+          {link("verdict:suspicious")}
+        </span>
+      )}{" "}
+      {starved.workloads > 0 && <span>{texts("busy-starved", { n: starved.workloads })}{link("verdict:active signature:starved")}</span>}
+    </p>
+  );
 }
 
 /** What is missing in the data, in the words of the API. */

@@ -14,17 +14,26 @@ interface Gpus {
   readonly total: number | null;
   readonly allocated: number;
   readonly active: number;
+  /** A part of the active ones. */
+  readonly suspicious: number;
   readonly idle: number;
   readonly unknown: number;
   readonly free: number | null;
   readonly effective: number;
 }
 
+/** What the bar shows, in its order: a GPU counts once. */
+export function listParts({ active, suspicious, idle, unknown, free }: Gpus): number[] {
+  return [Math.max(0, active - suspicious), suspicious, idle, unknown, free ?? 0];
+}
+
 /** The numbers of the funnel, rounded as the bar above it rounds them; none is larger than the one before. */
-export function countSteps({ total, allocated, active, idle, unknown, free, effective }: Gpus) {
+export function countSteps(gpus: Gpus) {
+  const { total, allocated, active, free, effective } = gpus;
   if (allocated + (free ?? 0) < WHOLE_FROM) return { total: total ?? 0, allocated, active, effective };
   const held = Math.round(allocated);
-  const used = Math.min(held, roundToSum([active, idle, unknown, free ?? 0])[0]!);
+  const [real, suspicious] = roundToSum(listParts(gpus));
+  const used = Math.min(held, real! + suspicious!);
   return { total: Math.round(total ?? 0), allocated: held, active: used, effective: active > effective ? Math.min(used, Math.round(effective)) : used };
 }
 

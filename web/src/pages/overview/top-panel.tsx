@@ -19,7 +19,7 @@ export function TopPanel({ overview }: { overview: Resource<OverviewData> }) {
     <Panel
       class="top-panel"
       title={texts(measure === "cost" ? "top" : "top-unpriced")}
-      aside={data && data.idle_workloads > 0 && <a href={linkTo("workloads", [], { q: "state:idle" })}>{texts("top-all", { n: data.idle_workloads })}</a>}
+      aside={data && data.idle_workloads > 0 && <a href={linkTo("workloads", [], { q: "idle-gpus>0" })}>{texts("top-all", { n: data.idle_workloads })}</a>}
       resource={overview}
       lines={10}
       isEmpty={(shown) => shown.top.length === 0}

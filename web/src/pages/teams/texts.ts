@@ -136,7 +136,7 @@ export const texts = defineTexts(
     empty: "该时段内没有分配 GPU。",
     chart: "每日 GPU 小时",
     "chart-hours": "每小时的 GPU 小时",
-    "chart-label": "活跃 {active}、空闲 {idle} GPU 小时",
+    "chart-label": "使用中 {active}、空闲 {idle} GPU 小时",
     all: "全部",
     wasters: "空闲费用最高的工作负载",
     "wasters-hours": "空闲 GPU 小时最多的工作负载",

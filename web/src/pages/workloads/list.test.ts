@@ -8,7 +8,7 @@ const NOW = 1_800_000_000;
 function makeRow(changes: Partial<Row> = {}): Row {
   const row = {
     id: "", cluster: "", kind: "Job", namespace: "vision", name: "train", users: ["liu"], models: ["NVIDIA H100 80GB HBM3"],
-    nodes: ["h100-003"], nodesTotal: 1, activity: "idle", state: "idle", signature: "hung", proof: "integrated", score: 18.5,
+    nodes: ["h100-003"], nodesTotal: 1, activity: "idle", verdict: "idle", state: "idle", signature: "hung", proof: "integrated", score: 18.5,
     gpus: 2, idleGpus: 2, unknownGpus: 0, allocations: 2, idleSince: NOW - 7200, costPerHour: 8e6, idleCostPerHour: 8e6,
     costSpell: 16e6, costWeek: 332e6, snoozedUntil: null, haystack: "", ...changes,
   };
@@ -31,6 +31,9 @@ describe("the search", () => {
     expect(finds("ns:vis*", row)).toBe(true);
     expect(finds("model:h100", row)).toBe(true);
     expect(finds("state:active", row)).toBe(false);
+    expect(finds("verdict:idle,unknown", row)).toBe(true);
+    expect(finds("verdict:suspicious", row)).toBe(false);
+    expect(finds("verdict:suspicious state:active", makeRow({ activity: "active", verdict: "suspicious" }))).toBe(true);
   });
 
   it("negates", () => {

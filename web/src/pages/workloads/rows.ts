@@ -15,6 +15,7 @@ export interface Row {
   readonly nodes: readonly string[];
   readonly nodesTotal: number;
   readonly activity: string;
+  readonly verdict: string;
   readonly state: string;
   readonly signature: string;
   readonly proof: string;
@@ -53,6 +54,7 @@ export function makeRows({ names, columns, total }: TableData): Row[] {
       cluster, kind, namespace, name, users, models, nodes,
       nodesTotal: columns.nodes_total[at]!,
       activity: names.activity[columns.activity[at]!] ?? "",
+      verdict: names.verdict[columns.verdict[at]!] ?? "",
       state: names.state[columns.state[at]!] ?? "",
       signature: names.signature[columns.signature[at]!] ?? "",
       proof: names.proof[columns.proof[at]!] ?? "",

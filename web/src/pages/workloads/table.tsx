@@ -167,7 +167,7 @@ const CELLS: Readonly<Record<string, (row: Row, now: number) => ComponentChildre
   gpus: (row) => `${fmt.gpus(row.gpus)} × ${[...new Set(row.models.map(fmt.model))].join(", ") || "GPU"}`,
   model: (row) => row.models.join(", "),
   node: (row) => (row.nodesTotal > 1 ? `${row.nodes[0]} +${row.nodesTotal - 1}` : row.nodes[0]),
-  state: (row) => wordOf("activity", row.activity),
+  verdict: (row) => wordOf("verdict", row.verdict),
   signature: (row) => <SignatureBadge signature={row.signature} />,
   proof: (row) => texts(row.proof === "integrated" ? "proof-integrated" : "proof-sampled"),
   score: (row) => (row.score === null ? NONE : fmt.number(row.score, 1)),

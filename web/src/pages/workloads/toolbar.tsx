@@ -25,7 +25,7 @@ export function Toolbar({ rows, shown, columns, query, errors }: Props) {
     <div class="toolbar">
       <FilterInput query={query} errors={errors} />
       <div class="toolbar-filters">
-        <ValueMenu field="state" rows={rows} query={query} read={(row) => [row.activity]} show={(value) => wordOf("activity", value)} />
+        <ValueMenu field="verdict" rows={rows} query={query} read={(row) => [row.verdict]} show={(value) => wordOf("verdict", value)} />
         <ValueMenu field="signature" rows={rows} query={query} read={(row) => [row.signature]} show={(value) => wordOf("signature", value)} />
         <ValueMenu field="namespace" rows={rows} query={query} read={(row) => [row.namespace]} />
         <ValueMenu field="user" rows={rows} query={query} read={(row) => row.users} />
@@ -80,7 +80,7 @@ function FilterInput({ query, errors }: { query: string; errors: readonly string
 }
 
 interface ValueMenuProps {
-  readonly field: "state" | "signature" | "namespace" | "user" | "model";
+  readonly field: "verdict" | "signature" | "namespace" | "user" | "model";
   readonly rows: readonly Row[];
   readonly query: string;
   readonly read: (row: Row) => readonly string[];

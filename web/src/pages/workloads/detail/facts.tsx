@@ -33,7 +33,7 @@ function listFacts(data: DetailData): Fact[] {
     const spent: Fact = cost === null ? ["facts-idle-hours", fmt.number(hours, hours < 10 ? 1 : 0)] : ["facts-cost", fmt.money(cost, currency)];
     return [idle, spent, proof, findRequests(workload.requests) ?? findChance(workload.resumption) ?? held];
   }
-  const state: Fact = ["facts-state", describeState(data)];
+  const state: Fact = ["facts-verdict", describeVerdict(data)];
   const last = findRequests(workload.requests) ?? held;
   if (workload.activity === "unknown") {
     return [state, ["facts-coverage", evidence.coverage == null ? "–" : fmt.percent(evidence.coverage)], rate, last];
@@ -60,10 +60,10 @@ function findChance(chances: DetailData["workload"]["resumption"]): Fact | undef
   return ["facts-resume", <span title={title}>{show(soon.probability)} <small>{whose}</small></span>];
 }
 
-function describeState({ workload }: DetailData): ComponentChildren {
-  const word = wordOf("activity", workload.activity);
+function describeVerdict({ workload }: DetailData): ComponentChildren {
+  const word = wordOf("verdict", workload.verdict);
   if (workload.idle_gpus > 0 && workload.idle_gpus < workload.gpus) {
-    return `${word}, ${texts("partly", { gpus: fmt.gpus(workload.idle_gpus), total: fmt.gpus(workload.gpus) })} ${wordOf("activity", "idle")}`;
+    return `${word}, ${texts("partly", { gpus: fmt.gpus(workload.idle_gpus), total: fmt.gpus(workload.gpus) })} ${wordOf("verdict", "idle")}`;
   }
   return word;
 }

@@ -22,7 +22,7 @@ export function Gpus({ data }: { data: DetailData }) {
           <thead>
             <tr>
               <th scope="col">{texts("gpu-index")}</th>
-              <th scope="col">{texts("gpu-state")}</th>
+              <th scope="col">{texts("gpu-verdict")}</th>
               <th scope="col" class="number">{texts("gpu-core")}</th>
               <th scope="col" class="number">{texts("gpu-memory")}</th>
               <th scope="col" class="number">{texts("gpu-power")}</th>
@@ -44,7 +44,7 @@ function GpuRow({ of: one, others }: { of: Allocation; others: readonly Workload
     <>
       <tr>
         <td>{one.node} · {one.index}<small>{share}{fmt.model(one.model)}{one.share === "exclusive" ? "" : ` · ${one.share}`}</small></td>
-        <td>{wordOf("activity", one.activity)}{one.used_by && <small>{texts("used-by", { pod: one.used_by })}</small>}</td>
+        <td>{wordOf("verdict", one.verdict)}{one.used_by && <small>{texts("used-by", { pod: one.used_by })}</small>}</td>
         <td class="number">{one.core_peak_ratio === null ? "–" : fmt.percent(one.core_peak_ratio)}</td>
         <td class="number">
           {one.memory_used_bytes === null ? "–" : fmt.bytes(one.memory_used_bytes)}

@@ -118,7 +118,7 @@ function Strips({ data }: { data: HistoryData }) {
     <div class="strip">
       <p class="strip-title">
         {texts("strip-label", { days: STRIP_DAYS })}
-        <span><i class="swatch fill-idle" aria-hidden="true" /> {wordOf("activity", "idle")}</span>
+        <span><i class="swatch fill-idle" aria-hidden="true" /> {wordOf("verdict", "idle")}</span>
         <span><i class="swatch fill-held" aria-hidden="true" /> {texts("strip-held")}</span>
       </p>
       {[...gpus].slice(0, MOST_STRIPS).map(([gpu, spells]) => (
@@ -138,7 +138,7 @@ function Strips({ data }: { data: HistoryData }) {
 
 function pieceTitle(piece: Piece): string | undefined {
   if (!piece.kind) return undefined;
-  const word = piece.kind === "idle" ? `${wordOf("activity", "idle")} (${wordOf("signature", piece.signature)})` : texts("strip-held");
+  const word = piece.kind === "idle" ? `${wordOf("verdict", "idle")} (${wordOf("signature", piece.signature)})` : texts("strip-held");
   return `${word}: ${fmt.duration(piece.seconds)}, ${fmt.time(new Date(piece.from * 1000), "short")}`;
 }
 
@@ -155,7 +155,7 @@ function describeEvent(event: Event) {
   if (event.type === "verdict") {
     const { activity, signature, idle_allocations: idle, allocations } = event.verdict;
     const partly = idle > 0 && idle < allocations ? ` ${texts("history-partly", { idle, allocations })}` : "";
-    return <>{wordOf("activity", activity)} <SignatureBadge signature={signature} />{partly}</>;
+    return <>{wordOf("verdict", activity)} <SignatureBadge signature={signature} />{partly}</>;
   }
   if (event.type === "spell") return <SpellText of={event.spell} />;
   if (event.type === "step") {
