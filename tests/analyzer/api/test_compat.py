@@ -128,15 +128,15 @@ def test_rows_ascend_by_score(path: str):
 @pytest.mark.parametrize(
     ("path", "location"),
     [
-        ("/results/", "/results"),
-        ("/results/low/", "/results/low"),
-        ("/health/", "/health"),
-        ("/metrics/", "/metrics"),
-        ("/analyze/?use_ai=true", "/analyze?use_ai=true"),
-        ("/api/v1/workloads/", "/api/v1/workloads"),
+        ("/results/", "../results"),
+        ("/results/low/", "../low"),
+        ("/health/", "../health"),
+        ("/metrics/", "../metrics"),
+        ("/analyze/?use_ai=true", "../analyze?use_ai=true"),
+        ("/api/v1/workloads/", "../workloads"),
     ],
 )
-def test_a_last_slash_is_redirected(api: Api, path: str, location: str):
+def test_a_last_slash_is_redirected_below_any_prefix_of_a_proxy(api: Api, path: str, location: str):
     for method in ("GET", "POST"):
         assert request_once(api, method, path) == (307, location)
 

@@ -160,8 +160,8 @@ class Site:
 
 
 @contextlib.contextmanager
-def running_site(kubernetes: Cluster, folder: Path) -> Iterator[Site]:
-    """With the service accounts and roles that an installation makes."""
+def running_site(kubernetes: Cluster, folder: Path, **components: Any) -> Iterator[Site]:
+    """With the service accounts and roles that an installation makes. `components`: of the analyzer."""
     path = Path(tempfile.mkdtemp()) / "egress"  # the path of a socket must be short
     proxy, authority = ConnectProxy(path), trustme.CA()
     egress, clients = folder / "egress.yaml", folder / "clients.pem"
@@ -175,7 +175,8 @@ def running_site(kubernetes: Cluster, folder: Path) -> Iterator[Site]:
         environ = {**cluster.environ, "POD_NAMESPACE": namespace}
         settings = Settings.model_validate({"auth": {"kubernetes": {"enabled": True}}})
         verifier = ServiceAccountVerifier(environ, account=own.folder)
-        with running_api(small_result(), settings=settings, service_accounts=verifier) as api:
+        components = {"settings": settings, "service_accounts": verifier, **components}
+        with running_api(small_result(), **components) as api:
             proxy.targets[f"{ADDRESS}:8080"] = "127.0.0.1", int(api.url.rpartition(":")[2])
             cluster.apply(*list_roles(namespace))
             add_analyzer(cluster, namespace)

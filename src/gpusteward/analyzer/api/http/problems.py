@@ -142,13 +142,14 @@ def _send_as_fastapi(error: ProblemError, detail: object, headers: Headers) -> R
 def _find_without_slash(request: Request) -> str:
     """The address of a path without its last slash, if there is such a route; gpu-oour redirects to it, too.
 
-    The host is left out: the analyzer may be behind a proxy that ends TLS.
+    Relative, as every address here: the analyzer may be behind a proxy that ends TLS and adds a prefix.
     """
     path = request.url.path.removesuffix("/")
     scope = {**request.scope, "path": path}
     if path == request.url.path or all(route.matches(scope)[0] is Match.NONE for route in request.app.routes):
         return ""
-    return f"{path}?{request.url.query}" if request.url.query else path
+    found = f"../{path.rpartition('/')[2]}"
+    return f"{found}?{request.url.query}" if request.url.query else found
 
 
 def _find_methods(request: Request) -> Mapping[str, str]:
