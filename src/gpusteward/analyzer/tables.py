@@ -101,6 +101,7 @@ class ServerPod:
     container: Container  # namespace, pod and cluster, and the workload where it is known
     requests: float = nan
     tokens: float = nan
+    served_tokens: float = nan  # what is paid for: each once, also where prefill and decode are engines of their own
     lowest_running: float = nan
     highest_running: float = nan
     highest_waiting: float = nan

@@ -41,6 +41,7 @@ class Measure(StrEnum):
     # a GPU.
     REQUESTS = "requests"  # finished in the window (COUNT)
     TOKENS = "tokens"  # read and generated in the window (COUNT)
+    SERVED_TOKENS = "tokens_served"  # of these (COUNT), each once; unknown unless all of its servers count them
     RUNNING = "requests_running"  # LOWEST is known only where tokens are counted while a request runs
     WAITING = "requests_waiting"
     ASLEEP = "asleep"  # LOWEST: 1, all of its servers say that they sleep, all of the window

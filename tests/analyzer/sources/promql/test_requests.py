@@ -26,7 +26,9 @@ TIMES = scrape_times()
 MIDDLE = next(number for number, at in enumerate(TIMES) if at > AT - WINDOW / 2)
 Course = float | Sequence[float]
 SILENT, REQUESTS, TOKENS = (Measure.SILENT, Stat.LOWEST), (Measure.REQUESTS, Stat.COUNT), (Measure.TOKENS, Stat.COUNT)
-SERVER_MEASURES = {Measure.REQUESTS, Measure.TOKENS, Measure.RUNNING, Measure.WAITING, Measure.ASLEEP, Measure.SILENT}
+SERVED_TOKENS = (Measure.SERVED_TOKENS, Stat.COUNT)
+SERVER_MEASURES = {Measure.REQUESTS, Measure.TOKENS, Measure.SERVED_TOKENS, Measure.RUNNING, Measure.WAITING}
+SERVER_MEASURES |= {Measure.ASLEEP, Measure.SILENT}
 
 
 def steps(before: float, after: float) -> list[float]:
@@ -73,6 +75,7 @@ def vllm(
     *,
     finished: Course = 40.0,
     tokens: Course = 9000.0,
+    prompt: Course = 5000.0,
     running: Course = 0.0,
     waiting: Course = 0.0,
     prefix: str = "vllm:",
@@ -86,7 +89,7 @@ def vllm(
     engine = own | {"model_name": "m", "engine": "0"}
     page: Mapping[str, tuple[Course, dict[str, str]]] = {
         f"{prefix}request_success_total": (finished, engine | {"finished_reason": "stop"}),
-        f"{prefix}prompt_tokens_total": (5000.0, engine),
+        f"{prefix}prompt_tokens_total": (prompt, engine),
         f"{prefix}generation_tokens_total": (tokens, engine),
         f"{prefix}num_requests_running": (running, engine),
         f"{prefix}num_requests_waiting": (waiting, engine),
@@ -182,6 +185,11 @@ def history() -> Iterator[Sample]:
         yield from gpu_pod(pod, "LLMInferenceService", "disaggregated")
     yield from vllm("prefill")
     yield from vllm("decode", running=1.0, tokens=steps(100, 200))
+    # Both halves read the prompt, and the decode engine counts it once more.
+    for pod in ("halves-p", "halves-d"):
+        yield from gpu_pod(pod, "LLMInferenceService", "halves")
+    for pod, role, prompt, tokens in (("halves-p", "prefill", 8000, 10), ("halves-d", "decode", 8000, 400)):
+        yield from vllm(pod, prompt=steps(5000, 5000 + prompt), tokens=steps(100, 100 + tokens), llm_isvc_role=role)
     # A replica of a Deployment without metrics may be the one that serves.
     for pod in ("replica-a", "replica-b"):
         yield from gpu_pod(pod, "Deployment", "replicas")
@@ -305,6 +313,7 @@ def test_a_server_without_any_request_is_silent(table: UsageTable):
     assert values(table, "silent") == {
         REQUESTS: 0,
         TOKENS: 0,
+        SERVED_TOKENS: 0,
         (Measure.RUNNING, Stat.LOWEST): 0,
         (Measure.RUNNING, Stat.PEAK): 0,
         (Measure.WAITING, Stat.PEAK): 0,
@@ -316,7 +325,19 @@ def test_requests_and_tokens_of_the_window_are_counted(table: UsageTable):
     found = values(table, "served")
     assert found[REQUESTS] == pytest.approx(6, rel=0.06)  # extrapolated to the ends of the window
     assert found[TOKENS] == pytest.approx(3000, rel=0.06)
+    assert found[SERVED_TOKENS] == found[TOKENS]
     assert found[SILENT] == 0
+
+
+def test_prompts_that_two_halves_of_a_server_read_are_served_once(table: UsageTable):
+    found = values(table, "halves-d")
+    assert found[TOKENS] == pytest.approx(16_410, rel=0.06)
+    assert found[SERVED_TOKENS] == pytest.approx(8400, rel=0.06)
+
+
+@pytest.mark.parametrize("pod", ["tgi", "replica-a", "half-0", "without-tokens", "only-gauges"])
+def test_tokens_of_which_a_part_is_not_counted_are_unknown(table: UsageTable, pod: str):
+    assert SERVED_TOKENS not in values(table, pod)
 
 
 @pytest.mark.parametrize("pod", ["kserve", "ray", "sglang-live", "triton", "trtllm", "dynamo-worker", "embedding"])
@@ -472,6 +493,7 @@ def test_a_query_that_fails_costs_only_requests(engine: RunningEngine, table: Us
         found = read(proxy.url)
     assert len(found) == len(table)
     assert REQUESTS not in values(found, "silent")
+    assert SERVED_TOKENS not in values(found, "silent")
     assert values(found, "silent")[SILENT] == 0
     assert of_pod(found, "silent").coverage == 1
     assert of_pod(found, "silent").unknown_reason is None

@@ -27,7 +27,17 @@ from tests.analyzer.sources.scrape.page_server import pages_of, serving_pages, w
 pytestmark = pytest.mark.slow
 
 _OF_TARGET = frozenset(
-    ("namespace", "pod", "container", "job", "instance", "kubernetes_pod_name", "kubernetes_namespace", "pod_name")
+    (
+        "namespace",
+        "pod",
+        "container",
+        "job",
+        "instance",
+        "kubernetes_pod_name",
+        "kubernetes_namespace",
+        "pod_name",
+        "llm_isvc_role",
+    )
 )
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import product
-from math import isfinite
+from math import isfinite, nan
 from typing import NamedTuple
 
 from gpusteward.analyzer.sources.engine.client import Engine, Fields
@@ -19,9 +19,11 @@ from gpusteward.analyzer.sources.usage.inference_servers import (
     ASLEEP,
     COUNTERS,
     NAMED_BY_TARGET,
+    OF_TOKENS,
     POD_LABELS,
     PROCESS_START,
     REQUESTS,
+    ROLE_LABELS,
     RUNNING,
     SERVERS,
     InferenceServer,
@@ -29,6 +31,7 @@ from gpusteward.analyzer.sources.usage.inference_servers import (
     ServerPodName,
     ServerReading,
     ServerValues,
+    find_role,
     find_server_pod,
     make_server_pod,
 )
@@ -108,10 +111,12 @@ def read_servers(
     of "" is for all others. Raises nothing."""
     tasks = [task for server in SERVERS for task in _write_tasks(found, server, window_seconds)]
     failures: dict[str, Message] = {}
+    failed: set[str] = set()  # servers of which not everything is known
     values: defaultdict[tuple[str, ServerPodName], ServerValues] = defaultdict(ServerValues)
     for task, rows in zip(tasks, _run(engine, [task.expression for task in tasks], at), strict=True):
         if isinstance(rows, Message):
             failures[f"{task.server.name}: {task.reading}, {task.about}"] = rows
+            failed.add(task.server.name)
             continue
         for labels, value in rows:
             if isfinite(value) and (pod := find_server_pod(labels)) is not None:
@@ -120,9 +125,14 @@ def read_servers(
                 number = value * interval / window_seconds if task.about == _COVERAGE else value
                 _keep(values[task.server.name, pod], task, number)
                 values[task.server.name, pod].is_named_by_target |= NAMED_BY_TARGET in labels
+                if task.reading in OF_TOKENS:
+                    values[task.server.name, pod].roles.add(find_role(labels))
     kinds = {server.name: server for server in SERVERS}
     pods = [
         (pod, make_server_pod(kinds[name], pod, one)) for (name, pod), one in values.items() if kinds[name].is_one(one)
+    ]
+    pods = [
+        (pod, replace(one, is_silent=False, served_tokens=nan) if one.server in failed else one) for pod, one in pods
     ]
     silent = sorted({pod for pod, one in pods if one.is_silent})
     restarted, failure = _find_restarted(engine, found, silent, at=at, window_seconds=window_seconds)
@@ -143,7 +153,7 @@ def _write_tasks(found: FoundServers, server: InferenceServer, seconds: float) -
         series = (f"{function}({write_selector(name, metric.matchers)}{window})" for name in metric.names)
         return f"max by ({labels}) ({f' or on ({by}) '.join(series)})"
 
-    def add(reading: ServerReading, function: str) -> str:
+    def add(reading: ServerReading, function: str, by: str = by) -> str:
         of_parts = (aggregate(metric, function, join_labels(by, *parts)) for metric in metrics[reading])
         # Metrics that are added are told apart by a label: one of them may be missing.
         named = (f'label_replace({each}, "{_PART}", "{number}", "", "")' for number, each in enumerate(of_parts))
@@ -151,7 +161,8 @@ def _write_tasks(found: FoundServers, server: InferenceServer, seconds: float) -
 
     for reading in metrics:
         if reading in COUNTERS:
-            yield _Task(server, reading, _GROWN, add(reading, "increase"))
+            roles = [label for label in ROLE_LABELS if reading in OF_TOKENS and label in found.labels]
+            yield _Task(server, reading, _GROWN, add(reading, "increase", join_labels(by, *roles)))
         elif reading is ASLEEP:  # an engine has one series for each depth of sleep
             of_engines = aggregate(metrics[reading][0], "min_over_time", join_labels(by, *parts))
             yield _Task(server, reading, _LOWEST, f"min by ({by}) ({of_engines})")

@@ -21,6 +21,7 @@ from gpusteward.analyzer.sources.scrape.series_values import SeriesValues
 from gpusteward.analyzer.sources.usage.inference_servers import (
     ASLEEP,
     COUNTERS,
+    OF_TOKENS,
     PROCESS_START,
     REQUESTS,
     SERVERS,
@@ -28,6 +29,7 @@ from gpusteward.analyzer.sources.usage.inference_servers import (
     ServerMetric,
     ServerPodName,
     ServerValues,
+    find_role,
     make_server_pod,
 )
 from gpusteward.analyzer.tables import ServerPod
@@ -97,6 +99,9 @@ def _read_values(server: InferenceServer, by_name: _ByName, *, expected: float) 
         if reading in COUNTERS:
             for pod, value in _add(server, metrics, by_name, lambda one: one.grown).items():
                 found[pod].grown[reading] = value
+            for name in (name for metric in metrics if reading in OF_TOKENS for name in metric.names):
+                for one in by_name.get(name, ()):
+                    found[one.labels.pod].roles.add(find_role(dict(one.labels.others)))
             continue
         for pod, value in _add(server, metrics, by_name, lambda one: one.highest).items():
             found[pod].highest[reading] = value

@@ -39,14 +39,17 @@ class ServerReading(StrEnum):
     """What is read of a server."""
 
     REQUESTS = "requests"  # finished ones, counted
-    TOKENS = "tokens"  # read and generated, counted
+    TOKENS = "tokens"  # read and generated, counted; those below added, where a server has no other counter of them
+    PROMPT = "prompt tokens"
+    GENERATED = "generated tokens"
     STEPS = "steps"  # of the engine, counted: they grow while a request is served
     RUNNING = "running"
     WAITING = "waiting"
     ASLEEP = "asleep"  # 1 while it sleeps
 
 
-COUNTERS = (ServerReading.REQUESTS, ServerReading.TOKENS, ServerReading.STEPS)
+OF_TOKENS = (ServerReading.PROMPT, ServerReading.GENERATED)
+COUNTERS = (ServerReading.REQUESTS, ServerReading.TOKENS, *OF_TOKENS, ServerReading.STEPS)
 
 
 class ServerMetric(NamedTuple):
@@ -93,7 +96,7 @@ def _either(*names: str) -> tuple[ServerMetric, ...]:
     return (ServerMetric(names),)
 
 
-REQUESTS, TOKENS, STEPS, RUNNING, WAITING, ASLEEP = ServerReading
+REQUESTS, TOKENS, PROMPT, GENERATED, STEPS, RUNNING, WAITING, ASLEEP = ServerReading
 _TARGET = ("container",)
 _VLLM_LABELS = (*_TARGET, "model_name", "engine", "finished_reason")
 
@@ -111,7 +114,8 @@ def _vllm(
         name,
         {
             REQUESTS: count("request_success"),
-            TOKENS: count("prompt_tokens", "generation_tokens"),
+            PROMPT: count("prompt_tokens"),
+            GENERATED: count("generation_tokens"),
             STEPS: _metrics(f"{prefix}iteration_tokens_total_count"),
             RUNNING: _metrics(f"{prefix}num_requests_running"),
             WAITING: _metrics(f"{prefix}num_requests_waiting"),
@@ -124,6 +128,8 @@ def _vllm(
 
 _SGLANG: Mapping[ServerReading, tuple[ServerMetric, ...]] = {
     REQUESTS: _metrics("sglang:num_requests_total", "sglang:num_aborted_requests_total"),
+    PROMPT: _metrics("sglang:prompt_tokens_total"),
+    GENERATED: _metrics("sglang:generation_tokens_total"),
     RUNNING: _metrics("sglang:num_running_reqs"),
     WAITING: _metrics(
         "sglang:num_queue_reqs",
@@ -150,11 +156,7 @@ SERVERS: Sequence[InferenceServer] = (
         proof=(REQUESTS, TOKENS, RUNNING, WAITING),
         identity=TOKENS,
     ),
-    InferenceServer(
-        "SGLang, tokens of finished requests",
-        {**_SGLANG, TOKENS: _metrics("sglang:prompt_tokens_total", "sglang:generation_tokens_total")},
-        _SGLANG_LABELS,
-    ),
+    InferenceServer("SGLang, tokens of finished requests", _SGLANG, _SGLANG_LABELS),
     InferenceServer(
         "Triton",
         {
@@ -177,7 +179,8 @@ SERVERS: Sequence[InferenceServer] = (
                 *_either("trtllm_num_requests_completed_total", "trtllm_request_success_total"),
                 *_metrics("trtllm_request_error_total"),
             ),
-            TOKENS: _metrics("trtllm_prompt_tokens_total", "trtllm_generation_tokens_total"),
+            PROMPT: _metrics("trtllm_prompt_tokens_total"),
+            GENERATED: _metrics("trtllm_generation_tokens_total"),
             RUNNING: _metrics("trtllm_num_requests_running"),
             WAITING: _metrics("trtllm_num_requests_waiting"),
         },
@@ -198,7 +201,8 @@ SERVERS: Sequence[InferenceServer] = (
         "Dynamo frontend",
         {
             REQUESTS: _metrics("dynamo_frontend_requests_total"),
-            TOKENS: _metrics("dynamo_frontend_output_tokens_total", "dynamo_frontend_input_sequence_tokens_sum"),
+            PROMPT: _metrics("dynamo_frontend_input_sequence_tokens_sum"),
+            GENERATED: _metrics("dynamo_frontend_output_tokens_total"),
             RUNNING: _either("dynamo_frontend_active_requests", "dynamo_frontend_inflight_requests"),
             WAITING: _metrics("dynamo_frontend_router_queue_pending_requests"),
         },
@@ -218,7 +222,8 @@ SERVERS: Sequence[InferenceServer] = (
         "NIM",
         {
             REQUESTS: _either("request_finish_total", "request_success_total"),
-            TOKENS: _metrics("prompt_tokens_total", "generation_tokens_total"),
+            PROMPT: _metrics("prompt_tokens_total"),
+            GENERATED: _metrics("generation_tokens_total"),
             RUNNING: _metrics("num_requests_running"),
             WAITING: _metrics("num_requests_waiting"),
         },
@@ -229,10 +234,8 @@ SERVERS: Sequence[InferenceServer] = (
         "llm-d router",
         {
             REQUESTS: _either(*(f"{prefix}request_total" for prefix in _ROUTER_PREFIXES)),
-            TOKENS: (
-                *_either(*(f"{prefix}request_input_tokens_sum" for prefix in _ROUTER_PREFIXES)),
-                *_either(*(f"{prefix}request_output_tokens_sum" for prefix in _ROUTER_PREFIXES)),
-            ),
+            PROMPT: _either(*(f"{prefix}request_input_tokens_sum" for prefix in _ROUTER_PREFIXES)),
+            GENERATED: _either(*(f"{prefix}request_output_tokens_sum" for prefix in _ROUTER_PREFIXES)),
             RUNNING: _metrics("llm_d_epp_request_running"),
             WAITING: _metrics("llm_d_epp_flow_control_queue_size"),
         },
@@ -259,9 +262,20 @@ def list_possible_servers(names: Collection[str]) -> list[str]:
     return [server.name for server in SERVERS if server.is_among(names)]
 
 
+PREFILL, DECODE = "prefill", "decode"
+ROLE_LABELS = ("llm_isvc_role", "llm_d_ai_role", "engine_type")
+"""Labels that say which half of the work an engine does, with these values: of KServe, of the pods of llm-d, of
+SGLang."""
+
+
+def find_role(labels: Mapping[str, str]) -> str:
+    """Empty: both halves, or nobody says."""
+    return next((labels[each] for each in ROLE_LABELS if labels.get(each) in (PREFILL, DECODE)), "")
+
+
 SERVER_LABELS = tuple(
     sorted(
-        {label for server in SERVERS for label in server.parts}
+        {label for server in SERVERS for label in (*server.parts, *ROLE_LABELS)}
         | {
             matcher.label
             for server in SERVERS
@@ -317,13 +331,30 @@ class ServerValues:
     coverage: float | None = None  # of the target that was seen least
     restarts: float | None = None  # counters that were reset, or began in the window; None: not known
     is_named_by_target: bool = False  # a target says itself which pod this is, and may say what it likes
+    roles: set[str] = field(default_factory=set)  # of its engines, by `find_role`
 
     def has(self, reading: ServerReading) -> bool:
         return reading in self.grown or reading in self.highest
 
+    @property
+    def tokens(self) -> float:
+        """All that are known."""
+        return self.grown[TOKENS] if TOKENS in self.grown else _sum_known(self.grown.get(one, nan) for one in OF_TOKENS)
+
+    def count_served_tokens(self, server: InferenceServer) -> float:
+        """Prompt and generation together; NaN where one of the two is not known. Of a server that generates nothing,
+        such as of embeddings, the prompt. Where two engines share the work, each counts its half: a decode engine
+        counts the prompt again (vLLM issue 33289)."""
+        prompt, generated = (self.grown.get(one, nan) for one in OF_TOKENS)
+        if self.roles in ({PREFILL}, {DECODE}):
+            return prompt if PREFILL in self.roles else generated
+        both = prompt + (generated if GENERATED in self.grown else 0.0)
+        return both if self.roles <= {""} and PROMPT in server.metrics else nan
+
     def is_silent(self, proof: Sequence[ServerReading]) -> bool:
         """Whether no request in the whole window is proven."""
-        still = all(self.grown.get(each) == 0 if each in COUNTERS else self.highest.get(each) == 0 for each in proof)
+        grown = {**self.grown, TOKENS: self.tokens}
+        still = all(grown.get(each) == 0 if each in COUNTERS else self.highest.get(each) == 0 for each in proof)
         # What is read beside the proof may contradict it; that a server sleeps does not.
         others = [*self.grown.values(), *(self.highest.get(each, 0.0) for each in (RUNNING, WAITING))]
         is_complete = (self.coverage or 0.0) >= LEAST_COVERAGE and self.restarts == 0
@@ -336,7 +367,8 @@ def make_server_pod(server: InferenceServer, pod: ServerPodName, values: ServerV
         server.name,
         Container(pod.namespace, pod.pod, cluster=pod.cluster),
         requests=values.grown.get(REQUESTS, nan),
-        tokens=values.grown.get(TOKENS, nan),
+        tokens=values.tokens,
+        served_tokens=values.count_served_tokens(server),
         # Beside counters that only grow at the end of a request, it would look as if a long one were not served.
         lowest_running=values.lowest.get(RUNNING, nan) if TOKENS in server.proof else nan,
         highest_running=values.highest.get(RUNNING, nan),
@@ -358,10 +390,11 @@ def join_duplicate_servers(servers: Iterable[ServerPod]) -> list[ServerPod]:
     return list(found.values())
 
 
-_VALUES = ("requests", "tokens", "lowest_running", "highest_running", "highest_waiting", "asleep")
+_VALUES = ("requests", "tokens", "served_tokens", "lowest_running", "highest_running", "highest_waiting", "asleep")
 _COLUMNS = (
     (Measure.REQUESTS, Stat.COUNT),
     (Measure.TOKENS, Stat.COUNT),
+    (Measure.SERVED_TOKENS, Stat.COUNT),
     (Measure.RUNNING, Stat.LOWEST),
     (Measure.RUNNING, Stat.PEAK),
     (Measure.WAITING, Stat.PEAK),
@@ -407,6 +440,8 @@ def _join_pods(servers: Sequence[ServerPod], held: set[ServerPodName]) -> tuple[
         sums = (_sum_known(getattr(one, name) for one in pods) for pods in by_kind.values())
         return max((value for value in sums if not isnan(value)), default=nan)
 
+    counted = {_name_pod(one.container) for one in servers if not isnan(one.served_tokens)}
+    all_count = all(pod in counted or _name_leader(pod) in counted for pod in held)
     own = {_name_pod(one.container) for one in servers if one.server in _PROVING}
     silent = {_name_pod(one.container) for one in servers if one.is_silent}
     silent -= {_name_pod(one.container) for one in servers if one.server in _PROVING and not one.is_silent}
@@ -417,7 +452,9 @@ def _join_pods(servers: Sequence[ServerPod], held: set[ServerPodName]) -> tuple[
     sleeping = {_name_pod(one.container) for one in servers if one.asleep == 1}
     all_asleep = all(pod in sleeping or _name_leader(pod) in sleeping for pod in held) and min(asleep, default=0) == 1
     return (
-        *(add(name) for name in ("requests", "tokens", "lowest_running", "highest_running", "highest_waiting")),
+        *(add(name) for name in ("requests", "tokens")),
+        add("served_tokens") if all_count else nan,
+        *(add(name) for name in ("lowest_running", "highest_running", "highest_waiting")),
         float(all_asleep) if asleep else nan,
         float(is_silent),
     )
