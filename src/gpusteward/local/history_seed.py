@@ -121,6 +121,7 @@ class SeededHistory:
             ineffective_since_ms=np.where(is_ineffective, part.begin_ms, UNKNOWN_START).astype(np.int64),
             score=_score(held, busy, memory / memory_total).astype(np.float32),
             watts=(watts * fractions).astype(np.float32),
+            tokens_per_second=np.full(len(held), np.nan),
             fleet=self._fleet,
             fleet_rows=find_fleet_rows(keys, self._fleet),
             currency="",  # recorded with the first real cycle

@@ -18,7 +18,7 @@ from gpusteward.analyzer.ledger.ledger import Ledger
 from gpusteward.analyzer.reports.ledger_sums.ledger_extent import read_extent
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.analyzer.tables import EndedHolder
-from gpusteward.core.usages import AllocationKey, Measure
+from gpusteward.core.usages import AllocationKey, Measure, Stat
 from tests.analyzer.ledger.cycles import PARTS, RESTING, START, UNREAD, WORKING, cycle, open_ledger, read_table
 from tests.analyzer.usage_tables import GIB, allocation, signal, table_of
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 
 DEVICES = 3
 SLOTS = st.tuples(st.integers(0, 7), st.integers(0, DEVICES - 1), st.sampled_from(["", "1", "2"]))
-HOLDERS = st.dictionaries(SLOTS, st.sampled_from(["working", "resting", "unread"]), max_size=8)
+HOLDERS = st.dictionaries(SLOTS, st.sampled_from(["working", "serving", "resting", "unread"]), max_size=8)
 STEPS = st.lists(st.tuples(st.integers(1, 9_000_000), HOLDERS), min_size=1, max_size=7)
 ENDED = st.lists(
     st.tuples(
@@ -42,7 +42,8 @@ ENDED = st.lists(
 """How long ago they ended, how long they were there, their interval, whether they worked, and after how long another
 one of the same name came. Several may have the same name."""
 STEPS_WITH_ENDED = st.lists(st.tuples(st.integers(1, 3_000_000), HOLDERS, ENDED), min_size=1, max_size=7)
-STATS = {"working": WORKING, "resting": RESTING, "unread": UNREAD}
+SERVING = WORKING | {(Measure.SERVED_TOKENS, Stat.COUNT): 123_457.0}
+STATS = {"working": WORKING, "serving": SERVING, "resting": RESTING, "unread": UNREAD}
 MANY = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
@@ -85,6 +86,8 @@ def test_every_row_adds_up_and_no_device_has_more_than_its_time(database_url: st
         assert row["allocated_ms"] == row["active_ms"] + row["idle_ms"] + row["unknown_ms"] > 0
         assert max(row["energy_ms"], row["scored_ms"]) <= row["allocated_ms"]
         assert (row["energy_mj"] is None) == (row["energy_ms"] == 0)
+        assert (row["tokens"] is None) == (row["served_ms"] == 0)
+        assert row["served_ms"] <= row["allocated_ms"]
     devices = {row["id"]: row["gpu_uuid"] for row in read_table(ledger.engine, "allocations")}
     times = defaultdict(int)
     for row in rows:
@@ -137,6 +140,7 @@ def _forget_start(one: AllocationKey, is_known: bool) -> AllocationKey:
 def _check_days(ledger) -> None:
     """Days plus the hours that are not yet in them equal the sum of all hours, in every column."""
     names = [f"{name}_ms" for name in PARTS] + ["active_cost", "idle_cost", "unknown_cost", "energy_mj", "scored_ms"]
+    names += ["tokens", "served_ms", "served_cost"]
     with ledger.engine.connect() as connection:
 
         def total(table, ranges):

@@ -320,6 +320,25 @@ def test_energy_is_mean_power_by_time_and_the_score_a_mean_over_time(ledger):
     assert row["memory_total_bytes"] == 80 * GIB
 
 
+def test_tokens_of_a_workload_are_shared_by_its_gpus_and_unknown_ones_are_null(ledger):
+    served = WORKING | {(Measure.SERVED_TOKENS, Stat.COUNT): 12_000.0}  # in a window of ten minutes: 20 per second
+    prices = Settings(prices=PriceSettings(per_gpu_hour={"H100": 3.6}))
+    other = allocation(1, owner=Workload("Job", "team", "other"))
+    for at, rows in ((START, served), (START + 300, served), (START + 600, WORKING), (START + 900, served)):
+        record(ledger, cycle([(allocation(0), rows), (other, WORKING)], at, settings=prices))
+    row, rest = hourly(ledger.engine)[0], hourly(ledger.engine, pod="pod-1")[0]
+    assert (row["tokens"], row["served_ms"], row["served_cost"]) == (20 * 600, 600_000, 600_000)
+    assert (rest["tokens"], rest["served_ms"], rest["served_cost"]) == (None, 0, 0)
+
+
+def test_two_gpus_of_one_server_share_its_tokens(ledger):
+    served = WORKING | {(Measure.SERVED_TOKENS, Stat.COUNT): 12_001.0}
+    one = allocation(0)
+    two = replace(one, gpu_uuid="GPU-other", gpu_index="7")
+    record(ledger, *cycles([(one, served), (two, served)], [0, 5]))
+    assert [row["tokens"] for row in hourly(ledger.engine)] == [3000, 3000]
+
+
 def test_the_peak_of_an_hour_is_its_highest_and_survives_missing_samples(ledger):
     for minute, peak in ((0, 0.2), (5, 0.7), (10, 0.4)):
         record(ledger, *cycles([(allocation(0), WORKING | {(Measure.CORE, Stat.PEAK): peak})], [minute]))

@@ -37,7 +37,7 @@ pytestmark = pytest.mark.slow
 
 AMOUNTS = (
     *("allocated_ms", "active_ms", "idle_ms", "unknown_ms", "active_cost", "idle_cost", "unknown_cost"),
-    *("energy_mj", "energy_ms", "score_ms_sum", "scored_ms"),
+    *("energy_mj", "energy_ms", "score_ms_sum", "scored_ms", "tokens", "served_ms", "served_cost"),
 )
 
 

@@ -12,7 +12,7 @@ from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.core.metrics import Metric
 from gpusteward.core.node.containers import Workload
-from gpusteward.core.usages import AllocationKey
+from gpusteward.core.usages import AllocationKey, Measure, Stat
 from tests.analyzer.api.server import make_result
 from tests.analyzer.usage_tables import AT, allocation, resting, table_of, working
 
@@ -51,6 +51,19 @@ def test_the_cost_of_ineffective_work_is_a_part_of_that_of_active_gpus():
     gpus = {part.metric: dict(part.samples) for part in result_families(result)}
     assert gpus[metrics.NAMESPACE_INEFFECTIVE_GPUS] == {'{namespace="team"}': 1.0}
     assert gpus[metrics.EFFECTIVE_GPUS] == {"": 1.0}
+
+
+def test_the_cost_of_a_million_tokens_is_that_of_all_gpus_of_the_workload():
+    held = [allocation(0, owner=SERVER), allocation(1, owner=SERVER), allocation(2, owner=TRAINER)]
+    tokens = {(Measure.SERVED_TOKENS, Stat.COUNT): 1_000_000.0}
+    table = table_of(working() | tokens, resting() | tokens, working(), allocations=held)
+    result = make_result(table, settings=Settings.model_validate(PRICED))
+    [(labels, value)] = samples_of(result, metrics.WORKLOAD_TOKEN_COST).items()
+    assert f'workload="{SERVER.name}",currency="EUR"' in labels
+    assert value == pytest.approx(6.0 * table.window_seconds / 3600)
+    silent = table_of(resting() | {(Measure.SERVED_TOKENS, Stat.COUNT): 0.0}, allocations=held[:1])
+    result = make_result(silent, settings=Settings.model_validate(PRICED))
+    assert samples_of(result, metrics.WORKLOAD_TOKEN_COST) == {}
 
 
 def test_a_namespace_without_ineffective_work_has_none_of_it():

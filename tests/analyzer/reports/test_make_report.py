@@ -1,5 +1,6 @@
 """Reports on ledgers in SQLite and PostgreSQL with known rows: all numbers and sums are exact."""
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +11,8 @@ from gpusteward.analyzer.ledger.database.db_engine import open_engine
 from gpusteward.analyzer.ledger.database.periods import DAY_MS, HOUR_MS
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.reports.make_report import make_report
+from gpusteward.analyzer.reports.render.descriptions import write_token_cost
+from gpusteward.analyzer.reports.render.json_text import read_report, render_json
 from gpusteward.analyzer.reports.report import Amounts, Report
 from gpusteward.analyzer.reports.report_query import GROUPINGS, ReportQuery, check_grouping
 from gpusteward.core.errors import ConfigurationError, SourceError
@@ -42,6 +45,31 @@ def read(ledger: LedgerRows, since: float, until: float, **query: object) -> Rep
     """From and to in hours after the ledger begins; made when the period is over."""
     report = ReportQuery(at(since), at(until), **query)
     return make_report(ledger.engine, report, prices=ELECTRIC, teams=TEAMS, now_ms=at(until))
+
+
+def test_cost_per_million_tokens_is_that_of_the_time_in_which_they_were_counted(ledger: LedgerRows):
+    ledger.hold(1, namespace="serving", owner_name="chat", model=A100)
+    ledger.hold(2, namespace="serving", owner_name="train", model=A100)
+    ledger.hold(3, namespace="serving", owner_name="silent", model=A100)
+    counted = {"served_ms": HOUR_MS, "served_cost": 2_000_000}
+    ledger.use(1, hour=0, active=HOUR_MS, tokens=1_000_000, **counted)
+    ledger.use(1, hour=1, active=HOUR_MS, tokens=3_000_000, **counted)
+    ledger.use(1, hour=2, active=HOUR_MS)  # nobody counted
+    ledger.use(2, hour=0, active=HOUR_MS)
+    ledger.use(3, hour=0, idle=HOUR_MS, tokens=0, **counted)
+    ledger.record_until(4)
+    report = read(ledger, 0, 4, by="workload")
+    found = {group.name: group.amounts for group in report.groups}
+    costs = {name: amounts.cost_per_million_tokens_micros for name, amounts in found.items()}
+    assert costs == {"chat": 1_000_000, "train": None, "silent": None}
+    assert {name: amounts.tokens for name, amounts in found.items()} == {"chat": 4_000_000, "train": None, "silent": 0}
+    assert report.total.cost_per_million_tokens_micros == 1_500_000  # a server that is kept ready costs too
+    assert {name: write_token_cost(amounts, "en") for name, amounts in found.items()} == {
+        "chat": "1.00",
+        "train": "–",
+        "silent": "no tokens",
+    }
+    assert read_report(json.loads(render_json(report))).total == report.total
 
 
 def times(amounts: Amounts) -> tuple[float, ...]:

@@ -1421,6 +1421,8 @@ export interface components {
             readonly allocated_gpu_ms: number;
             /** Allocations */
             readonly allocations: number;
+            /** Cost Per Million Tokens Micros */
+            readonly cost_per_million_tokens_micros?: number | null;
             /** Effective Cost Micros */
             readonly effective_cost_micros: number | null;
             /** Effective Gpu Ms */
@@ -1441,6 +1443,15 @@ export interface components {
             readonly ineffective_gpu_ms: number;
             /** Mean Score */
             readonly mean_score: number | null;
+            /** Served Cost Micros */
+            readonly served_cost_micros?: number | null;
+            /**
+             * Served Gpu Ms
+             * @default 0
+             */
+            readonly served_gpu_ms: number;
+            /** Tokens */
+            readonly tokens?: number | null;
             /** Unallocated Cost Micros */
             readonly unallocated_cost_micros?: number | null;
             /** Unallocated Gpu Ms */

@@ -18,8 +18,8 @@ What always holds:
 - A moment is added once. A slice begins where the progress of the ledger ends, and both are written in one transaction.
 - Everything is a whole number (milliseconds, millionths of the currency, millijoules): sums are exact in any order, and
   both databases have the same.
-- What is not known stays apart from zero: NULL where there was no power, peak or score, with the time for which they
-  were known beside their sums.
+- What is not known stays apart from zero: NULL where there was no power, peak, score or count of tokens, with the time
+  for which they were known beside their sums.
 - Held time and the time of the fleet come from the same slice, so free GPUs, their difference, cannot be negative
   through rounding.
 
@@ -201,6 +201,9 @@ def _unknown_amounts(
         "energy_ms": zeros,
         "score_ms_sum": zeros,
         "scored_ms": zeros,
+        "tokens": nulls,
+        "served_ms": zeros,
+        "served_cost": zeros,
         "core_peak": nulls,
         "memory_peak_bytes": nulls,
         "memory_total_bytes": nulls,
@@ -220,6 +223,8 @@ def _observed_amounts(
     masks = {each.value: activity == ACTIVITIES.index(each) for each in Activity}  # active, idle, unknown
     watts, score = record.watts[rows].astype(np.float64), record.score[rows].astype(np.float64)
     has_watts, has_score = np.isfinite(watts), np.isfinite(score)
+    tokens = record.tokens_per_second[rows] * durations / 1000
+    is_served = np.isfinite(tokens)
     ineffective_ms = floor_gpu_ms(ineffective, record.gpu_fractions[rows])
     return {
         "allocated_ms": allocated.tolist(),
@@ -231,6 +236,9 @@ def _observed_amounts(
         "energy_ms": (allocated * has_watts).tolist(),
         "score_ms_sum": np.rint(np.where(has_score, score, 0) * allocated).astype(np.int64).tolist(),
         "scored_ms": (allocated * has_score).tolist(),
+        "tokens": _to_integers(tokens),
+        "served_ms": (allocated * is_served).tolist(),
+        "served_cost": (cost * is_served).tolist(),
         "core_peak": _with_nulls(record.core_peak[rows], np.isfinite(record.core_peak[rows])),
         "memory_peak_bytes": _to_integers(record.memory_peak[rows]),
         "memory_total_bytes": _to_integers(record.memory_total[rows]),

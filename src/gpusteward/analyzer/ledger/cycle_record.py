@@ -43,7 +43,8 @@ UNKNOWN_START = -1
 NOT_IN_FLEET = -1
 MAX_BYTES, MAX_WATTS, MAX_RATIO, MAX_SECONDS = 1e15, 1e5, 1e3, 1e11
 MAX_GPUS = 1_000_000
-"""Larger values are not plausible for any GPU, fleet or date."""
+MAX_TOKENS = 1e12  # of a workload in a window
+"""Larger values are not plausible for any GPU, workload, fleet or date."""
 _IDENTITY_BYTES = 600  # of one identity with its texts; measured, rounded up
 _CHANGE_BYTES = 500
 _FLEET_ROW_BYTES = 100
@@ -93,6 +94,7 @@ class CycleRecord:
     ineffective_since_ms: IntColumn  # UNKNOWN_START where it is not active, or not shown to be ineffective
     score: Float32Column
     watts: Float32Column
+    tokens_per_second: Column  # of its workload, shared by the fractions of its GPUs
     fleet: Mapping[NodeModel, int]  # number of existing GPUs
     fleet_rows: FleetRows  # per allocation: the position in `fleet` it counts for
     currency: str  # of the prices
@@ -168,6 +170,7 @@ def make_cycle_record(
         ineffective_since_ms=_find_ineffective(verdicts)[rows],
         score=verdicts.score[rows].astype(np.float32),
         watts=_drop_implausible(table.column(Measure.POWER, Stat.MEAN), MAX_WATTS)[rows].astype(np.float32),
+        tokens_per_second=_share_tokens(result)[rows],
         fleet=fleet,
         fleet_rows=find_fleet_rows(table.allocations, fleet)[rows],
         currency=result.settings.prices.currency,
@@ -243,6 +246,14 @@ def _find_idle_starts(verdicts: VerdictTable, rows: NDArray[np.intp], *, covered
 def _find_ineffective(verdicts: VerdictTable) -> IntColumn:
     since = verdicts.ineffective_since
     return _to_ms(np.where(verdicts.is_ineffective & (since < verdicts.usage.at), since, np.nan))
+
+
+def _share_tokens(result: Result) -> Column:
+    """The tokens of a workload belong to all of its GPUs, also to those of pods without metrics."""
+    table, fractions, codes = result.verdicts.usage, result.workloads.fractions, result.workloads.codes
+    tokens = _drop_implausible(table.column(Measure.SERVED_TOKENS, Stat.COUNT), MAX_TOKENS)
+    held = np.bincount(codes, weights=fractions, minlength=len(result.workloads))
+    return tokens / table.window_seconds * fractions / held[codes]
 
 
 def _index_allocations(

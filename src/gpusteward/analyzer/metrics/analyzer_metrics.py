@@ -100,6 +100,12 @@ NAMESPACE_INEFFECTIVE_COST = _own(
     ("namespace", "currency"),
     "Cost of these GPUs per hour, a part of that of active ones; no sample where the price of one of them is unknown.",
 )
+WORKLOAD_TOKEN_COST = _own(
+    "workload_cost_per_million_tokens",
+    (*WORKLOAD, "currency"),
+    "Cost of the GPUs that a workload holds, per million tokens that its inference servers read and generated in the "
+    "window; no sample without tokens, where one of its servers does not count them, or without a price.",
+)
 SIGNATURES = _own("allocation_signatures", ("signature",), "Allocations by signature.")
 PROOFS = _own("idle_allocations", ("proof",), "Idle allocations by proof: integrated, sampled.")
 WORKLOADS = _own("workloads", ("activity",), "Workloads by activity: active, idle, unknown.")

@@ -19,6 +19,7 @@ from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, Column
 from gpusteward.core.exposition import render_labels
 from gpusteward.core.metrics import Metric
 from gpusteward.core.node.containers import WorkloadKey
+from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity
 
 MONEY_DIGITS = 6  # prices are whole millionths
@@ -32,6 +33,7 @@ def cost_families(result: Result) -> Iterator[FamilyPart]:
         yield FamilyPart(metrics.NAMESPACE_COST, _list_namespace_costs(result))
         yield FamilyPart(metrics.NAMESPACE_INEFFECTIVE_COST, _list_ineffective_costs(result))
         yield _idle_costs(result)
+        yield FamilyPart(metrics.WORKLOAD_TOKEN_COST, _list_token_costs(result))
 
 
 def _list_namespace_costs(result: Result) -> Iterator[tuple[str, float]]:
@@ -70,6 +72,17 @@ def _sum_costs(
         if np.isfinite(cost):
             own = (("namespace", namespace), *labels, currency, ("cluster", cluster))
             yield render_labels(own), round(cost, MONEY_DIGITS)
+
+
+def _list_token_costs(result: Result) -> Iterator[tuple[str, float]]:
+    table, usage = result.workloads, result.verdicts.usage
+    tokens = -table.find_least(-usage.column(Measure.SERVED_TOKENS, Stat.COUNT))  # the same in all rows of a workload
+    costs = np.bincount(table.codes, weights=result.cost_micros_per_hour, minlength=len(table)) / MICROS
+    currency = ("currency", result.settings.prices.currency)
+    for number in np.flatnonzero((tokens > 0) & np.isfinite(costs)).tolist():
+        millions_per_hour = tokens[number] / 1e6 * 3600 / usage.window_seconds
+        labels = render_labels([*_name(table.keys[number]), currency])
+        yield labels, round(float(costs[number] / millions_per_hour), MONEY_DIGITS)
 
 
 def _list_idle_since(table: WorkloadTable) -> Iterator[tuple[str, float]]:

@@ -48,6 +48,15 @@ class Amounts:
     electricity_micros: int | None
     mean_score: float | None
     unallocated_cost_micros: int | None = None  # at the list prices of the models; None: unknown time or no price
+    tokens: int | None = None  # served by inference servers, prompt and generation together; None: never counted
+    served_gpu_ms: int = 0  # of the allocated time, while tokens were counted
+    served_cost_micros: int | None = None  # of that time
+    cost_per_million_tokens_micros: int | None = None  # None: no tokens, or no price
+
+    def __post_init__(self) -> None:
+        if self.tokens and self.served_cost_micros is not None:
+            per_million = (self.served_cost_micros * 1_000_000 + self.tokens // 2) // self.tokens
+            object.__setattr__(self, "cost_per_million_tokens_micros", per_million)
 
     @property
     def cost_micros(self) -> int | None:

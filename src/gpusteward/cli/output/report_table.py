@@ -18,6 +18,7 @@ from gpusteward.analyzer.reports.render.descriptions import (
     name_grouping,
     name_workload,
     title_groups,
+    write_token_cost,
 )
 from gpusteward.analyzer.reports.report import Finding, Group, Report
 from gpusteward.cli.output.tables import open_console
@@ -78,7 +79,7 @@ def _print_groups(console: "Console", report: Report, language: Language) -> Non
     change = report.trend.idle_change_ratio if report.trend else None
     total = Group(messages.TOTAL.text(language), "", "", report.total, change)
     rows = [*report.groups, *([report.others] if report.others else []), total]
-    has_ineffective = report.total.ineffective_gpu_ms > 0
+    has_ineffective, has_tokens = report.total.ineffective_gpu_ms > 0, report.total.tokens is not None
 
     def hours(title: Message, amount: str, rank: int) -> _ReportColumn:
         return _ReportColumn(title, lambda row: quantities.hours(getattr(row.amounts, amount)), rank)
@@ -87,6 +88,7 @@ def _print_groups(console: "Console", report: Report, language: Language) -> Non
         return _ReportColumn(title, lambda row: quantities.money(getattr(row.amounts, amount)), rank)
 
     name = _ReportColumn(title_groups(report), lambda row: name_group(row, report, language))
+    token_cost = _ReportColumn(messages.TOKEN_COST, lambda row: write_token_cost(row.amounts, language), 2)
     columns = [
         money(messages.IDLE_COST, "idle_cost_micros", 1),
         hours(messages.IDLE, "idle_gpu_ms", 0),
@@ -99,6 +101,7 @@ def _print_groups(console: "Console", report: Report, language: Language) -> Non
         hours(messages.INEFFECTIVE, "ineffective_gpu_ms", 2 if has_ineffective else 10),
         hours(messages.UNKNOWN, "unknown_gpu_ms", 2 if report.total.unknown_gpu_ms else 6),
         money(messages.COST, "cost_micros", 5),
+        *([token_cost] if has_tokens else []),
         _ReportColumn(messages.SCORE, lambda row: quantities.score(row.amounts.mean_score), 4),
         _ReportColumn(messages.IDLE_TREND, lambda row: quantities.change(row.idle_change_ratio), 4),
     ]

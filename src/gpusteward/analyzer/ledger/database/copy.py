@@ -22,7 +22,8 @@ BATCH_ROWS = 2000
 AMOUNTS = (
     *("allocated_ms", "active_ms", "idle_ms", "unknown_ms", "active_cost", "idle_cost", "unknown_cost"),
     *("ineffective_ms", "ineffective_cost"),
-    *("energy_mj", "energy_ms", "score_ms_sum", "scored_ms", "gpu_ms", "known_ms", "held_ms"),
+    *("energy_mj", "energy_ms", "score_ms_sum", "scored_ms", "tokens", "served_ms", "served_cost"),
+    *("gpu_ms", "known_ms", "held_ms"),
 )
 CHANGING = ("at_ms", "last_ms", "updated_ms", "ended_ms", "idle_until_ms", "until_ms", "next_ms", "attempts", "is_off")
 """Columns that differ where a row was copied and then changed: an analyzer ran before the copy was continued."""

@@ -75,6 +75,9 @@ def _usage(name: str, time: str) -> Table:
         Column("energy_ms", Number, nullable=False),  # the time for which it was known
         Column("score_ms_sum", Number, nullable=False),  # score x time; divided by scored_ms it is the mean
         Column("scored_ms", Number, nullable=False),
+        Column("tokens", Number),  # served by inference servers; NULL: never counted
+        Column("served_ms", Number, nullable=False),  # the allocated time for which they were counted
+        Column("served_cost", Number, nullable=False),  # and its cost
         Column("core_peak", Float(53)),
         Column("memory_peak_bytes", Number),
         Column("memory_total_bytes", Number),

@@ -13,7 +13,7 @@ from gpusteward.messages.errors import ledger_errors
 
 log = Log(__name__)
 
-SCHEMA_VERSION = "0013"
+SCHEMA_VERSION = "0014"
 _VERSION = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
 """Named as Alembic names it, which can take over when there is something to upgrade."""
 _LOCK_NUMBER = 4_770_837_001  # arbitrary, but the same in every gpusteward

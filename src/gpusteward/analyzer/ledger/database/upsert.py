@@ -29,6 +29,7 @@ KEEP = "{table}.{name}"
 
 USAGE_RULES: Rules = {
     "energy_mj": ADD_KNOWN,
+    "tokens": ADD_KNOWN,
     "core_peak": LARGER,
     "memory_peak_bytes": LARGER,
     "memory_total_bytes": NEWER,

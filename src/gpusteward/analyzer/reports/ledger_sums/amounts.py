@@ -19,12 +19,14 @@ COSTS = ("active_cost", "idle_cost", "unknown_cost")
 """They add up to the cost of allocated time."""
 INEFFECTIVE_MS, INEFFECTIVE_COST = "ineffective_ms", "ineffective_cost"
 """Parts of active time and of its cost."""
-MONEY = (*COSTS, INEFFECTIVE_COST)
+SERVED_COST = "served_cost"
+MONEY = (*COSTS, INEFFECTIVE_COST, SERVED_COST)
 SUMMED = (
     *("allocated_ms", "active_ms", "idle_ms", "unknown_ms"),
     INEFFECTIVE_MS,
     *MONEY,
     *("energy_mj", "energy_ms", "score_ms_sum", "scored_ms"),
+    *("tokens", "served_ms"),
 )
 """Columns of the usage tables that can be added."""
 UNPRICED = "unpriced_ms"
@@ -59,7 +61,9 @@ def subtract(total: Sums, parts: Sequence[Sums]) -> Sums:
 
 def make_amounts(sums: Sums, *, prices: PriceSettings, unallocated: Unallocated = NO_UNALLOCATED) -> Amounts:
     is_priced = sums[UNPRICED] < sums["allocated_ms"]
-    has_energy = sums["energy_ms"] > 0
+    has_energy, is_served = sums["energy_ms"] > 0, sums["served_ms"] > 0
+    # Which part of the time had no price is not known: all of it may be time without servers.
+    has_served_cost = is_served and sums[UNPRICED] <= sums["allocated_ms"] - sums["served_ms"]
     return Amounts(
         allocations=sums["allocations"],
         allocated_gpu_ms=sums["allocated_ms"],
@@ -80,6 +84,9 @@ def make_amounts(sums: Sums, *, prices: PriceSettings, unallocated: Unallocated 
         electricity_micros=electricity_of(sums["energy_mj"], prices) if has_energy else None,
         mean_score=sums["score_ms_sum"] / sums["scored_ms"] if sums["scored_ms"] else None,
         unallocated_cost_micros=unallocated.cost_micros,
+        tokens=sums["tokens"] if is_served else None,
+        served_gpu_ms=sums["served_ms"],
+        served_cost_micros=sums[SERVED_COST] if has_served_cost else None,
     )
 
 

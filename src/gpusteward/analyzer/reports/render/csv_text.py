@@ -22,6 +22,7 @@ COLUMNS = (
     *("unpriced_gpu_ms", "energy_mj", "energy_gpu_ms", "mean_score", "idle_change_ratio"),
     *("unallocated_cost", "is_partial", "cluster"),
     *(f"{name}_{unit}" for unit in ("gpu_hours", "gpu_ms", "cost") for name in _PARTS_OF_ACTIVE),
+    *("tokens", "served_gpu_ms", "served_cost", "cost_per_million_tokens"),
 )
 """Hours are rounded; milliseconds and money are exact. An empty cell is unknown."""
 
@@ -69,6 +70,10 @@ def _cells(report: Report, row: str, group: Group) -> dict[str, object]:
         "energy_gpu_ms": amounts.energy_gpu_ms,
         "mean_score": None if amounts.mean_score is None else round(amounts.mean_score, 2),
         "unallocated_cost": format_micros(amounts.unallocated_cost_micros),
+        "tokens": amounts.tokens,
+        "served_gpu_ms": amounts.served_gpu_ms,
+        "served_cost": format_micros(amounts.served_cost_micros),
+        "cost_per_million_tokens": format_micros(amounts.cost_per_million_tokens_micros),
         "is_partial": str(group.is_partial or (report.range.is_partial and not is_day)).lower(),
         "idle_change_ratio": None if group.idle_change_ratio is None else round(group.idle_change_ratio, 4),
     }

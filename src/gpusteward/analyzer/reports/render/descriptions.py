@@ -28,6 +28,13 @@ def title_groups(report: Report) -> Message:
     return Message(label, label) if label else messages.GROUP_TITLES[find_grouping(report.by)]
 
 
+def write_token_cost(amounts: Amounts, language: Language) -> str:
+    """Per million tokens; without tokens it has no value, however long the server was kept."""
+    if amounts.tokens == 0:
+        return messages.NO_TOKENS.text(language)
+    return quantities.money(amounts.cost_per_million_tokens_micros)
+
+
 def describe_period(report: Report, language: Language) -> str:
     is_now = report.range.until_ms == report.made_ms
     message = messages.PERIOD_UNTIL_NOW if is_now else messages.PERIOD

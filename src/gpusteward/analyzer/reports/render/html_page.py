@@ -21,6 +21,7 @@ from gpusteward.analyzer.reports.render.descriptions import (
     name_grouping,
     name_workload,
     title_groups,
+    write_token_cost,
 )
 from gpusteward.analyzer.reports.report import Finding, Group, Report, Waster
 from gpusteward.core.messages import Language, Message
@@ -155,7 +156,7 @@ def _days(report: Report, language: Language) -> str:
 
 def _groups(report: Report, language: Language) -> str:
     groups = [*report.groups, *([report.others] if report.others else [])]
-    columns = _group_columns(groups)
+    columns = _group_columns(groups, language)
     titles = ["", *(column.title.text(language) for column in columns), messages.IDLE_TREND.text(language)]
     total_idle_ms = report.total.idle_gpu_ms
     rows = [_group_row(name_group(group, report, language), group, columns, total_idle_ms) for group in groups]
@@ -166,12 +167,13 @@ def _groups(report: Report, language: Language) -> str:
     return f"<h2>{escape(heading)}</h2>{_table([name_title, *titles], rows, foot=foot)}\n"
 
 
-def _group_columns(groups: Sequence[Group]) -> list[_PageColumn[Group]]:
+def _group_columns(groups: Sequence[Group], language: Language) -> list[_PageColumn[Group]]:
     has_unallocated = any(group.amounts.unallocated_gpu_ms is not None for group in groups)  # not of namespaces
     unallocated: list[_PageColumn[Group]] = [
         _PageColumn(messages.UNALLOCATED, lambda group: quantities.hours(group.amounts.unallocated_gpu_ms)),
         _PageColumn(messages.UNALLOCATED_COST, lambda group: quantities.money(group.amounts.unallocated_cost_micros)),
     ]
+    token_cost = _PageColumn[Group](messages.TOKEN_COST, lambda group: write_token_cost(group.amounts, language))
     return [
         _PageColumn(messages.IDLE_COST, lambda group: quantities.money(group.amounts.idle_cost_micros)),
         _PageColumn(messages.IDLE, lambda group: quantities.hours(group.amounts.idle_gpu_ms)),
@@ -183,6 +185,7 @@ def _group_columns(groups: Sequence[Group]) -> list[_PageColumn[Group]]:
         _PageColumn(messages.INEFFECTIVE, lambda group: quantities.hours(group.amounts.ineffective_gpu_ms)),
         _PageColumn(messages.UNKNOWN, lambda group: quantities.hours(group.amounts.unknown_gpu_ms)),
         _PageColumn(messages.COST, lambda group: quantities.money(group.amounts.cost_micros)),
+        *([token_cost] if any(group.amounts.tokens is not None for group in groups) else []),
         _PageColumn(messages.SCORE, lambda group: quantities.score(group.amounts.mean_score)),
     ]
 
