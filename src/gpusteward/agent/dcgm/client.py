@@ -121,14 +121,11 @@ def describe_hostengine(hostengine: Hostengine, *, sonames: Sequence[str] = SONA
     """Connect, ask what each GPU supports, disconnect. Watches nothing. Raises SourceError."""
     found, session = open_session(hostengine, interval_seconds=1.0, sonames=sonames)
     try:
-        fields = {uuid: _name(session.list_supported(gpu_id)) for uuid, gpu_id in session.gpu_ids.items()}
+        ids = {uuid: session.list_supported(gpu_id) & SIGNALS.keys() for uuid, gpu_id in session.gpu_ids.items()}
+        fields = {uuid: tuple(each.name for each in FIELDS if each.id in ids[uuid]) for uuid in ids}
         return HostengineReport(found, session.version, fields)
     finally:
         session.close()
-
-
-def _name(ids: frozenset[int]) -> tuple[str, ...]:
-    return tuple(each.name for each in FIELDS if each.id in ids & SIGNALS.keys())
 
 
 VALID_INTERVALS = 2

@@ -269,7 +269,9 @@ class ConnectionHandler:
             self.close_connection = True
 
     def _respond(self) -> None:
-        web, path = self._context.web(), self._find_path()
+        web, path = self._context.web(), self.path.partition("?")[0]
+        if not path.startswith("/"):  # the target may be a whole URL
+            path = "/" + path.partition("://")[2].partition("/")[2]
         refusal = self._check_access(path, web)
         if refusal or path != "/metrics":
             self._write(refusal or self._route_request(path), web)
@@ -280,11 +282,6 @@ class ConnectionHandler:
                 self._context.scrapes.release(self._connection)
         else:
             self._write(TOO_MANY_CLIENTS, web)
-
-    def _find_path(self) -> str:
-        """Without the query, and without the host if the target is a whole URL."""
-        target = self.path.partition("?")[0]
-        return target if target.startswith("/") else "/" + target.partition("://")[2].partition("/")[2]
 
     def _route_request(self, path: str) -> Reply:
         """The reply to a request that passed the access checks."""

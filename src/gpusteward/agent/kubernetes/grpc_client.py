@@ -127,15 +127,11 @@ class GrpcConnection:
             case _FrameType.RST_STREAM if is_ours:
                 raise ClosedError(f"the stream was reset with code {int.from_bytes(frame.payload)}")
             case _FrameType.GOAWAY:
-                self._stop_using(frame, stream)
+                self.is_usable = False  # it still responds to streams up to the last one that it names
+                if stream > int.from_bytes(frame.payload[:4]) & MAX_WINDOW_BYTES:
+                    raise ClosedError(f"the server shuts down with code {int.from_bytes(frame.payload[4:8])}")
             case _FrameType.PUSH_PROMISE | _FrameType.CONTINUATION:
                 raise GrpcProtocolError(f"unexpected frame of type {frame.kind}")
-
-    def _stop_using(self, frame: _Frame, stream: int) -> None:
-        """The server shuts down; it still responds to streams up to the last one that it names."""
-        self.is_usable = False
-        if stream > int.from_bytes(frame.payload[:4]) & MAX_WINDOW_BYTES:
-            raise ClosedError(f"the server shuts down with code {int.from_bytes(frame.payload[4:8])}")
 
     def _read_headers(self, frame: _Frame) -> Iterable[tuple[bytes, bytes]]:
         content = _remove_padding(frame)

@@ -311,7 +311,9 @@ class ClaimCache:
     def update(self, listing: KubeletListing, pods: Mapping[str, Pod] | None, *, now: float) -> None:
         """Take a response of the kubelet. `pods`: None if the pods of the node are unknown."""
         expected = self._expect_pods(pods)
-        self._track_missing(expected.keys() - listing.pods, now)
+        missing = expected.keys() - listing.pods
+        self._missing_since = {name: min(self._missing_since.get(name, now), now) for name in missing}
+        self.unlisted = frozenset(name for name, at in self._missing_since.items() if now - at <= UNLISTED_SECONDS)
         self.is_accepted = self._accept(listing, pods, now)
         if self.is_accepted:
             self._accepted_at = now
@@ -343,12 +345,6 @@ class ClaimCache:
             for pod in pods.values()
             if (pod.namespace, pod.name) in self._entries and not pod.static_uid and not pod.is_finished
         }
-
-    def _track_missing(self, missing: Iterable[PodName], now: float) -> None:
-        self._missing_since = {name: min(self._missing_since.get(name, now), now) for name in missing}
-        self.unlisted = frozenset(
-            name for name, since in self._missing_since.items() if now - since <= UNLISTED_SECONDS
-        )
 
     def _accept(self, listing: KubeletListing, pods: Mapping[str, Pod] | None, now: float) -> bool:
         """Whether the kubelet knows its pods: proven by the pods it lists, or believed after the time limit."""

@@ -200,7 +200,12 @@ class PodDecoder:
 
     def __init__(self, label_patterns: Sequence[str] = ()) -> None:
         """`label_patterns`: regular expressions; matching labels are exported. Raises ConfigurationError."""
-        self._wanted = [_compile(pattern) for pattern in label_patterns]
+        try:
+            self._wanted = [re.compile(pattern) for pattern in label_patterns]
+        except re.error as error:
+            raise ConfigurationError(
+                f"pod label pattern {error.pattern!r} is not a regular expression: {error}"
+            ) from error
         self._decoder = msgspec.json.Decoder(_Record)
 
     def read(self, text: bytes | msgspec.Raw) -> Pod:
@@ -219,7 +224,9 @@ class PodDecoder:
             workload=find_workload(namespace, about.name, owners=about.owner_references or (), labels=labels),
             started_at=parse_time(status.start_time),
             labels=_keep(labels, KEPT_LABELS),
-            exported_labels=tuple((name, labels[name]) for name in sorted(labels) if self._exports(name)),
+            exported_labels=tuple(
+                (name, labels[name]) for name in sorted(labels) if any(each.search(name) for each in self._wanted)
+            ),
             user=find_user(labels),
             annotations=_keep(annotations, KEPT_ANNOTATIONS),
             # Of all that have started, without the prefix of their ids: `containerd://<id>` -> `<id>`.
@@ -230,16 +237,6 @@ class PodDecoder:
             static_uid=annotations.get(STATIC_POD_UID, ""),
             init_devices=find_init_devices(record.spec.init_containers or (), record.spec.containers or ()),
         )
-
-    def _exports(self, label: str) -> bool:
-        return any(each.search(label) for each in self._wanted)
-
-
-def _compile(pattern: str) -> re.Pattern[str]:
-    try:
-        return re.compile(pattern)
-    except re.error as error:
-        raise ConfigurationError(f"pod label pattern {pattern!r} is not a regular expression: {error}") from error
 
 
 def _keep(texts: Mapping[str, str], prefixes: tuple[str, ...]) -> Mapping[str, str]:

@@ -201,7 +201,10 @@ class CallReader:
         Raises GpuLostError, DriverGoneError.
         """
         if wanted is not self._wanted and wanted != self._wanted:
-            self._bind(wanted)
+            self._wanted = wanted
+            self._constants.clear()
+            calls = [call for call in self._supported_calls if not wanted.isdisjoint(call.signals)]
+            self._bound = [bind(call, self._handle, wanted) for call in calls]
         for bound in self._bound[:]:
             code = bound.function(*bound.arguments)
             if code in UNSUPPORTED:
@@ -215,12 +218,6 @@ class CallReader:
         """The signals of the calls that the device has not refused so far."""
         for call in self._supported_calls:
             yield from call.signals
-
-    def _bind(self, wanted: frozenset[str]) -> None:
-        self._wanted = wanted
-        self._constants.clear()
-        calls = [call for call in self._supported_calls if not wanted.isdisjoint(call.signals)]
-        self._bound = [bind(call, self._handle, wanted) for call in calls]
 
     def _store(self, bound: BoundCall, into: Signals) -> None:
         if bound.call.is_constant:
