@@ -19,6 +19,7 @@ from gpusteward.core.messages import Language, Message
 from gpusteward.core.verdicts import Signature
 from gpusteward.messages.verdicts import PROOFS, SIGNATURES, VERDICTS
 
+NO_IDLE_WORKLOADS = Message("No idle or suspicious workloads.", "没有空闲或可疑的工作负载。")
 NO_IDLE_WORKLOADS_IN = Message("No idle or suspicious workloads in {names}.", "{names} 中没有空闲或可疑的工作负载。")
 NO_GPUS_HELD_IN = Message("No GPUs are held in {names} now.", "{names} 目前没有占用 GPU。")
 COST_7D = Message("last 7 days", "近 7 天")
@@ -97,16 +98,13 @@ def run(arguments: Sequence[str]) -> int:
             shown = [format_row(row, is_wide=is_wide) for row in rows]
             write_rows(shown, columns, keys=(), output="table", language=language, total=sum_up(rows, language))
         else:
-            print(_explain_empty(namespaces, holding, language), file=sys.stderr)
+            none_in = NO_IDLE_WORKLOADS_IN if holding else NO_GPUS_HELD_IN
+            text = (
+                none_in.text(language, names=", ".join(namespaces)) if namespaces else NO_IDLE_WORKLOADS.text(language)
+            )
+            print(text, file=sys.stderr)
         print(describe_result_time(stamp, language), file=sys.stdout if rows else sys.stderr)
     return EXIT_FOUND if rows and options.exit_code else EXIT_OK
-
-
-def _explain_empty(namespaces: Sequence[str], holding: Sequence[str], language: Language) -> str:
-    names = ", ".join(namespaces)
-    if not namespaces:
-        return Message("No idle or suspicious workloads.", "没有空闲或可疑的工作负载。").text(language)
-    return (NO_IDLE_WORKLOADS_IN if holding else NO_GPUS_HELD_IN).text(language, names=names)
 
 
 def _read_workloads(

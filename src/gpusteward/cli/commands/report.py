@@ -22,17 +22,7 @@ from gpusteward.analyzer.reports.report_query import (
     find_label,
     parse_time_range,
 )
-from gpusteward.cli.flags import (
-    FlagParser,
-    add_cluster_flag,
-    add_language_flag,
-    add_namespace_flag,
-    add_server_flags,
-    integer_between,
-    language_of,
-    make_analyzer_client,
-    make_parser,
-)
+from gpusteward.cli import flags
 from gpusteward.cli.output.report_table import print_report
 from gpusteward.cli.output.terminal_text import escape_controls
 from gpusteward.cli.program import EXIT_OK, is_plugin, require_libraries
@@ -57,8 +47,8 @@ class _Groupings(tuple[str, ...]):
         return super().__contains__(by) or bool(find_label(str(by)))
 
 
-def build_parser() -> FlagParser:
-    parser = make_parser(
+def build_parser() -> flags.FlagParser:
+    parser = flags.make_parser(
         "report", "Report GPU-hours and cost: allocated, used and idle, the trend, and what needs fewer GPUs."
     )
     parser.add_argument(
@@ -72,9 +62,9 @@ def build_parser() -> FlagParser:
         metavar="GROUPING",
         help=f"group by {', '.join(GROUPINGS)} or label:KEY (default namespace)",
     )
-    add_namespace_flag(parser)
-    add_cluster_flag(parser)
-    count = integer_between(1, 1000)
+    flags.add_namespace_flag(parser)
+    flags.add_cluster_flag(parser)
+    count = flags.integer_between(1, 1000)
     parser.add_argument(
         "--top", type=count, default=10, metavar="N", help="number of idle workloads and of findings (default 10)"
     )
@@ -91,12 +81,12 @@ def build_parser() -> FlagParser:
     )
     parser.add_argument("--output-file", metavar="PATH", help="write to this file instead of standard output")
     _add_ledger_flags(parser)
-    add_language_flag(parser)
-    add_server_flags(parser)
+    flags.add_language_flag(parser)
+    flags.add_server_flags(parser)
     return parser
 
 
-def _add_ledger_flags(parser: FlagParser) -> None:
+def _add_ledger_flags(parser: flags.FlagParser) -> None:
     if is_plugin():
         parser.set_defaults(ledger=None, config=None)
         return
@@ -120,13 +110,13 @@ def run(arguments: Sequence[str]) -> int:
             out.writelines(chain([first], pieces))
         return EXIT_OK
     report = _read_from_server(options) if options.ledger is None else _read_from_ledger(options)
-    _write(report, options, language=language_of(options))
+    _write(report, options, language=flags.language_of(options))
     return EXIT_OK
 
 
 def _read_from_server(options: argparse.Namespace) -> Report:
     query = [("by", options.by), ("top", str(options.top)), ("rows", str(_row_limit(options)))]
-    client = make_analyzer_client(options)
+    client = flags.make_analyzer_client(options)
     try:
         return read_report(client.read(_PATH, [*_list_period(options), *query, ("format", "json")]))
     except ValueError as error:
@@ -155,7 +145,7 @@ def _read_from_ledger(options: argparse.Namespace) -> Report:
 def _read_charges(options: argparse.Namespace) -> Iterator[str]:
     """The FOCUS export, of a running analyzer or a ledger."""
     if options.ledger is None:
-        yield make_analyzer_client(options).read_text(_PATH, [*_list_period(options), ("format", "focus")])
+        yield flags.make_analyzer_client(options).read_text(_PATH, [*_list_period(options), ("format", "focus")])
         return
     query = _make_query(options)
     with _open_ledger(options) as (engine, settings):
@@ -171,8 +161,8 @@ def _open_ledger(options: argparse.Namespace) -> "Iterator[tuple[Engine, Setting
         from gpusteward.analyzer.ledger.database.db_engine import open_engine
         from gpusteward.analyzer.settings.file import SettingsFile
         from gpusteward.analyzer.settings.flags import Flags
-    flags = Flags(Path(options.config) if options.config else None)
-    settings = SettingsFile(flags, os.environ, directory=Path.cwd()).settings
+    chosen = Flags(Path(options.config) if options.config else None)
+    settings = SettingsFile(chosen, os.environ, directory=Path.cwd()).settings
     engine = open_engine(_locate(options.ledger, settings))
     try:
         yield engine, settings

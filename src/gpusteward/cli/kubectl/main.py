@@ -34,20 +34,15 @@ def complete(argv: Sequence[str] | None = None) -> int:
     """Print what the last word could be, in the format of kubectl's completion: a line each, then a directive."""
     words = list(sys.argv[1:] if argv is None else argv) or [""]
     with start_as_plugin():
-        offers = list(_list_offers(words))
+        commands = {each.name: each for each in list_commands()}
+        offers = list(commands) if len(words) == 1 else []
+        if words[:-1] and words[0] in commands:
+            offers = list(_list_values(commands[words[0]], words[-2], words))
     for offer in offers:
         if offer.startswith(words[-1]):
             print(offer)
     print(f":{NO_FILES if offers else FILES}")
     return EXIT_OK
-
-
-def _list_offers(words: Sequence[str]) -> Iterator[str]:
-    commands = {each.name: each for each in list_commands()}
-    if len(words) == 1:
-        yield from commands
-    elif words[0] in commands:
-        yield from _list_values(commands[words[0]], words[-2], words)
 
 
 def _list_values(command: CommandSpec, previous: str, words: Sequence[str]) -> Iterator[str]:

@@ -112,7 +112,9 @@ def write_rows(
     if output == "json":
         write_json([{key: row.get(key) for key in keys} for row in rows], out)
     elif output == "csv":
-        _write_csv(rows, keys, out)
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(keys)
+        writer.writerows([_csv_cell(row.get(key)) for key in keys] for row in rows)
     elif out.isatty() and find_spec("rich"):
         _write_rich(rows, columns, language=language, out=out, total=total)
     else:
@@ -122,13 +124,6 @@ def write_rows(
 def write_json(value: object, out: TextIO | None = None) -> None:
     """Indented, Chinese not escaped, control characters escaped."""
     print(escape_controls(json.dumps(value, indent=2, ensure_ascii=False)), file=out or sys.stdout)
-
-
-def _write_csv(rows: Sequence[Cells], keys: Sequence[str], out: TextIO) -> None:
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(keys)
-    for row in rows:
-        writer.writerow([_csv_cell(row.get(key)) for key in keys])
 
 
 def _csv_cell(value: object) -> object:
