@@ -8,9 +8,11 @@ from pydantic.fields import FieldInfo
 from docs.tables import code, make_page, make_table
 from gpusteward.analyzer.metrics.analyzer_metrics import ANALYZER_METRICS
 from gpusteward.analyzer.settings.effective import KNOWN
-from gpusteward.analyzer.settings.fields import describe_allowed, is_secret
+from gpusteward.analyzer.settings.fields import describe_allowed, find_secret_files, is_secret
 from gpusteward.analyzer.settings.layers import GPU_OOUR_KEYS, GPU_OOUR_VARIABLES
 from gpusteward.core.settings import VARIABLE_PREFIX
+
+SECRET_FILES = find_secret_files(KNOWN)
 
 
 def write_analyzer_page() -> str:
@@ -47,18 +49,21 @@ def _metrics(dialect: str) -> str:
 def _own_settings() -> Iterable[Sequence[str]]:
     for path, field in KNOWN.items():
         if path not in GPU_OOUR_KEYS:
-            yield f"`{path}`", *_describe(field)
+            yield f"`{path}`", *_describe(path, field)
 
 
 def _gpu_oour_settings() -> Iterable[Sequence[str]]:
     variables = {path: variable for variable, path in GPU_OOUR_VARIABLES.items()}
     for path, field in KNOWN.items():
         if path in GPU_OOUR_KEYS:
-            yield f"`{path}`", code([variables.get(path, "")]), *_describe(field)
+            yield f"`{path}`", code([variables.get(path, "")]), *_describe(path, field)
 
 
-def _describe(field: FieldInfo) -> Sequence[str]:
-    return _default(field), str(describe_allowed(field)), (field.description or "").replace("\n", " ")
+def _describe(path: str, field: FieldInfo) -> Sequence[str]:
+    allowed = str(describe_allowed(field))
+    if f"{path}_file" in SECRET_FILES:
+        allowed += f", or a file: `{path.rpartition('.')[2]}_file`"
+    return _default(field), allowed, (field.description or "").replace("\n", " ")
 
 
 def _default(field: FieldInfo) -> str:

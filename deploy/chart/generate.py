@@ -18,7 +18,7 @@ from deploy.chart.value_comments import CHART, Value, read_values, walk
 from gpusteward.analyzer.reclaim.kinds.rights import OBSERVE_RIGHTS, OWN_NAMESPACE_RIGHTS, Right, list_enforce_rights
 from gpusteward.analyzer.reclaim.policies.example import EXAMPLE
 from gpusteward.analyzer.settings.effective import KNOWN
-from gpusteward.analyzer.settings.fields import is_secret
+from gpusteward.analyzer.settings.fields import find_secret_files, is_secret
 from gpusteward.analyzer.sources.offered_gpus import LISTED
 from gpusteward.core.kinds import OWNERS
 
@@ -26,6 +26,7 @@ Json = dict[str, Any]
 
 NOTICE = "# Written by `make chart`. Change the code, not this file.\n"
 SECRETS = tuple(path for path, field in KNOWN.items() if is_secret(field))
+SECRET_FILES = find_secret_files(KNOWN)
 OBJECT: Json = {"type": "object", "additionalProperties": False}
 
 DEFINITIONS: Mapping[str, Json] = {
@@ -129,6 +130,8 @@ def _describe_settings() -> Json:
         for section in sections:
             branch = branch["properties"].setdefault(section, {**OBJECT, "properties": {}})
         branch["properties"][key] = {} if is_secret(field) else _describe_setting(field)
+        if f"{path}_file" in SECRET_FILES:
+            branch["properties"][f"{key}_file"] = {}
     return tree
 
 

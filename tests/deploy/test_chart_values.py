@@ -19,6 +19,7 @@ from gpusteward import __version__
 from gpusteward.agent.settings.table import SETTINGS, read_settings
 from gpusteward.analyzer.reclaim.policies.file import parse_policies
 from gpusteward.analyzer.settings.effective import KNOWN
+from gpusteward.analyzer.settings.fields import find_secret_files
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.flags import add_settings_flags, flags_from
 from gpusteward.analyzer.settings.layers import variable_of
@@ -114,7 +115,7 @@ def test_every_secret_setting_can_come_from_one_existing_secret(rendered: dict[s
 def test_every_setting_of_the_analyzer_is_a_value(helm: Helm):
     """Also those whose section the defaults do not name: `analyzer.config` takes them all, and no others."""
     schema = read_yaml((CHART / "values.schema.json").read_text())["properties"]["analyzer"]["properties"]["config"]
-    assert set(list_leaves(schema)) == set(KNOWN)
+    assert set(list_leaves(schema)) == KNOWN.keys() | find_secret_files(KNOWN).keys()
 
 
 def list_leaves(schema: Json, prefix: str = "") -> Iterator[str]:

@@ -4,10 +4,13 @@ Below every package that declares settings, so that none of them needs `analyzer
 """
 
 import re
+from dataclasses import dataclass
 from datetime import UTC, time, tzinfo
+from pathlib import Path
+from typing import Annotated
 from zoneinfo import ZoneInfo
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, SecretStr, WithJsonSchema
 
 from gpusteward.core.settings import InvalidSettingError, parse_address
 
@@ -23,6 +26,30 @@ _HOURS = re.compile(r"([0-2]?\d:[0-5]\d)\s*-\s*([0-2]?\d:[0-5]\d)")
 _WEEKLY = re.compile(r"([a-z]+)\s+([0-2]?\d:[0-5]\d)", re.IGNORECASE)
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 MASK = "**********"
+
+
+@dataclass(frozen=True, slots=True)
+class SecretFile:
+    """A secret that is in a file, as Kubernetes mounts it: the key of the setting with `_file` names the file."""
+
+    path: Path
+
+
+Secret = Annotated[SecretStr | SecretFile, WithJsonSchema({"type": "string"})]
+"""One setting, written as a value or as a file (`settings.layers`). Empty: not set."""
+NO_SECRET = SecretStr("")
+
+
+def read_secret(secret: SecretStr | SecretFile) -> str:
+    """The secret itself, empty where there is none. Raises OSError, UnicodeDecodeError when its file cannot be read."""
+    if isinstance(secret, SecretFile):
+        return secret.path.read_text(encoding="utf-8").strip()
+    return secret.get_secret_value()
+
+
+def is_given(secret: SecretStr | SecretFile) -> bool:
+    """Whether there is a value or a file, without reading it."""
+    return isinstance(secret, SecretFile) or bool(secret.get_secret_value())
 
 
 def check_address(text: str) -> str:

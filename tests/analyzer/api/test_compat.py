@@ -17,6 +17,7 @@ from gpusteward import __version__
 from gpusteward.analyzer.api.compat.results import GpuResult
 from gpusteward.analyzer.explain.explainer import Explainer
 from gpusteward.analyzer.explain.settings import AiSettings
+from gpusteward.analyzer.setting_values import SecretFile
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.usages import Measure
@@ -253,7 +254,7 @@ def test_a_model_that_the_settings_do_not_name_cannot_be_switched_on(path: str):
         (AiSettings(enabled=True, model="claude-3", provider="anthropic"), False),
         (AiSettings(api_url="http://127.0.0.1:9/v1"), True),
         (AiSettings(api_key="k"), True),
-        (AiSettings(api_key_file="/run/key"), True),
+        (AiSettings(api_key=SecretFile(Path("/run/key"))), True),
     ],
 )
 def test_a_model_is_configured_by_its_address_or_a_key(ai: AiSettings, expected: bool):

@@ -12,6 +12,7 @@ import pytest
 
 from gpusteward.analyzer.explain.explainer import Explainer
 from gpusteward.analyzer.explain.failures import ModelFailure
+from gpusteward.analyzer.setting_values import SecretFile
 from tests.analyzer.explain.cases import KEY, NOW, ai, parked, several
 from tests.fakes.model_server import ANSWER, FakeModel, unreachable_url
 
@@ -221,7 +222,7 @@ def test_an_interruption_stops_the_requests_at_once(model: FakeModel) -> None:
 
 def test_the_key_is_read_again_from_its_file_in_every_cycle(model: FakeModel, tmp_path: Path) -> None:
     file = tmp_path / "key"
-    explainer = Explainer(ai(model.url + CHAT, api_key="", api_key_file=file))
+    explainer = Explainer(ai(model.url + CHAT, api_key=SecretFile(file)))
     assert explainer.explain([parked()], now=NOW) == {}
     assert explainer.counters.failures == {ModelFailure.KEY_UNREADABLE: 1}
     for key in ("first-key", "second-key"):

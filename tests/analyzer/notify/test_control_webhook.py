@@ -11,6 +11,7 @@ import pytest
 
 from gpusteward.analyzer.explain.opinions import Opinion
 from gpusteward.analyzer.notify.control_webhook import control_events
+from gpusteward.analyzer.setting_values import SecretFile
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.usages import Measure
 from tests.analyzer.notify.notifier_setup import (
@@ -110,7 +111,7 @@ def test_an_idle_gpu_is_sent_however_much_memory_it_holds():
 
 def test_a_receiver_can_verify_the_signature_and_a_changed_call_fails(tmp_path: Path):
     (tmp_path / "secret").write_text(SECRET + "\n")
-    for source in ({"secret": SECRET}, {"secret_file": str(tmp_path / "secret")}):
+    for source in ({"secret": SECRET}, {"secret": SecretFile(tmp_path / "secret")}):
         with Receiver() as receiver:
             settings = settings_of(control=control(receiver.url, **source))
             with running_notifier(settings) as notifier:
@@ -169,17 +170,12 @@ def test_a_redirect_is_not_followed():
 
 def test_without_a_readable_secret_file_no_call_is_made(tmp_path: Path):
     with Receiver() as receiver:
-        settings = settings_of(control=control(receiver.url, secret_file=str(tmp_path / "missing")))
+        settings = settings_of(control=control(receiver.url, secret=SecretFile(tmp_path / "missing")))
         with running_notifier(settings) as notifier:
             notifier.notify(result_of([gpu_of("ml", "web")], settings=settings))
             receiver.wait_for(lambda _: notifier.counters.failed["control"] > 0)
             assert notifier.describe()["failures"] == {"control": "control.secret_file cannot be read"}
     assert receiver.calls == []
-
-
-def test_secret_and_secret_file_exclude_each_other():
-    with pytest.raises(ValueError, match="remove one of them"):
-        settings_of(control=control("http://x", secret="a", secret_file="b"))
 
 
 def test_no_address_or_secret_is_shown_or_stored(tmp_path: Path):

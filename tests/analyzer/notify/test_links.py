@@ -15,6 +15,7 @@ from gpusteward.analyzer.notify.links import (
     make_details_button,
     make_snooze_buttons,
 )
+from gpusteward.analyzer.setting_values import SecretFile
 from gpusteward.analyzer.settings.reclaim import ReclaimSettings
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.node.containers import WorkloadKey
@@ -60,13 +61,13 @@ def test_a_link_of_another_key_is_never_accepted():
 def test_two_replicas_with_the_same_key_accept_each_others_links(tmp_path: Path):
     (tmp_path / "key").write_text(KEY)
     one = LinkSigner.open(ReclaimSettings.model_validate({"signing_key": KEY}))
-    other = LinkSigner.open(ReclaimSettings.model_validate({"signing_key_file": tmp_path / "key"}))
+    other = LinkSigner.open(ReclaimSettings.model_validate({"signing_key": SecretFile(tmp_path / "key")}))
     assert other.verify(one.sign(LINK), now=NOW) == LINK
     assert KEY not in repr(one)
 
 
 def test_a_missing_key_file_is_an_error_in_plain_words(tmp_path: Path):
-    settings = ReclaimSettings.model_validate({"signing_key_file": tmp_path / "none"})
+    settings = ReclaimSettings.model_validate({"signing_key": SecretFile(tmp_path / "none")})
     with pytest.raises(ConfigurationError, match=r"reclaim\.signing_key_file.*cannot be read"):
         LinkSigner.open(settings)
 

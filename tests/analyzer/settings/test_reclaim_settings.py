@@ -6,6 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from gpusteward.analyzer.server.serve import require_kubernetes
+from gpusteward.analyzer.setting_values import SecretFile
 from gpusteward.analyzer.settings.effective import KNOWN
 from gpusteward.analyzer.settings.fields import is_secret
 from gpusteward.analyzer.settings.reclaim import ReclaimSettings
@@ -33,7 +34,6 @@ def test_reclaim_is_off_by_default():
         {"namespace": "a/b"},
         {"cool_down_minutes": -1},
         {"signing_key": "short"},
-        {"signing_key": KEY, "signing_key_file": "/key"},
     ],
 )
 def test_never_starts_with(reclaim: dict):
@@ -81,7 +81,7 @@ def test_the_signing_key_is_never_shown_and_may_come_from_a_file(tmp_path: Path)
     assert KEY not in repr(settings)
     assert is_secret(KNOWN["reclaim.signing_key"])
     (tmp_path / "key").write_text(f"{KEY}\n")
-    from_file = ReclaimSettings.model_validate({"signing_key_file": tmp_path / "key"})
+    from_file = ReclaimSettings.model_validate({"signing_key": SecretFile(tmp_path / "key")})
     assert from_file.read_signing_key() == KEY
     (tmp_path / "key").write_text("short")
     with pytest.raises(ValueError, match="too short"):

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from pydantic import SecretStr
 
-from gpusteward.analyzer.setting_values import mask_password
+from gpusteward.analyzer.setting_values import SecretFile, mask_password
 from gpusteward.analyzer.settings.effective import KNOWN, value_at
+from gpusteward.analyzer.settings.fields import find_secret_files
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.flags import Flags, add_settings_flags, flags_from
 from gpusteward.analyzer.settings.layers import GPU_OOUR_KEYS, GPU_OOUR_VARIABLES, variable_of
@@ -300,6 +302,27 @@ def test_an_invalid_flag_is_explained(tmp_path: Path, arguments: list[str], erro
     with pytest.raises(ConfigurationError, match=r"\S") as caught:
         read(tmp_path, None, {}, *arguments)
     assert str(caught.value).endswith(error_text)
+
+
+@pytest.mark.parametrize("path", find_secret_files(KNOWN).values())
+def test_a_secret_may_be_in_a_file_and_each_layer_covers_the_one_below(tmp_path: Path, path: str) -> None:
+    section, _, key = path.rpartition(".")
+    value, file = f"{section}: {{{key}: 'sixteen letters or more'}}", f"{section}: {{{key}_file: /run/secret}}"
+    assert value_at(read(tmp_path, file).settings, path) == SecretFile(Path("/run/secret"))
+    covered = read(tmp_path, file, {variable_of(path): "sixteen letters or more"})
+    assert value_at(covered.settings, path) == SecretStr("sixteen letters or more")
+    in_file = read(tmp_path, value, {variable_of(f"{path}_file"): "/run/other"})
+    assert value_at(in_file.settings, path) == SecretFile(Path("/run/other"))
+    by_flag = read(tmp_path, value, {}, "--set", f"{path}_file=/run/flag")
+    assert shown(by_flag, path) == "file /run/flag"
+    assert "keep one of them" in complain(tmp_path, f"{section}: {{{key}: abcdefghijklmnopqr, {key}_file: /k}}")
+    assert value_at(read(tmp_path, f"{section}: {{{key}: '', {key}_file: /k}}").settings, path) == SecretFile(
+        Path("/k")
+    )
+
+
+def shown(file: SettingsFile, path: str) -> object:
+    return next(each.value for each in mask_settings(file.effective) if each.path == path)
 
 
 SECRET = "sk-never-to-be-seen"

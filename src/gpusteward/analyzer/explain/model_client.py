@@ -14,6 +14,7 @@ from gpusteward.analyzer.explain.failures import ModelError, ModelFailure, by_st
 from gpusteward.analyzer.explain.opinions import ModelOutput
 from gpusteward.analyzer.explain.prompts import write_instructions
 from gpusteward.analyzer.explain.settings import AiSettings
+from gpusteward.analyzer.setting_values import SecretFile, read_secret
 from gpusteward.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -186,9 +187,10 @@ async def open_model(settings: AiSettings) -> AsyncIterator[ModelClient]:
     import httpx2
 
     try:
-        key = settings.read_key() or _NO_KEY
+        key = read_secret(settings.api_key) or _NO_KEY
     except (OSError, UnicodeDecodeError) as error:
-        raise ModelError(ModelFailure.KEY_UNREADABLE, detail=str(settings.api_key_file)) from error
+        file = settings.api_key.path if isinstance(settings.api_key, SecretFile) else ""
+        raise ModelError(ModelFailure.KEY_UNREADABLE, detail=str(file)) from error
     endpoint = locate(settings)
     client = httpx2.AsyncClient(
         params=list(endpoint.query),

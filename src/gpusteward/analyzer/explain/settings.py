@@ -1,12 +1,11 @@
 """`ai.*`: gpu-oour's settings under their names, and the limits of the model."""
 
-from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, Field, SecretStr, model_validator
+from pydantic import AfterValidator, BaseModel, Field, model_validator
 
-from gpusteward.analyzer.setting_values import SECTION
+from gpusteward.analyzer.setting_values import NO_SECRET, SECTION, Secret, is_given
 from gpusteward.core.settings import InvalidSettingError
 
 
@@ -28,10 +27,10 @@ class AiSettings(BaseModel):
         description="Address of the model; may end in /chat/completions or /messages. Empty: the provider, if a "
         "key is set.",
     )
-    api_key: SecretStr = Field(
-        default=SecretStr(""), description="The API key; preferably set as AI_API_KEY or in a file."
+    api_key: Secret = Field(
+        default=NO_SECRET,
+        description="The API key; preferably set as AI_API_KEY or in a file, which is read again in every cycle.",
     )
-    api_key_file: Path | None = Field(default=None, description="File with the API key, read again in every cycle.")
     model: str = Field(
         default="gpt-4", min_length=1, description="Name of the model; on Azure the name of the deployment."
     )
@@ -72,8 +71,6 @@ class AiSettings(BaseModel):
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
-        if self.api_key_file is not None and self.api_key.get_secret_value():
-            raise InvalidSettingError("api_key and api_key_file are both set: keep one of them")
         if self.enabled and not self.api_url and self.provider == "azure":
             raise InvalidSettingError(
                 "enabled with the provider azure needs an api_url, such as https://NAME.openai.azure.com"
@@ -84,15 +81,9 @@ class AiSettings(BaseModel):
     def is_configured(self) -> bool:
         """Whether a model may be asked at all. Without an address and a key, names of pods would be sent to the public
         address of a provider that the operator has not chosen."""
-        return bool(self.api_url or self.api_key_file or self.api_key.get_secret_value())
+        return bool(self.api_url) or is_given(self.api_key)
 
     @property
     def allows_requests(self) -> bool:
         """Whether the model can be asked about anything."""
         return self.is_configured and self.budget > 0 and self.retry_times > 0
-
-    def read_key(self) -> str:
-        """The key itself, empty when there is none. Raises OSError when its file cannot be read."""
-        if self.api_key_file is None:
-            return self.api_key.get_secret_value()
-        return self.api_key_file.read_text(encoding="utf-8").strip()

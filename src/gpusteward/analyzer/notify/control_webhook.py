@@ -56,6 +56,7 @@ from gpusteward.analyzer.notify.outbox.records import (
     make_event_key,
 )
 from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.setting_values import read_secret
 from gpusteward.analyzer.settings.notify import ControlSettings
 from gpusteward.analyzer.tables import STATES
 from gpusteward.core.node.containers import WorkloadKey
@@ -169,7 +170,7 @@ class ControlSender:
         body = delivery.body.encode()
         headers = {**delivery.headers, KEY_HEADER: delivery.key}
         try:
-            secret = self.settings.read_secret()
+            secret = read_secret(self.settings.secret)
         except (OSError, UnicodeDecodeError) as error:
             raise DeliveryError("control.secret_file cannot be read") from error
         if secret:

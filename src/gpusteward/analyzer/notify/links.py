@@ -68,7 +68,7 @@ class LinkSigner:
             key = settings.read_signing_key()
         except OSError as error:
             raise ConfigurationError(
-                f"reclaim.signing_key_file: {settings.signing_key_file} cannot be read: {error.strerror}"
+                f"reclaim.signing_key_file: {error.filename} cannot be read: {error.strerror}"
             ) from error
         except InvalidSettingError as error:
             raise ConfigurationError(str(error)) from error

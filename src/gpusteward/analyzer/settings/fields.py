@@ -9,6 +9,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, SecretStr, TypeAdapter
 from pydantic.fields import FieldInfo
 
+from gpusteward.analyzer.setting_values import SecretFile
+
 Json = Mapping[str, Any]
 _TYPES = {
     "integer": "a whole number",
@@ -42,7 +44,7 @@ def is_text(field: FieldInfo) -> bool:
     return all(
         all(isinstance(word, str) for word in get_args(kind))
         if get_origin(kind) is Literal
-        else kind in (str, SecretStr, Path, types.NoneType)
+        else kind in (str, SecretStr, SecretFile, Path, types.NoneType)
         for kind in _flatten(field.annotation)
     )
 
@@ -56,6 +58,15 @@ def is_collection(field: FieldInfo) -> bool:
 
 def is_secret(field: FieldInfo) -> bool:
     return any(kind is SecretStr for kind in _flatten(field.annotation, deep=True))
+
+
+def find_secret_files(known: Mapping[str, FieldInfo]) -> dict[str, str]:
+    """The other spelling of each secret that may be in a file: `ai.api_key_file` -> `ai.api_key`."""
+    return {
+        f"{path}_file": path
+        for path, field in known.items()
+        if any(kind is SecretFile for kind in _flatten(field.annotation))
+    }
 
 
 def describe_allowed(field: FieldInfo) -> str:

@@ -7,10 +7,9 @@ from pathlib import Path
 
 from pydantic.fields import FieldInfo
 
-from gpusteward.analyzer.settings.layers import Layer, from_text
-from gpusteward.analyzer.settings.validation_errors import describe_unknown
+from gpusteward.analyzer.settings.layers import Layer, read_texts
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.core.settings import Given, Origin, Source
+from gpusteward.core.settings import Origin, Source
 
 FLAGS: Mapping[str, tuple[str, str]] = {
     "--address": ("server.address", "listen address: PORT, :PORT, HOST:PORT or [IPV6]:PORT"),
@@ -75,9 +74,4 @@ def refuse_settings(flags: Flags, fixed: Collection[str], *, command: str) -> No
 
 def read_flags(flags: Flags, known: Mapping[str, FieldInfo]) -> Layer:
     """Raises ConfigurationError for an unknown path."""
-    values: dict[str, Given] = {}
-    for path, text, flag in flags.values:
-        if path not in known:
-            raise ConfigurationError(f"{flag} {path}: unknown setting; {describe_unknown(path, known)}")
-        values[path] = Given(from_text(text, known[path]), Origin(Source.FLAG, flag))
-    return Layer(values)
+    return read_texts(((path, text, Origin(Source.FLAG, flag)) for path, text, flag in flags.values), known)

@@ -1,12 +1,15 @@
 """The values given by the environment and the file, one layer each. A later layer covers an earlier one, per value."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from pydantic.fields import FieldInfo
 
-from gpusteward.analyzer.settings.fields import is_collection, is_secret, is_text
+from gpusteward.analyzer.setting_values import SecretFile
+from gpusteward.analyzer.settings.fields import find_secret_files, is_collection, is_secret, is_text
+from gpusteward.analyzer.settings.validation_errors import describe_unknown
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.settings import VARIABLE_PREFIX, Given, Origin, Source, find_variable
 from gpusteward.yaml_lines import Written, parse_yaml
@@ -57,6 +60,7 @@ def variable_of(path: str) -> str:
 
 def read_environment(environ: Mapping[str, str], known: Mapping[str, FieldInfo]) -> Layer:
     """gpu-oour's variables and our own. An empty variable is not set, except for gpu-oour's switches: it is off."""
+    known = _spell_secret_files(known)
     paths = {name: path for name, path in GPU_OOUR_VARIABLES.items() if path in known}
     paths |= {variable_of(path): path for path in known}
     switches = {name: path for name, path in GPU_OOUR_VARIABLES.items() if path in _SWITCHES and name in environ}
@@ -69,7 +73,7 @@ def read_environment(environ: Mapping[str, str], known: Mapping[str, FieldInfo])
     # Without `__` it may be from Kubernetes, which sets GPUSTEWARD_PORT_8080_TCP for a Service.
     unknown = [name for name in environ if name.startswith(VARIABLE_PREFIX) and "__" in name and name not in paths]
     return Layer(
-        values,
+        _use_secret_files(values, known),
         tuple(
             (name.removeprefix(VARIABLE_PREFIX).lower().replace("__", "."), Origin(Source.ENVIRONMENT, name))
             for name in sorted(unknown)
@@ -94,6 +98,7 @@ def _is_true_elsewhere(value: object) -> bool:
 
 def read_document(document: Written | None, known: Mapping[str, FieldInfo], *, where: str) -> Layer:
     """The values of the file. Raises ConfigurationError when a section is not a mapping."""
+    known = _spell_secret_files(known)
     values: dict[str, Given] = {}
     unknown: list[tuple[str, Origin]] = []
     read_as_false: list[tuple[str, Origin]] = []
@@ -113,7 +118,38 @@ def read_document(document: Written | None, known: Mapping[str, FieldInfo], *, w
             values[path] = Given(_read_value(written, known[path]), origin)
         else:
             unknown.append((path, origin))
-    return Layer(values, tuple(unknown), tuple(read_as_false))
+    return Layer(_use_secret_files(values, known), tuple(unknown), tuple(read_as_false))
+
+
+def read_texts(texts: Iterable[tuple[str, str, Origin]], known: Mapping[str, FieldInfo]) -> Layer:
+    """The values of flags: path, text, origin. Raises ConfigurationError for an unknown path."""
+    known = _spell_secret_files(known)
+    values: dict[str, Given] = {}
+    for path, text, origin in texts:
+        if path not in known:
+            raise ConfigurationError(f"{origin.place} {path}: unknown setting; {describe_unknown(path, known)}")
+        values[path] = Given(from_text(text, known[path]), origin)
+    return Layer(_use_secret_files(values, known))
+
+
+def _spell_secret_files(known: Mapping[str, FieldInfo]) -> Mapping[str, FieldInfo]:
+    """All paths as they may be written."""
+    return {**known, **{file: known[path] for file, path in find_secret_files(known).items()}}
+
+
+def _use_secret_files(values: dict[str, Given], spelled: Mapping[str, FieldInfo]) -> dict[str, Given]:
+    """`api_key_file` as a value of `api_key`, so that each layer covers the one below whichever way it is written.
+
+    Raises ConfigurationError where one layer has both.
+    """
+    for file, path in find_secret_files(spelled).items():
+        given = values.pop(file, None)
+        if given is None or not str(given.value).strip():
+            continue
+        if path in values and values[path].value:
+            raise ConfigurationError(f"{path} ({values[path].origin}) and {file} are both set: keep one of them")
+        values[path] = Given(SecretFile(Path(str(given.value).strip())), given.origin)
+    return values
 
 
 def _enter(path: str, written: Written, *, origin: Origin) -> list[tuple[str, Written]]:

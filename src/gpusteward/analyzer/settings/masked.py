@@ -6,7 +6,7 @@ from pathlib import PurePath
 
 from pydantic import BaseModel, SecretStr
 
-from gpusteward.analyzer.setting_values import MASK, mask_password
+from gpusteward.analyzer.setting_values import MASK, SecretFile, mask_password
 from gpusteward.analyzer.settings.effective import KNOWN, EffectiveSettings, value_at
 from gpusteward.core.settings import Source
 
@@ -34,6 +34,8 @@ def mask_value(value: object) -> object:
     """A value as JSON types, without secrets and without passwords inside URLs."""
     if isinstance(value, SecretStr):
         return MASK if value.get_secret_value() else ""
+    if isinstance(value, SecretFile):
+        return f"file {value.path}"
     if isinstance(value, BaseModel):
         return mask_value(value.model_dump())
     if isinstance(value, Mapping):

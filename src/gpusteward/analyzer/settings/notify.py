@@ -2,13 +2,21 @@
 
 import re
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Annotated, ClassVar, Self
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SecretStr, model_validator
 
-from gpusteward.analyzer.setting_values import SECTION, check_url, read_weekly, read_zone, split_hours, split_list
+from gpusteward.analyzer.setting_values import (
+    NO_SECRET,
+    SECTION,
+    Secret,
+    check_url,
+    read_weekly,
+    read_zone,
+    split_hours,
+    split_list,
+)
 from gpusteward.core.messages import Language
 from gpusteward.core.settings import InvalidSettingError
 
@@ -240,22 +248,11 @@ class ControlSettings(BaseModel):
     enabled: bool = Field(default=False, description="Whether the webhook is called.")
     api_url: Annotated[str, AfterValidator(check_url)] = Field(default="", description="Address of the webhook.")
     timeout: float = Field(default=5, gt=0, le=300, description="Timeout of a call in seconds.")
-    secret: SecretStr = Field(
-        default=SecretStr(""), description="Signs every call (HMAC-SHA256 in X-Gpusteward-Signature); empty: unsigned."
+    secret: Secret = Field(
+        default=NO_SECRET,
+        description="Signs every call (HMAC-SHA256 in X-Gpusteward-Signature); empty: unsigned. A file is read for "
+        "every call.",
     )
-    secret_file: Path | None = Field(default=None, description="File with the secret; read for every call.")
     opinion_wait_minutes: ClassVar[float] = 60
     """Where a model is asked (ai.enabled): how long a GPU of low utilization is not called for because the model has no
     opinion on it yet. Then it is called for without one: a model that is down must not silence gpu-oour's webhook."""
-
-    @model_validator(mode="after")
-    def _check_secret(self) -> Self:
-        if self.secret_file is not None and self.secret.get_secret_value():
-            raise InvalidSettingError("secret and secret_file are both set; remove one of them")
-        return self
-
-    def read_secret(self) -> str:
-        """The secret itself, empty when there is none. Raises OSError when its file cannot be read."""
-        if self.secret_file is None:
-            return self.secret.get_secret_value()
-        return self.secret_file.read_text(encoding="utf-8").strip()

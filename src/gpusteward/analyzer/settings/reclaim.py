@@ -6,9 +6,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SecretStr, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
 
-from gpusteward.analyzer.setting_values import SECTION, split_list
+from gpusteward.analyzer.setting_values import NO_SECRET, SECTION, Secret, SecretFile, read_secret, split_list
 from gpusteward.core.settings import InvalidSettingError
 
 ReclaimMode = Literal["off", "observe", "enforce"]
@@ -49,8 +49,8 @@ def _check_not_empty(names: list[str] | None) -> list[str] | None:
     return names
 
 
-def _check_key(key: SecretStr) -> SecretStr:
-    if 0 < len(key.get_secret_value()) < LEAST_KEY_LENGTH:
+def _check_key(key: str) -> str:
+    if 0 < len(key) < LEAST_KEY_LENGTH:
         raise InvalidSettingError(
             f"the signing key of links is too short; use {LEAST_KEY_LENGTH} characters or more, "
             "as `openssl rand -hex 32` prints"
@@ -127,18 +127,16 @@ class ReclaimSettings(BaseModel):
     regret_minutes: ClassVar[float] = 30
     """A workload that is needed again within this time after its GPUs were given back counts as regretted."""
     host: HostSettings = Field(default_factory=HostSettings)
-    signing_key: SecretStr = Field(
-        default=SecretStr(""),
+    signing_key: Secret = Field(
+        default=NO_SECRET,
         description="Key that signs the links in notices (snooze), at least 16 characters. Empty: a new one at every "
-        "start, so that older links and those of other replicas are refused.",
+        "start, so that older links and those of other replicas are refused. A file is read at the start.",
     )
-    signing_key_file: Path | None = Field(default=None, description="File with the key; read at the start.")
 
     @model_validator(mode="after")
-    def _check_one_key(self) -> Self:
-        if self.signing_key_file is not None and self.signing_key.get_secret_value():
-            raise InvalidSettingError("set reclaim.signing_key or reclaim.signing_key_file, not both")
-        _check_key(self.signing_key)
+    def _check_signing_key(self) -> Self:
+        if not isinstance(self.signing_key, SecretFile):
+            _check_key(self.signing_key.get_secret_value())
         return self
 
     @property
@@ -156,9 +154,7 @@ class ReclaimSettings(BaseModel):
     def read_signing_key(self) -> str:
         """The key, empty when there is none. Raises OSError when its file cannot be read, InvalidSettingError when it
         is too short."""
-        if self.signing_key_file is None:
-            return self.signing_key.get_secret_value()
-        return _check_key(SecretStr(self.signing_key_file.read_text(encoding="utf-8").strip())).get_secret_value()
+        return _check_key(read_secret(self.signing_key))
 
 
 @lru_cache(maxsize=8)

@@ -25,8 +25,7 @@ from gpusteward.process_memory import read_memory_limit
 
 NEEDS_RESTART = (
     *("server.address", "server.web_config_file", "server.mcp", "logging.format", "kubernetes", "ledger"),
-    *("reclaim.mode", "reclaim.namespace", "reclaim.policy_file"),
-    *("reclaim.signing_key", "reclaim.signing_key_file"),
+    *("reclaim.mode", "reclaim.namespace", "reclaim.policy_file", "reclaim.signing_key"),
 )
 """Used only at the start; a section means all its settings. All others take effect with the next cycle."""
 

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from pydantic import SecretStr
 
+from gpusteward.analyzer.setting_values import SecretFile, read_secret
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.http.connections import load_tls_context
 from gpusteward.http.credentials import Credentials
@@ -18,10 +19,8 @@ class HttpSettings(Protocol):
     """A settings section with credentials; `prometheus` and `scrape` are such sections."""
 
     username: str
-    password: SecretStr
-    password_file: Path | None
-    bearer_token: SecretStr
-    bearer_token_file: Path | None
+    password: SecretStr | SecretFile
+    bearer_token: SecretStr | SecretFile
     headers: dict[str, SecretStr]
     ca_file: Path | None
 
@@ -42,13 +41,14 @@ def make_credentials(settings: HttpSettings, *, section: str, url: HttpUrl | Non
     username, password = (url.username, url.password) if url else ("", "")
     if settings.username:
         username, password = settings.username, _read_password(settings, section)
+    token = settings.bearer_token
     return Credentials(
         {name: secret.get_secret_value() for name, secret in settings.headers.items()},
         section=section,
         username=username,
         password=password,
-        token=settings.bearer_token.get_secret_value(),
-        token_file=settings.bearer_token_file,
+        token="" if isinstance(token, SecretFile) else token.get_secret_value(),
+        token_file=token.path if isinstance(token, SecretFile) else None,
     )
 
 
@@ -61,12 +61,9 @@ def make_tls_context(settings: HttpSettings, *, section: str) -> ssl.SSLContext:
 
 
 def _read_password(settings: HttpSettings, section: str) -> str:
-    if settings.password_file is None:
-        return settings.password.get_secret_value()
     try:
-        return settings.password_file.read_text().strip()
+        return read_secret(settings.password)
     except (OSError, UnicodeDecodeError) as error:
+        path = settings.password.path if isinstance(settings.password, SecretFile) else ""
         reason = type(error).__name__
-        raise ConfigurationError(
-            messages.PASSWORD_FILE, section=section, path=settings.password_file, reason=reason
-        ) from error
+        raise ConfigurationError(messages.PASSWORD_FILE, section=section, path=path, reason=reason) from error

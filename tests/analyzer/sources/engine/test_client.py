@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 import trustme
 
+from gpusteward.analyzer.setting_values import SecretFile
 from gpusteward.analyzer.sources.engine.client import Engine, LimitError
 from gpusteward.analyzer.sources.engine.decode import decode_vector
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
@@ -56,14 +57,14 @@ def test_a_query_carries_headers_and_requests_no_compression(server: FaultyEngin
 
 def test_basic_authentication_takes_its_password_from_a_file(server: FaultyEngine, tmp_path: Path):
     (tmp_path / "password").write_text("s3cret\n")
-    query(server, username="me", password_file=tmp_path / "password")
+    query(server, username="me", password=SecretFile(tmp_path / "password"))
     assert server.headers_seen[0]["Authorization"] == "Basic " + base64.b64encode(b"me:s3cret").decode()
 
 
 def test_a_bearer_token_is_read_again_when_its_file_changes(server: FaultyEngine, tmp_path: Path):
     path = tmp_path / "token"
     path.write_text("first\n")
-    with closing(Engine(PrometheusSettings(url=server.url, bearer_token_file=path))) as engine:
+    with closing(Engine(PrometheusSettings(url=server.url, bearer_token=SecretFile(path)))) as engine:
         engine.query("up", 1.0)
         (tmp_path / "next").write_text("second")
         (tmp_path / "next").replace(path)
@@ -258,7 +259,7 @@ def test_unreadable_files_are_configuration_errors_that_name_the_setting(tmp_pat
     with pytest.raises(ConfigurationError, match=r"prometheus\.ca_file"):
         Engine(PrometheusSettings(url="https://localhost", ca_file=missing))
     with pytest.raises(ConfigurationError, match=r"prometheus\.password_file"):
-        Engine(PrometheusSettings(url="http://localhost", username="me", password_file=missing))
+        Engine(PrometheusSettings(url="http://localhost", username="me", password=SecretFile(missing)))
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 import time_machine
 
 from gpusteward.analyzer.active_source import ActiveSource
+from gpusteward.analyzer.setting_values import SecretFile
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
@@ -166,7 +167,7 @@ def test_changed_labels_in_the_file_apply_from_the_next_scrape(tmp_path: Path):
 def test_credentials_are_sent_with_every_scrape_and_never_shown(tmp_path: Path):
     token = tmp_path / "token"
     token.write_text("s3cret-one\n")
-    identity = {"bearer_token_file": token, "headers": {"X-Tenant": "s3cret"}}
+    identity = {"bearer_token": SecretFile(token), "headers": {"X-Tenant": "s3cret"}}
     with serving_pages({"/a": page("one").encode()}) as server, closing(source_of(server, "/a", **identity)) as source:
         source.read(time.time())
         assert "s3cret" not in json.dumps(source.describe()) + repr(vars(source))
@@ -177,7 +178,7 @@ def test_credentials_are_sent_with_every_scrape_and_never_shown(tmp_path: Path):
 
 
 def test_unusable_files_are_refused_at_the_start(tmp_path: Path):
-    for wrong in ({"ca_file": tmp_path / "no"}, {"username": "me", "password_file": tmp_path / "no"}):
+    for wrong in ({"ca_file": tmp_path / "no"}, {"username": "me", "password": SecretFile(tmp_path / "no")}):
         with pytest.raises(ConfigurationError, match=next(iter(wrong)).replace("username", "password_file")):
             ScrapeSource(ScrapeSettings(**QUICK, **wrong), window_seconds=60)
 

@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
 
+from gpusteward.analyzer.setting_values import NO_SECRET, Secret, is_given
 from gpusteward.analyzer.sources.usage.label_mapping import ClusterChoice
 from gpusteward.analyzer.sources.usage.selectors import parse_condition
 from gpusteward.core.errors import ConfigurationError
@@ -104,12 +105,10 @@ class PrometheusSettings(BaseModel):
         default="30s", description="Time between two points of a chart."
     )
     username: str = Field(default="", description="User name for basic authentication.")
-    password: SecretStr = Field(default=SecretStr(""), description="Password for basic authentication.")
-    password_file: Path | None = Field(default=None, description="File with that password, read at every start.")
-    bearer_token: SecretStr = Field(default=SecretStr(""), description="Bearer token.")
-    bearer_token_file: Path | None = Field(
-        default=None, description="File with the bearer token; read again when it changes."
+    password: Secret = Field(
+        default=NO_SECRET, description="Password for basic authentication. A file is read at every start."
     )
+    bearer_token: Secret = Field(default=NO_SECRET, description="Bearer token. A file is read again when it changes.")
     ca_file: Path | None = Field(default=None, description="CA certificates to verify the engine's certificate with.")
     headers: dict[str, SecretStr] = Field(
         default_factory=dict, description="More headers for every request, such as X-Scope-OrgID for a Mimir tenant."
@@ -139,9 +138,7 @@ class PrometheusSettings(BaseModel):
 
     @model_validator(mode="after")
     def _check_service(self) -> Self:
-        sends_credentials = any(
-            (self.username, self.bearer_token.get_secret_value(), self.bearer_token_file, self.headers)
-        )
+        sends_credentials = any((self.username, is_given(self.bearer_token), self.headers))
         if self.finds_service and sends_credentials and not self.service_namespace:
             raise InvalidSettingError(service_discovery.CREDENTIALS)
         return self

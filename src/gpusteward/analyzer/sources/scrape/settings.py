@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 
+from gpusteward.analyzer.setting_values import NO_SECRET, Secret
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.settings import InvalidSettingError
 from gpusteward.http.urls import DEFAULT_PORTS, HttpUrl
@@ -95,12 +96,10 @@ class ScrapeSettings(BaseModel):
     target_limit: ClassVar[int] = 5_000
     """Largest number of targets; further ones are left out."""
     username: str = Field(default="", description="User name for basic authentication.")
-    password: SecretStr = Field(default=SecretStr(""), description="Password for basic authentication.")
-    password_file: Path | None = Field(default=None, description="File with the password; read at every start.")
-    bearer_token: SecretStr = Field(default=SecretStr(""), description="Bearer token.")
-    bearer_token_file: Path | None = Field(
-        default=None, description="File with the bearer token; read again when it changes."
+    password: Secret = Field(
+        default=NO_SECRET, description="Password for basic authentication. A file is read at every start."
     )
+    bearer_token: Secret = Field(default=NO_SECRET, description="Bearer token. A file is read again when it changes.")
     headers: dict[str, SecretStr] = Field(default_factory=dict, description="Additional headers of every scrape.")
     ca_file: Path | None = Field(default=None, description="CA certificates for those of the targets.")
     server_name: str = Field(
